@@ -1,0 +1,61 @@
+//===- FusionAttrs.h - fusion attributes -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_IR_FUSIONATTRS_H
+#define TANDEM_DIALECT_FUSION_IR_FUSIONATTRS_H
+
+#include "mlir/IR/Attributes.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/TensorEncoding.h"
+#include "llvm/ADT/Hashing.h"
+
+namespace mlir::tandem::fusion {
+
+/// One axis of a mesh. `size` is ShapedType::kDynamic for `?`.
+struct MeshAxis {
+  StringAttr name;
+  int64_t size;
+  bool operator==(const MeshAxis &o) const { return name == o.name && size == o.size; }
+};
+inline llvm::hash_code hash_value(const MeshAxis &a) {
+  return llvm::hash_combine(a.name.getAsOpaquePointer(), a.size);
+}
+
+enum class DigitKind { Device, Stream, Serial };
+
+/// One digit of a dimension's index. `axis` is set for Device alone. `size` is n for stream(n) and serial(n),
+/// ShapedType::kDynamic for bare `stream` (all that is left), and 0 for Device (the mesh axis has it).
+struct Digit {
+  DigitKind kind;
+  StringAttr axis;
+  int64_t size;
+
+  static Digit device(StringAttr axis) { return {DigitKind::Device, axis, 0}; }
+  static Digit stream(int64_t n = ShapedType::kDynamic) { return {DigitKind::Stream, {}, n}; }
+  static Digit serial(int64_t n) { return {DigitKind::Serial, {}, n}; }
+  bool isDevice() const { return kind == DigitKind::Device; }
+  bool isStream() const { return kind == DigitKind::Stream; }
+  bool isSerial() const { return kind == DigitKind::Serial; }
+  /// Bare `stream`.
+  bool isRest() const { return isStream() && ShapedType::isDynamic(size); }
+  bool operator==(const Digit &o) const {
+    return kind == o.kind && axis == o.axis && size == o.size;
+  }
+};
+inline llvm::hash_code hash_value(const Digit &d) {
+  return llvm::hash_combine(static_cast<int>(d.kind), d.axis.getAsOpaquePointer(), d.size);
+}
+
+} // namespace mlir::tandem::fusion
+
+#include "tandem/Dialect/Fusion/IR/FusionEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h.inc"
+
+#endif // TANDEM_DIALECT_FUSION_IR_FUSIONATTRS_H

@@ -1,0 +1,33 @@
+//===- FusionBase.td - fusion dialect -*- tablegen -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_IR_FUSIONBASE_TD
+#define TANDEM_DIALECT_FUSION_IR_FUSIONBASE_TD
+
+include "mlir/IR/OpBase.td"
+
+def Fusion_Dialect : Dialect {
+  let name = "fusion";
+  let cppNamespace = "::mlir::tandem::fusion";
+  let summary = "Tensor fusions whose axes are parallelised over devices and streams";
+  let description = [{
+    The `fusion` dialect says *what* is computed and how every tensor axis is parallelised; it says nothing of buffers,
+    streams or messages. Values are tensors of logical (global) shape. A tensor's encoding, `#fusion.axes`, says for each
+    dimension which digits of its index are spread over devices (`didx`), which are iterated (`stream`), and which are
+    neither (`serial`). `fusion.reshard` is the only op that communicates.
+
+    A tensor without encoding is *undecided*; a tensor with encoding is decided. `fusion-propagate-axes` decides,
+    `fusion-insert-reshards` places reshards, `convert-fusion-to-hostir` lowers.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect"];
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+}
+
+#endif // TANDEM_DIALECT_FUSION_IR_FUSIONBASE_TD

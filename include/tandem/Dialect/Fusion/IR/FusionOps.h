@@ -1,0 +1,42 @@
+//===- FusionOps.h - fusion operations -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_IR_FUSIONOPS_H
+#define TANDEM_DIALECT_FUSION_IR_FUSIONOPS_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+
+#define GET_OP_CLASSES
+#include "tandem/Dialect/Fusion/IR/FusionOps.h.inc"
+
+namespace mlir::tandem::fusion {
+
+/// Names of the attributes that the dialect defines on functions and on their arguments.
+/// `fusion.shape` on an argument: an array of integers and mesh axis names, one per dimension; the extents that
+/// `fusion-specialize` gives to `?` dimensions when its caller names no shape (an axis name stands for the axis size).
+inline constexpr llvm::StringLiteral kShapeAttrName = "fusion.shape";
+/// `fusion.name` on an argument or a result: what tools call it; default arg0, arg1, ... and res0, res1, ...
+inline constexpr llvm::StringLiteral kNameAttrName = "fusion.name";
+/// `fusion.oracle_of` on a function: it is the axes-erased twin of that function.
+inline constexpr llvm::StringLiteral kOracleOfAttrName = "fusion.oracle_of";
+
+/// The axes of a ranked tensor type, or null if undecided.
+AxesAttr getAxes(Type type);
+inline AxesAttr getAxes(Value value) { return getAxes(value.getType()); }
+/// `type` with other axes (null: undecided).
+RankedTensorType withAxes(RankedTensorType type, AxesAttr axes);
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_DIALECT_FUSION_IR_FUSIONOPS_H

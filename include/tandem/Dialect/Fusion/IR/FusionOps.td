@@ -1,0 +1,234 @@
+//===- FusionOps.td - fusion operations -*- tablegen -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_IR_FUSIONOPS_TD
+#define TANDEM_DIALECT_FUSION_IR_FUSIONOPS_TD
+
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "tandem/Dialect/Fusion/IR/FusionAttrs.td"
+
+class Fusion_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Fusion_Dialect, mnemonic, !listconcat(traits, [Pure])> {
+  let hasVerifier = 1;
+}
+
+def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, I32]>;
+
+def Fusion_ReshardOp : Fusion_Op<"reshard"> {
+  let summary = "The same value with other axes; the only op that communicates";
+  let description = [{
+    What it is (all-gather, all-reduce, ...) follows from the two axes attributes alone. `schedule` is the user's word
+    on how it is made into a stream loop.
+
+    Constraints:
+    - reshard_c1: operand and result have the same shape and element type.
+    - reshard_c2: the result has axes.
+    - reshard_c3: the result is partial only where the operand is, over the same mesh axes and by the same reduction.
+
+    Example:
+    ```mlir
+    %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>}
+        : tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>>
+       -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+  let hasCanonicalizer = 1;
+}
+
+def Fusion_MatmulOp : Fusion_Op<"matmul"> {
+  let summary = "Matrix product of the last two dimensions; other dimensions broadcast as in NumPy";
+  let description = [{
+    result[..., M, N] = op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]), accumulated in f32. `transpose_a` reads lhs as
+    [..., K, M], `transpose_b` reads rhs as [..., N, K]. The bias is added once, after any reduction over devices.
+
+    Constraints:
+    - matmul_c1: operands have rank 2 or more and all element types are equal and floating point.
+    - matmul_c2: the contracted extents are equal.
+    - matmul_c3: batch extents are equal or 1, and the result has the broadcast batch extents, then M, then N.
+    - matmul_c4: bias has rank 1 and extent N.
+    - matmul_c5: no operand is partial, save that a partial sum may be multiplied by an operand that is replicated over
+      the same mesh axes (the product is then partial); the bias is never partial.
+    - matmul_c6: where operands and result have axes, they are over one mesh, and a dimension's device digits agree
+      between result and operands; contracting device digits makes the result partial over those mesh axes.
+
+    Example:
+    ```mlir
+    %y = fusion.matmul %x, %w : tensor<64x32xf32, #a>, tensor<32x16xf32, #b> -> tensor<64x16xf32, #c>
+    %z = fusion.matmul %x, %w bias %b {transpose_b} : ..., tensor<16xf32> -> ...
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$lhs, Fusion_Tensor:$rhs, Optional<Fusion_Tensor>:$bias,
+                       UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs (`bias` $bias^)? attr-dict `:` type($lhs) `,` type($rhs) (`,` type($bias)^)? `->` type($result)
+  }];
+  let extraClassDeclaration = [{
+    /// Dimension numbers of M, K in lhs and K, N in rhs.
+    int64_t lhsM(); int64_t lhsK(); int64_t rhsK(); int64_t rhsN();
+  }];
+}
+
+def Fusion_ReduceOp : Fusion_Op<"reduce"> {
+  let summary = "Sum, maximum or minimum over dimensions";
+  let description = [{
+    Accumulated in f32 for f16 and bf16, rounded once. Over a `didx` dimension it yields `partial`.
+
+    Constraints:
+    - reduce_c1: dims are distinct, ascending, in range.
+    - reduce_c2: the result has the remaining dimensions in order and the same element type.
+    - reduce_c3: the operand is partial only if both reductions are the same.
+    - reduce_c4: where both have axes: the remaining dimensions' device digits are equal, and the result is partial over
+      exactly the mesh axes of the reduced dimensions' device digits and those of the operand's partial.
+
+    Example:
+    ```mlir
+    %1 = fusion.reduce sum %0 dims [1] : tensor<4x8x16xf32, #a> -> tensor<4x16xf32, #b>
+    ```
+  }];
+  let arguments = (ins Fusion_ReduceKindAttr:$kind, Fusion_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = "$kind $input `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Fusion_BroadcastOp : Fusion_Op<"broadcast"> {
+  let summary = "New dimensions, and repetition of dimensions of extent 1";
+  let description = [{
+    `dims[i]` is the result dimension in which operand dimension i stands; result dimensions not named are new.
+
+    Constraints:
+    - broadcast_c1: dims has one entry per operand dimension, strictly ascending, in the result's range.
+    - broadcast_c2: an operand extent equals the result's extent at its place, or is 1.
+    - broadcast_c3: operand and result have the same element type.
+    - broadcast_c4: where both have axes: a dimension that is not repeated keeps its device digits, and both are partial alike.
+
+    Example:
+    ```mlir
+    %1 = fusion.broadcast %0 dims [1, 3] : tensor<8x16xf32, #a> -> tensor<1x8x1x16xf32, #b>
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = "$input `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Fusion_PermuteOp : Fusion_Op<"permute"> {
+  let summary = "Dimensions in another order";
+  let description = [{
+    Result dimension i is operand dimension `permutation[i]`.
+
+    Constraints:
+    - permute_c1: permutation is one of 0 ... rank-1.
+    - permute_c2: result extents are the permuted operand extents; element types are equal.
+    - permute_c3: where both have axes: the result's device digits are the permuted operand's, and both are partial alike.
+
+    Example:
+    ```mlir
+    %1 = fusion.permute %0 [1, 0] : tensor<8x16xf32, #a> -> tensor<16x8xf32, #b>
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$input, DenseI64ArrayAttr:$permutation);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = "$input $permutation attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Fusion_ReshapeOp : Fusion_Op<"reshape"> {
+  let summary = "Dimensions split and merged; row-major order of the elements is kept";
+  let description = [{
+    Constraints:
+    - reshape_c1: operand and result have the same number of elements and element type.
+    - reshape_c2: dimensions split or merge in groups whose extents multiply to the same number (dynamic extents: at most
+      one per group, and alone in one of the two sides).
+    - reshape_c3: where both have axes: no element changes its device, and both are partial alike.
+
+    Example:
+    ```mlir
+    %1 = fusion.reshape %0 : tensor<8x16xf32, #a> -> tensor<128xf32, #b>
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$input);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+  let hasCanonicalizer = 1;
+}
+
+def Fusion_SliceOp : Fusion_Op<"slice"> {
+  let summary = "A box of a tensor, with steps";
+  let description = [{
+    Constraints:
+    - slice_c1: offsets and steps have one entry per dimension; offsets are not negative, steps are positive.
+    - slice_c2: every element taken lies inside the operand (where extents are known).
+    - slice_c3: operand and result have the same rank and element type.
+    - slice_c4: where both have axes: a dimension that is cut has no device digit; the others keep theirs; both are
+      partial alike.
+
+    Example:
+    ```mlir
+    %1 = fusion.slice %0 offsets [0, 8] steps [1, 1] : tensor<8x16xf32, #a> -> tensor<8x4xf32, #b>
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$input, DenseI64ArrayAttr:$offsets, DenseI64ArrayAttr:$steps);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = "$input `offsets` $offsets `steps` $steps attr-dict `:` type($input) `->` type($result)";
+  let hasFolder = 1;
+}
+
+def Fusion_ConcatOp : Fusion_Op<"concat"> {
+  let summary = "Tensors one after another along a dimension";
+  let description = [{
+    Constraints:
+    - concat_c1: at least one operand; dim is in range.
+    - concat_c2: all have the same rank and element type; extents agree but along dim, where the result has the sum.
+    - concat_c3: where they have axes: the dimension has no device digit, the others have the same ones, and all are
+      partial alike.
+
+    Example:
+    ```mlir
+    %2 = fusion.concat %0, %1 dim 0 : (tensor<8x16xf32, #a>, tensor<4x16xf32, #a>) -> tensor<12x16xf32, #a>
+    ```
+  }];
+  let arguments = (ins Variadic<Fusion_Tensor>:$inputs, I64Attr:$dim);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = "$inputs `dim` $dim attr-dict `:` functional-type($inputs, $result)";
+  let hasFolder = 1;
+}
+
+def Fusion_CallOp : Fusion_Op<"call", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "A local kernel that the embedder supplies";
+  let description = [{
+    Each device calls the kernel on its own pieces. `elementwise` lists the dimensions over which the kernel treats every
+    index alike and independently, the same dimensions in all operands and results: only these may be split over devices
+    or streams.
+
+    Constraints:
+    - call_c1: `callee` names a `func.func` declaration whose type has the same shapes and element types.
+    - call_c2: elementwise dims are distinct, ascending and in range of every operand and result, with equal extents.
+    - call_c3: no operand or result is partial; device and stream digits stand on elementwise dims alone and are the same
+      on all operands and results.
+
+    Example:
+    ```mlir
+    %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x16xf32, #a>) -> tensor<8x16xf32, #a>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<Fusion_Tensor>:$inputs, DenseI64ArrayAttr:$elementwise);
+  let results = (outs Variadic<Fusion_Tensor>:$results);
+  let assemblyFormat = [{
+    $callee `(` $inputs `)` `elementwise` $elementwise attr-dict `:` functional-type($inputs, $results)
+  }];
+}
+
+#endif // TANDEM_DIALECT_FUSION_IR_FUSIONOPS_TD
