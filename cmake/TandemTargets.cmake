@@ -1,0 +1,155 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+# The functions by which folders add their targets.
+#
+#   tandem_add_compiler_library(<Name> a.cpp ... [DEPENDS tablegen-target...] [LINK_LIBS lib...] [NO_PCH])
+#   tandem_add_compiler_tool(<name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...])
+#   tandem_add_compiler_unittest(<Name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...])
+#   tandem_add_runtime_library / _tool / _unittest: the same, without MLIR and LLVM
+#   tandem_add_benchmark(<name> a.cpp ... [COMPILER] [LINK_LIBS ...]): a google-benchmark binary
+#   tandem_add_subdirectories(dir ...): those that exist so far
+#
+# Libraries are static. Tools, unit tests and benchmarks land in <build>/bin.
+
+# Flags of the halves.
+add_library(TandemCompilerOptions INTERFACE)
+add_library(TandemRuntimeOptions INTERFACE)
+target_include_directories(TandemRuntimeOptions INTERFACE "${PROJECT_SOURCE_DIR}/runtime/include")
+target_compile_definitions(TandemRuntimeOptions INTERFACE TANDEM_HAVE_UCX=${TANDEM_HAVE_UCX}
+                                                          TANDEM_HAVE_DNNL=${TANDEM_HAVE_DNNL})
+target_link_libraries(TandemRuntimeOptions INTERFACE fmt::fmt Threads::Threads)
+if(TANDEM_ENABLE_COMPILER)
+  target_include_directories(TandemCompilerOptions INTERFACE "${PROJECT_SOURCE_DIR}/include")
+  # What tablegen writes is not ours to keep free of warnings.
+  target_include_directories(TandemCompilerOptions SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/include"
+                                                                    ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+  target_compile_options(TandemCompilerOptions INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>)
+  # The two shared libraries hold everything; naming MLIRIR, MLIRPass, ... would pull static archives in beside them.
+  target_link_libraries(TandemCompilerOptions INTERFACE MLIR LLVM Threads::Threads)
+endif()
+
+# One precompiled header per half; the libraries reuse it.
+if(TANDEM_PCH)
+  if(TANDEM_ENABLE_COMPILER)
+    add_library(TandemCompilerPCH OBJECT "${PROJECT_SOURCE_DIR}/cmake/Pch.cpp")
+    target_link_libraries(TandemCompilerPCH PRIVATE TandemCompilerOptions)
+    target_precompile_headers(
+      TandemCompilerPCH PRIVATE
+      <mlir/Dialect/Arith/IR/Arith.h>
+      <mlir/Dialect/Func/IR/FuncOps.h>
+      <mlir/Dialect/MemRef/IR/MemRef.h>
+      <mlir/Dialect/SCF/IR/SCF.h>
+      <mlir/Dialect/Tensor/IR/Tensor.h>
+      <mlir/IR/Builders.h>
+      <mlir/IR/BuiltinOps.h>
+      <mlir/IR/DialectImplementation.h>
+      <mlir/IR/OpImplementation.h>
+      <mlir/IR/PatternMatch.h>
+      <mlir/IR/SymbolTable.h>
+      <mlir/Interfaces/FunctionInterfaces.h>
+      <mlir/Interfaces/InferTypeOpInterface.h>
+      <mlir/Interfaces/SideEffectInterfaces.h>
+      <mlir/Pass/Pass.h>
+      <mlir/Pass/PassManager.h>
+      <llvm/ADT/STLExtras.h>
+      <llvm/ADT/StringExtras.h>
+      <llvm/ADT/TypeSwitch.h>)
+  endif()
+  add_library(TandemRuntimePCH OBJECT "${PROJECT_SOURCE_DIR}/cmake/Pch.cpp")
+  target_link_libraries(TandemRuntimePCH PRIVATE TandemRuntimeOptions)
+  target_precompile_headers(
+    TandemRuntimePCH PRIVATE
+    <algorithm>
+    <atomic>
+    <condition_variable>
+    <chrono>
+    <cstdint>
+    <cstring>
+    <functional>
+    <memory>
+    <mutex>
+    <optional>
+    <string>
+    <string_view>
+    <thread>
+    <unordered_map>
+    <vector>
+    <fmt/format.h>)
+endif()
+
+function(_tandem_finish name half)
+  cmake_parse_arguments(arg "NO_PCH" "" "DEPENDS;LINK_LIBS" ${ARGN})
+  target_link_libraries(${name} PUBLIC Tandem${half}Options ${arg_LINK_LIBS})
+  if(arg_DEPENDS)
+    add_dependencies(${name} ${arg_DEPENDS})
+  endif()
+  if(TANDEM_PCH AND NOT arg_NO_PCH)
+    target_precompile_headers(${name} REUSE_FROM Tandem${half}PCH)
+  endif()
+endfunction()
+
+function(_tandem_add_library name half)
+  cmake_parse_arguments(arg "NO_PCH" "" "DEPENDS;LINK_LIBS" ${ARGN})
+  add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
+  _tandem_finish(${name} ${half} ${ARGN})
+endfunction()
+
+function(_tandem_add_executable name half)
+  cmake_parse_arguments(arg "NO_PCH" "" "DEPENDS;LINK_LIBS" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  _tandem_finish(${name} ${half} ${ARGN})
+endfunction()
+
+# One ctest entry per binary: asking each for its list of tests would start every one of them at build time.
+function(_tandem_add_unittest name half)
+  cmake_parse_arguments(arg "NO_PCH" "" "DEPENDS;LINK_LIBS" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  _tandem_finish(${name} ${half} ${ARGN})
+  target_link_libraries(${name} PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
+  add_test(NAME unit-${name} COMMAND ${name})
+  string(TOLOWER ${half} label)
+  set_tests_properties(unit-${name} PROPERTIES LABELS "unit;${label}" TIMEOUT 300)
+endfunction()
+
+function(tandem_add_compiler_library name)
+  _tandem_add_library(${name} Compiler ${ARGN})
+endfunction()
+function(tandem_add_runtime_library name)
+  _tandem_add_library(${name} Runtime ${ARGN})
+endfunction()
+function(tandem_add_compiler_tool name)
+  _tandem_add_executable(${name} Compiler ${ARGN})
+endfunction()
+function(tandem_add_runtime_tool name)
+  _tandem_add_executable(${name} Runtime ${ARGN})
+endfunction()
+function(tandem_add_compiler_unittest name)
+  _tandem_add_unittest(${name} Compiler ${ARGN})
+endfunction()
+function(tandem_add_runtime_unittest name)
+  _tandem_add_unittest(${name} Runtime ${ARGN})
+endfunction()
+
+function(tandem_add_benchmark name)
+  cmake_parse_arguments(arg "COMPILER" "" "" ${ARGN})
+  if(NOT benchmark_FOUND)
+    return()
+  endif()
+  if(arg_COMPILER)
+    _tandem_add_executable(${name} Compiler ${arg_UNPARSED_ARGUMENTS})
+  else()
+    _tandem_add_executable(${name} Runtime ${arg_UNPARSED_ARGUMENTS})
+  endif()
+  target_link_libraries(${name} PRIVATE benchmark::benchmark benchmark::benchmark_main)
+endfunction()
+
+# The glob makes the build configure again when a folder gets its CMakeLists.txt.
+function(tandem_add_subdirectories)
+  foreach(dir IN LISTS ARGN)
+    file(GLOB found CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${dir}/CMakeLists.txt")
+    if(found)
+      add_subdirectory(${dir})
+    endif()
+  endforeach()
+endfunction()
