@@ -1,0 +1,190 @@
+//===- Device.h - where commands run ----------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A device makes *operations*: work whose shapes are fixed once (prepare) and whose addresses are
+// looked up when it is enqueued (run). An executor walks a list of operations; a channel makes
+// operations of the same kind, so that compute and communication meet on the same streams. Host
+// devices run an operation on the stream's worker thread; a GPU backend enqueues kernels or library
+// calls on its stream, and may capture them into a graph per `Frame::half`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_DEVICE_H
+#define TANDEM_RUNTIME_DEVICE_H
+
+#include "tandem/Runtime/Status.h"
+#include "tandem/Runtime/Types.h"
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+/// Names a command in progress reports: (instance number << 32) | command number; kNoMarker = none.
+using Marker = uint64_t;
+inline constexpr Marker kNoMarker = ~Marker(0);
+
+/// Where asynchronous work says that it failed. Any thread.
+class ErrorSink {
+public:
+  virtual ~ErrorSink();
+  virtual void report(const Status &error, Marker marker) = 0;
+};
+
+/// The addresses of one run. Stays valid and unchanged until every operation enqueued with it has
+/// completed.
+struct Frame {
+  /// Address of operand `slot`'s first element; see Operand.
+  void *const *pointers = nullptr;
+  /// Runs of this instance before this one. Equal on all ranks.
+  uint64_t epoch = 0;
+  /// Which half of the symmetric arena this run uses: epoch % 2.
+  unsigned half = 0;
+  ErrorSink *errors = nullptr;
+};
+
+/// An operand of an operation: its address is frame.pointers[slot], its layout is known at prepare.
+struct Operand {
+  static constexpr uint32_t kNone = 0xffffffffu;
+  uint32_t slot = kNone;
+  Layout layout;
+
+  bool present() const { return slot != kNone; }
+  TensorView resolve(const Frame &frame) const {
+    return {present() ? frame.pointers[slot] : nullptr, layout};
+  }
+};
+
+class Stream;
+
+/// Work prepared once, enqueued once per run, in stream order. Not copied; outlives the runs that
+/// it is part of.
+class Operation {
+public:
+  virtual ~Operation();
+  /// Enqueues on `stream` and returns; never waits for the work itself. One thread at a time per
+  /// stream. `frame` is kept by reference. An error here means that nothing was enqueued; later
+  /// errors go to frame.errors.
+  virtual Status enqueue(Stream &stream, const Frame &frame) = 0;
+  /// Set by the executor; what Stream::position() shows while the operation runs.
+  Marker marker = kNoMarker;
+};
+
+/// Work that a host thread does: what CPU devices are made of, and what a channel of host memory
+/// returns.
+class HostOperation : public Operation {
+public:
+  /// Runs in stream order on a thread of the stream; may wait (for a peer, say) but must return
+  /// soon after its channel or device was aborted. An error ends the run.
+  virtual Status execute(const Frame &frame) = 0;
+  Status enqueue(Stream &stream, const Frame &frame) final;
+};
+
+/// A point in a stream that other streams wait for. Reusable: a wait refers to the latest record
+/// enqueued before it.
+class Event {
+public:
+  virtual ~Event();
+};
+
+/// A queue of work, in order. enqueue, record and wait: one thread at a time. position, query: any
+/// thread.
+class Stream {
+public:
+  virtual ~Stream();
+  /// A host function in stream order.
+  virtual Status enqueueHost(HostOperation &operation, const Frame &frame) = 0;
+  virtual Status record(Event &event, Marker marker) = 0;
+  /// Later work of this stream starts after the event's latest record has been reached. Never
+  /// recorded: no wait.
+  virtual Status wait(Event &event, Marker marker) = 0;
+  /// Blocks the calling thread until all work enqueued so far is done, or the device is aborted
+  /// (then an error).
+  virtual Status synchronize() = 0;
+  /// True if nothing enqueued so far is left to do.
+  virtual bool idle() = 0;
+  /// The command that the stream is executing or waiting in; kNoMarker if idle or not known.
+  virtual Marker position() const = 0;
+  /// The vendor's stream (cudaStream_t, hipStream_t); null on host devices.
+  virtual void *native() { return nullptr; }
+};
+
+/// Memory of a device, freed with its handle.
+class Memory {
+public:
+  virtual ~Memory();
+  void *data() const { return base; }
+  uint64_t size() const { return bytes; }
+
+protected:
+  void *base = nullptr;
+  uint64_t bytes = 0;
+};
+
+enum class MemoryKind : uint8_t {
+  Plain,
+  Symmetric, ///< peers will reach in: may be registered, exported, or mapped
+};
+
+/// out[..., M, N] (+)= op(a)[..., M, K] * op(b)[..., K, N] + bias[N]; batch dims broadcast; f32
+/// accumulation.
+struct MatmulDesc {
+  Operand out, a, b, bias; ///< bias may be absent
+  bool transposeA = false, transposeB = false, accumulate = false;
+};
+
+/// A call of a kernel that travels with the program.
+struct LaunchDesc {
+  std::string_view name;         ///< for messages
+  uint8_t format = 0;            ///< sp::KernelFormat
+  std::string_view target;       ///< "cpu", "sm_90"
+  const uint8_t *code = nullptr; ///< lives as long as the operation
+  uint64_t codeSize = 0;
+  std::vector<Operand> operands; ///< outputs, then inputs
+};
+
+/// A device. Creation functions: any thread. Layouts given to prepare functions have been checked
+/// by the program verifier (shapes agree, views inside their buffers); a device checks only what is
+/// its own: support.
+class Device {
+public:
+  virtual ~Device();
+  /// "cpu", "null", "cuda:0".
+  virtual std::string_view name() const = 0;
+  /// True if the host can read and write the device's memory directly.
+  virtual bool hostMemory() const = 0;
+
+  virtual Expected<std::unique_ptr<Stream>> createStream() = 0;
+  virtual Expected<std::unique_ptr<Event>> createEvent() = 0;
+  /// At least 64-byte aligned, zeroed. `bytes` may be 0 (data() is then not to be used).
+  virtual Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) = 0;
+
+  /// Prepared operations. dst and src: same shape and dtype.
+  virtual Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
+                                                           const Operand &src) = 0;
+  virtual Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) = 0;
+  /// dst = dst (op) src.
+  virtual Expected<std::unique_ptr<Operation>>
+  prepareAccumulate(const Operand &dst, const Operand &src, ReduceOp op) = 0;
+  /// dst = reduction of src over the dims whose bit is set in `dims`.
+  virtual Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
+                                                             uint64_t dims, ReduceOp op) = 0;
+  virtual Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) = 0;
+
+  /// Releases every stream that waits, drops queued work, makes everything enqueued later an error.
+  /// Any thread, any number of times; the first reason stays. A context calls it when it is
+  /// poisoned.
+  virtual void abort(const Status &reason) = 0;
+};
+
+/// Host threads as streams, oneDNN matmuls.
+std::unique_ptr<Device> createCpuDevice();
+/// Accepts everything and does nothing: measures what dispatch alone costs.
+std::unique_ptr<Device> createNullDevice();
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_DEVICE_H
