@@ -1,0 +1,31 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Tests of IR and of tools: lit and FileCheck. See docs/testing.md."""
+
+import os
+
+import lit.formats
+import lit.util
+
+config.name = "Tandem"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test", ".c"]
+config.excludes = ["Unit", "Conformance", "Integration", "Benchmark", "Inputs", "CMakeLists.txt"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.tandem_build_dir, "test")
+
+# Our tools first, then FileCheck, not, count, split-file.
+path = [config.tandem_tools_dir, config.llvm_tools_dir, config.environment["PATH"]]
+config.environment["PATH"] = os.pathsep.join(path)
+for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+config.substitutions.append(("%python", config.tandem_python or "python3"))
+config.substitutions.append(("%tandem_src", config.tandem_source_dir))
+
+# REQUIRES: asks for one of these.
+for feature in config.tandem_features.split(";"):
+    if feature:
+        config.available_features.add(feature)
