@@ -1,0 +1,74 @@
+//===- HostIRBase.td - hostir dialect -*- tablegen -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_HOSTIR_IR_HOSTIRBASE_TD
+#define TANDEM_DIALECT_HOSTIR_IR_HOSTIRBASE_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def HostIR_Dialect : Dialect {
+  let name = "hostir";
+  let cppNamespace = "::mlir::tandem::hostir";
+  let summary = "Host programs over buffers, streams and channels, one text for all ranks";
+  let description = [{
+    The `hostir` dialect says *how* a fusion runs: buffers, streams, collectives, sends and receives, puts and signals,
+    matmuls. A `hostir.program` is SPMD: one text for all ranks, in which `hostir.device_index` and `hostir.in_mesh` are
+    the only things that differ by rank. Buffers are memrefs of local shape; loops and conditions are `scf` and `arith`.
+    Every asynchronous op names its stream and, if it communicates, its channel: there is no hidden current stream.
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tandem::fusion::FusionDialect"];
+  let hasRegionArgAttrVerify = 1;
+  let hasOperationAttrVerify = 1;
+}
+
+class HostIR_Type<string name, string typeMnemonic> : TypeDef<HostIR_Dialect, name> {
+  let mnemonic = typeMnemonic;
+}
+
+def HostIR_Stream : HostIR_Type<"Stream", "stream"> {
+  let summary = "An in-order queue of commands";
+}
+
+def HostIR_Channel : HostIR_Type<"Channel", "channel"> {
+  let summary = "A way between the devices of a group, with an order of its own";
+}
+
+def HostIR_SymmetricAttr : AttrDef<HostIR_Dialect, "Symmetric"> {
+  let mnemonic = "symmetric";
+  let summary = "Memory space that peers may reach into; survives views";
+}
+
+def HostIR_CollectiveKind : I32EnumAttr<"CollectiveKind", "kind of collective", [
+    I32EnumAttrCase<"AllGather", 0, "all_gather">,
+    I32EnumAttrCase<"AllReduce", 1, "all_reduce">,
+    I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">,
+    I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
+    I32EnumAttrCase<"Broadcast", 4, "broadcast">,
+    I32EnumAttrCase<"Reduce", 5, "reduce">,
+    I32EnumAttrCase<"Gather", 6, "gather">,
+    I32EnumAttrCase<"Scatter", 7, "scatter">]> {
+  let cppNamespace = "::mlir::tandem::hostir";
+  let genSpecializedAttr = 0;
+}
+def HostIR_CollectiveKindAttr : EnumAttr<HostIR_Dialect, HostIR_CollectiveKind, "collective_kind">;
+
+def HostIR_Capability : I32EnumAttr<"Capability", "what a channel must be able to do", [
+    I32EnumAttrCase<"TwoSided", 0, "two_sided">,
+    I32EnumAttrCase<"OneSided", 1, "one_sided">,
+    I32EnumAttrCase<"Collectives", 2, "collectives">]> {
+  let cppNamespace = "::mlir::tandem::hostir";
+  let genSpecializedAttr = 0;
+}
+def HostIR_CapabilityAttr : EnumAttr<HostIR_Dialect, HostIR_Capability, "capability">;
+
+#endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIRBASE_TD

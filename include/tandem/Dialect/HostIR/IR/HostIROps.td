@@ -1,0 +1,499 @@
+//===- HostIROps.td - hostir operations -*- tablegen -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_HOSTIR_IR_HOSTIROPS_TD
+#define TANDEM_DIALECT_HOSTIR_IR_HOSTIROPS_TD
+
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "tandem/Dialect/Fusion/IR/FusionAttrs.td"
+include "tandem/Dialect/HostIR/IR/HostIRBase.td"
+
+class HostIR_Op<string mnemonic, list<Trait> traits = []> : Op<HostIR_Dialect, mnemonic, traits>;
+
+/// A shard, or a view of one: static shape, f32, f16, bf16 or i32.
+def HostIR_Buffer : MemRefOf<[F32, F16, BF16, I32]>;
+
+//===----------------------------------------------------------------------===//
+// Program and kernels
+//===----------------------------------------------------------------------===//
+
+class HostIR_FunctionOp<string mnemonic, list<Trait> traits> : HostIR_Op<mnemonic,
+    !listconcat(traits, [FunctionOpInterface, IsolatedFromAbove, SingleBlock])> {
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::Region *getCallableRegion() { return &getBody(); }
+    ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return getFunctionType().getResults(); }
+  }];
+}
+
+def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
+  let summary = "A host program, one text for all ranks";
+  let description = [{
+    Arguments are the fusion's inputs, then its results (marked `hostir.result`), as local buffers of the embedder. Argument
+    attributes: `hostir.name` (what tools call it) and `hostir.type` (the logical tensor type with its axes: where each
+    rank's piece lies). `workers` is the size of the pool of worker streams. `oracle_of` names the program whose
+    axes-erased twin this is. `arena_bytes` and `symmetric_bytes` are written by `hostir-plan-buffers`.
+
+    Constraints:
+    - program_c1: arguments are memrefs of static shape, and the function type has no results.
+    - program_c2: `hostir.type`, where present, is a tensor type with axes whose local shape and element type are the
+      argument's.
+    - program_c3: results stand after inputs.
+    - program_c4: workers >= 1.
+
+    Example:
+    ```mlir
+    hostir.program @copy(%in: memref<4xf32> {hostir.name = "x"}, %out: memref<4xf32> {hostir.result})
+        attributes {workers = 2 : i64} {
+      %main = hostir.main_stream
+      hostir.copy %in to %out on %main : memref<4xf32> to memref<4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<StrAttr>:$sym_visibility,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs,
+                       DefaultValuedAttr<I64Attr, "4">:$workers,
+                       OptionalAttr<FlatSymbolRefAttr>:$oracle_of,
+                       OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<I64Attr>:$symmetric_bytes);
+}
+
+def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
+  let summary = "An elementwise kernel, written for one element";
+  let description = [{
+    Arguments are one element of each input, the yielded values one element of each output. The body is straight-line
+    `arith` and `math` on scalars.
+
+    Constraints:
+    - kernel_c1: argument and result types are f32, f16, bf16 or i32 scalars.
+    - kernel_c2: the body holds only `arith` and `math` ops without regions, and ends in `hostir.yield`.
+
+    Example:
+    ```mlir
+    hostir.kernel @residual(%a: f32, %b: f32) -> f32 {
+      %0 = arith.addf %a, %b : f32
+      hostir.yield %0 : f32
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<StrAttr>:$sym_visibility,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
+}
+
+def HostIR_YieldOp : HostIR_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">]> {
+  let summary = "The outputs of a kernel";
+  let description = [{
+    Constraints:
+    - yield_c1: operand types are the kernel's result types.
+  }];
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Who am I
+//===----------------------------------------------------------------------===//
+
+def HostIR_DeviceIndexOp : HostIR_Op<"device_index", [Pure]> {
+  let summary = "This device's coordinate on a mesh axis";
+  let description = [{
+    Undefined on ranks outside the mesh.
+
+    Constraints:
+    - device_index_c1: the mesh has the axis and its sizes are known.
+
+    Example:
+    ```mlir
+    %me = hostir.device_index #tp, "x"
+    ```
+  }];
+  let arguments = (ins Fusion_MeshAttr:$mesh, StrAttr:$axis);
+  let results = (outs Index:$index);
+  let assemblyFormat = "$mesh `,` $axis attr-dict";
+  let hasVerifier = 1;
+}
+
+def HostIR_InMeshOp : HostIR_Op<"in_mesh", [Pure]> {
+  let summary = "Whether this rank belongs to a mesh";
+  let description = [{
+    Example:
+    ```mlir
+    %mine = hostir.in_mesh #part
+    ```
+  }];
+  let arguments = (ins Fusion_MeshAttr:$mesh);
+  let results = (outs I1:$member);
+  let assemblyFormat = "$mesh attr-dict";
+}
+
+def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
+  let summary = "A channel among the devices along mesh axes";
+  let description = [{
+    Each device's group is the devices that differ from it only in the named axes, in row-major order; peers and roots are
+    positions in that group. Two channels of different names have orders of their own.
+
+    Constraints:
+    - channel_c1: the mesh has the axes, each named once; its sizes are known.
+    - channel_c2: at least one capability, each named once.
+
+    Example:
+    ```mlir
+    %ch = hostir.channel "gather" over #tp ["x"] can [two_sided]
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, Fusion_MeshAttr:$mesh, StrArrayAttr:$axes,
+                       TypedArrayAttrBase<HostIR_CapabilityAttr, "capabilities">:$capabilities,
+                       DefaultValuedStrAttr<StrAttr, "">:$link_class);
+  let results = (outs HostIR_Channel:$channel);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Number of devices of a group.
+    int64_t groupSize();
+    bool can(Capability capability);
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+def HostIR_MainStreamOp : HostIR_Op<"main_stream", [Pure]> {
+  let summary = "The stream that the embedder runs the program on";
+  let results = (outs HostIR_Stream:$stream);
+  let assemblyFormat = "attr-dict";
+}
+
+def HostIR_WorkerStreamOp : HostIR_Op<"worker_stream", [Pure]> {
+  let summary = "Stream i modulo the pool's size, of the pool of worker streams";
+  let description = [{
+    Example:
+    ```mlir
+    %s = hostir.worker_stream %i
+    ```
+  }];
+  let arguments = (ins Index:$index);
+  let results = (outs HostIR_Stream:$stream);
+  let assemblyFormat = "$index attr-dict";
+}
+
+def HostIR_SyncOp : HostIR_Op<"sync"> {
+  let summary = "What is issued on a stream from now on runs after what was issued on another until now";
+  let description = [{
+    Record an event on `signaler`, make `waiter` wait for it. A stream after itself is nothing.
+
+    Example:
+    ```mlir
+    hostir.sync %s after %main
+    ```
+  }];
+  let arguments = (ins HostIR_Stream:$waiter, HostIR_Stream:$signaler);
+  let assemblyFormat = "$waiter `after` $signaler attr-dict";
+  let hasCanonicalizeMethod = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+def HostIR_AllocOp : HostIR_Op<"alloc", [MemoryEffects<[MemAlloc<DefaultResource>]>]> {
+  let summary = "A buffer, from this point of a stream on";
+  let description = [{
+    Contents are undefined. Stream-ordered: commands of `stream` issued later may use it, those of other streams once they
+    are ordered after it. In a loop each iteration has a buffer of its own.
+    `hostir-plan-buffers` writes `offset` (bytes in the arena, or in the symmetric arena for symmetric memory) and, for a
+    buffer of a worker stream, `pitch`: bytes between the places of neighbouring workers.
+
+    Constraints:
+    - alloc_c1: static shape, identity layout, default or symmetric memory space.
+    - alloc_c2: offset and pitch are multiples of 64 and not negative.
+
+    Example:
+    ```mlir
+    %b = hostir.alloc on %s : memref<16x32xf32>
+    ```
+  }];
+  let arguments = (ins HostIR_Stream:$stream, OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$pitch);
+  let results = (outs HostIR_Buffer:$buffer);
+  let assemblyFormat = "`on` $stream attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def HostIR_DeallocOp : HostIR_Op<"dealloc", [MemoryEffects<[MemFree<DefaultResource>]>]> {
+  let summary = "The end of a buffer, at this point of a stream";
+  let description = [{
+    Constraints:
+    - dealloc_c1: the buffer is the result of a `hostir.alloc`.
+
+    Example:
+    ```mlir
+    hostir.dealloc %b on %s : memref<16x32xf32>
+    ```
+  }];
+  let arguments = (ins HostIR_Buffer:$buffer, HostIR_Stream:$stream);
+  let assemblyFormat = "$buffer `on` $stream attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def HostIR_CopyOp : HostIR_Op<"copy"> {
+  let summary = "Element by element copy";
+  let description = [{
+    Constraints:
+    - copy_c1: equal shapes and element types.
+
+    Example:
+    ```mlir
+    hostir.copy %a to %b on %s : memref<16xf32> to memref<16xf32, strided<[2]>>
+    ```
+  }];
+  let arguments = (ins Arg<HostIR_Buffer, "", [MemRead]>:$source, Arg<HostIR_Buffer, "", [MemWrite]>:$target,
+                       HostIR_Stream:$stream);
+  let assemblyFormat = "$source `to` $target `on` $stream attr-dict `:` type($source) `to` type($target)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Communication
+//===----------------------------------------------------------------------===//
+
+def HostIR_CollectiveOp : HostIR_Op<"collective"> {
+  let summary = "A collective over a channel's group";
+  let description = [{
+    With G the group's size and s... the slice's shape (operands may be strided):
+    all_gather s... -> G,s...; all_reduce s... -> s...; reduce_scatter G,s... -> s...; all_to_all G,s... -> G,s...;
+    broadcast and reduce s... -> s...; gather s... -> G,s...; scatter G,s... -> s.... Broadcast and scatter read the input
+    on the root only, reduce and gather write the output on the root only. Reductions are computed in f32 for f16 and bf16.
+    Input and output do not overlap.
+
+    Constraints:
+    - collective_c1: element types are equal and shapes are as above.
+    - collective_c2: broadcast, reduce, gather and scatter have a root, the others have none; a constant root is in range.
+    - collective_c3: `reduction` stands on all_reduce, reduce_scatter and reduce alone (default: sum).
+    - collective_c4: the channel can do collectives, or two-sided messages (then `hostir-expand-collectives` expands it).
+
+    Example:
+    ```mlir
+    hostir.collective all_gather %a to %b via %ch on %s : memref<16xf32> to memref<8x16xf32>
+    hostir.collective reduce %a to %b root %r via %ch on %s {reduction = #fusion<reduce_kind max>} : ...
+    ```
+  }];
+  let arguments = (ins HostIR_CollectiveKindAttr:$kind,
+                       Arg<HostIR_Buffer, "", [MemRead]>:$input, Arg<HostIR_Buffer, "", [MemWrite]>:$output,
+                       Optional<Index>:$root, HostIR_Channel:$channel, HostIR_Stream:$stream,
+                       OptionalAttr<Fusion_ReduceKindAttr>:$reduction);
+  let assemblyFormat = [{
+    $kind $input `to` $output (`root` $root^)? `via` $channel `on` $stream attr-dict
+    `:` type($input) `to` type($output)
+  }];
+  let hasVerifier = 1;
+}
+
+def HostIR_GroupOp : HostIR_Op<"group", [NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "Sends and receives posted together";
+  let description = [{
+    The members are posted together and the group completes when all have: a ring's send and receive of one step do not
+    wait for each other. A region, so that it cannot be left open.
+
+    Constraints:
+    - group_c1: the body holds only sends, receives, views, `arith` and `scf`.
+    - group_c2: the channel can do two-sided messages.
+
+    Example:
+    ```mlir
+    hostir.group via %ch on %s {
+      hostir.recv %slot from %left : memref<16x32xf32>
+      hostir.send %own to %right : memref<16x32xf32>
+    }
+    ```
+  }];
+  let arguments = (ins HostIR_Channel:$channel, HostIR_Stream:$stream);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "`via` $channel `on` $stream attr-dict-with-keyword $body";
+  let hasVerifier = 1;
+}
+
+def HostIR_SendOp : HostIR_Op<"send"> {
+  let summary = "Send a buffer to a peer";
+  let description = [{
+    The k-th send a -> b of a channel matches the k-th receive of b from a.
+
+    Constraints:
+    - send_c1: stands inside a `hostir.group`.
+  }];
+  let arguments = (ins Arg<HostIR_Buffer, "", [MemRead]>:$buffer, Index:$peer);
+  let assemblyFormat = "$buffer `to` $peer attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def HostIR_RecvOp : HostIR_Op<"recv"> {
+  let summary = "Receive a buffer from a peer";
+  let description = [{
+    Constraints:
+    - recv_c1: stands inside a `hostir.group`.
+  }];
+  let arguments = (ins Arg<HostIR_Buffer, "", [MemWrite]>:$buffer, Index:$peer);
+  let assemblyFormat = "$buffer `from` $peer attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def HostIR_PutOp : HostIR_Op<"put"> {
+  let summary = "Write into a peer's symmetric memory";
+  let description = [{
+    `target` is this rank's name for the place; the peer's copy of it is written.
+
+    Constraints:
+    - put_c1: equal shapes and element types.
+    - put_c2: target is in symmetric memory.
+    - put_c3: the channel can do one-sided messages.
+
+    Example:
+    ```mlir
+    hostir.put %own to %slot at %peer via %ch on %s
+        : memref<16xf32> to memref<16xf32, #hostir.symmetric>
+    ```
+  }];
+  let arguments = (ins Arg<HostIR_Buffer, "", [MemRead]>:$source, HostIR_Buffer:$target, Index:$peer,
+                       HostIR_Channel:$channel, HostIR_Stream:$stream);
+  let assemblyFormat = [{
+    $source `to` $target `at` $peer `via` $channel `on` $stream attr-dict `:` type($source) `to` type($target)
+  }];
+  let hasVerifier = 1;
+}
+
+def HostIR_SignalOp : HostIR_Op<"signal"> {
+  let summary = "Raise a peer's signal slot after earlier puts to it are visible";
+  let description = [{
+    `value` is relative to the run, 1 or more; slots only grow.
+
+    Constraints:
+    - signal_c1: the channel can do one-sided messages.
+    - signal_c2: a constant value is 1 or more, a constant slot not negative.
+
+    Example:
+    ```mlir
+    hostir.signal %slot = %value at %peer via %ch on %s
+    ```
+  }];
+  let arguments = (ins Index:$slot, Index:$value, Index:$peer, HostIR_Channel:$channel, HostIR_Stream:$stream);
+  let assemblyFormat = "$slot `=` $value `at` $peer `via` $channel `on` $stream attr-dict";
+  let hasVerifier = 1;
+}
+
+def HostIR_WaitSignalOp : HostIR_Op<"wait_signal"> {
+  let summary = "Hold a stream until a signal slot has reached a value in this run";
+  let description = [{
+    Constraints:
+    - wait_signal_c1: a constant value is 1 or more, a constant slot not negative.
+
+    Example:
+    ```mlir
+    hostir.wait_signal %slot >= %value via %ch on %s
+    ```
+  }];
+  let arguments = (ins Index:$slot, Index:$value, HostIR_Channel:$channel, HostIR_Stream:$stream);
+  let assemblyFormat = "$slot `>` `=` $value `via` $channel `on` $stream attr-dict";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Compute
+//===----------------------------------------------------------------------===//
+
+def HostIR_MatmulOp : HostIR_Op<"matmul"> {
+  let summary = "Matrix product into a buffer";
+  let description = [{
+    output[..., M, N] (+)= op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]); batch dimensions broadcast as in NumPy;
+    accumulated in f32. With `accumulate` the product is added to what the output holds.
+
+    Constraints:
+    - matmul_c1: rank 2 or more; element types are equal and floating point.
+    - matmul_c2: the contracted extents are equal.
+    - matmul_c3: the output has the broadcast batch extents, then M, then N.
+    - matmul_c4: bias has rank 1 and extent N.
+
+    Example:
+    ```mlir
+    hostir.matmul %a, %b to %c on %s : memref<16x32xf32>, memref<32x8xf32> to memref<16x8xf32>
+    hostir.matmul %a, %b bias %v to %c on %s {accumulate, transpose_b} : ...
+    ```
+  }];
+  let arguments = (ins Arg<HostIR_Buffer, "", [MemRead]>:$lhs, Arg<HostIR_Buffer, "", [MemRead]>:$rhs,
+                       Arg<Optional<HostIR_Buffer>, "", [MemRead]>:$bias,
+                       Arg<HostIR_Buffer, "", [MemRead, MemWrite]>:$output, HostIR_Stream:$stream,
+                       UnitAttr:$transpose_a, UnitAttr:$transpose_b, UnitAttr:$accumulate);
+  let assemblyFormat = [{
+    $lhs `,` $rhs (`bias` $bias^)? `to` $output `on` $stream attr-dict
+    `:` type($lhs) `,` type($rhs) (`,` type($bias)^)? `to` type($output)
+  }];
+  let hasVerifier = 1;
+}
+
+def HostIR_AccumulateOp : HostIR_Op<"accumulate"> {
+  let summary = "target = target (op) source";
+  let description = [{
+    Constraints:
+    - accumulate_c1: equal shapes and element types.
+
+    Example:
+    ```mlir
+    hostir.accumulate sum %a into %b on %s : memref<16xf32> to memref<16xf32>
+    ```
+  }];
+  let arguments = (ins Fusion_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
+                       Arg<HostIR_Buffer, "", [MemRead, MemWrite]>:$target, HostIR_Stream:$stream);
+  let assemblyFormat = "$kind $source `into` $target `on` $stream attr-dict `:` type($source) `to` type($target)";
+  let hasVerifier = 1;
+}
+
+def HostIR_ReduceOp : HostIR_Op<"reduce"> {
+  let summary = "Reduction over dimensions of a buffer";
+  let description = [{
+    Constraints:
+    - reduce_c1: dims are distinct, ascending, in range.
+    - reduce_c2: the target has the remaining dimensions in order and the same element type.
+
+    Example:
+    ```mlir
+    hostir.reduce sum %a to %b dims [0] on %s : memref<8x16xf32> to memref<16xf32>
+    ```
+  }];
+  let arguments = (ins Fusion_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
+                       Arg<HostIR_Buffer, "", [MemWrite]>:$target, DenseI64ArrayAttr:$dims, HostIR_Stream:$stream);
+  let assemblyFormat = [{
+    $kind $source `to` $target `dims` $dims `on` $stream attr-dict `:` type($source) `to` type($target)
+  }];
+  let hasVerifier = 1;
+}
+
+def HostIR_LaunchOp : HostIR_Op<"launch", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Run an elementwise kernel over whole buffers";
+  let description = [{
+    Constraints:
+    - launch_c1: `kernel` names a `hostir.kernel` with as many arguments and results of the same element types.
+    - launch_c2: at least one output; all buffers have one shape.
+
+    Example:
+    ```mlir
+    hostir.launch @residual ins(%a, %b : memref<16xf32>, memref<16xf32>) outs(%c : memref<16xf32>) on %s
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Arg<Variadic<HostIR_Buffer>, "", [MemRead]>:$inputs,
+                       Arg<Variadic<HostIR_Buffer>, "", [MemWrite]>:$outputs, HostIR_Stream:$stream);
+  let assemblyFormat = [{
+    $kernel (`ins` `(` $inputs^ `:` type($inputs) `)`)? `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIROPS_TD
