@@ -153,3 +153,14 @@ function(tandem_add_subdirectories)
     endif()
   endforeach()
 endfunction()
+
+# tandem-headers: everything that a source file includes and the build writes; enough for clang-tidy and editors.
+function(tandem_add_headers_target)
+  add_custom_target(tandem-headers)
+  foreach(target IN ITEMS TandemCompilerPCH TandemRuntimePCH TandemSchemaGen TandemFusionIncGen TandemFusionPassesIncGen
+                          TandemHostIRIncGen TandemHostIRPassesIncGen TandemConversionPassesIncGen)
+    if(TARGET ${target})
+      add_dependencies(tandem-headers ${target})
+    endif()
+  endforeach()
+endfunction()

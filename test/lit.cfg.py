@@ -10,7 +10,7 @@ import lit.util
 
 config.name = "Tandem"
 config.test_format = lit.formats.ShTest(execute_external=False)
-config.suffixes = [".mlir", ".test", ".c"]
+config.suffixes = [".mlir", ".test"]
 config.excludes = ["Unit", "Conformance", "Integration", "Benchmark", "Inputs", "CMakeLists.txt"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.tandem_build_dir, "test")
