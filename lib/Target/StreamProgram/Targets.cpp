@@ -1,0 +1,48 @@
+//===- Targets.cpp - the table of targets -----------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/StreamProgram/Targets.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/Twine.h"
+
+namespace mlir::tandem {
+
+namespace {
+enum : uint32_t { kTwoSided = 1, kOneSided = 2, kCollectives = 4 };
+
+constexpr TargetInfo kTargets[] = {
+    {"cpu-ucx", "host memory, one process a rank, UCX", kTwoSided | kOneSided},
+    {"cpu-local", "host memory, ranks as threads of one process",
+     kTwoSided | kOneSided | kCollectives},
+};
+} // namespace
+
+llvm::ArrayRef<TargetInfo> knownTargets() { return kTargets; }
+
+const TargetInfo *lookupTarget(llvm::StringRef name) {
+  const auto *found = llvm::find_if(kTargets, [&](const TargetInfo &t) { return t.name == name; });
+  return found == std::end(kTargets) ? nullptr : found;
+}
+
+std::string unknownTargetMessage(llvm::StringRef name) {
+  return (llvm::Twine("unknown target \"") + name + "\", expected " +
+          llvm::join(llvm::map_range(kTargets, [](const TargetInfo &t) { return t.name; }), " or "))
+      .str();
+}
+
+std::string capabilityNames(uint32_t capabilities) {
+  static constexpr llvm::StringLiteral names[] = {"two_sided", "one_sided", "collectives"};
+  std::string text;
+  for (auto [bit, name] : llvm::enumerate(names))
+    if ((capabilities >> bit) & 1)
+      text += (text.empty() ? "" : ", ") + name.str();
+  return text;
+}
+
+} // namespace mlir::tandem
