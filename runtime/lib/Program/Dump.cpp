@@ -1,0 +1,270 @@
+//===- Dump.cpp - stream programs as text ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// The format is read by FileCheck tests: change it only together with them. docs/stream-program.md
+// describes it.
+
+#include "ProgramImpl.h"
+
+#include <fmt/ranges.h>
+#include <iterator>
+
+namespace tandem {
+
+namespace {
+
+using program::sizeOfVector;
+using Out = std::back_insert_iterator<std::string>;
+
+std::string_view text(const flatbuffers::String *string) {
+  return string ? string->string_view() : std::string_view();
+}
+
+template <typename V> std::string list(const V *vector) {
+  return vector ? fmt::format("[{}]", fmt::join(vector->begin(), vector->end(), ",")) : "[]";
+}
+
+std::string capabilities(uint32_t bits) {
+  std::string result;
+  for (sp::Capability c : sp::EnumValuesCapability())
+    if (bits & static_cast<uint32_t>(c))
+      result += (result.empty() ? "" : "|") + std::string(sp::EnumNameCapability(c));
+  return result.empty() ? "none" : result;
+}
+
+class Dumper {
+public:
+  explicit Dumper(const program::ProgramImpl &program)
+      : program(program), table(program.data()), out(result) {}
+
+  std::string run() {
+    fmt::format_to(out, "program @{} {}of {}\n", program.name(),
+                   program.isOracle ? "oracle " : fmt::format("rank {} ", program.rank()),
+                   program.numRanks());
+    fmt::format_to(
+        out, "  streams {}, events {}, arena {}, symmetric 2x{}, signals {}, commands {}\n",
+        table.num_streams(), table.num_events(), table.arena_bytes(), table.symmetric_bytes(),
+        list(table.signal_slots()), sizeOfVector(table.commands()));
+    arguments();
+    buffers();
+    channels();
+    kernels();
+    commands();
+    return std::move(result);
+  }
+
+private:
+  void arguments() {
+    for (uint32_t i = 0; i < program.args.size(); ++i) {
+      const ArgumentInfo &info = program.args[i];
+      fmt::format_to(out, "  argument arg{} {} \"{}\" {}[{}]", i,
+                     info.isResult ? "result" : "input", info.name, toString(info.dtype),
+                     fmt::join(info.shape, ","));
+      if (!info.axes.empty())
+        fmt::format_to(out, " axes {}", info.axes);
+      if (info.partial)
+        fmt::format_to(out, " partial {}", toString(info.partialOp));
+      if (!info.present) {
+        fmt::format_to(out, " absent\n");
+        continue;
+      }
+      const sp::Shard &shard = *table.shards()->Get(i);
+      fmt::format_to(out, " local [{}] shard {}+{}:{}\n", fmt::join(info.localShape, ","),
+                     shard.offset(), list(shard.shape()), list(shard.strides()));
+    }
+  }
+
+  void buffers() {
+    for (uint32_t i = 0, e = sizeOfVector(table.buffers()); i < e; ++i) {
+      const sp::Buffer &buffer = *table.buffers()->Get(i);
+      if (buffer.space() == sp::Space::argument)
+        continue;
+      fmt::format_to(out, "  buffer {} {} at {} size {} \"{}\"\n", bufferName(i),
+                     sp::EnumNameSpace(buffer.space()), buffer.offset(), buffer.size(),
+                     program.nameText(buffer.name()));
+    }
+  }
+
+  void channels() {
+    for (uint32_t i = 0, e = sizeOfVector(table.channels()); i < e; ++i) {
+      const sp::Channel &channel = *table.channels()->Get(i);
+      fmt::format_to(out, "  channel c{} \"{}\" {} link \"{}\" group {} self {}\n", i,
+                     text(channel.name()), capabilities(channel.capabilities()),
+                     text(channel.link_class()), list(channel.group()), channel.self());
+    }
+  }
+
+  void kernels() {
+    for (uint32_t i = 0, e = sizeOfVector(table.kernels()); i < e; ++i) {
+      const sp::Kernel &kernel = *table.kernels()->Get(i);
+      fmt::format_to(out, "  kernel k{} \"{}\" {} target \"{}\" bytes {}\n", i, text(kernel.name()),
+                     sp::EnumNameKernelFormat(kernel.format()), text(kernel.target()),
+                     sizeOfVector(kernel.code()));
+    }
+  }
+
+  std::string bufferName(uint32_t i) const {
+    const sp::Buffer &buffer = *table.buffers()->Get(i);
+    switch (buffer.space()) {
+    case sp::Space::argument:
+      return fmt::format("arg{}", buffer.argument());
+    case sp::Space::symmetric:
+      return fmt::format("sym{}", i);
+    default:
+      return fmt::format("buf{}", i);
+    }
+  }
+
+  std::string view(uint32_t index) const {
+    if (index == sp::kNoView)
+      return "none";
+    const sp::View &v = *table.views()->Get(index);
+    std::string name = bufferName(v.buffer());
+    if (v.offset())
+      name += fmt::format("+{}", v.offset());
+    return name + ":" + program.layouts[v.layout()].str();
+  }
+
+  void commands() {
+    for (uint32_t i = 0, e = sizeOfVector(table.commands()); i < e; ++i) {
+      const sp::Command &command = *table.commands()->Get(i);
+      bool isMessage =
+          command.kind() == sp::CommandKind::send || command.kind() == sp::CommandKind::recv;
+      fmt::format_to(out, "{:>5} s{} {}{}", i, command.stream(), isMessage ? "  " : "",
+                     sp::EnumNameCommandKind(command.kind()));
+      body(command);
+      const sp::Name &name = *table.names()->Get(command.name());
+      fmt::format_to(out, " \"{}\"", text(name.text()));
+      if (!text(name.location()).empty())
+        fmt::format_to(out, " loc \"{}\"", text(name.location()));
+      result += '\n';
+    }
+  }
+
+  std::string peer(const sp::Command &command) const {
+    return fmt::format("{}",
+                       table.channels()->Get(command.channel())->group()->Get(command.peer()));
+  }
+
+  void body(const sp::Command &command) {
+    auto operand = [&](unsigned k) { return view(command.operands()->Get(k)); };
+    if (command.channel() != sp::kNoChannel)
+      fmt::format_to(out, " c{}", command.channel());
+    switch (command.kind()) {
+    case sp::CommandKind::record:
+    case sp::CommandKind::wait:
+      fmt::format_to(out, " e{}", command.aux());
+      break;
+    case sp::CommandKind::copy:
+      fmt::format_to(out, " {} <- {} bytes {}", operand(0), operand(1), bytes(command, 0));
+      break;
+    case sp::CommandKind::matmul: {
+      auto flag = [&](sp::CommandFlags f) { return command.flags() & static_cast<uint8_t>(f); };
+      fmt::format_to(out, " {} {} {}{} * {}{}", operand(0),
+                     flag(sp::CommandFlags::accumulate) ? "+=" : "=", operand(1),
+                     flag(sp::CommandFlags::transpose_a) ? "^T" : "", operand(2),
+                     flag(sp::CommandFlags::transpose_b) ? "^T" : "");
+      if (command.operands()->Get(3) != sp::kNoView)
+        fmt::format_to(out, " + {}", operand(3));
+      break;
+    }
+    case sp::CommandKind::accumulate:
+      fmt::format_to(out, " {} {} <- {}", sp::EnumNameReduceOp(command.reduce_op()), operand(0),
+                     operand(1));
+      break;
+    case sp::CommandKind::reduce:
+      fmt::format_to(out, " {} {} <- {} dims {:#x}", sp::EnumNameReduceOp(command.reduce_op()),
+                     operand(0), operand(1), command.value());
+      break;
+    case sp::CommandKind::collective: {
+      auto kind = static_cast<CollectiveKind>(command.op());
+      fmt::format_to(out, " {}", toString(kind));
+      if (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+          kind == CollectiveKind::Reduce)
+        fmt::format_to(out, " {}", sp::EnumNameReduceOp(command.reduce_op()));
+      fmt::format_to(out, " {} <- {}", operand(0), operand(1));
+      if (kind >= CollectiveKind::Broadcast)
+        fmt::format_to(out, " root {}", peer(command));
+      break;
+    }
+    case sp::CommandKind::group:
+      fmt::format_to(out, " of {}", command.aux());
+      break;
+    case sp::CommandKind::send:
+      fmt::format_to(out, " {} to {} tag {} bytes {}", operand(0), peer(command), command.aux(),
+                     bytes(command, 0));
+      break;
+    case sp::CommandKind::recv:
+      fmt::format_to(out, " {} from {} tag {} bytes {}", operand(0), peer(command), command.aux(),
+                     bytes(command, 0));
+      break;
+    case sp::CommandKind::put:
+      fmt::format_to(out, " {} <- {} to {} bytes {}", operand(0), operand(1), peer(command),
+                     bytes(command, 0));
+      break;
+    case sp::CommandKind::signal:
+      fmt::format_to(out, " slot {} value {} to {}", command.aux(), command.value(), peer(command));
+      break;
+    case sp::CommandKind::wait_signal:
+      fmt::format_to(out, " slot {} value {}", command.aux(), command.value());
+      break;
+    case sp::CommandKind::launch: {
+      fmt::format_to(out, " k{}(", command.aux());
+      for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
+        fmt::format_to(out, "{}{}", k ? ", " : "",
+                       view(table.launch_operands()->Get(command.operands()->Get(0) + k)));
+      result += ')';
+      break;
+    }
+    }
+  }
+
+  uint64_t bytes(const sp::Command &command, unsigned k) const {
+    return program.layouts[table.views()->Get(command.operands()->Get(k))->layout()].numBytes();
+  }
+
+  const program::ProgramImpl &program;
+  const sp::RankProgram &table;
+  std::string result;
+  Out out;
+};
+
+} // namespace
+
+std::string dumpProgram(const Program &program) {
+  // Programs come from ProgramFile only, which makes one kind.
+  return Dumper(static_cast<const program::ProgramImpl &>(program)).run();
+}
+
+std::string dumpIndex(const ProgramFile &file) {
+  const sp::Index &index = file.index();
+  std::string result =
+      fmt::format("stream program @{} version {} ranks {} target \"{}\" capabilities {}{}\n"
+                  "  producer \"{}\"\n",
+                  file.name(), sp::kVersion, index.num_ranks(), text(index.target()),
+                  capabilities(index.capabilities()), index.reduced_wire() ? " reduced-wire" : "",
+                  text(index.producer()));
+  for (uint32_t i = 0, e = sizeOfVector(index.arguments()); i < e; ++i) {
+    const sp::Argument &argument = *index.arguments()->Get(i);
+    result += fmt::format("  argument arg{} {} \"{}\" {}{}", i,
+                          sp::EnumNameArgumentRole(argument.role()), text(argument.name()),
+                          sp::EnumNameDType(argument.dtype()), list(argument.shape()));
+    if (!text(argument.axes()).empty())
+      result += fmt::format(" axes {}", text(argument.axes()));
+    if (!text(argument.mesh()).empty())
+      result += fmt::format(" mesh {}", text(argument.mesh()));
+    if (argument.partial())
+      result += fmt::format(" partial {} of {}", sp::EnumNameReduceOp(argument.partial_op()),
+                            argument.partial_axes_size());
+    result += '\n';
+  }
+  if (file.hasOracle())
+    result += fmt::format("  oracle bytes {}\n", index.oracle()->size());
+  return result;
+}
+
+} // namespace tandem

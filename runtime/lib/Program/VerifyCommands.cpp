@@ -1,0 +1,504 @@
+//===- VerifyCommands.cpp - checks of the command list ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ProgramImpl.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tandem::program {
+
+namespace {
+
+/// A view operand, with the address it would have if all memory of its space lay at 0.
+struct Ref {
+  bool present = false;
+  sp::Space space = sp::Space::arena;
+  uint32_t argument = 0;
+  uint64_t address = 0;
+  const Layout *layout = nullptr;
+};
+
+Overlap overlap(const Ref &a, const Ref &b) {
+  if (!a.present || !b.present || a.space != b.space ||
+      (a.space == sp::Space::argument && a.argument != b.argument))
+    return Overlap::None;
+  return program::overlap(a.address, *a.layout, b.address, *b.layout);
+}
+
+std::string shapeText(const Layout &layout) { return layout.str(); }
+
+/// Whether `whole` has one more dimension than `part`, outermost, of extent `count`.
+bool isStackOf(const Layout &whole, const Layout &part, uint64_t count) {
+  if (whole.rank != part.rank + 1u || static_cast<uint64_t>(whole.shape[0]) != count)
+    return false;
+  return std::equal(part.shape.begin(), part.shape.begin() + part.rank, whole.shape.begin() + 1);
+}
+
+class CommandVerifier {
+public:
+  explicit CommandVerifier(const ProgramImpl &program)
+      : program(program), table(*program.table), recorded(table.num_events(), 0) {}
+
+  Status run() {
+    uint32_t count = sizeOfVector(table.commands());
+    for (uint32_t i = 0; i < count; ++i) {
+      Status status = verify(i);
+      if (!status.ok())
+        return status.withPrefix(where(i));
+    }
+    return Status();
+  }
+
+private:
+  std::string where(uint32_t i) const {
+    const sp::Command &command = *table.commands()->Get(i);
+    const char *kind = sp::EnumNameCommandKind(command.kind());
+    return fmt::format("command {} ({} \"{}\"): ", i, *kind ? kind : "?",
+                       program.nameText(command.name()));
+  }
+
+  Status verify(uint32_t i) {
+    const sp::Command &command = *table.commands()->Get(i);
+    if (command.kind() > sp::CommandKind::launch)
+      return invalid("field kind: unknown command {}", static_cast<unsigned>(command.kind()));
+    if (command.name() >= sizeOfVector(table.names()))
+      return invalid("field name: {} of {}", command.name(), sizeOfVector(table.names()));
+    if (command.stream() >= table.num_streams())
+      return invalid("field stream: {} of {}", command.stream(), table.num_streams());
+    if (command.reserved() != 0)
+      return invalid("field reserved: expected 0, found {}", command.reserved());
+    if (static_cast<uint8_t>(command.reduce_op()) > 2)
+      return invalid("field reduce_op: unknown operation {}",
+                     static_cast<unsigned>(command.reduce_op()));
+    unsigned allowed = command.kind() == sp::CommandKind::matmul ? 7 : 0;
+    if (command.flags() & ~allowed)
+      return invalid("field flags: unexpected {:#x}", command.flags() & ~allowed);
+    TANDEM_RETURN_IF_ERROR(groupStructure(i, command));
+    TANDEM_RETURN_IF_ERROR(channelField(command));
+    TANDEM_RETURN_IF_ERROR(operandFields(command));
+    switch (command.kind()) {
+    case sp::CommandKind::record:
+    case sp::CommandKind::wait:
+      return event(command);
+    case sp::CommandKind::copy:
+    case sp::CommandKind::accumulate:
+      return elementwise(command);
+    case sp::CommandKind::matmul:
+      return matmul(command);
+    case sp::CommandKind::reduce:
+      return reduce(command);
+    case sp::CommandKind::collective:
+      return collective(command);
+    case sp::CommandKind::group:
+      return group(i, command);
+    case sp::CommandKind::send:
+    case sp::CommandKind::recv:
+      return message(command);
+    case sp::CommandKind::put:
+      return put(command);
+    case sp::CommandKind::signal:
+    case sp::CommandKind::wait_signal:
+      return signal(command);
+    case sp::CommandKind::launch:
+      return launch(command);
+    }
+    return Status();
+  }
+
+  /// Sends and receives stand right behind their group, on its stream and channel, and nowhere
+  /// else.
+  Status groupStructure(uint32_t i, const sp::Command &command) {
+    bool isMessage =
+        command.kind() == sp::CommandKind::send || command.kind() == sp::CommandKind::recv;
+    if (groupLeft == 0)
+      return isMessage ? invalid("stands outside a group") : Status();
+    const sp::Command &head = *table.commands()->Get(groupHead);
+    if (!isMessage)
+      return invalid("stands inside the group of command {}, which has {} more messages", groupHead,
+                     groupLeft);
+    if (command.stream() != head.stream() || command.channel() != head.channel())
+      return invalid("is on stream {} and channel {}, its group (command {}) on {} and {}",
+                     command.stream(), command.channel(), groupHead, head.stream(), head.channel());
+    --groupLeft;
+    return Status();
+  }
+
+  Status channelField(const sp::Command &command) {
+    uint32_t needed = 0;
+    switch (command.kind()) {
+    case sp::CommandKind::collective:
+      needed = static_cast<uint32_t>(sp::Capability::collectives);
+      break;
+    case sp::CommandKind::group:
+    case sp::CommandKind::send:
+    case sp::CommandKind::recv:
+      needed = static_cast<uint32_t>(sp::Capability::two_sided);
+      break;
+    case sp::CommandKind::put:
+    case sp::CommandKind::signal:
+    case sp::CommandKind::wait_signal:
+      needed = static_cast<uint32_t>(sp::Capability::one_sided);
+      break;
+    default:
+      if (command.channel() != sp::kNoChannel)
+        return invalid("field channel: expected none, found {}", command.channel());
+      return Status();
+    }
+    if (command.channel() >= sizeOfVector(table.channels()))
+      return invalid("field channel: {} of {}", command.channel(), sizeOfVector(table.channels()));
+    const sp::Channel &channel = *table.channels()->Get(command.channel());
+    if (sizeOfVector(channel.group()) == 0)
+      return invalid("field channel: this rank does not take part in channel {}",
+                     command.channel());
+    if (!(channel.capabilities() & needed))
+      return invalid("field channel: channel {} does not ask for {}", command.channel(),
+                     sp::EnumNameCapability(static_cast<sp::Capability>(needed)));
+    return Status();
+  }
+
+  /// Resolves the operands; which must be there, and which must not.
+  Status operandFields(const sp::Command &command) {
+    unsigned required = 0, optional = 0; // bits
+    switch (command.kind()) {
+    case sp::CommandKind::copy:
+    case sp::CommandKind::accumulate:
+    case sp::CommandKind::reduce:
+    case sp::CommandKind::put:
+      required = 3;
+      break;
+    case sp::CommandKind::matmul:
+      required = 7;
+      optional = 8;
+      break;
+    case sp::CommandKind::collective:
+      optional = 3;
+      break;
+    case sp::CommandKind::send:
+    case sp::CommandKind::recv:
+      required = 1;
+      break;
+    case sp::CommandKind::launch: // its operands are not views
+      return Status();
+    default:
+      break;
+    }
+    for (unsigned k = 0; k < 4; ++k) {
+      uint32_t view = command.operands()->Get(k);
+      refs[k] = Ref();
+      if (view == sp::kNoView) {
+        if (required >> k & 1)
+          return invalid("operand {}: missing", k);
+        continue;
+      }
+      if (!((required | optional) >> k & 1))
+        return invalid("operand {}: expected none, found view {}", k, view);
+      if (view >= sizeOfVector(table.views()))
+        return invalid("operand {}: view {} of {}", k, view, sizeOfVector(table.views()));
+      refs[k] = resolve(view);
+    }
+    return Status();
+  }
+
+  Ref resolve(uint32_t index) const {
+    const sp::View &view = *table.views()->Get(index);
+    const sp::Buffer &buffer = *table.buffers()->Get(view.buffer());
+    Ref ref;
+    ref.present = true;
+    ref.space = buffer.space();
+    ref.argument = buffer.argument();
+    ref.address = buffer.offset() + view.offset();
+    ref.layout = &program.layouts[view.layout()];
+    return ref;
+  }
+
+  Status written(const Ref &ref, std::string_view what) const {
+    if (ref.space == sp::Space::argument && !program.args[ref.argument].isResult)
+      return invalid("{}: writes to the input argument \"{}\"", what,
+                     program.args[ref.argument].name);
+    if (!isInjective(*ref.layout))
+      return invalid("{}: {} writes elements more than once", what, shapeText(*ref.layout));
+    return Status();
+  }
+
+  static Status sameDType(const Ref &a, const Ref &b, std::string_view what) {
+    if (a.layout->dtype != b.layout->dtype)
+      return invalid("{}: expected {}, found {}", what, toString(a.layout->dtype),
+                     toString(b.layout->dtype));
+    return Status();
+  }
+
+  static Status sameShape(const Ref &a, const Ref &b, std::string_view what) {
+    if (!a.layout->sameShape(*b.layout))
+      return invalid("{}: expected the shape of {}, found {}", what, shapeText(*a.layout),
+                     shapeText(*b.layout));
+    return Status();
+  }
+
+  static Status disjoint(const Ref &a, const Ref &b, std::string_view what, bool orSame = false) {
+    Overlap found = overlap(a, b);
+    if (found == Overlap::Partial || (found == Overlap::Same && !orSame))
+      return invalid("{}: overlaps the output", what);
+    return Status();
+  }
+
+  Status event(const sp::Command &command) {
+    uint32_t event = command.aux();
+    if (event >= recorded.size())
+      return invalid("field aux: event {} of {}", event, recorded.size());
+    if (command.kind() == sp::CommandKind::wait)
+      return recorded[event] ? Status() : invalid("event {} has not been recorded before", event);
+    if (recorded[event])
+      return invalid("event {} is recorded twice", event);
+    recorded[event] = 1;
+    return Status();
+  }
+
+  Status elementwise(const sp::Command &command) {
+    TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "src"));
+    TANDEM_RETURN_IF_ERROR(sameShape(refs[0], refs[1], "src"));
+    TANDEM_RETURN_IF_ERROR(written(refs[0], "dst"));
+    return disjoint(refs[0], refs[1], "src", /*orSame=*/true);
+  }
+
+  Status matmul(const sp::Command &command) {
+    const Layout &out = *refs[0].layout, &a = *refs[1].layout, &b = *refs[2].layout;
+    if (out.dtype == DType::I32)
+      return invalid("out: a matmul of i32");
+    TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "a"));
+    TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[2], "b"));
+    if (out.rank < 2 || a.rank < 2 || b.rank < 2)
+      return invalid("expected at least 2 dimensions, found out {}, a {}, b {}", shapeText(out),
+                     shapeText(a), shapeText(b));
+    bool ta = command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
+    bool tb = command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_b);
+    int64_t m = a.shape[a.rank - (ta ? 1 : 2)], k = a.shape[a.rank - (ta ? 2 : 1)];
+    int64_t kb = b.shape[b.rank - (tb ? 1 : 2)], n = b.shape[b.rank - (tb ? 2 : 1)];
+    bool fits = k == kb && out.shape[out.rank - 2] == m && out.shape[out.rank - 1] == n &&
+                out.rank == std::max(a.rank, b.rank);
+    for (unsigned d = 2; fits && d < out.rank; ++d) {
+      int64_t extentA = d < a.rank ? a.shape[a.rank - 1 - d] : 1;
+      int64_t extentB = d < b.rank ? b.shape[b.rank - 1 - d] : 1;
+      fits = (extentA == extentB || extentA == 1 || extentB == 1) &&
+             out.shape[out.rank - 1 - d] == (extentA == 1 ? extentB : extentA);
+    }
+    if (!fits)
+      return invalid("shapes do not fit: out {}, a {}{}, b {}{}", shapeText(out), shapeText(a),
+                     ta ? " transposed" : "", shapeText(b), tb ? " transposed" : "");
+    if (refs[3].present) {
+      TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[3], "bias"));
+      if (refs[3].layout->rank != 1 || refs[3].layout->shape[0] != n)
+        return invalid("bias: expected [{}], found {}", n, shapeText(*refs[3].layout));
+    }
+    TANDEM_RETURN_IF_ERROR(written(refs[0], "out"));
+    TANDEM_RETURN_IF_ERROR(disjoint(refs[0], refs[1], "a"));
+    TANDEM_RETURN_IF_ERROR(disjoint(refs[0], refs[2], "b"));
+    return disjoint(refs[0], refs[3], "bias");
+  }
+
+  Status reduce(const sp::Command &command) {
+    const Layout &dst = *refs[0].layout, &src = *refs[1].layout;
+    TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "src"));
+    if (command.value() == 0 || (command.value() >> src.rank) != 0)
+      return invalid("field value: dimensions {:#x} of {}", command.value(), shapeText(src));
+    unsigned d = 0;
+    bool fits = true;
+    for (unsigned s = 0; s < src.rank; ++s) {
+      if (command.value() >> s & 1)
+        continue;
+      fits &= d < dst.rank && dst.shape[d] == src.shape[s];
+      ++d;
+    }
+    if (!fits || d != dst.rank)
+      return invalid("dst: {} is not {} without dimensions {:#x}", shapeText(dst), shapeText(src),
+                     command.value());
+    TANDEM_RETURN_IF_ERROR(written(refs[0], "dst"));
+    return disjoint(refs[0], refs[1], "src");
+  }
+
+  Status collective(const sp::Command &command) {
+    if (command.op() > static_cast<uint8_t>(sp::CollectiveKind::scatter))
+      return invalid("field op: unknown collective {}", command.op());
+    auto kind = static_cast<CollectiveKind>(command.op());
+    const sp::Channel &channel = *table.channels()->Get(command.channel());
+    uint32_t size = channel.group()->size();
+    bool rooted = kind >= CollectiveKind::Broadcast;
+    if (rooted && command.peer() >= size)
+      return invalid("field peer: root {} of {}", command.peer(), size);
+    bool isRoot = command.peer() == channel.self();
+    bool stackIn = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllToAll ||
+                   kind == CollectiveKind::Scatter;
+    bool stackOut = kind == CollectiveKind::AllGather || kind == CollectiveKind::AllToAll ||
+                    kind == CollectiveKind::Gather;
+    bool needsIn = isRoot || (kind != CollectiveKind::Broadcast && kind != CollectiveKind::Scatter);
+    bool needsOut = isRoot || (kind != CollectiveKind::Reduce && kind != CollectiveKind::Gather);
+    const Ref &out = refs[0], &in = refs[1];
+    if (needsOut && !out.present)
+      return invalid("out: missing");
+    if (needsIn && !in.present)
+      return invalid("in: missing");
+    if (out.present && needsOut)
+      TANDEM_RETURN_IF_ERROR(written(out, "out"));
+    auto isStack = [&](const Layout &layout) {
+      return layout.rank > 0 && static_cast<uint64_t>(layout.shape[0]) == size;
+    };
+    if (out.present && stackOut && !isStack(*out.layout))
+      return invalid("out: expected {} slices, found {}", size, shapeText(*out.layout));
+    if (in.present && stackIn && !isStack(*in.layout))
+      return invalid("in: expected {} slices, found {}", size, shapeText(*in.layout));
+    if (!out.present || !in.present)
+      return Status();
+    TANDEM_RETURN_IF_ERROR(sameDType(out, in, "in"));
+    bool fits = stackIn == stackOut ? out.layout->sameShape(*in.layout)
+                : stackOut          ? isStackOf(*out.layout, *in.layout, size)
+                                    : isStackOf(*in.layout, *out.layout, size);
+    if (!fits)
+      return invalid("shapes do not fit: out {}, in {}, group of {}", shapeText(*out.layout),
+                     shapeText(*in.layout), size);
+    return collectiveAliasing(kind, out, in, channel.self());
+  }
+
+  /// In place means: `in` is exactly `out`, or its own slice of it (and the other way round).
+  Status collectiveAliasing(CollectiveKind kind, const Ref &out, const Ref &in, uint32_t self) {
+    auto own = [&](const Ref &stack, Layout &layout) {
+      TensorView slice = TensorView{nullptr, *stack.layout}.slice(0);
+      layout = slice.layout;
+      Ref ref = stack;
+      ref.address +=
+          uint64_t(self) * static_cast<uint64_t>(stack.layout->strides[0]) * sizeOf(layout.dtype);
+      ref.layout = &layout;
+      return ref;
+    };
+    Layout layout;
+    if (overlap(out, in) == Overlap::None)
+      return Status();
+    Overlap found = Overlap::Partial;
+    if (kind == CollectiveKind::AllGather || kind == CollectiveKind::Gather)
+      found = overlap(own(out, layout), in);
+    else if (kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::Scatter)
+      found = overlap(out, own(in, layout));
+    else if (kind != CollectiveKind::AllToAll)
+      found = overlap(out, in);
+    if (found != Overlap::Same)
+      return invalid("in: overlaps the output");
+    return Status();
+  }
+
+  Status group(uint32_t i, const sp::Command &command) {
+    if (command.aux() > sizeOfVector(table.commands()) - i - 1)
+      return invalid("field aux: {} messages, only {} commands follow", command.aux(),
+                     sizeOfVector(table.commands()) - i - 1);
+    groupHead = i;
+    groupLeft = command.aux();
+    groupRefs.clear();
+    return Status();
+  }
+
+  Status message(const sp::Command &command) {
+    bool isSend = command.kind() == sp::CommandKind::send;
+    TANDEM_RETURN_IF_ERROR(peer(command));
+    // (channel, peer, direction, tag) names a message.
+    uint64_t end = uint64_t(command.channel()) << 33 | uint64_t(command.peer()) << 1 | isSend;
+    if (!tags[end].insert(command.aux()).second)
+      return invalid("field aux: tag {} stands twice for this channel, peer and direction",
+                     command.aux());
+    if (!isSend)
+      TANDEM_RETURN_IF_ERROR(written(refs[0], "buffer"));
+    // A receive must not touch what another message of the group touches. Bounded: a group may be
+    // large.
+    constexpr size_t kMaxCompared = 64;
+    if (groupRefs.size() < kMaxCompared) {
+      for (const auto &[other, otherSends] : groupRefs)
+        if (!(isSend && otherSends) && overlap(refs[0], other) != Overlap::None)
+          return invalid("buffer: overlaps another message's of its group");
+      groupRefs.push_back({refs[0], isSend});
+    }
+    return Status();
+  }
+
+  Status peer(const sp::Command &command) {
+    uint32_t size = table.channels()->Get(command.channel())->group()->size();
+    if (command.peer() >= size)
+      return invalid("field peer: {} of {}", command.peer(), size);
+    return Status();
+  }
+
+  Status put(const sp::Command &command) {
+    TANDEM_RETURN_IF_ERROR(peer(command));
+    if (refs[0].space != sp::Space::symmetric)
+      return invalid("dst: expected symmetric memory");
+    TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "src"));
+    TANDEM_RETURN_IF_ERROR(sameShape(refs[0], refs[1], "src"));
+    TANDEM_RETURN_IF_ERROR(written(refs[0], "dst"));
+    if (command.peer() == table.channels()->Get(command.channel())->self())
+      return disjoint(refs[0], refs[1], "src", /*orSame=*/true);
+    return Status();
+  }
+
+  Status signal(const sp::Command &command) {
+    if (command.kind() == sp::CommandKind::signal)
+      TANDEM_RETURN_IF_ERROR(peer(command));
+    uint32_t slots = sizeOfVector(table.signal_slots());
+    if (command.aux() >= slots)
+      return invalid("field aux: signal slot {} of {}", command.aux(), slots);
+    uint64_t most = table.signal_slots()->Get(command.aux());
+    if (command.value() < 1 || command.value() > most)
+      return invalid("field value: expected 1 to {}, found {}", most, command.value());
+    return Status();
+  }
+
+  Status launch(const sp::Command &command) {
+    if (command.aux() >= sizeOfVector(table.kernels()))
+      return invalid("field aux: kernel {} of {}", command.aux(), sizeOfVector(table.kernels()));
+    const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
+    uint32_t first = command.operands()->Get(0), count = command.operands()->Get(1);
+    uint32_t all = sizeOfVector(table.launch_operands());
+    if (first > all || count > all - first)
+      return invalid("operands: {} from {} of {} launch_operands", count, first, all);
+    if (kernel.format() != sp::KernelFormat::expression)
+      return Status();
+    // The expression has been verified; its fields are read where they are unaligned-safe.
+    auto code = allocateAligned(kernel.code()->size());
+    if (!code)
+      return Status(Code::OutOfMemory, "no memory for the expression");
+    std::copy_n(kernel.code()->data(), kernel.code()->size(),
+                reinterpret_cast<uint8_t *>(code.get()));
+    const auto *expression = flatbuffers::GetRoot<sp::Expression>(code.get());
+    uint64_t expected = uint64_t(expression->inputs()) + expression->outputs();
+    if (count != expected)
+      return invalid("operands: kernel \"{}\" has {}, found {}", kernel.name()->string_view(),
+                     expected, count);
+    std::vector<Ref> operands(count);
+    for (uint32_t k = 0; k < count; ++k)
+      operands[k] = resolve(table.launch_operands()->Get(first + k));
+    for (uint32_t k = 0; k < count; ++k) {
+      std::string what = fmt::format("operand {}", k);
+      TANDEM_RETURN_IF_ERROR(sameShape(operands[0], operands[k], what));
+      if (k < expression->outputs())
+        TANDEM_RETURN_IF_ERROR(written(operands[k], what));
+      for (uint32_t out = 0; out < expression->outputs() && out < k; ++out)
+        TANDEM_RETURN_IF_ERROR(disjoint(operands[out], operands[k], what,
+                                        /*orSame=*/k >= expression->outputs()));
+    }
+    return Status();
+  }
+
+  const ProgramImpl &program;
+  const sp::RankProgram &table;
+  std::vector<char> recorded;
+  Ref refs[4];
+  uint32_t groupHead = 0, groupLeft = 0;
+  std::vector<std::pair<Ref, bool>> groupRefs;
+  std::unordered_map<uint64_t, std::unordered_set<uint32_t>> tags;
+};
+
+} // namespace
+
+Status verifyCommands(const ProgramImpl &program) { return CommandVerifier(program).run(); }
+
+} // namespace tandem::program

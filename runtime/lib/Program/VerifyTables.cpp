@@ -1,0 +1,380 @@
+//===- VerifyTables.cpp - checks of everything but the commands ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ProgramImpl.h"
+
+#include <unordered_set>
+
+namespace tandem::program {
+
+namespace {
+
+constexpr uint32_t kAllCapabilities = 7;
+constexpr uint32_t kMaxChannels = 4096;
+constexpr uint32_t kMaxShardRank = 64;
+/// Signals count in 64 bits over all runs: what one run adds must leave room for many.
+constexpr uint64_t kMaxSignalValue = uint64_t(1) << 32;
+
+bool validDType(sp::DType type) { return static_cast<uint8_t>(type) <= 3; }
+bool validReduceOp(sp::ReduceOp op) { return static_cast<uint8_t>(op) <= 2; }
+
+/// Bytes of a dense tensor; fails on a negative extent or where the product does not fit in 62
+/// bits.
+Status countBytes(const flatbuffers::Vector<int64_t> *shape, DType dtype, uint64_t &elements) {
+  uint64_t product = 1, nonZero = 1;
+  for (uint32_t d = 0, e = sizeOfVector(shape); d < e; ++d) {
+    int64_t extent = shape->Get(d);
+    if (extent < 0)
+      return invalid("extent {} of dimension {} is negative", extent, d);
+    product *= static_cast<uint64_t>(extent);
+    if (extent != 0 && __builtin_mul_overflow(nonZero, static_cast<uint64_t>(extent), &nonZero))
+      return invalid("the number of elements overflows");
+  }
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(nonZero, uint64_t(sizeOf(dtype)), &bytes) || bytes >> 62)
+    return invalid("the number of bytes overflows");
+  elements = product;
+  return Status();
+}
+
+/// Largest offset in elements that shape and strides reach; the shape has been counted.
+Status reach(const flatbuffers::Vector<int64_t> *shape, const flatbuffers::Vector<int64_t> *strides,
+             uint64_t &last) {
+  last = 0;
+  for (uint32_t d = 0, e = sizeOfVector(shape); d < e; ++d) {
+    int64_t stride = strides->Get(d);
+    if (stride < 0)
+      return invalid("stride {} of dimension {} is negative", stride, d);
+    uint64_t extent = static_cast<uint64_t>(shape->Get(d)), step = 0;
+    if (extent > 1 && (__builtin_mul_overflow(extent - 1, static_cast<uint64_t>(stride), &step) ||
+                       __builtin_add_overflow(last, step, &last) || last >> 60))
+      return invalid("the offset of the last element overflows");
+  }
+  return Status();
+}
+
+class TableVerifier {
+public:
+  TableVerifier(ProgramImpl &program, const ProgramLimits &limits)
+      : program(program), index(*program.indexTable), table(*program.table), limits(limits) {}
+
+  Status run() {
+    TANDEM_RETURN_IF_ERROR(counts());
+    TANDEM_RETURN_IF_ERROR(shards());
+    TANDEM_RETURN_IF_ERROR(buffers());
+    TANDEM_RETURN_IF_ERROR(layouts());
+    TANDEM_RETURN_IF_ERROR(views());
+    TANDEM_RETURN_IF_ERROR(channels());
+    return kernels();
+  }
+
+private:
+  Status counts() {
+    if (table.rank() != program.thisRank)
+      return invalid("field rank: expected {}, found {}", program.thisRank, table.rank());
+    if (table.num_streams() < 1 || table.num_streams() > limits.maxStreams)
+      return invalid("field num_streams: expected 1 to {}, found {}", limits.maxStreams,
+                     table.num_streams());
+    if (table.num_events() > limits.maxEvents)
+      return invalid("field num_events: expected at most {}, found {}", limits.maxEvents,
+                     table.num_events());
+    uint32_t slots = sizeOfVector(table.signal_slots());
+    if (slots > limits.maxSignals)
+      return invalid("field signal_slots: expected at most {} slots, found {}", limits.maxSignals,
+                     slots);
+    for (uint32_t s = 0; s < slots; ++s)
+      if (table.signal_slots()->Get(s) > kMaxSignalValue)
+        return invalid("signal_slots[{}]: expected at most {}, found {}", s, kMaxSignalValue,
+                       table.signal_slots()->Get(s));
+    if (table.symmetric_bytes() % sp::kAlignment != 0)
+      return invalid("field symmetric_bytes: {} is not a multiple of {}", table.symmetric_bytes(),
+                     sp::kAlignment);
+    uint64_t left = limits.maxArenaBytes;
+    if (table.arena_bytes() > left)
+      return invalid("field arena_bytes: {} is over the limit of {} bytes", table.arena_bytes(),
+                     left);
+    left -= table.arena_bytes();
+    if (table.symmetric_bytes() > left / 2)
+      return invalid(
+          "field symmetric_bytes: arena and two halves of {} bytes are over the limit of "
+          "{} bytes",
+          table.symmetric_bytes(), limits.maxArenaBytes);
+    return Status();
+  }
+
+  Status shards() {
+    uint32_t count = sizeOfVector(index.arguments());
+    if (sizeOfVector(table.shards()) != count)
+      return invalid("field shards: expected one per argument ({}), found {}", count,
+                     sizeOfVector(table.shards()));
+    for (uint32_t i = 0; i < count; ++i) {
+      Status status = shard(*index.arguments()->Get(i), *table.shards()->Get(i));
+      if (!status.ok())
+        return status.withPrefix(fmt::format("shards[{}] (argument \"{}\"): ", i,
+                                             index.arguments()->Get(i)->name()->string_view()));
+    }
+    return Status();
+  }
+
+  Status shard(const sp::Argument &argument, const sp::Shard &shard) {
+    ArgumentInfo info;
+    info.name = argument.name()->str();
+    info.isResult = argument.role() == sp::ArgumentRole::result;
+    info.dtype = static_cast<DType>(argument.dtype());
+    if (argument.shape())
+      info.shape.assign(argument.shape()->begin(), argument.shape()->end());
+    info.present = shard.present();
+    info.axes = argument.axes() ? argument.axes()->str() : "";
+    info.mesh = argument.mesh() ? argument.mesh()->str() : "";
+    info.partial = argument.partial();
+    info.partialOp = static_cast<ReduceOp>(argument.partial_op());
+    if (shard.present()) {
+      uint64_t logical = 0, local = 0, walked = 0, last = 0;
+      TANDEM_RETURN_IF_ERROR(countBytes(argument.shape(), info.dtype, logical));
+      if (sizeOfVector(shard.local_shape()) > kMaxRank)
+        return invalid("local_shape: expected at most {} dimensions, found {}", kMaxRank,
+                       shard.local_shape()->size());
+      TANDEM_RETURN_IF_ERROR(
+          countBytes(shard.local_shape(), info.dtype, local).withPrefix("local_shape: "));
+      if (sizeOfVector(shard.shape()) > kMaxShardRank ||
+          sizeOfVector(shard.shape()) != sizeOfVector(shard.strides()))
+        return invalid("shape and strides: expected equal ranks of at most {}, found {} and {}",
+                       kMaxShardRank, sizeOfVector(shard.shape()), sizeOfVector(shard.strides()));
+      TANDEM_RETURN_IF_ERROR(countBytes(shard.shape(), info.dtype, walked).withPrefix("shape: "));
+      if (walked != local)
+        return invalid("shape has {} elements, local_shape {}", walked, local);
+      TANDEM_RETURN_IF_ERROR(reach(shard.shape(), shard.strides(), last).withPrefix("strides: "));
+      if (shard.offset() < 0 ||
+          (walked > 0 && (static_cast<uint64_t>(shard.offset()) >= logical ||
+                          last >= logical - static_cast<uint64_t>(shard.offset()))))
+        return invalid("offset {} and strides reach outside the {} elements of the logical tensor",
+                       shard.offset(), logical);
+      if (shard.local_shape())
+        info.localShape.assign(shard.local_shape()->begin(), shard.local_shape()->end());
+    }
+    program.args.push_back(std::move(info));
+    return Status();
+  }
+
+  Status buffers() {
+    for (uint32_t i = 0, e = sizeOfVector(table.buffers()); i < e; ++i) {
+      Status status = buffer(*table.buffers()->Get(i));
+      if (!status.ok())
+        return status.withPrefix(fmt::format("buffers[{}]: ", i));
+    }
+    return Status();
+  }
+
+  Status buffer(const sp::Buffer &buffer) {
+    TANDEM_RETURN_IF_ERROR(nameIndex(buffer.name()));
+    if (buffer.space() == sp::Space::argument) {
+      if (buffer.argument() >= program.args.size())
+        return invalid("argument {} of {}", buffer.argument(), program.args.size());
+      const ArgumentInfo &info = program.args[buffer.argument()];
+      if (!info.present)
+        return invalid("argument \"{}\" is not present on this rank", info.name);
+      if (buffer.offset() != 0)
+        return invalid("offset: expected 0 for an argument, found {}", buffer.offset());
+      if (buffer.size() != info.localBytes())
+        return invalid("size: expected the {} bytes of argument \"{}\", found {}",
+                       info.localBytes(), info.name, buffer.size());
+      return Status();
+    }
+    uint64_t space = 0;
+    if (buffer.space() == sp::Space::arena)
+      space = table.arena_bytes();
+    else if (buffer.space() == sp::Space::symmetric)
+      space = table.symmetric_bytes();
+    else
+      return invalid("unknown space {}", static_cast<unsigned>(buffer.space()));
+    if (buffer.offset() % sp::kAlignment != 0)
+      return invalid("offset {} is not a multiple of {}", buffer.offset(), sp::kAlignment);
+    if (buffer.offset() > space || buffer.size() > space - buffer.offset())
+      return invalid("{} bytes at {} do not lie inside the {} bytes of the arena", buffer.size(),
+                     buffer.offset(), space);
+    return Status();
+  }
+
+  Status layouts() {
+    for (uint32_t i = 0, e = sizeOfVector(table.layouts()); i < e; ++i) {
+      Status status = layout(*table.layouts()->Get(i));
+      if (!status.ok())
+        return status.withPrefix(fmt::format("layouts[{}]: ", i));
+    }
+    return Status();
+  }
+
+  Status layout(const sp::Layout &in) {
+    if (!validDType(in.dtype()))
+      return invalid("unknown dtype {}", static_cast<unsigned>(in.dtype()));
+    uint32_t rank = sizeOfVector(in.shape());
+    if (rank != sizeOfVector(in.strides()))
+      return invalid("shape has {} dimensions, strides {}", rank, sizeOfVector(in.strides()));
+    if (rank > kMaxRank)
+      return invalid("expected at most {} dimensions, found {}", kMaxRank, rank);
+    Layout out;
+    out.dtype = static_cast<DType>(in.dtype());
+    uint64_t elements = 0, last = 0;
+    TANDEM_RETURN_IF_ERROR(countBytes(in.shape(), out.dtype, elements));
+    TANDEM_RETURN_IF_ERROR(reach(in.shape(), in.strides(), last));
+    out.rank = static_cast<uint8_t>(rank);
+    for (uint32_t d = 0; d < rank; ++d) {
+      out.shape[d] = in.shape()->Get(d);
+      out.strides[d] = in.strides()->Get(d);
+    }
+    program.layouts.push_back(out);
+    return Status();
+  }
+
+  Status views() {
+    for (uint32_t i = 0, e = sizeOfVector(table.views()); i < e; ++i) {
+      Status status = view(*table.views()->Get(i));
+      if (!status.ok())
+        return status.withPrefix(fmt::format("views[{}]: ", i));
+    }
+    for (uint32_t i = 0, e = sizeOfVector(table.launch_operands()); i < e; ++i)
+      if (table.launch_operands()->Get(i) >= sizeOfVector(table.views()))
+        return invalid("launch_operands[{}]: view {} of {}", i, table.launch_operands()->Get(i),
+                       sizeOfVector(table.views()));
+    return Status();
+  }
+
+  Status view(const sp::View &view) {
+    if (view.buffer() >= sizeOfVector(table.buffers()))
+      return invalid("buffer {} of {}", view.buffer(), sizeOfVector(table.buffers()));
+    if (view.layout() >= program.layouts.size())
+      return invalid("layout {} of {}", view.layout(), program.layouts.size());
+    const Layout &layout = program.layouts[view.layout()];
+    uint64_t size = table.buffers()->Get(view.buffer())->size();
+    if (view.offset() % sizeOf(layout.dtype) != 0)
+      return invalid("offset {} is not a multiple of the {} bytes of {}", view.offset(),
+                     sizeOf(layout.dtype), toString(layout.dtype));
+    if (view.offset() > size || layout.spanBytes() > size - view.offset())
+      return invalid("{} at offset {} does not lie inside the {} bytes of its buffer", layout.str(),
+                     view.offset(), size);
+    return Status();
+  }
+
+  Status channels() {
+    uint32_t count = sizeOfVector(table.channels());
+    if (count > kMaxChannels)
+      return invalid("field channels: expected at most {}, found {}", kMaxChannels, count);
+    for (uint32_t i = 0; i < count; ++i) {
+      Status status = channel(*table.channels()->Get(i));
+      if (!status.ok())
+        return status.withPrefix(fmt::format("channels[{}]: ", i));
+    }
+    return Status();
+  }
+
+  Status channel(const sp::Channel &channel) {
+    if (channel.capabilities() & ~kAllCapabilities)
+      return invalid("unknown capabilities {:#x}", channel.capabilities());
+    uint32_t size = sizeOfVector(channel.group());
+    if (size == 0)
+      return Status();
+    std::unordered_set<uint32_t> seen;
+    for (uint32_t member : *channel.group()) {
+      if (member >= program.ranks)
+        return invalid("group: rank {} of {}", member, program.ranks);
+      if (!seen.insert(member).second)
+        return invalid("group: rank {} stands twice", member);
+    }
+    if (channel.self() >= size || channel.group()->Get(channel.self()) != program.thisRank)
+      return invalid("self: group[{}] is not this rank", channel.self());
+    return Status();
+  }
+
+  Status kernels() {
+    for (uint32_t i = 0, e = sizeOfVector(table.kernels()); i < e; ++i) {
+      const sp::Kernel &kernel = *table.kernels()->Get(i);
+      std::string where = fmt::format("kernels[{}] (\"{}\"): ", i, kernel.name()->string_view());
+      if (static_cast<uint8_t>(kernel.format()) > 2)
+        return invalid("{}unknown format {}", where, static_cast<unsigned>(kernel.format()));
+      if (kernel.format() != sp::KernelFormat::expression)
+        continue;
+      if (!kernel.code())
+        return invalid("{}no code", where);
+      Status status = verifyExpression(kernel.code()->data(), kernel.code()->size());
+      if (!status.ok())
+        return status.withPrefix(where);
+    }
+    return Status();
+  }
+
+  Status nameIndex(uint32_t name) {
+    if (name >= sizeOfVector(table.names()))
+      return invalid("name {} of {}", name, sizeOfVector(table.names()));
+    return Status();
+  }
+
+  ProgramImpl &program;
+  const sp::Index &index;
+  const sp::RankProgram &table;
+  const ProgramLimits &limits;
+};
+
+Status verifyArgument(const sp::Argument &argument) {
+  if (static_cast<uint8_t>(argument.role()) > 1)
+    return invalid("unknown role {}", static_cast<unsigned>(argument.role()));
+  if (!validDType(argument.dtype()))
+    return invalid("unknown dtype {}", static_cast<unsigned>(argument.dtype()));
+  if (!validReduceOp(argument.partial_op()))
+    return invalid("unknown partial_op {}", static_cast<unsigned>(argument.partial_op()));
+  if (sizeOfVector(argument.shape()) > kMaxRank)
+    return invalid("shape: expected at most {} dimensions, found {}", kMaxRank,
+                   argument.shape()->size());
+  uint64_t elements = 0;
+  return countBytes(argument.shape(), static_cast<DType>(argument.dtype()), elements)
+      .withPrefix("shape: ");
+}
+
+Status verifyBlob(const sp::Blob &blob, uint64_t fileSize) {
+  if (blob.size() == 0)
+    return Status();
+  if (blob.offset() % sp::kAlignment != 0)
+    return invalid("offset {} is not a multiple of {}", blob.offset(), sp::kAlignment);
+  if (blob.offset() < sizeof(sp::Header) || blob.offset() > fileSize ||
+      blob.size() > fileSize - blob.offset())
+    return invalid("{} bytes at {} do not lie inside the file of {} bytes", blob.size(),
+                   blob.offset(), fileSize);
+  return Status();
+}
+
+} // namespace
+
+Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
+  if (index.num_ranks() == 0 || sizeOfVector(index.ranks()) != index.num_ranks())
+    return invalid("index field ranks: expected num_ranks ({}, at least 1) blobs, found {}",
+                   index.num_ranks(), sizeOfVector(index.ranks()));
+  if (index.capabilities() & ~kAllCapabilities)
+    return invalid("index field capabilities: unknown bits in {:#x}", index.capabilities());
+  bool sawResult = false;
+  for (uint32_t i = 0, e = sizeOfVector(index.arguments()); i < e; ++i) {
+    const sp::Argument &argument = *index.arguments()->Get(i);
+    std::string where =
+        fmt::format("index: arguments[{}] (\"{}\"): ", i, argument.name()->string_view());
+    TANDEM_RETURN_IF_ERROR(verifyArgument(argument).withPrefix(where));
+    bool isResult = argument.role() == sp::ArgumentRole::result;
+    if (sawResult && !isResult)
+      return invalid("{}an input after a result", where);
+    sawResult |= isResult;
+  }
+  for (uint32_t r = 0; r < index.num_ranks(); ++r)
+    TANDEM_RETURN_IF_ERROR(verifyBlob(*index.ranks()->Get(r), fileSize)
+                               .withPrefix(fmt::format("index: ranks[{}]: ", r)));
+  if (index.oracle())
+    TANDEM_RETURN_IF_ERROR(verifyBlob(*index.oracle(), fileSize).withPrefix("index: oracle: "));
+  return Status();
+}
+
+Status verifyRankProgram(ProgramImpl &program, const ProgramLimits &limits) {
+  TANDEM_RETURN_IF_ERROR(TableVerifier(program, limits).run());
+  return verifyCommands(program);
+}
+
+} // namespace tandem::program
