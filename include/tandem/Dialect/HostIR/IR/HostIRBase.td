@@ -11,6 +11,7 @@
 include "mlir/IR/OpBase.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def HostIR_Dialect : Dialect {
   let name = "hostir";
@@ -29,11 +30,18 @@ def HostIR_Dialect : Dialect {
                            "::mlir::tandem::fusion::FusionDialect"];
   let hasRegionArgAttrVerify = 1;
   let hasOperationAttrVerify = 1;
+  let extraClassDeclaration = [{
+    void registerTypesAndAttributes();
+    void registerOps();
+  }];
 }
 
 class HostIR_Type<string name, string typeMnemonic> : TypeDef<HostIR_Dialect, name> {
   let mnemonic = typeMnemonic;
 }
+
+/// What keeps commands where they were issued: every command writes it.
+def HostIR_IssueOrder : Resource<"::mlir::tandem::hostir::IssueOrder">;
 
 def HostIR_Stream : HostIR_Type<"Stream", "stream"> {
   let summary = "An in-order queue of commands";

@@ -15,10 +15,24 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
 
 #include "tandem/Dialect/HostIR/IR/HostIREnums.h.inc"
+
+namespace mlir::tandem::hostir {
+
+/// The order in which commands are issued: see `HostIR_Command`.
+struct IssueOrder : public SideEffects::Resource::Base<IssueOrder> {
+  StringRef getName() final { return "hostir.issue_order"; }
+};
+
+/// What a buffer's type is beside its elements and its static shape.
+bool hasStaticStrides(MemRefType type);
+bool isBufferSpace(MemRefType type);
+
+} // namespace mlir::tandem::hostir
 
 #define GET_ATTRDEF_CLASSES
 #include "tandem/Dialect/HostIR/IR/HostIRAttrs.h.inc"
@@ -36,8 +50,28 @@ inline constexpr llvm::StringLiteral kNameAttrName = "hostir.name";
 inline constexpr llvm::StringLiteral kTypeAttrName = "hostir.type";
 inline constexpr llvm::StringLiteral kResultAttrName = "hostir.result";
 
+/// Size of the pool of worker streams where a program says nothing.
+inline constexpr int64_t kDefaultWorkers = 4;
+/// Buffers of an arena lie at multiples of this many bytes.
+inline constexpr int64_t kBufferAlignment = 64;
+
+/// Broadcast, reduce, gather and scatter.
+bool hasRoot(CollectiveKind kind);
+/// All-reduce, reduce-scatter and reduce.
+bool isReducing(CollectiveKind kind);
+
+/// Whether two values are surely one stream.
+bool isSameStream(Value a, Value b);
+
 /// Whether a memref lies in symmetric memory.
 bool isSymmetric(Type type);
+
+/// The stream that a command (or an alloc) names; the group's for a send or a receive, the waiter for a sync, null for an
+/// op that names none.
+Value getStream(Operation *op);
+
+/// What `buffer` is a view of, through any number of views: an alloc's result or an argument of the program.
+Value getViewRoot(Value buffer);
 
 } // namespace mlir::tandem::hostir
 

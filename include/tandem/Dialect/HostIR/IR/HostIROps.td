@@ -16,8 +16,18 @@ include "tandem/Dialect/HostIR/IR/HostIRBase.td"
 
 class HostIR_Op<string mnemonic, list<Trait> traits = []> : Op<HostIR_Dialect, mnemonic, traits>;
 
-/// A shard, or a view of one: static shape, f32, f16, bf16 or i32.
-def HostIR_Buffer : MemRefOf<[F32, F16, BF16, I32]>;
+/// What is issued on a stream. Beside its buffers it touches the order of issue, so that no pass deletes, merges or moves
+/// it: a send reads, yet somebody waits for it.
+class HostIR_Command<string mnemonic, list<Trait> traits = []>
+    : HostIR_Op<mnemonic, !listconcat(traits, [MemoryEffects<[MemWrite<HostIR_IssueOrder>]>])>;
+
+/// A shard, or a view of one.
+def HostIR_Buffer : ConfinedType<MemRefOf<[F32, F16, BF16, I32]>, [
+    CPred<"::llvm::cast<::mlir::MemRefType>($_self).hasStaticShape()">,
+    CPred<"::mlir::tandem::hostir::hasStaticStrides(::llvm::cast<::mlir::MemRefType>($_self))">,
+    CPred<"::mlir::tandem::hostir::isBufferSpace(::llvm::cast<::mlir::MemRefType>($_self))">],
+    "memref of f32, f16, bf16 or i32 with static shape and strides in default or symmetric memory",
+    "::mlir::MemRefType">;
 
 //===----------------------------------------------------------------------===//
 // Program and kernels
@@ -45,10 +55,11 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
 
     Constraints:
     - program_c1: arguments are memrefs of static shape, and the function type has no results.
-    - program_c2: `hostir.type`, where present, is a tensor type with axes whose local shape and element type are the
-      argument's.
+    - program_c2: `hostir.type`, where present, is a tensor type whose local shape (its shape, if it has no axes) and
+      element type are the argument's.
     - program_c3: results stand after inputs.
     - program_c4: workers >= 1.
+    - program_c5: arena sizes are not negative.
 
     Example:
     ```mlir
@@ -68,6 +79,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
 }
 
 def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
+  let hasRegionVerifier = 1;
   let summary = "An elementwise kernel, written for one element";
   let description = [{
     Arguments are one element of each input, the yielded values one element of each output. The body is straight-line
@@ -140,8 +152,10 @@ def HostIR_InMeshOp : HostIR_Op<"in_mesh", [Pure]> {
 def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
   let summary = "A channel among the devices along mesh axes";
   let description = [{
-    Each device's group is the devices that differ from it only in the named axes, in row-major order; peers and roots are
-    positions in that group. Two channels of different names have orders of their own.
+    Each device's group is the devices that differ from it only in the named axes, in row-major order over the axes as they
+    are named here (the first is outermost); peers and roots are positions in that group. Two channels of different names
+    have orders of their own; two ops of one name are one channel and must agree (`hostir-verify`). `link` names a class of
+    links of the machine file.
 
     Constraints:
     - channel_c1: the mesh has the axes, each named once; its sizes are known.
@@ -156,12 +170,14 @@ def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
                        TypedArrayAttrBase<HostIR_CapabilityAttr, "capabilities">:$capabilities,
                        DefaultValuedStrAttr<StrAttr, "">:$link_class);
   let results = (outs HostIR_Channel:$channel);
-  let hasCustomAssemblyFormat = 1;
+  let assemblyFormat = [{
+    $name `over` $mesh $axes `can` custom<Capabilities>($capabilities) (`link` $link_class^)? attr-dict
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Number of devices of a group.
     int64_t groupSize();
-    bool can(Capability capability);
+    bool can(::mlir::tandem::hostir::Capability capability);
   }];
 }
 
@@ -188,7 +204,7 @@ def HostIR_WorkerStreamOp : HostIR_Op<"worker_stream", [Pure]> {
   let assemblyFormat = "$index attr-dict";
 }
 
-def HostIR_SyncOp : HostIR_Op<"sync"> {
+def HostIR_SyncOp : HostIR_Command<"sync"> {
   let summary = "What is issued on a stream from now on runs after what was issued on another until now";
   let description = [{
     Record an event on `signaler`, make `waiter` wait for it. A stream after itself is nothing.
@@ -207,7 +223,7 @@ def HostIR_SyncOp : HostIR_Op<"sync"> {
 // Buffers
 //===----------------------------------------------------------------------===//
 
-def HostIR_AllocOp : HostIR_Op<"alloc", [MemoryEffects<[MemAlloc<DefaultResource>]>]> {
+def HostIR_AllocOp : HostIR_Op<"alloc"> {
   let summary = "A buffer, from this point of a stream on";
   let description = [{
     Contents are undefined. Stream-ordered: commands of `stream` issued later may use it, those of other streams once they
@@ -225,12 +241,12 @@ def HostIR_AllocOp : HostIR_Op<"alloc", [MemoryEffects<[MemAlloc<DefaultResource
     ```
   }];
   let arguments = (ins HostIR_Stream:$stream, OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$pitch);
-  let results = (outs HostIR_Buffer:$buffer);
+  let results = (outs Res<HostIR_Buffer, "", [MemAlloc]>:$buffer);
   let assemblyFormat = "`on` $stream attr-dict `:` type($buffer)";
   let hasVerifier = 1;
 }
 
-def HostIR_DeallocOp : HostIR_Op<"dealloc", [MemoryEffects<[MemFree<DefaultResource>]>]> {
+def HostIR_DeallocOp : HostIR_Command<"dealloc"> {
   let summary = "The end of a buffer, at this point of a stream";
   let description = [{
     Constraints:
@@ -241,12 +257,12 @@ def HostIR_DeallocOp : HostIR_Op<"dealloc", [MemoryEffects<[MemFree<DefaultResou
     hostir.dealloc %b on %s : memref<16x32xf32>
     ```
   }];
-  let arguments = (ins HostIR_Buffer:$buffer, HostIR_Stream:$stream);
+  let arguments = (ins Arg<HostIR_Buffer, "", [MemFree]>:$buffer, HostIR_Stream:$stream);
   let assemblyFormat = "$buffer `on` $stream attr-dict `:` type($buffer)";
   let hasVerifier = 1;
 }
 
-def HostIR_CopyOp : HostIR_Op<"copy"> {
+def HostIR_CopyOp : HostIR_Command<"copy"> {
   let summary = "Element by element copy";
   let description = [{
     Constraints:
@@ -267,7 +283,7 @@ def HostIR_CopyOp : HostIR_Op<"copy"> {
 // Communication
 //===----------------------------------------------------------------------===//
 
-def HostIR_CollectiveOp : HostIR_Op<"collective"> {
+def HostIR_CollectiveOp : HostIR_Command<"collective"> {
   let summary = "A collective over a channel's group";
   let description = [{
     With G the group's size and s... the slice's shape (operands may be strided):
@@ -299,7 +315,7 @@ def HostIR_CollectiveOp : HostIR_Op<"collective"> {
   let hasVerifier = 1;
 }
 
-def HostIR_GroupOp : HostIR_Op<"group", [NoTerminator, SingleBlock, NoRegionArguments]> {
+def HostIR_GroupOp : HostIR_Command<"group", [RecursiveMemoryEffects, NoTerminator, SingleBlock, NoRegionArguments]> {
   let summary = "Sends and receives posted together";
   let description = [{
     The members are posted together and the group completes when all have: a ring's send and receive of one step do not
@@ -321,33 +337,36 @@ def HostIR_GroupOp : HostIR_Op<"group", [NoTerminator, SingleBlock, NoRegionArgu
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "`via` $channel `on` $stream attr-dict-with-keyword $body";
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
-def HostIR_SendOp : HostIR_Op<"send"> {
+def HostIR_SendOp : HostIR_Command<"send"> {
   let summary = "Send a buffer to a peer";
   let description = [{
     The k-th send a -> b of a channel matches the k-th receive of b from a.
 
     Constraints:
     - send_c1: stands inside a `hostir.group`.
+    - send_c2: a constant peer is in the channel's group.
   }];
   let arguments = (ins Arg<HostIR_Buffer, "", [MemRead]>:$buffer, Index:$peer);
   let assemblyFormat = "$buffer `to` $peer attr-dict `:` type($buffer)";
   let hasVerifier = 1;
 }
 
-def HostIR_RecvOp : HostIR_Op<"recv"> {
+def HostIR_RecvOp : HostIR_Command<"recv"> {
   let summary = "Receive a buffer from a peer";
   let description = [{
     Constraints:
     - recv_c1: stands inside a `hostir.group`.
+    - recv_c2: a constant peer is in the channel's group.
   }];
   let arguments = (ins Arg<HostIR_Buffer, "", [MemWrite]>:$buffer, Index:$peer);
   let assemblyFormat = "$buffer `from` $peer attr-dict `:` type($buffer)";
   let hasVerifier = 1;
 }
 
-def HostIR_PutOp : HostIR_Op<"put"> {
+def HostIR_PutOp : HostIR_Command<"put"> {
   let summary = "Write into a peer's symmetric memory";
   let description = [{
     `target` is this rank's name for the place; the peer's copy of it is written.
@@ -356,6 +375,7 @@ def HostIR_PutOp : HostIR_Op<"put"> {
     - put_c1: equal shapes and element types.
     - put_c2: target is in symmetric memory.
     - put_c3: the channel can do one-sided messages.
+    - put_c4: a constant peer is in the channel's group.
 
     Example:
     ```mlir
@@ -371,7 +391,7 @@ def HostIR_PutOp : HostIR_Op<"put"> {
   let hasVerifier = 1;
 }
 
-def HostIR_SignalOp : HostIR_Op<"signal"> {
+def HostIR_SignalOp : HostIR_Command<"signal"> {
   let summary = "Raise a peer's signal slot after earlier puts to it are visible";
   let description = [{
     `value` is relative to the run, 1 or more; slots only grow.
@@ -379,6 +399,7 @@ def HostIR_SignalOp : HostIR_Op<"signal"> {
     Constraints:
     - signal_c1: the channel can do one-sided messages.
     - signal_c2: a constant value is 1 or more, a constant slot not negative.
+    - signal_c3: a constant peer is in the channel's group.
 
     Example:
     ```mlir
@@ -390,7 +411,7 @@ def HostIR_SignalOp : HostIR_Op<"signal"> {
   let hasVerifier = 1;
 }
 
-def HostIR_WaitSignalOp : HostIR_Op<"wait_signal"> {
+def HostIR_WaitSignalOp : HostIR_Command<"wait_signal"> {
   let summary = "Hold a stream until a signal slot has reached a value in this run";
   let description = [{
     Constraints:
@@ -410,7 +431,7 @@ def HostIR_WaitSignalOp : HostIR_Op<"wait_signal"> {
 // Compute
 //===----------------------------------------------------------------------===//
 
-def HostIR_MatmulOp : HostIR_Op<"matmul"> {
+def HostIR_MatmulOp : HostIR_Command<"matmul"> {
   let summary = "Matrix product into a buffer";
   let description = [{
     output[..., M, N] (+)= op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]); batch dimensions broadcast as in NumPy;
@@ -439,7 +460,7 @@ def HostIR_MatmulOp : HostIR_Op<"matmul"> {
   let hasVerifier = 1;
 }
 
-def HostIR_AccumulateOp : HostIR_Op<"accumulate"> {
+def HostIR_AccumulateOp : HostIR_Command<"accumulate"> {
   let summary = "target = target (op) source";
   let description = [{
     Constraints:
@@ -456,7 +477,7 @@ def HostIR_AccumulateOp : HostIR_Op<"accumulate"> {
   let hasVerifier = 1;
 }
 
-def HostIR_ReduceOp : HostIR_Op<"reduce"> {
+def HostIR_ReduceOp : HostIR_Command<"reduce"> {
   let summary = "Reduction over dimensions of a buffer";
   let description = [{
     Constraints:
@@ -476,7 +497,7 @@ def HostIR_ReduceOp : HostIR_Op<"reduce"> {
   let hasVerifier = 1;
 }
 
-def HostIR_LaunchOp : HostIR_Op<"launch", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def HostIR_LaunchOp : HostIR_Command<"launch", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Run an elementwise kernel over whole buffers";
   let description = [{
     Constraints:

@@ -1,0 +1,139 @@
+//===- CommunicationOps.cpp - collectives, messages and signals -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpVerify.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::hostir;
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+bool hostir::hasRoot(CollectiveKind kind) {
+  return kind == CollectiveKind::Broadcast || kind == CollectiveKind::Reduce ||
+         kind == CollectiveKind::Gather || kind == CollectiveKind::Scatter;
+}
+
+bool hostir::isReducing(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+         kind == CollectiveKind::Reduce;
+}
+
+// collective_c1
+static LogicalResult verifyCollectiveShapes(CollectiveOp op, int64_t size) {
+  SmallVector<int64_t> input(cast<MemRefType>(op.getInput().getType()).getShape());
+  SmallVector<int64_t> expected = input;
+  switch (op.getKind()) {
+  case CollectiveKind::AllGather:
+  case CollectiveKind::Gather:
+    expected.insert(expected.begin(), size);
+    break;
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::Scatter:
+  case CollectiveKind::AllToAll:
+    if (input.empty() || input.front() != size)
+      return op.emitOpError() << "expected an input whose first extent is the group's size " << size
+                              << ", found " << printShape(input);
+    if (op.getKind() != CollectiveKind::AllToAll)
+      expected.erase(expected.begin());
+    break;
+  case CollectiveKind::AllReduce:
+  case CollectiveKind::Broadcast:
+  case CollectiveKind::Reduce:
+    break;
+  }
+  return verifyShape(op, "an output", op.getOutput(), expected);
+}
+
+LogicalResult CollectiveOp::verify() {
+  if (failed(verifySameElementType(*this, getInput(), getOutput())))
+    return failure();
+  ChannelOp channel = getChannelOp(getChannel());
+  if (channel && channel.groupSize() >= 0 &&
+      failed(verifyCollectiveShapes(*this, channel.groupSize())))
+    return failure();
+
+  StringRef kind = stringifyCollectiveKind(getKind());
+  if (hasRoot(getKind()) && !getRoot())
+    return emitOpError() << "expected a root of '" << kind << "', found none";
+  if (!hasRoot(getKind()) && getRoot())
+    return emitOpError() << "expected no root of '" << kind << "'";
+  if (getRoot() && failed(verifyPosition(*this, "a root", getRoot(), getChannel())))
+    return failure();
+  if (getReduction() && !isReducing(getKind()))
+    return emitOpError() << "expected no 'reduction' of '" << kind << "'";
+
+  if (channel && !channel.can(Capability::Collectives) && !channel.can(Capability::TwoSided)) {
+    InFlightDiagnostic diag = emitOpError()
+                              << "expected a channel that can do 'collectives' or 'two_sided'";
+    diag.attachNote(channel.getLoc()) << "channel " << channel.getNameAttr() << " cannot";
+    return diag;
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Two-sided messages
+//===----------------------------------------------------------------------===//
+
+LogicalResult GroupOp::verify() { return verifyCapability(*this, getChannel(), Capability::TwoSided); }
+
+LogicalResult GroupOp::verifyRegions() {
+  WalkResult walk = getBody().walk([&](Operation *op) {
+    if (isa<SendOp, RecvOp, ViewLikeOpInterface>(op) ||
+        isa_and_present<arith::ArithDialect, scf::SCFDialect>(op->getDialect()))
+      return WalkResult::advance();
+    op->emitOpError() << "expected only sends, receives, views, 'arith' and 'scf' in a group";
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+static LogicalResult verifyMessage(Operation *op, Value peer) {
+  auto group = op->getParentOfType<GroupOp>();
+  if (!group)
+    return op->emitOpError() << "expected to stand inside a 'hostir.group'";
+  return verifyPosition(op, "a peer", peer, group.getChannel());
+}
+
+LogicalResult SendOp::verify() { return verifyMessage(*this, getPeer()); }
+
+LogicalResult RecvOp::verify() { return verifyMessage(*this, getPeer()); }
+
+//===----------------------------------------------------------------------===//
+// One-sided messages
+//===----------------------------------------------------------------------===//
+
+LogicalResult PutOp::verify() {
+  if (failed(verifySameShapeAndElementType(*this, getSource(), getTarget())))
+    return failure();
+  if (!isSymmetric(getTarget().getType()))
+    return emitOpError() << "expected a target in symmetric memory, found "
+                         << getTarget().getType();
+  if (failed(verifyCapability(*this, getChannel(), Capability::OneSided)))
+    return failure();
+  return verifyPosition(*this, "a peer", getPeer(), getChannel());
+}
+
+LogicalResult SignalOp::verify() {
+  if (failed(verifyCapability(*this, getChannel(), Capability::OneSided)) ||
+      failed(verifyConstantAtLeast(*this, "a value", getValue(), 1)) ||
+      failed(verifyConstantAtLeast(*this, "a slot", getSlot(), 0)))
+    return failure();
+  return verifyPosition(*this, "a peer", getPeer(), getChannel());
+}
+
+LogicalResult WaitSignalOp::verify() {
+  if (failed(verifyConstantAtLeast(*this, "a value", getValue(), 1)))
+    return failure();
+  return verifyConstantAtLeast(*this, "a slot", getSlot(), 0);
+}

@@ -1,0 +1,131 @@
+//===- ComputeOps.cpp - matmuls, reductions and kernels -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpVerify.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::hostir;
+
+static ArrayRef<int64_t> shapeOf(Value buffer) {
+  return cast<MemRefType>(buffer.getType()).getShape();
+}
+static Type elementOf(Value buffer) { return cast<MemRefType>(buffer.getType()).getElementType(); }
+
+//===----------------------------------------------------------------------===//
+// Matmul
+//===----------------------------------------------------------------------===//
+
+// Batch extents as in NumPy: aligned at the last one, equal or 1.
+static FailureOr<SmallVector<int64_t>> broadcastBatch(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  if (a.size() < b.size())
+    std::swap(a, b);
+  SmallVector<int64_t> batch(a);
+  for (size_t i = 0; i < b.size(); ++i) {
+    int64_t &extent = batch[a.size() - b.size() + i];
+    if (extent != b[i] && extent != 1 && b[i] != 1)
+      return failure();
+    if (extent == 1)
+      extent = b[i];
+  }
+  return batch;
+}
+
+LogicalResult MatmulOp::verify() {
+  Type element = elementOf(getOutput());
+  for (Value buffer : getOperands().drop_back()) {
+    bool isBias = buffer == getBias();
+    if (!isBias && shapeOf(buffer).size() < 2)
+      return emitOpError() << "expected operands of rank 2 or more, found "
+                           << printShape(shapeOf(buffer));
+    if (elementOf(buffer) != element || !isa<FloatType>(element))
+      return emitOpError() << "expected equal floating point element types, found "
+                           << elementOf(buffer) << " and " << element;
+  }
+  ArrayRef<int64_t> lhs = shapeOf(getLhs()), rhs = shapeOf(getRhs());
+  int64_t m = lhs[lhs.size() - 2], k = lhs.back(), rhsK = rhs[rhs.size() - 2], n = rhs.back();
+  if (getTransposeA())
+    std::swap(m, k);
+  if (getTransposeB())
+    std::swap(rhsK, n);
+  if (k != rhsK)
+    return emitOpError() << "expected equal contracted extents, found " << k << " and " << rhsK;
+  FailureOr<SmallVector<int64_t>> expected = broadcastBatch(lhs.drop_back(2), rhs.drop_back(2));
+  if (failed(expected))
+    return emitOpError() << "expected batch extents that are equal or 1, found "
+                         << printShape(lhs.drop_back(2)) << " and " << printShape(rhs.drop_back(2));
+  expected->append({m, n});
+  if (failed(verifyShape(*this, "an output", getOutput(), *expected)))
+    return failure();
+  if (getBias())
+    return verifyShape(*this, "a bias", getBias(), {n});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Accumulate and reduce
+//===----------------------------------------------------------------------===//
+
+LogicalResult AccumulateOp::verify() {
+  return verifySameShapeAndElementType(*this, getSource(), getTarget());
+}
+
+LogicalResult ReduceOp::verify() {
+  ArrayRef<int64_t> source = shapeOf(getSource());
+  auto rank = static_cast<int64_t>(source.size());
+  int64_t previous = -1;
+  for (int64_t dim : getDims()) {
+    if (dim < 0 || dim >= rank)
+      return emitOpError() << "expected dims in a buffer of rank " << rank << ", found " << dim;
+    if (dim <= previous)
+      return emitOpError() << "expected ascending, distinct dims, found " << dim << " after "
+                           << previous;
+    previous = dim;
+  }
+  SmallVector<int64_t> expected;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (!llvm::is_contained(getDims(), dim))
+      expected.push_back(source[dim]);
+  if (failed(verifySameElementType(*this, getSource(), getTarget())))
+    return failure();
+  return verifyShape(*this, "a target", getTarget(), expected);
+}
+
+//===----------------------------------------------------------------------===//
+// Launch
+//===----------------------------------------------------------------------===//
+
+LogicalResult LaunchOp::verify() {
+  if (getOutputs().empty())
+    return emitOpError() << "expected at least one output, found none";
+  ArrayRef<int64_t> shape = shapeOf(getOutputs().front());
+  for (Value buffer : llvm::concat<Value>(getInputs(), getOutputs()))
+    if (failed(verifyShape(*this, "all buffers", buffer, shape)))
+      return failure();
+  return success();
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
+  if (!kernel)
+    return emitOpError() << "expected the name of a 'hostir.kernel', found " << getKernelAttr();
+  auto matches = [](ValueRange buffers, ArrayRef<Type> scalars) {
+    return llvm::equal(llvm::map_range(buffers, elementOf), scalars);
+  };
+  if (matches(getInputs(), kernel.getArgumentTypes()) &&
+      matches(getOutputs(), kernel.getResultTypes()))
+    return success();
+  InFlightDiagnostic diag = emitOpError()
+                            << "expected buffers with the element types of the kernel, "
+                            << kernel.getFunctionType() << ", found (";
+  llvm::interleaveComma(llvm::map_range(getInputs(), elementOf), diag);
+  diag << ") -> (";
+  llvm::interleaveComma(llvm::map_range(getOutputs(), elementOf), diag);
+  diag << ")";
+  diag.attachNote(kernel.getLoc()) << "the kernel";
+  return diag;
+}

@@ -1,0 +1,93 @@
+//===- HostIRDialect.cpp - the dialect and its discardable attributes -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+
+using namespace mlir;
+using namespace mlir::tandem::hostir;
+
+#include "tandem/Dialect/HostIR/IR/HostIRDialect.cpp.inc"
+
+void HostIRDialect::initialize() {
+  registerTypesAndAttributes();
+  registerOps();
+}
+
+LogicalResult HostIRDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  return op->emitOpError() << "expected no attribute of dialect 'hostir' on an operation, found '"
+                           << attr.getName().getValue() << "'";
+}
+
+// What the attributes say of the argument's type is verified by the program (program_c2, program_c3).
+LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
+                                                      unsigned argIndex, NamedAttribute attr) {
+  StringRef name = attr.getName().getValue();
+  Attribute value = attr.getValue();
+  if (!isa<ProgramOp>(op))
+    return op->emitOpError() << "expected '" << name << "' on an argument of 'hostir.program'";
+  if (name == kNameAttrName) {
+    auto string = dyn_cast<StringAttr>(value);
+    if (!string || string.empty())
+      return op->emitOpError() << "expected a string that is not empty in '" << name << "', found "
+                               << value;
+    return success();
+  }
+  if (name == kTypeAttrName) {
+    auto type = dyn_cast<TypeAttr>(value);
+    if (!type || !isa<RankedTensorType>(type.getValue()))
+      return op->emitOpError() << "expected a ranked tensor type in '" << name << "', found "
+                               << value;
+    return success();
+  }
+  if (name == kResultAttrName) {
+    if (!isa<UnitAttr>(value))
+      return op->emitOpError() << "expected '" << name << "' without a value, found " << value;
+    return success();
+  }
+  return op->emitOpError() << "expected '" << kNameAttrName << "', '" << kTypeAttrName << "' or '"
+                           << kResultAttrName << "' on an argument, found '" << name << "'";
+}
+
+bool tandem::hostir::isSymmetric(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  return memref && isa_and_present<SymmetricAttr>(memref.getMemorySpace());
+}
+
+bool tandem::hostir::isBufferSpace(MemRefType type) {
+  Attribute space = type.getMemorySpace();
+  return !space || isa<SymmetricAttr>(space);
+}
+
+bool tandem::hostir::hasStaticStrides(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return false;
+  return llvm::none_of(strides, ShapedType::isDynamic);
+}
+
+Value tandem::hostir::getStream(Operation *op) {
+  if (auto group = dyn_cast_if_present<GroupOp>(op->getParentOp()); group && isa<SendOp, RecvOp>(op))
+    return group.getStream();
+  for (Value operand : op->getOperands())
+    if (isa<StreamType>(operand.getType()))
+      return operand;
+  return {};
+}
+
+Value tandem::hostir::getViewRoot(Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
+    buffer = view.getViewSource();
+  return buffer;
+}

@@ -1,0 +1,172 @@
+//===- ProgramOp.cpp - programs, kernels and their terminator -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpVerify.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Interfaces/FunctionImplementation.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::hostir;
+
+//===----------------------------------------------------------------------===//
+// Syntax
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseFunction(OpAsmParser &parser, OperationState &result,
+                                 StringAttr functionType, StringAttr argAttrs,
+                                 StringAttr resAttrs) {
+  auto buildType = [](Builder &builder, ArrayRef<Type> arguments, ArrayRef<Type> results,
+                      function_interface_impl::VariadicFlag,
+                      std::string &) { return builder.getFunctionType(arguments, results); };
+  SMLoc start = parser.getCurrentLocation();
+  if (function_interface_impl::parseFunctionOp(parser, result, /*allowVariadic=*/false,
+                                               functionType, buildType, argAttrs, resAttrs))
+    return failure();
+  if (result.regions.size() == 1 && result.regions.front()->empty())
+    return parser.emitError(start, "expected a body");
+  return success();
+}
+
+static void printFunction(OpAsmPrinter &p, FunctionOpInterface op, ArrayRef<StringRef> elided) {
+  p << ' ';
+  StringRef visibility = SymbolTable::getVisibilityAttrName();
+  if (auto attr = op->getAttrOfType<StringAttr>(visibility))
+    p << attr.getValue() << ' ';
+  p.printSymbolName(op.getName());
+  function_interface_impl::printFunctionSignature(p, op, op.getArgumentTypes(),
+                                                  /*isVariadic=*/false, op.getResultTypes());
+  SmallVector<StringRef> hidden(elided);
+  hidden.append({visibility, "function_type", "arg_attrs", "res_attrs"});
+  function_interface_impl::printFunctionAttributes(p, op, hidden);
+  p << ' ';
+  p.printRegion(op.getFunctionBody(), /*printEntryBlockArgs=*/false,
+                /*printBlockTerminators=*/true);
+}
+
+ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &result) {
+  return parseFunction(parser, result, getFunctionTypeAttrName(result.name),
+                       getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void ProgramOp::print(OpAsmPrinter &p) {
+  SmallVector<StringRef> elided;
+  if (getWorkers() == kDefaultWorkers)
+    elided.push_back(getWorkersAttrName());
+  printFunction(p, *this, elided);
+}
+
+ParseResult KernelOp::parse(OpAsmParser &parser, OperationState &result) {
+  return parseFunction(parser, result, getFunctionTypeAttrName(result.name),
+                       getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void KernelOp::print(OpAsmPrinter &p) { printFunction(p, *this, {}); }
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+static bool isBuffer(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref || !memref.hasStaticShape() || !hasStaticStrides(memref) || !isBufferSpace(memref))
+    return false;
+  Type element = memref.getElementType();
+  return element.isF32() || element.isF16() || element.isBF16() || element.isInteger(32);
+}
+
+// program_c2
+static LogicalResult verifyLogicalType(ProgramOp op, unsigned index, RankedTensorType logical) {
+  auto local = cast<MemRefType>(op.getArgumentTypes()[index]);
+  SmallVector<int64_t> shape(logical.getShape());
+  if (fusion::getAxes(logical)) {
+    FailureOr<SmallVector<int64_t>> localShape = fusion::getLocalShape(logical);
+    if (failed(localShape))
+      return op.emitOpError() << "expected a type of known extents and mesh in '" << kTypeAttrName
+                              << "' of argument " << index << ", found " << logical;
+    shape = *localShape;
+  }
+  if (shape == local.getShape() && logical.getElementType() == local.getElementType())
+    return success();
+  return op.emitOpError() << "expected argument " << index << " of local shape "
+                          << printShape(shape) << " and element type " << logical.getElementType()
+                          << ", as '" << kTypeAttrName << "' says, found " << local;
+}
+
+LogicalResult ProgramOp::verify() {
+  if (!getResultTypes().empty())
+    return emitOpError() << "expected no results (they are arguments marked '" << kResultAttrName
+                         << "'), found " << getResultTypes().size();
+  bool sawResult = false;
+  for (auto [index, type] : llvm::enumerate(getArgumentTypes())) {
+    if (!isBuffer(type))
+      return emitOpError() << "expected argument " << index
+                           << " to be a memref of f32, f16, bf16 or i32 with static shape and "
+                              "strides in default or symmetric memory, found "
+                           << type;
+    auto logical = getArgAttrOfType<TypeAttr>(index, kTypeAttrName);
+    if (logical)
+      if (auto tensor = dyn_cast<RankedTensorType>(logical.getValue()))
+        if (failed(verifyLogicalType(*this, index, tensor)))
+          return failure();
+    bool isResult = getArgAttr(index, kResultAttrName) != nullptr;
+    if (sawResult && !isResult)
+      return emitOpError() << "expected results after inputs, found input argument " << index
+                           << " after a result";
+    sawResult |= isResult;
+  }
+  if (int64_t workers = getWorkers(); workers < 1)
+    return emitOpError() << "expected at least 1 worker, found " << workers;
+  for (auto [name, bytes] : {std::pair(getArenaBytesAttrName(), getArenaBytes()),
+                             std::pair(getSymmetricBytesAttrName(), getSymmetricBytes())})
+    if (bytes && static_cast<int64_t>(*bytes) < 0)
+      return emitOpError() << "expected '" << name.getValue() << "' that is not negative, found "
+                           << static_cast<int64_t>(*bytes);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+LogicalResult KernelOp::verify() {
+  auto isScalar = [](Type type) {
+    return type.isF32() || type.isF16() || type.isBF16() || type.isInteger(32);
+  };
+  for (Type type : llvm::concat<const Type>(getArgumentTypes(), getResultTypes()))
+    if (!isScalar(type))
+      return emitOpError() << "expected scalars of f32, f16, bf16 or i32, found " << type;
+  return success();
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  for (Operation &op : getBody().front()) {
+    if (isa<YieldOp>(op))
+      continue;
+    bool known = isa_and_present<arith::ArithDialect, math::MathDialect>(op.getDialect());
+    if (!known || op.getNumRegions() != 0)
+      return op.emitOpError() << "expected only 'arith' and 'math' operations in a kernel";
+  }
+  if (getBody().front().empty() || !isa<YieldOp>(getBody().front().back()))
+    return emitOpError() << "expected 'hostir.yield' at the end of the body";
+  return success();
+}
+
+LogicalResult hostir::YieldOp::verify() {
+  auto kernel = cast<KernelOp>((*this)->getParentOp());
+  if (llvm::equal(getOperandTypes(), kernel.getResultTypes()))
+    return success();
+  InFlightDiagnostic diag = emitOpError() << "expected operands of types (";
+  llvm::interleaveComma(kernel.getResultTypes(), diag);
+  diag << "), as the kernel's results, found (";
+  llvm::interleaveComma(getOperandTypes(), diag);
+  return diag << ")";
+}
