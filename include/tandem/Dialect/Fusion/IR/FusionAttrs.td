@@ -57,6 +57,7 @@ def Fusion_MeshAttr : Fusion_Attr<"Mesh", "mesh"> {
     - mesh_c2: axis sizes are positive or `?`.
     - mesh_c3: if `devices` is given, all sizes are known and it has exactly as many entries as the mesh has devices.
     - mesh_c4: the entries of `devices` are distinct and not negative.
+    - mesh_c5: the mesh has at most 2^31 - 1 devices.
 
     Example:
     ```mlir
@@ -119,9 +120,11 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     Constraints:
     - axes_c1: every `didx` and `partial` axis is an axis of the mesh.
     - axes_c2: a mesh axis is used at most once, in a digit or in `partial`.
-    - axes_c3: `stream(n)` and `serial(n)` have n >= 1; bare `stream` is the last digit of its dimension.
+    - axes_c3: `stream(n)` and `serial(n)` have n >= 1, and their product fits 63 bits; bare `stream` is the last digit
+      of its dimension.
     - axes_c4: there is one entry per dimension of the tensor.
-    - axes_c5: the product of a dimension's digits divides its extent (where all are known).
+    - axes_c5: the product of a dimension's known digits divides its extent (where that is known).
+    - axes_c6: a reduction is named only beside a list of partial axes.
 
     Example:
     ```mlir
@@ -178,7 +181,7 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
     EnumParameter<Fusion_ScheduleKind>:$kind,
     DefaultValuedParameter<"int64_t", "1", "directions at once">:$directions,
     DefaultValuedParameter<"int64_t", "0", "worker streams; 0: default">:$streams,
-    DefaultValuedParameter<"::llvm::StringRef", "\"\"", "channel kind; empty: the target's default">:$channel);
+    StringRefParameter<"channel kind; empty: the target's default", [{""}]>:$channel);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

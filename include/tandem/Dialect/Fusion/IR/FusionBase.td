@@ -28,6 +28,11 @@ def Fusion_Dialect : Dialect {
                            "::mlir::math::MathDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+  let extraClassDeclaration = [{
+    void registerAttributes();
+    void registerOps();
+  }];
 }
 
 #endif // TANDEM_DIALECT_FUSION_IR_FUSIONBASE_TD

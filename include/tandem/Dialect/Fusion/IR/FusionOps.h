@@ -14,8 +14,11 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Dialect/Fusion/IR/AxesRule.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+
+#include "tandem/Dialect/Fusion/IR/FusionInterfaces.h.inc"
 
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Fusion/IR/FusionOps.h.inc"

@@ -11,11 +11,18 @@
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "tandem/Dialect/Fusion/IR/FusionAttrs.td"
+include "tandem/Dialect/Fusion/IR/FusionInterfaces.td"
 
 class Fusion_Op<string mnemonic, list<Trait> traits = []>
     : Op<Fusion_Dialect, mnemonic, !listconcat(traits, [Pure])> {
   let hasVerifier = 1;
 }
+
+// An op that runs without communication. Its verifier checks shapes and types; its *placement constraints* bind only
+// after `fusion-insert-reshards` (before, axes that do not fit are how a program asks for a reshard) and are checked by
+// `fusion-verify`.
+class Fusion_LocalOp<string mnemonic, list<Trait> traits = []>
+    : Fusion_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Fusion_TensorOpInterface>])>;
 
 def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, I32]>;
 
@@ -44,7 +51,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
   let hasCanonicalizer = 1;
 }
 
-def Fusion_MatmulOp : Fusion_Op<"matmul"> {
+def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
   let summary = "Matrix product of the last two dimensions; other dimensions broadcast as in NumPy";
   let description = [{
     result[..., M, N] = op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]), accumulated in f32. `transpose_a` reads lhs as
@@ -55,9 +62,11 @@ def Fusion_MatmulOp : Fusion_Op<"matmul"> {
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: batch extents are equal or 1, and the result has the broadcast batch extents, then M, then N.
     - matmul_c4: bias has rank 1 and extent N.
+
+    Placement constraints:
     - matmul_c5: no operand is partial, save that a partial sum may be multiplied by an operand that is replicated over
       the same mesh axes (the product is then partial); the bias is never partial.
-    - matmul_c6: where operands and result have axes, they are over one mesh, and a dimension's device digits agree
+    - matmul_c6: operands and result are over one mesh, and a dimension's device digits agree
       between result and operands; contracting device digits makes the result partial over those mesh axes.
 
     Example:
@@ -78,7 +87,7 @@ def Fusion_MatmulOp : Fusion_Op<"matmul"> {
   }];
 }
 
-def Fusion_ReduceOp : Fusion_Op<"reduce"> {
+def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
   let summary = "Sum, maximum or minimum over dimensions";
   let description = [{
     Accumulated in f32 for f16 and bf16, rounded once. Over a `didx` dimension it yields `partial`.
@@ -86,8 +95,10 @@ def Fusion_ReduceOp : Fusion_Op<"reduce"> {
     Constraints:
     - reduce_c1: dims are distinct, ascending, in range.
     - reduce_c2: the result has the remaining dimensions in order and the same element type.
+
+    Placement constraints:
     - reduce_c3: the operand is partial only if both reductions are the same.
-    - reduce_c4: where both have axes: the remaining dimensions' device digits are equal, and the result is partial over
+    - reduce_c4: the remaining dimensions' device digits are equal, and the result is partial over
       exactly the mesh axes of the reduced dimensions' device digits and those of the operand's partial.
 
     Example:
@@ -97,11 +108,11 @@ def Fusion_ReduceOp : Fusion_Op<"reduce"> {
   }];
   let arguments = (ins Fusion_ReduceKindAttr:$kind, Fusion_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs Fusion_Tensor:$result);
-  let assemblyFormat = "$kind $input `dims` $dims attr-dict `:` type($input) `->` type($result)";
+  let assemblyFormat = "custom<Kind>($kind) $input `dims` $dims attr-dict `:` type($input) `->` type($result)";
   let hasFolder = 1;
 }
 
-def Fusion_BroadcastOp : Fusion_Op<"broadcast"> {
+def Fusion_BroadcastOp : Fusion_LocalOp<"broadcast"> {
   let summary = "New dimensions, and repetition of dimensions of extent 1";
   let description = [{
     `dims[i]` is the result dimension in which operand dimension i stands; result dimensions not named are new.
@@ -110,7 +121,9 @@ def Fusion_BroadcastOp : Fusion_Op<"broadcast"> {
     - broadcast_c1: dims has one entry per operand dimension, strictly ascending, in the result's range.
     - broadcast_c2: an operand extent equals the result's extent at its place, or is 1.
     - broadcast_c3: operand and result have the same element type.
-    - broadcast_c4: where both have axes: a dimension that is not repeated keeps its device digits, and both are partial alike.
+
+    Placement constraints:
+    - broadcast_c4: a dimension that is not repeated keeps its device digits, and both are partial alike.
 
     Example:
     ```mlir
@@ -123,7 +136,7 @@ def Fusion_BroadcastOp : Fusion_Op<"broadcast"> {
   let hasFolder = 1;
 }
 
-def Fusion_PermuteOp : Fusion_Op<"permute"> {
+def Fusion_PermuteOp : Fusion_LocalOp<"permute"> {
   let summary = "Dimensions in another order";
   let description = [{
     Result dimension i is operand dimension `permutation[i]`.
@@ -131,7 +144,9 @@ def Fusion_PermuteOp : Fusion_Op<"permute"> {
     Constraints:
     - permute_c1: permutation is one of 0 ... rank-1.
     - permute_c2: result extents are the permuted operand extents; element types are equal.
-    - permute_c3: where both have axes: the result's device digits are the permuted operand's, and both are partial alike.
+
+    Placement constraints:
+    - permute_c3: the result's device digits are the permuted operand's, and both are partial alike.
 
     Example:
     ```mlir
@@ -142,16 +157,19 @@ def Fusion_PermuteOp : Fusion_Op<"permute"> {
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = "$input $permutation attr-dict `:` type($input) `->` type($result)";
   let hasFolder = 1;
+  let hasCanonicalizer = 1;
 }
 
-def Fusion_ReshapeOp : Fusion_Op<"reshape"> {
+def Fusion_ReshapeOp : Fusion_LocalOp<"reshape"> {
   let summary = "Dimensions split and merged; row-major order of the elements is kept";
   let description = [{
     Constraints:
     - reshape_c1: operand and result have the same number of elements and element type.
     - reshape_c2: dimensions split or merge in groups whose extents multiply to the same number (dynamic extents: at most
       one per group, and alone in one of the two sides).
-    - reshape_c3: where both have axes: no element changes its device, and both are partial alike.
+
+    Placement constraints:
+    - reshape_c3: no element changes its device, and both are partial alike.
 
     Example:
     ```mlir
@@ -165,14 +183,16 @@ def Fusion_ReshapeOp : Fusion_Op<"reshape"> {
   let hasCanonicalizer = 1;
 }
 
-def Fusion_SliceOp : Fusion_Op<"slice"> {
+def Fusion_SliceOp : Fusion_LocalOp<"slice"> {
   let summary = "A box of a tensor, with steps";
   let description = [{
     Constraints:
     - slice_c1: offsets and steps have one entry per dimension; offsets are not negative, steps are positive.
     - slice_c2: every element taken lies inside the operand (where extents are known).
     - slice_c3: operand and result have the same rank and element type.
-    - slice_c4: where both have axes: a dimension that is cut has no device digit; the others keep theirs; both are
+
+    Placement constraints:
+    - slice_c4: a dimension that is cut has no device digit; the others keep theirs; both are
       partial alike.
 
     Example:
@@ -186,13 +206,15 @@ def Fusion_SliceOp : Fusion_Op<"slice"> {
   let hasFolder = 1;
 }
 
-def Fusion_ConcatOp : Fusion_Op<"concat"> {
+def Fusion_ConcatOp : Fusion_LocalOp<"concat"> {
   let summary = "Tensors one after another along a dimension";
   let description = [{
     Constraints:
     - concat_c1: at least one operand; dim is in range.
     - concat_c2: all have the same rank and element type; extents agree but along dim, where the result has the sum.
-    - concat_c3: where they have axes: the dimension has no device digit, the others have the same ones, and all are
+
+    Placement constraints:
+    - concat_c3: the dimension has no device digit, the others have the same ones, and all are
       partial alike.
 
     Example:
@@ -206,7 +228,7 @@ def Fusion_ConcatOp : Fusion_Op<"concat"> {
   let hasFolder = 1;
 }
 
-def Fusion_CallOp : Fusion_Op<"call", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "A local kernel that the embedder supplies";
   let description = [{
     Each device calls the kernel on its own pieces. `elementwise` lists the dimensions over which the kernel treats every
@@ -216,6 +238,8 @@ def Fusion_CallOp : Fusion_Op<"call", [DeclareOpInterfaceMethods<SymbolUserOpInt
     Constraints:
     - call_c1: `callee` names a `func.func` declaration whose type has the same shapes and element types.
     - call_c2: elementwise dims are distinct, ascending and in range of every operand and result, with equal extents.
+
+    Placement constraints:
     - call_c3: no operand or result is partial; device and stream digits stand on elementwise dims alone and are the same
       on all operands and results.
 

@@ -1,0 +1,192 @@
+//===- AxesAttr.cpp - #fusion.axes -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DimAxesSyntax.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+
+/// partial ::= `partial` `=` (`sum` | `max` | `min`)? `[` string,* `]`
+static ParseResult parsePartial(AsmParser &parser, SmallVectorImpl<StringAttr> &partial,
+                                ReduceKind &kind) {
+  if (parser.parseKeyword("partial") || parser.parseEqual())
+    return failure();
+  StringRef word;
+  if (succeeded(parser.parseOptionalKeyword(&word, {"sum", "max", "min"})))
+    kind = *symbolizeReduceKind(word);
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&] {
+    std::string axis;
+    if (parser.parseString(&axis))
+      return failure();
+    partial.push_back(StringAttr::get(parser.getContext(), axis));
+    return success();
+  });
+}
+
+/// axes ::= `<` mesh `,` `[` dim,* `]` (`,` partial)? `>`
+Attribute AxesAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  MeshAttr mesh;
+  SmallVector<DimAxesAttr> dims;
+  SmallVector<StringAttr> partial;
+  ReduceKind kind = ReduceKind::Sum;
+  if (parser.parseLess() || parser.parseAttribute(mesh) || parser.parseComma() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                     [&] { return parseDimAxes(parser, dims.emplace_back()); }))
+    return {};
+  if (succeeded(parser.parseOptionalComma()) && parsePartial(parser, partial, kind))
+    return {};
+  if (parser.parseGreater())
+    return {};
+  // Exact types: the template of the same name would need the storage class.
+  return AxesAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), mesh,
+                              ArrayRef<DimAxesAttr>(dims), ArrayRef<StringAttr>(partial), kind);
+}
+
+void AxesAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  printer.printAttribute(getMesh());
+  printer << ", [";
+  llvm::interleaveComma(getDims(), printer, [&](DimAxesAttr dim) { printDimAxes(printer, dim); });
+  printer << ']';
+  if (isPartial()) {
+    printer << ", partial = ";
+    if (getPartialKind() != ReduceKind::Sum)
+      printer << stringifyReduceKind(getPartialKind()) << ' ';
+    printer << '[';
+    llvm::interleaveComma(getPartial(), printer,
+                          [&](StringAttr axis) { printer.printString(axis.getValue()); });
+    printer << ']';
+  }
+  printer << '>';
+}
+
+LogicalResult AxesAttr::verify(function_ref<InFlightDiagnostic()> emitError, MeshAttr mesh,
+                               ArrayRef<DimAxesAttr> dims, ArrayRef<StringAttr> partial,
+                               ReduceKind partialKind) {
+  llvm::SmallPtrSet<StringAttr, 4> used;
+  auto use = [&](StringAttr axis) -> LogicalResult {
+    if (mesh.axisIndex(axis.getValue()) < 0) {
+      InFlightDiagnostic diag = emitError();
+      diag << "expected an axis of mesh " << mesh.getName() << " (";
+      llvm::interleaveComma(mesh.getAxes(), diag, [&](const MeshAxis &a) { diag << a.name; });
+      return diag << "), found " << axis;
+    }
+    if (!used.insert(axis).second)
+      return emitError() << "expected mesh axis " << axis << " at most once, found it twice";
+    return success();
+  };
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    int64_t product = 1;
+    for (auto [j, digit] : llvm::enumerate(dim.getDigits())) {
+      if (digit.isDevice()) {
+        if (failed(use(digit.axis)))
+          return failure();
+      } else if (digit.isRest()) {
+        if (j + 1 != dim.getDigits().size())
+          return emitError() << "expected bare 'stream' to be the last digit of dimension " << i
+                             << ", found a digit after it";
+      } else if (digit.size < 1) {
+        return emitError() << "expected digits of positive size in dimension " << i << ", found "
+                           << digit.size;
+      } else if (llvm::MulOverflow(product, digit.size, product)) {
+        return emitError() << "expected digits of dimension " << i
+                           << " whose product fits 63 bits, found a larger one";
+      }
+    }
+  }
+  for (StringAttr axis : partial)
+    if (failed(use(axis)))
+      return failure();
+  if (partial.empty() && partialKind != ReduceKind::Sum)
+    return emitError() << "expected a list of partial mesh axes beside '"
+                       << stringifyReduceKind(partialKind) << "', found none";
+  return success();
+}
+
+LogicalResult AxesAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
+                                       function_ref<InFlightDiagnostic()> emitError) const {
+  if (shape.size() != getDims().size())
+    return emitError() << "expected axes for " << shape.size() << " dimensions, found "
+                       << getDims().size();
+  for (auto [i, extent, dim] : llvm::enumerate(shape, getDims())) {
+    if (ShapedType::isDynamic(extent))
+      continue;
+    int64_t product = 1;
+    for (const Digit &digit : dim.getDigits()) {
+      int64_t size = digit.isDevice() ? getMesh().axisSize(digit.axis) : digit.size;
+      if (ShapedType::isDynamic(size))
+        continue;
+      if (llvm::MulOverflow(product, size, product) || extent % product != 0) {
+        InFlightDiagnostic diag = emitError();
+        diag << "expected digits whose product divides the extent " << extent << " of dimension "
+             << i << ", found ";
+        if (digit.isDevice())
+          diag << "mesh axis " << digit.axis << " of size " << size;
+        else
+          diag << '\'' << (digit.isStream() ? "stream" : "serial") << '(' << size << ")'";
+        if (product != size)
+          diag << " (product " << product << ')';
+        return diag;
+      }
+    }
+  }
+  return success();
+}
+
+AxesAttr AxesAttr::getReplicated(MeshAttr mesh, int64_t rank) {
+  SmallVector<DimAxesAttr> dims(rank, DimAxesAttr::get(mesh.getContext(), {}));
+  return AxesAttr::get(mesh.getContext(), mesh, dims, {}, ReduceKind::Sum);
+}
+
+bool AxesAttr::hasStream() const {
+  return llvm::any_of(getDims(), [](DimAxesAttr dim) { return dim.hasStream(); });
+}
+
+/// Stream digits as serial ones, neighbouring serial digits merged, those at the end dropped.
+static DimAxesAttr getDimPlacement(DimAxesAttr dim) {
+  SmallVector<Digit> digits;
+  for (const Digit &digit : dim.getDigits()) {
+    if (digit.isRest())
+      break;
+    if (digit.isDevice())
+      digits.push_back(digit);
+    else if (!digits.empty() && digits.back().isSerial())
+      digits.back().size *= digit.size;
+    else if (digit.size != 1)
+      digits.push_back(Digit::serial(digit.size));
+  }
+  while (!digits.empty() && digits.back().isSerial())
+    digits.pop_back();
+  return DimAxesAttr::get(dim.getContext(), digits);
+}
+
+AxesAttr AxesAttr::getPlacement() const {
+  return withDims(llvm::map_to_vector(getDims(), getDimPlacement));
+}
+
+AxesAttr AxesAttr::withDims(ArrayRef<DimAxesAttr> dims) const {
+  return AxesAttr::get(getContext(), getMesh(), dims, getPartial(), getPartialKind());
+}
+
+AxesAttr AxesAttr::withPartial(ArrayRef<StringAttr> partial, ReduceKind kind) const {
+  return AxesAttr::get(getContext(), getMesh(), getDims(), partial,
+                       partial.empty() ? ReduceKind::Sum : kind);
+}
+
+int64_t AxesAttr::dimOfDeviceAxis(StringRef axis) const {
+  for (auto [i, dim] : llvm::enumerate(getDims()))
+    for (const Digit &digit : dim.getDigits())
+      if (digit.isDevice() && digit.axis.getValue() == axis)
+        return i;
+  return -1;
+}

@@ -1,0 +1,433 @@
+//===- AxesInference.cpp - axes through an op, forward and backward -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+
+#include "ReshapeGroups.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+//===----------------------------------------------------------------------===//
+// Rules
+//===----------------------------------------------------------------------===//
+
+AxesRule AxesRule::elementwise(unsigned numOperands, unsigned numResults, int64_t rank) {
+  AxesRule rule;
+  rule.factors.assign(rank, FactorKind::Parallel);
+  SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  rule.operands.assign(numOperands, dims);
+  rule.results.assign(numResults, dims);
+  return rule;
+}
+
+static bool isUpstreamElementwise(Operation *op) {
+  return op->getNumResults() == 1 && isa<RankedTensorType>(op->getResult(0).getType()) &&
+         (OpTrait::hasElementwiseMappableTraits(op) || isa<arith::ConstantOp>(op));
+}
+
+bool fusion::isLocalComputation(Operation *op) {
+  return isa<FusionTensorOpInterface>(op) || isUpstreamElementwise(op);
+}
+
+/// What an elementwise op may do with partial operands: only what commutes with the reduction.
+static void setElementwisePartial(Operation *op, AxesRule &rule) {
+  rule.partial = PartialKind::AlikeSame;
+  if (isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, arith::AddIOp, arith::SubIOp, arith::ExtFOp>(op))
+    rule.reduceKind = ReduceKind::Sum;
+  else if (isa<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(op))
+    rule.reduceKind = ReduceKind::Max;
+  else if (isa<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>(op))
+    rule.reduceKind = ReduceKind::Min;
+  else
+    rule.partial = PartialKind::Never;
+}
+
+std::optional<AxesRule> fusion::getAxesRule(Operation *op) {
+  if (auto tensorOp = dyn_cast<FusionTensorOpInterface>(op))
+    return tensorOp.getAxesRule();
+  if (!isUpstreamElementwise(op))
+    return std::nullopt;
+  int64_t rank = cast<RankedTensorType>(op->getResult(0).getType()).getRank();
+  AxesRule rule = AxesRule::elementwise(op->getNumOperands(), 1, rank);
+  for (auto [dims, type] : llvm::zip_equal(rule.operands, op->getOperandTypes()))
+    if (!isa<RankedTensorType>(type))
+      dims.clear();
+  setElementwisePartial(op, rule);
+  return rule;
+}
+
+bool fusion::samePlacement(AxesAttr a, AxesAttr b) {
+  if (!a || !b || a.getMesh() != b.getMesh() ||
+      a.getPlacement().getDims() != b.getPlacement().getDims() ||
+      a.getPartial().size() != b.getPartial().size() || a.getPartialKind() != b.getPartialKind())
+    return false;
+  return llvm::all_of(a.getPartial(), [&](StringAttr axis) {
+    return llvm::is_contained(b.getPartial(), axis);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Factors
+//===----------------------------------------------------------------------===//
+
+static DimAxesAttr placementOf(AxesAttr axes, int64_t dim) {
+  return axes.getPlacement().getDims()[dim];
+}
+
+/// The digits as they stand inside `#fusion.axes`.
+static std::string describe(DimAxesAttr dim) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << Attribute(dim);
+  size_t begin = text.find('<') + 1;
+  return StringRef(text).slice(begin, text.rfind('>')).trim().str();
+}
+
+namespace {
+/// Digits of one factor, and the operand that they come from (-1: none yet).
+struct FactorDigits {
+  DimAxesAttr digits;
+  int64_t operand = -1;
+};
+} // namespace
+
+/// Mesh axes of a dimension's device digits.
+static SmallVector<StringAttr> deviceAxes(DimAxesAttr dim) {
+  SmallVector<StringAttr> axes;
+  for (const Digit &digit : dim.getDigits())
+    if (digit.isDevice())
+      axes.push_back(digit.axis);
+  return axes;
+}
+
+/// The axes of the operands, factor by factor. A split operand wins over one that is replicated along the factor (a
+/// slice makes it fit without communication); two different splits are a conflict.
+static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> operandAxes,
+                                    SmallVectorImpl<FactorDigits> &factors,
+                                    std::optional<AxesConflict> &conflict) {
+  factors.assign(rule.factors.size(), {});
+  for (auto [operand, axes] : llvm::enumerate(operandAxes)) {
+    if (!axes)
+      continue;
+    for (auto [dim, factor] : llvm::enumerate(rule.operands[operand])) {
+      if (factor == AxesRule::kNone)
+        continue;
+      DimAxesAttr digits = axes.getDims()[dim];
+      FactorDigits &found = factors[factor];
+      if (rule.factors[factor] == FactorKind::Whole && digits.hasDevice()) {
+        conflict = {"expected no device digit in dimension " + std::to_string(dim) +
+                        ", which is needed whole, found " + describe(digits),
+                    static_cast<int64_t>(operand), -1};
+        return failure();
+      }
+      if (found.operand < 0 || (!found.digits.hasDevice() && digits.hasDevice()) ||
+          (found.digits.getDigits().empty() && !digits.getDigits().empty())) {
+        found = {digits, static_cast<int64_t>(operand)};
+        continue;
+      }
+      if (!digits.hasDevice())
+        continue;
+      DimAxesAttr mine = placementOf(axes, dim);
+      AxesAttr other = operandAxes[found.operand];
+      int64_t otherDim = llvm::find(rule.operands[found.operand], factor) -
+                         rule.operands[found.operand].begin();
+      if (mine != placementOf(other, otherDim)) {
+        conflict = {"expected operands that are split alike, found " + describe(found.digits) +
+                        " and " + describe(digits),
+                    found.operand, static_cast<int64_t>(operand)};
+        return failure();
+      }
+      if (!found.digits.hasStream() && digits.hasStream())
+        found = {digits, static_cast<int64_t>(operand)};
+    }
+  }
+  return success();
+}
+
+/// The mesh axes over which the results are partial, in the order of the mesh.
+static LogicalResult collectPartial(const AxesRule &rule, ArrayRef<AxesAttr> operandAxes,
+                                    ArrayRef<FactorDigits> factors, MeshAttr mesh,
+                                    SmallVectorImpl<StringAttr> &partial, ReduceKind &kind,
+                                    std::optional<AxesConflict> &conflict) {
+  int64_t first = -1;
+  auto fail = [&](std::string reason, int64_t operand) {
+    conflict = {std::move(reason), operand, first == operand ? -1 : first};
+    return failure();
+  };
+  llvm::SmallPtrSet<Attribute, 4> found;
+  kind = rule.reduceKind;
+  for (auto [operand, axes] : llvm::enumerate(operandAxes)) {
+    if (!axes)
+      continue;
+    int64_t number = operand;
+    if (axes.isPartial()) {
+      if (rule.partial == PartialKind::Never || number == rule.neverPartialOperand)
+        return fail("expected an operand that is not partial, found it partial over " +
+                        ("\"" + axes.getPartial().front().getValue() + "\"").str(),
+                    number);
+      if (rule.partial == PartialKind::Alike)
+        kind = axes.getPartialKind();
+      else if (axes.getPartialKind() != kind)
+        return fail(("expected an operand that is partial by '" + stringifyReduceKind(kind) +
+                     "', found '" + stringifyReduceKind(axes.getPartialKind()) + "'")
+                        .str(),
+                    number);
+    }
+    if (rule.partial == PartialKind::Product) {
+      for (StringAttr axis : axes.getPartial())
+        if (!found.insert(axis).second)
+          return fail("expected at most one factor that is partial over \"" + axis.str() +
+                          "\", found two",
+                      number);
+    } else if (first >= 0) {
+      AxesAttr other = operandAxes[first];
+      bool same = other.getPartial().size() == axes.getPartial().size() &&
+                  other.getPartialKind() == axes.getPartialKind() &&
+                  llvm::all_of(axes.getPartial(), [&](StringAttr axis) {
+                    return llvm::is_contained(other.getPartial(), axis);
+                  });
+      if (!same)
+        return fail("expected operands that are partial alike, found different ones", number);
+    } else {
+      found.insert(axes.getPartial().begin(), axes.getPartial().end());
+    }
+    if (first < 0)
+      first = number;
+  }
+  for (auto [factor, digits] : llvm::zip_equal(rule.factors, factors))
+    if (factor == FactorKind::Reduction && digits.operand >= 0)
+      for (StringAttr axis : deviceAxes(digits.digits))
+        if (!found.insert(axis).second)
+          return fail("expected mesh axis \"" + axis.str() + "\" once, found it twice",
+                      digits.operand);
+  // A term of a sum may only meet operands that are the same on all devices along its axis.
+  if (rule.partial == PartialKind::Product)
+    for (auto [operand, axes] : llvm::enumerate(operandAxes))
+      for (auto [other, otherAxes] : llvm::enumerate(operandAxes))
+        if (other != operand && axes && otherAxes)
+          for (StringAttr axis : axes.getPartial())
+            if (otherAxes.dimOfDeviceAxis(axis.getValue()) >= 0)
+              return fail("expected an operand that is replicated over \"" + axis.str() +
+                              "\" beside one that is partial over it, found it split",
+                          other);
+  for (const MeshAxis &axis : mesh.getAxes())
+    if (found.contains(axis.name))
+      partial.push_back(axis.name);
+  return success();
+}
+
+/// The mesh that all decided operands have; null if none is decided.
+static LogicalResult commonMesh(ArrayRef<AxesAttr> operandAxes, MeshAttr &mesh,
+                                std::optional<AxesConflict> &conflict) {
+  int64_t first = -1;
+  for (auto [operand, axes] : llvm::enumerate(operandAxes)) {
+    if (!axes)
+      continue;
+    if (mesh && mesh != axes.getMesh()) {
+      conflict = {"expected operands on one mesh, found \"" + mesh.getName().str() + "\" and \"" +
+                      axes.getMesh().getName().str() + "\"",
+                  first, static_cast<int64_t>(operand)};
+      return failure();
+    }
+    if (first < 0)
+      first = operand;
+    mesh = axes.getMesh();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Inference
+//===----------------------------------------------------------------------===//
+
+/// Axes of one operand or result of a reshape from those of the other.
+static AxesAttr inferReshape(RankedTensorType from, AxesAttr axes, RankedTensorType to,
+                             std::optional<AxesConflict> &conflict) {
+  std::string reason;
+  FailureOr<SmallVector<DimAxesAttr>> dims =
+      reshapeDims(axes.getMesh(), from.getShape(), axes.getDims(), to.getShape(), reason);
+  if (failed(dims)) {
+    conflict = {reason, 0, -1};
+    return {};
+  }
+  return axes.withDims(*dims);
+}
+
+AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAttr> operandAxes,
+                                 std::optional<AxesConflict> &conflict) {
+  if (auto reshape = dyn_cast<ReshapeOp>(op))
+    return operandAxes[0] ? inferReshape(reshape.getInput().getType(), operandAxes[0],
+                                         reshape.getType(), conflict)
+                          : AxesAttr();
+  std::optional<AxesRule> rule = getAxesRule(op);
+  MeshAttr mesh;
+  SmallVector<FactorDigits> factors;
+  SmallVector<StringAttr> partial;
+  ReduceKind kind;
+  if (!rule || failed(commonMesh(operandAxes, mesh, conflict)) || !mesh ||
+      failed(collectFactors(*rule, operandAxes, factors, conflict)) ||
+      failed(collectPartial(*rule, operandAxes, factors, mesh, partial, kind, conflict)))
+    return {};
+  SmallVector<DimAxesAttr> dims;
+  llvm::SmallDenseMap<StringAttr, int64_t> used;
+  for (StringAttr axis : partial)
+    used[axis] = -1;
+  for (int64_t factor : rule->results[result]) {
+    const FactorDigits &found = factor == AxesRule::kNone ? FactorDigits() : factors[factor];
+    DimAxesAttr digits = found.operand < 0 ? DimAxesAttr::get(op->getContext(), {}) : found.digits;
+    for (StringAttr axis : deviceAxes(digits)) {
+      auto [it, isNew] = used.try_emplace(axis, found.operand);
+      if (!isNew) {
+        conflict = {"expected mesh axis \"" + axis.str() +
+                        "\" to split one dimension of the result, found it in two",
+                    found.operand, it->second};
+        return {};
+      }
+    }
+    dims.push_back(digits);
+  }
+  return AxesAttr::get(op->getContext(), mesh, dims, partial,
+                       partial.empty() ? ReduceKind::Sum : kind);
+}
+
+AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned result,
+                                  AxesAttr resultAxes, AxesAttr current) {
+  if (auto reshape = dyn_cast<ReshapeOp>(op)) {
+    std::optional<AxesConflict> ignored;
+    return inferReshape(reshape.getType(), resultAxes, reshape.getInput().getType(), ignored);
+  }
+  std::optional<AxesRule> rule = getAxesRule(op);
+  auto type = dyn_cast<RankedTensorType>(op->getOperand(operand).getType());
+  if (!rule || !type || (current && current.getMesh() != resultAxes.getMesh()))
+    return {};
+  MLIRContext *context = op->getContext();
+  SmallVector<DimAxesAttr> dims;
+  llvm::SmallPtrSet<Attribute, 4> used, reduced;
+  ArrayRef<int64_t> resultFactors = rule->results[result];
+  for (auto [dim, factor] : llvm::enumerate(rule->operands[operand])) {
+    DimAxesAttr digits = DimAxesAttr::get(context, {});
+    const int64_t *it = factor == AxesRule::kNone ? resultFactors.end()
+                                                  : llvm::find(resultFactors, factor);
+    if (it != resultFactors.end()) {
+      digits = resultAxes.getDims()[it - resultFactors.begin()];
+    } else if (current && factor != AxesRule::kNone) {
+      digits = current.getDims()[dim];
+      for (StringAttr axis : deviceAxes(digits))
+        reduced.insert(axis);
+    }
+    for (StringAttr axis : deviceAxes(digits))
+      if (!used.insert(axis).second)
+        return {};
+    dims.push_back(digits);
+  }
+  // What the result is partial over, and the reduction here does not explain, the operand is partial over.
+  SmallVector<StringAttr> partial;
+  for (StringAttr axis : resultAxes.getPartial())
+    if (!reduced.contains(axis))
+      partial.push_back(axis);
+  bool reduces = llvm::is_contained(rule->factors, FactorKind::Reduction);
+  if (!partial.empty() && (rule->partial == PartialKind::Never || reduces))
+    return {};
+  return AxesAttr::get(context, resultAxes.getMesh(), dims, partial,
+                       partial.empty() ? ReduceKind::Sum : resultAxes.getPartialKind());
+}
+
+//===----------------------------------------------------------------------===//
+// Local ops
+//===----------------------------------------------------------------------===//
+
+bool fusion::isTransparent(Operation *op) {
+  auto undecided = [](Type type) { return isa<RankedTensorType>(type) && !getAxes(type); };
+  if (llvm::all_of(op->getOperandTypes(), undecided) && llvm::all_of(op->getResultTypes(), undecided))
+    return true;
+  return !llvm::any_of(op->getOperandTypes(), undecided) &&
+         !llvm::any_of(op->getResultTypes(), undecided) && succeeded(verifyLocal(op, nullptr));
+}
+
+LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError) {
+  auto fail = [&](const Twine &reason) -> LogicalResult {
+    if (emitError)
+      emitError() << reason;
+    return failure();
+  };
+  SmallVector<AxesAttr> operandAxes = llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
+  std::optional<AxesRule> rule = getAxesRule(op);
+  if (!rule)
+    return fail("expected an operation that computes locally, found '" +
+                op->getName().getStringRef() + "'");
+  // Placement of each factor, from whoever names it first.
+  SmallVector<DimAxesAttr> factors(rule->factors.size());
+  auto visit = [&](AxesAttr axes, ArrayRef<int64_t> dims, const Twine &what) -> LogicalResult {
+    for (auto [dim, factor] : llvm::enumerate(dims)) {
+      if (factor == AxesRule::kNone)
+        continue;
+      DimAxesAttr digits = placementOf(axes, dim);
+      if (rule->factors[factor] == FactorKind::Whole && digits.hasDevice())
+        return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
+                    ", which is needed whole, found " + describe(digits));
+      if (!factors[factor])
+        factors[factor] = digits;
+      else if (factors[factor] != digits)
+        return fail("expected dimension " + Twine(dim) + " of " + what + " to be split as " +
+                    describe(factors[factor]) + ", found " + describe(digits));
+    }
+    return success();
+  };
+  MeshAttr mesh;
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
+    AxesAttr axes = getAxes(type);
+    if (!axes)
+      continue;
+    if (mesh && axes.getMesh() != mesh)
+      return fail("expected operands and results on one mesh, found \"" +
+                  mesh.getName().getValue() + "\" and \"" + axes.getMesh().getName().getValue() +
+                  "\"");
+    mesh = axes.getMesh();
+  }
+  if (!isa<ReshapeOp>(op)) {
+    for (auto [i, axes] : llvm::enumerate(operandAxes))
+      if (axes && failed(visit(axes, rule->operands[i], "operand " + Twine(i))))
+        return failure();
+    for (auto [i, type] : llvm::enumerate(op->getResultTypes()))
+      if (getAxes(type) &&
+          failed(visit(getAxes(type), rule->results[i], "result " + Twine(i))))
+        return failure();
+  }
+  for (auto [i, type] : llvm::enumerate(op->getResultTypes())) {
+    AxesAttr axes = getAxes(type);
+    if (!axes)
+      continue;
+    if (op->getNumOperands() == 0) {
+      if (axes.isPartial())
+        return fail("expected a constant that is not partial, found it partial over \"" +
+                    axes.getPartial().front().getValue() + "\"");
+      continue;
+    }
+    std::optional<AxesConflict> conflict;
+    AxesAttr inferred = inferResultAxes(op, i, operandAxes, conflict);
+    if (conflict)
+      return fail(conflict->reason);
+    if (!inferred)
+      continue;
+    // Dimensions have been compared (new ones may be split freely); a reshape's only here.
+    if (!isa<ReshapeOp>(op))
+      inferred = inferred.withDims(axes.getDims());
+    if (!samePlacement(inferred, axes)) {
+      std::string text;
+      llvm::raw_string_ostream os(text);
+      os << "expected result " << i << " with axes " << inferred << ", found " << axes;
+      return fail(text);
+    }
+  }
+  return success();
+}

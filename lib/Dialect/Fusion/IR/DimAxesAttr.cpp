@@ -1,0 +1,105 @@
+//===- DimAxesAttr.cpp - the digits of one dimension -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DimAxesSyntax.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+
+/// digit ::= `didx` `(` string `)` | `stream` (`(` integer `)`)? | `serial` `(` integer `)`
+static ParseResult parseDigit(AsmParser &parser, SmallVectorImpl<Digit> &digits) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef kind;
+  if (failed(parser.parseOptionalKeyword(&kind, {"didx", "stream", "serial"})))
+    return parser.emitError(loc, "expected 'didx(\"axis\")', 'stream', 'stream(n)', 'serial(n)' or "
+                                 "'-'");
+  if (kind == "didx") {
+    std::string axis;
+    if (parser.parseLParen() || parser.parseString(&axis) || parser.parseRParen())
+      return failure();
+    digits.push_back(Digit::device(StringAttr::get(parser.getContext(), axis)));
+    return success();
+  }
+  if (kind == "stream" && failed(parser.parseOptionalLParen())) {
+    digits.push_back(Digit::stream());
+    return success();
+  }
+  int64_t size;
+  if (kind == "serial" && parser.parseLParen())
+    return failure();
+  if (parser.parseInteger(size) || parser.parseRParen())
+    return failure();
+  digits.push_back(kind == "stream" ? Digit::stream(size) : Digit::serial(size));
+  // kDynamic marks bare `stream`; written as a number it is just a bad number.
+  if (ShapedType::isDynamic(size) || size < 1)
+    return parser.emitError(loc) << "expected a positive size of '" << kind << "', found " << size;
+  return success();
+}
+
+ParseResult tandem::fusion::parseDimAxes(AsmParser &parser, DimAxesAttr &dim) {
+  SmallVector<Digit> digits;
+  if (failed(parser.parseOptionalMinus())) {
+    do {
+      if (parseDigit(parser, digits))
+        return failure();
+    } while (succeeded(parser.parseOptionalStar()));
+  }
+  dim = DimAxesAttr::get(parser.getContext(), digits);
+  return success();
+}
+
+void tandem::fusion::printDimAxes(AsmPrinter &printer, DimAxesAttr dim) {
+  if (dim.getDigits().empty()) {
+    printer << '-';
+    return;
+  }
+  llvm::interleave(
+      dim.getDigits(), printer,
+      [&](const Digit &digit) {
+        switch (digit.kind) {
+        case DigitKind::Device:
+          printer << "didx(";
+          printer.printString(digit.axis.getValue());
+          printer << ')';
+          break;
+        case DigitKind::Stream:
+          printer << "stream";
+          if (!digit.isRest())
+            printer << '(' << digit.size << ')';
+          break;
+        case DigitKind::Serial:
+          printer << "serial(" << digit.size << ')';
+          break;
+        }
+      },
+      " * ");
+}
+
+Attribute DimAxesAttr::parse(AsmParser &parser, Type) {
+  DimAxesAttr dim;
+  if (parser.parseLess() || parseDimAxes(parser, dim) || parser.parseGreater())
+    return {};
+  return dim;
+}
+
+void DimAxesAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  printDimAxes(printer, *this);
+  // `->` would be read as an arrow.
+  printer << (getDigits().empty() ? " >" : ">");
+}
+
+bool DimAxesAttr::hasDevice() const {
+  return llvm::any_of(getDigits(), [](const Digit &d) { return d.isDevice(); });
+}
+
+bool DimAxesAttr::hasStream() const {
+  return llvm::any_of(getDigits(), [](const Digit &d) { return d.isStream(); });
+}

@@ -1,0 +1,28 @@
+//===- FusionAttrsGenerated.cpp - what tablegen writes for the attributes -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+
+#include "tandem/Dialect/Fusion/IR/FusionEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.cpp.inc"
+
+// Here, because it needs the storage classes.
+void FusionDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.cpp.inc"
+      >();
+}

@@ -1,0 +1,114 @@
+//===- FusionDialect.cpp - the dialect and its discardable attributes -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+
+#include "tandem/Dialect/Fusion/IR/FusionDialect.cpp.inc"
+
+namespace {
+/// A mesh is printed once, as `#<its name>`; axes stay inline, because they are what a reader of a type looks for.
+struct FusionAsmInterface : public OpAsmDialectInterface {
+  using OpAsmDialectInterface::OpAsmDialectInterface;
+
+  AliasResult getAlias(Attribute attr, raw_ostream &os) const override {
+    auto mesh = dyn_cast<MeshAttr>(attr);
+    if (!mesh || mesh.getName().empty())
+      return AliasResult::NoAlias;
+    os << mesh.getName().getValue();
+    return AliasResult::FinalAlias;
+  }
+};
+} // namespace
+
+void FusionDialect::initialize() {
+  registerAttributes();
+  registerOps();
+  addInterfaces<FusionAsmInterface>();
+}
+
+LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (attr.getName() != kOracleOfAttrName)
+    return op->emitOpError() << "expected '" << kOracleOfAttrName
+                             << "' as the only attribute of dialect 'fusion' on an operation, found '"
+                             << attr.getName().getValue() << "'";
+  if (!isa<FunctionOpInterface>(op))
+    return op->emitOpError() << "expected '" << kOracleOfAttrName << "' on a function";
+  if (!isa<FlatSymbolRefAttr>(attr.getValue()))
+    return op->emitOpError() << "expected a symbol in '" << kOracleOfAttrName << "', found "
+                             << attr.getValue();
+  return success();
+}
+
+static LogicalResult verifyName(Operation *op, NamedAttribute attr) {
+  auto name = dyn_cast<StringAttr>(attr.getValue());
+  if (!name || name.empty())
+    return op->emitOpError() << "expected a string that is not empty in '" << kNameAttrName
+                             << "', found " << attr.getValue();
+  return success();
+}
+
+static LogicalResult verifyShape(Operation *op, Type type, NamedAttribute attr) {
+  auto shape = dyn_cast<ArrayAttr>(attr.getValue());
+  auto tensor = dyn_cast_if_present<RankedTensorType>(type);
+  if (!tensor)
+    return op->emitOpError() << "expected '" << kShapeAttrName << "' on a ranked tensor, found "
+                             << type;
+  if (!shape || static_cast<int64_t>(shape.size()) != tensor.getRank())
+    return op->emitOpError() << "expected an array of " << tensor.getRank() << " entries in '"
+                             << kShapeAttrName << "', found " << attr.getValue();
+  for (Attribute entry : shape) {
+    auto extent = dyn_cast<IntegerAttr>(entry);
+    auto axis = dyn_cast<StringAttr>(entry);
+    if (!axis && !(extent && extent.getValue().isNonNegative()))
+      return op->emitOpError() << "expected an extent or the name of a mesh axis in '"
+                               << kShapeAttrName << "', found " << entry;
+  }
+  return success();
+}
+
+LogicalResult FusionDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
+                                                      unsigned argIndex, NamedAttribute attr) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function)
+    return op->emitOpError() << "expected '" << attr.getName().getValue()
+                             << "' on an argument of a function";
+  if (attr.getName() == kNameAttrName)
+    return verifyName(op, attr);
+  if (attr.getName() == kShapeAttrName)
+    return verifyShape(op, function.getArgumentTypes()[argIndex], attr);
+  return op->emitOpError() << "expected '" << kNameAttrName << "' or '" << kShapeAttrName
+                           << "' on an argument, found '" << attr.getName().getValue() << "'";
+}
+
+LogicalResult FusionDialect::verifyRegionResultAttribute(Operation *op, unsigned regionIndex,
+                                                         unsigned resultIndex,
+                                                         NamedAttribute attr) {
+  if (attr.getName() == kNameAttrName)
+    return verifyName(op, attr);
+  return op->emitOpError() << "expected '" << kNameAttrName << "' on a result, found '"
+                           << attr.getName().getValue() << "'";
+}
+
+AxesAttr tandem::fusion::getAxes(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? dyn_cast_if_present<AxesAttr>(tensor.getEncoding()) : AxesAttr();
+}
+
+RankedTensorType tandem::fusion::withAxes(RankedTensorType type, AxesAttr axes) {
+  return RankedTensorType::get(type.getShape(), type.getElementType(), axes);
+}

@@ -1,0 +1,56 @@
+//===- OpVerify.cpp - pieces that the verifiers of the ops share -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpVerify.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+std::string fusion::formatShape(ArrayRef<int64_t> shape) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::interleave(
+      shape, os, [&](int64_t n) { ShapedType::isDynamic(n) ? os << '?' : os << n; }, "x");
+  return text;
+}
+
+LogicalResult fusion::verifyElementType(Operation *op, StringRef what, RankedTensorType found,
+                                        Type expected) {
+  if (found.getElementType() == expected)
+    return success();
+  return op->emitOpError() << "expected element type " << expected << " of " << what << ", found "
+                           << found.getElementType();
+}
+
+LogicalResult fusion::verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,
+                                  ArrayRef<int64_t> expected) {
+  bool same = found.size() == expected.size();
+  for (size_t i = 0; same && i < found.size(); ++i)
+    same = compatibleExtents(found[i], expected[i]);
+  if (same)
+    return success();
+  return op->emitOpError() << "expected shape [" << formatShape(expected) << "] of " << what
+                           << ", found [" << formatShape(found) << "]";
+}
+
+LogicalResult fusion::verifyAscendingDims(Operation *op, StringRef what, ArrayRef<int64_t> dims,
+                                          int64_t rank) {
+  int64_t last = -1;
+  for (int64_t dim : dims) {
+    if (dim < 0 || dim >= rank)
+      return op->emitOpError() << "expected '" << what << "' between 0 and " << rank - 1
+                               << ", found " << dim;
+    if (dim <= last)
+      return op->emitOpError() << "expected '" << what << "' in ascending order, found " << dim
+                               << " after " << last;
+    last = dim;
+  }
+  return success();
+}

@@ -1,0 +1,41 @@
+//===- OpVerify.h - pieces that the verifiers of the ops share -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_FUSION_IR_OPVERIFY_H
+#define TANDEM_LIB_DIALECT_FUSION_IR_OPVERIFY_H
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+
+namespace mlir::tandem::fusion {
+
+/// Equal, or one of them is not known.
+inline bool compatibleExtents(int64_t a, int64_t b) {
+  return a == b || ShapedType::isDynamic(a) || ShapedType::isDynamic(b);
+}
+
+/// The one that is known.
+inline int64_t knownExtent(int64_t a, int64_t b) { return ShapedType::isDynamic(a) ? b : a; }
+
+/// "4x?x8".
+std::string formatShape(ArrayRef<int64_t> shape);
+
+/// `found` has the element type `expected`.
+LogicalResult verifyElementType(Operation *op, StringRef what, RankedTensorType found,
+                                Type expected);
+
+/// `found` has a shape that is compatible with `expected`.
+LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,
+                          ArrayRef<int64_t> expected);
+
+/// `dims` are ascending, distinct and in 0 ... rank - 1.
+LogicalResult verifyAscendingDims(Operation *op, StringRef what, ArrayRef<int64_t> dims,
+                                  int64_t rank);
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_LIB_DIALECT_FUSION_IR_OPVERIFY_H

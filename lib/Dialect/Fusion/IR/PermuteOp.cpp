@@ -1,0 +1,87 @@
+//===- PermuteOp.cpp - fusion.permute -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpVerify.h"
+#include "mlir/IR/AffineMap.h"
+#include "mlir/IR/PatternMatch.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+LogicalResult PermuteOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
+  SmallVector<int64_t> &shape = shapes.emplace_back();
+  for (int64_t dim : getPermutation())
+    shape.push_back(getInput().getType().getDimSize(dim));
+  return success();
+}
+
+LogicalResult PermuteOp::verify() {
+  RankedTensorType input = getInput().getType();
+  int64_t rank = input.getRank();
+  SmallVector<bool> seen(rank);
+  bool valid = static_cast<int64_t>(getPermutation().size()) == rank;
+  for (int64_t dim : getPermutation()) {
+    valid = valid && dim >= 0 && dim < rank && !seen[dim];
+    if (!valid)
+      break;
+    seen[dim] = true;
+  }
+  if (!valid) {
+    InFlightDiagnostic diag = emitOpError() << "expected a permutation of 0 ... " << rank - 1
+                                            << ", found [";
+    llvm::interleaveComma(getPermutation(), diag);
+    return diag << "]";
+  }
+  SmallVector<SmallVector<int64_t>> shapes;
+  if (failed(inferResultShapes(shapes)) ||
+      failed(verifyShape(*this, "the result", getType().getShape(), shapes.front())))
+    return failure();
+  return verifyElementType(*this, "the result", getType(), input.getElementType());
+}
+
+OpFoldResult PermuteOp::fold(FoldAdaptor) {
+  bool identity = llvm::equal(getPermutation(), llvm::seq<int64_t>(0, getPermutation().size()));
+  if (identity && getInput().getType() == getType())
+    return getInput();
+  return {};
+}
+
+namespace {
+/// A permutation of a permutation is one, where the value between says nothing of its own on placement.
+struct MergePermutes : public OpRewritePattern<PermuteOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(PermuteOp op, PatternRewriter &rewriter) const override {
+    auto first = op.getInput().getDefiningOp<PermuteOp>();
+    if (!first || !isTransparent(first) ||
+        !fusion::getAxes(first.getInput()) != !fusion::getAxes(op.getType()))
+      return failure();
+    SmallVector<int64_t> permutation = llvm::map_to_vector(
+        op.getPermutation(), [&](int64_t dim) { return first.getPermutation()[dim]; });
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getInputMutable().assign(first.getInput());
+      op.setPermutation(permutation);
+    });
+    return success();
+  }
+};
+} // namespace
+
+void PermuteOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<MergePermutes>(context);
+}
+
+AxesRule PermuteOp::getAxesRule() {
+  AxesRule rule;
+  rule.factors.assign(getPermutation().size(), FactorKind::Parallel);
+  rule.operands.emplace_back(llvm::to_vector(llvm::seq<int64_t>(0, getPermutation().size())));
+  rule.results.emplace_back(getPermutation());
+  return rule;
+}

@@ -1,0 +1,301 @@
+//===- Placement.cpp - who holds what, and what one iteration handles -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+/// Size of a digit that says it itself; kDynamic for bare `stream` and for a mesh axis of unknown size.
+static int64_t digitSize(const Digit &digit, MeshAttr mesh) {
+  return digit.isDevice() ? mesh.axisSize(digit.axis.getValue()) : digit.size;
+}
+
+FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_t extent,
+                                                         MeshAttr mesh) {
+  if (ShapedType::isDynamic(extent))
+    return failure();
+  int64_t product = 1;
+  for (const Digit &digit : dim.getDigits()) {
+    if (digit.isRest())
+      continue;
+    int64_t size = digitSize(digit, mesh);
+    if (ShapedType::isDynamic(size) || llvm::MulOverflow(product, size, product))
+      return failure();
+  }
+  if (extent % product != 0)
+    return failure();
+  int64_t rest = extent / product;
+  SmallVector<ResolvedDigit> digits;
+  for (const Digit &digit : dim.getDigits()) {
+    digits.push_back(
+        {digit.kind, digit.axis, digit.isRest() ? rest : digitSize(digit, mesh), 0});
+    if (digit.isRest())
+      rest = 1;
+  }
+  if (rest != 1 || digits.empty())
+    digits.push_back({DigitKind::Serial, {}, rest, 0});
+  // An extent of 0 leaves the innermost digit 0, and outer weights too.
+  int64_t weight = 1;
+  for (ResolvedDigit &digit : llvm::reverse(digits)) {
+    digit.weight = weight;
+    weight *= digit.size;
+  }
+  return digits;
+}
+
+FailureOr<SmallVector<SmallVector<ResolvedDigit>>> fusion::resolveDims(RankedTensorType type) {
+  AxesAttr axes = getAxes(type);
+  if (!axes)
+    return failure();
+  SmallVector<SmallVector<ResolvedDigit>> dims;
+  for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape())) {
+    FailureOr<SmallVector<ResolvedDigit>> digits = resolveDim(dim, extent, axes.getMesh());
+    if (failed(digits))
+      return failure();
+    dims.push_back(std::move(*digits));
+  }
+  return dims;
+}
+
+/// Shape without the device digits, and without the stream digits if `dropStream`.
+static FailureOr<SmallVector<int64_t>> getShapeOf(RankedTensorType type, bool dropStream) {
+  AxesAttr axes = getAxes(type);
+  if (!axes)
+    return failure();
+  SmallVector<int64_t> shape;
+  for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape())) {
+    if (ShapedType::isDynamic(extent)) {
+      shape.push_back(extent);
+      continue;
+    }
+    int64_t local = extent;
+    FailureOr<SmallVector<ResolvedDigit>> digits = resolveDim(dim, extent, axes.getMesh());
+    if (failed(digits))
+      return failure();
+    for (const ResolvedDigit &digit : *digits)
+      if (digit.kind == DigitKind::Device || (dropStream && digit.kind == DigitKind::Stream))
+        local = digit.size == 0 ? 0 : local / digit.size;
+    shape.push_back(local);
+  }
+  return shape;
+}
+
+FailureOr<SmallVector<int64_t>> fusion::getLocalShape(RankedTensorType type) {
+  return getShapeOf(type, /*dropStream=*/false);
+}
+
+FailureOr<SmallVector<int64_t>> fusion::getSliceShape(RankedTensorType type) {
+  return getShapeOf(type, /*dropStream=*/true);
+}
+
+FailureOr<SmallVector<int64_t>> fusion::getStreamSizes(RankedTensorType type) {
+  AxesAttr axes = getAxes(type);
+  if (!axes)
+    return failure();
+  SmallVector<int64_t> sizes;
+  for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape())) {
+    if (!dim.hasStream())
+      continue;
+    FailureOr<SmallVector<ResolvedDigit>> digits = resolveDim(dim, extent, axes.getMesh());
+    if (failed(digits))
+      return failure();
+    for (const ResolvedDigit &digit : *digits)
+      if (digit.kind == DigitKind::Stream)
+        sizes.push_back(digit.size);
+  }
+  return sizes;
+}
+
+FailureOr<int64_t> fusion::getNumSlices(RankedTensorType type) {
+  FailureOr<SmallVector<int64_t>> sizes = getStreamSizes(type);
+  if (failed(sizes))
+    return failure();
+  int64_t count = 1;
+  for (int64_t size : *sizes)
+    if (llvm::MulOverflow(count, size, count))
+      return failure();
+  return count;
+}
+
+/// Row-major strides of `shape`; failure on overflow.
+static FailureOr<SmallVector<int64_t>> rowMajorStrides(ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (int64_t i = static_cast<int64_t>(shape.size()) - 1; i >= 0; --i) {
+    strides[i] = stride;
+    // Outer strides of an empty tensor are never used; 1 keeps them well formed.
+    if (llvm::MulOverflow(stride, std::max<int64_t>(shape[i], 1), stride))
+      return failure();
+  }
+  return strides;
+}
+
+FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position) {
+  AxesAttr axes = getAxes(type);
+  FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
+  if (failed(dims))
+    return failure();
+  FailureOr<SmallVector<int64_t>> strides = rowMajorStrides(type.getShape());
+  MeshAttr mesh = axes.getMesh();
+  if (failed(strides) || !mesh.isStatic() || position < 0 || position >= mesh.numDevices())
+    return failure();
+  SmallVector<int64_t> coordinates = mesh.coordinates(position);
+  StridedWalk walk;
+  for (auto [digits, stride] : llvm::zip_equal(*dims, *strides)) {
+    size_t first = walk.shape.size();
+    for (const ResolvedDigit &digit : digits) {
+      if (digit.kind == DigitKind::Device) {
+        walk.offset +=
+            coordinates[mesh.axisIndex(digit.axis.getValue())] * digit.weight * stride;
+        continue;
+      }
+      // Neighbouring digits that continue each other are one loop.
+      int64_t inner = digit.weight * stride;
+      if (walk.shape.size() > first && walk.strides.back() == inner * digit.size) {
+        walk.shape.back() *= digit.size;
+        walk.strides.back() = inner;
+      } else {
+        walk.shape.push_back(digit.size);
+        walk.strides.push_back(inner);
+      }
+    }
+    if (walk.shape.size() == first) {
+      walk.shape.push_back(1);
+      walk.strides.push_back(stride);
+    }
+  }
+  return walk;
+}
+
+FailureOr<SmallVector<SmallVector<LocalDigit>>> fusion::getLocalDigits(RankedTensorType type) {
+  FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
+  if (failed(dims))
+    return failure();
+  SmallVector<SmallVector<LocalDigit>> local;
+  for (const SmallVector<ResolvedDigit> &digits : *dims) {
+    SmallVector<LocalDigit> &list = local.emplace_back();
+    for (const ResolvedDigit &digit : digits)
+      if (digit.kind != DigitKind::Device)
+        list.push_back({digit.kind == DigitKind::Stream, digit.size, 0});
+    if (list.empty())
+      list.push_back({false, 1, 1});
+    int64_t weight = 1;
+    for (LocalDigit &digit : llvm::reverse(list)) {
+      digit.weight = weight;
+      weight *= digit.size;
+    }
+  }
+  return local;
+}
+
+/// The stream digits of iteration `iteration`, in the order of `getStreamSizes`.
+static FailureOr<SmallVector<int64_t>> decodeIteration(RankedTensorType type, int64_t iteration) {
+  FailureOr<SmallVector<int64_t>> sizes = getStreamSizes(type);
+  FailureOr<int64_t> count = getNumSlices(type);
+  if (failed(sizes) || failed(count) || iteration < 0 || iteration >= *count)
+    return failure();
+  SmallVector<int64_t> digits(sizes->size());
+  for (int64_t i = static_cast<int64_t>(sizes->size()) - 1; i >= 0; --i) {
+    digits[i] = iteration % (*sizes)[i];
+    iteration /= (*sizes)[i];
+  }
+  return digits;
+}
+
+FailureOr<StridedWalk> fusion::getLocalSlice(RankedTensorType type, int64_t iteration) {
+  FailureOr<SmallVector<SmallVector<LocalDigit>>> local = getLocalDigits(type);
+  FailureOr<SmallVector<int64_t>> shape = getLocalShape(type);
+  FailureOr<SmallVector<int64_t>> stream = decodeIteration(type, iteration);
+  if (failed(local) || failed(shape) || failed(stream))
+    return failure();
+  FailureOr<SmallVector<int64_t>> strides = rowMajorStrides(*shape);
+  if (failed(strides))
+    return failure();
+  StridedWalk walk;
+  const int64_t *value = stream->begin();
+  for (auto [digits, stride] : llvm::zip_equal(*local, *strides)) {
+    size_t first = walk.shape.size();
+    for (const LocalDigit &digit : digits) {
+      if (digit.isStream) {
+        walk.offset += *value++ * digit.weight * stride;
+      } else {
+        walk.shape.push_back(digit.size);
+        walk.strides.push_back(digit.weight * stride);
+      }
+    }
+    if (walk.shape.size() == first) {
+      walk.shape.push_back(1);
+      walk.strides.push_back(stride);
+    }
+  }
+  return walk;
+}
+
+FailureOr<SliceBox> fusion::getLocalSliceBox(RankedTensorType type, int64_t iteration) {
+  FailureOr<SmallVector<SmallVector<LocalDigit>>> local = getLocalDigits(type);
+  FailureOr<SmallVector<int64_t>> stream = decodeIteration(type, iteration);
+  if (failed(local) || failed(stream))
+    return failure();
+  SliceBox box;
+  const int64_t *value = stream->begin();
+  for (const SmallVector<LocalDigit> &digits : *local) {
+    int64_t offset = 0, size = 1, stride = 1;
+    for (const LocalDigit &digit : digits) {
+      if (digit.isStream) {
+        offset += *value++ * digit.weight;
+      } else if (digit.size != 1) {
+        // Indices so far run in steps of `stride`; this digit must fill one step.
+        if (size > 1 && stride != digit.weight * digit.size)
+          return failure();
+        size *= digit.size;
+        stride = digit.weight;
+      }
+    }
+    box.offsets.push_back(offset);
+    box.sizes.push_back(size);
+    box.strides.push_back(size == 1 ? 1 : stride);
+  }
+  return box;
+}
+
+FailureOr<SmallVector<int64_t>> fusion::ownersOf(RankedTensorType type, ArrayRef<int64_t> index) {
+  AxesAttr axes = getAxes(type);
+  FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
+  if (failed(dims) || index.size() != dims->size() || !axes.getMesh().isStatic())
+    return failure();
+  MeshAttr mesh = axes.getMesh();
+  // Per mesh axis the coordinate that the index demands, or -1: any.
+  SmallVector<int64_t> wanted(mesh.getAxes().size(), -1);
+  for (auto [digits, i, extent] : llvm::zip_equal(*dims, index, type.getShape())) {
+    if (i < 0 || i >= extent)
+      return failure();
+    for (const ResolvedDigit &digit : digits)
+      if (digit.kind == DigitKind::Device)
+        wanted[mesh.axisIndex(digit.axis.getValue())] = i / digit.weight % digit.size;
+  }
+  SmallVector<int64_t> owners{0};
+  for (auto [axis, coordinate] : llvm::zip_equal(mesh.getAxes(), wanted)) {
+    SmallVector<int64_t> next;
+    for (int64_t owner : owners)
+      for (int64_t c = coordinate < 0 ? 0 : coordinate;
+           c < (coordinate < 0 ? axis.size : coordinate + 1); ++c)
+        next.push_back(owner * axis.size + c);
+    owners = std::move(next);
+  }
+  return owners;
+}
+
+RankedTensorType fusion::eraseParallelAxes(RankedTensorType type) {
+  MLIRContext *context = type.getContext();
+  auto mesh = MeshAttr::get(context, StringAttr::get(context, "one"), {}, {});
+  return withAxes(type, AxesAttr::getReplicated(mesh, type.getRank()));
+}

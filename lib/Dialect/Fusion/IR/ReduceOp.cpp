@@ -1,0 +1,52 @@
+//===- ReduceOp.cpp - fusion.reduce -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpVerify.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+
+LogicalResult ReduceOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
+  SmallVector<int64_t> &shape = shapes.emplace_back();
+  for (auto [dim, extent] : llvm::enumerate(getInput().getType().getShape()))
+    if (!llvm::is_contained(getDims(), static_cast<int64_t>(dim)))
+      shape.push_back(extent);
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  RankedTensorType input = getInput().getType();
+  SmallVector<SmallVector<int64_t>> shapes;
+  if (failed(verifyAscendingDims(*this, "dims", getDims(), input.getRank())) ||
+      failed(inferResultShapes(shapes)) ||
+      failed(verifyShape(*this, "the result", getType().getShape(), shapes.front())))
+    return failure();
+  return verifyElementType(*this, "the result", getType(), input.getElementType());
+}
+
+OpFoldResult ReduceOp::fold(FoldAdaptor) {
+  if (getDims().empty() && getInput().getType() == getType())
+    return getInput();
+  return {};
+}
+
+AxesRule ReduceOp::getAxesRule() {
+  AxesRule rule;
+  SmallVector<int64_t> &operand = rule.operands.emplace_back();
+  SmallVector<int64_t> &result = rule.results.emplace_back();
+  for (int64_t dim = 0; dim < getInput().getType().getRank(); ++dim) {
+    bool reduced = llvm::is_contained(getDims(), dim);
+    rule.factors.push_back(reduced ? FactorKind::Reduction : FactorKind::Parallel);
+    operand.push_back(dim);
+    if (!reduced)
+      result.push_back(dim);
+  }
+  rule.reduceKind = getKind();
+  rule.partial = PartialKind::AlikeSame;
+  return rule;
+}
