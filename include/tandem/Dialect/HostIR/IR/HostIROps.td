@@ -10,6 +10,7 @@
 
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "tandem/Dialect/Fusion/IR/FusionAttrs.td"
 include "tandem/Dialect/HostIR/IR/HostIRBase.td"

@@ -1,0 +1,27 @@
+//===- Passes.h - passes over the hostir dialect -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// All of them run on one `hostir.program`; programs of a module may run in parallel. They stand in the order in which a
+// pipeline runs them: see the descriptions in Passes.td.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_HOSTIR_TRANSFORMS_PASSES_H
+#define TANDEM_DIALECT_HOSTIR_TRANSFORMS_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+
+namespace mlir::tandem::hostir {
+
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
+
+} // namespace mlir::tandem::hostir
+
+#endif // TANDEM_DIALECT_HOSTIR_TRANSFORMS_PASSES_H

@@ -1,0 +1,164 @@
+//===- Emitter.cpp - emits the slices of ops into a host program -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+Emitter::Emitter(hostir::ProgramOp program, int64_t workers)
+    : program(program), builder(program.getContext()), workers(workers) {
+  builder.setInsertionPointToEnd(&program.getBody().front());
+  mainStream = atEntry([&] { return hostir::MainStreamOp::create(builder, program.getLoc()); });
+}
+
+/// Makes an op at the entry, behind those made there before.
+template <typename MakeFn> Value Emitter::atEntry(MakeFn make) {
+  OpBuilder::InsertionGuard guard(builder);
+  if (lastOfEntry)
+    builder.setInsertionPointAfter(lastOfEntry);
+  else
+    builder.setInsertionPointToStart(&program.getBody().front());
+  auto op = make();
+  lastOfEntry = op;
+  return op->getResult(0);
+}
+
+Value Emitter::getOrAllocBuffer(Value value) {
+  Value &buffer = buffers[value];
+  if (!buffer) {
+    auto type = cast<RankedTensorType>(value.getType());
+    auto shape = fusion::getLocalShape(type);
+    buffer = hostir::AllocOp::create(
+        builder, value.getLoc(), MemRefType::get(*shape, type.getElementType()), mainStream,
+        IntegerAttr(), IntegerAttr());
+  }
+  return buffer;
+}
+
+Value Emitter::getIndex(int64_t value) {
+  return arith::ConstantIndexOp::create(builder, program.getLoc(), value);
+}
+
+Value Emitter::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
+  Value &index = deviceIndices[{mesh, axis}];
+  if (!index)
+    index = atEntry([&] {
+      return hostir::DeviceIndexOp::create(builder, program.getLoc(), mesh, axis);
+    });
+  return index;
+}
+
+Value Emitter::getChannel(fusion::MeshAttr mesh, StringAttr axis, hostir::Capability capability) {
+  Value &channel = channels[{mesh, {axis, static_cast<unsigned>(capability)}}];
+  if (!channel) {
+    std::string name = (mesh.getName().getValue() + "." + axis.getValue() + "." +
+                        hostir::stringifyCapability(capability))
+                           .str();
+    channel = atEntry([&] {
+      return hostir::ChannelOp::create(
+          builder, program.getLoc(), builder.getStringAttr(name), mesh,
+          builder.getArrayAttr({axis}),
+          builder.getArrayAttr({hostir::CapabilityAttr::get(builder.getContext(), capability)}),
+          builder.getStringAttr(""));
+    });
+  }
+  return channel;
+}
+
+LogicalResult Emitter::loop(Location loc, int64_t lower, int64_t upper,
+                            function_ref<LogicalResult(Value)> body) {
+  if (lower >= upper)
+    return success();
+  if (upper == lower + 1)
+    return body(getIndex(lower));
+  Value from = getIndex(lower), to = getIndex(upper), step = getIndex(1);
+  auto loop = scf::ForOp::create(builder, loc, from, to, step);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(loop.getBody()->getTerminator());
+  return body(loop.getInductionVar());
+}
+
+void Emitter::fork(Location loc, int64_t count) {
+  (void)loop(loc, 0, std::min(count, workers), [&](Value worker) {
+    Value stream = hostir::WorkerStreamOp::create(builder, loc, worker);
+    hostir::SyncOp::create(builder, loc, stream, mainStream);
+    return success();
+  });
+}
+
+void Emitter::join(Location loc, int64_t count) {
+  (void)loop(loc, 0, std::min(count, workers), [&](Value worker) {
+    Value stream = hostir::WorkerStreamOp::create(builder, loc, worker);
+    hostir::SyncOp::create(builder, loc, mainStream, stream);
+    return success();
+  });
+}
+
+LogicalResult Emitter::emitSlice(Operation *op, const SliceIndex *index, Value stream) {
+  if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
+    return emitReshard(reshard, index, stream);
+  if (auto matmul = dyn_cast<fusion::MatmulOp>(op))
+    return emitMatmul(matmul, index, stream);
+  if (auto reduce = dyn_cast<fusion::ReduceOp>(op))
+    return emitReduce(reduce, index, stream);
+  if (auto permute = dyn_cast<fusion::PermuteOp>(op))
+    return emitPermute(permute, index, stream);
+  return op->emitError("lowering to hostir is not there yet for this op; lowered are "
+                       "fusion.reshard, fusion.matmul, fusion.reduce and fusion.permute");
+}
+
+LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream) {
+  Location loc = op.getLoc();
+  FailureOr<ReshardPlan> plan = planReshard(op, index ? *index : SliceIndex(), &builder,
+                                            [&] { return op.emitError(); });
+  if (failed(plan))
+    return failure();
+  for (SmallVector<LocalDigit> &dim : plan->source)
+    for (LocalDigit &digit : dim)
+      if (digit.label == kDeviceLabel)
+        digit.index = getDeviceIndex(plan->mesh, plan->axis);
+
+  Value source = makeView(builder, loc, getBuffer(op.getInput()), plan->source, false);
+  Value target = makeView(builder, loc, getOrAllocBuffer(op.getResult()), plan->target, false);
+  std::optional<hostir::CollectiveKind> kind;
+  Value root;
+  fusion::ReduceKindAttr reduction;
+  switch (plan->kind) {
+  case ReshardKind::Copy:
+  case ReshardKind::LocalSlice:
+    hostir::CopyOp::create(builder, loc, source, target, stream);
+    return success();
+  case ReshardKind::AllGather:
+    kind = hostir::CollectiveKind::AllGather;
+    break;
+  case ReshardKind::AllReduce:
+    kind = hostir::CollectiveKind::AllReduce;
+    break;
+  case ReshardKind::ReduceScatter:
+    kind = hostir::CollectiveKind::ReduceScatter;
+    break;
+  case ReshardKind::AllToAll:
+    kind = hostir::CollectiveKind::AllToAll;
+    break;
+  case ReshardKind::OwnerMoves:
+    kind = hostir::CollectiveKind::Broadcast;
+    root = plan->owner;
+    break;
+  }
+  if (plan->kind == ReshardKind::AllReduce || plan->kind == ReshardKind::ReduceScatter)
+    reduction = fusion::ReduceKindAttr::get(builder.getContext(), plan->reduction);
+  Value channel = getChannel(plan->mesh, plan->axis, hostir::Capability::Collectives);
+  hostir::CollectiveOp::create(builder, loc,
+                               hostir::CollectiveKindAttr::get(builder.getContext(), *kind), source,
+                               target, root, channel, stream, reduction);
+  return success();
+}

@@ -1,0 +1,89 @@
+//===- Emitter.h - emits the slices of ops into a host program -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_EMITTER_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_EMITTER_H
+
+#include "ReshardPlan.h"
+#include "StreamGroups.h"
+#include "tandem/Dialect/Fusion/IR/AxesRule.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+
+namespace mlir::tandem {
+
+/// Where the slices of a value are read from instead of its buffer: from the source of the reshard that makes it, on the
+/// device that owns the slice. `owner` is the index part that is no digit there.
+struct OwnSlice {
+  Value buffer;
+  LocalDims dims;
+};
+
+/// Builds the body of one `hostir.program`: knows the buffer of every value, and emits ops slice by slice. What schedules
+/// build with.
+class Emitter {
+public:
+  /// Emits at the end of the program's body. `workers` is the size of the pool of worker streams.
+  Emitter(hostir::ProgramOp program, int64_t workers);
+
+  OpBuilder &getBuilder() { return builder; }
+  Value getMainStream() { return mainStream; }
+  int64_t getWorkers() const { return workers; }
+
+  Value getBuffer(Value value) const { return buffers.lookup(value); }
+  void setBuffer(Value value, Value buffer) { buffers[value] = buffer; }
+  /// The buffer of an op's result; allocated on the main stream if it has none yet.
+  Value getOrAllocBuffer(Value value);
+
+  Value getIndex(int64_t value);
+  Value getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis);
+  /// The channel along one mesh axis for messages of one kind; made once.
+  Value getChannel(fusion::MeshAttr mesh, StringAttr axis, hostir::Capability capability);
+
+  /// `hostir.sync` of the first `count` workers after the main stream, or of the main stream after them.
+  void fork(Location loc, int64_t count);
+  void join(Location loc, int64_t count);
+  /// A loop over [lower, upper); nothing for an empty range, no loop for `upper` = `lower` + 1.
+  LogicalResult loop(Location loc, int64_t lower, int64_t upper,
+                     function_ref<LogicalResult(Value iteration)> body);
+
+  /// Emits one slice of an op on `stream`: a reshard as one collective or copy, any other op as compute. A null `index`
+  /// means the whole op. Errors stand at the op.
+  LogicalResult emitSlice(Operation *op, const SliceIndex *index, Value stream);
+
+  /// While set, slices of `value` are read from `own` (consumers' dimensions are those of the value).
+  void setOwnSlice(Value value, const OwnSlice &own) { ownSlices[value] = own; }
+  void clearOwnSlices() { ownSlices.clear(); }
+
+private:
+  LogicalResult emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream);
+  LogicalResult emitMatmul(fusion::MatmulOp op, const SliceIndex *index, Value stream);
+  LogicalResult emitReduce(fusion::ReduceOp op, const SliceIndex *index, Value stream);
+  LogicalResult emitPermute(fusion::PermuteOp op, const SliceIndex *index, Value stream);
+
+  /// Local digits of the operand's dimensions for the slice `result` of the op's result.
+  LocalDims getOperandDims(Operation *op, const fusion::AxesRule &rule, unsigned operand,
+                           const LocalDims &result);
+  /// View of an operand's slice, one or more dimensions for each of the operand's. `dims` is updated to what was viewed.
+  Value getOperandView(Value operand, LocalDims &dims, Location loc);
+  Value getResultView(Value result, const LocalDims &dims, Location loc);
+
+  template <typename MakeFn> Value atEntry(MakeFn make);
+
+  hostir::ProgramOp program;
+  OpBuilder builder;
+  int64_t workers;
+  Value mainStream;
+  Operation *lastOfEntry = nullptr; // streams, channels and device indices stand at the entry, in order of need
+  DenseMap<Value, Value> buffers;
+  DenseMap<Value, OwnSlice> ownSlices;
+  DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
+  DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value> channels;
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_EMITTER_H

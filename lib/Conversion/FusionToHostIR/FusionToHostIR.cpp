@@ -1,0 +1,170 @@
+//===- FusionToHostIR.cpp - convert-fusion-to-hostir -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/FusionToHostIR/Passes.h"
+
+#include "Emitter.h"
+#include "Schedule.h"
+#include "StreamGroups.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+namespace mlir::tandem {
+#define GEN_PASS_DEF_CONVERTFUSIONTOHOSTIR
+#include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
+} // namespace mlir::tandem
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+
+struct ConvertFusionToHostIR
+    : public tandem::impl::ConvertFusionToHostIRBase<ConvertFusionToHostIR> {
+  using ConvertFusionToHostIRBase::ConvertFusionToHostIRBase;
+  void runOnOperation() override;
+
+private:
+  FailureOr<hostir::ProgramOp> makeProgram(func::FuncOp func);
+  LogicalResult convert(func::FuncOp func);
+  LogicalResult emitGroup(const StreamGroup &group, Emitter &emitter);
+};
+
+} // namespace
+
+/// The local buffer of a program's argument or result, or failure with a diagnostic at `loc`.
+static FailureOr<MemRefType> getBufferType(Location loc, StringRef what, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || !fusion::getAxes(tensor))
+    return emitError(loc) << what << ": expected a ranked tensor with axes, found " << type;
+  auto shape = fusion::getLocalShape(tensor);
+  if (failed(shape) || ShapedType::isDynamicShape(*shape))
+    return emitError(loc) << what << ": expected known extents and mesh sizes, found " << type
+                          << "; run fusion-specialize";
+  return MemRefType::get(*shape, tensor.getElementType());
+}
+
+/// The program with its arguments (inputs, then results), still without a body.
+FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp func) {
+  OpBuilder builder(func);
+  SmallVector<Type> types;
+  SmallVector<Attribute> attributes;
+  auto add = [&](StringRef prefix, unsigned number, Type tensor, StringAttr name,
+                 bool isResult) -> LogicalResult {
+    std::string label = (prefix + Twine(number)).str();
+    FailureOr<MemRefType> type = getBufferType(func.getLoc(), label, tensor);
+    if (failed(type))
+      return failure();
+    types.push_back(*type);
+    NamedAttrList list;
+    list.set(hostir::kNameAttrName, name ? name : builder.getStringAttr(label));
+    list.set(hostir::kTypeAttrName, TypeAttr::get(tensor));
+    if (isResult)
+      list.set(hostir::kResultAttrName, builder.getUnitAttr());
+    attributes.push_back(list.getDictionary(builder.getContext()));
+    return success();
+  };
+  for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
+    if (failed(
+            add("arg", i, type, func.getArgAttrOfType<StringAttr>(i, fusion::kNameAttrName), false)))
+      return failure();
+  for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
+    if (failed(add("res", i, type, func.getResultAttrOfType<StringAttr>(i, fusion::kNameAttrName),
+                   true)))
+      return failure();
+
+  OperationState state(func.getLoc(), hostir::ProgramOp::getOperationName());
+  hostir::ProgramOp::Properties &properties =
+      state.getOrAddProperties<hostir::ProgramOp::Properties>();
+  properties.sym_name = func.getSymNameAttr();
+  properties.function_type = TypeAttr::get(builder.getFunctionType(types, {}));
+  properties.sym_visibility = func.getSymVisibilityAttr();
+  properties.arg_attrs = builder.getArrayAttr(attributes);
+  properties.workers = builder.getI64IntegerAttr(workers);
+  if (auto oracleOf = func->getAttrOfType<FlatSymbolRefAttr>(fusion::kOracleOfAttrName))
+    properties.oracle_of = oracleOf;
+  Block *body = new Block();
+  state.addRegion()->push_back(body);
+  for (Type type : types)
+    body->addArgument(type, func.getLoc());
+  return cast<hostir::ProgramOp>(builder.create(state));
+}
+
+LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter &emitter) {
+  Operation *first = group.ops.front();
+  fusion::ScheduleKind kind = group.schedule.getKind();
+  const Schedule *schedule = getSchedule(kind);
+  if (!schedule)
+    return first->emitError("schedule ")
+           << fusion::stringifyScheduleKind(kind)
+           << " is not there yet, expected pipeline or exchange";
+  if (failed(schedule->matches(group, [&] { return first->emitError(); })))
+    return failure();
+  if (log && !group.reshards().empty()) {
+    ScheduleCost cost = schedule->cost(group);
+    InFlightDiagnostic remark = first->emitRemark();
+    remark << fusion::stringifyScheduleKind(kind) << ": " << group.numSlices() << " slices of ";
+    llvm::interleave(
+        group.ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
+    remark << "; " << cost.steps << " communication steps, " << cost.bytesSent
+           << " bytes sent by a rank, " << cost.computeOps << " compute commands";
+  }
+  numLoops += !group.streamSizes.empty();
+  numReshards += group.reshards().size();
+  return schedule->emit(group, emitter);
+}
+
+LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
+  if (!func.getBody().hasOneBlock())
+    return func.emitError("expected a body of one block");
+  FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(func);
+  if (failed(groups))
+    return failure();
+  FailureOr<hostir::ProgramOp> program = makeProgram(func);
+  if (failed(program))
+    return failure();
+
+  Emitter emitter(*program, workers);
+  Block &body = program->getBody().front();
+  for (BlockArgument argument : func.getArguments())
+    emitter.setBuffer(argument, body.getArgument(argument.getArgNumber()));
+
+  // A value that is returned is made in place, the first time that it is; otherwise it is copied.
+  Operation *terminator = func.getBody().front().getTerminator();
+  SmallVector<std::pair<Value, Value>> copies;
+  for (OpOperand &returned : terminator->getOpOperands()) {
+    Value value = returned.get();
+    Value buffer = body.getArgument(func.getNumArguments() + returned.getOperandNumber());
+    if (emitter.getBuffer(value))
+      copies.push_back({value, buffer});
+    else
+      emitter.setBuffer(value, buffer);
+  }
+
+  for (const StreamGroup &group : *groups)
+    if (failed(emitGroup(group, emitter)))
+      return failure();
+  for (auto [value, buffer] : copies)
+    hostir::CopyOp::create(emitter.getBuilder(), terminator->getLoc(), emitter.getBuffer(value),
+                           buffer, emitter.getMainStream());
+  func.erase();
+  return success();
+}
+
+void ConvertFusionToHostIR::runOnOperation() {
+  if (workers < 1) {
+    getOperation().emitError("option workers: expected at least 1, found ") << workers;
+    return signalPassFailure();
+  }
+  for (func::FuncOp func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+    if (!func.isExternal() && failed(convert(func)))
+      return signalPassFailure();
+}

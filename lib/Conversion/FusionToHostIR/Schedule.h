@@ -1,0 +1,51 @@
+//===- Schedule.h - how a reshard group becomes a stream loop -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULE_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULE_H
+
+#include "Emitter.h"
+#include "StreamGroups.h"
+
+namespace mlir::tandem {
+
+/// What one run of a group costs one rank, in counts that do not depend on a machine: a cost model prices them.
+struct ScheduleCost {
+  int64_t steps = 0;       ///< communication steps that follow each other
+  int64_t bytesSent = 0;   ///< bytes this rank sends over the busiest link
+  int64_t computeOps = 0;  ///< compute commands issued
+  int64_t exposedSteps = 0; ///< steps that nothing in the group can hide
+};
+
+/// Turns a stream group into host IR. One class a file under Schedules/, stateless.
+class Schedule {
+public:
+  virtual ~Schedule() = default;
+
+  virtual fusion::ScheduleKind getKind() const = 0;
+
+  /// Whether `emit` can lower the group. If not, says why through `why`: what was found and what is accepted.
+  virtual LogicalResult matches(const StreamGroup &group,
+                                function_ref<InFlightDiagnostic()> why) const = 0;
+
+  /// Emits the group. Only called if it matches.
+  virtual LogicalResult emit(const StreamGroup &group, Emitter &emitter) const = 0;
+
+  /// Only called if it matches.
+  virtual ScheduleCost cost(const StreamGroup &group) const = 0;
+};
+
+/// The schedule of a kind, or null if there is none yet.
+const Schedule *getSchedule(fusion::ScheduleKind kind);
+
+/// One constructor per file in Schedules/.
+const Schedule &getPipelineSchedule();
+const Schedule &getExchangeSchedule();
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULE_H

@@ -1,0 +1,239 @@
+//===- Exchange.cpp - own slice first, then one peer after another -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Schedule.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+
+/// The stream digits with the owner's coordinate as a part of its own: outer, owner, inner.
+struct OwnerDigits {
+  SmallVector<int64_t> otherSizes; // all parts but the owner's, in order
+  ReshardPlan plan;
+  ArrayRef<int64_t> streamSizes;
+
+  /// The index of slice `number` (0 ... number of slices of one owner) of `owner`.
+  SliceIndex getIndex(OpBuilder &builder, Location loc, Value owner, Value number) const;
+};
+
+/// For a gather whose slices have one owner each. Own slices first, without communication; then at distance d = 1 ... P-1
+/// this device sends its own slices to (me - d) and receives those of (me + d), and computes on them.
+class Exchange : public Schedule {
+  fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Exchange; }
+  LogicalResult matches(const StreamGroup &group,
+                        function_ref<InFlightDiagnostic()> why) const override;
+  LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override;
+  ScheduleCost cost(const StreamGroup &group) const override;
+};
+
+} // namespace
+
+static OwnerDigits getOwnerDigits(const StreamGroup &group, ReshardPlan plan) {
+  OwnerDigits digits;
+  for (auto [i, size] : llvm::enumerate(group.streamSizes)) {
+    if (i != plan.ownerDigit) {
+      digits.otherSizes.push_back(size);
+      continue;
+    }
+    if (plan.ownerOuter > 1)
+      digits.otherSizes.push_back(plan.ownerOuter);
+    if (plan.ownerInner > 1)
+      digits.otherSizes.push_back(plan.ownerInner);
+  }
+  digits.streamSizes = group.streamSizes;
+  digits.plan = std::move(plan);
+  return digits;
+}
+
+SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner,
+                                 Value number) const {
+  SliceIndex others = tandem::getSliceIndex(builder, loc, otherSizes, number);
+  SliceIndex index;
+  size_t next = 0;
+  for (size_t i = 0; i < streamSizes.size(); ++i) {
+    SmallVector<IndexPart> &parts = index.digits.emplace_back();
+    if (i != plan.ownerDigit) {
+      parts = others.digits[next++];
+      continue;
+    }
+    if (plan.ownerOuter > 1)
+      parts.append(others.digits[next++]);
+    parts.push_back({plan.groupSize(), owner});
+    if (plan.ownerInner > 1)
+      parts.append(others.digits[next++]);
+  }
+  return index;
+}
+
+LogicalResult Exchange::matches(const StreamGroup &group,
+                                function_ref<InFlightDiagnostic()> why) const {
+  SmallVector<fusion::ReshardOp> reshards = group.reshards();
+  if (reshards.size() != 1 || group.ops.front() != reshards.front().getOperation())
+    return why() << "schedule exchange needs a stream loop that starts with its one reshard, found "
+                 << reshards.size() << " reshards";
+  FailureOr<ReshardPlan> plan =
+      planReshard(reshards.front(), getSymbolicIndex(group.streamSizes), nullptr, why);
+  if (failed(plan))
+    return failure();
+  if (plan->kind != ReshardKind::OwnerMoves)
+    return why() << "schedule exchange needs a result whose stream digits line up with the device "
+                    "digits of the operand, so that each slice has one owner";
+  return success();
+}
+
+LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
+  OpBuilder &builder = emitter.getBuilder();
+  fusion::ReshardOp reshard = group.reshards().front();
+  Location loc = reshard.getLoc();
+  FailureOr<ReshardPlan> symbolic =
+      planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
+                  [&] { return reshard.emitError(); });
+  if (failed(symbolic))
+    return failure();
+  OwnerDigits digits = getOwnerDigits(group, std::move(*symbolic));
+  int64_t devices = digits.plan.groupSize();
+  int64_t slices = 1; // of one owner
+  for (int64_t size : digits.otherSizes)
+    slices *= size;
+
+  ArrayRef<Operation *> consumers = ArrayRef(group.ops).drop_front();
+  // Only if somebody else reads the gathered value does the own part have to be in it.
+  bool gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
+    return !llvm::is_contained(consumers, user);
+  });
+  Value source = emitter.getBuffer(reshard.getInput());
+  Value gathered = emitter.getOrAllocBuffer(reshard.getResult());
+  for (Operation *op : consumers)
+    (void)emitter.getOrAllocBuffer(op->getResult(0));
+  Value me = emitter.getDeviceIndex(digits.plan.mesh, digits.plan.axis);
+
+  // The plan of one slice, and the views of both sides.
+  struct Slice {
+    SliceIndex index;
+    ReshardPlan plan;
+  };
+  auto getSlice = [&](Value owner, Value number) -> FailureOr<Slice> {
+    Slice slice;
+    slice.index = digits.getIndex(builder, loc, owner, number);
+    FailureOr<ReshardPlan> plan =
+        planReshard(reshard, slice.index, &builder, [&] { return reshard.emitError(); });
+    if (failed(plan))
+      return failure();
+    slice.plan = std::move(*plan);
+    return slice;
+  };
+  auto compute = [&](const SliceIndex &index, Value stream) -> LogicalResult {
+    for (Operation *op : consumers)
+      if (failed(emitter.emitSlice(op, &index, stream)))
+        return failure();
+    return success();
+  };
+
+  int64_t streams = emitter.getWorkers();
+  if (int64_t wanted = group.schedule.getStreams())
+    streams = std::min(streams, wanted);
+  auto getStream = [&](Value iteration) -> Value {
+    if (streams < emitter.getWorkers())
+      iteration = arith::RemUIOp::create(builder, loc, iteration, emitter.getIndex(streams));
+    return hostir::WorkerStreamOp::create(builder, loc, iteration);
+  };
+
+  int64_t used = std::min(streams, devices * slices);
+  emitter.fork(loc, used);
+
+  // Own slices: nothing to wait for.
+  auto own = [&](Value number) -> LogicalResult {
+    FailureOr<Slice> slice = getSlice(me, number);
+    if (failed(slice))
+      return failure();
+    Value stream = getStream(number);
+    if (gatheredIsRead) {
+      Value from = makeView(builder, loc, source, slice->plan.source, false);
+      Value to = makeView(builder, loc, gathered, slice->plan.target, false);
+      hostir::CopyOp::create(builder, loc, from, to, stream);
+    } else {
+      emitter.setOwnSlice(reshard.getResult(), {source, slice->plan.source});
+    }
+    LogicalResult done = compute(slice->index, stream);
+    emitter.clearOwnSlices();
+    return done;
+  };
+  if (failed(emitter.loop(loc, 0, slices, own)))
+    return failure();
+
+  Value channel;
+  auto remote = [&](Value distance) -> LogicalResult {
+    Value count = emitter.getIndex(devices);
+    Value from = arith::RemUIOp::create(
+        builder, loc, arith::AddIOp::create(builder, loc, me, distance).getResult(), count);
+    Value behind = arith::SubIOp::create(builder, loc, count, distance);
+    Value to = arith::RemUIOp::create(
+        builder, loc, arith::AddIOp::create(builder, loc, me, behind).getResult(), count);
+    auto body = [&](Value number) -> LogicalResult {
+      FailureOr<Slice> mine = getSlice(me, number);
+      FailureOr<Slice> theirs = getSlice(from, number);
+      if (failed(mine) || failed(theirs))
+        return failure();
+      Value iteration = distance;
+      if (slices > 1)
+        iteration = arith::AddIOp::create(
+            builder, loc,
+            arith::MulIOp::create(builder, loc, distance, emitter.getIndex(slices)).getResult(),
+            number);
+      Value stream = getStream(iteration);
+      Value out = makeView(builder, loc, source, mine->plan.source, false);
+      Value in = makeView(builder, loc, gathered, theirs->plan.target, false);
+      auto together = hostir::GroupOp::create(builder, loc, channel, stream);
+      {
+        OpBuilder::InsertionGuard guard(builder);
+        builder.createBlock(&together.getBody());
+        hostir::RecvOp::create(builder, loc, in, from);
+        hostir::SendOp::create(builder, loc, out, to);
+      }
+      return compute(theirs->index, stream);
+    };
+    return emitter.loop(loc, 0, slices, body);
+  };
+  if (devices > 1) {
+    channel =
+        emitter.getChannel(digits.plan.mesh, digits.plan.axis, hostir::Capability::TwoSided);
+    if (failed(emitter.loop(loc, 1, devices, remote)))
+      return failure();
+  }
+  emitter.join(loc, used);
+  return success();
+}
+
+ScheduleCost Exchange::cost(const StreamGroup &group) const {
+  ScheduleCost cost;
+  fusion::ReshardOp reshard = group.reshards().front();
+  auto plan = planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
+                          [&] { return reshard.emitError(); });
+  if (failed(plan))
+    return cost;
+  int64_t devices = plan->groupSize(), slices = group.numSlices();
+  auto shard = fusion::getLocalShape(reshard.getInput().getType());
+  int64_t bytes = (reshard.getResult().getType().getElementTypeBitWidth() + 7) / 8;
+  for (int64_t extent : *shard)
+    bytes *= extent;
+  cost.steps = slices - slices / devices;
+  cost.bytesSent = bytes * (devices - 1);
+  cost.computeOps = slices * static_cast<int64_t>(group.ops.size() - 1);
+  // The first arrivals hide behind the own slice.
+  cost.exposedSteps = group.ops.size() > 1 ? 0 : cost.steps;
+  return cost;
+}
+
+const Schedule &tandem::getExchangeSchedule() {
+  static const Exchange schedule;
+  return schedule;
+}

@@ -1,0 +1,92 @@
+//===- Pipeline.cpp - collective, then compute, slice by slice -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Schedule.h"
+
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+
+/// Per slice: each op of the group in order on the iteration's stream, reshards as collectives. A group that is not
+/// streamed has one slice, on the main stream: the plain sequence. Always matches where its reshards can be lowered.
+class Pipeline : public Schedule {
+  fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Pipeline; }
+
+  LogicalResult matches(const StreamGroup &group,
+                        function_ref<InFlightDiagnostic()> why) const override {
+    for (fusion::ReshardOp reshard : group.reshards())
+      if (failed(planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr, why)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override {
+    if (group.streamSizes.empty()) {
+      for (Operation *op : group.ops)
+        if (failed(emitter.emitSlice(op, nullptr, emitter.getMainStream())))
+          return failure();
+      return success();
+    }
+    Location loc = group.ops.front()->getLoc();
+    for (Operation *op : group.ops)
+      (void)emitter.getOrAllocBuffer(op->getResult(0));
+    int64_t slices = group.numSlices();
+    emitter.fork(loc, slices);
+    auto iteration = [&](Value i) -> LogicalResult {
+      OpBuilder &builder = emitter.getBuilder();
+      Value stream = hostir::WorkerStreamOp::create(builder, loc, i);
+      SliceIndex index = getSliceIndex(builder, loc, group.streamSizes, i);
+      for (Operation *op : group.ops)
+        if (failed(emitter.emitSlice(op, &index, stream)))
+          return failure();
+      return success();
+    };
+    if (failed(emitter.loop(loc, 0, slices, iteration)))
+      return failure();
+    emitter.join(loc, slices);
+    return success();
+  }
+
+  ScheduleCost cost(const StreamGroup &group) const override {
+    ScheduleCost cost;
+    int64_t slices = group.numSlices();
+    for (Operation *op : group.ops) {
+      auto reshard = dyn_cast<fusion::ReshardOp>(op);
+      if (!reshard) {
+        cost.computeOps += slices;
+        continue;
+      }
+      auto plan = planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
+                              [&] { return reshard.emitError(); });
+      if (failed(plan) || !plan->axis)
+        continue;
+      cost.steps += slices;
+      cost.exposedSteps += 1;
+      // A ring moves (P-1)/P of the gathered (or scattered) bytes over each link, an all-reduce twice that.
+      auto whole = fusion::getLocalShape(plan->kind == ReshardKind::ReduceScatter
+                                             ? reshard.getInput().getType()
+                                             : reshard.getResult().getType());
+      int64_t bytes = (reshard.getResult().getType().getElementTypeBitWidth() + 7) / 8;
+      for (int64_t extent : *whole)
+        bytes *= extent;
+      int64_t group = plan->groupSize();
+      cost.bytesSent +=
+          bytes / group * (group - 1) * (plan->kind == ReshardKind::AllReduce ? 2 : 1);
+    }
+    return cost;
+  }
+};
+
+} // namespace
+
+const Schedule &tandem::getPipelineSchedule() {
+  static const Pipeline schedule;
+  return schedule;
+}

@@ -1,0 +1,233 @@
+//===- StreamGroups.cpp - which ops run in one stream loop -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StreamGroups.h"
+
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+#include <queue>
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+SmallVector<fusion::ReshardOp> StreamGroup::reshards() const {
+  SmallVector<fusion::ReshardOp> found;
+  for (Operation *op : ops)
+    if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
+      found.push_back(reshard);
+  return found;
+}
+
+int64_t StreamGroup::numSlices() const {
+  int64_t n = 1;
+  for (int64_t size : streamSizes)
+    n *= size;
+  return n;
+}
+
+namespace {
+
+class Grouper {
+public:
+  explicit Grouper(func::FuncOp func) : func(func) {}
+  FailureOr<SmallVector<StreamGroup>> run();
+
+private:
+  static constexpr unsigned kNoGroup = ~0u;
+
+  bool slicesAgree(Operation *op, OpOperand &operand);
+  bool dependsOn(Operation *op, unsigned group);
+  bool canJoin(Operation *op, unsigned group);
+  FailureOr<SmallVector<StreamGroup>> sort();
+
+  func::FuncOp func;
+  SmallVector<StreamGroup> groups;
+  DenseMap<Operation *, unsigned> groupOf;
+  DenseMap<Operation *, unsigned> number; // position in the block
+};
+
+} // namespace
+
+/// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`.
+bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
+  auto operandType = cast<RankedTensorType>(operand.get().getType());
+  auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
+  auto operandSizes = fusion::getStreamSizes(operandType);
+  auto resultSizes = fusion::getStreamSizes(resultType);
+  if (failed(operandSizes) || failed(resultSizes) || *operandSizes != *resultSizes)
+    return false;
+
+  // Which result dimension each operand dimension runs along.
+  SmallVector<int64_t> along(operandType.getRank(), -1);
+  if (isa<fusion::ReshardOp>(op)) {
+    for (auto [i, dim] : llvm::enumerate(along))
+      dim = i;
+  } else {
+    std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+    if (!rule || rule->factors.empty())
+      return false;
+    for (auto [i, factor] : llvm::enumerate(rule->operands[operand.getOperandNumber()]))
+      if (factor != fusion::AxesRule::kNone)
+        along[i] = llvm::find(rule->results[0], factor) - rule->results[0].begin();
+  }
+
+  // The stream digits must stand at the same places of dimensions that run together. A reshard may change the device
+  // digits around them, but then the elements of a slice must still be the same: sizes before and after are compared.
+  using Place = std::tuple<int64_t, int64_t, int64_t>; // result dimension, weight, size
+  auto places = [](RankedTensorType type, ArrayRef<int64_t> along) {
+    SmallVector<Place> found;
+    fusion::AxesAttr axes = fusion::getAxes(type);
+    for (auto [i, dim] : llvm::enumerate(axes.getDims())) {
+      auto digits = fusion::resolveDim(dim, type.getDimSize(i), axes.getMesh());
+      if (failed(digits))
+        continue;
+      for (const fusion::ResolvedDigit &digit : *digits)
+        if (digit.kind == fusion::DigitKind::Stream)
+          found.push_back({along.empty() ? static_cast<int64_t>(i) : along[i], digit.weight,
+                           digit.size});
+    }
+    llvm::sort(found);
+    return found;
+  };
+  return places(operandType, along) == places(resultType, {});
+}
+
+/// Whether `op` needs, through ops outside of it, what `group` makes.
+bool Grouper::dependsOn(Operation *op, unsigned group) {
+  unsigned first = number[groups[group].ops.front()];
+  SmallVector<Operation *> worklist{op};
+  SmallPtrSet<Operation *, 16> seen;
+  while (!worklist.empty()) {
+    Operation *current = worklist.pop_back_val();
+    if (number[current] < first || !seen.insert(current).second)
+      continue;
+    // An op of another group runs when all of that group runs.
+    unsigned other = groupOf.lookup_or(current, kNoGroup);
+    if (other == group)
+      return true;
+    ArrayRef<Operation *> together =
+        other == kNoGroup ? ArrayRef(current) : ArrayRef(groups[other].ops);
+    for (Operation *member : together)
+      for (Value operand : member->getOperands())
+        if (Operation *producer = operand.getDefiningOp())
+          worklist.push_back(producer);
+  }
+  return false;
+}
+
+/// Whether `op` may run in the loop of `group`: all its other operands can be there before the loop starts.
+bool Grouper::canJoin(Operation *op, unsigned group) {
+  return llvm::all_of(op->getOperands(), [&](Value operand) {
+    Operation *producer = operand.getDefiningOp();
+    return !producer || groupOf.lookup_or(producer, kNoGroup) == group ||
+           !dependsOn(producer, group);
+  });
+}
+
+FailureOr<SmallVector<StreamGroup>> Grouper::run() {
+  for (auto [i, op] : llvm::enumerate(func.getBody().front()))
+    number[&op] = i;
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    if (op.getNumResults() == 0 || op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
+    if (!type || !fusion::getAxes(type))
+      return op.emitError("expected results with axes, found ") << op.getResult(0).getType()
+                                                                << "; run fusion-propagate-axes";
+    auto streamSizes = fusion::getStreamSizes(type);
+    if (failed(streamSizes))
+      return op.emitError("expected known extents and mesh sizes, found ")
+             << type << "; run fusion-specialize";
+    SmallVector<int64_t> sizes = std::move(*streamSizes);
+    unsigned joined = kNoGroup;
+    if (!sizes.empty()) {
+      for (OpOperand &operand : op.getOpOperands()) {
+        Operation *producer = operand.get().getDefiningOp();
+        unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
+        if (group == kNoGroup || groups[group].streamSizes.empty())
+          continue;
+        if (slicesAgree(&op, operand) && canJoin(&op, group)) {
+          joined = group;
+          break;
+        }
+      }
+    }
+    if (joined == kNoGroup) {
+      joined = groups.size();
+      groups.emplace_back().streamSizes = sizes;
+    }
+    groups[joined].ops.push_back(&op);
+    groupOf[&op] = joined;
+  }
+
+  MLIRContext *context = func.getContext();
+  for (StreamGroup &group : groups) {
+    fusion::ReshardOp source;
+    for (fusion::ReshardOp reshard : group.reshards()) {
+      fusion::ScheduleAttr named = reshard.getScheduleAttr();
+      if (!named)
+        continue;
+      // Two that can't both be had: the more particular one names the loop, if the other is the fallback.
+      if (!group.schedule || group.schedule.getKind() == fusion::ScheduleKind::Pipeline) {
+        group.schedule = named;
+        source = reshard;
+      } else if (named.getKind() != fusion::ScheduleKind::Pipeline && named != group.schedule) {
+        InFlightDiagnostic diag = reshard.emitError("schedule ")
+                                  << named << " stands in one stream loop with "
+                                  << group.schedule;
+        diag.attachNote(source.getLoc()) << "the other schedule";
+        return diag;
+      }
+    }
+    if (!group.schedule)
+      group.schedule =
+          fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Pipeline, 1, 0, "");
+  }
+  return sort();
+}
+
+/// Orders the groups by their dependences; among those that are free, by their first op.
+FailureOr<SmallVector<StreamGroup>> Grouper::sort() {
+  SmallVector<SmallVector<unsigned>> users(groups.size());
+  SmallVector<unsigned> missing(groups.size(), 0);
+  for (auto [i, group] : llvm::enumerate(groups)) {
+    llvm::SmallSetVector<unsigned, 4> producers;
+    for (Operation *op : group.ops)
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp())
+          if (auto found = groupOf.find(producer); found != groupOf.end() && found->second != i)
+            producers.insert(found->second);
+    for (unsigned producer : producers)
+      users[producer].push_back(i);
+    missing[i] = producers.size();
+  }
+
+  auto later = [&](unsigned a, unsigned b) {
+    return number[groups[a].ops.front()] > number[groups[b].ops.front()];
+  };
+  std::priority_queue<unsigned, std::vector<unsigned>, decltype(later)> ready(later);
+  for (unsigned i = 0; i < groups.size(); ++i)
+    if (missing[i] == 0)
+      ready.push(i);
+  SmallVector<StreamGroup> sorted;
+  while (!ready.empty()) {
+    unsigned i = ready.top();
+    ready.pop();
+    for (unsigned user : users[i])
+      if (--missing[user] == 0)
+        ready.push(user);
+    sorted.push_back(std::move(groups[i]));
+  }
+  if (sorted.size() != groups.size())
+    return func.emitError("stream loops depend on each other in a circle");
+  return sorted;
+}
+
+FailureOr<SmallVector<StreamGroup>> tandem::getStreamGroups(func::FuncOp func) {
+  return Grouper(func).run();
+}
