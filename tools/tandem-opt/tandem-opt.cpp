@@ -9,13 +9,16 @@
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "tandem/Conversion/FusionToHostIR/Passes.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllPasses();
-  registry.insert<mlir::tandem::fusion::FusionDialect>();
+  registry.insert<mlir::tandem::fusion::FusionDialect, mlir::tandem::hostir::HostIRDialect>();
+  mlir::tandem::registerTandemConversionPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Tandem's passes over fusion and hostir\n", registry));
 }
