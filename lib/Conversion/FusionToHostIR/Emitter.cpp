@@ -112,8 +112,11 @@ LogicalResult Emitter::emitSlice(Operation *op, const SliceIndex *index, Value s
     return emitReduce(reduce, index, stream);
   if (auto permute = dyn_cast<fusion::PermuteOp>(op))
     return emitPermute(permute, index, stream);
+  if (op->hasTrait<OpTrait::Elementwise>())
+    return emitElementwise(op, index, stream);
   return op->emitError("lowering to hostir is not there yet for this op; lowered are "
-                       "fusion.reshard, fusion.matmul, fusion.reduce and fusion.permute");
+                       "fusion.reshard, fusion.matmul, fusion.reduce, fusion.permute and "
+                       "elementwise ops of arith and math");
 }
 
 LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream) {
@@ -127,8 +130,11 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
       if (digit.label == kDeviceLabel)
         digit.index = getDeviceIndex(plan->mesh, plan->axis);
 
-  Value source = makeView(builder, loc, getBuffer(op.getInput()), plan->source, false);
-  Value target = makeView(builder, loc, getOrAllocBuffer(op.getResult()), plan->target, false);
+  // A collective's slices have one dimension more on one side, the ranks, and must agree in all others.
+  bool moves = plan->kind == ReshardKind::Copy || plan->kind == ReshardKind::LocalSlice ||
+               plan->kind == ReshardKind::OwnerMoves || plan->kind == ReshardKind::AllReduce;
+  Value source = makeView(builder, loc, getBuffer(op.getInput()), plan->source, moves);
+  Value target = makeView(builder, loc, getOrAllocBuffer(op.getResult()), plan->target, moves);
   std::optional<hostir::CollectiveKind> kind;
   Value root;
   fusion::ReduceKindAttr reduction;

@@ -12,6 +12,7 @@
 #include "StreamGroups.h"
 #include "tandem/Dialect/Fusion/IR/AxesRule.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace mlir::tandem {
 
@@ -63,6 +64,9 @@ private:
   LogicalResult emitMatmul(fusion::MatmulOp op, const SliceIndex *index, Value stream);
   LogicalResult emitReduce(fusion::ReduceOp op, const SliceIndex *index, Value stream);
   LogicalResult emitPermute(fusion::PermuteOp op, const SliceIndex *index, Value stream);
+  LogicalResult emitElementwise(Operation *op, const SliceIndex *index, Value stream);
+  /// The kernel of an elementwise op; `scalars` are the operands that are splat constants, null for the others.
+  FailureOr<hostir::KernelOp> getKernel(Operation *op, ArrayRef<TypedAttr> scalars);
 
   /// Local digits of the operand's dimensions for the slice `result` of the op's result.
   LocalDims getOperandDims(Operation *op, const fusion::AxesRule &rule, unsigned operand,
@@ -80,6 +84,7 @@ private:
   Operation *lastOfEntry = nullptr; // streams, channels and device indices stand at the entry, in order of need
   DenseMap<Value, Value> buffers;
   DenseMap<Value, OwnSlice> ownSlices;
+  llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
   DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value> channels;
 };

@@ -157,8 +157,8 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
       return failure();
     Value stream = getStream(number);
     if (gatheredIsRead) {
-      Value from = makeView(builder, loc, source, slice->plan.source, false);
-      Value to = makeView(builder, loc, gathered, slice->plan.target, false);
+      Value from = makeView(builder, loc, source, slice->plan.source, true);
+      Value to = makeView(builder, loc, gathered, slice->plan.target, true);
       hostir::CopyOp::create(builder, loc, from, to, stream);
     } else {
       emitter.setOwnSlice(reshard.getResult(), {source, slice->plan.source});
@@ -190,8 +190,8 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
             arith::MulIOp::create(builder, loc, distance, emitter.getIndex(slices)).getResult(),
             number);
       Value stream = getStream(iteration);
-      Value out = makeView(builder, loc, source, mine->plan.source, false);
-      Value in = makeView(builder, loc, gathered, theirs->plan.target, false);
+      Value out = makeView(builder, loc, source, mine->plan.source, true);
+      Value in = makeView(builder, loc, gathered, theirs->plan.target, true);
       auto together = hostir::GroupOp::create(builder, loc, channel, stream);
       {
         OpBuilder::InsertionGuard guard(builder);

@@ -1,0 +1,52 @@
+//===- Pipelines.h - from a fusion to a planned host program -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_COMPILER_PIPELINES_H
+#define TANDEM_COMPILER_PIPELINES_H
+
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace mlir::tandem {
+
+/// Options of `--tandem-lower`.
+struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
+  ListOption<std::string> mesh{*this, "mesh",
+                               llvm::cl::desc("sizes of mesh axes that are `?`: x=8,gpu=4")};
+  ListOption<std::string> shape{
+      *this, "shape", llvm::cl::desc("shapes of arguments with `?` extents: arg0=8x64x32")};
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("what the program will run on (see tandem-compile)"),
+                             llvm::cl::init("cpu-ucx")};
+  Option<int64_t> workers{*this, "workers", llvm::cl::desc("size of the pool of worker streams"),
+                          llvm::cl::init(4)};
+  Option<std::string> gather{
+      *this, "gather",
+      llvm::cl::desc("where reshards go that could stand on either side of an op: before, after"),
+      llvm::cl::init("before")};
+  Option<bool> oracle{*this, "oracle",
+                      llvm::cl::desc("lower the axes-erased twin of each fusion too"),
+                      llvm::cl::init(true)};
+  ListOption<std::string> disable{*this, "disable", llvm::cl::desc("passes to leave out, by name")};
+  Option<std::string> snapshots{
+      *this, "snapshots", llvm::cl::desc("folder for numbered snapshots of the IR after each pass"),
+      llvm::cl::init("")};
+  Option<bool> log{*this, "log", llvm::cl::desc("say as remarks what each pass did"),
+                   llvm::cl::init(false)};
+};
+
+/// Appends the passes from a module of fusions to a module of planned host programs. Fails, through `emitError`, on an
+/// unknown target and on a name in `disable` that no pass of the pipeline has.
+LogicalResult buildTandemLowerPipeline(OpPassManager &manager, const TandemLowerOptions &options,
+                                       function_ref<InFlightDiagnostic()> emitError);
+
+/// Names of the passes of the pipeline, in order: what `disable` accepts.
+ArrayRef<StringRef> getTandemLowerPassNames();
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_COMPILER_PIPELINES_H

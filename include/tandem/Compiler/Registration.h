@@ -1,0 +1,23 @@
+//===- Registration.h - everything that a tool registers -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_COMPILER_REGISTRATION_H
+#define TANDEM_COMPILER_REGISTRATION_H
+
+#include "mlir/IR/DialectRegistry.h"
+
+namespace mlir::tandem {
+
+/// Tandem's dialects and those upstream dialects that their programs use.
+void registerTandemDialects(DialectRegistry &registry);
+
+/// Tandem's passes and the pipeline `--tandem-lower`.
+void registerTandemPasses();
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_COMPILER_REGISTRATION_H
