@@ -88,6 +88,11 @@ public:
 class Event {
 public:
   virtual ~Event();
+  /// True if the latest record has been reached, or there is none. Any thread.
+  virtual bool reached() = 0;
+  /// Blocks the calling thread until then, or until the device is aborted (then an error). Any
+  /// thread.
+  virtual Status synchronize() = 0;
 };
 
 /// A queue of work, in order. enqueue, record and wait: one thread at a time. position, query: any
@@ -180,8 +185,13 @@ public:
   virtual void abort(const Status &reason) = 0;
 };
 
+struct CpuDeviceOptions {
+  /// Threads of one matmul, beside the stream that it runs on. Ranks and streams are threads
+  /// already: 1 unless few.
+  unsigned matmulThreads = 1;
+};
 /// Host threads as streams, oneDNN matmuls.
-std::unique_ptr<Device> createCpuDevice();
+std::unique_ptr<Device> createCpuDevice(const CpuDeviceOptions &options = {});
 /// Accepts everything and does nothing: measures what dispatch alone costs.
 std::unique_ptr<Device> createNullDevice();
 

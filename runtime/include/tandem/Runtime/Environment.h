@@ -1,0 +1,87 @@
+//===- Environment.h - what the environment says of the job -----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Every environment variable that decides who this process is, in one place. Launchers are looked
+// for in this order; the first that is there wins:
+//
+//   tandem    TANDEM_RANK, TANDEM_WORLD_SIZE                  (set by tandem-run -n)
+//   torchrun  TORCHELASTIC_RUN_ID, RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+//   openmpi   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE      (mpirun)
+//   torch     RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT      (set by hand or by a job system)
+//   slurm     SLURM_PROCID, SLURM_NTASKS                      (srun)
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_ENVIRONMENT_H
+#define TANDEM_RUNTIME_ENVIRONMENT_H
+
+#include "tandem/Runtime/Status.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+/// Who started this process.
+enum class Launcher : uint8_t { None, Tandem, Torchrun, OpenMpi, Torch, Slurm };
+/// "none", "tandem", "torchrun", "openmpi", "torch", "slurm".
+std::string_view toString(Launcher launcher);
+
+/// One process's place in its job. The variables named are those that fill a field, the first that
+/// is set wins; a value that does not parse is an error that names the variable.
+struct LaunchEnvironment {
+  Launcher launcher = Launcher::None;
+
+  /// TANDEM_RANK | RANK | OMPI_COMM_WORLD_RANK | SLURM_PROCID
+  uint32_t rank = 0;
+  /// TANDEM_WORLD_SIZE | WORLD_SIZE | OMPI_COMM_WORLD_SIZE | SLURM_STEP_NUM_TASKS, SLURM_NTASKS
+  uint32_t worldSize = 1;
+  /// TANDEM_LOCAL_RANK | LOCAL_RANK | OMPI_COMM_WORLD_LOCAL_RANK | SLURM_LOCALID. Where nobody says
+  /// so: the rank.
+  uint32_t localRank = 0;
+  /// TANDEM_LOCAL_WORLD_SIZE | LOCAL_WORLD_SIZE | OMPI_COMM_WORLD_LOCAL_SIZE |
+  /// SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE (entry SLURM_NODEID). Where nobody says so:
+  /// the world's size.
+  uint32_t localSize = 1;
+
+  /// Hosts or addresses where rank 0 listens, tried in turn. TANDEM_MASTER_ADDR (commas separate) |
+  /// MASTER_ADDR | the first host of SLURM_STEP_NODELIST, SLURM_JOB_NODELIST. Open MPI says nothing
+  /// of it: empty, see findRendezvousByMpi.
+  std::vector<std::string> addresses;
+  /// TANDEM_MASTER_PORT | MASTER_PORT, plus one under torchrun if TORCHELASTIC_USE_AGENT_STORE is
+  /// True (its own store listens there) | from the job: 20000 + hash(id) % 20000, where id is
+  /// SLURM_JOB_ID.SLURM_STEP_ID or PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid. 0: not known yet.
+  uint16_t port = 0;
+  /// What a rank shows when it connects, so that processes of other jobs are turned away.
+  /// TANDEM_TOKEN (hexadecimal) | a hash of TORCHELASTIC_RUN_ID, of the Slurm or the MPI job, else
+  /// of address, port and world size.
+  uint64_t token = 0;
+  /// TANDEM_LISTEN_FD: a listening socket that rank 0 inherited, so that nobody can take the port
+  /// meanwhile. -1: none.
+  int listenFd = -1;
+  /// TANDEM_LAUNCH_TIMEOUT, seconds: how long ranks wait for each other. Default 60.
+  std::chrono::milliseconds timeout{60000};
+};
+
+/// Looks up one variable; empty or unset: nullptr or "".
+using EnvironmentLookup = std::function<const char *(const char *name)>;
+
+/// Reads the variables above. No launcher found is no error (Launcher::None, a world of one).
+Expected<LaunchEnvironment> readLaunchEnvironment(const EnvironmentLookup &lookup);
+/// The same, from the process's environment.
+Expected<LaunchEnvironment> readLaunchEnvironment();
+
+/// The hosts of a Slurm node list, in order: "n[1-3,07],gpu5" -> n1 n2 n3 n07 gpu5. At most 65536.
+Expected<std::vector<std::string>> parseSlurmNodeList(std::string_view text);
+/// Tasks per node of Slurm, one number a node: "2(x3),1" -> 2 2 2 1. At most 65536.
+Expected<std::vector<uint32_t>> parseSlurmTasksPerNode(std::string_view text);
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_ENVIRONMENT_H

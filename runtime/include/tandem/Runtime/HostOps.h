@@ -1,0 +1,119 @@
+//===- HostOps.h - strided copies and reductions in host memory ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// What the CPU device and the channels of host memory share. All of it is thread-safe: plans are
+// immutable.
+
+#ifndef TANDEM_RUNTIME_HOSTOPS_H
+#define TANDEM_RUNTIME_HOSTOPS_H
+
+#include "tandem/Runtime/Types.h"
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace tandem {
+
+/// A loop nest over operands of one shape, with as few dimensions as their strides allow. The
+/// innermost dimension is left to the caller as a row of `rowLength` elements, which advance by
+/// `rowStride(k)` elements in operand k.
+class LoopNest {
+public:
+  LoopNest() = default;
+  /// `layouts`: same shape, any dtypes; the first decides the order of the loops (largest stride
+  /// outermost).
+  explicit LoopNest(const std::vector<Layout> &layouts);
+
+  int64_t rowLength() const { return inner; }
+  int64_t rowStride(size_t operand) const { return innerStrides[operand]; }
+  int64_t numRows() const { return rows; }
+
+  /// Calls body(pointers) for each row, `pointers` being where it starts in each operand.
+  template <typename Body> void run(const std::vector<std::byte *> &bases, Body &&body) const {
+    if (rows == 0 || inner == 0)
+      return;
+    std::vector<std::byte *> at = bases;
+    std::vector<int64_t> index(extents.size(), 0);
+    for (int64_t row = 0;;) {
+      body(at.data());
+      if (++row == rows)
+        return;
+      for (size_t d = extents.size(); d-- > 0;) {
+        bool carry = ++index[d] == extents[d];
+        for (size_t k = 0; k < at.size(); ++k)
+          at[k] += carry ? -byteStrides[d][k] * (extents[d] - 1) : byteStrides[d][k];
+        if (!carry)
+          break;
+        index[d] = 0;
+      }
+    }
+  }
+
+private:
+  std::vector<int64_t> extents;                  ///< outer dimensions
+  std::vector<std::vector<int64_t>> byteStrides; ///< [dimension][operand]
+  int64_t inner = 0, rows = 0;
+  std::vector<int64_t> innerStrides; ///< elements
+};
+
+/// Copies the elements of one view to another of the same shape and dtype.
+class CopyPlan {
+public:
+  CopyPlan() = default;
+  CopyPlan(const Layout &dst, const Layout &src);
+  /// Views may overlap only if they are the same.
+  void run(void *dst, const void *src) const;
+
+private:
+  LoopNest nest;
+  unsigned element = 4;
+};
+
+/// n elements of any dtype, `stride` elements apart, as f32 (i32 loses bits above 2^24).
+void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *to);
+/// The way back: rounds to nearest even; i32 rounds to nearest and saturates, NaN becomes 0.
+void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64_t n);
+
+/// a[i] = a[i] op b[i]. Max and min give NaN if either is NaN. i32 sums wrap.
+void combineRow(ReduceOp op, float *a, const float *b, int64_t n);
+void combineRow(ReduceOp op, int32_t *a, const int32_t *b, int64_t n);
+
+/// dst = srcs[0] op srcs[1] op ..., in this order, elementwise: f16 and bf16 in f32, rounded once.
+/// dst may be the same view as one of the sources, if that view is read before it is written (it
+/// is: row by row).
+class CombinePlan {
+public:
+  CombinePlan() = default;
+  CombinePlan(const Layout &dst, const std::vector<Layout> &srcs, ReduceOp op);
+  void run(void *dst, const std::vector<const void *> &srcs) const;
+
+private:
+  LoopNest nest;
+  DType type = DType::F32;
+  ReduceOp op = ReduceOp::Sum;
+};
+
+/// dst = reduction of src over the dims of `mask`: f16 and bf16 in f32, rounded once. Over no
+/// elements the sum is 0, max and min are the least and the greatest value (for floats: the
+/// infinities).
+class ReducePlan {
+public:
+  ReducePlan() = default;
+  ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op);
+  void run(void *dst, const void *src) const;
+
+private:
+  LoopNest kept;    ///< operands dst, src
+  LoopNest reduced; ///< operand src
+  DType type = DType::F32;
+  ReduceOp op = ReduceOp::Sum;
+};
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_HOSTOPS_H

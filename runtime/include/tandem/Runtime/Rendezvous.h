@@ -1,0 +1,59 @@
+//===- Rendezvous.h - ranks find each other over TCP ------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_RENDEZVOUS_H
+#define TANDEM_RUNTIME_RENDEZVOUS_H
+
+#include "tandem/Runtime/Environment.h"
+#include "tandem/Runtime/Launch.h"
+
+namespace tandem {
+
+/// A listening TCP socket. Closed with the object unless released.
+class ListenSocket {
+public:
+  /// `port` 0: one that is free. Listens on all interfaces, IPv6 and IPv4.
+  static Expected<ListenSocket> open(uint16_t port);
+  ListenSocket(ListenSocket &&other) noexcept;
+  ListenSocket &operator=(ListenSocket &&other) noexcept;
+  ~ListenSocket();
+  uint16_t port() const { return number; }
+  int fd() const { return socket; }
+  /// The caller closes it.
+  int release();
+
+private:
+  ListenSocket(int socket, uint16_t number) : socket(socket), number(number) {}
+  int socket = -1;
+  uint16_t number = 0;
+};
+
+/// A launch over TCP: rank 0 listens (on `environment.listenFd`, else on `environment.port`), the
+/// others connect, and every exchange is a star around rank 0. Blocks until all ranks are there.
+/// Connections that do not show the job's token are dropped; a rank outside the world, a rank that
+/// comes twice, or another world size ends the start of both sides with a message. Every wait is
+/// bounded by `environment.timeout`; errors name the ranks and addresses that were waited for. A
+/// rank that ends is noticed by those that wait for it, and rank 0 passes the reason on.
+/// A world of one needs no network.
+Expected<std::unique_ptr<Launch>> createTcpLaunch(const LaunchEnvironment &environment);
+
+/// Where the launcher does not say where rank 0 is (Open MPI): completes `environment` (addresses,
+/// port, on rank 0 also listenFd). Opens libmpi.so.40 at run time, broadcasts rank 0's addresses
+/// and finalizes MPI again unless the process had initialized it before. Without that library:
+/// ranks of one node meet on the loopback address at a port derived from the job; several nodes are
+/// an error that says how to give the address by hand. Does nothing where the address is known.
+Status findRendezvousByMpi(LaunchEnvironment &environment);
+
+/// Reads the environment, finds rank 0, connects: what tools do at start.
+Expected<std::unique_ptr<Launch>> createLaunchFromEnvironment();
+
+/// This host's addresses, without loopback and link-local ones, as text.
+std::vector<std::string> hostAddresses();
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_RENDEZVOUS_H

@@ -1,0 +1,42 @@
+//===- Ucx.h - ranks as processes that talk over UCX ------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_UCX_H
+#define TANDEM_RUNTIME_UCX_H
+
+#include "tandem/Runtime/Channel.h"
+
+#include <chrono>
+
+namespace tandem {
+
+struct UcxOptions {
+  /// How long a thread polls before it sleeps. Negative: 20 us where this process may use at least
+  /// as many cores as there are ranks on the node, else 0.
+  std::chrono::microseconds spin{-1};
+  /// How long a channel waits for its peers when it is destroyed, so that no peer writes into
+  /// memory that is gone.
+  std::chrono::milliseconds closeTimeout{5000};
+  /// Talk to ranks of this host over the network too.
+  bool networkOnly = false;
+};
+
+/// The options as the environment has them: TANDEM_UCX_SPIN (microseconds), TANDEM_UCX_NETWORK_ONLY
+/// (1). UCX reads its own UCX_* variables.
+UcxOptions ucxOptionsFromEnvironment();
+
+/// The transport "ucx": two-sided and one-sided, for host memory; no collectives (the compiler
+/// expands them). Opens libucp.so.0 at run time; Unsupported, with what the loader said, where
+/// there is none. One thread drives all communication of the transport, so that it proceeds beside
+/// compute. A peer that dies ends every waiting operation with an error that names both ranks;
+/// after that the transport does nothing more. Contexts that share a process are fine.
+Expected<std::unique_ptr<Transport>>
+createUcxTransport(const UcxOptions &options = ucxOptionsFromEnvironment());
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_UCX_H

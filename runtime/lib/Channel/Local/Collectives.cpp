@@ -1,0 +1,202 @@
+//===- Collectives.cpp - collectives between threads ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LocalGroup.h"
+
+#include <fmt/format.h>
+
+namespace tandem::local {
+
+namespace {
+
+bool stacksIn(CollectiveKind kind) {
+  return kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllToAll ||
+         kind == CollectiveKind::Scatter;
+}
+bool stacksOut(CollectiveKind kind) {
+  return kind == CollectiveKind::AllGather || kind == CollectiveKind::AllToAll ||
+         kind == CollectiveKind::Gather;
+}
+
+void copy(const TensorView &dst, const TensorView &src) {
+  CopyPlan(dst.layout, src.layout).run(dst.data, src.data);
+}
+
+/// Each rank writes its own output, reading the inputs of the others where they are.
+class CollectiveOperation final : public HostOperation {
+public:
+  CollectiveOperation(GroupRef group, uint32_t self, const Collective &collective)
+      : group(std::move(group)), self(self), collective(collective) {
+    // Fields without a meaning for this kind may differ between ranks.
+    CollectiveKind kind = collective.kind;
+    if (kind < CollectiveKind::Broadcast)
+      this->collective.root = 0;
+    if (kind != CollectiveKind::AllReduce && kind != CollectiveKind::ReduceScatter &&
+        kind != CollectiveKind::Reduce)
+      this->collective.op = ReduceOp::Sum;
+  }
+
+  Status execute(const Frame &frame) override {
+    std::unique_lock<std::mutex> lock(group->mutex);
+    auto size = static_cast<uint32_t>(group->members.size());
+    auto key = std::make_pair(frame.epoch, collective.sequence);
+    auto &entry = group->collectives[key];
+    if (!entry)
+      entry = std::make_shared<CollectiveState>(size);
+    std::shared_ptr<CollectiveState> state = entry;
+    state->posts[self] = {true,
+                          collective.kind,
+                          collective.op,
+                          collective.root,
+                          collective.out.resolve(frame),
+                          collective.in.resolve(frame)};
+    if (++state->numPosted == size)
+      group->changed.notify_all();
+    uint32_t gone = size;
+    group->changed.wait(lock, [&] {
+      return state->numPosted == size || state->failed || !group->aborted.ok() ||
+             (gone = firstGone(*state)) != size;
+    });
+    if (state->numPosted != size || state->failed) {
+      // Not all came: nobody has read anything yet, and nobody will.
+      state->failed = true;
+      group->changed.notify_all();
+      if (!group->aborted.ok())
+        return group->aborted;
+      return gone != size ? group->leftError(gone) : Status(Code::Aborted, "another rank gave up");
+    }
+    // From here on every rank is inside this function and goes through without waiting for anything
+    // outside it: the waits below end, aborted or not, and no rank leaves while its input is read.
+    lock.unlock();
+    Status status = check(*state);
+    std::vector<std::byte> result;
+    bool late = status.ok() && needsTemporary(*state);
+    if (status.ok())
+      late ? reduceToTemporary(*state, result) : write(*state);
+    lock.lock();
+    if (++state->numRead == size)
+      group->changed.notify_all();
+    group->changed.wait(lock, [&] { return state->numRead == size; });
+    if (++state->numLeft == size)
+      group->collectives.erase(key);
+    lock.unlock();
+    if (late) {
+      const Layout &layout = collective.out.layout;
+      copy(collective.out.resolve(frame),
+           {result.data(), Layout::dense(layout.dtype, layout.shape.data(), layout.rank)});
+    }
+    return status;
+  }
+
+private:
+  uint32_t firstGone(const CollectiveState &state) const {
+    for (uint32_t m = 0; m < state.posts.size(); ++m)
+      if (!state.posts[m].present && group->members[m].left)
+        return m;
+    return static_cast<uint32_t>(state.posts.size());
+  }
+
+  /// The slice that a rank deals in, whichever operand shows it.
+  static Layout slice(const CollectivePost &post) {
+    if (post.in.layout.rank || post.in.data)
+      return stacksIn(post.kind) ? post.in.slice(0).layout : post.in.layout;
+    return stacksOut(post.kind) ? post.out.slice(0).layout : post.out.layout;
+  }
+
+  Status check(const CollectiveState &state) const {
+    const CollectivePost &first = state.posts[0];
+    for (uint32_t m = 1; m < state.posts.size(); ++m) {
+      const CollectivePost &post = state.posts[m];
+      bool same = post.kind == first.kind && post.op == first.op && post.root == first.root;
+      if (same) {
+        Layout a = slice(first), b = slice(post);
+        same = a.dtype == b.dtype && a.sameShape(b);
+      }
+      if (!same)
+        return Status(
+            Code::InvalidProgram,
+            fmt::format("ranks {} and {} disagree: {} root {} of {}, and {} root {} of {}",
+                        group->ranks[0], group->ranks[m], toString(first.kind), first.root,
+                        slice(first).str(), toString(post.kind), post.root, slice(post).str()));
+    }
+    return Status();
+  }
+
+  /// An all-reduce in place would overwrite what the others still read.
+  static bool needsTemporary(const CollectiveState &state) {
+    for (const CollectivePost &post : state.posts)
+      if (post.kind == CollectiveKind::AllReduce && post.in.data == post.out.data && post.in.data)
+        return true;
+    return false;
+  }
+
+  void reduceToTemporary(const CollectiveState &state, std::vector<std::byte> &result) const {
+    const Layout &layout = collective.out.layout;
+    result.resize(layout.numBytes());
+    TensorView dense{result.data(), Layout::dense(layout.dtype, layout.shape.data(), layout.rank)};
+    reduce(state, dense, [](const CollectivePost &post) { return post.in; });
+  }
+
+  /// In group order on every rank, so that all get the same bits.
+  template <typename Pick>
+  void reduce(const CollectiveState &state, const TensorView &out, Pick pick) const {
+    std::vector<Layout> layouts;
+    std::vector<const void *> data;
+    for (const CollectivePost &post : state.posts) {
+      TensorView in = pick(post);
+      layouts.push_back(in.layout);
+      data.push_back(in.data);
+    }
+    CombinePlan(out.layout, layouts, collective.op).run(out.data, data);
+  }
+
+  void write(const CollectiveState &state) const {
+    const CollectivePost &mine = state.posts[self];
+    auto whole = [](const CollectivePost &post) { return post.in; };
+    auto part = [this](const CollectivePost &post) { return post.in.slice(self); };
+    switch (collective.kind) {
+    case CollectiveKind::AllGather:
+      for (uint32_t m = 0; m < state.posts.size(); ++m)
+        copy(mine.out.slice(m), state.posts[m].in);
+      return;
+    case CollectiveKind::Gather:
+      if (self == collective.root)
+        for (uint32_t m = 0; m < state.posts.size(); ++m)
+          copy(mine.out.slice(m), state.posts[m].in);
+      return;
+    case CollectiveKind::AllToAll:
+      for (uint32_t m = 0; m < state.posts.size(); ++m)
+        copy(mine.out.slice(m), part(state.posts[m]));
+      return;
+    case CollectiveKind::AllReduce:
+      return reduce(state, mine.out, whole);
+    case CollectiveKind::Reduce:
+      if (self == collective.root)
+        reduce(state, mine.out, whole);
+      return;
+    case CollectiveKind::ReduceScatter:
+      return reduce(state, mine.out, part);
+    case CollectiveKind::Broadcast:
+      return copy(mine.out, state.posts[collective.root].in);
+    case CollectiveKind::Scatter:
+      return copy(mine.out, part(state.posts[collective.root]));
+    }
+  }
+
+  GroupRef group;
+  uint32_t self;
+  Collective collective;
+};
+
+} // namespace
+
+Expected<std::unique_ptr<Operation>> prepareCollective(GroupRef group, uint32_t self,
+                                                       const Collective &collective) {
+  return std::make_unique<CollectiveOperation>(std::move(group), self, collective);
+}
+
+} // namespace tandem::local

@@ -1,0 +1,127 @@
+//===- LocalGroup.h - what the ranks of one process share ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CHANNEL_LOCAL_LOCALGROUP_H
+#define TANDEM_LIB_CHANNEL_LOCAL_LOCALGROUP_H
+
+#include "tandem/Runtime/Channel.h"
+#include "tandem/Runtime/HostOps.h"
+#include "tandem/Runtime/Local.h"
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <tuple>
+#include <vector>
+
+namespace tandem::local {
+
+struct Group;
+
+/// One world's state.
+class WorldImpl final : public LocalWorld {
+public:
+  WorldImpl(uint32_t size, std::chrono::milliseconds timeout)
+      : size(size), timeout(timeout), pieces(size), arrived(size, 0), left(size, 0), transports(size, 0) {}
+
+  std::unique_ptr<Launch> launch(uint32_t rank) override;
+  std::unique_ptr<Transport> transport(uint32_t rank) override;
+
+  Status allGather(uint32_t rank, const void *mine, size_t bytes, void *all);
+  void leave(uint32_t rank);
+  /// The group that the members of `desc` share; made by the first that comes. `generation` tells apart the transports
+  /// that one rank has asked for, one after the other.
+  std::shared_ptr<Group> group(uint32_t generation, const ChannelDesc &desc);
+
+  const uint32_t size;
+  const std::chrono::milliseconds timeout;
+
+  /// Signals may be raised through one channel and waited for through another: one lock for all of
+  /// them.
+  std::mutex signalMutex;
+  std::condition_variable signalRaised;
+
+private:
+  std::mutex mutex; ///< guards what follows
+  std::condition_variable changed;
+  std::vector<std::string> pieces;
+  std::vector<char> arrived, left;
+  uint32_t numArrived = 0;
+  uint64_t generation = 0;
+  std::shared_ptr<const std::vector<std::string>> result;
+  std::map<std::tuple<uint32_t, uint64_t, std::vector<uint32_t>>, std::weak_ptr<Group>> groups;
+  std::vector<uint32_t> transports; ///< per rank, how many it has asked for
+};
+
+/// A send that waits for its receive; lives on the sender's stack. The receiver copies: from Posted
+/// to Taken it may read the buffer, so the sender must not go before Done.
+struct SendPost {
+  enum State { Posted, Taken, Done } state = Posted;
+  TensorView view;
+  Status error; ///< of the receiver
+};
+
+/// What one rank brings to a collective.
+struct CollectivePost {
+  bool present = false;
+  CollectiveKind kind = CollectiveKind::AllGather;
+  ReduceOp op = ReduceOp::Sum;
+  uint32_t root = 0;
+  TensorView out, in;
+};
+
+struct CollectiveState {
+  explicit CollectiveState(uint32_t size) : posts(size) {}
+  std::vector<CollectivePost> posts;
+  uint32_t numPosted = 0;
+  uint32_t numRead = 0; ///< ranks that read the others' inputs no more
+  uint32_t numLeft = 0; ///< ranks that are through; the last removes the state
+  bool failed = false;  ///< a rank took its post back
+};
+
+/// What the members of one channel share.
+struct Group {
+  Group(std::vector<uint32_t> ranks, std::shared_ptr<WorldImpl> world)
+      : ranks(std::move(ranks)), world(std::move(world)), members(this->ranks.size()) {}
+
+  struct Member {
+    /// Held shared while somebody writes into `symmetric`, alone when the member leaves.
+    std::shared_mutex memory;
+    SymmetricMemory symmetric;
+    bool left = false; ///< guarded by both `memory` and the group's mutex: either suffices to read
+  };
+
+  const std::vector<uint32_t> ranks; ///< of the world, in group order
+  const std::shared_ptr<WorldImpl> world;
+  std::vector<Member> members;
+
+  std::mutex mutex; ///< guards what follows
+  std::condition_variable changed;
+  Status aborted;
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t, uint32_t>, SendPost *>
+      sends; ///< source, destination, epoch, tag
+  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<CollectiveState>>
+      collectives; ///< epoch, sequence
+
+  Status leftError(uint32_t member) const;
+};
+
+using GroupRef = std::shared_ptr<Group>;
+Expected<std::unique_ptr<Operation>> prepareMessages(GroupRef group, uint32_t self,
+                                                     const std::vector<Message> &messages);
+Expected<std::unique_ptr<Operation>> preparePut(GroupRef group, const Put &put);
+Expected<std::unique_ptr<Operation>> prepareSignal(GroupRef group, const Signal &signal);
+Expected<std::unique_ptr<Operation>> prepareWaitSignal(GroupRef group, uint32_t self,
+                                                       const WaitSignal &wait);
+Expected<std::unique_ptr<Operation>> prepareCollective(GroupRef group, uint32_t self,
+                                                       const Collective &collective);
+
+} // namespace tandem::local
+
+#endif // TANDEM_LIB_CHANNEL_LOCAL_LOCALGROUP_H

@@ -1,0 +1,116 @@
+//===- Context.cpp - one rank's streams, watchdog and health ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ContextImpl.h"
+
+#include <fmt/format.h>
+
+namespace tandem {
+
+namespace core {
+
+using Clock = std::chrono::steady_clock;
+
+Watched::~Watched() = default;
+
+ContextImpl::~ContextImpl() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopping = true;
+    changed.notify_all();
+  }
+  if (watchdog.joinable())
+    watchdog.join();
+}
+
+Status ContextImpl::health() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return reason;
+}
+
+void ContextImpl::poison(const Status &why) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!reason.ok())
+    return;
+  reason = why;
+  // Queued work is dropped before waiting work is released: nothing may run on what an aborted
+  // command left undone.
+  device().abort(why);
+  for (Watched *instance : watched)
+    instance->abortChannels(why);
+}
+
+Expected<Stream *> ContextImpl::stream(uint32_t i) {
+  while (streams.size() <= i) {
+    TANDEM_ASSIGN_OR_RETURN(auto made, device().createStream());
+    streams.push_back(std::move(made));
+  }
+  return streams[i].get();
+}
+
+Expected<Transport *> ContextImpl::transport(uint32_t capabilities) {
+  std::string have;
+  for (const auto &transport : options.transports) {
+    if ((transport->capabilities() & capabilities) == capabilities)
+      return transport.get();
+    have += fmt::format("{}{} ({})", have.empty() ? "" : ", ", transport->name(),
+                        capabilitiesToString(transport->capabilities()));
+  }
+  return Status(Code::Unsupported,
+                fmt::format("needs {}, this context has {}", capabilitiesToString(capabilities),
+                            have.empty() ? "no channels" : have));
+}
+
+void ContextImpl::watch(Watched *instance) {
+  std::lock_guard<std::mutex> lock(mutex);
+  watched.push_back(instance);
+  if (!watchdog.joinable())
+    watchdog = std::thread([this] { guard(); });
+}
+
+void ContextImpl::unwatch(Watched *instance) {
+  std::lock_guard<std::mutex> lock(mutex);
+  watched.remove(instance);
+}
+
+void ContextImpl::guard() {
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!stopping) {
+    // Runs start and end without a word to the watchdog, which costs them nothing: it looks now and
+    // then.
+    Clock::time_point now = Clock::now();
+    std::string stall;
+    if (reason.ok())
+      for (Watched *instance : watched)
+        if (stall.empty() && instance->deadline() <= now)
+          stall = instance->describeStall();
+    if (!stall.empty()) {
+      Status timeout(Code::Timeout,
+                     fmt::format("rank {}: no end after {} ms: {}", options.launch->rank(),
+                                 options.timeout.count(), stall));
+      lock.unlock();
+      poison(timeout);
+      lock.lock();
+      continue;
+    }
+    changed.wait_for(lock, std::chrono::milliseconds(20));
+  }
+}
+
+} // namespace core
+
+Expected<std::unique_ptr<Context>> Context::create(ContextOptions options) {
+  if (!options.device || !options.launch)
+    return Status(Code::InvalidArgument, "a context needs a device and a launch");
+  if (options.timeout.count() <= 0)
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("timeout: expected a positive time, found {} ms", options.timeout.count()));
+  return std::make_unique<core::ContextImpl>(std::move(options));
+}
+
+} // namespace tandem

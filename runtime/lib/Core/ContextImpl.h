@@ -1,0 +1,71 @@
+//===- ContextImpl.h - one rank's streams, watchdog and health ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CORE_CONTEXTIMPL_H
+#define TANDEM_LIB_CORE_CONTEXTIMPL_H
+
+#include "tandem/Runtime/Context.h"
+
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+
+namespace tandem::core {
+
+/// What the watchdog knows of an instance. Called with the context's lock held, from any thread:
+/// must not call back.
+class Watched {
+public:
+  virtual ~Watched();
+  /// When the oldest run in flight must have ended; time_point::max() if none is in flight.
+  virtual std::chrono::steady_clock::time_point deadline() = 0;
+  /// Where each stream stands, for the message of a timeout.
+  virtual std::string describeStall() = 0;
+  virtual void abortChannels(const Status &reason) = 0;
+};
+
+class ContextImpl final : public Context {
+public:
+  explicit ContextImpl(ContextOptions options) : options(std::move(options)) {}
+  ~ContextImpl() override;
+
+  Device &device() override { return *options.device; }
+  Launch &launch() override { return *options.launch; }
+  std::chrono::milliseconds timeout() const override { return options.timeout; }
+  Status health() const override;
+
+  /// Ends everything that runs or waits, on this rank; tells the peers. The first reason stays.
+  void poison(const Status &reason);
+
+  /// The context's stream `i`, made when first asked for; shared by the instances.
+  Expected<Stream *> stream(uint32_t i);
+  /// The first transport that can do `capabilities`.
+  Expected<Transport *> transport(uint32_t capabilities);
+  uint32_t nextInstance() { return ++instances; }
+
+  void watch(Watched *instance);
+  void unwatch(Watched *instance);
+
+private:
+  void guard();
+
+  ContextOptions options;
+  std::vector<std::unique_ptr<Stream>> streams;
+  uint32_t instances = 0;
+
+  mutable std::mutex mutex; ///< guards what follows
+  std::condition_variable changed;
+  std::list<Watched *> watched;
+  Status reason;
+  bool stopping = false;
+  std::thread watchdog; ///< started with the first instance
+};
+
+} // namespace tandem::core
+
+#endif // TANDEM_LIB_CORE_CONTEXTIMPL_H

@@ -1,0 +1,267 @@
+//===- Instance.cpp - binding and running ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "InstanceImpl.h"
+
+#include "tandem/Schema/Container.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tandem {
+
+namespace core {
+
+using Clock = std::chrono::steady_clock;
+
+InstanceImpl::~InstanceImpl() {
+  wait().ignore();
+  // A peer may still write here, or read what this rank put: leave together. After an error nobody
+  // waits for anybody.
+  if (watched) {
+    bool oneSided = false;
+    for (const auto &channel : channels)
+      oneSided |= channel && symmetricMemory.totalBytes > 0;
+    if (oneSided && context.health().ok())
+      context.launch().barrier().ignore();
+    context.unwatch(this);
+  }
+}
+
+Status InstanceImpl::bind(uint32_t i, const TensorView &view, uint64_t bytes) {
+  const auto &arguments = programHandle->arguments();
+  if (i >= arguments.size())
+    return Status(Code::InvalidArgument, fmt::format("{}no argument {}: the program has {}",
+                                                     prefix(), i, arguments.size()));
+  const ArgumentInfo &info = arguments[i];
+  std::string where = fmt::format("{}argument {} \"{}\": ", prefix(), i, info.name);
+  Layout expected = Layout::dense(info.dtype, info.localShape.data(),
+                                  static_cast<unsigned>(info.localShape.size()));
+  if (!info.present)
+    return Status(Code::InvalidArgument, where + "this rank holds nothing of it");
+  if (view.layout.dtype != expected.dtype || !view.layout.sameShape(expected))
+    return Status(Code::InvalidArgument,
+                  fmt::format("{}expected {}, found {}", where, expected.str(), view.layout.str()));
+  if (!view.layout.isDense())
+    return Status(Code::InvalidArgument,
+                  fmt::format("{}expected dense memory, found {}", where, view.layout.str()));
+  uint64_t needed = expected.numBytes();
+  if (bytes < needed)
+    return Status(Code::InvalidArgument,
+                  fmt::format("{}expected {} bytes, found {}", where, needed, bytes));
+  if (!view.data && needed > 0)
+    return Status(Code::InvalidArgument, where + "null pointer");
+  if (reinterpret_cast<uintptr_t>(view.data) % sizeOf(info.dtype) != 0)
+    return Status(Code::InvalidArgument,
+                  fmt::format("{}address is not a multiple of {}", where, sizeOf(info.dtype)));
+  auto begin = reinterpret_cast<uintptr_t>(view.data);
+  for (uint32_t j = 0; j < arguments.size(); ++j) {
+    auto other = reinterpret_cast<uintptr_t>(bound[j]);
+    if (j != i && isBound[j] && (info.isResult || arguments[j].isResult) &&
+        begin < other + arguments[j].localBytes() && other < begin + needed)
+      return Status(Code::InvalidArgument,
+                    fmt::format("{}overlaps argument {} \"{}\"", where, j, arguments[j].name));
+  }
+  bound[i] = view.data;
+  isBound[i] = 1;
+  ++bindings;
+  return Status();
+}
+
+void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned half) const {
+  auto at = [&](void *base) { return static_cast<std::byte *>(base) + buffer.offset(); };
+  switch (buffer.space()) {
+  case sp::Space::argument:
+    return bound[buffer.argument()];
+  case sp::Space::symmetric:
+    return at(symmetricMemory.base) + half * symmetricMemory.halfBytes;
+  default:
+    return at(arena->data());
+  }
+}
+
+void InstanceImpl::resolve(Slot &slot) {
+  if (slot.bindings == bindings)
+    return;
+  for (size_t v = 0; v < slot.pointers.size(); ++v) {
+    const sp::View &view = *data.views()->Get(static_cast<uint32_t>(v));
+    auto *base =
+        static_cast<std::byte *>(baseOf(*data.buffers()->Get(view.buffer()), slot.frame.half));
+    slot.pointers[v] = base ? base + view.offset() : nullptr;
+  }
+  slot.bindings = bindings;
+}
+
+Status InstanceImpl::run() {
+  TANDEM_RETURN_IF_ERROR(enqueue(nullptr));
+  return wait();
+}
+
+Status InstanceImpl::enqueue(Stream *main) {
+  TANDEM_RETURN_IF_ERROR(context.health());
+  for (uint32_t i = 0; i < isBound.size(); ++i)
+    if (!isBound[i] && programHandle->arguments()[i].present)
+      return Status(Code::InvalidArgument,
+                    fmt::format("{}argument {} \"{}\" is not bound", prefix(), i,
+                                programHandle->arguments()[i].name));
+  Slot &slot = slots[epoch % 2];
+  TANDEM_RETURN_IF_ERROR(finish(slot));
+  resolve(slot);
+  slot.frame.epoch = epoch;
+  slot.main = main ? main : streams[0];
+  ++epoch;
+  // A second run in flight starts its time when the first one's is over, at the latest.
+  Slot &other = slots[epoch % 2];
+  auto start = Clock::now().time_since_epoch().count();
+  if (other.inFlight && other.deadline > start)
+    start = other.deadline;
+  slot.deadline = start + std::chrono::duration_cast<Clock::duration>(context.timeout()).count();
+  slot.inFlight = true;
+  Status status = dispatch(slot, slot.main);
+  if (!status.ok())
+    context.poison(status.withPrefix(prefix()));
+  return context.health();
+}
+
+Status InstanceImpl::dispatch(Slot &slot, Stream *main) {
+  auto streamOf = [&](uint32_t s) { return s == 0 ? main : streams[s]; };
+  for (const Step &step : steps) {
+    Stream &stream = *streamOf(step.stream);
+    switch (step.kind) {
+    case Step::Run:
+      TANDEM_RETURN_IF_ERROR(step.operation->enqueue(stream, slot.frame));
+      break;
+    case Step::Record:
+      TANDEM_RETURN_IF_ERROR(stream.record(*step.event, step.marker));
+      break;
+    case Step::Wait:
+      TANDEM_RETURN_IF_ERROR(stream.wait(*step.event, step.marker));
+      break;
+    }
+  }
+  for (uint32_t s = 0; s < streams.size(); ++s)
+    if (usesStream[s])
+      TANDEM_RETURN_IF_ERROR(streamOf(s)->record(*slot.ends[s], kNoMarker));
+  return Status();
+}
+
+Status InstanceImpl::wait() {
+  // The older run first.
+  for (unsigned k = 0; k < 2; ++k)
+    finish(slots[(epoch + k) % 2]).ignore();
+  return context.health();
+}
+
+Status InstanceImpl::finish(Slot &slot) {
+  if (!slot.inFlight)
+    return context.health();
+  for (uint32_t s = 0; s < streams.size(); ++s)
+    if (usesStream[s])
+      slot.ends[s]->synchronize().ignore();
+  // Poisoned: what was running when the device was aborted must have left the buffers before anyone
+  // frees them.
+  Status health = context.health();
+  if (!health.ok())
+    for (uint32_t s = 0; s < streams.size(); ++s)
+      (s == 0 ? slot.main.load() : streams[s])->synchronize().ignore();
+  slot.inFlight = false;
+  return health;
+}
+
+Clock::time_point InstanceImpl::deadline() {
+  auto first = Clock::time_point::max();
+  for (Slot &slot : slots) {
+    if (!slot.inFlight)
+      continue;
+    bool ended = true;
+    for (uint32_t s = 0; s < streams.size(); ++s)
+      ended &= !usesStream[s] || slot.ends[s]->reached();
+    if (!ended)
+      first = std::min(first, Clock::time_point(Clock::duration(slot.deadline.load())));
+  }
+  return first;
+}
+
+std::string InstanceImpl::describe(uint32_t i) const {
+  const sp::Command &command = *data.commands()->Get(i);
+  std::string text = fmt::format("command {} ({}", i, sp::EnumNameCommandKind(command.kind()));
+  auto member = [&](uint32_t peer) {
+    return data.channels()->Get(command.channel())->group()->Get(peer);
+  };
+  switch (command.kind()) {
+  case sp::CommandKind::collective:
+    text += fmt::format(" {}", toString(static_cast<CollectiveKind>(command.op())));
+    break;
+  case sp::CommandKind::group:
+    for (uint32_t k = 1; k <= command.aux() && k <= 4; ++k) {
+      const sp::Command &message = *data.commands()->Get(i + k);
+      bool isSend = message.kind() == sp::CommandKind::send;
+      text += fmt::format("{} {} rank {}", k > 1 ? "," : ":", isSend ? "send to" : "recv from",
+                          member(message.peer()));
+    }
+    if (command.aux() > 4)
+      text += ", ...";
+    break;
+  case sp::CommandKind::put:
+  case sp::CommandKind::signal:
+    text += fmt::format(" to rank {}", member(command.peer()));
+    break;
+  case sp::CommandKind::wait_signal:
+    text += fmt::format(" slot {} value {}", command.aux(), command.value());
+    break;
+  default:
+    break;
+  }
+  return text + fmt::format(" \"{}\")", programHandle->nameText(command.name()));
+}
+
+std::string InstanceImpl::describeStall() {
+  // Called by the watchdog: only what never changes, or is atomic.
+  const Slot *late = nullptr;
+  for (const Slot &slot : slots)
+    if (slot.inFlight && (!late || slot.deadline < late->deadline))
+      late = &slot;
+  std::vector<std::string> parts;
+  for (uint32_t s = 0; late && s < streams.size(); ++s) {
+    if (!usesStream[s])
+      continue;
+    Marker at = (s == 0 ? late->main.load() : streams[s])->position();
+    if (at != kNoMarker && at >> 32 == number)
+      parts.push_back(fmt::format("stream {} in {}", s, describe(static_cast<uint32_t>(at))));
+  }
+  std::string where =
+      parts.empty() ? "no stream is in a command of it" : fmt::format("{}", fmt::join(parts, "; "));
+  return fmt::format("run of @{}: {}", programHandle->name(), where);
+}
+
+void InstanceImpl::abortChannels(const Status &reason) {
+  for (const auto &channel : channels)
+    if (channel)
+      channel->abort(reason);
+}
+
+void InstanceImpl::report(const Status &error, Marker marker) {
+  std::string where = prefix();
+  if (marker != kNoMarker)
+    where += describe(static_cast<uint32_t>(marker)) + ": ";
+  context.poison(error.withPrefix(where));
+}
+
+} // namespace core
+
+Expected<std::unique_ptr<Instance>> Instance::create(Context &context,
+                                                     std::shared_ptr<const Program> program) {
+  if (!program)
+    return Status(Code::InvalidArgument, "no program");
+  // Contexts come from Context::create only, which makes one kind.
+  auto instance = std::make_unique<core::InstanceImpl>(static_cast<core::ContextImpl &>(context),
+                                                       std::move(program));
+  TANDEM_RETURN_IF_ERROR(instance->prepare());
+  return instance;
+}
+
+} // namespace tandem

@@ -1,0 +1,107 @@
+//===- InstanceImpl.h - a loaded program and its state ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CORE_INSTANCEIMPL_H
+#define TANDEM_LIB_CORE_INSTANCEIMPL_H
+
+#include "ContextImpl.h"
+
+#include "tandem/Schema/stream_program_generated.h"
+
+#include <atomic>
+
+namespace tandem::core {
+
+/// One thing to enqueue.
+struct Step {
+  enum Kind : uint8_t { Run, Record, Wait } kind = Run;
+  uint32_t stream = 0;
+  Marker marker = kNoMarker;
+  Operation *operation = nullptr;
+  Event *event = nullptr;
+};
+
+class InstanceImpl final : public Instance, public Watched, private ErrorSink {
+public:
+  InstanceImpl(ContextImpl &context, std::shared_ptr<const Program> program)
+      : context(context), programHandle(std::move(program)), data(programHandle->data()),
+        number(context.nextInstance()) {}
+  ~InstanceImpl() override;
+
+  /// Collective; everything of Instance::create.
+  Status prepare();
+
+  const Program &program() const override { return *programHandle; }
+  Status bind(uint32_t i, const TensorView &view, uint64_t bytes) override;
+  Status run() override;
+  Status enqueue(Stream *main) override;
+  Status wait() override;
+
+  std::chrono::steady_clock::time_point deadline() override;
+  std::string describeStall() override;
+  void abortChannels(const Status &reason) override;
+
+private:
+  /// One of the two runs that may be in flight: its addresses, and the ends of its streams.
+  struct Slot {
+    Frame frame;
+    std::vector<void *> pointers;             ///< per view
+    uint64_t bindings = 0;                    ///< the state of the bindings that `pointers` shows
+    std::vector<std::unique_ptr<Event>> ends; ///< per stream
+    std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
+    std::atomic<bool> inFlight{false};
+    std::atomic<std::chrono::steady_clock::rep> deadline{0};
+  };
+
+  void report(const Status &error, Marker marker) override;
+  std::string prefix() const;
+  std::string describe(uint32_t command) const;
+
+  Status checkWorld() const;
+  Status allocate();
+  Status makeStreams();
+  Status prepareOperations();
+  Status prepareCommand(uint32_t i);
+  Expected<std::unique_ptr<Operation>> prepareOperation(const sp::Command &command, uint32_t i);
+  Expected<std::unique_ptr<Operation>> prepareCommunication(const sp::Command &command, uint32_t i);
+  Operand operand(uint32_t view) const;
+  /// Collective: every rank's status; success only if all succeeded.
+  Status agree(const Status &mine, const char *what);
+  Status agreeOnProgram();
+  Status makeChannels();
+
+  Status finish(Slot &slot);
+  void resolve(Slot &slot);
+  void *baseOf(const sp::Buffer &buffer, unsigned half) const;
+  Status dispatch(Slot &slot, Stream *main);
+
+  ContextImpl &context;
+  std::shared_ptr<const Program> programHandle;
+  const sp::RankProgram &data;
+  uint32_t number; ///< of this instance in its context
+
+  std::unique_ptr<Memory> arena, symmetric;
+  SymmetricMemory symmetricMemory;
+  std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
+  std::vector<std::unique_ptr<Event>> events;
+  std::vector<std::unique_ptr<Operation>> operations;
+  std::vector<Step> steps;
+  std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
+  std::vector<char> usesStream;
+  std::vector<uint32_t> collectivesSeen; ///< per channel
+
+  std::vector<void *> bound; ///< per argument
+  std::vector<char> isBound;
+  uint64_t bindings = 1;
+  uint64_t epoch = 0;
+  Slot slots[2];
+  bool watched = false;
+};
+
+} // namespace tandem::core
+
+#endif // TANDEM_LIB_CORE_INSTANCEIMPL_H

@@ -1,0 +1,59 @@
+//===- Interfaces.cpp - what the interfaces define themselves ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/Channel.h"
+#include "tandem/Runtime/Context.h"
+
+namespace tandem {
+
+ErrorSink::~ErrorSink() = default;
+Operation::~Operation() = default;
+Event::~Event() = default;
+Stream::~Stream() = default;
+Memory::~Memory() = default;
+Device::~Device() = default;
+Launch::~Launch() = default;
+Channel::~Channel() = default;
+Transport::~Transport() = default;
+Context::~Context() = default;
+Instance::~Instance() = default;
+
+Status HostOperation::enqueue(Stream &stream, const Frame &frame) {
+  return stream.enqueueHost(*this, frame);
+}
+
+std::string capabilitiesToString(uint32_t capabilities) {
+  std::string text;
+  auto add = [&](uint32_t bit, const char *name) {
+    if (capabilities & bit)
+      text += (text.empty() ? "" : "|") + std::string(name);
+  };
+  add(TwoSided, "two_sided");
+  add(OneSided, "one_sided");
+  add(Collectives, "collectives");
+  return text.empty() ? "none" : text;
+}
+
+static Status lacks(const char *what) {
+  return Status(Code::Unsupported, std::string("this channel cannot do ") + what);
+}
+
+Expected<std::unique_ptr<Operation>> Channel::prepareGroup(const std::vector<Message> &) {
+  return lacks("send and receive");
+}
+Expected<std::unique_ptr<Operation>> Channel::preparePut(const Put &) { return lacks("put"); }
+Expected<std::unique_ptr<Operation>> Channel::prepareSignal(const Signal &) {
+  return lacks("signal");
+}
+Expected<std::unique_ptr<Operation>> Channel::prepareWaitSignal(const WaitSignal &) {
+  return lacks("wait_signal");
+}
+Expected<std::unique_ptr<Operation>> Channel::prepareCollective(const Collective &) {
+  return lacks("collectives");
+}
+
+} // namespace tandem

@@ -1,0 +1,89 @@
+//===- Launch.cpp - launches that need no processes ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/Launch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+
+namespace tandem {
+
+namespace {
+
+class SelfLaunch final : public Launch {
+public:
+  uint32_t rank() const override { return 0; }
+  uint32_t worldSize() const override { return 1; }
+  Status allGather(const void *mine, size_t bytes, void *all) override {
+    if (bytes)
+      std::memcpy(all, mine, bytes);
+    return Status();
+  }
+  Status barrier() override { return Status(); }
+};
+
+class CallbackLaunch final : public Launch {
+public:
+  explicit CallbackLaunch(LaunchCallbacks callbacks) : callbacks(std::move(callbacks)) {}
+  uint32_t rank() const override { return callbacks.rank; }
+  uint32_t worldSize() const override { return callbacks.worldSize; }
+  uint32_t localRank() const override { return callbacks.localRank; }
+  uint32_t localSize() const override { return callbacks.localSize; }
+  Status allGather(const void *mine, size_t bytes, void *all) override {
+    return check(callbacks.allGather(mine, bytes, all), "all-gather");
+  }
+  Status barrier() override { return check(callbacks.barrier(), "barrier"); }
+
+private:
+  static Status check(int result, const char *what) {
+    return result == 0 ? Status()
+                       : Status(Code::Io, fmt::format("the {} callback returned {}", what, result));
+  }
+  LaunchCallbacks callbacks;
+};
+
+} // namespace
+
+std::unique_ptr<Launch> createSelfLaunch() { return std::make_unique<SelfLaunch>(); }
+
+Expected<std::unique_ptr<Launch>> createCallbackLaunch(LaunchCallbacks callbacks) {
+  const LaunchCallbacks &c = callbacks;
+  if (c.worldSize == 0 || c.rank >= c.worldSize)
+    return Status(Code::InvalidArgument,
+                  fmt::format("rank {} of a world of {}", c.rank, c.worldSize));
+  if (c.localSize == 0 || c.localRank >= c.localSize || c.localSize > c.worldSize)
+    return Status(Code::InvalidArgument, fmt::format("local rank {} of {} in a world of {}",
+                                                     c.localRank, c.localSize, c.worldSize));
+  if (c.worldSize == 1 && (!c.allGather || !c.barrier))
+    return createSelfLaunch();
+  if (!c.allGather || !c.barrier)
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("a world of {} ranks needs an all-gather and a barrier callback", c.worldSize));
+  return std::make_unique<CallbackLaunch>(std::move(callbacks));
+}
+
+Expected<std::vector<std::string>> allGatherStrings(Launch &launch, const std::string &mine) {
+  uint32_t world = launch.worldSize();
+  uint64_t size = mine.size();
+  std::vector<uint64_t> sizes(world);
+  TANDEM_RETURN_IF_ERROR(launch.allGather(&size, sizeof size, sizes.data()));
+  uint64_t most = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<std::string> result(world);
+  if (most == 0)
+    return result;
+  std::string padded = mine;
+  padded.resize(most);
+  std::string all(most * world, '\0');
+  TANDEM_RETURN_IF_ERROR(launch.allGather(padded.data(), most, all.data()));
+  for (uint32_t r = 0; r < world; ++r)
+    result[r] = all.substr(r * most, sizes[r]);
+  return result;
+}
+
+} // namespace tandem

@@ -1,0 +1,301 @@
+//===- Prepare.cpp - from a program to operations ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "InstanceImpl.h"
+
+#include "tandem/Schema/Container.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+namespace tandem::core {
+
+namespace {
+template <typename V> uint32_t count(const V *vector) { return vector ? vector->size() : 0; }
+uint64_t roundUp(uint64_t n) { return (n + sp::kAlignment - 1) / sp::kAlignment * sp::kAlignment; }
+} // namespace
+
+std::string InstanceImpl::prefix() const {
+  return fmt::format("rank {}: @{}: ", context.rank(), programHandle->name());
+}
+
+Status InstanceImpl::prepare() {
+  // Whatever fails on one rank must not leave the others waiting in a collective: do what is local
+  // first, then agree.
+  Status local = context.health();
+  if (local.ok())
+    local = checkWorld();
+  if (local.ok())
+    local = allocate();
+  if (local.ok())
+    local = makeStreams();
+  TANDEM_RETURN_IF_ERROR(agree(local, "load the program"));
+  TANDEM_RETURN_IF_ERROR(agreeOnProgram());
+  TANDEM_RETURN_IF_ERROR(makeChannels());
+  TANDEM_RETURN_IF_ERROR(agree(prepareOperations(), "prepare the program"));
+  context.watch(this);
+  watched = true;
+  return Status();
+}
+
+Status InstanceImpl::checkWorld() const {
+  const Program &p = *programHandle;
+  if (p.numRanks() != context.worldSize())
+    return Status(Code::InvalidArgument, fmt::format("the program is for {} ranks, this job has {}",
+                                                     p.numRanks(), context.worldSize()));
+  if (p.rank() != context.rank())
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("loaded the program of rank {}, this is rank {}", p.rank(), context.rank()));
+  return Status();
+}
+
+Status InstanceImpl::agree(const Status &mine, const char *what) {
+  // Code and message in one string; empty = success.
+  std::string text =
+      mine.ok() ? "" : std::to_string(static_cast<int>(mine.code())) + " " + mine.message();
+  auto all = allGatherStrings(context.launch(), text);
+  if (!mine.ok())
+    return mine.withPrefix(prefix());
+  if (!all)
+    return all.status().withPrefix(prefix());
+  for (uint32_t r = 0; r < all->size(); ++r)
+    if (!(*all)[r].empty()) {
+      const std::string &theirs = (*all)[r];
+      return Status(Code::Aborted, fmt::format("{}rank {} could not {}: {}", prefix(), r, what,
+                                               theirs.substr(theirs.find(' ') + 1)));
+    }
+  return Status();
+}
+
+Status InstanceImpl::agreeOnProgram() {
+  // What must be equal on all ranks, also where each loaded a file of its own (`--rank=r`).
+  std::string text = fmt::format("@{} channels", programHandle->name());
+  for (uint32_t c = 0; c < count(data.channels()); ++c) {
+    const sp::Channel &channel = *data.channels()->Get(c);
+    text += fmt::format(" {}:{:x}", channel.name() ? channel.name()->string_view() : "",
+                        channel.capabilities());
+  }
+  text += " signals";
+  for (uint32_t s = 0; s < count(data.signal_slots()); ++s)
+    text += fmt::format(" {}", data.signal_slots()->Get(s));
+  uint64_t mine = XXH3_64bits(text.data(), text.size());
+  std::vector<uint64_t> all(context.worldSize());
+  TANDEM_RETURN_IF_ERROR(
+      context.launch().allGather(&mine, sizeof mine, all.data()).withPrefix(prefix()));
+  for (uint32_t r = 0; r < all.size(); ++r)
+    if (all[r] != mine)
+      return Status(
+          Code::InvalidArgument,
+          fmt::format("{}rank {} loaded another program (name, channels or signals differ)",
+                      prefix(), r));
+  return Status();
+}
+
+Status InstanceImpl::allocate() {
+  TANDEM_ASSIGN_OR_RETURN(arena, context.device().allocate(data.arena_bytes(), MemoryKind::Plain));
+  uint64_t half = roundUp(data.symmetric_bytes());
+  uint32_t signals = count(data.signal_slots());
+  symmetricMemory.halfBytes = half;
+  symmetricMemory.signalOffset = 2 * half;
+  symmetricMemory.numSignals = signals;
+  symmetricMemory.totalBytes = 2 * half + roundUp(signals * sizeof(uint64_t));
+  TANDEM_ASSIGN_OR_RETURN(
+      symmetric, context.device().allocate(symmetricMemory.totalBytes, MemoryKind::Symmetric));
+  symmetricMemory.base = symmetric->data();
+  bound.assign(programHandle->arguments().size(), nullptr);
+  isBound.assign(bound.size(), 0);
+  return Status();
+}
+
+Status InstanceImpl::makeStreams() {
+  for (uint32_t s = 0; s < data.num_streams(); ++s) {
+    TANDEM_ASSIGN_OR_RETURN(Stream * stream, context.stream(s));
+    streams.push_back(stream);
+    for (Slot &slot : slots) {
+      TANDEM_ASSIGN_OR_RETURN(auto event, context.device().createEvent());
+      slot.ends.push_back(std::move(event));
+    }
+  }
+  usesStream.assign(streams.size(), 0);
+  usesStream[0] = 1;
+  for (unsigned half = 0; half < 2; ++half) {
+    slots[half].pointers.assign(count(data.views()), nullptr);
+    slots[half].frame.pointers = slots[half].pointers.data();
+    slots[half].frame.half = half;
+    slots[half].frame.errors = this;
+  }
+  return Status();
+}
+
+Status InstanceImpl::makeChannels() {
+  for (uint32_t c = 0; c < count(data.channels()); ++c) {
+    const sp::Channel &in = *data.channels()->Get(c);
+    ChannelDesc desc;
+    desc.id = uint64_t(number) << 16 | c;
+    desc.name = in.name() ? in.name()->str() : "";
+    desc.linkClass = in.link_class() ? in.link_class()->str() : "";
+    desc.capabilities = in.capabilities();
+    if (in.group())
+      desc.group.assign(in.group()->begin(), in.group()->end());
+    desc.self = in.self();
+    if (desc.capabilities & OneSided)
+      desc.symmetric = symmetricMemory;
+    std::string where = fmt::format("{}channel c{} \"{}\": ", prefix(), c, desc.name);
+    // Equal capabilities were agreed upon, so all ranks choose the same transport, or fail alike.
+    auto transport = context.transport(desc.capabilities);
+    if (!transport)
+      return transport.status().withPrefix(where);
+    auto channel = (*transport)->createChannel(desc, context.device(), context.launch());
+    if (!channel)
+      return channel.status().withPrefix(where);
+    channels.push_back(std::move(*channel));
+  }
+  collectivesSeen.assign(channels.size(), 0);
+  return Status();
+}
+
+Status InstanceImpl::prepareOperations() {
+  for (uint32_t e = 0; e < data.num_events(); ++e)
+    events.push_back(nullptr); // made when recorded: a program may number more than it uses
+  for (uint32_t i = 0; i < count(data.commands()); ++i) {
+    Status status = prepareCommand(i);
+    if (!status.ok())
+      return status.withPrefix(describe(i) + ": ");
+  }
+  return Status();
+}
+
+Status InstanceImpl::prepareCommand(uint32_t i) {
+  const sp::Command &command = *data.commands()->Get(i);
+  if (command.kind() == sp::CommandKind::send || command.kind() == sp::CommandKind::recv)
+    return Status(); // prepared with their group
+  Step step;
+  step.stream = command.stream();
+  step.marker = uint64_t(number) << 32 | i;
+  usesStream[step.stream] = 1;
+  if (command.kind() == sp::CommandKind::record || command.kind() == sp::CommandKind::wait) {
+    step.kind = command.kind() == sp::CommandKind::record ? Step::Record : Step::Wait;
+    std::unique_ptr<Event> &event = events[command.aux()];
+    if (!event) {
+      TANDEM_ASSIGN_OR_RETURN(event, context.device().createEvent());
+    }
+    step.event = event.get();
+  } else {
+    TANDEM_ASSIGN_OR_RETURN(auto operation, prepareOperation(command, i));
+    operation->marker = step.marker;
+    step.operation = operation.get();
+    operations.push_back(std::move(operation));
+  }
+  steps.push_back(step);
+  return Status();
+}
+
+Operand InstanceImpl::operand(uint32_t view) const {
+  Operand operand;
+  if (view == sp::kNoView)
+    return operand;
+  operand.slot = view;
+  operand.layout = programHandle->layout(data.views()->Get(view)->layout());
+  return operand;
+}
+
+Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Command &command,
+                                                                    uint32_t i) {
+  Device &device = context.device();
+  auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
+  auto op = static_cast<ReduceOp>(command.reduce_op());
+  switch (command.kind()) {
+  case sp::CommandKind::copy:
+    return device.prepareCopy(view(0), view(1));
+  case sp::CommandKind::matmul: {
+    auto flag = [&](sp::CommandFlags f) {
+      return (command.flags() & static_cast<uint8_t>(f)) != 0;
+    };
+    MatmulDesc desc{view(0), view(1), view(2), view(3)};
+    desc.transposeA = flag(sp::CommandFlags::transpose_a);
+    desc.transposeB = flag(sp::CommandFlags::transpose_b);
+    desc.accumulate = flag(sp::CommandFlags::accumulate);
+    return device.prepareMatmul(desc);
+  }
+  case sp::CommandKind::accumulate:
+    return device.prepareAccumulate(view(0), view(1), op);
+  case sp::CommandKind::reduce:
+    return device.prepareReduce(view(0), view(1), command.value(), op);
+  case sp::CommandKind::launch: {
+    const sp::Kernel &kernel = *data.kernels()->Get(command.aux());
+    LaunchDesc desc;
+    desc.name = kernel.name()->string_view();
+    desc.format = static_cast<uint8_t>(kernel.format());
+    if (kernel.target())
+      desc.target = kernel.target()->string_view();
+    if (kernel.code()) {
+      desc.code = kernel.code()->data();
+      desc.codeSize = kernel.code()->size();
+    }
+    for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
+      desc.operands.push_back(operand(data.launch_operands()->Get(command.operands()->Get(0) + k)));
+    return device.prepareLaunch(desc);
+  }
+  default:
+    return prepareCommunication(command, i);
+  }
+}
+
+Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp::Command &command,
+                                                                        uint32_t i) {
+  Channel *channel = channels[command.channel()].get();
+  if (!channel)
+    return Status(Code::Internal, "the transport made no channel for a member of its group");
+  auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
+  switch (command.kind()) {
+  case sp::CommandKind::group: {
+    std::vector<Message> messages;
+    for (uint32_t k = 1; k <= command.aux(); ++k) {
+      const sp::Command &in = *data.commands()->Get(i + k);
+      Message message;
+      message.isSend = in.kind() == sp::CommandKind::send;
+      message.peer = in.peer();
+      message.tag = in.aux();
+      message.buffer = operand(in.operands()->Get(0));
+      messages.push_back(message);
+    }
+    return channel->prepareGroup(messages);
+  }
+  case sp::CommandKind::put: {
+    const sp::View &dst = *data.views()->Get(command.operands()->Get(0));
+    Put put;
+    put.peer = command.peer();
+    put.offset = data.buffers()->Get(dst.buffer())->offset() + dst.offset();
+    put.dst = view(0).layout;
+    put.src = view(1);
+    return channel->preparePut(put);
+  }
+  case sp::CommandKind::signal: {
+    uint64_t perRun = data.signal_slots()->Get(command.aux());
+    return channel->prepareSignal({command.peer(), command.aux(), command.value(), perRun});
+  }
+  case sp::CommandKind::wait_signal: {
+    uint64_t perRun = data.signal_slots()->Get(command.aux());
+    return channel->prepareWaitSignal({command.aux(), command.value(), perRun});
+  }
+  case sp::CommandKind::collective: {
+    Collective collective;
+    collective.kind = static_cast<CollectiveKind>(command.op());
+    collective.op = static_cast<ReduceOp>(command.reduce_op());
+    collective.root = command.peer();
+    collective.out = view(0);
+    collective.in = view(1);
+    collective.sequence = collectivesSeen[command.channel()]++;
+    return channel->prepareCollective(collective);
+  }
+  default:
+    return Status(Code::Internal, "unknown command");
+  }
+}
+
+} // namespace tandem::core

@@ -1,0 +1,20 @@
+//===- CpuDevice.h - parts of the CPU device ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_CPU_CPUDEVICE_H
+#define TANDEM_LIB_DEVICE_CPU_CPUDEVICE_H
+
+#include "tandem/Runtime/Device.h"
+
+namespace tandem::cpu {
+
+Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc);
+Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc);
+
+} // namespace tandem::cpu
+
+#endif // TANDEM_LIB_DEVICE_CPU_CPUDEVICE_H

@@ -1,0 +1,299 @@
+//===- Matmul.cpp - matmul by oneDNN ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CpuDevice.h"
+
+#include "tandem/Runtime/HostOps.h"
+
+#include <algorithm>
+
+#if TANDEM_HAVE_DNNL
+#include <dnnl.hpp>
+#endif
+
+namespace tandem::cpu {
+
+#if TANDEM_HAVE_DNNL
+
+namespace {
+
+dnnl::engine &engine() {
+  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+dnnl::stream &stream() {
+  static thread_local dnnl::stream perThread(engine());
+  return perThread;
+}
+
+dnnl::memory::data_type dataType(DType type) {
+  switch (type) {
+  case DType::F32:
+    return dnnl::memory::data_type::f32;
+  case DType::F16:
+    return dnnl::memory::data_type::f16;
+  case DType::BF16:
+    return dnnl::memory::data_type::bf16;
+  case DType::I32:
+    break;
+  }
+  return dnnl::memory::data_type::undef;
+}
+
+/// `layout` with leading dimensions of extent 1 up to `rank`.
+Layout padded(const Layout &layout, unsigned rank) {
+  Layout result;
+  result.dtype = layout.dtype;
+  result.rank = static_cast<uint8_t>(rank);
+  unsigned extra = rank - layout.rank;
+  for (unsigned d = 0; d < rank; ++d) {
+    result.shape[d] = d < extra ? 1 : layout.shape[d - extra];
+    result.strides[d] = d < extra ? 1 : layout.strides[d - extra];
+  }
+  return result;
+}
+
+Layout transposed(Layout layout) {
+  std::swap(layout.shape[layout.rank - 1], layout.shape[layout.rank - 2]);
+  std::swap(layout.strides[layout.rank - 1], layout.strides[layout.rank - 2]);
+  return layout;
+}
+
+Layout withDType(Layout layout, DType type) {
+  layout.dtype = type;
+  return layout;
+}
+
+Layout denseLike(const Layout &layout, DType type) {
+  return Layout::dense(type, layout.shape.data(), layout.rank);
+}
+
+dnnl::memory::desc descriptor(const Layout &layout) {
+  dnnl::memory::dims shape(layout.shape.begin(), layout.shape.begin() + layout.rank);
+  dnnl::memory::dims strides(layout.strides.begin(), layout.strides.begin() + layout.rank);
+  // oneDNN wants strides of dimensions of extent 1 to look dense; their value has no meaning.
+  for (unsigned d = layout.rank; d-- > 0;)
+    if (shape[d] == 1)
+      strides[d] = d + 1 < layout.rank ? std::max<int64_t>(1, shape[d + 1] * strides[d + 1]) : 1;
+  return {shape, dataType(layout.dtype), strides};
+}
+
+/// Whether the fast kernels take it as it is: rows or columns contiguous, nothing repeated.
+bool isMatrix(const Layout &layout) {
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (layout.shape[d] > 1 && layout.strides[d] == 0)
+      return false;
+  unsigned last = layout.rank - 1;
+  int64_t columns = layout.shape[last], rows = layout.shape[last - 1];
+  int64_t columnStride = layout.strides[last], rowStride = layout.strides[last - 1];
+  return ((columnStride == 1 || columns == 1) && (rowStride >= columns || rows == 1)) ||
+         ((rowStride == 1 || rows == 1) && (columnStride >= rows || columns == 1));
+}
+
+/// Copies between dtypes, elementwise; f16 becomes f32 exactly.
+class ConvertPlan {
+public:
+  ConvertPlan() = default;
+  ConvertPlan(const Layout &dst, const Layout &src)
+      : nest({dst, src}), dstType(dst.dtype), srcType(src.dtype) {}
+  void run(void *dst, void *src) const {
+    constexpr int64_t tile = 512;
+    float buffer[tile];
+    nest.run({static_cast<std::byte *>(dst), static_cast<std::byte *>(src)},
+             [&](std::byte *const *at) {
+               for (int64_t i = 0; i < nest.rowLength(); i += tile) {
+                 int64_t n = std::min(tile, nest.rowLength() - i);
+                 loadAsF32(srcType, at[1] + i * nest.rowStride(1) * sizeOf(srcType),
+                           nest.rowStride(1), n, buffer);
+                 storeFromF32(dstType, buffer, at[0] + i * nest.rowStride(0) * sizeOf(dstType),
+                              nest.rowStride(0), n);
+               }
+             });
+  }
+
+private:
+  LoopNest nest;
+  DType dstType = DType::F32, srcType = DType::F32;
+};
+
+/// An operand that the primitive sees either in place or through a dense temporary of another
+/// dtype.
+class Staged {
+public:
+  Staged() = default;
+  Staged(const Operand &operand, const Layout &layout, DType computeType)
+      : slot(operand.slot), seen(withDType(layout, computeType)) {
+    inPlace = computeType == layout.dtype && isMatrix(layout);
+    if (inPlace)
+      return;
+    seen = denseLike(layout, computeType);
+    in = ConvertPlan(seen, layout);
+    out = ConvertPlan(layout, seen);
+  }
+  const Layout &layout() const { return seen; }
+  /// The address to compute with; temporaries live in `storage`.
+  void *enter(const Frame &frame, std::vector<std::byte> &storage, bool load) const {
+    void *data = frame.pointers[slot];
+    if (inPlace)
+      return data;
+    storage.resize(seen.numBytes());
+    if (load)
+      in.run(storage.data(), data);
+    return storage.data();
+  }
+  void leave(const Frame &frame, void *data) const {
+    if (!inPlace)
+      out.run(frame.pointers[slot], data);
+  }
+
+private:
+  uint32_t slot = 0;
+  Layout seen;
+  bool inPlace = true;
+  ConvertPlan in, out;
+};
+
+class MatmulOperation final : public HostOperation {
+public:
+  explicit MatmulOperation(const MatmulDesc &desc) : accumulate(desc.accumulate) {
+    const Layout &o = desc.out.layout;
+    unsigned rank = o.rank;
+    Layout la = padded(desc.a.layout, rank), lb = padded(desc.b.layout, rank);
+    if (desc.transposeA)
+      la = transposed(la);
+    if (desc.transposeB)
+      lb = transposed(lb);
+    // oneDNN 2.6 multiplies no f16 on CPUs; f16 is exact in f32, and f32 is what accumulation asks
+    // for.
+    DType compute = o.dtype == DType::F16 ? DType::F32 : o.dtype;
+    hasBias = desc.bias.present();
+    a = Staged(desc.a, la, compute);
+    b = Staged(desc.b, lb, compute);
+    out = Staged(desc.out, o, compute);
+
+    dnnl::primitive_attr attributes;
+    if (accumulate) {
+      dnnl::post_ops ops;
+      ops.append_sum(1.0f);
+      attributes.set_post_ops(ops);
+    }
+    aMemory = memory(a.layout());
+    bMemory = memory(b.layout());
+    outMemory = memory(out.layout());
+    std::unique_ptr<dnnl::matmul::desc> matmul;
+    if (hasBias) {
+      // Bias in f32 whatever the dtype: it is added before the one rounding.
+      Layout row = padded(Layout::dense(DType::F32, {o.shape[rank - 1]}), rank);
+      biasLayout = desc.bias.layout;
+      biasSlot = desc.bias.slot;
+      biasConvert = ConvertPlan(Layout::dense(DType::F32, {o.shape[rank - 1]}), biasLayout);
+      biasMemory = memory(row);
+      matmul = std::make_unique<dnnl::matmul::desc>(aMemory.get_desc(), bMemory.get_desc(),
+                                                    biasMemory.get_desc(), outMemory.get_desc());
+    } else {
+      matmul = std::make_unique<dnnl::matmul::desc>(aMemory.get_desc(), bMemory.get_desc(),
+                                                    outMemory.get_desc());
+    }
+    primitive = dnnl::matmul(dnnl::matmul::primitive_desc(*matmul, attributes, engine()));
+  }
+
+  Status execute(const Frame &frame) override {
+    // One stream runs one execution of this operation at a time: the handles may be set in place.
+    aMemory.set_data_handle(a.enter(frame, aStorage, true));
+    bMemory.set_data_handle(b.enter(frame, bStorage, true));
+    void *result = out.enter(frame, outStorage, accumulate);
+    outMemory.set_data_handle(result);
+    std::unordered_map<int, dnnl::memory> arguments{
+        {DNNL_ARG_SRC, aMemory}, {DNNL_ARG_WEIGHTS, bMemory}, {DNNL_ARG_DST, outMemory}};
+    if (hasBias) {
+      biasStorage.resize(static_cast<size_t>(biasLayout.numElements()));
+      biasConvert.run(biasStorage.data(), frame.pointers[biasSlot]);
+      biasMemory.set_data_handle(biasStorage.data());
+      arguments.emplace(DNNL_ARG_BIAS, biasMemory);
+    }
+    primitive.execute(stream(), arguments);
+    stream().wait();
+    out.leave(frame, result);
+    return Status();
+  }
+
+private:
+  static dnnl::memory memory(const Layout &layout) {
+    return dnnl::memory(descriptor(layout), engine(), nullptr);
+  }
+
+  bool accumulate, hasBias = false;
+  Staged a, b, out;
+  Layout biasLayout;
+  uint32_t biasSlot = 0;
+  ConvertPlan biasConvert;
+  dnnl::memory aMemory, bMemory, outMemory, biasMemory;
+  dnnl::matmul primitive;
+  std::vector<std::byte> aStorage, bStorage, outStorage;
+  std::vector<float> biasStorage;
+};
+
+/// A product over nothing: out is bias, or zero, or (accumulating) what it was plus the bias.
+class EmptyProductOperation final : public HostOperation {
+public:
+  explicit EmptyProductOperation(const MatmulDesc &desc)
+      : out(desc.out), bias(desc.bias), accumulate(desc.accumulate) {
+    Layout wide = out.layout; // the bias, repeated along all dimensions but the last
+    for (unsigned d = 0; d < wide.rank; ++d)
+      wide.strides[d] = d + 1 == wide.rank && bias.present() ? bias.layout.strides[0] : 0;
+    add = accumulate ? CombinePlan(out.layout, {out.layout, wide}, ReduceOp::Sum)
+                     : CombinePlan(out.layout, {wide}, ReduceOp::Sum);
+  }
+  Status execute(const Frame &frame) override {
+    static const float zero = 0;
+    const void *term = bias.present() ? frame.pointers[bias.slot] : &zero;
+    void *target = frame.pointers[out.slot];
+    if (accumulate)
+      add.run(target, {target, term});
+    else
+      add.run(target, {term});
+    return Status();
+  }
+
+private:
+  Operand out, bias;
+  bool accumulate;
+  CombinePlan add;
+};
+
+} // namespace
+
+Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) {
+  int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
+  if (k == 0 || desc.out.layout.numElements() == 0)
+    return std::make_unique<EmptyProductOperation>(desc);
+  if (desc.out.layout.dtype == DType::I32)
+    return Status(Code::Unsupported, "the cpu device has no matmul of i32");
+  if (desc.out.layout.rank > DNNL_MAX_NDIMS)
+    return Status(Code::Unsupported, "the cpu device's matmul takes at most " +
+                                         std::to_string(DNNL_MAX_NDIMS) + " dimensions, found " +
+                                         std::to_string(desc.out.layout.rank));
+  try {
+    return std::make_unique<MatmulOperation>(desc);
+  } catch (const dnnl::error &error) {
+    return Status(Code::Unsupported, "oneDNN cannot multiply " + desc.a.layout.str() + " by " +
+                                         desc.b.layout.str() + " into " + desc.out.layout.str() +
+                                         ": " + error.what());
+  }
+}
+
+#else
+
+Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &) {
+  return Status(Code::Unsupported,
+                "this runtime was built without oneDNN: the cpu device has no matmul");
+}
+
+#endif
+
+} // namespace tandem::cpu

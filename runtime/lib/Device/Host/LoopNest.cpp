@@ -1,0 +1,99 @@
+//===- LoopNest.cpp - strided loops and copies ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/HostOps.h"
+
+#include <algorithm>
+
+namespace tandem {
+
+namespace {
+
+struct Dim {
+  int64_t extent;
+  std::vector<int64_t> strides; ///< elements, per operand
+};
+
+} // namespace
+
+LoopNest::LoopNest(const std::vector<Layout> &layouts) {
+  const Layout &first = layouts.front();
+  innerStrides.assign(layouts.size(), 1);
+  if (first.numElements() == 0)
+    return;
+  std::vector<Dim> dims;
+  for (unsigned d = 0; d < first.rank; ++d) {
+    if (first.shape[d] == 1)
+      continue;
+    Dim dim{first.shape[d], {}};
+    for (const Layout &layout : layouts)
+      dim.strides.push_back(layout.strides[d]);
+    dims.push_back(std::move(dim));
+  }
+  // Any order of the loops is right; the destination's own walks its memory forwards.
+  std::sort(dims.begin(), dims.end(),
+            [](const Dim &a, const Dim &b) { return a.strides[0] > b.strides[0]; });
+  std::vector<Dim> merged;
+  for (Dim &dim : dims) {
+    bool follows = !merged.empty();
+    for (size_t k = 0; follows && k < layouts.size(); ++k)
+      follows = merged.back().strides[k] == dim.strides[k] * dim.extent;
+    if (follows) {
+      merged.back().extent *= dim.extent;
+      merged.back().strides = dim.strides;
+    } else {
+      merged.push_back(std::move(dim));
+    }
+  }
+  inner = 1;
+  rows = 1;
+  if (merged.empty())
+    return;
+  inner = merged.back().extent;
+  innerStrides = merged.back().strides;
+  merged.pop_back();
+  for (const Dim &dim : merged) {
+    extents.push_back(dim.extent);
+    rows *= dim.extent;
+    std::vector<int64_t> bytes;
+    for (size_t k = 0; k < layouts.size(); ++k)
+      bytes.push_back(dim.strides[k] * static_cast<int64_t>(sizeOf(layouts[k].dtype)));
+    byteStrides.push_back(std::move(bytes));
+  }
+}
+
+CopyPlan::CopyPlan(const Layout &dst, const Layout &src)
+    : nest({dst, src}), element(sizeOf(dst.dtype)) {}
+
+namespace {
+template <typename T>
+void copyRow(std::byte *dst, int64_t dstStride, const std::byte *src, int64_t srcStride,
+             int64_t n) {
+  auto *to = reinterpret_cast<T *>(dst);
+  const auto *from = reinterpret_cast<const T *>(src);
+  for (int64_t i = 0; i < n; ++i)
+    to[i * dstStride] = from[i * srcStride];
+}
+} // namespace
+
+void CopyPlan::run(void *dst, const void *src) const {
+  if (dst == src && nest.rowStride(0) == nest.rowStride(1) && nest.numRows() == 1)
+    return;
+  int64_t n = nest.rowLength(), ds = nest.rowStride(0), ss = nest.rowStride(1);
+  // The nest only hands pointers out; the source is never written through.
+  auto *from = static_cast<std::byte *>(const_cast<void *>(src));
+  nest.run({static_cast<std::byte *>(dst), from}, [&](std::byte *const *at) {
+    if (ds == 1 && ss == 1)
+      std::memmove(at[0], at[1], static_cast<size_t>(n) * element);
+    else if (element == 4)
+      copyRow<uint32_t>(at[0], ds, at[1], ss, n);
+    else
+      copyRow<uint16_t>(at[0], ds, at[1], ss, n);
+  });
+}
+
+} // namespace tandem

@@ -1,0 +1,197 @@
+//===- Reduce.cpp - elementwise and dimension-wise reductions ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/HostOps.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+namespace tandem {
+
+namespace {
+
+constexpr int64_t kTile = 512;
+
+template <typename T> T combine(ReduceOp op, T a, T b) {
+  switch (op) {
+  case ReduceOp::Sum:
+    if constexpr (std::is_same_v<T, int32_t>) // signed overflow would be undefined
+      return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+    else
+      return a + b;
+  // `a != a`: a NaN on either side stays (if b is NaN, the comparison is false and b is taken).
+  case ReduceOp::Max:
+    return a > b || a != a ? a : b;
+  case ReduceOp::Min:
+    return a < b || a != a ? a : b;
+  }
+  return a;
+}
+
+template <typename T> void combineRowImpl(ReduceOp op, T *a, const T *b, int64_t n) {
+  auto loop = [&](auto constant) {
+    for (int64_t i = 0; i < n; ++i)
+      a[i] = combine(decltype(constant)::value, a[i], b[i]);
+  };
+  if (op == ReduceOp::Sum)
+    loop(std::integral_constant<ReduceOp, ReduceOp::Sum>());
+  else if (op == ReduceOp::Max)
+    loop(std::integral_constant<ReduceOp, ReduceOp::Max>());
+  else
+    loop(std::integral_constant<ReduceOp, ReduceOp::Min>());
+}
+
+template <typename T> T identity(ReduceOp op) {
+  using Limits = std::numeric_limits<T>;
+  if (op == ReduceOp::Sum)
+    return T(0);
+  if constexpr (Limits::has_infinity)
+    return op == ReduceOp::Max ? -Limits::infinity() : Limits::infinity();
+  return op == ReduceOp::Max ? Limits::min() : Limits::max();
+}
+
+void load(DType type, const void *from, int64_t stride, int64_t n, float *to) {
+  loadAsF32(type, from, stride, n, to);
+}
+void load(DType, const void *from, int64_t stride, int64_t n, int32_t *to) {
+  const auto *p = static_cast<const int32_t *>(from);
+  for (int64_t i = 0; i < n; ++i)
+    to[i] = p[i * stride];
+}
+void store(DType type, const float *from, void *to, int64_t stride, int64_t n) {
+  storeFromF32(type, from, to, stride, n);
+}
+void store(DType, const int32_t *from, void *to, int64_t stride, int64_t n) {
+  auto *p = static_cast<int32_t *>(to);
+  for (int64_t i = 0; i < n; ++i)
+    p[i * stride] = from[i];
+}
+
+std::vector<Layout> withFirst(const Layout &first, const std::vector<Layout> &rest) {
+  std::vector<Layout> all{first};
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
+}
+
+template <typename T>
+void combineAll(const LoopNest &nest, DType type, ReduceOp op, std::vector<std::byte *> bases) {
+  size_t operands = bases.size();
+  int64_t n = nest.rowLength(), size = sizeOf(type);
+  nest.run(bases, [&](std::byte *const *at) {
+    T sum[kTile], next[kTile];
+    for (int64_t i = 0; i < n; i += kTile) {
+      int64_t tile = std::min(kTile, n - i);
+      auto place = [&](size_t k) { return at[k] + i * nest.rowStride(k) * size; };
+      load(type, place(1), nest.rowStride(1), tile, sum);
+      for (size_t k = 2; k < operands; ++k) {
+        load(type, place(k), nest.rowStride(k), tile, next);
+        combineRow(op, sum, next, tile);
+      }
+      store(type, sum, place(0), nest.rowStride(0), tile);
+    }
+  });
+}
+
+/// One value out of a row: in lanes, which vectorises and keeps the error of long f32 sums small.
+template <typename T> T reduceTile(ReduceOp op, const T *row, int64_t n, T sum) {
+  constexpr int64_t lanes = 16;
+  int64_t i = 0;
+  if (n >= lanes) {
+    T partial[lanes];
+    std::copy_n(row, lanes, partial);
+    for (i = lanes; i + lanes <= n; i += lanes)
+      combineRow(op, partial, row + i, lanes);
+    for (T value : partial)
+      sum = combine(op, sum, value);
+  }
+  for (; i < n; ++i)
+    sum = combine(op, sum, row[i]);
+  return sum;
+}
+
+template <typename T>
+void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, ReduceOp op,
+               std::byte *dst, std::byte *src) {
+  int64_t n = kept.rowLength(), m = reduced.rowLength(), size = sizeOf(type);
+  // Walk whichever direction is contiguous in the source.
+  bool alongReduced = reduced.rowStride(0) < kept.rowStride(1) || n == 1;
+  kept.run({dst, src}, [&](std::byte *const *at) {
+    T sum[kTile], next[kTile];
+    for (int64_t i = 0; i < n; i += kTile) {
+      int64_t tile = std::min(kTile, n - i);
+      std::byte *from = at[1] + i * kept.rowStride(1) * size;
+      std::fill_n(sum, tile, identity<T>(op));
+      if (alongReduced) {
+        for (int64_t e = 0; e < tile; ++e)
+          reduced.run({from + e * kept.rowStride(1) * size}, [&](std::byte *const *row) {
+            for (int64_t j = 0; j < m; j += kTile) {
+              int64_t part = std::min(kTile, m - j);
+              load(type, row[0] + j * reduced.rowStride(0) * size, reduced.rowStride(0), part,
+                   next);
+              sum[e] = reduceTile(op, next, part, sum[e]);
+            }
+          });
+      } else {
+        reduced.run({from}, [&](std::byte *const *row) {
+          for (int64_t j = 0; j < m; ++j) {
+            load(type, row[0] + j * reduced.rowStride(0) * size, kept.rowStride(1), tile, next);
+            combineRow(op, sum, next, tile);
+          }
+        });
+      }
+      store(type, sum, at[0] + i * kept.rowStride(0) * size, kept.rowStride(0), tile);
+    }
+  });
+}
+
+/// The dimensions of `layout` whose bit in `mask` is `wanted`.
+Layout select(const Layout &layout, uint64_t mask, bool wanted) {
+  Layout result;
+  result.dtype = layout.dtype;
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (bool(mask >> d & 1) == wanted) {
+      result.shape[result.rank] = layout.shape[d];
+      result.strides[result.rank++] = layout.strides[d];
+    }
+  return result;
+}
+
+} // namespace
+
+void combineRow(ReduceOp op, float *a, const float *b, int64_t n) { combineRowImpl(op, a, b, n); }
+void combineRow(ReduceOp op, int32_t *a, const int32_t *b, int64_t n) {
+  combineRowImpl(op, a, b, n);
+}
+
+CombinePlan::CombinePlan(const Layout &dst, const std::vector<Layout> &srcs, ReduceOp op)
+    : nest(withFirst(dst, srcs)), type(dst.dtype), op(op) {}
+
+void CombinePlan::run(void *dst, const std::vector<const void *> &srcs) const {
+  std::vector<std::byte *> bases{static_cast<std::byte *>(dst)};
+  for (const void *src : srcs) // only read
+    bases.push_back(static_cast<std::byte *>(const_cast<void *>(src)));
+  if (type == DType::I32)
+    combineAll<int32_t>(nest, type, op, std::move(bases));
+  else
+    combineAll<float>(nest, type, op, std::move(bases));
+}
+
+ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op)
+    : kept({dst, select(src, mask, false)}), reduced({select(src, mask, true)}), type(dst.dtype),
+      op(op) {}
+
+void ReducePlan::run(void *dst, const void *src) const {
+  auto *to = static_cast<std::byte *>(dst);
+  auto *from = static_cast<std::byte *>(const_cast<void *>(src)); // only read
+  if (type == DType::I32)
+    reduceAll<int32_t>(kept, reduced, type, op, to, from);
+  else
+    reduceAll<float>(kept, reduced, type, op, to, from);
+}
+
+} // namespace tandem
