@@ -1,0 +1,127 @@
+//===- Arguments.cpp - arguments and where their pieces lie -----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Arguments.h"
+
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+
+namespace mlir::tandem::target {
+
+/// How the dimensions are parallelised, for people: what stands between the outer brackets of the attribute, without the
+/// mesh.
+static std::string axesText(fusion::AxesAttr axes) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << '[';
+  llvm::interleaveComma(axes.getDims(), os, [&](fusion::DimAxesAttr dim) {
+    if (dim.getDigits().empty())
+      os << '-';
+    llvm::interleave(
+        dim.getDigits(), os,
+        [&](const fusion::Digit &digit) {
+          if (digit.isDevice())
+            os << "didx(\"" << digit.axis.strref() << "\")";
+          else if (digit.isRest())
+            os << "stream";
+          else
+            os << (digit.isStream() ? "stream(" : "serial(") << digit.size << ')';
+        },
+        " * ");
+  });
+  os << ']';
+  return text;
+}
+
+static std::string meshText(fusion::MeshAttr mesh) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << '@' << mesh.getName().strref() << '[';
+  llvm::interleaveComma(mesh.getAxes(), os, [&](const fusion::MeshAxis &axis) {
+    os << '"' << axis.name.strref() << "\" = " << axis.size;
+  });
+  os << ']';
+  return text;
+}
+
+FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program) {
+  std::vector<ArgumentInfo> result;
+  unsigned inputs = 0, results = 0;
+  for (BlockArgument arg : program.getBody().getArguments()) {
+    unsigned number = arg.getArgNumber();
+    auto memref = cast<MemRefType>(arg.getType());
+    ArgumentInfo info;
+    info.isResult = bool(program.getArgAttr(number, hostir::kResultAttrName));
+    if (results > 0 && !info.isResult)
+      return program.emitOpError("argument ") << number << ": an input stands after a result";
+    unsigned place = info.isResult ? results++ : inputs++;
+    StringAttr name = program.getArgAttrOfType<StringAttr>(number, hostir::kNameAttrName);
+    info.name = name ? name.str() : ((info.isResult ? "res" : "arg") + Twine(place)).str();
+    info.dtype = *dtypeOf(memref.getElementType());
+    info.localShape.assign(memref.getShape().begin(), memref.getShape().end());
+    info.shape = info.localShape;
+    if (auto type = program.getArgAttrOfType<TypeAttr>(number, hostir::kTypeAttrName)) {
+      info.type = dyn_cast<RankedTensorType>(type.getValue());
+      if (!info.type || !info.type.hasStaticShape() ||
+          dtypeOf(info.type.getElementType()) != info.dtype)
+        return program.emitOpError("argument ")
+               << number << ": expected " << hostir::kTypeAttrName
+               << " to be a tensor of static shape and of the argument's element type, found "
+               << type.getValue();
+      info.shape.assign(info.type.getShape().begin(), info.type.getShape().end());
+    }
+    if (fusion::AxesAttr axes = info.type ? fusion::getAxes(info.type) : nullptr) {
+      info.axes = axesText(axes);
+      info.mesh = meshText(axes.getMesh());
+      info.isPartial = axes.isPartial();
+      info.partialOp = static_cast<sp::ReduceOp>(axes.getPartialKind());
+      for (StringAttr axis : axes.getPartial())
+        info.partialTerms *= axes.getMesh().axisSize(axis);
+      FailureOr<SmallVector<int64_t>> local = fusion::getLocalShape(info.type);
+      if (failed(local) || ArrayRef<int64_t>(*local) != ArrayRef<int64_t>(info.localShape))
+        return program.emitOpError("argument ")
+               << number << ": " << memref << " is not the local shape of " << info.type;
+    } else if (info.shape != info.localShape) {
+      return program.emitOpError("argument ")
+             << number << ": " << memref << " is not the shape of " << info.type;
+    } else {
+      info.type = nullptr;
+    }
+    result.push_back(std::move(info));
+  }
+  return result;
+}
+
+LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments,
+                         const Code &code, uint32_t rank, std::vector<ShardInfo> &shards) {
+  shards.resize(arguments.size());
+  for (auto [number, info] : llvm::enumerate(arguments)) {
+    ShardInfo &shard = shards[number];
+    shard = ShardInfo();
+    shard.localShape = info.localShape;
+    if (!info.type) {
+      shard.walk.shape.assign(info.shape.begin(), info.shape.end());
+      const Layout &layout = code.layouts[code.argumentLayouts[number]];
+      shard.walk.strides.assign(layout.strides.begin(), layout.strides.end());
+      continue;
+    }
+    fusion::AxesAttr axes = fusion::getAxes(info.type);
+    int64_t position = axes.getMesh().position(rank);
+    if (position < 0) {
+      shard.present = false;
+      continue;
+    }
+    FailureOr<fusion::StridedWalk> walk = fusion::getShard(info.type, position);
+    if (failed(walk))
+      return program.emitOpError("argument ")
+             << number << ": rank " << rank << ": no piece of " << info.type;
+    shard.walk = std::move(*walk);
+    shard.partial = info.isPartial;
+  }
+  return success();
+}
+
+} // namespace mlir::tandem::target

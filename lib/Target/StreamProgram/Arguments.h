@@ -1,0 +1,36 @@
+//===- Arguments.h - arguments and where their pieces lie -------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_STREAMPROGRAM_ARGUMENTS_H
+#define TANDEM_LIB_TARGET_STREAMPROGRAM_ARGUMENTS_H
+
+#include "Rank.h"
+
+namespace mlir::tandem::target {
+
+/// An argument of the program as the index describes it.
+struct ArgumentInfo {
+  std::string name, axes, mesh;
+  bool isResult = false, isPartial = false;
+  sp::DType dtype = sp::DType::f32;
+  sp::ReduceOp partialOp = sp::ReduceOp::sum;
+  uint32_t partialTerms = 1;
+  SmallVector<int64_t, 4> shape; ///< logical
+  SmallVector<int64_t, 4> localShape;
+  RankedTensorType type; ///< with axes; null: every rank holds all of it
+};
+
+/// Reads the attributes of the program's arguments.
+FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program);
+
+/// Where the pieces of `rank` lie.
+LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments,
+                         const Code &code, uint32_t rank, std::vector<ShardInfo> &shards);
+
+} // namespace mlir::tandem::target
+
+#endif // TANDEM_LIB_TARGET_STREAMPROGRAM_ARGUMENTS_H

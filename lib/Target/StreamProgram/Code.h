@@ -1,0 +1,218 @@
+//===- Code.h - a host program, numbered for evaluation ---------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A program is evaluated once per rank, so everything that is the same for all ranks is found out once: values become
+// slots, operations small instructions in one list, structured control flow jumps.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H
+#define TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H
+
+#include "Layouts.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+
+#include <string>
+#include <vector>
+
+namespace mlir::tandem::target {
+
+inline constexpr uint32_t kNone = 0xffffffffu;
+
+enum class Opcode : uint8_t {
+  // Integers: ints[dst] = op(ints[a], ints[b]), in `width` bits.
+  Add,
+  Sub,
+  Mul,
+  DivS,
+  DivU,
+  CeilDivS,
+  CeilDivU,
+  FloorDivS,
+  RemS,
+  RemU,
+  MinS,
+  MaxS,
+  MinU,
+  MaxU,
+  And,
+  Or,
+  Xor,
+  Shl,
+  ShrS,
+  ShrU,
+  Compare,    // aux = arith::CmpIPredicate
+  Wrap,       // a, to `width` bits
+  Unsign,     // a of `width` bits, as an unsigned number
+  Negate,     // -a (sign extension of i1)
+  Select,     // a ? b : c
+  SelectView, // a ? views[b] : views[c]
+  Move,       // a
+  MoveView,   // views[dst] = views[a]
+  // Control flow: `target` is an instruction number.
+  Jump,       // to target
+  JumpUnless, // ints[a] == 0: to target
+  LoopEnter,  // ints[dst] = a; c (step) must be positive; not a < b: to target. aux = unsigned
+  LoopNext,   // ints[dst] += c; a < b: to target
+  // Who am I: ints[dst].
+  DeviceIndex, // a = mesh, b = axis
+  InMesh,      // a = mesh
+  // Views: views[dst].
+  Map,   // views[a] by view operation b
+  Dim,   // ints[dst] = extent ints[b] of views[a]
+  Alloc, // a = allocation; e = stream
+  // Streams.
+  Worker, // ints[dst] = 1 + a mod pool
+  Sync,   // a after b
+  // Commands; operands are view slots, `e` is a stream slot, `d` a channel slot.
+  Copy,       // a = source, b = target
+  Matmul,     // a, b, c = out, d = bias or kNone; aux = flags
+  Accumulate, // a = source, b = target; aux = reduction
+  Reduce,     // a = source, b = target, c = dimension bits; aux = reduction
+  Collective, // a = in, b = out, c = root slot or kNone; aux = kind, width = reduction
+  GroupBegin,
+  GroupEnd,
+  Send,       // a, c = peer
+  Recv,       // a, c = peer
+  Put,        // a = source, b = target, c = peer
+  Signal,     // a = slot, b = value, c = peer
+  WaitSignal, // a = slot, b = value
+  Launch,     // a = launch
+  End
+};
+
+struct Instr {
+  Opcode op;
+  uint8_t aux = 0;
+  uint8_t width = 64;
+  uint32_t dst = kNone;
+  uint32_t a = kNone, b = kNone, c = kNone, d = kNone, e = kNone;
+  uint32_t target = 0;
+  /// Number of the name that its commands bear.
+  uint32_t name = kNone;
+};
+
+/// A number that is known, or an int slot.
+struct Operand {
+  bool isSlot;
+  int64_t value;
+};
+
+/// What an operation on views does to a layout, and the last thing that it did.
+struct ViewMap {
+  enum Kind { Subview, Reinterpret, Permute, Expand, Collapse, Cast } kind;
+  Operation *op;
+  MemRefType resultType;
+  SmallVector<Operand, 4> offsets, sizes, strides;
+  SmallVector<unsigned, 4> permutation;
+  SmallVector<ReassociationIndices, 4> groups;
+  llvm::SmallBitVector dropped;
+  bool layoutIsStatic = false; ///< the result's layout depends on the source's alone
+
+  /// A term of the result's offset: ints[slot] * bytes, 0 <= ints[slot] <= limit.
+  struct Term {
+    uint32_t slot;
+    unsigned dim;
+    int64_t bytes, limit;
+  };
+  uint32_t memoSource = kNone, memoResult = kNone;
+  int64_t memoOffset = 0; ///< bytes
+  SmallVector<Term, 2> memoTerms;
+};
+
+/// A `hostir.alloc`.
+struct Allocation {
+  Operation *op;
+  uint32_t layout;
+  bool symmetric;
+  int64_t offset, pitch, bytes;
+  uint32_t firstBuffer; ///< number of worker 0's buffer
+  uint32_t name;
+};
+
+struct Launch {
+  uint32_t kernel;
+  SmallVector<uint32_t, 4> operands; ///< view slots, outputs first
+};
+
+struct KernelCode {
+  std::string name;
+  std::vector<uint8_t> expression;
+};
+
+struct Name {
+  std::string text, location;
+};
+
+/// A mesh as world ranks see it.
+struct MeshInfo {
+  fusion::MeshAttr mesh;
+  std::vector<int32_t> position; ///< per world rank, -1 = outside
+  SmallVector<int64_t, 4> sizes, weights;
+};
+
+/// A channel: its groups, and where each world rank stands.
+struct ChannelInfo {
+  std::string name, linkClass;
+  fusion::MeshAttr mesh;
+  ArrayAttr axes;
+  uint32_t declared = 0, required = 0; ///< sp::Capability bits
+  uint32_t groupSize = 1;
+  std::vector<uint32_t> members; ///< group after group
+  std::vector<int32_t> group;    ///< per world rank, -1 = takes no part
+  std::vector<uint32_t> self;    ///< per world rank
+  uint32_t firstPeer = 0;        ///< sum of the group sizes of the channels before
+  ArrayRef<uint32_t> membersOf(int32_t g) const {
+    return ArrayRef(members).slice(size_t(g) * groupSize, groupSize);
+  }
+};
+
+/// A buffer that a view may lie in: the arguments, then each allocation's, one per worker.
+struct BufferInfo {
+  sp::Space space;
+  uint32_t argument; ///< or allocation
+  int64_t offset, bytes;
+  uint32_t name;
+};
+
+/// A numbered program. The view maps' memory of their last result makes it the property of one thread.
+struct Code {
+  hostir::ProgramOp program;
+  uint32_t numRanks = 1;
+  uint32_t workers = 1;
+  std::vector<Instr> instrs;
+  std::vector<Operation *> ops; ///< per instruction, for messages
+  std::vector<int64_t> ints;    ///< values at the start
+  uint32_t numViews = 0;        ///< slots; the first ones are the arguments
+  std::vector<uint32_t> argumentLayouts;
+  std::vector<ViewMap> maps;
+  std::vector<Allocation> allocations;
+  std::vector<BufferInfo> buffers;
+  std::vector<Launch> launches;
+  std::vector<KernelCode> kernels;
+  std::vector<MeshInfo> meshes;
+  std::vector<ChannelInfo> channels;
+  uint32_t numPeers = 0; ///< sum of the channels' group sizes
+  std::vector<Name> names;
+  LayoutTable layouts;
+  bool usesSignals = false;
+};
+
+/// Numbers a program for a world of `numRanks` (0: as large as its meshes need). Reports what cannot be evaluated at
+/// compile time at the operation.
+FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks);
+
+/// One more than the largest world rank of any mesh of the program.
+FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program);
+
+/// Translates an elementwise kernel into an `Expression` buffer.
+FailureOr<std::vector<uint8_t>> buildExpression(hostir::KernelOp kernel);
+
+/// "file.mlir:12:5", or "" where nobody knows.
+std::string locationText(Location loc);
+
+} // namespace mlir::tandem::target
+
+#endif // TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H

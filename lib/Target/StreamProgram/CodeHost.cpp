@@ -1,0 +1,318 @@
+//===- CodeHost.cpp - numbering hostir --------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CodeBuilder.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::tandem::target {
+
+FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
+  using namespace hostir;
+  // Which operands are where: view slots in a, b; the stream last.
+  auto two = [&](Opcode opcode, StringRef kind, Value a, Value b, Value stream) -> Instr & {
+    Instr &instr = command(op, opcode, kind);
+    instr.a = slot(a);
+    instr.b = slot(b);
+    instr.e = slot(stream);
+    return instr;
+  };
+  return llvm::TypeSwitch<Operation *, FailureOr<bool>>(op)
+      .Case([&](MainStreamOp o) {
+        bind(o, constant(0));
+        return true;
+      })
+      .Case([&](WorkerStreamOp o) {
+        uint32_t dst = define(o);
+        Instr &instr = emit(op, Opcode::Worker);
+        instr.dst = dst;
+        instr.a = slot(o.getIndex());
+        return true;
+      })
+      .Case([&](SyncOp o) {
+        Instr &instr = command(op, Opcode::Sync, "sync");
+        instr.a = slot(o.getWaiter());
+        instr.b = slot(o.getSignaler());
+        return true;
+      })
+      .Case([&](DeviceIndexOp o) -> FailureOr<bool> {
+        int64_t axis = o.getMesh().axisIndex(o.getAxis());
+        if (axis < 0)
+          return o.emitOpError("expected an axis of ") << o.getMesh() << ", found \"" << o.getAxis()
+                                                       << "\"";
+        uint32_t dst = define(o);
+        Instr &instr = emit(op, Opcode::DeviceIndex);
+        instr.dst = dst;
+        instr.a = meshNumber(o.getMesh());
+        instr.b = axis;
+        return true;
+      })
+      .Case([&](InMeshOp o) {
+        uint32_t dst = define(o);
+        Instr &instr = emit(op, Opcode::InMesh);
+        instr.dst = dst;
+        instr.a = meshNumber(o.getMesh());
+        return true;
+      })
+      .Case([&](ChannelOp o) -> FailureOr<bool> {
+        if (failed(channel(o)))
+          return failure();
+        return true;
+      })
+      .Case([&](AllocOp o) -> FailureOr<bool> {
+        if (failed(allocation(o)))
+          return failure();
+        return true;
+      })
+      .Case([&](DeallocOp) { return true; })
+      .Case([&](CopyOp o) {
+        two(Opcode::Copy, "copy", o.getSource(), o.getTarget(), o.getStream());
+        return true;
+      })
+      .Case([&](AccumulateOp o) {
+        two(Opcode::Accumulate, "accumulate", o.getSource(), o.getTarget(), o.getStream()).aux =
+            static_cast<uint8_t>(o.getKind());
+        return true;
+      })
+      .Case([&](ReduceOp o) {
+        Instr &instr = two(Opcode::Reduce, "reduce", o.getSource(), o.getTarget(), o.getStream());
+        instr.aux = static_cast<uint8_t>(o.getKind());
+        instr.c = 0;
+        for (int64_t dim : o.getDims())
+          instr.c |= 1u << (dim & 31);
+        return true;
+      })
+      .Case([&](MatmulOp o) {
+        Instr &instr = two(Opcode::Matmul, "matmul", o.getLhs(), o.getRhs(), o.getStream());
+        instr.c = slot(o.getOutput());
+        if (o.getBias())
+          instr.d = slot(o.getBias());
+        instr.aux = (o.getTransposeA() ? uint8_t(sp::CommandFlags::transpose_a) : 0) |
+                    (o.getTransposeB() ? uint8_t(sp::CommandFlags::transpose_b) : 0) |
+                    (o.getAccumulate() ? uint8_t(sp::CommandFlags::accumulate) : 0);
+        return true;
+      })
+      .Case([&](CollectiveOp o) {
+        Instr &instr = two(Opcode::Collective, stringifyCollectiveKind(o.getKind()), o.getInput(),
+                           o.getOutput(), o.getStream());
+        instr.aux = static_cast<uint8_t>(o.getKind());
+        instr.width = o.getReduction() ? static_cast<uint8_t>(*o.getReduction()) : 0;
+        if (o.getRoot())
+          instr.c = slot(o.getRoot());
+        instr.d = slot(o.getChannel());
+        return true;
+      })
+      .Case([&](GroupOp o) -> FailureOr<bool> {
+        if (failed(group(o)))
+          return failure();
+        return true;
+      })
+      .Case([&](SendOp o) {
+        Instr &instr = command(op, Opcode::Send, "send");
+        instr.a = slot(o.getBuffer());
+        instr.c = slot(o.getPeer());
+        return true;
+      })
+      .Case([&](RecvOp o) {
+        Instr &instr = command(op, Opcode::Recv, "recv");
+        instr.a = slot(o.getBuffer());
+        instr.c = slot(o.getPeer());
+        return true;
+      })
+      .Case([&](PutOp o) {
+        Instr &instr = two(Opcode::Put, "put", o.getSource(), o.getTarget(), o.getStream());
+        instr.c = slot(o.getPeer());
+        instr.d = slot(o.getChannel());
+        return true;
+      })
+      .Case([&](SignalOp o) {
+        Instr &instr = two(Opcode::Signal, "signal", o.getSlot(), o.getValue(), o.getStream());
+        instr.c = slot(o.getPeer());
+        instr.d = slot(o.getChannel());
+        code->usesSignals = true;
+        return true;
+      })
+      .Case([&](WaitSignalOp o) {
+        two(Opcode::WaitSignal, "wait_signal", o.getSlot(), o.getValue(), o.getStream()).d =
+            slot(o.getChannel());
+        code->usesSignals = true;
+        return true;
+      })
+      .Case([&](LaunchOp o) -> FailureOr<bool> {
+        if (failed(launch(o)))
+          return failure();
+        return true;
+      })
+      .Default([](Operation *) -> FailureOr<bool> { return false; });
+}
+
+LogicalResult CodeBuilder::group(hostir::GroupOp op) {
+  Instr &begin = command(op, Opcode::GroupBegin, "group");
+  begin.d = slot(op.getChannel());
+  begin.e = slot(op.getStream());
+  if (failed(block(op.getBody().front())))
+    return failure();
+  emit(op, Opcode::GroupEnd);
+  return success();
+}
+
+LogicalResult CodeBuilder::launch(hostir::LaunchOp op) {
+  auto kernel = SymbolTable::lookupNearestSymbolFrom<hostir::KernelOp>(op, op.getKernelAttr());
+  if (!kernel)
+    return op.emitOpError("no kernel called ") << op.getKernelAttr();
+  auto [known, isNew] = kernelNumbers.try_emplace(op.getKernel(), code->kernels.size());
+  if (isNew) {
+    FailureOr<std::vector<uint8_t>> expression = buildExpression(kernel);
+    if (failed(expression))
+      return failure();
+    code->kernels.push_back({op.getKernel().str(), std::move(*expression)});
+  }
+  Launch launch{known->second, {}};
+  for (ValueRange values : {ValueRange(op.getOutputs()), ValueRange(op.getInputs())})
+    for (Value value : values)
+      launch.operands.push_back(slot(value));
+  Instr &instr = command(op, Opcode::Launch, ("launch @" + op.getKernel()).str());
+  instr.a = code->launches.size();
+  instr.e = slot(op.getStream());
+  code->launches.push_back(std::move(launch));
+  return success();
+}
+
+uint32_t CodeBuilder::meshNumber(fusion::MeshAttr mesh) {
+  auto [it, isNew] = meshNumbers.try_emplace(mesh, code->meshes.size());
+  if (!isNew)
+    return it->second;
+  MeshInfo info;
+  info.mesh = mesh;
+  int64_t weight = 1;
+  info.sizes.resize(mesh.getAxes().size());
+  info.weights.resize(mesh.getAxes().size());
+  for (size_t i = mesh.getAxes().size(); i-- > 0;) {
+    info.sizes[i] = mesh.getAxes()[i].size;
+    info.weights[i] = weight;
+    weight *= info.sizes[i];
+  }
+  info.position.assign(code->numRanks, -1);
+  for (int64_t p = 0; p < weight; ++p)
+    info.position[mesh.worldRank(p)] = static_cast<int32_t>(p);
+  code->meshes.push_back(std::move(info));
+  return it->second;
+}
+
+/// What a channel is used for. Where its value goes elsewhere than into communication, what it declares.
+static uint32_t requiredCapabilities(hostir::ChannelOp op, uint32_t declared) {
+  uint32_t required = 0;
+  for (Operation *user : op.getChannel().getUsers()) {
+    if (isa<hostir::CollectiveOp>(user))
+      required |= static_cast<uint32_t>(sp::Capability::collectives);
+    else if (isa<hostir::GroupOp>(user))
+      required |= static_cast<uint32_t>(sp::Capability::two_sided);
+    else if (isa<hostir::PutOp, hostir::SignalOp, hostir::WaitSignalOp>(user))
+      required |= static_cast<uint32_t>(sp::Capability::one_sided);
+    else
+      required |= declared;
+  }
+  return required;
+}
+
+LogicalResult CodeBuilder::channel(hostir::ChannelOp op) {
+  uint32_t declared = 0;
+  for (Attribute attr : op.getCapabilities())
+    declared |= 1u << static_cast<uint32_t>(cast<hostir::CapabilityAttr>(attr).getValue());
+  uint32_t required = requiredCapabilities(op, declared);
+  auto [known, isNew] = channelNumbers.try_emplace(op.getName(), code->channels.size());
+  bind(op, constant(known->second));
+  if (!isNew) {
+    ChannelInfo &other = code->channels[known->second];
+    if (other.mesh != op.getMesh() || other.axes != op.getAxes() ||
+        other.linkClass != op.getLinkClass()) {
+      InFlightDiagnostic diag = op.emitOpError("channel \"")
+                                << op.getName()
+                                << "\" stands for another mesh, axes or link class elsewhere";
+      diag.attachNote(channelOps[op.getName()].getLoc()) << "see the other channel";
+      return diag;
+    }
+    other.declared |= declared;
+    other.required |= required;
+    return success();
+  }
+  channelOps[op.getName()] = op;
+  const MeshInfo &mesh = code->meshes[meshNumber(op.getMesh())];
+  ChannelInfo info;
+  info.name = op.getName().str();
+  info.linkClass = op.getLinkClass().str();
+  info.mesh = op.getMesh();
+  info.axes = op.getAxes();
+  info.declared = declared;
+  info.required = required;
+  // Weights of the axes in the number of the group, and in the place within it: row-major both.
+  size_t rank = mesh.sizes.size();
+  SmallVector<int64_t> outside(rank, 0), inside(rank, 0);
+  int64_t groups = 1, size = 1;
+  for (size_t i = rank; i-- > 0;) {
+    bool named = llvm::any_of(op.getAxes().getAsRange<StringAttr>(), [&](StringAttr axis) {
+      return axis == mesh.mesh.getAxes()[i].name;
+    });
+    (named ? inside : outside)[i] = named ? size : groups;
+    (named ? size : groups) *= mesh.sizes[i];
+  }
+  info.groupSize = size;
+  info.members.resize(groups * size);
+  info.group.assign(code->numRanks, -1);
+  info.self.assign(code->numRanks, 0);
+  for (uint32_t world = 0; world < code->numRanks; ++world) {
+    int64_t position = mesh.position[world];
+    if (position < 0)
+      continue;
+    int64_t group = 0, self = 0;
+    for (size_t i = 0; i < rank; ++i) {
+      int64_t coordinate = position / mesh.weights[i] % mesh.sizes[i];
+      group += coordinate * outside[i];
+      self += coordinate * inside[i];
+    }
+    info.group[world] = static_cast<int32_t>(group);
+    info.self[world] = static_cast<uint32_t>(self);
+    info.members[group * size + self] = world;
+  }
+  code->channels.push_back(std::move(info));
+  return success();
+}
+
+FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program) {
+  int64_t ranks = 1;
+  auto add = [&](fusion::MeshAttr mesh, Operation *op) -> LogicalResult {
+    if (!mesh.isStatic())
+      return op->emitOpError("mesh size is not known: ") << mesh;
+    int64_t needed = mesh.numDevices();
+    for (int64_t device : mesh.getDevices())
+      needed = std::max(needed, device + 1);
+    // Messages are numbered in 24 bits a rank.
+    if (needed > (int64_t(1) << 24))
+      return op->emitOpError("expected at most 2^24 ranks, found ") << needed;
+    ranks = std::max(ranks, needed);
+    return success();
+  };
+  for (unsigned i = 0; i < program.getNumArguments(); ++i)
+    if (auto type = program.getArgAttrOfType<TypeAttr>(i, hostir::kTypeAttrName))
+      if (auto tensor = dyn_cast<RankedTensorType>(type.getValue()))
+        if (auto axes = dyn_cast_or_null<fusion::AxesAttr>(tensor.getEncoding()))
+          if (failed(add(axes.getMesh(), program)))
+            return failure();
+  WalkResult result = program.walk([&](Operation *op) {
+    LogicalResult added =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case<hostir::DeviceIndexOp, hostir::InMeshOp, hostir::ChannelOp>(
+                [&](auto o) { return add(o.getMesh(), op); })
+            .Default(success());
+    return failed(added) ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  return static_cast<uint32_t>(ranks);
+}
+
+} // namespace mlir::tandem::target

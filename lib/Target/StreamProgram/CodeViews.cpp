@@ -1,0 +1,125 @@
+//===- CodeViews.cpp - numbering buffers and their views --------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CodeBuilder.h"
+
+namespace mlir::tandem::target {
+
+static bool allStatic(ArrayRef<Operand> operands) {
+  return llvm::none_of(operands, [](const Operand &o) { return o.isSlot; });
+}
+
+FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
+  if (auto dim = dyn_cast<memref::DimOp>(op)) {
+    if (!isa<MemRefType>(dim.getSource().getType()))
+      return false;
+    uint32_t dst = define(dim.getResult());
+    Instr &instr = emit(op, Opcode::Dim);
+    instr.dst = dst;
+    instr.a = slot(dim.getSource());
+    instr.b = slot(dim.getIndex());
+    return true;
+  }
+  if (op->getNumResults() != 1 || op->getNumOperands() == 0)
+    return false;
+  Value source = op->getOperand(0);
+  auto resultType = dyn_cast<MemRefType>(op->getResult(0).getType());
+  if (!resultType || !isa<MemRefType>(source.getType()))
+    return false;
+
+  ViewMap map;
+  map.op = op;
+  map.resultType = resultType;
+  map.layoutIsStatic = true;
+  if (auto subview = dyn_cast<memref::SubViewOp>(op)) {
+    map.kind = ViewMap::Subview;
+    map.offsets = operandsOf(subview.getMixedOffsets());
+    map.sizes = operandsOf(subview.getMixedSizes());
+    map.strides = operandsOf(subview.getMixedStrides());
+    map.dropped = subview.getDroppedDims();
+    map.layoutIsStatic = allStatic(map.sizes) && allStatic(map.strides);
+  } else if (auto reinterpret = dyn_cast<memref::ReinterpretCastOp>(op)) {
+    map.kind = ViewMap::Reinterpret;
+    map.offsets = operandsOf(reinterpret.getMixedOffsets());
+    map.sizes = operandsOf(reinterpret.getMixedSizes());
+    map.strides = operandsOf(reinterpret.getMixedStrides());
+    map.layoutIsStatic = allStatic(map.sizes) && allStatic(map.strides);
+  } else if (auto transpose = dyn_cast<memref::TransposeOp>(op)) {
+    map.kind = ViewMap::Permute;
+    AffineMap permutation = transpose.getPermutation();
+    for (unsigned d = 0; d < permutation.getNumResults(); ++d)
+      map.permutation.push_back(permutation.getDimPosition(d));
+  } else if (auto expand = dyn_cast<memref::ExpandShapeOp>(op)) {
+    map.kind = ViewMap::Expand;
+    llvm::append_range(map.groups, expand.getReassociationIndices());
+    map.sizes = operandsOf(getMixedValues(expand.getStaticOutputShape(), expand.getOutputShape(),
+                                          op->getContext()));
+    map.layoutIsStatic = allStatic(map.sizes);
+  } else if (auto collapse = dyn_cast<memref::CollapseShapeOp>(op)) {
+    map.kind = ViewMap::Collapse;
+    llvm::append_range(map.groups, collapse.getReassociationIndices());
+  } else if (isa<memref::CastOp>(op)) {
+    map.kind = ViewMap::Cast;
+  } else {
+    return false;
+  }
+  if (!dtypeOf(resultType.getElementType())) {
+    op->emitOpError("expected elements of type f32, f16, bf16 or i32, found ")
+        << resultType.getElementType();
+    return failure();
+  }
+  uint32_t dst = define(op->getResult(0));
+  Instr &instr = emit(op, Opcode::Map);
+  instr.dst = dst;
+  instr.a = slot(source);
+  instr.b = code->maps.size();
+  code->maps.push_back(std::move(map));
+  return true;
+}
+
+LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
+  auto type = cast<MemRefType>(op.getBuffer().getType());
+  std::optional<Layout> layout = Layout::dense(type);
+  if (!layout)
+    return op.emitOpError("expected a buffer of static shape with at most ")
+           << kMaxRank << " dimensions, found " << type;
+  if (!op.getOffset())
+    return op.emitOpError("has no place in the arena: expected `offset`, which "
+                          "hostir-plan-buffers writes");
+  bool symmetric = hostir::isSymmetric(type);
+  int64_t arena = (symmetric ? program.getSymmetricBytes() : program.getArenaBytes()).value_or(0);
+  int64_t offset = *op.getOffset(), pitch = op.getPitch().value_or(0), bytes = layout->bytes();
+  int64_t reach = 0, end = 0;
+  if (offset < 0 || pitch < 0 || offset % 64 != 0 || pitch % 64 != 0)
+    return op.emitOpError("expected offset and pitch that are multiples of 64 and not negative, "
+                          "found ")
+           << offset << " and " << pitch;
+  if (llvm::MulOverflow<int64_t>(pitch, code->workers - 1, reach) ||
+      llvm::AddOverflow(reach, offset, end) || llvm::AddOverflow(end, bytes, end) || end > arena)
+    return op.emitOpError("a buffer of ")
+           << bytes << " bytes at offset " << offset << " with pitch " << pitch << " for "
+           << code->workers << " workers does not fit in the " << arena << " bytes of the "
+           << (symmetric ? "symmetric arena" : "arena");
+  Allocation allocation{op,     code->layouts.intern(*layout),
+                        symmetric, offset,
+                        pitch,  bytes,
+                        static_cast<uint32_t>(code->buffers.size()), name(op, "alloc")};
+  uint32_t places = pitch ? code->workers : 1;
+  for (uint32_t worker = 0; worker < places; ++worker)
+    code->buffers.push_back({symmetric ? sp::Space::symmetric : sp::Space::arena,
+                             static_cast<uint32_t>(code->allocations.size()),
+                             offset + pitch * worker, bytes, allocation.name});
+  uint32_t dst = define(op.getBuffer());
+  Instr &instr = emit(op, Opcode::Alloc);
+  instr.dst = dst;
+  instr.a = code->allocations.size();
+  instr.e = slot(op.getStream());
+  code->allocations.push_back(allocation);
+  return success();
+}
+
+} // namespace mlir::tandem::target

@@ -1,0 +1,238 @@
+//===- EvaluatorCommands.cpp - operations that make commands ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Evaluator.h"
+
+namespace mlir::tandem::target {
+
+LogicalResult Evaluator::operand(const Instr &instr, uint32_t slot, uint32_t &result) {
+  const View &view = views[slot];
+  std::optional<uint32_t> number = tables.view(view);
+  if (LLVM_UNLIKELY(!number))
+    return error(instr) << "view out of bounds: " << code.layouts[view.layout].str() << " at byte "
+                        << view.offset << " of a buffer of " << code.buffers[view.buffer].bytes
+                        << " bytes";
+  result = *number;
+  return success();
+}
+
+const ChannelInfo *Evaluator::channel(const Instr &instr, uint32_t slot, uint16_t &number) {
+  number = static_cast<uint16_t>(ints[slot]);
+  const ChannelInfo &info = code.channels[number];
+  if (LLVM_LIKELY(info.group[rank] >= 0))
+    return &info;
+  error(instr) << "takes no part in channel \"" << info.name << "\": it is outside " << info.mesh;
+  return nullptr;
+}
+
+LogicalResult Evaluator::peer(const Instr &instr, const ChannelInfo &channel, StringRef what,
+                              int64_t value) {
+  if (LLVM_LIKELY(value >= 0 && value < channel.groupSize))
+    return success();
+  return error(instr) << what << " " << value << " is outside the group of " << channel.groupSize
+                      << " of channel \"" << channel.name << "\"";
+}
+
+LogicalResult Evaluator::command(const Instr &instr) {
+  using K = sp::CommandKind;
+  switch (instr.op) {
+  case Opcode::Copy:
+  case Opcode::Accumulate:
+  case Opcode::Reduce: {
+    uint32_t source, target;
+    if (failed(operand(instr, instr.a, source)) || failed(operand(instr, instr.b, target)))
+      return failure();
+    K kind = instr.op == Opcode::Copy     ? K::copy
+             : instr.op == Opcode::Reduce ? K::reduce
+                                          : K::accumulate;
+    RawCommand &raw = tables.command(kind, instr, ints[instr.e]);
+    raw.operands[0] = target;
+    raw.operands[1] = source;
+    raw.reduceOp = instr.aux;
+    if (instr.op == Opcode::Reduce)
+      raw.value = instr.c;
+    return success();
+  }
+  case Opcode::Matmul: {
+    uint32_t a, b, out, bias = kNone;
+    if (failed(operand(instr, instr.a, a)) || failed(operand(instr, instr.b, b)) ||
+        failed(operand(instr, instr.c, out)) ||
+        (instr.d != kNone && failed(operand(instr, instr.d, bias))))
+      return failure();
+    RawCommand &raw = tables.command(K::matmul, instr, ints[instr.e]);
+    raw.flags = instr.aux;
+    raw.operands[0] = out;
+    raw.operands[1] = a;
+    raw.operands[2] = b;
+    raw.operands[3] = bias;
+    return success();
+  }
+  case Opcode::GroupBegin: {
+    uint16_t number;
+    if (!channel(instr, instr.d, number))
+      return failure();
+    openGroup = &instr;
+    groupCommand = tables.commands.size();
+    tables.command(K::group, instr, ints[instr.e]).channel = number;
+    return success();
+  }
+  case Opcode::GroupEnd: {
+    size_t members = tables.commands.size() - groupCommand - 1;
+    openGroup = nullptr;
+    if (members == 0)
+      tables.cancel();
+    else
+      tables.commands[groupCommand].aux = static_cast<uint32_t>(members);
+    return success();
+  }
+  case Opcode::Send:
+  case Opcode::Recv:
+    return message(instr);
+  case Opcode::Put: {
+    uint16_t number;
+    uint32_t source, target;
+    const ChannelInfo *info = channel(instr, instr.d, number);
+    if (!info || failed(peer(instr, *info, "peer", ints[instr.c])) ||
+        failed(operand(instr, instr.a, source)) || failed(operand(instr, instr.b, target)))
+      return failure();
+    RawCommand &raw = tables.command(K::put, instr, ints[instr.e]);
+    raw.channel = number;
+    raw.operands[0] = target;
+    raw.operands[1] = source;
+    raw.peer = static_cast<uint32_t>(ints[instr.c]);
+    return success();
+  }
+  case Opcode::Collective:
+    return collective(instr);
+  case Opcode::Signal:
+  case Opcode::WaitSignal:
+    return signal(instr);
+  case Opcode::Launch:
+    return launch(instr);
+  default:
+    return error(instr) << "unknown instruction";
+  }
+}
+
+LogicalResult Evaluator::message(const Instr &instr) {
+  bool isSend = instr.op == Opcode::Send;
+  if (!openGroup)
+    return error(instr) << "expected to stand inside a hostir.group";
+  uint16_t number;
+  uint32_t buffer;
+  const ChannelInfo *info = channel(instr, openGroup->d, number);
+  int64_t other = ints[instr.c];
+  if (!info || failed(peer(instr, *info, "peer", other)) ||
+      failed(operand(instr, instr.a, buffer)))
+    return failure();
+  std::vector<uint32_t> &counts = isSend ? sent : received;
+  uint32_t tag = counts[info->firstPeer + other]++;
+  RawCommand &raw = tables.command(isSend ? sp::CommandKind::send : sp::CommandKind::recv, instr,
+                                   ints[openGroup->e]);
+  raw.channel = number;
+  raw.operands[0] = buffer;
+  raw.peer = static_cast<uint32_t>(other);
+  raw.aux = tag;
+  ++messages;
+  if (!matcher)
+    return success();
+  uint32_t peerRank = info->membersOf(info->group[rank])[other];
+  const Layout &layout = code.layouts[views[instr.a].layout];
+  return matcher->message({number, isSend ? rank : peerRank, isSend ? peerRank : rank, tag, isSend,
+                           layout.dtype, static_cast<uint64_t>(layout.bytes()),
+                           static_cast<uint32_t>(&instr - code.instrs.data())});
+}
+
+LogicalResult Evaluator::collective(const Instr &instr) {
+  using C = sp::CollectiveKind;
+  auto kind = static_cast<C>(instr.aux);
+  uint16_t number;
+  const ChannelInfo *info = channel(instr, instr.d, number);
+  if (!info)
+    return failure();
+  int64_t root = instr.c == kNone ? 0 : ints[instr.c];
+  if (failed(peer(instr, *info, "root", root)))
+    return failure();
+  bool isRoot = root == info->self[rank];
+  bool readsIn = isRoot || (kind != C::broadcast && kind != C::scatter);
+  bool writesOut = isRoot || (kind != C::reduce && kind != C::gather);
+  uint32_t in = kNone, out = kNone;
+  if ((readsIn && failed(operand(instr, instr.a, in))) ||
+      (writesOut && failed(operand(instr, instr.b, out))))
+    return failure();
+  const Layout &inLayout = code.layouts[views[instr.a].layout];
+  const Layout &outLayout = code.layouts[views[instr.b].layout];
+  bool stackIn = kind == C::reduce_scatter || kind == C::all_to_all || kind == C::scatter;
+  bool stackOut = kind == C::all_gather || kind == C::all_to_all || kind == C::gather;
+  auto fits = [&](const Layout &stack) {
+    return stack.rank() > 0 && stack.shape[0] == info->groupSize;
+  };
+  if ((stackIn && !fits(inLayout)) || (stackOut && !fits(outLayout)))
+    return error(instr) << "expected " << info->groupSize << " slices for the group of channel \""
+                        << info->name << "\", found "
+                        << (stackIn && !fits(inLayout) ? inLayout : outLayout).str();
+  RawCommand &raw = tables.command(sp::CommandKind::collective, instr, ints[instr.e]);
+  raw.channel = number;
+  raw.op = instr.aux;
+  raw.reduceOp = instr.width;
+  raw.operands[0] = out;
+  raw.operands[1] = in;
+  raw.peer = static_cast<uint32_t>(root);
+  if (!matcher)
+    return success();
+  int64_t bytes = (stackIn ? outLayout : inLayout).bytes();
+  if (kind == C::all_to_all)
+    bytes /= info->groupSize;
+  return matcher->collective(number, {instr.aux, instr.width, static_cast<uint8_t>(inLayout.dtype),
+                                      instr.c == kNone ? kNone : static_cast<uint32_t>(root),
+                                      static_cast<uint64_t>(bytes),
+                                      static_cast<uint32_t>(&instr - code.instrs.data())});
+}
+
+LogicalResult Evaluator::signal(const Instr &instr) {
+  // What the runtime takes.
+  constexpr int64_t maxSlots = int64_t(1) << 20, maxValue = int64_t(1) << 32;
+  bool isSignal = instr.op == Opcode::Signal;
+  uint16_t number;
+  const ChannelInfo *info = channel(instr, instr.d, number);
+  int64_t slot = ints[instr.a], value = ints[instr.b], other = isSignal ? ints[instr.c] : 0;
+  if (!info || failed(peer(instr, *info, "peer", other)))
+    return failure();
+  if (slot < 0 || slot >= maxSlots)
+    return error(instr) << "expected a signal slot from 0 to " << maxSlots - 1 << ", found "
+                        << slot;
+  if (value < 1 || value > maxValue)
+    return error(instr) << "expected a signal value from 1 to " << maxValue << ", found " << value;
+  if (static_cast<size_t>(slot) >= signalSlots.size())
+    signalSlots.resize(slot + 1, 0);
+  signalSlots[slot] = std::max(signalSlots[slot], static_cast<uint64_t>(value));
+  RawCommand &raw = tables.command(
+      isSignal ? sp::CommandKind::signal : sp::CommandKind::wait_signal, instr, ints[instr.e]);
+  raw.channel = number;
+  raw.aux = static_cast<uint32_t>(slot);
+  raw.value = static_cast<uint64_t>(value);
+  raw.peer = static_cast<uint32_t>(other);
+  return success();
+}
+
+LogicalResult Evaluator::launch(const Instr &instr) {
+  const Launch &launch = code.launches[instr.a];
+  uint32_t first = tables.launchOperands.size();
+  for (uint32_t slot : launch.operands) {
+    uint32_t view;
+    if (failed(operand(instr, slot, view)))
+      return failure();
+    tables.launchOperands.push_back(view);
+  }
+  RawCommand &raw = tables.command(sp::CommandKind::launch, instr, ints[instr.e]);
+  raw.aux = tables.kernel(launch.kernel);
+  raw.operands[0] = first;
+  raw.operands[1] = launch.operands.size();
+  return success();
+}
+
+} // namespace mlir::tandem::target

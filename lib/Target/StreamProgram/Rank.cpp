@@ -1,0 +1,191 @@
+//===- Rank.cpp - the tables and commands of one rank -----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Rank.h"
+
+#include "tandem/Schema/Container.h"
+
+namespace mlir::tandem::target {
+
+void RankTables::reset() {
+  commands.clear();
+  launchOperands.clear();
+  views.clear();
+  streams.reset();
+  for (Renumbering *numbers : {&names, &layouts, &buffers, &kernels})
+    numbers->reset();
+  ++epoch;
+  builder.Clear();
+}
+
+void RankTables::growViews() {
+  std::vector<Slot> old(slots.size() * 2);
+  old.swap(slots);
+  size_t mask = slots.size() - 1;
+  for (const Slot &slot : old) {
+    if (slot.epoch != epoch)
+      continue;
+    size_t i = hashOf(slot.view) & mask;
+    while (slots[i].epoch == epoch)
+      i = (i + 1) & mask;
+    slots[i] = slot;
+  }
+}
+
+std::optional<uint32_t> RankTables::view(const View &view) {
+  size_t mask = slots.size() - 1, i = hashOf(view) & mask;
+  for (; slots[i].epoch == epoch; i = (i + 1) & mask) {
+    const View &other = slots[i].view;
+    if (other.buffer == view.buffer && other.layout == view.layout && other.offset == view.offset)
+      return slots[i].local;
+  }
+  int64_t span = code.layouts.span(view.layout), size = code.buffers[view.buffer].bytes;
+  if (span < 0 || view.offset < 0 || view.offset > size || span > size - view.offset)
+    return std::nullopt;
+  uint32_t local = views.size();
+  slots[i] = {epoch, local, view};
+  views.push_back({buffers(view.buffer), layouts(view.layout), view.offset});
+  if (views.size() * 2 > slots.size())
+    growViews();
+  return local;
+}
+
+void RankTables::sync(const Instr &instr, int64_t waiter, int64_t signaler) {
+  StreamOrder::Sync sync = streams.sync(waiter, signaler);
+  if (!sync.needed) {
+    ++droppedSyncs;
+    return;
+  }
+  if (sync.records)
+    append(sp::CommandKind::record, instr, sync.signaler).aux = sync.event;
+  append(sp::CommandKind::wait, instr, sync.waiter).aux = sync.event;
+}
+
+/// Drops waits after which a worker stream has no more commands, and the records that only they waited for; then gives
+/// the streams that are left their numbers.
+void RankTables::numberStreams() {
+  numEvents = streams.numEvents();
+  std::vector<bool> used(streams.size(), false);
+  used[0] = true;
+  if (streams.hasIdleWaits()) {
+    std::vector<bool> waited(numEvents, false), keep(commands.size(), false);
+    for (size_t i = commands.size(); i-- > 0;) {
+      const RawCommand &command = commands[i];
+      if (command.kind == sp::CommandKind::wait) {
+        // Nothing behind it on its stream: of no use, save on the main stream, whose end is the run's.
+        keep[i] = used[command.stream];
+        if (keep[i])
+          waited[command.aux] = true;
+        continue;
+      }
+      keep[i] = command.kind != sp::CommandKind::record || waited[command.aux];
+      if (keep[i])
+        used[command.stream] = true;
+    }
+    std::vector<uint32_t> eventOf(numEvents, kNone);
+    numEvents = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < commands.size(); ++i) {
+      if (!keep[i])
+        continue;
+      RawCommand &command = commands[kept++] = commands[i];
+      if (command.kind == sp::CommandKind::record)
+        eventOf[command.aux] = numEvents++;
+      if (command.kind == sp::CommandKind::record || command.kind == sp::CommandKind::wait)
+        command.aux = eventOf[command.aux];
+    }
+    commands.resize(kept, RawCommand{sp::CommandKind::record});
+  } else {
+    for (const RawCommand &command : commands)
+      used[command.stream] = true;
+  }
+  std::vector<uint16_t> numbers = streams.numbering(used);
+  numStreams = llvm::count(used, true);
+  for (RawCommand &command : commands)
+    command.stream = numbers[command.stream];
+}
+
+ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
+                                     ArrayRef<uint64_t> signalSlots, uint64_t symmetricBytes) {
+  numberStreams();
+  flatbuffers::FlatBufferBuilder &b = builder;
+  auto ints = [&](ArrayRef<int64_t> v) { return b.CreateVector(v.data(), v.size()); };
+
+  uint64_t arenaBytes = 0;
+  std::vector<sp::Buffer> bufferList;
+  for (uint32_t number : buffers.list()) {
+    const BufferInfo &info = code.buffers[number];
+    bool isArgument = info.space == sp::Space::argument;
+    bufferList.emplace_back(info.space, isArgument ? info.argument : 0, info.offset, info.bytes,
+                            names(info.name));
+    if (info.space == sp::Space::arena)
+      arenaBytes = std::max<uint64_t>(arenaBytes, info.offset + info.bytes);
+  }
+  std::vector<flatbuffers::Offset<sp::Shard>> shardList;
+  for (const ShardInfo &shard : shards) {
+    if (!shard.present) {
+      shardList.push_back(sp::CreateShard(b, /*present=*/false));
+      continue;
+    }
+    auto shape = ints(shard.walk.shape), strides = ints(shard.walk.strides);
+    auto local = ints(shard.localShape);
+    shardList.push_back(
+        sp::CreateShard(b, true, shard.walk.offset, shape, strides, local, shard.partial));
+  }
+  std::vector<flatbuffers::Offset<sp::Layout>> layoutList;
+  for (uint32_t number : layouts.list()) {
+    const Layout &layout = code.layouts[number];
+    auto shape = ints(layout.shape), strides = ints(layout.strides);
+    layoutList.push_back(sp::CreateLayout(b, layout.dtype, shape, strides));
+  }
+  std::vector<sp::View> viewList;
+  viewList.reserve(views.size());
+  for (const View &view : views)
+    viewList.emplace_back(view.buffer, view.layout, view.offset);
+  std::vector<flatbuffers::Offset<sp::Channel>> channelList;
+  for (const ChannelInfo &info : code.channels) {
+    int32_t group = info.group[rank];
+    ArrayRef<uint32_t> members = group < 0 ? ArrayRef<uint32_t>() : info.membersOf(group);
+    auto name = b.CreateString(info.name), linkClass = b.CreateString(info.linkClass);
+    auto memberList = b.CreateVector(members.data(), members.size());
+    channelList.push_back(
+        sp::CreateChannel(b, name, info.required, linkClass, memberList, info.self[rank]));
+  }
+  std::vector<flatbuffers::Offset<sp::Kernel>> kernelList;
+  for (uint32_t number : kernels.list()) {
+    const KernelCode &kernel = code.kernels[number];
+    auto name = b.CreateString(kernel.name), target = b.CreateString("cpu");
+    auto bytes = b.CreateVector(kernel.expression);
+    kernelList.push_back(
+        sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes));
+  }
+  std::vector<flatbuffers::Offset<sp::Name>> nameList;
+  for (uint32_t number : names.list()) {
+    const Name &name = code.names[number];
+    auto text = b.CreateString(name.text), location = b.CreateString(name.location);
+    nameList.push_back(sp::CreateName(b, text, location));
+  }
+  auto slotVector = b.CreateVector(signalSlots.data(), signalSlots.size());
+  auto shardVector = b.CreateVector(shardList);
+  auto bufferVector = b.CreateVectorOfStructs(bufferList);
+  auto layoutVector = b.CreateVector(layoutList);
+  auto viewVector = b.CreateVectorOfStructs(viewList);
+  auto operandVector = b.CreateVector(launchOperands);
+  auto channelVector = b.CreateVector(channelList);
+  auto kernelVector = b.CreateVector(kernelList);
+  auto nameVector = b.CreateVector(nameList);
+  auto commandVector = b.CreateVectorOfStructs(
+      reinterpret_cast<const sp::Command *>(commands.data()), commands.size());
+  arenaBytes = llvm::alignTo(arenaBytes, ::tandem::sp::kAlignment);
+  b.Finish(sp::CreateRankProgram(b, rank, numStreams, numEvents, arenaBytes, symmetricBytes,
+                                 slotVector, shardVector, bufferVector, layoutVector, viewVector,
+                                 operandVector, channelVector, kernelVector, nameVector,
+                                 commandVector));
+  return {b.GetBufferPointer(), b.GetSize()};
+}
+
+} // namespace mlir::tandem::target

@@ -1,0 +1,133 @@
+//===- Rank.h - the tables and commands of one rank -------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_STREAMPROGRAM_RANK_H
+#define TANDEM_LIB_TARGET_STREAMPROGRAM_RANK_H
+
+#include "Code.h"
+#include "Streams.h"
+#include "Views.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+namespace mlir::tandem::target {
+
+/// sp::Command with fields that can be written.
+struct RawCommand {
+  sp::CommandKind kind;
+  uint8_t flags = 0;
+  uint8_t op = 0;
+  uint8_t reduceOp = 0;
+  uint16_t stream = 0; ///< a place until `finish`
+  uint16_t channel = 0xffff;
+  uint32_t name = 0;
+  uint32_t operands[4] = {kNone, kNone, kNone, kNone};
+  uint32_t peer = 0;
+  uint32_t aux = 0;
+  uint32_t padding = 0;
+  uint64_t value = 0;
+  uint64_t reserved = 0;
+};
+static_assert(sizeof(RawCommand) == sizeof(sp::Command) && FLATBUFFERS_LITTLEENDIAN);
+
+/// Gives the numbers that a rank uses numbers of their own, in the order of first use.
+class Renumbering {
+public:
+  void reset() {
+    ++epoch;
+    used.clear();
+  }
+  uint32_t operator()(uint32_t number) {
+    if (LLVM_UNLIKELY(number >= entries.size()))
+      entries.resize(number + 1);
+    Entry &entry = entries[number];
+    if (entry.epoch != epoch) {
+      entry = {epoch, static_cast<uint32_t>(used.size())};
+      used.push_back(number);
+    }
+    return entry.local;
+  }
+  /// Old number of each new one.
+  ArrayRef<uint32_t> list() const { return used; }
+
+private:
+  struct Entry {
+    uint32_t epoch = 0, local = 0;
+  };
+  std::vector<Entry> entries;
+  std::vector<uint32_t> used;
+  uint32_t epoch = 0;
+};
+
+/// How one argument lies on one rank.
+struct ShardInfo {
+  bool present = true, partial = false;
+  fusion::StridedWalk walk;
+  SmallVector<int64_t, 4> localShape;
+};
+
+/// Collects what one rank's program consists of; its memory serves rank after rank.
+class RankTables {
+public:
+  explicit RankTables(const Code &code) : streams(code.workers), code(code), slots(1024) {}
+
+  void reset();
+
+  /// A new command, of an instruction, on a stream.
+  RawCommand &command(sp::CommandKind kind, const Instr &instr, int64_t stream) {
+    return append(kind, instr, streams.issue(stream));
+  }
+  /// Takes the last command back.
+  void cancel() {
+    streams.cancel(commands.back().stream);
+    commands.pop_back();
+  }
+  void sync(const Instr &instr, int64_t waiter, int64_t signaler);
+  /// The number of a view; none if it does not lie inside its buffer.
+  std::optional<uint32_t> view(const View &view);
+  uint32_t kernel(uint32_t kernel) { return kernels(kernel); }
+
+  /// The finished program as a FlatBuffer, which lives until the next call. `signalSlots` are those of all ranks.
+  ArrayRef<uint8_t> finish(uint32_t rank, ArrayRef<ShardInfo> shards,
+                           ArrayRef<uint64_t> signalSlots, uint64_t symmetricBytes);
+
+  std::vector<RawCommand> commands;
+  std::vector<uint32_t> launchOperands;
+  uint64_t droppedSyncs = 0;
+
+private:
+  RawCommand &append(sp::CommandKind kind, const Instr &instr, uint32_t place) {
+    commands.push_back(RawCommand{kind});
+    RawCommand &raw = commands.back();
+    raw.stream = static_cast<uint16_t>(place);
+    raw.name = names(instr.name);
+    return raw;
+  }
+  void numberStreams();
+  void growViews();
+  static size_t hashOf(const View &view) {
+    uint64_t h = (uint64_t(view.buffer) << 32 | view.layout) * 0x9e3779b97f4a7c15ull ^
+                 static_cast<uint64_t>(view.offset) * 0xbf58476d1ce4e5b9ull;
+    return h ^ h >> 31;
+  }
+
+  struct Slot {
+    uint32_t epoch = 0, local = 0;
+    View view;
+  };
+
+  StreamOrder streams;
+  const Code &code;
+  Renumbering names, layouts, buffers, kernels;
+  std::vector<View> views;
+  std::vector<Slot> slots; ///< of the hash table of views: linear probing; a power of two
+  uint32_t epoch = 0, numStreams = 1, numEvents = 0;
+  flatbuffers::FlatBufferBuilder builder;
+};
+
+} // namespace mlir::tandem::target
+
+#endif // TANDEM_LIB_TARGET_STREAMPROGRAM_RANK_H

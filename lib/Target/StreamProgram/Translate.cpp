@@ -1,0 +1,222 @@
+//===- Translate.cpp - from host programs to stream programs ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Target/StreamProgram/StreamProgram.h"
+
+#include "Arguments.h"
+#include "Evaluator.h"
+#include "tandem/Schema/Container.h"
+
+#include <xxhash.h>
+
+namespace mlir::tandem {
+
+using namespace target;
+
+namespace {
+
+class Translation {
+public:
+  Translation(ModuleOp module, StringRef entry, const StreamProgramOptions &options,
+              StreamProgramStats &stats)
+      : module(module), entry(entry), options(options), stats(stats) {}
+
+  FailureOr<std::string> run();
+
+private:
+  LogicalResult findPrograms();
+  LogicalResult checkTarget(const Code &code);
+  LogicalResult writeRanks();
+  LogicalResult writeOracle();
+  void writeIndex();
+  /// Appends a blob at the next aligned offset.
+  sp::Blob append(ArrayRef<uint8_t> bytes);
+
+  ModuleOp module;
+  StringRef entry;
+  const StreamProgramOptions &options;
+  StreamProgramStats &stats;
+  hostir::ProgramOp program, oracle;
+  std::unique_ptr<Code> code;
+  std::vector<ArgumentInfo> arguments;
+  std::vector<sp::Blob> ranks;
+  sp::Blob oracleBlob{0, 0, 0};
+  uint32_t capabilities = 0;
+  std::string file;
+};
+
+LogicalResult Translation::findPrograms() {
+  program = module.lookupSymbol<hostir::ProgramOp>(entry);
+  if (!program) {
+    InFlightDiagnostic diag = module.emitError("no hostir.program @") << entry;
+    for (auto other : module.getOps<hostir::ProgramOp>())
+      diag.attachNote(other.getLoc()) << "found @" << other.getSymName();
+    return diag;
+  }
+  for (auto other : module.getOps<hostir::ProgramOp>()) {
+    if (other.getOracleOf() != entry)
+      continue;
+    if (oracle)
+      return other.emitOpError("a second oracle of @") << entry;
+    oracle = other;
+  }
+  return success();
+}
+
+LogicalResult Translation::checkTarget(const Code &code) {
+  const TargetInfo *target = lookupTarget(options.target);
+  if (!target)
+    return module.emitError(unknownTargetMessage(options.target));
+  for (const ChannelInfo &channel : code.channels) {
+    capabilities |= channel.required;
+    if (uint32_t missing = channel.required & ~target->capabilities)
+      return program.emitOpError("channel \"")
+             << channel.name << "\" needs " << capabilityNames(missing) << ", which target "
+             << target->name << " does not have (it has " << capabilityNames(target->capabilities)
+             << ")";
+  }
+  return success();
+}
+
+sp::Blob Translation::append(ArrayRef<uint8_t> bytes) {
+  file.resize(llvm::alignTo(file.size(), ::tandem::sp::kAlignment));
+  sp::Blob blob(file.size(), bytes.size(), XXH3_64bits(bytes.data(), bytes.size()));
+  file.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  return blob;
+}
+
+LogicalResult Translation::writeRanks() {
+  Evaluator evaluator(*code, options.maxCommands, options.maxSteps);
+  std::optional<Matcher> matcher;
+  if (!options.rank)
+    matcher.emplace(*code);
+  auto matching = [&] { return matcher ? &*matcher : nullptr; };
+  // Signals count on in the same steps on all ranks, so their steps must be known before the first rank is written.
+  bool surveyed = code->usesSignals;
+  if (surveyed) {
+    for (uint32_t rank = 0; rank < code->numRanks; ++rank)
+      if (failed(evaluator.run(rank, matching())))
+        return failure();
+    if (matcher && failed(matcher->finish()))
+      return failure();
+    evaluator.messages = evaluator.tables.droppedSyncs = 0;
+  }
+  ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
+  uint64_t symmetricBytes = llvm::alignTo(static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)),
+                                          ::tandem::sp::kAlignment);
+  std::vector<ShardInfo> shards;
+  for (uint32_t rank = 0; rank < code->numRanks; ++rank) {
+    if (options.rank && rank != *options.rank)
+      continue;
+    if (failed(evaluator.run(rank, surveyed ? nullptr : matching())) ||
+        failed(findShards(program, arguments, *code, rank, shards)))
+      return failure();
+    ArrayRef<uint8_t> bytes =
+        evaluator.tables.finish(rank, shards, evaluator.signalSlots, symmetricBytes);
+    if (stats.ranks == 0 && !options.rank)
+      file.reserve(file.size() + (bytes.size() + bytes.size() / 16 + 256) * code->numRanks);
+    ranks[rank] = append(bytes);
+    ++stats.ranks;
+    stats.commands += evaluator.tables.commands.size();
+  }
+  stats.messages = evaluator.messages;
+  stats.droppedSyncs = evaluator.tables.droppedSyncs;
+  return matcher && !surveyed ? matcher->finish() : success();
+}
+
+LogicalResult Translation::writeOracle() {
+  FailureOr<std::unique_ptr<Code>> oracleCode = buildCode(oracle, /*numRanks=*/1);
+  if (failed(oracleCode))
+    return failure();
+  FailureOr<std::vector<ArgumentInfo>> oracleArguments = readArguments(oracle);
+  if (failed(oracleArguments))
+    return failure();
+  bool alike = oracleArguments->size() == arguments.size();
+  for (size_t i = 0; alike && i < arguments.size(); ++i)
+    alike = (*oracleArguments)[i].shape == arguments[i].shape &&
+            (*oracleArguments)[i].dtype == arguments[i].dtype &&
+            (*oracleArguments)[i].isResult == arguments[i].isResult;
+  if (!alike) {
+    InFlightDiagnostic diag = oracle.emitOpError("expected the logical arguments of @")
+                              << entry << ", whose oracle it is";
+    diag.attachNote(program.getLoc()) << "see @" << entry;
+    return diag;
+  }
+  Evaluator evaluator(**oracleCode, options.maxCommands, options.maxSteps);
+  Matcher matcher(**oracleCode);
+  std::vector<ShardInfo> shards;
+  if (failed(evaluator.run(0, &matcher)) || failed(matcher.finish()) ||
+      failed(findShards(oracle, *oracleArguments, **oracleCode, 0, shards)))
+    return failure();
+  oracleBlob = append(evaluator.tables.finish(
+      0, shards, evaluator.signalSlots,
+      llvm::alignTo(static_cast<uint64_t>(oracle.getSymmetricBytes().value_or(0)), 64)));
+  return success();
+}
+
+void Translation::writeIndex() {
+  flatbuffers::FlatBufferBuilder b(4096);
+  std::vector<flatbuffers::Offset<sp::Argument>> list;
+  for (const ArgumentInfo &info : arguments) {
+    auto name = b.CreateString(info.name), axes = b.CreateString(info.axes),
+         mesh = b.CreateString(info.mesh);
+    auto shape = b.CreateVector(info.shape.data(), info.shape.size());
+    list.push_back(sp::CreateArgument(
+        b, name, info.isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input, info.dtype,
+        shape, axes, mesh, info.isPartial, info.partialOp, info.partialTerms));
+  }
+  auto name = b.CreateString(entry.str()), target = b.CreateString(options.target),
+       producer = b.CreateString(options.producer);
+  auto argumentVector = b.CreateVector(list);
+  auto rankVector = b.CreateVectorOfStructs(ranks);
+  b.Finish(sp::CreateIndex(b, name, target, producer, code->numRanks, capabilities,
+                           options.reducedWire, argumentVector, rankVector, &oracleBlob));
+  sp::Blob blob = append({b.GetBufferPointer(), b.GetSize()});
+  ::tandem::sp::Header header = {};
+  std::copy(std::begin(::tandem::sp::kMagic), std::end(::tandem::sp::kMagic), header.magic);
+  header.version = ::tandem::sp::kVersion;
+  header.fileSize = file.size();
+  header.indexOffset = blob.offset();
+  header.indexSize = blob.size();
+  header.indexHash = blob.hash();
+  std::copy_n(reinterpret_cast<const char *>(&header), sizeof header, file.data());
+}
+
+FailureOr<std::string> Translation::run() {
+  if (failed(findPrograms()))
+    return failure();
+  FailureOr<std::unique_ptr<Code>> built = buildCode(program, options.numRanks);
+  if (failed(built))
+    return failure();
+  code = std::move(*built);
+  if (failed(checkTarget(*code)))
+    return failure();
+  if (options.rank && *options.rank >= code->numRanks)
+    return program.emitOpError("has no rank ")
+           << *options.rank << ": the program is for " << code->numRanks << " ranks";
+  FailureOr<std::vector<ArgumentInfo>> read = readArguments(program);
+  if (failed(read))
+    return failure();
+  arguments = std::move(*read);
+  file.resize(::tandem::sp::kAlignment); // the header's place
+  if (failed(writeRanks()) || (oracle && options.withOracle && failed(writeOracle())))
+    return failure();
+  writeIndex();
+  stats.bytes = file.size();
+  return std::move(file);
+}
+
+} // namespace
+
+FailureOr<std::string> translateToStreamProgram(ModuleOp module, StringRef entry,
+                                                const StreamProgramOptions &options,
+                                                StreamProgramStats *stats) {
+  StreamProgramStats own;
+  return Translation(module, entry, options, stats ? *stats : own).run();
+}
+
+} // namespace mlir::tandem

@@ -1,0 +1,29 @@
+//===- Views.h - views of views ---------------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_TARGET_STREAMPROGRAM_VIEWS_H
+#define TANDEM_LIB_TARGET_STREAMPROGRAM_VIEWS_H
+
+#include "Code.h"
+
+namespace mlir::tandem::target {
+
+/// A view: buffer and layout are numbers of Code, the offset is in bytes.
+struct View {
+  uint32_t buffer = 0;
+  uint32_t layout = 0;
+  int64_t offset = 0;
+};
+
+/// Applies `map` to `source`. On failure has reported, naming `rank`, where the view does not exist: an offset or a size
+/// that leads outside the source, dimensions that cannot be merged, a cast that does not hold.
+LogicalResult applyMap(ViewMap &map, const View &source, ArrayRef<int64_t> ints,
+                       LayoutTable &layouts, uint32_t rank, View &result);
+
+} // namespace mlir::tandem::target
+
+#endif // TANDEM_LIB_TARGET_STREAMPROGRAM_VIEWS_H
