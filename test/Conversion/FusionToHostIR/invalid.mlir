@@ -1,0 +1,99 @@
+// RUN: tandem-opt --convert-fusion-to-hostir --split-input-file --verify-diagnostics %s
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
+    -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
+  // expected-error @below {{schedule ring is not there yet, expected pipeline or exchange}}
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<ring>}
+      : tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
+  return %0 : tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+func.func @no_owner(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
+    -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>> {
+  // expected-error @below {{schedule exchange needs a result whose stream digits line up with the device digits of the operand, so that each slice has one owner}}
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}
+      : tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
+  return %0 : tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+func.func @cut_axis(%x: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
+    -> tensor<8x8xf32, #fusion.axes<#tp, [stream(2), -]>> {
+  // expected-error @below {{dimension 0: mesh axis "x" of size 4 meets a digit of 2 on the other side; digits must divide each other without cutting a mesh axis}}
+  %0 = fusion.reshard %x
+      : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+  return %0 : tensor<8x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+}
+
+// -----
+
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
+func.func @two_axes(%x: tensor<8x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>)
+    -> tensor<8x8xf32, #fusion.axes<#pod, [-, -]>> {
+  // expected-error @below {{a reshard over several mesh axes at once is not lowered yet, found "node", "gpu"; write one reshard for each}}
+  %0 = fusion.reshard %x
+      : tensor<8x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>> -> tensor<8x8xf32, #fusion.axes<#pod, [-, -]>>
+  return %0 : tensor<8x8xf32, #fusion.axes<#pod, [-, -]>>
+}
+
+// -----
+
+#a = #fusion.mesh<"a", ["x" = 4]>
+#b = #fusion.mesh<"b", ["x" = 4], devices = [4, 5, 6, 7]>
+func.func @two_meshes(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
+  // expected-error @below {{a reshard from mesh @a to mesh @b is not lowered yet}}
+  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
+  return %0 : tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
+}
+
+// -----
+
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+func.func @swap(%x: tensor<8xf32, #fusion.axes<#pod, [didx("node")]>>) -> tensor<8xf32, #fusion.axes<#pod, [didx("gpu")]>> {
+  // expected-error @below {{dimension 0: moving from mesh axis "node" to mesh axis "gpu" is not lowered yet}}
+  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#pod, [didx("node")]>> -> tensor<8xf32, #fusion.axes<#pod, [didx("gpu")]>>
+  return %0 : tensor<8xf32, #fusion.axes<#pod, [didx("gpu")]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+// expected-error @below {{arg0: expected known extents and mesh sizes, found}}
+func.func @unknown(%x: tensor<?xf32, #fusion.axes<#tp, [didx("x")]>>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{arg0: expected a ranked tensor with axes, found 'tensor<4xf32>'}}
+func.func @undecided(%x: tensor<4xf32>) {
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 1]>
+func.func @later(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<24xf32, #fusion.axes<#tp, [-]>> {
+  // expected-error @below {{lowering to hostir is not there yet for this op}}
+  %0 = fusion.reshape %x : tensor<4x6xf32, #fusion.axes<#tp, [-, -]>> -> tensor<24xf32, #fusion.axes<#tp, [-]>>
+  return %0 : tensor<24xf32, #fusion.axes<#tp, [-]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+#s = #fusion.axes<#tp, [stream, -]>
+func.func @two_words(%x: tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<2x6xf32, #fusion.axes<#tp, [stream, -]>> {
+  // expected-note @below {{the other schedule}}
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>} : tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<2x6xf32, #s>
+  %1 = arith.negf %0 : tensor<2x6xf32, #s>
+  // expected-error @below {{stands in one stream loop with}}
+  %2 = fusion.reshard %1 {schedule = #fusion.schedule<ring>} : tensor<2x6xf32, #s> -> tensor<2x6xf32, #s>
+  return %2 : tensor<2x6xf32, #s>
+}
