@@ -1,0 +1,323 @@
+//===- UcxTest.cpp - what the conformance suite does not see ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Ranks are threads, each with a transport of its own, that meet over TCP.
+//
+//===----------------------------------------------------------------------===//
+
+#include "UcxChannel.h"
+#include "tandem/Runtime/Rendezvous.h"
+
+#include <csignal>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace tandem;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+namespace {
+
+/// A device that only has host memory: channels ask for no more.
+class HostOnly : public Device {
+public:
+  std::string_view name() const override { return "test"; }
+  bool hostMemory() const override { return true; }
+  Expected<std::unique_ptr<Stream>> createStream() override { return none(); }
+  Expected<std::unique_ptr<Event>> createEvent() override { return none(); }
+  Expected<std::unique_ptr<Memory>> allocate(uint64_t, MemoryKind) override { return none(); }
+  Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &, const Operand &) override {
+    return none();
+  }
+  Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &) override { return none(); }
+  Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &, const Operand &,
+                                                         ReduceOp) override {
+    return none();
+  }
+  Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &, const Operand &, uint64_t,
+                                                     ReduceOp) override {
+    return none();
+  }
+  Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &) override { return none(); }
+  void abort(const Status &) override {}
+
+private:
+  static Status none() { return Status(Code::Unsupported, "not in this test"); }
+};
+
+/// One rank: launch, transport, one channel over all ranks with a page of symmetric memory.
+struct Rank {
+  HostOnly device;
+  std::unique_ptr<Launch> launch;
+  std::unique_ptr<Transport> transport;
+  std::vector<uint64_t> memory = std::vector<uint64_t>(1024);
+  std::unique_ptr<Channel> channel;
+  void *pointers[4] = {};
+
+  void open(const LaunchEnvironment &env, UcxOptions options = {}) {
+    auto made = createTcpLaunch(env);
+    ASSERT_TRUE(made) << made.status().message();
+    launch = std::move(*made);
+    auto ucx = createUcxTransport(options);
+    ASSERT_TRUE(ucx) << ucx.status().message();
+    transport = std::move(*ucx);
+    ChannelDesc desc;
+    desc.name = "c";
+    desc.id = 1 << 16;
+    desc.capabilities = TwoSided | OneSided;
+    for (uint32_t rank = 0; rank < env.worldSize; ++rank)
+      desc.group.push_back(rank);
+    desc.self = env.rank;
+    desc.symmetric = {memory.data(), memory.size() * 8, 2048, 4096, 8};
+    auto opened = transport->createChannel(desc, device, *launch);
+    ASSERT_TRUE(opened) << opened.status().message();
+    channel = std::move(*opened);
+  }
+
+  Status run(Expected<std::unique_ptr<Operation>> operation, uint64_t epoch = 0) {
+    if (!operation)
+      return operation.status();
+    Frame frame;
+    frame.pointers = pointers;
+    frame.epoch = epoch;
+    frame.half = epoch % 2;
+    return static_cast<HostOperation &>(**operation).execute(frame);
+  }
+};
+
+Message message(bool isSend, uint32_t peer, uint32_t slot, int64_t elements, uint32_t tag = 0) {
+  return {isSend, peer, tag, {slot, Layout::dense(DType::I32, {elements})}};
+}
+
+class Job {
+public:
+  explicit Job(uint32_t size) : listener(ListenSocket::open(0)) {
+    env.launcher = Launcher::Tandem;
+    env.worldSize = env.localSize = size;
+    env.addresses = {"127.0.0.1"};
+    env.port = listener->port();
+    env.token = 7;
+    env.timeout = milliseconds(20000);
+  }
+  LaunchEnvironment of(uint32_t rank) {
+    LaunchEnvironment result = env;
+    result.rank = result.localRank = rank;
+    if (rank == 0)
+      result.listenFd = listener->fd();
+    return result;
+  }
+  template <typename F> void onRanks(F &&f) {
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < env.worldSize; ++rank)
+      threads.emplace_back([&, rank] { f(rank); });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
+private:
+  Expected<ListenSocket> listener;
+  LaunchEnvironment env;
+};
+
+} // namespace
+
+TEST(Ucx, TagsKeepTheirFieldsApart) {
+  EXPECT_EQ(ucx::makeTag(0, 0, 0, 0xffffffffu), 0x00000000ffffffffull);
+  EXPECT_EQ(ucx::makeTag(0, 0, 3, 0), 0x0000000300000000ull);
+  EXPECT_EQ(ucx::makeTag(0, 0, 4, 0), 0u);
+  EXPECT_EQ(ucx::makeTag(0, 0xffff, 0, 0), 0x0003fffc00000000ull);
+  EXPECT_EQ(ucx::makeTag(0x3fff, 0, 0, 0), 0xfffc000000000000ull);
+}
+
+class UcxOverTls : public testing::TestWithParam<bool> {
+protected:
+  UcxOptions options() const {
+    UcxOptions result;
+    result.networkOnly = GetParam();
+    return result;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, UcxOverTls, testing::Values(false, true),
+                         [](auto &info) { return info.param ? "network" : "any"; });
+
+TEST_P(UcxOverTls, RingOfMessages) {
+  Job job(3);
+  job.onRanks([&](uint32_t r) {
+    Rank rank;
+    rank.open(job.of(r), options());
+    ASSERT_TRUE(rank.channel);
+    for (int64_t count : {0, 1, 100, 300000}) {
+      std::vector<int32_t> out(count + 1, int32_t(r)), in(count + 1, -1);
+      rank.pointers[0] = out.data();
+      rank.pointers[1] = in.data();
+      for (uint64_t epoch = 0; epoch < 5; ++epoch) {
+        Status status =
+            rank.run(rank.channel->prepareGroup({message(true, (r + 1) % 3, 0, count),
+                                                 message(false, (r + 2) % 3, 1, count)}),
+                     epoch);
+        ASSERT_TRUE(status.ok()) << status.message();
+        if (count) {
+          EXPECT_EQ(in[0], int32_t((r + 2) % 3));
+          EXPECT_EQ(in[count - 1], int32_t((r + 2) % 3));
+        }
+        EXPECT_EQ(in[count], -1);
+      }
+    }
+  });
+}
+
+TEST_P(UcxOverTls, PutThenSignal) {
+  Job job(2);
+  job.onRanks([&](uint32_t r) {
+    Rank rank;
+    rank.open(job.of(r), options());
+    ASSERT_TRUE(rank.channel);
+    int32_t source[64];
+    for (uint64_t epoch = 0; epoch < 6; ++epoch) {
+      std::fill(source, source + 64, int32_t(100 * r + epoch));
+      rank.pointers[0] = source;
+      Layout dense = Layout::dense(DType::I32, {8, 8});
+      Layout rows = dense;
+      rows.strides[0] = 16;
+      uint32_t peer = 1 - r;
+      Status put = rank.run(rank.channel->preparePut({peer, 64, rows, {0, dense}}), epoch);
+      ASSERT_TRUE(put.ok()) << put.message();
+      ASSERT_TRUE(rank.run(rank.channel->prepareSignal({peer, 3, 2, 2}), epoch).ok());
+      ASSERT_TRUE(rank.run(rank.channel->prepareWaitSignal({3, 2, 2}), epoch).ok());
+      auto *half = reinterpret_cast<int32_t *>(rank.memory.data()) + epoch % 2 * 512 + 16;
+      for (int row = 0; row < 8; ++row) {
+        EXPECT_EQ(half[row * 16], int32_t(100 * peer + epoch));
+        EXPECT_EQ(half[row * 16 + 7], int32_t(100 * peer + epoch));
+        EXPECT_EQ(half[row * 16 + 8], 0);
+      }
+    }
+  });
+}
+
+TEST(Ucx, SizesThatDifferAreAnErrorOnTheReceiver) {
+  for (int64_t sent : {3, 5}) {
+    Job job(2);
+    job.onRanks([&](uint32_t r) {
+      Rank rank;
+      rank.open(job.of(r));
+      ASSERT_TRUE(rank.channel);
+      int32_t buffer[8] = {};
+      rank.pointers[0] = buffer;
+      Status status =
+          rank.run(rank.channel->prepareGroup({message(r == 0, 1 - r, 0, r == 0 ? sent : 4, 9)}));
+      if (r == 1) {
+        ASSERT_FALSE(status.ok());
+        EXPECT_THAT(status.message(),
+                    HasSubstr("rank 1, channel \"c\": expected 16 bytes from rank 0 (tag 9)"));
+      }
+    });
+  }
+}
+
+TEST(Ucx, BadReferencesAreRefused) {
+  Job job(1);
+  Rank rank;
+  rank.open(job.of(0));
+  ASSERT_TRUE(rank.channel);
+  EXPECT_FALSE(rank.channel->prepareGroup({message(true, 1, 0, 1)}));
+  EXPECT_FALSE(rank.channel->prepareSignal({0, 8, 1, 1}));
+  EXPECT_FALSE(rank.channel->prepareWaitSignal({8, 1, 1}));
+  Layout layout = Layout::dense(DType::I32, {16});
+  EXPECT_TRUE(rank.channel->preparePut({0, 2048 - 64, layout, {0, layout}}));
+  EXPECT_FALSE(rank.channel->preparePut({0, 2048 - 60, layout, {0, layout}}));
+  EXPECT_FALSE(rank.channel->prepareCollective({}));
+}
+
+TEST(Ucx, AbortEndsAllWaitsOnAllRanks) {
+  Job job(3);
+  job.onRanks([&](uint32_t r) {
+    Rank rank;
+    rank.open(job.of(r));
+    ASSERT_TRUE(rank.channel);
+    int32_t buffer[4] = {};
+    rank.pointers[0] = buffer;
+    std::thread watchdog([&] {
+      if (r != 2)
+        return;
+      std::this_thread::sleep_for(milliseconds(100));
+      rank.channel->abort(Status(Code::Timeout, "no progress in 0.1 s"));
+    });
+    // One waits for a message, one for a signal, one for both.
+    Status first, second;
+    std::thread other([&] {
+      if (r != 1)
+        second = rank.run(rank.channel->prepareWaitSignal({0, 1, 1}));
+    });
+    if (r != 0)
+      first = rank.run(rank.channel->prepareGroup({message(false, 0, 0, 4)}));
+    other.join();
+    watchdog.join();
+    const char *expected =
+        r == 2 ? "no progress in 0.1 s" : "rank 2 ended the run: no progress in 0.1 s";
+    if (r != 0) {
+      EXPECT_THAT(first.message(), HasSubstr(expected));
+    }
+    if (r != 1) {
+      EXPECT_THAT(second.message(), HasSubstr(expected));
+    }
+    // Later ones fail too.
+    EXPECT_FALSE(rank.run(rank.channel->prepareGroup({message(true, 0, 0, 1)})).ok());
+  });
+}
+
+// Real processes: the kernel (shared memory) or UCX (network) notices the death.
+TEST_P(UcxOverTls, DeadPeerEndsAllWaits) {
+  Job job(3);
+  UcxOptions options = this->options();
+  pid_t children[3];
+  for (uint32_t r = 0; r < 3; ++r) {
+    if ((children[r] = ::fork()))
+      continue;
+    Rank rank;
+    rank.open(job.of(r), options);
+    if (!rank.channel)
+      ::_exit(10);
+    if (r == 1)
+      ::raise(SIGKILL);
+    int32_t buffer[4] = {};
+    rank.pointers[0] = buffer;
+    Status signal, receive;
+    std::thread other([&] { signal = rank.run(rank.channel->prepareWaitSignal({0, 1, 1})); });
+    receive = rank.run(rank.channel->prepareGroup({message(false, 2 - r, 0, 4)}));
+    other.join();
+    auto named = [&](const Status &status) {
+      // Either saw it itself, or was told by the one that did.
+      return status.message().find("lost rank 1") != std::string::npos;
+    };
+    if (!named(signal) || !named(receive))
+      fprintf(stderr, "rank %u: %s / %s\n", r, signal.message().c_str(), receive.message().c_str());
+    bool good = named(signal) && named(receive);
+    rank.channel.reset();
+    rank.transport.reset();
+    ::_exit(good ? 0 : 11);
+  }
+  auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  int left = 3;
+  while (left && std::chrono::steady_clock::now() < deadline) {
+    int status = 0;
+    pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) {
+      std::this_thread::sleep_for(milliseconds(20));
+      continue;
+    }
+    --left;
+    if (pid == children[1])
+      EXPECT_TRUE(WIFSIGNALED(status));
+    else
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  EXPECT_EQ(left, 0) << "a rank hangs";
+  for (pid_t child : children)
+    if (left)
+      ::kill(child, SIGKILL);
+}

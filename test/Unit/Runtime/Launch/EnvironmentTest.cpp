@@ -1,0 +1,177 @@
+//===- EnvironmentTest.cpp - launch variables -------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/Environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+
+using namespace tandem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+static Expected<LaunchEnvironment> read(const Variables &variables) {
+  return readLaunchEnvironment([&](const char *name) -> const char * {
+    auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+static std::string errorOf(const Variables &variables) {
+  auto env = read(variables);
+  return env ? "no error" : env.status().message();
+}
+
+static const Variables kTorch = {{"RANK", "3"},
+                                 {"WORLD_SIZE", "8"},
+                                 {"LOCAL_RANK", "1"},
+                                 {"LOCAL_WORLD_SIZE", "2"},
+                                 {"MASTER_ADDR", "node1"},
+                                 {"MASTER_PORT", "29500"}};
+static const Variables kSlurm = {{"SLURM_PROCID", "5"},
+                                 {"SLURM_NTASKS", "6"},
+                                 {"SLURM_LOCALID", "1"},
+                                 {"SLURM_NODEID", "2"},
+                                 {"SLURM_TASKS_PER_NODE", "2(x3)"},
+                                 {"SLURM_JOB_NODELIST", "gpu[07-08,12]"},
+                                 {"SLURM_JOB_ID", "4711"},
+                                 {"SLURM_STEP_ID", "0"}};
+
+static Variables with(Variables variables, const Variables &more) {
+  for (auto &[name, value] : more)
+    variables[name] = value;
+  return variables;
+}
+
+TEST(Environment, NobodyIsAWorldOfOne) {
+  auto env = read({});
+  ASSERT_TRUE(env);
+  EXPECT_EQ(env->launcher, Launcher::None);
+  EXPECT_EQ(env->worldSize, 1u);
+}
+
+TEST(Environment, TandemRun) {
+  auto env = read({{"TANDEM_RANK", "2"},
+                   {"TANDEM_WORLD_SIZE", "4"},
+                   {"TANDEM_MASTER_ADDR", "10.0.0.1,::1"},
+                   {"TANDEM_MASTER_PORT", "4000"},
+                   {"TANDEM_TOKEN", "ff"},
+                   {"TANDEM_LAUNCH_TIMEOUT", "7"},
+                   {"TANDEM_LISTEN_FD", "5"}});
+  ASSERT_TRUE(env) << env.status().message();
+  EXPECT_EQ(env->launcher, Launcher::Tandem);
+  EXPECT_EQ(env->rank, 2u);
+  EXPECT_EQ(env->localRank, 2u);
+  EXPECT_EQ(env->localSize, 4u);
+  EXPECT_THAT(env->addresses, ElementsAre("10.0.0.1", "::1"));
+  EXPECT_EQ(env->port, 4000);
+  EXPECT_EQ(env->token, 255u);
+  EXPECT_EQ(env->listenFd, 5);
+  EXPECT_EQ(env->timeout.count(), 7000);
+}
+
+TEST(Environment, TorchVariables) {
+  auto env = read(kTorch);
+  ASSERT_TRUE(env) << env.status().message();
+  EXPECT_EQ(env->launcher, Launcher::Torch);
+  EXPECT_EQ(env->rank, 3u);
+  EXPECT_EQ(env->worldSize, 8u);
+  EXPECT_EQ(env->localRank, 1u);
+  EXPECT_EQ(env->localSize, 2u);
+  EXPECT_THAT(env->addresses, ElementsAre("node1"));
+  EXPECT_EQ(env->port, 29500);
+  // The same on all ranks, another for another job.
+  EXPECT_EQ(env->token, read(with(kTorch, {{"RANK", "0"}, {"LOCAL_RANK", "0"}}))->token);
+  EXPECT_NE(env->token, read(with(kTorch, {{"MASTER_PORT", "29501"}}))->token);
+}
+
+TEST(Environment, TorchrunListensBesideItsStore) {
+  auto env = read(with(kTorch, {{"TORCHELASTIC_RUN_ID", "job"},
+                                {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                {"OMPI_COMM_WORLD_RANK", "0"},
+                                {"OMPI_COMM_WORLD_SIZE", "1"}}));
+  ASSERT_TRUE(env) << env.status().message();
+  EXPECT_EQ(env->launcher, Launcher::Torchrun);
+  EXPECT_EQ(env->rank, 3u);
+  EXPECT_EQ(env->port, 29501);
+}
+
+TEST(Environment, OpenMpiLeavesTheAddressOpen) {
+  auto env = read({{"OMPI_COMM_WORLD_RANK", "1"},
+                   {"OMPI_COMM_WORLD_SIZE", "3"},
+                   {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  ASSERT_TRUE(env) << env.status().message();
+  EXPECT_EQ(env->launcher, Launcher::OpenMpi);
+  EXPECT_EQ(env->rank, 1u);
+  EXPECT_EQ(env->localSize, 2u);
+  EXPECT_TRUE(env->addresses.empty());
+  // A container's RANK and WORLD_SIZE do not hide mpirun.
+  EXPECT_EQ(
+      read(with(kTorch, {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}}))->worldSize,
+      3u);
+}
+
+TEST(Environment, Slurm) {
+  auto env = read(kSlurm);
+  ASSERT_TRUE(env) << env.status().message();
+  EXPECT_EQ(env->launcher, Launcher::Slurm);
+  EXPECT_EQ(env->rank, 5u);
+  EXPECT_EQ(env->worldSize, 6u);
+  EXPECT_EQ(env->localRank, 1u);
+  EXPECT_EQ(env->localSize, 2u);
+  EXPECT_THAT(env->addresses, ElementsAre("gpu07"));
+  EXPECT_GE(env->port, 20000);
+  EXPECT_LT(env->port, 40000);
+  EXPECT_NE(env->token, read(with(kSlurm, {{"SLURM_JOB_ID", "4712"}}))->token);
+}
+
+TEST(Environment, OwnVariablesOverride) {
+  auto env = read(with(kSlurm, {{"TANDEM_MASTER_ADDR", "a"}, {"TANDEM_MASTER_PORT", "5"}}));
+  ASSERT_TRUE(env) << env.status().message();
+  EXPECT_EQ(env->launcher, Launcher::Slurm);
+  EXPECT_THAT(env->addresses, ElementsAre("a"));
+  EXPECT_EQ(env->port, 5);
+}
+
+TEST(Environment, ErrorsNameTheVariable) {
+  EXPECT_EQ(errorOf(with(kTorch, {{"RANK", "three"}})),
+            "environment variable RANK: expected a number from 0 to 65535, found \"three\"");
+  EXPECT_THAT(errorOf(with(kTorch, {{"MASTER_PORT", "0"}})), HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(errorOf(with(kTorch, {{"MASTER_PORT", "99999"}})), HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(errorOf(with(kTorch, {{"WORLD_SIZE", "-1"}})), HasSubstr("WORLD_SIZE"));
+  EXPECT_THAT(errorOf(with(kTorch, {{"RANK", "8"}})),
+              HasSubstr("rank 8 is not below the world's size 8"));
+  EXPECT_THAT(errorOf(with(kTorch, {{"LOCAL_RANK", "2"}})), HasSubstr("local rank 2 of 2"));
+  EXPECT_THAT(errorOf({{"TANDEM_RANK", "0"}, {"TANDEM_WORLD_SIZE", "2"}}),
+              HasSubstr("no address of rank 0"));
+  EXPECT_THAT(errorOf(with(kSlurm, {{"SLURM_JOB_NODELIST", "n[1-"}})),
+              HasSubstr("environment variable SLURM_JOB_NODELIST: malformed node list"));
+  EXPECT_THAT(errorOf(with(kSlurm, {{"SLURM_NODEID", "3"}})), HasSubstr("SLURM_NODEID"));
+  EXPECT_THAT(errorOf(with(kSlurm, {{"SLURM_TASKS_PER_NODE", "2(x"}})),
+              HasSubstr("SLURM_TASKS_PER_NODE"));
+}
+
+TEST(Slurm, NodeLists) {
+  EXPECT_THAT(*parseSlurmNodeList("localhost"), ElementsAre("localhost"));
+  EXPECT_THAT(*parseSlurmNodeList("n[1-3,07],gpu5"), ElementsAre("n1", "n2", "n3", "n07", "gpu5"));
+  EXPECT_THAT(*parseSlurmNodeList("r[1-2]n[08-09]x"),
+              ElementsAre("r1n08x", "r1n09x", "r2n08x", "r2n09x"));
+  for (const char *bad : {"", ",", "a,", "n[", "n]", "n[]", "n[1-", "n[3-1]", "n[a]", "n[[1]]",
+                          "n[1-4000000000]", "n]1["})
+    EXPECT_FALSE(parseSlurmNodeList(bad)) << bad;
+}
+
+TEST(Slurm, TasksPerNode) {
+  EXPECT_THAT(*parseSlurmTasksPerNode("4"), ElementsAre(4));
+  EXPECT_THAT(*parseSlurmTasksPerNode("2(x3),1"), ElementsAre(2, 2, 2, 1));
+  for (const char *bad : {"", "x", "0", "2(", "2(x", "2(x)", "2(xa)", "2(x3", "2(x4000000000)"})
+    EXPECT_FALSE(parseSlurmTasksPerNode(bad)) << bad;
+}

@@ -1,0 +1,80 @@
+//===- SpawnTest.cpp - ranks as child processes -----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/Spawn.h"
+
+#include <csignal>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace tandem;
+using std::chrono::milliseconds;
+
+static SpawnOptions shell(uint32_t ranks, const std::string &script) {
+  SpawnOptions options;
+  options.ranks = ranks;
+  options.argv = {"/bin/sh", "-c", script};
+  return options;
+}
+
+TEST(Spawn, RanksKnowWhoTheyAre) {
+  auto exits = spawnRanks(
+      shell(3, "test $TANDEM_WORLD_SIZE = 3 && test $TANDEM_LOCAL_RANK = $TANDEM_RANK && "
+               "test -n \"$TANDEM_MASTER_PORT\" && exit $TANDEM_RANK"));
+  ASSERT_TRUE(exits) << exits.status().message();
+  ASSERT_EQ(exits->size(), 3u);
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ((*exits)[rank].code, rank);
+  EXPECT_EQ(exitCodeOf(*exits), 1);
+}
+
+TEST(Spawn, PrefixesLines) {
+  SpawnOptions options = shell(2, "printf 'one\\ntwo'; echo oops >&2");
+  options.prefixOutput = true;
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  auto exits = spawnRanks(options);
+  std::string out = testing::internal::GetCapturedStdout();
+  std::string err = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(exits) << exits.status().message();
+  for (const char *line : {"[0] one\n", "[0] two\n", "[1] one\n", "[1] two\n"})
+    EXPECT_THAT(out, testing::HasSubstr(line));
+  EXPECT_THAT(err, testing::HasSubstr("[1] oops\n"));
+}
+
+TEST(Spawn, OneThatDiesTakesTheOthersAlongAfterAGrace) {
+  SpawnOptions options = shell(3, "if [ $TANDEM_RANK = 1 ]; then kill -9 $$; fi; sleep 30");
+  options.grace = milliseconds(200);
+  auto begin = std::chrono::steady_clock::now();
+  auto exits = spawnRanks(options);
+  ASSERT_TRUE(exits) << exits.status().message();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_EQ((*exits)[1].signal, SIGKILL);
+  EXPECT_FALSE((*exits)[1].killed);
+  EXPECT_TRUE((*exits)[0].killed);
+  EXPECT_TRUE((*exits)[2].killed);
+  EXPECT_EQ(exitCodeOf(*exits), 128 + SIGKILL);
+}
+
+TEST(Spawn, StoppedRanksAreKilledAtTheLimit) {
+  SpawnOptions options = shell(2, "kill -STOP $$");
+  options.limit = milliseconds(300);
+  auto exits = spawnRanks(options);
+  ASSERT_TRUE(exits) << exits.status().message();
+  for (const RankExit &exit : *exits)
+    EXPECT_TRUE(exit.killed);
+  EXPECT_NE(exitCodeOf(*exits), 0);
+}
+
+TEST(Spawn, MissingBinary) {
+  SpawnOptions options;
+  options.ranks = 2;
+  options.argv = {"/nowhere/at/all"};
+  auto exits = spawnRanks(options);
+  ASSERT_TRUE(exits) << exits.status().message();
+  EXPECT_EQ(exitCodeOf(*exits), 127);
+}
