@@ -1,0 +1,235 @@
+//===- Peers.cpp - endpoints, control messages, who is alive ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Worker.h"
+
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace tandem;
+using namespace tandem::ucx;
+
+namespace {
+
+std::string linkTarget(const char *path) {
+  char buffer[256];
+  ssize_t n = ::readlink(path, buffer, sizeof(buffer));
+  return n > 0 ? std::string(buffer, static_cast<size_t>(n)) : std::string();
+}
+
+/// A control message on its way.
+struct Outgoing {
+  Worker *worker;
+  std::shared_ptr<Work> owner;
+  ucp_ep_h endpoint;
+  uint32_t rank;
+  Control control;
+  std::string text;
+};
+
+void outgoingSent(void *request, ucs_status_t status, void *data) {
+  auto *out = static_cast<Outgoing *>(data);
+  if (request)
+    out->worker->api.ucp_request_free(request);
+  // The owner keeps `out`, and forgets it when it is used again.
+  std::shared_ptr<Work> owner = std::move(out->owner);
+  owner->finishPart(*out->worker, out->worker->peerError(status, "signal", out->rank));
+}
+
+void outgoingFlushed(void *request, ucs_status_t status, void *data) {
+  auto *out = static_cast<Outgoing *>(data);
+  const Api &api = out->worker->api;
+  if (status != UCS_OK)
+    return outgoingSent(request, status, data);
+  if (request)
+    api.ucp_request_free(request);
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  param.cb.send = outgoingSent;
+  param.user_data = out;
+  ucs_status_ptr_t sent = api.ucp_am_send_nbx(out->endpoint, 0, &out->control, sizeof(Control),
+                                              out->text.data(), out->text.size(), &param);
+  if (!UCS_PTR_IS_PTR(sent))
+    outgoingSent(nullptr, UCS_PTR_STATUS(sent), data);
+}
+
+} // namespace
+
+PeerAddress PeerAddress::ofThisProcess(bool networkOnly) {
+  PeerAddress self;
+  self.pid = ::getpid();
+  if (networkOnly)
+    return self;
+  // Ranks of one boot, with the same processes, System V segments and files in /dev/shm.
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat shm{};
+  ::stat("/dev/shm", &shm);
+  if (!boot.empty())
+    self.host = fmt::format("{} {} {} {}", boot, linkTarget("/proc/self/ns/pid"),
+                            linkTarget("/proc/self/ns/ipc"), shm.st_dev);
+  return self;
+}
+
+std::string PeerAddress::encode() const {
+  return fmt::format("{} {} {}\n", pid, host.size(), worker.size()) + host + worker;
+}
+
+Expected<PeerAddress> PeerAddress::decode(std::string_view text) {
+  PeerAddress result;
+  size_t end = text.find('\n');
+  size_t hostBytes = 0, workerBytes = 0;
+  long long pid = 0;
+  std::string line(text.substr(0, end));
+  if (end == std::string_view::npos ||
+      std::sscanf(line.c_str(), "%lld %zu %zu", &pid, &hostBytes, &workerBytes) != 3 ||
+      text.size() - end - 1 != hostBytes + workerBytes || hostBytes > text.size())
+    return Status(Code::Internal, "channel ucx: malformed address of a peer");
+  result.pid = pid;
+  result.host = text.substr(end + 1, hostBytes);
+  result.worker = text.substr(end + 1 + hostBytes);
+  return result;
+}
+
+Status Worker::peerError(ucs_status_t status, const char *what, uint32_t peer) {
+  if (status == UCS_OK)
+    return Status::success();
+  // An operation that was cancelled ended for the worker's own reason.
+  Status why = health();
+  if (!why.ok())
+    return why;
+  return Status(Code::Io, fmt::format("rank {}: {}, rank {}: {}", worldRank, what, peer,
+                                      api.ucs_status_string(status)));
+}
+
+bool Worker::settle(Work &owner, ucs_status_ptr_t request, const char *what, uint32_t peer) {
+  if (UCS_PTR_IS_PTR(request))
+    return false;
+  owner.finishPart(*this, peerError(UCS_PTR_STATUS(request), what, peer));
+  return true;
+}
+
+Expected<ucp_ep_h> Worker::endpoint(uint32_t rank) {
+  Peer &peer = *peers[rank];
+  if (peer.endpoint)
+    return peer.endpoint;
+  // UCX 1.13 refuses shared memory where it is to notice dead peers, so on one host the kernel does
+  // that. Between hosts UCX does.
+  bool sameHost = rank == worldRank || (!self.host.empty() && peer.address.host == self.host);
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t *>(peer.address.worker.data());
+  params.err_mode = sameHost ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = [](void *arg, ucp_ep_h, ucs_status_t status) {
+    auto *peer = static_cast<Peer *>(arg);
+    peer->owner->peerFailed(*peer, peer->owner->api.ucs_status_string(status));
+  };
+  params.err_handler.arg = &peer;
+  ucs_status_t made = api.ucp_ep_create(worker, &params, &peer.endpoint);
+  if (made != UCS_OK) {
+    peer.endpoint = nullptr;
+    return peerError(made, "connect", rank);
+  }
+  if (sameHost && peer.address.pid != self.pid)
+    watchProcess(peer);
+  return peer.endpoint;
+}
+
+void Worker::watchProcess(Peer &peer) {
+#ifdef SYS_pidfd_open
+  // Where the kernel has no such call (before 5.3) the watchdog is what ends a run.
+  peer.process = static_cast<int>(::syscall(SYS_pidfd_open, peer.address.pid, 0));
+  if (peer.process < 0) {
+    if (errno == ESRCH)
+      peerFailed(peer, "its process has ended");
+    return;
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = &peer;
+  ::epoll_ctl(epoll, EPOLL_CTL_ADD, peer.process, &event);
+#endif
+}
+
+void Worker::processEnded(Peer &peer) {
+  ::epoll_ctl(epoll, EPOLL_CTL_DEL, peer.process, nullptr);
+  // Its last words may still be in our queue.
+  if (!gaveUp)
+    while (api.ucp_worker_progress(worker)) {
+    }
+  peerFailed(peer, "its process has ended");
+}
+
+void Worker::peerFailed(Peer &peer, const std::string &why) {
+  if (peer.left || leaving || gaveUp)
+    return;
+  peer.left = true;
+  fail(Status(Code::Aborted, fmt::format("rank {}: lost rank {}: {}", worldRank, peer.rank, why)),
+       true);
+}
+
+void Worker::sendControl(Work &owner, uint32_t rank, const Control &control, std::string text) {
+  auto ep = endpoint(rank);
+  if (!ep)
+    return owner.finishPart(*this, ep.status());
+  auto out = std::make_shared<Outgoing>(
+      Outgoing{this, owner.shared_from_this(), *ep, rank, control, std::move(text)});
+  out->control.source = worldRank;
+  owner.keep(out);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.cb.send = outgoingFlushed;
+  param.user_data = out.get();
+  ucs_status_ptr_t flushed = api.ucp_ep_flush_nbx(*ep, &param);
+  if (!UCS_PTR_IS_PTR(flushed))
+    outgoingFlushed(nullptr, UCS_PTR_STATUS(flushed), out.get());
+}
+
+void Worker::receiveControl(const void *header, size_t headerBytes, const void *data,
+                            size_t bytes) {
+  Control control;
+  if (headerBytes != sizeof(control))
+    return;
+  std::memcpy(&control, header, sizeof(control));
+  switch (control.kind) {
+  case Control::Signal:
+  case Control::Bye:
+    // A channel that is gone has heard Bye from all.
+    if (auto sink = sinks.find(control.channel); sink != sinks.end())
+      sink->second->receive(control);
+    break;
+  case Control::Leave:
+    if (control.source < peers.size())
+      peers[control.source]->left = true;
+    break;
+  case Control::Abort:
+    fail(Status(Code::Aborted,
+                fmt::format("rank {}: rank {} ended the run: {}", worldRank, control.source,
+                            std::string_view(static_cast<const char *>(data), bytes))),
+         false);
+    break;
+  case Control::Hello:
+    break;
+  }
+}
+
+bool Worker::addSink(uint32_t channel, ControlSink *sink) {
+  return sinks.emplace(channel, sink).second;
+}
+
+void Worker::removeSink(uint32_t channel, ControlSink *sink) {
+  if (auto found = sinks.find(channel); found != sinks.end() && found->second == sink)
+    sinks.erase(found);
+}

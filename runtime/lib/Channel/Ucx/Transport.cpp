@@ -1,0 +1,268 @@
+//===- Transport.cpp - makes channels over UCX ------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "UcxChannel.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+
+using namespace tandem;
+using namespace tandem::ucx;
+
+namespace {
+
+/// What a rank tells all others about its side of a channel; the group's ranks, the key and the
+/// text of an error follow.
+struct Offer {
+  uint64_t id = 0;
+  uint64_t base = 0, halfBytes = 0;
+  uint32_t numSignals = 0;
+  uint32_t groupSize = 0, keyBytes = 0, errorBytes = 0;
+};
+
+struct DecodedOffer {
+  Offer offer;
+  std::vector<uint32_t> group;
+  std::string key, error;
+};
+
+std::string encode(Offer offer, const std::vector<uint32_t> &group, const std::string &key,
+                   const std::string &error) {
+  offer.groupSize = static_cast<uint32_t>(group.size());
+  offer.keyBytes = static_cast<uint32_t>(key.size());
+  offer.errorBytes = static_cast<uint32_t>(error.size());
+  std::string text(reinterpret_cast<const char *>(&offer), sizeof(offer));
+  text.append(reinterpret_cast<const char *>(group.data()), group.size() * sizeof(uint32_t));
+  return text + key + error;
+}
+
+bool decode(std::string_view text, DecodedOffer &result) {
+  if (text.size() < sizeof(Offer))
+    return false;
+  std::memcpy(&result.offer, text.data(), sizeof(Offer));
+  const Offer &offer = result.offer;
+  uint64_t groupBytes = uint64_t(offer.groupSize) * sizeof(uint32_t);
+  if (text.size() != sizeof(Offer) + groupBytes + offer.keyBytes + offer.errorBytes)
+    return false;
+  result.group.resize(offer.groupSize);
+  if (groupBytes)
+    std::memcpy(result.group.data(), text.data() + sizeof(Offer), groupBytes);
+  result.key = text.substr(sizeof(Offer) + groupBytes, offer.keyBytes);
+  result.error = text.substr(text.size() - offer.errorBytes);
+  return true;
+}
+
+class UcxTransport : public Transport {
+public:
+  UcxTransport(std::shared_ptr<Worker> worker, const UcxOptions &options)
+      : worker(std::move(worker)), options(options) {}
+  ~UcxTransport() override { worker->leave(options.closeTimeout); }
+
+  std::string_view name() const override { return "ucx"; }
+  uint32_t capabilities() const override { return TwoSided | OneSided; }
+
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
+                                                   Launch &launch) override {
+    Status joined = join(launch, device);
+    auto state = std::make_shared<ChannelState>();
+    state->worker = worker;
+    state->name = desc.name;
+    state->number = nextChannel++ % (1u << kChannelBits);
+    state->self = desc.self;
+    state->symmetric = desc.symmetric;
+
+    // Every rank goes through the exchange, also one that has failed: the others wait for it.
+    Offer offer;
+    std::string key;
+    Status mine = joined.ok() ? check(desc, launch) : joined;
+    if (mine.ok() && !desc.group.empty())
+      mine = openLocally(*state, offer, key);
+    offer.id = desc.id;
+    auto all = allGatherStrings(launch, encode(offer, desc.group, key, mine.message()));
+    Status result = !mine.ok() ? mine : !all ? all.status() : Status::success();
+    if (result.ok() && !desc.group.empty())
+      result = meet(*state, desc, *all, launch);
+    // A channel is usable once all members have it: what they send needs a receiver.
+    std::string problem = result.message();
+    auto verdicts = all ? allGatherStrings(launch, problem) : all;
+    if (result.ok() && !verdicts)
+      result = verdicts.status();
+    if (result.ok())
+      for (uint32_t rank = 0; rank < verdicts->size(); ++rank)
+        if (!(*verdicts)[rank].empty())
+          result = Status(Code::Aborted, fmt::format("channel \"{}\", rank {}: {}", desc.name, rank,
+                                                     (*verdicts)[rank]));
+    if (!result.ok()) {
+      state->close();
+      return result;
+    }
+    if (desc.group.empty())
+      return std::unique_ptr<Channel>();
+    return std::unique_ptr<Channel>(new UcxChannel(std::move(state), options.closeTimeout));
+  }
+
+private:
+  /// Exchanges the workers' addresses, once. Errors are those of the exchange: the same everywhere.
+  Status join(Launch &launch, Device &device) {
+    if (joined)
+      return joinResult;
+    joined = true;
+    joinResult = exchangeAddresses(launch);
+    if (joinResult.ok() && !device.hostMemory())
+      joinResult = Status(Code::Unsupported,
+                          fmt::format("channel ucx: device {} has no host memory", device.name()));
+    return joinResult;
+  }
+
+  Status exchangeAddresses(Launch &launch) {
+    if (launch.worldSize() > (1u << kSourceBits))
+      return Status(Code::Unsupported, fmt::format("channel ucx: {} ranks, expected at most {}",
+                                                   launch.worldSize(), 1u << kSourceBits));
+    auto texts = allGatherStrings(launch, worker->address().encode());
+    if (!texts)
+      return texts.status();
+    std::vector<PeerAddress> addresses;
+    for (const std::string &text : *texts) {
+      auto address = PeerAddress::decode(text);
+      if (!address)
+        return address.status();
+      addresses.push_back(std::move(*address));
+    }
+    return worker->call([&] {
+      worker->join(launch.rank(), launch.localSize(), std::move(addresses));
+      return Status::success();
+    });
+  }
+
+  Status check(const ChannelDesc &desc, Launch &launch) {
+    if (desc.capabilities & ~capabilities())
+      return Status(Code::Unsupported,
+                    fmt::format("channel \"{}\" needs {}, ucx offers {}", desc.name,
+                                capabilitiesToString(desc.capabilities),
+                                capabilitiesToString(capabilities())));
+    if (desc.group.empty())
+      return Status::success();
+    if (desc.self >= desc.group.size() || desc.group[desc.self] != launch.rank())
+      return Status(Code::InvalidArgument,
+                    fmt::format("channel \"{}\": rank {} is not at index {} of its group",
+                                desc.name, launch.rank(), desc.self));
+    for (uint32_t rank : desc.group)
+      if (rank >= launch.worldSize())
+        return Status(Code::InvalidArgument, fmt::format("channel \"{}\": rank {} in a world of {}",
+                                                         desc.name, rank, launch.worldSize()));
+    return worker->health();
+  }
+
+  /// Registers the symmetric memory and becomes reachable.
+  Status openLocally(ChannelState &state, Offer &offer, std::string &key) {
+    return worker->call([&] {
+      if (!worker->addSink(state.number, &state))
+        return Status(Code::Unsupported,
+                      fmt::format("channel ucx: more than {} channels", 1u << kChannelBits));
+      const SymmetricMemory &memory = state.symmetric;
+      if (memory.empty() || memory.totalBytes == 0)
+        return Status::success();
+      ucp_mem_map_params_t params{};
+      params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+      params.address = memory.base;
+      params.length = memory.totalBytes;
+      const Api &api = worker->api;
+      TANDEM_RETURN_IF_ERROR(api.status(
+          api.ucp_mem_map(worker->context, &params, &state.registration), "ucp_mem_map"));
+      void *buffer = nullptr;
+      size_t bytes = 0;
+      TANDEM_RETURN_IF_ERROR(
+          api.status(api.ucp_rkey_pack(worker->context, state.registration, &buffer, &bytes),
+                     "ucp_rkey_pack"));
+      key.assign(static_cast<const char *>(buffer), bytes);
+      api.ucp_rkey_buffer_release(buffer);
+      offer.base = reinterpret_cast<uint64_t>(memory.base);
+      offer.halfBytes = memory.halfBytes;
+      offer.numSignals = memory.numSignals;
+      return Status::success();
+    });
+  }
+
+  /// Takes what the members offer and connects to them.
+  Status meet(ChannelState &state, const ChannelDesc &desc, const std::vector<std::string> &all,
+              Launch &launch) {
+    std::vector<std::string> keys;
+    for (uint32_t rank : desc.group) {
+      DecodedOffer theirs;
+      if (!decode(all[rank], theirs))
+        return Status(Code::Internal, fmt::format("channel \"{}\": rank {} sent a malformed offer",
+                                                  desc.name, rank));
+      if (!theirs.error.empty())
+        return Status(Code::Aborted,
+                      fmt::format("channel \"{}\", rank {}: {}", desc.name, rank, theirs.error));
+      if (theirs.offer.id != desc.id || theirs.group != desc.group)
+        return Status(Code::InvalidProgram,
+                      fmt::format("channel \"{}\": ranks {} and {} name different groups",
+                                  desc.name, launch.rank(), rank));
+      state.members.push_back(
+          {rank, theirs.offer.base, theirs.offer.halfBytes, theirs.offer.numSignals, nullptr});
+      keys.push_back(std::move(theirs.key));
+    }
+    // A greeting makes the connection and shows that it works, before anything depends on it.
+    auto greeting = std::make_shared<Task>([&](Worker &worker, Task &self) {
+      self.arm(static_cast<uint32_t>(state.members.size()) + 1);
+      Status unpacked;
+      for (size_t i = 0; i < state.members.size(); ++i) {
+        Member &member = state.members[i];
+        auto endpoint = worker.endpoint(member.rank);
+        if (endpoint && !keys[i].empty()) {
+          ucs_status_t status =
+              worker.api.ucp_ep_rkey_unpack(*endpoint, keys[i].data(), &member.key);
+          if (status != UCS_OK)
+            unpacked = worker.peerError(status, "ucp_ep_rkey_unpack", member.rank);
+        }
+        worker.sendControl(self, member.rank, Control());
+      }
+      self.finishPart(worker, unpacked);
+    });
+    worker->submit(greeting);
+    if (!greeting->waitUntil(std::chrono::steady_clock::now() + connectTimeout))
+      worker->fail(Status(Code::Timeout,
+                          fmt::format("rank {}, channel \"{}\": no connection to all of its {} "
+                                      "ranks within {} s",
+                                      launch.rank(), desc.name, desc.group.size(),
+                                      connectTimeout.count() / 1000)),
+                   false);
+    return greeting->wait(std::chrono::microseconds(0));
+  }
+
+  static constexpr std::chrono::milliseconds connectTimeout{30000};
+
+  std::shared_ptr<Worker> worker;
+  UcxOptions options;
+  uint32_t nextChannel = 0;
+  bool joined = false;
+  Status joinResult;
+};
+
+} // namespace
+
+UcxOptions tandem::ucxOptionsFromEnvironment() {
+  UcxOptions options;
+  if (const char *spin = std::getenv("TANDEM_UCX_SPIN"); spin && *spin)
+    options.spin = std::chrono::microseconds(std::strtol(spin, nullptr, 10));
+  const char *network = std::getenv("TANDEM_UCX_NETWORK_ONLY");
+  options.networkOnly = network && !std::strcmp(network, "1");
+  return options;
+}
+
+Expected<std::unique_ptr<Transport>> tandem::createUcxTransport(const UcxOptions &options) {
+  auto api = Api::get();
+  if (!api)
+    return api.status();
+  auto worker = Worker::create(**api, options);
+  if (!worker)
+    return worker.status().withPrefix("channel ucx: ");
+  return std::unique_ptr<Transport>(
+      new UcxTransport(std::shared_ptr<Worker>(std::move(*worker)), options));
+}

@@ -1,0 +1,153 @@
+//===- UcxChannel.cpp - a channel over a worker -----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "UcxChannel.h"
+
+#include <fmt/format.h>
+
+using namespace tandem;
+using namespace tandem::ucx;
+
+std::string ChannelState::where() const {
+  return fmt::format("rank {}, channel \"{}\"", worker->rank(), name);
+}
+
+uint64_t *ChannelState::signal(uint32_t slot) const {
+  return reinterpret_cast<uint64_t *>(static_cast<std::byte *>(symmetric.base) +
+                                      symmetric.signalOffset) +
+         slot;
+}
+
+void ChannelState::receive(const Control &control) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (control.kind == Control::Bye) {
+    ++byes;
+  } else if (control.slot < symmetric.numSignals) {
+    uint64_t *value = signal(control.slot);
+    // Raises, never lowers: signals of two peers may share a slot.
+    if (__atomic_load_n(value, __ATOMIC_RELAXED) < control.value)
+      __atomic_store_n(value, control.value, __ATOMIC_RELEASE);
+  }
+  condition.notify_all();
+}
+
+void ChannelState::failed(const Status &status) {
+  std::lock_guard<std::mutex> lock(mutex);
+  failure = status;
+  condition.notify_all();
+}
+
+Status ChannelState::waitForSignal(uint32_t slot, uint64_t value) {
+  uint64_t *current = signal(slot);
+  auto reached = [&] { return __atomic_load_n(current, __ATOMIC_ACQUIRE) >= value; };
+  auto spin = worker->spin();
+  if (spin.count() > 0) {
+    auto until = std::chrono::steady_clock::now() + spin;
+    while (!reached() && std::chrono::steady_clock::now() < until)
+      __builtin_ia32_pause();
+  }
+  if (reached())
+    return Status::success();
+  std::unique_lock<std::mutex> lock(mutex);
+  condition.wait(lock, [&] { return reached() || !failure.ok(); });
+  return reached() ? Status::success() : failure;
+}
+
+void ChannelState::close() {
+  worker
+      ->call([&] {
+        worker->removeSink(number, this);
+        for (Member &member : members)
+          if (member.key)
+            worker->api.ucp_rkey_destroy(member.key);
+        if (registration)
+          worker->api.ucp_mem_unmap(worker->context, registration);
+        return Status::success();
+      })
+      .ignore();
+}
+
+UcxChannel::~UcxChannel() {
+  Worker &worker = *state->worker;
+  uint32_t others = static_cast<uint32_t>(state->members.size()) - 1;
+  if (worker.health().ok() && others > 0) {
+    auto bye = std::make_shared<Task>([state = state](Worker &worker, Task &self) {
+      self.arm(static_cast<uint32_t>(state->members.size()));
+      Control control;
+      control.kind = Control::Bye;
+      control.channel = state->number;
+      for (const Member &member : state->members)
+        if (member.rank != worker.rank())
+          worker.sendControl(self, member.rank, control);
+      self.finishPart(worker, Status::success());
+    });
+    auto deadline = std::chrono::steady_clock::now() + closeTimeout;
+    worker.submit(bye);
+    bool sent = bye->waitUntil(deadline);
+    std::unique_lock<std::mutex> lock(state->mutex);
+    bool heard = state->condition.wait_until(
+        lock, deadline, [&] { return state->byes >= others || !state->failure.ok(); });
+    lock.unlock();
+    // Whoever has not said goodbye may still write: nothing may happen after this.
+    if (!sent || !heard)
+      worker.fail(Status(Code::Timeout, fmt::format("{}: not all peers closed the channel in time",
+                                                    state->where())),
+                  true);
+  }
+  state->close();
+}
+
+Status UcxChannel::checkPeer(const char *what, uint32_t peer) const {
+  if (peer < state->members.size())
+    return Status::success();
+  return Status(Code::InvalidProgram,
+                fmt::format("{}, {}: peer {} is not in the group of {}", state->where(), what, peer,
+                            state->members.size()));
+}
+
+Expected<std::unique_ptr<Operation>>
+UcxChannel::prepareGroup(const std::vector<Message> &messages) {
+  for (const Message &message : messages)
+    TANDEM_RETURN_IF_ERROR(checkPeer(message.isSend ? "send" : "recv", message.peer));
+  return makeGroup(state, messages);
+}
+
+Expected<std::unique_ptr<Operation>> UcxChannel::preparePut(const Put &put) {
+  TANDEM_RETURN_IF_ERROR(checkPeer("put", put.peer));
+  const Member &member = state->members[put.peer];
+  uint64_t span = put.dst.spanBytes();
+  if (!put.dst.sameShape(put.src.layout) || put.dst.dtype != put.src.layout.dtype)
+    return Status(Code::InvalidProgram, fmt::format("{}, put: {} does not fit {}", state->where(),
+                                                    put.src.layout.str(), put.dst.str()));
+  if (!member.base || span > member.halfBytes || put.offset > member.halfBytes - span)
+    return Status(
+        Code::InvalidProgram,
+        fmt::format("{}, put: bytes {} to {} are outside the {} bytes of symmetric memory "
+                    "of rank {}",
+                    state->where(), put.offset, put.offset + span, member.halfBytes, member.rank));
+  return makePut(state, put);
+}
+
+Expected<std::unique_ptr<Operation>> UcxChannel::prepareSignal(const tandem::Signal &signal) {
+  TANDEM_RETURN_IF_ERROR(checkPeer("signal", signal.peer));
+  const Member &member = state->members[signal.peer];
+  if (signal.slot >= member.numSignals)
+    return Status(Code::InvalidProgram,
+                  fmt::format("{}, signal: slot {} is not below the {} of rank {}", state->where(),
+                              signal.slot, member.numSignals, member.rank));
+  return makeSignal(state, signal);
+}
+
+Expected<std::unique_ptr<Operation>> UcxChannel::prepareWaitSignal(const WaitSignal &wait) {
+  if (wait.slot >= state->symmetric.numSignals)
+    return Status(Code::InvalidProgram,
+                  fmt::format("{}, wait_signal: slot {} is not below {}", state->where(), wait.slot,
+                              state->symmetric.numSignals));
+  return makeWaitSignal(state, wait);
+}
+
+void UcxChannel::abort(const Status &reason) { state->worker->fail(reason, true); }

@@ -1,0 +1,99 @@
+//===- UcxChannel.h - a channel over a worker -------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tags, from the most significant bit:
+//
+//   63      50 49      34 33   32 31          0
+//   | channel |  source  | epoch |  tag       |
+//
+// channel: number of the channel among those of the transport, modulo 2^14; source: world rank of
+// the sender; epoch: of the run, modulo 4 (a rank is at most one run ahead); tag: the program's.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHANNEL_UCX_UCXCHANNEL_H
+#define TANDEM_CHANNEL_UCX_UCXCHANNEL_H
+
+#include "Worker.h"
+#include "tandem/Runtime/Channel.h"
+
+namespace tandem::ucx {
+
+inline constexpr unsigned kChannelBits = 14, kSourceBits = 16, kEpochBits = 2, kTagBits = 32;
+
+constexpr uint64_t makeTag(uint32_t channel, uint32_t source, uint64_t epoch, uint32_t tag) {
+  return (uint64_t(channel) << (kSourceBits + kEpochBits + kTagBits)) |
+         (uint64_t(source) << (kEpochBits + kTagBits)) | ((epoch & 3) << kTagBits) | tag;
+}
+
+/// A member of the group as the others see it.
+struct Member {
+  uint32_t rank = 0; ///< in the world
+  /// Its symmetric memory; base 0: none.
+  uint64_t base = 0, halfBytes = 0;
+  uint32_t numSignals = 0;
+  ucp_rkey_h key = nullptr;
+};
+
+/// What the channel and its operations share.
+struct ChannelState : ControlSink {
+  std::shared_ptr<Worker> worker;
+  std::string name;
+  uint32_t number = 0; ///< in tags and control messages
+  uint32_t self = 0;
+  std::vector<Member> members;
+  SymmetricMemory symmetric;
+  ucp_mem_h registration = nullptr;
+
+  std::mutex mutex;
+  std::condition_variable condition;
+  Status failure;    ///< guarded by mutex
+  uint32_t byes = 0; ///< guarded by mutex
+
+  void receive(const Control &control) override;
+  void failed(const Status &status) override;
+  /// Waits until local signal `slot` is at least `value`.
+  Status waitForSignal(uint32_t slot, uint64_t value);
+  /// Not reachable any more; gives keys and registration back. Any thread, once.
+  void close();
+  /// "rank 2, channel "x"".
+  std::string where() const;
+
+private:
+  uint64_t *signal(uint32_t slot) const;
+};
+
+class UcxChannel : public Channel {
+public:
+  UcxChannel(std::shared_ptr<ChannelState> state, std::chrono::milliseconds closeTimeout)
+      : state(std::move(state)), closeTimeout(closeTimeout) {}
+  /// Tells the members that this rank is done with them and waits for the same word.
+  ~UcxChannel() override;
+
+  Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &messages) override;
+  Expected<std::unique_ptr<Operation>> preparePut(const Put &put) override;
+  Expected<std::unique_ptr<Operation>> prepareSignal(const tandem::Signal &signal) override;
+  Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override;
+  void abort(const Status &reason) override;
+
+private:
+  Status checkPeer(const char *what, uint32_t peer) const;
+
+  std::shared_ptr<ChannelState> state;
+  std::chrono::milliseconds closeTimeout;
+};
+
+// The operations; arguments have been checked.
+std::unique_ptr<Operation> makeGroup(std::shared_ptr<ChannelState> state,
+                                     const std::vector<Message> &messages);
+std::unique_ptr<Operation> makePut(std::shared_ptr<ChannelState> state, const Put &put);
+std::unique_ptr<Operation> makeSignal(std::shared_ptr<ChannelState> state,
+                                      const tandem::Signal &signal);
+std::unique_ptr<Operation> makeWaitSignal(std::shared_ptr<ChannelState> state,
+                                          const WaitSignal &wait);
+
+} // namespace tandem::ucx
+
+#endif // TANDEM_CHANNEL_UCX_UCXCHANNEL_H

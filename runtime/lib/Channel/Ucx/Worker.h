@@ -1,0 +1,150 @@
+//===- Worker.h - the thread that communicates ------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One UCX worker and the thread that owns it. Every call of UCX but those of create() and of the
+// destructor happens on that thread; others hand it Work. It sleeps in epoll on UCX's descriptor,
+// on one that other threads write to, and on the processes of peers on this host: UCX 1.13 does not
+// notice the death of a peer over shared memory, the kernel does.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHANNEL_UCX_WORKER_H
+#define TANDEM_CHANNEL_UCX_WORKER_H
+
+#include "Work.h"
+#include "tandem/Runtime/Ucx.h"
+
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace tandem::ucx {
+
+/// What a worker must know of another (or of itself) to talk to it; exchanged once.
+struct PeerAddress {
+  std::string worker; ///< ucp_address_t
+  std::string host;   ///< equal where shared memory and process ids are shared
+  int64_t pid = 0;
+
+  /// All but `worker`. `networkOnly`: equal to no other host.
+  static PeerAddress ofThisProcess(bool networkOnly);
+  std::string encode() const;
+  static Expected<PeerAddress> decode(std::string_view text);
+};
+
+/// A small message between workers; `text` may follow.
+struct Control {
+  enum Kind : uint32_t {
+    Signal, ///< slot of channel reaches value
+    Bye,    ///< sender will not write into the channel again
+    Leave,  ///< sender's transport ends in good order
+    Abort,  ///< sender gives up; text says why
+    Hello,  ///< nothing: makes the connection
+  };
+  Kind kind = Hello;
+  uint32_t source = 0; ///< world rank
+  uint32_t channel = 0;
+  uint32_t slot = 0;
+  uint64_t value = 0;
+};
+
+/// A channel as the progress thread sees it. Calls come from that thread.
+class ControlSink {
+public:
+  virtual ~ControlSink();
+  virtual void receive(const Control &control) = 0;
+  /// The worker has failed: whoever waits must wake.
+  virtual void failed(const Status &status) = 0;
+};
+
+class Worker {
+public:
+  static Expected<std::unique_ptr<Worker>> create(const Api &api, const UcxOptions &options);
+  ~Worker();
+
+  // Any thread.
+  const PeerAddress &address() const { return self; }
+  std::chrono::microseconds spin() const { return spinTime; }
+  uint32_t rank() const { return worldRank; }
+  /// Success, or why this worker does nothing any more.
+  Status health();
+  /// Starts `work` on the progress thread, or ends it at once with health().
+  void submit(std::shared_ptr<Work> work);
+  /// Ends everything in flight with `reason`, and everything later. The first reason stays.
+  void fail(const Status &reason, bool tellPeers);
+  /// Runs f on the progress thread, also after a failure, and waits for it.
+  Status call(const std::function<Status()> &f);
+
+  /// Says goodbye to all connected peers and stops the thread.
+  void leave(std::chrono::milliseconds timeout);
+
+  // Progress thread only: by call() or from a Work.
+  /// Once, before anything else: who the ranks are, and where this one stands.
+  void join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses);
+  /// False if the channel has a sink already.
+  bool addSink(uint32_t channel, ControlSink *sink);
+  /// Nothing if `sink` is not the channel's.
+  void removeSink(uint32_t channel, ControlSink *sink);
+  const Api &api;
+  ucp_context_h context = nullptr;
+  ucp_worker_h worker = nullptr;
+  /// The endpoint to `rank`, made at first use.
+  Expected<ucp_ep_h> endpoint(uint32_t rank);
+  /// Sends after everything put to that rank before has arrived there; ends one part of `owner`.
+  void sendControl(Work &owner, uint32_t rank, const Control &control, std::string text = {});
+  /// Ends one part of `owner` with what a call of UCX returned. True if it has ended.
+  bool settle(Work &owner, ucs_status_ptr_t request, const char *what, uint32_t peer);
+  Status peerError(ucs_status_t status, const char *what, uint32_t peer);
+  /// Takes finished work off the list; the reference keeps it alive.
+  std::shared_ptr<Work> forget(Work &work);
+
+private:
+  struct Peer {
+    Worker *owner = nullptr;
+    uint32_t rank = 0;
+    PeerAddress address;
+    ucp_ep_h endpoint = nullptr;
+    int process = -1; ///< pidfd
+    bool left = false;
+  };
+
+  Worker(const Api &api, const UcxOptions &options) : api(api), options(options) {}
+  Status open();
+  void run();
+  bool takeSubmitted();
+  void sleep();
+  void watchProcess(Peer &peer);
+  void processEnded(Peer &peer);
+  void giveUp();
+  void peerFailed(Peer &peer, const std::string &why);
+  void receiveControl(const void *header, size_t headerBytes, const void *data, size_t bytes);
+  void wakeThread();
+
+  UcxOptions options;
+  PeerAddress self;
+  std::chrono::microseconds spinTime{0}; ///< fixed by join
+  uint32_t worldRank = 0;                ///< fixed by join
+  std::vector<std::unique_ptr<Peer>> peers;
+  int ucxEvents = -1, wakeEvent = -1, epoll = -1;
+
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Work>> submitted;      ///< guarded by mutex
+  bool sleeping = false;                             ///< guarded by mutex
+  bool stopping = false;                             ///< guarded by mutex
+  bool tell = false;                                 ///< guarded by mutex
+  Status failure;                                    ///< guarded by mutex
+  std::unordered_map<uint32_t, ControlSink *> sinks; ///< progress thread
+
+  std::vector<std::shared_ptr<Work>> inFlight;  ///< progress thread
+  std::vector<std::shared_ptr<Work>> forgotten; ///< abandoned, until UCX is gone
+  bool gaveUp = false;                          ///< progress thread: UCX is not driven any more
+  bool leaving = false;                         ///< progress thread
+  std::thread thread;
+};
+
+} // namespace tandem::ucx
+
+#endif // TANDEM_CHANNEL_UCX_WORKER_H

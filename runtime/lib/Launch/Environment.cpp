@@ -1,0 +1,274 @@
+//===- Environment.cpp - what the environment says of the job ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/Environment.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <fmt/format.h>
+
+using namespace tandem;
+
+namespace {
+
+/// The first set variable of a list, and its value.
+struct Variable {
+  const char *name = nullptr;
+  std::string value;
+  bool set() const { return name != nullptr; }
+};
+
+class Reader {
+public:
+  explicit Reader(const EnvironmentLookup &lookup) : lookup(lookup) {}
+
+  Variable get(std::initializer_list<const char *> names) const {
+    for (const char *name : names)
+      if (const char *value = lookup(name); value && *value)
+        return {name, value};
+    return {};
+  }
+  bool has(const char *name) const { return get({name}).set(); }
+
+  /// Keeps `result` where no variable is set.
+  template <typename T>
+  Status number(std::initializer_list<const char *> names, T &result, uint64_t least, uint64_t most,
+                int base = 10) const {
+    Variable variable = get(names);
+    if (!variable.set())
+      return Status::success();
+    const std::string &text = variable.value;
+    uint64_t value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+    if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
+      return Status(Code::InvalidArgument,
+                    fmt::format("environment variable {}: expected a number from {} to {}, found "
+                                "\"{}\"",
+                                variable.name, least, most, text));
+    result = static_cast<T>(value);
+    return Status::success();
+  }
+
+private:
+  const EnvironmentLookup &lookup;
+};
+
+constexpr uint32_t kMaxWorld = 65536;
+
+/// FNV-1a, then mixed: equal on all ranks, whatever built them.
+uint64_t hashText(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (unsigned char c : text)
+    hash = (hash ^ c) * 0x100000001b3ull;
+  hash ^= hash >> 32;
+  hash *= 0xd6e8feb86659fd93ull;
+  return hash ^ (hash >> 32);
+}
+
+uint16_t portOf(std::string_view job) {
+  return static_cast<uint16_t>(20000 + hashText(job) % 20000);
+}
+
+Status readTandem(const Reader &reader, LaunchEnvironment &env) {
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_RANK"}, env.rank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
+  env.localRank = env.rank;
+  env.localSize = env.worldSize;
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LOCAL_RANK"}, env.localRank, 0, kMaxWorld - 1));
+  return reader.number({"TANDEM_LOCAL_WORLD_SIZE"}, env.localSize, 1, kMaxWorld);
+}
+
+Status readTorch(const Reader &reader, LaunchEnvironment &env) {
+  TANDEM_RETURN_IF_ERROR(reader.number({"RANK"}, env.rank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(reader.number({"WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
+  env.localRank = env.rank;
+  env.localSize = env.worldSize;
+  TANDEM_RETURN_IF_ERROR(reader.number({"LOCAL_RANK"}, env.localRank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(reader.number({"LOCAL_WORLD_SIZE"}, env.localSize, 1, kMaxWorld));
+  env.addresses = {reader.get({"MASTER_ADDR"}).value};
+  TANDEM_RETURN_IF_ERROR(reader.number({"MASTER_PORT"}, env.port, 1, 65534));
+  if (Variable store = reader.get({"TORCHELASTIC_USE_AGENT_STORE"}); store.value == "True")
+    ++env.port;
+  if (Variable id = reader.get({"TORCHELASTIC_RUN_ID"}); id.set())
+    env.token = hashText("torchrun " + id.value);
+  return Status::success();
+}
+
+Status readOpenMpi(const Reader &reader, LaunchEnvironment &env) {
+  TANDEM_RETURN_IF_ERROR(reader.number({"OMPI_COMM_WORLD_RANK"}, env.rank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(reader.number({"OMPI_COMM_WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
+  env.localRank = env.rank;
+  env.localSize = env.worldSize;
+  TANDEM_RETURN_IF_ERROR(
+      reader.number({"OMPI_COMM_WORLD_LOCAL_RANK"}, env.localRank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(
+      reader.number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, env.localSize, 1, kMaxWorld));
+  Variable job =
+      reader.get({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"});
+  if (job.set())
+    env.token = hashText("mpi " + job.value);
+  // The address comes from MPI itself (findRendezvousByMpi) unless the user has given one.
+  Variable address = reader.get({"MASTER_ADDR"}), port = reader.get({"MASTER_PORT"});
+  if (address.set() && port.set()) {
+    env.addresses = {address.value};
+    return reader.number({"MASTER_PORT"}, env.port, 1, 65535);
+  }
+  return Status::success();
+}
+
+Status readSlurm(const Reader &reader, LaunchEnvironment &env) {
+  TANDEM_RETURN_IF_ERROR(reader.number({"SLURM_PROCID"}, env.rank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(
+      reader.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, env.worldSize, 1, kMaxWorld));
+  env.localRank = env.rank;
+  env.localSize = env.worldSize;
+  TANDEM_RETURN_IF_ERROR(reader.number({"SLURM_LOCALID"}, env.localRank, 0, kMaxWorld - 1));
+  Variable tasks = reader.get({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  if (tasks.set()) {
+    auto perNode = parseSlurmTasksPerNode(tasks.value);
+    if (!perNode)
+      return perNode.status().withPrefix(fmt::format("environment variable {}: ", tasks.name));
+    uint32_t node = 0;
+    TANDEM_RETURN_IF_ERROR(reader.number({"SLURM_NODEID"}, node, 0, kMaxWorld - 1));
+    if (node >= perNode->size())
+      return Status(Code::InvalidArgument,
+                    fmt::format("environment variable SLURM_NODEID: {} is not below the {} nodes "
+                                "of {}",
+                                node, perNode->size(), tasks.name));
+    env.localSize = (*perNode)[node];
+  }
+  Variable nodes = reader.get({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  if (nodes.set()) {
+    auto hosts = parseSlurmNodeList(nodes.value);
+    if (!hosts)
+      return hosts.status().withPrefix(fmt::format("environment variable {}: ", nodes.name));
+    env.addresses = {hosts->front()};
+  } else if (env.localSize == env.worldSize) {
+    env.addresses = {"127.0.0.1"};
+  } else {
+    return Status(Code::InvalidArgument,
+                  "slurm job without a node list: expected SLURM_STEP_NODELIST or "
+                  "SLURM_JOB_NODELIST, or TANDEM_MASTER_ADDR");
+  }
+  std::string job = "slurm " + reader.get({"SLURM_JOB_ID", "SLURM_JOBID"}).value + "." +
+                    reader.get({"SLURM_STEP_ID", "SLURM_STEPID"}).value;
+  env.port = portOf(job);
+  env.token = hashText(job + " token");
+  return Status::success();
+}
+
+Launcher detect(const Reader &reader) {
+  auto all = [&](std::initializer_list<const char *> names) {
+    for (const char *name : names)
+      if (!reader.has(name))
+        return false;
+    return true;
+  };
+  bool torch = all({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
+  if (all({"TANDEM_RANK", "TANDEM_WORLD_SIZE"}))
+    return Launcher::Tandem;
+  if (torch && reader.has("TORCHELASTIC_RUN_ID"))
+    return Launcher::Torchrun;
+  if (all({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}))
+    return Launcher::OpenMpi;
+  if (torch)
+    return Launcher::Torch;
+  if (all({"SLURM_PROCID", "SLURM_NTASKS"}))
+    return Launcher::Slurm;
+  return Launcher::None;
+}
+
+Status readLauncher(const Reader &reader, LaunchEnvironment &env) {
+  switch (env.launcher) {
+  case Launcher::Tandem:
+    return readTandem(reader, env);
+  case Launcher::Torchrun:
+  case Launcher::Torch:
+    return readTorch(reader, env);
+  case Launcher::OpenMpi:
+    return readOpenMpi(reader, env);
+  case Launcher::Slurm:
+    return readSlurm(reader, env);
+  case Launcher::None:
+    break;
+  }
+  return Status::success();
+}
+
+Status readOwnSettings(const Reader &reader, LaunchEnvironment &env) {
+  if (Variable hosts = reader.get({"TANDEM_MASTER_ADDR"}); hosts.set()) {
+    env.addresses.clear();
+    for (size_t begin = 0; begin <= hosts.value.size();) {
+      size_t end = std::min(hosts.value.find(',', begin), hosts.value.size());
+      if (end > begin)
+        env.addresses.push_back(hosts.value.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_MASTER_PORT"}, env.port, 1, 65535));
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_TOKEN"}, env.token, 0, ~uint64_t(0), 16));
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LISTEN_FD"}, env.listenFd, 3, 1u << 20));
+  uint64_t seconds = 60;
+  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LAUNCH_TIMEOUT"}, seconds, 1, 86400));
+  env.timeout = std::chrono::seconds(seconds);
+  return Status::success();
+}
+
+} // namespace
+
+std::string_view tandem::toString(Launcher launcher) {
+  switch (launcher) {
+  case Launcher::None:
+    return "none";
+  case Launcher::Tandem:
+    return "tandem";
+  case Launcher::Torchrun:
+    return "torchrun";
+  case Launcher::OpenMpi:
+    return "openmpi";
+  case Launcher::Torch:
+    return "torch";
+  case Launcher::Slurm:
+    return "slurm";
+  }
+  return "?";
+}
+
+Expected<LaunchEnvironment> tandem::readLaunchEnvironment(const EnvironmentLookup &lookup) {
+  Reader reader(lookup);
+  LaunchEnvironment env;
+  env.launcher = detect(reader);
+  TANDEM_RETURN_IF_ERROR(readLauncher(reader, env));
+  TANDEM_RETURN_IF_ERROR(readOwnSettings(reader, env));
+  if (env.rank >= env.worldSize)
+    return Status(Code::InvalidArgument,
+                  fmt::format("launch environment ({}): rank {} is not below the world's size {}",
+                              toString(env.launcher), env.rank, env.worldSize));
+  if (env.localRank >= env.localSize || env.localSize > env.worldSize)
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("launch environment ({}): local rank {} of {} does not fit rank {} of "
+                    "{}",
+                    toString(env.launcher), env.localRank, env.localSize, env.rank, env.worldSize));
+  bool known = !env.addresses.empty() && (env.port || env.listenFd >= 0);
+  if (env.worldSize > 1 && !known && env.launcher != Launcher::OpenMpi)
+    return Status(Code::InvalidArgument,
+                  fmt::format("launch environment ({}): {} ranks, but no address of rank 0: "
+                              "expected TANDEM_MASTER_ADDR and TANDEM_MASTER_PORT",
+                              toString(env.launcher), env.worldSize));
+  if (!env.token) {
+    std::string text = fmt::format("{} {} {}", toString(env.launcher), env.port, env.worldSize);
+    for (const std::string &address : env.addresses)
+      text += " " + address;
+    env.token = hashText(text);
+  }
+  return env;
+}
+
+Expected<LaunchEnvironment> tandem::readLaunchEnvironment() {
+  return readLaunchEnvironment([](const char *name) -> const char * { return std::getenv(name); });
+}

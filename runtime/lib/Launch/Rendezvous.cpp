@@ -1,0 +1,215 @@
+//===- Rendezvous.cpp - ranks find each other -------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Wire.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+
+using namespace tandem;
+using namespace tandem::launch;
+using std::chrono::milliseconds;
+
+namespace {
+
+/// A connection that has not shown its Hello yet.
+struct Stranger {
+  Socket socket;
+  Hello hello;
+  size_t received = 0;
+  Deadline deadline;
+};
+
+/// A stranger that says nothing is dropped after this, and no more than so many are kept.
+constexpr milliseconds kStrangerPatience{5000};
+constexpr size_t kMaxStrangers = 1024;
+
+/// Rank 0's side of the start.
+class Reception {
+public:
+  Reception(const LaunchEnvironment &env, int listenFd)
+      : env(env), listenFd(listenFd), deadline(Clock::now() + env.timeout), peers(env.worldSize) {}
+
+  Expected<std::vector<Socket>> run() {
+    // A connection may be gone between poll and accept.
+    ::fcntl(listenFd, F_SETFL, ::fcntl(listenFd, F_GETFL) | O_NONBLOCK);
+    Status result = meet();
+    if (result.ok())
+      result = welcome();
+    if (result.ok())
+      return std::move(peers);
+    for (Socket &peer : peers)
+      if (peer.open())
+        sendAbort(peer, result.message());
+    return result;
+  }
+
+private:
+  Status meet() {
+    while (arrived + 1 < env.worldSize) {
+      if (Clock::now() >= deadline)
+        return Status(Code::Timeout, fmt::format("rank 0: waited {} s for {}",
+                                                 env.timeout.count() / 1000.0, missing()));
+      std::vector<pollfd> entries{{listenFd, POLLIN, 0}};
+      for (const Stranger &stranger : strangers)
+        entries.push_back({stranger.socket.fd(), POLLIN, 0});
+      // Those who have arrived may die again while the others are on their way.
+      for (const Socket &peer : peers)
+        entries.push_back({peer.open() ? peer.fd() : -1, POLLIN, 0});
+      if (::poll(entries.data(), entries.size(), millisecondsUntil(deadline, 200)) < 0)
+        continue;
+      for (uint32_t rank = 1; rank < env.worldSize; ++rank)
+        if (entries[1 + strangers.size() + rank].revents)
+          return Status(Code::Aborted, fmt::format("rank 0: rank {} ({}) ended before all ranks "
+                                                   "were there",
+                                                   rank, peers[rank].peerName()));
+      TANDEM_RETURN_IF_ERROR(hear());
+      if (entries[0].revents & POLLIN)
+        acceptOne();
+    }
+    return Status::success();
+  }
+
+  void acceptOne() {
+    int fd = ::accept4(listenFd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+      return;
+    Socket socket(fd);
+    if (strangers.size() < kMaxStrangers)
+      strangers.push_back({std::move(socket), {}, 0, Clock::now() + kStrangerPatience});
+  }
+
+  Status hear() {
+    for (size_t i = 0; i < strangers.size();) {
+      Stranger &stranger = strangers[i];
+      auto n =
+          stranger.socket.receiveSome(reinterpret_cast<char *>(&stranger.hello) + stranger.received,
+                                      sizeof(Hello) - stranger.received);
+      if (n)
+        stranger.received += *n;
+      bool complete = stranger.received == sizeof(Hello);
+      bool drop = !n || (!complete && Clock::now() >= stranger.deadline);
+      if (complete) {
+        if (stranger.hello.magic == kHelloMagic && stranger.hello.token == env.token)
+          TANDEM_RETURN_IF_ERROR(admit(stranger));
+        drop = true;
+      }
+      if (drop)
+        strangers.erase(strangers.begin() + static_cast<long>(i));
+      else
+        ++i;
+    }
+    return Status::success();
+  }
+
+  Status admit(Stranger &stranger) {
+    const Hello &hello = stranger.hello;
+    std::string problem;
+    if (hello.worldSize != env.worldSize)
+      problem = fmt::format("was started as one of {} ranks, rank 0 as one of {}", hello.worldSize,
+                            env.worldSize);
+    else if (hello.rank == 0 || hello.rank >= env.worldSize)
+      problem = fmt::format("is not a rank from 1 to {}", env.worldSize - 1);
+    else if (peers[hello.rank].open())
+      problem = fmt::format("is there already ({})", peers[hello.rank].peerName());
+    if (!problem.empty()) {
+      Status error(Code::InvalidArgument,
+                   fmt::format("rank {} ({}) {}", hello.rank, stranger.socket.peerName(), problem));
+      sendAbort(stranger.socket, error.message());
+      return error;
+    }
+    FrameHeader accepted;
+    TANDEM_RETURN_IF_ERROR(stranger.socket.send(&accepted, sizeof(accepted), deadline)
+                               .withPrefix(fmt::format("rank 0, to rank {}: ", hello.rank)));
+    peers[hello.rank] = std::move(stranger.socket);
+    ++arrived;
+    return Status::success();
+  }
+
+  Status welcome() {
+    FrameHeader header;
+    header.kind = FrameKind::Welcome;
+    for (uint32_t rank = 1; rank < env.worldSize; ++rank)
+      TANDEM_RETURN_IF_ERROR(peers[rank]
+                                 .send(&header, sizeof(header), deadline)
+                                 .withPrefix(fmt::format("rank 0, to rank {}: ", rank)));
+    return Status::success();
+  }
+
+  std::string missing() const {
+    std::string text;
+    unsigned count = 0;
+    for (uint32_t rank = 1; rank < env.worldSize; ++rank)
+      if (!peers[rank].open() && ++count <= 8)
+        text += (text.empty() ? "" : ", ") + std::to_string(rank);
+    return fmt::format("rank{} {}{} to connect", count > 1 ? "s" : "", text,
+                       count > 8 ? fmt::format(" and {} more", count - 8) : "");
+  }
+
+  const LaunchEnvironment &env;
+  int listenFd;
+  Deadline deadline;
+  std::vector<Socket> peers;
+  std::vector<Stranger> strangers;
+  uint32_t arrived = 0;
+};
+
+/// One attempt at one address, up to rank 0's word that it knows us.
+Expected<Socket> introduce(const LaunchEnvironment &env, const std::string &host,
+                           Deadline deadline) {
+  Deadline patience = std::min(deadline, Clock::now() + kStrangerPatience);
+  auto socket = Socket::connect(host, env.port, patience);
+  if (!socket)
+    return socket.status();
+  Hello hello;
+  hello.token = env.token;
+  hello.rank = env.rank;
+  hello.worldSize = env.worldSize;
+  TANDEM_RETURN_IF_ERROR(socket->send(&hello, sizeof(hello), patience));
+  FrameHeader header;
+  TANDEM_RETURN_IF_ERROR(receiveHeader(*socket, FrameKind::Accepted, header, patience));
+  return socket;
+}
+
+} // namespace
+
+Expected<std::vector<Socket>> launch::acceptPeers(const LaunchEnvironment &env, int listenFd) {
+  return Reception(env, listenFd).run();
+}
+
+Expected<Socket> launch::connectToRoot(const LaunchEnvironment &env) {
+  Deadline deadline = Clock::now() + env.timeout;
+  milliseconds pause{10};
+  Status last;
+  for (;;) {
+    for (const std::string &host : env.addresses) {
+      auto socket = introduce(env, host, deadline);
+      std::string where = fmt::format("rank {}, to rank 0 at {}:{}: ", env.rank, host, env.port);
+      if (socket) {
+        FrameHeader header;
+        TANDEM_RETURN_IF_ERROR(
+            receiveHeader(*socket, FrameKind::Welcome, header, deadline + kRootFirst)
+                .withPrefix(fmt::format("rank {}, waiting for all ranks: ", env.rank)));
+        return socket;
+      }
+      last = socket.status().withPrefix(where);
+      // Rank 0 knows us and says no: trying again does not help.
+      if (socket.status().code() == Code::Aborted &&
+          socket.status().message() != "the connection was closed")
+        return last;
+    }
+    if (Clock::now() + pause >= deadline)
+      return Status(Code::Timeout, fmt::format("{}; tried for {} s", last.message(),
+                                               env.timeout.count() / 1000.0));
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, milliseconds(200));
+  }
+}

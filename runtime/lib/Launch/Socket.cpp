@@ -1,0 +1,263 @@
+//===- Socket.cpp - TCP with deadlines --------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Socket.h"
+
+#include "tandem/Runtime/Rendezvous.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace tandem;
+using namespace tandem::launch;
+
+namespace {
+
+Status ioError(const char *what, int error) {
+  return Status(Code::Io, fmt::format("{}: {}", what, std::strerror(error)));
+}
+
+Status peerClosed() { return Status(Code::Aborted, "the connection was closed"); }
+
+Status timedOut() { return Status(Code::Timeout, "timed out"); }
+
+/// Waits until `fd` is ready for `events` or the deadline.
+Status waitFor(int fd, short events, Deadline deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    int ready = ::poll(&entry, 1, millisecondsUntil(deadline));
+    if (ready > 0)
+      return Status::success();
+    if (ready < 0 && errno != EINTR)
+      return ioError("poll", errno);
+    if (Clock::now() >= deadline)
+      return timedOut();
+  }
+}
+
+std::string nameOf(const sockaddr *address, socklen_t length, bool withPort) {
+  char host[NI_MAXHOST], service[NI_MAXSERV];
+  if (::getnameinfo(address, length, host, sizeof(host), service, sizeof(service),
+                    NI_NUMERICHOST | NI_NUMERICSERV))
+    return "unknown address";
+  if (!withPort)
+    return host;
+  // IPv4 on a socket of both families.
+  if (const char *mapped = std::strstr(host, "::ffff:"); mapped == host)
+    return fmt::format("{}:{}", host + 7, service);
+  return fmt::format(std::strchr(host, ':') ? "[{}]:{}" : "{}:{}", host, service);
+}
+
+} // namespace
+
+int launch::millisecondsUntil(Deadline deadline, int most) {
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, most));
+}
+
+Socket::Socket(int fd) : descriptor(fd) {
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  int on = 1, idle = 10, interval = 5, count = 3;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // A host that vanishes sends no FIN.
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+Socket::Socket(Socket &&other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
+
+Socket &Socket::operator=(Socket &&other) noexcept {
+  std::swap(descriptor, other.descriptor);
+  return *this;
+}
+
+Socket::~Socket() { close(); }
+
+void Socket::close() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+  descriptor = -1;
+}
+
+Expected<Socket> Socket::connect(const std::string &host, uint16_t port, Deadline deadline) {
+  addrinfo hints{}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error)
+    return Status(Code::Io, fmt::format("cannot resolve \"{}\": {}", host, ::gai_strerror(error)));
+  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, ::freeaddrinfo);
+  Status last(Code::Io, fmt::format("no address of \"{}\"", host));
+  for (addrinfo *entry = list; entry; entry = entry->ai_next) {
+    int fd = ::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+      last = ioError("socket", errno);
+      continue;
+    }
+    Socket socket(fd);
+    int failure = 0;
+    if (::connect(fd, entry->ai_addr, entry->ai_addrlen) < 0) {
+      failure = errno;
+      if (failure == EINPROGRESS) {
+        last = waitFor(fd, POLLOUT, deadline);
+        if (!last.ok())
+          continue;
+        socklen_t length = sizeof(failure);
+        ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &length);
+      }
+    }
+    if (!failure)
+      return socket;
+    last = ioError("connect", failure);
+  }
+  return last;
+}
+
+Status Socket::send(const void *data, size_t bytes, Deadline deadline) const {
+  auto *next = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t n = ::send(descriptor, next, bytes, MSG_NOSIGNAL);
+    if (n > 0) {
+      next += n;
+      bytes -= static_cast<size_t>(n);
+    } else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      TANDEM_RETURN_IF_ERROR(waitFor(descriptor, POLLOUT, deadline));
+    } else if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+      return peerClosed();
+    } else if (n < 0 && errno != EINTR) {
+      return ioError("send", errno);
+    }
+  }
+  return Status::success();
+}
+
+Expected<size_t> Socket::receiveSome(void *data, size_t bytes) const {
+  for (;;) {
+    ssize_t n = ::recv(descriptor, data, bytes, 0);
+    if (n > 0)
+      return static_cast<size_t>(n);
+    if (n == 0 || errno == ECONNRESET)
+      return peerClosed();
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return size_t(0);
+    if (errno != EINTR)
+      return ioError("recv", errno);
+  }
+}
+
+Status Socket::receive(void *data, size_t bytes, Deadline deadline) const {
+  auto *next = static_cast<char *>(data);
+  while (bytes > 0) {
+    auto n = receiveSome(next, bytes);
+    if (!n)
+      return n.status();
+    if (*n == 0)
+      TANDEM_RETURN_IF_ERROR(waitFor(descriptor, POLLIN, deadline));
+    next += *n;
+    bytes -= *n;
+  }
+  return Status::success();
+}
+
+std::string Socket::peerName() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getpeername(descriptor, reinterpret_cast<sockaddr *>(&address), &length))
+    return "unknown address";
+  return nameOf(reinterpret_cast<sockaddr *>(&address), length, true);
+}
+
+ListenSocket::ListenSocket(ListenSocket &&other) noexcept
+    : socket(std::exchange(other.socket, -1)), number(other.number) {}
+
+ListenSocket &ListenSocket::operator=(ListenSocket &&other) noexcept {
+  std::swap(socket, other.socket);
+  std::swap(number, other.number);
+  return *this;
+}
+
+ListenSocket::~ListenSocket() {
+  if (socket >= 0)
+    ::close(socket);
+}
+
+int ListenSocket::release() { return std::exchange(socket, -1); }
+
+Expected<ListenSocket> ListenSocket::open(uint16_t port) {
+  // One IPv6 socket serves IPv4 too; hosts without IPv6 get an IPv4 one.
+  for (int family : {AF_INET6, AF_INET}) {
+    int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+      continue;
+    ListenSocket result(fd, port);
+    int on = 1, off = 0;
+    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_storage storage{};
+    auto *address = reinterpret_cast<sockaddr *>(&storage);
+    socklen_t length = sizeof(sockaddr_in);
+    if (family == AF_INET6) {
+      ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+      auto *six = reinterpret_cast<sockaddr_in6 *>(&storage);
+      six->sin6_family = AF_INET6;
+      six->sin6_port = htons(port);
+      length = sizeof(sockaddr_in6);
+    } else {
+      auto *four = reinterpret_cast<sockaddr_in *>(&storage);
+      four->sin_family = AF_INET;
+      four->sin_port = htons(port);
+    }
+    if (::bind(fd, address, length) || ::listen(fd, 1024)) {
+      if (family == AF_INET6 && errno == EADDRNOTAVAIL)
+        continue;
+      return Status(Code::Io,
+                    fmt::format("cannot listen on port {}: {}", port, std::strerror(errno)));
+    }
+    length = sizeof(storage);
+    if (::getsockname(fd, address, &length))
+      return ioError("getsockname", errno);
+    result.number = ntohs(family == AF_INET6 ? reinterpret_cast<sockaddr_in6 *>(&storage)->sin6_port
+                                             : reinterpret_cast<sockaddr_in *>(&storage)->sin_port);
+    return result;
+  }
+  return ioError("cannot open a listening socket", errno);
+}
+
+std::vector<std::string> tandem::hostAddresses() {
+  std::vector<std::string> result;
+  ifaddrs *list = nullptr;
+  if (::getifaddrs(&list))
+    return result;
+  for (ifaddrs *entry = list; entry; entry = entry->ifa_next) {
+    if (!entry->ifa_addr || (entry->ifa_flags & IFF_LOOPBACK) || !(entry->ifa_flags & IFF_UP))
+      continue;
+    if (entry->ifa_addr->sa_family == AF_INET) {
+      result.push_back(nameOf(entry->ifa_addr, sizeof(sockaddr_in), false));
+    } else if (entry->ifa_addr->sa_family == AF_INET6) {
+      auto *six = reinterpret_cast<sockaddr_in6 *>(entry->ifa_addr);
+      if (!IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr))
+        result.push_back(nameOf(entry->ifa_addr, sizeof(sockaddr_in6), false));
+    }
+  }
+  ::freeifaddrs(list);
+  return result;
+}
