@@ -19,6 +19,9 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                                llvm::cl::desc("sizes of mesh axes that are `?`: x=8,gpu=4")};
   ListOption<std::string> shape{
       *this, "shape", llvm::cl::desc("shapes of arguments with `?` extents: arg0=8x64x32")};
+  Option<std::string> entry{*this, "entry",
+                            llvm::cl::desc("the function whose arguments `shape` names; empty: all"),
+                            llvm::cl::init("")};
   Option<std::string> target{*this, "target",
                              llvm::cl::desc("what the program will run on (see tandem-compile)"),
                              llvm::cl::init("cpu-ucx")};
@@ -39,10 +42,10 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                    llvm::cl::init(false)};
 };
 
-/// Appends the passes from a module of fusions to a module of planned host programs. Fails, through `emitError`, on an
-/// unknown target and on a name in `disable` that no pass of the pipeline has.
+/// Appends the passes from a module of fusions to a module of planned host programs. Fails, through `error`, on an option
+/// out of range: an unknown target, a name in `disable` that no pass of the pipeline has.
 LogicalResult buildTandemLowerPipeline(OpPassManager &manager, const TandemLowerOptions &options,
-                                       function_ref<InFlightDiagnostic()> emitError);
+                                       function_ref<LogicalResult(const Twine &)> error);
 
 /// Names of the passes of the pipeline, in order: what `disable` accepts.
 ArrayRef<StringRef> getTandemLowerPassNames();

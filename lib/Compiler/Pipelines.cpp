@@ -1,0 +1,153 @@
+//===- Pipelines.cpp - from a fusion to a planned host program -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Compiler/Pipelines.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Transforms/Passes.h"
+#include "tandem/Compiler/Passes.h"
+#include "tandem/Conversion/FusionToHostIR/Passes.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Dialect/HostIR/Transforms/Passes.h"
+#include "tandem/Target/StreamProgram/Targets.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+
+/// Appends passes, less the disabled ones, each followed by a snapshot if wanted.
+class PipelineBuilder {
+public:
+  PipelineBuilder(OpPassManager &manager, const TandemLowerOptions &options)
+      : manager(manager), options(options) {
+    snapshot("input");
+  }
+
+  void addOnModule(std::unique_ptr<Pass> pass) { add<ModuleOp>(std::move(pass), false); }
+  void addOnFunctions(std::unique_ptr<Pass> pass) { add<func::FuncOp>(std::move(pass), true); }
+  void addOnPrograms(std::unique_ptr<Pass> pass) {
+    add<hostir::ProgramOp>(std::move(pass), true);
+  }
+
+private:
+  template <typename OpT> void add(std::unique_ptr<Pass> pass, bool nested) {
+    std::string name = pass->getArgument().str();
+    if (llvm::is_contained(options.disable, name))
+      return;
+    if (nested)
+      manager.addNestedPass<OpT>(std::move(pass));
+    else
+      manager.addPass(std::move(pass));
+    snapshot(name);
+  }
+
+  void snapshot(StringRef stage) {
+    if (options.snapshots.empty())
+      return;
+    TandemSnapshotOptions snapshotOptions;
+    snapshotOptions.directory = options.snapshots;
+    snapshotOptions.number = number++;
+    snapshotOptions.stage = stage.str();
+    manager.addPass(createTandemSnapshot(snapshotOptions));
+  }
+
+  OpPassManager &manager;
+  const TandemLowerOptions &options;
+  unsigned number = 0;
+};
+
+} // namespace
+
+ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
+  static const StringRef names[] = {"fusion-specialize",
+                                    "fusion-outline-oracle",
+                                    "fusion-propagate-axes",
+                                    "fusion-insert-reshards",
+                                    "fusion-verify",
+                                    "fusion-select-schedule",
+                                    "convert-fusion-to-hostir",
+                                    "canonicalize",
+                                    "cse",
+                                    "hostir-localize-buffers",
+                                    "hostir-expand-collectives",
+                                    "hostir-insert-deallocs",
+                                    "hostir-plan-buffers",
+                                    "hostir-verify"};
+  return names;
+}
+
+LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
+                                               const TandemLowerOptions &options,
+                                               function_ref<LogicalResult(const Twine &)> error) {
+  const TargetInfo *target = lookupTarget(options.target);
+  if (!target)
+    return error(unknownTargetMessage(options.target));
+  for (const std::string &name : options.disable)
+    if (!llvm::is_contained(getTandemLowerPassNames(), name))
+      return error("disable: the pipeline has no pass \"" + name + "\", expected one of " +
+                   llvm::join(getTandemLowerPassNames(), ", "));
+  fusion::GatherMode gather;
+  if (options.gather == "before")
+    gather = fusion::GatherMode::Before;
+  else if (options.gather == "after")
+    gather = fusion::GatherMode::After;
+  else
+    return error("gather: expected before or after, found \"" + options.gather + "\"");
+  if (options.workers < 1)
+    return error("workers: expected at least 1, found " + Twine(options.workers));
+  bool log = options.log;
+
+  PipelineBuilder builder(manager, options);
+
+  // Numbers first: everything behind may rely on known sizes.
+  fusion::FusionSpecializeOptions specialize;
+  specialize.mesh = options.mesh;
+  specialize.shape = options.shape;
+  specialize.entry = options.entry;
+  specialize.log = log;
+  builder.addOnModule(fusion::createFusionSpecialize(specialize));
+
+  // The oracle is taken before any pass has decided anything, so that no such pass can be wrong in both.
+  if (options.oracle)
+    builder.addOnModule(fusion::createFusionOutlineOracle({log}));
+
+  builder.addOnFunctions(fusion::createFusionPropagateAxes({log}));
+  fusion::FusionInsertReshardsOptions reshards;
+  reshards.gather = gather;
+  reshards.log = log;
+  builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
+  builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
+  builder.addOnFunctions(fusion::createFusionSelectSchedule({log}));
+
+  ConvertFusionToHostIROptions convert;
+  convert.workers = options.workers;
+  convert.log = log;
+  builder.addOnModule(createConvertFusionToHostIR(convert));
+
+  // Views of one slice made by several ops become one: what localize-buffers looks for.
+  builder.addOnModule(createCanonicalizerPass());
+  builder.addOnModule(createCSEPass());
+  // While collectives are still single ops: each is one access to a slice.
+  builder.addOnPrograms(hostir::createLocalizeBuffers({log}));
+  if (!target->has(hostir::Capability::Collectives)) {
+    hostir::ExpandCollectivesOptions expand;
+    expand.channelsWithoutCollectives = {"*"};
+    expand.log = log;
+    builder.addOnPrograms(hostir::createExpandCollectives(expand));
+    builder.addOnModule(createCanonicalizerPass());
+    builder.addOnModule(createCSEPass());
+  }
+
+  // The expansion has added scratch buffers: lifetimes come last.
+  builder.addOnPrograms(hostir::createInsertDeallocs({log}));
+  builder.addOnPrograms(hostir::createPlanBuffers({log}));
+  builder.addOnPrograms(hostir::createVerify({log}));
+  return success();
+}
