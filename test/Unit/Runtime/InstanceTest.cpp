@@ -104,8 +104,7 @@ TEST(Instance, ExchangeMatmulManyRuns) {
 
 TEST(Instance, UnmatchedReceiveTimesOut) {
   ProgramSpec spec = exchangeMatmul();
-  spec.ranks[1].commands[2].kind =
-  spec.ranks[1].commands[3].aux = 9;
+  spec.ranks[1].commands[3].aux = 9; // nobody sends with tag 9
   onRanks(spec, std::chrono::milliseconds(300), [](Context &context, const auto &program) {
     auto instance = Instance::create(context, program);
     ASSERT_TRUE(instance.ok()) << instance.status().message();

@@ -23,6 +23,8 @@ public:
   static std::shared_ptr<LocalWorld> create(uint32_t worldSize, std::chrono::milliseconds timeout);
   virtual ~LocalWorld();
 
+  /// An error unless the world has this rank.
+  virtual Status checkRank(uint32_t rank) const = 0;
   /// Once per rank; rank < worldSize.
   virtual std::unique_ptr<Launch> launch(uint32_t rank) = 0;
   virtual std::unique_ptr<Transport> transport(uint32_t rank) = 0;

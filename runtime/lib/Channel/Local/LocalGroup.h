@@ -28,15 +28,17 @@ struct Group;
 class WorldImpl final : public LocalWorld {
 public:
   WorldImpl(uint32_t size, std::chrono::milliseconds timeout)
-      : size(size), timeout(timeout), pieces(size), arrived(size, 0), left(size, 0), transports(size, 0) {}
+      : size(size), timeout(timeout), pieces(size), arrived(size, 0), left(size, 0),
+        transports(size, 0) {}
 
+  Status checkRank(uint32_t rank) const override;
   std::unique_ptr<Launch> launch(uint32_t rank) override;
   std::unique_ptr<Transport> transport(uint32_t rank) override;
 
   Status allGather(uint32_t rank, const void *mine, size_t bytes, void *all);
   void leave(uint32_t rank);
-  /// The group that the members of `desc` share; made by the first that comes. `generation` tells apart the transports
-  /// that one rank has asked for, one after the other.
+  /// The group that the members of `desc` share; made by the first that comes. `generation` tells
+  /// apart the transports that one rank has asked for, one after the other.
   std::shared_ptr<Group> group(uint32_t generation, const ChannelDesc &desc);
 
   const uint32_t size;

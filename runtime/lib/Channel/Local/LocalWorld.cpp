@@ -133,6 +133,12 @@ private:
 
 } // namespace
 
+Status WorldImpl::checkRank(uint32_t rank) const {
+  return rank < size ? Status()
+                     : Status(Code::InvalidArgument,
+                              fmt::format("no rank {} in a world of {}", rank, size));
+}
+
 std::unique_ptr<Launch> WorldImpl::launch(uint32_t rank) {
   return std::make_unique<LocalLaunch>(std::static_pointer_cast<WorldImpl>(shared_from_this()),
                                        rank);
@@ -140,8 +146,8 @@ std::unique_ptr<Launch> WorldImpl::launch(uint32_t rank) {
 
 std::unique_ptr<Transport> WorldImpl::transport(uint32_t rank) {
   std::lock_guard<std::mutex> lock(mutex);
-  return std::make_unique<LocalTransport>(
-      std::static_pointer_cast<WorldImpl>(shared_from_this()), transports[rank]++);
+  return std::make_unique<LocalTransport>(std::static_pointer_cast<WorldImpl>(shared_from_this()),
+                                          transports[rank]++);
 }
 
 Status WorldImpl::allGather(uint32_t rank, const void *mine, size_t bytes, void *all) {

@@ -1,0 +1,146 @@
+/*===- tandem-c/Runtime.h - the runtime's C API -------------------*- C -*-===*\
+|*                                                                            *|
+|* Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.        *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+/* One rank's way from a stream program to results: make a context, load a program, prepare an
+ * instance, bind memory, run.
+ *
+ * Functions that can fail return a tandem_code; tandem_last_error(context) then says what was found
+ * and what was expected. No exception leaves this library. Handles are not shared by threads,
+ * except where said. Loading, preparing, running and destroying instances happens in the same order
+ * on all ranks.
+ */
+
+#ifndef TANDEM_C_RUNTIME_H
+#define TANDEM_C_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tandem_code {
+  TANDEM_OK = 0,
+  TANDEM_INVALID_ARGUMENT = 1,
+  TANDEM_INVALID_PROGRAM = 2,
+  TANDEM_UNSUPPORTED = 3,
+  TANDEM_OUT_OF_MEMORY = 4,
+  TANDEM_IO = 5,
+  TANDEM_TIMEOUT = 6, /* the watchdog ended a run */
+  TANDEM_ABORTED = 7, /* another rank, or an earlier error, ended it */
+  TANDEM_INTERNAL = 8
+} tandem_code;
+
+typedef enum tandem_dtype {
+  TANDEM_F32 = 0,
+  TANDEM_F16 = 1,
+  TANDEM_BF16 = 2,
+  TANDEM_I32 = 3
+} tandem_dtype;
+
+typedef struct tandem_context tandem_context;
+typedef struct tandem_program tandem_program;
+typedef struct tandem_instance tandem_instance;
+typedef struct tandem_stream tandem_stream;
+typedef struct tandem_local_world tandem_local_world;
+
+/* What the embedder's own launcher provides. Both are collective over the world; a result other
+ * than 0 is an error. Called at start and at prepare only, on the thread that called Tandem. */
+typedef struct tandem_launch {
+  uint32_t rank, world_size;
+  uint32_t local_rank, local_size; /* within this node; local_size 0 = not known: one node */
+  /* Every rank gives `bytes` bytes; `all` receives world_size * bytes, in rank order. */
+  int (*all_gather)(void *user, const void *mine, size_t bytes, void *all);
+  int (*barrier)(void *user);
+  void *user;
+} tandem_launch;
+
+typedef struct tandem_context_options {
+  size_t struct_size;   /* sizeof(tandem_context_options): newer fields are then taken as 0 */
+  const char *device;   /* "cpu" (also for NULL), "null" */
+  const char *channels; /* comma-separated, first choice first: "ucx", "local"; NULL: none */
+  const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
+  tandem_local_world *local_world; /* ranks as threads; needed by channel "local" */
+  uint32_t local_world_rank;
+  uint32_t timeout_ms;     /* a run that takes longer is ended; 0 = 60000 */
+  uint32_t matmul_threads; /* 0 = 1 */
+} tandem_context_options;
+
+typedef struct tandem_argument {
+  const char *name;
+  int is_result;
+  int present; /* 0: this rank holds nothing of it, nothing is bound */
+  tandem_dtype dtype;
+  uint32_t rank; /* dimensions of `shape` */
+  const int64_t *shape;
+  uint32_t local_rank; /* dimensions of `local_shape` */
+  const int64_t *local_shape;
+  uint64_t local_bytes;
+} tandem_argument; /* pointers live as long as the program */
+
+/* "0.1.0". */
+const char *tandem_version(void);
+/* "timeout". */
+const char *tandem_code_name(tandem_code code);
+
+/* A job whose ranks are threads of this process; destroy it after its contexts. Any thread may use
+ * it. */
+tandem_code tandem_local_world_create(uint32_t world_size, uint32_t timeout_ms,
+                                      tandem_local_world **world);
+void tandem_local_world_destroy(tandem_local_world *world);
+
+/* On failure, too, *context is set (if there is memory for it), so that tandem_last_error can be
+ * asked; destroy it. */
+tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context);
+/* After its instances, programs and streams. */
+void tandem_context_destroy(tandem_context *context);
+/* The message of the last call that failed with this context or a handle made from it; "" if none.
+ * Valid until the next failure. */
+const char *tandem_last_error(const tandem_context *context);
+/* TANDEM_OK, or the code of the failed run that made the context useless. */
+tandem_code tandem_context_health(tandem_context *context);
+
+/* This rank's program out of a .tsp; verified before it returns. */
+tandem_code tandem_program_load_file(tandem_context *context, const char *path,
+                                     tandem_program **program);
+tandem_code tandem_program_load_memory(tandem_context *context, const void *bytes, size_t size,
+                                       tandem_program **program);
+/* Instances that were made of it stay good. */
+void tandem_program_destroy(tandem_program *program);
+const char *tandem_program_name(const tandem_program *program);
+uint32_t tandem_program_num_arguments(const tandem_program *program);
+tandem_code tandem_program_argument(const tandem_program *program, uint32_t index,
+                                    tandem_argument *argument);
+
+/* Collective: memory, channels, operations. */
+tandem_code tandem_prepare(tandem_context *context, const tandem_program *program,
+                           tandem_instance **instance);
+/* Waits for runs in flight. */
+void tandem_instance_destroy(tandem_instance *instance);
+
+/* Binds argument `index` to dense device memory of `bytes` bytes; dtype and shape must be the local
+ * ones. The memory stays the caller's, and must outlive the runs that follow. */
+tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, uint64_t bytes,
+                        tandem_dtype dtype, uint32_t rank, const int64_t *shape);
+/* Runs once and returns when this rank's part is complete. */
+tandem_code tandem_run(tandem_instance *instance);
+/* Enqueues a run behind what `stream` holds (NULL: the context's own stream). At most two are in
+ * flight. */
+tandem_code tandem_run_on(tandem_instance *instance, tandem_stream *stream);
+/* Waits for everything enqueued. */
+tandem_code tandem_wait(tandem_instance *instance);
+
+tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream);
+tandem_code tandem_stream_synchronize(tandem_stream *stream);
+void tandem_stream_destroy(tandem_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TANDEM_C_RUNTIME_H */

@@ -1,0 +1,26 @@
+//===- Registry.h - devices and transports by name ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_REGISTRY_H
+#define TANDEM_RUNTIME_REGISTRY_H
+
+#include "tandem/Runtime/Channel.h"
+#include "tandem/Runtime/Device.h"
+
+namespace tandem {
+
+/// "cpu" or "null"; anything else is an error that lists what there is.
+Expected<std::unique_ptr<Device>> createDevice(std::string_view name,
+                                               const CpuDeviceOptions &cpu = {});
+
+/// A transport between processes: "ucx". (Ranks that are threads get theirs from a LocalWorld.)
+/// Unsupported where this build or this machine lacks it.
+Expected<std::unique_ptr<Transport>> createTransport(std::string_view name);
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_REGISTRY_H
