@@ -11,6 +11,7 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
 
 int main(int argc, char **argv) {
@@ -18,6 +19,7 @@ int main(int argc, char **argv) {
   mlir::registerAllDialects(registry);
   mlir::registerAllPasses();
   registry.insert<mlir::tandem::fusion::FusionDialect, mlir::tandem::hostir::HostIRDialect>();
+  mlir::tandem::fusion::registerTandemFusionPasses();
   mlir::tandem::registerTandemConversionPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Tandem's passes over fusion and hostir\n", registry));

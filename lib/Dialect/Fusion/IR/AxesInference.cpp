@@ -301,15 +301,23 @@ AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAt
 }
 
 AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned result,
-                                  AxesAttr resultAxes, AxesAttr current) {
+                                  AxesAttr resultAxes, ArrayRef<AxesAttr> operandAxes) {
   if (auto reshape = dyn_cast<ReshapeOp>(op)) {
     std::optional<AxesConflict> ignored;
     return inferReshape(reshape.getType(), resultAxes, reshape.getInput().getType(), ignored);
   }
   std::optional<AxesRule> rule = getAxesRule(op);
   auto type = dyn_cast<RankedTensorType>(op->getOperand(operand).getType());
-  if (!rule || !type || (current && current.getMesh() != resultAxes.getMesh()))
+  if (!rule || !type)
     return {};
+  auto siblingDigits = [&](int64_t factor) -> DimAxesAttr {
+    for (auto [axes, factors] : llvm::zip_equal(operandAxes, rule->operands)) {
+      const int64_t *it = llvm::find(factors, factor);
+      if (axes && axes.getMesh() == resultAxes.getMesh() && it != factors.end())
+        return axes.getDims()[it - factors.begin()];
+    }
+    return DimAxesAttr::get(op->getContext(), {});
+  };
   MLIRContext *context = op->getContext();
   SmallVector<DimAxesAttr> dims;
   llvm::SmallPtrSet<Attribute, 4> used, reduced;
@@ -320,8 +328,8 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
                                                   : llvm::find(resultFactors, factor);
     if (it != resultFactors.end()) {
       digits = resultAxes.getDims()[it - resultFactors.begin()];
-    } else if (current && factor != AxesRule::kNone) {
-      digits = current.getDims()[dim];
+    } else if (factor != AxesRule::kNone) {
+      digits = siblingDigits(factor);
       for (StringAttr axis : deviceAxes(digits))
         reduced.insert(axis);
     }

@@ -34,10 +34,10 @@ AxesAttr inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAttr> oper
                          std::optional<AxesConflict> &conflict);
 
 /// Axes that operand `operand` must have for the op to run locally and give result `result` the axes `resultAxes`;
-/// dimensions that the result says nothing of (a contracted one) take their digits from `current` (null: serial).
-/// Null if there are none (a partial result of a product).
+/// dimensions that the result says nothing of (a contracted one) take their digits from the first of `operandAxes` that
+/// has them (null entries: undecided). Null if there are none.
 AxesAttr inferOperandAxes(Operation *op, unsigned operand, unsigned result, AxesAttr resultAxes,
-                          AxesAttr current);
+                          ArrayRef<AxesAttr> operandAxes);
 
 /// Success if the op runs without communication: the placement constraints of the op (`matmul_c6`, `reduce_c4`, ...).
 /// All operands and results must be decided. Says why not through `emitError`, if given.

@@ -1,0 +1,31 @@
+//===- Passes.h - passes on the fusion dialect -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_H
+#define TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::func {
+class FuncOp;
+} // namespace mlir::func
+
+namespace mlir::tandem::fusion {
+
+/// Where a reshard goes if it could stand on either side of an op.
+enum class GatherMode { Before, After };
+
+/// After which pass `fusion-verify` looks.
+enum class VerifyStage { Input, Propagated, Resharded };
+
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_H

@@ -1,0 +1,197 @@
+//===- Passes.td - passes on the fusion dialect -*- tablegen -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_TD
+#define TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+// Every pass that changes something says what, on request: as debug output (`-debug-only=<pass>`, in a build of LLVM
+// that has it) and as remarks at the ops.
+def LogOption : Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">;
+
+def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
+  let summary = "Make `?` mesh sizes and extents numbers";
+  let description = [{
+    Mesh sizes come from `mesh` and are put in everywhere. Extents come from `shape`, else from `fusion.shape` on the
+    argument, and go forward from the arguments through all ops. What is `?` afterwards is an error at the place that
+    names it, as are a size that does not divide an extent and a shape that contradicts one.
+
+    Before, with `mesh=x=4 shape=arg0=8x64`:
+    ```mlir
+    #tp = #fusion.mesh<"tp", ["x" = ?]>
+    func.func @f(%0: tensor<?x64xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<?x64xf32, #fusion.axes<#tp, [stream, -]>> {
+      %1 = fusion.reshard %0 : tensor<?x64xf32, ...> -> tensor<?x64xf32, ...>
+    ```
+    After:
+    ```mlir
+    #tp = #fusion.mesh<"tp", ["x" = 4]>
+    func.func @f(%0: tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>> {
+      %1 = fusion.reshard %0 : tensor<8x64xf32, ...> -> tensor<8x64xf32, ...>
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let options = [
+    ListOption<"mesh", "mesh", "std::string", "sizes of mesh axes: `axis=size` or `mesh.axis=size`">,
+    ListOption<"shape", "shape", "std::string", "shapes of arguments, by position or `fusion.name`: `arg0=8x64`">,
+    Option<"entry", "entry", "std::string", /*default=*/"", "the function whose arguments `shape` names; empty: all">,
+    LogOption
+  ];
+  let statistics = [
+    Statistic<"numExtents", "extents", "number of `?` extents made numbers">
+  ];
+}
+
+def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> {
+  let summary = "Give every value its axes";
+  let description = [{
+    An undecided value gets the axes that its decided operands lead to if the op runs locally; where operands are
+    undecided too, those that its consumers ask for; and what nothing determines is replicated on the function's mesh.
+    A split operand wins over a replicated one (a slice costs nothing); two different splits are an error at the op,
+    with notes at both sources. Operands of an elementwise op have one type, so the pass itself inserts a reshard where
+    they differ. Values that the pass has decided take the stream digits of what is computed from them.
+    Every value is decided once and an op visited once per decision: linear.
+
+    Before:
+    ```mlir
+    %1 = fusion.matmul %0, %w : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<4x2xf32, #fusion.axes<#tp, [-, -]>>
+        -> tensor<8x2xf32>
+    ```
+    After:
+    ```mlir
+    %1 = fusion.matmul %0, %w : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<4x2xf32, #fusion.axes<#tp, [-, -]>>
+        -> tensor<8x2xf32, #fusion.axes<#tp, [didx("x"), -]>>
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numForward", "forward", "number of values decided by their operands">,
+    Statistic<"numBackward", "backward", "number of values decided by their consumers">,
+    Statistic<"numReplicated", "replicated", "number of values that nothing determined">
+  ];
+}
+
+def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"> {
+  let summary = "Make every op local, or one reshard";
+  let description = [{
+    Where an op's operands do not fit its result, a reshard goes before the op (`gather=before`: operands become what the
+    result needs; the stream digits of the result stand on them too) or behind it (`gather=after`: the op runs on what is
+    there). A contraction of dimensions that are split alike always runs on what is there; its partial result is
+    resharded. A reshard that is several rows of the table at once is written out as a sequence, unless its schedule is
+    `hierarchical`; one that is none is an error.
+
+    Before:
+    ```mlir
+    %2 = fusion.matmul %0, %1 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<4x2xf32, #fusion.axes<#tp, [-, -]>>
+        -> tensor<8x2xf32, #fusion.axes<#tp, [stream, -]>>
+    ```
+    After:
+    ```mlir
+    %2 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
+    %3 = fusion.matmul %2, %1 : tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>, tensor<4x2xf32, #fusion.axes<#tp, [-, -]>>
+        -> tensor<8x2xf32, #fusion.axes<#tp, [stream, -]>>
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let options = [
+    Option<"gather", "gather", "::mlir::tandem::fusion::GatherMode",
+           /*default=*/"::mlir::tandem::fusion::GatherMode::Before", "where a reshard goes that could stand on either side",
+           [{::llvm::cl::values(
+             clEnumValN(::mlir::tandem::fusion::GatherMode::Before, "before", "operands are resharded"),
+             clEnumValN(::mlir::tandem::fusion::GatherMode::After, "after", "the result is resharded"))}]>,
+    LogOption
+  ];
+  let statistics = [
+    Statistic<"numBefore", "before", "number of reshards inserted before an op">,
+    Statistic<"numAfter", "after", "number of reshards inserted behind an op">,
+    Statistic<"numWrittenOut", "written-out", "number of reshards written out as a sequence">
+  ];
+}
+
+def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"> {
+  let summary = "Give every reshard a schedule";
+  let description = [{
+    The user's word holds, if it can be kept. Otherwise an all-gather along one mesh axis whose stream slices have one
+    owner each moves point to point (`exchange`), and all else goes through `pipeline`.
+
+    Before:
+    ```mlir
+    %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
+    ```
+    After:
+    ```mlir
+    %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>}
+        : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numExchange", "exchange", "number of reshards that the pass gave to exchange">,
+    Statistic<"numPipeline", "pipeline", "number of reshards that the pass gave to pipeline">,
+    Statistic<"numUser", "user", "number of reshards whose schedule the user has named">
+  ];
+}
+
+def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
+  let summary = "Write down what a function computes without parallel axes";
+  let description = [{
+    For each public function on tensors with axes a private twin `@name__oracle`, in which every tensor is whole on a
+    mesh of one device and reshards are gone. Values that were partial are whole too: a reduction or contraction in the
+    twin gives all of it.
+
+    Before:
+    ```mlir
+    func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>> {
+      %1 = fusion.reshard %0 : ...
+      return %1 : ...
+    }
+    ```
+    After, in addition:
+    ```mlir
+    #one = #fusion.mesh<"one", []>
+    func.func private @f__oracle(%0: tensor<8x4xf32, #fusion.axes<#one, [-, -]>>) -> tensor<8x4xf32, #fusion.axes<#one, [-, -]>>
+        attributes {fusion.oracle_of = @f} {
+      return %0 : ...
+    }
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numOracles", "oracles", "number of twins made">
+  ];
+}
+
+def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
+  let summary = "Check what a stage of the fusion dialect promises";
+  let description = [{
+    An encoding's own verifier sees one type; this sees the function.
+
+    - always: every op on tensors is one that the passes know; all its decided operands and results are over one mesh,
+      unless it is a reshard; no op makes of a partial value what its terms do not add up to.
+    - `propagated`: every tensor is decided.
+    - `resharded`: every op but `fusion.reshard` runs without communication, and every reshard is one row of the table.
+
+    Before and after are the same IR. For example, with `stage=propagated`
+    ```mlir
+    %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>> -> tensor<4x8xf32>
+    ```
+    is an error: `expected decided operands and results, found undecided result 0`.
+  }];
+  let options = [
+    Option<"stage", "stage", "::mlir::tandem::fusion::VerifyStage",
+           /*default=*/"::mlir::tandem::fusion::VerifyStage::Resharded", "what has run before",
+           [{::llvm::cl::values(
+             clEnumValN(::mlir::tandem::fusion::VerifyStage::Input, "input", "nothing"),
+             clEnumValN(::mlir::tandem::fusion::VerifyStage::Propagated, "propagated", "fusion-propagate-axes"),
+             clEnumValN(::mlir::tandem::fusion::VerifyStage::Resharded, "resharded", "fusion-insert-reshards"))}]>
+  ];
+}
+
+#endif // TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_TD

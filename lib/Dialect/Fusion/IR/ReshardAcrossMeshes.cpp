@@ -1,0 +1,158 @@
+//===- ReshardAcrossMeshes.cpp - reshards that move whole pieces or change the mesh -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReshardDetail.h"
+
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include <map>
+#include <vector>
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+/// What tells two pieces of one tensor apart: the walk through the logical tensor.
+static std::vector<int64_t> pieceKey(const StridedWalk &walk) {
+  std::vector<int64_t> key{walk.offset};
+  for (auto [size, stride] : llvm::zip_equal(walk.shape, walk.strides))
+    if (size != 1) {
+      key.push_back(size);
+      key.push_back(stride);
+    }
+  return key;
+}
+
+FailureOr<SmallVector<int64_t>> fusion::findPieceSources(RankedTensorType from,
+                                                         RankedTensorType to) {
+  struct Holders {
+    SmallVector<int64_t> ranks;
+    size_t next = 0;
+  };
+  MeshAttr fromMesh = getAxes(from).getMesh(), toMesh = getAxes(to).getMesh();
+  std::map<std::vector<int64_t>, Holders> pieces;
+  llvm::DenseMap<int64_t, Holders *> heldBy;
+  for (int64_t position = 0; position < fromMesh.numDevices(); ++position) {
+    FailureOr<StridedWalk> walk = getShard(from, position);
+    if (failed(walk))
+      return failure();
+    Holders &holders = pieces[pieceKey(*walk)];
+    holders.ranks.push_back(fromMesh.worldRank(position));
+    heldBy[fromMesh.worldRank(position)] = &holders;
+  }
+  SmallVector<int64_t> sources;
+  for (int64_t position = 0; position < toMesh.numDevices(); ++position) {
+    FailureOr<StridedWalk> walk = getShard(to, position);
+    if (failed(walk))
+      return failure();
+    auto it = pieces.find(pieceKey(*walk));
+    if (it == pieces.end())
+      return failure();
+    Holders &holders = it->second;
+    int64_t self = toMesh.worldRank(position);
+    int64_t spread = holders.ranks[holders.next++ % holders.ranks.size()];
+    sources.push_back(heldBy.lookup(self) == &holders ? self : spread);
+  }
+  return sources;
+}
+
+/// The one dimension that device digits split; -1: none, -2: several.
+static int64_t splitDim(AxesAttr axes) {
+  int64_t found = -1;
+  for (auto [dim, digits] : llvm::enumerate(axes.getDims()))
+    if (digits.hasDevice())
+      found = found == -1 ? static_cast<int64_t>(dim) : -2;
+  return found;
+}
+
+/// The world ranks of the mesh, in its order, are those of the other one.
+static bool sameDevices(MeshAttr a, MeshAttr b) {
+  if (a.numDevices() != b.numDevices())
+    return false;
+  for (int64_t position = 0; position < a.numDevices(); ++position)
+    if (a.worldRank(position) != b.worldRank(position))
+      return false;
+  return true;
+}
+
+static bool sameDeviceSet(MeshAttr a, MeshAttr b) {
+  auto ranks = [](MeshAttr mesh) {
+    SmallVector<int64_t> list;
+    for (int64_t position = 0; position < mesh.numDevices(); ++position)
+      list.push_back(mesh.worldRank(position));
+    llvm::sort(list);
+    return list;
+  };
+  return ranks(a) == ranks(b);
+}
+
+Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to) {
+  AxesAttr a = getAxes(from), b = getAxes(to);
+  Reshard result;
+  result.to = b;
+  result.reduceKind = a.getPartialKind();
+  result.fromDim = splitDim(a);
+  result.toDim = splitDim(b);
+  auto meshes = [&] {
+    return "mesh \"" + a.getMesh().getName().str() + "\" to mesh \"" +
+           b.getMesh().getName().str() + "\"";
+  };
+  if (a.isPartial()) {
+    // All axes but the partial ones must be whole, and the terms go to one device.
+    if (b.getMesh().numDevices() == 1 && result.fromDim == -1 &&
+        a.getPartial().size() == a.getMesh().getAxes().size()) {
+      result.kind = ReshardKind::Reduce;
+      result.root = b.getMesh().worldRank(0);
+      return result;
+    }
+    return unsupportedReshard("expected a value that is partial over all axes of its mesh and goes "
+                              "to one device, or is not partial, found one partial over \"" +
+                              a.getPartial().front().str() + "\" going from " + meshes());
+  }
+  if (FailureOr<SmallVector<int64_t>> sources = findPieceSources(from, to); succeeded(sources)) {
+    bool stays = true;
+    for (auto [position, source] : llvm::enumerate(*sources))
+      stays = stays && source == b.getMesh().worldRank(position);
+    bool one = a.getMesh().numDevices() == 1 && b.getMesh().numDevices() > 1;
+    result.kind = stays ? ReshardKind::Nothing
+                  : one                                      ? ReshardKind::Broadcast
+                  : sameDeviceSet(a.getMesh(), b.getMesh()) ? ReshardKind::Permute
+                                                             : ReshardKind::SendRecv;
+    if (!stays && one)
+      result.root = a.getMesh().worldRank(0);
+    else if (!stays)
+      result.sources = std::move(*sources);
+    return result;
+  }
+  bool wholeMesh = true;
+  if (a.getMesh().numDevices() == 1 && result.toDim >= 0) {
+    // Every device of the mesh gets a piece of its own.
+    for (const MeshAxis &axis : b.getMesh().getAxes())
+      wholeMesh = wholeMesh && (axis.size == 1 || b.dimOfDeviceAxis(axis.name.getValue()) >= 0);
+    if (wholeMesh) {
+      result.kind = ReshardKind::Scatter;
+      result.root = a.getMesh().worldRank(0);
+      return result;
+    }
+  }
+  if (b.getMesh().numDevices() == 1 && result.fromDim >= 0) {
+    for (const MeshAxis &axis : a.getMesh().getAxes())
+      wholeMesh = wholeMesh && (axis.size == 1 || a.dimOfDeviceAxis(axis.name.getValue()) >= 0);
+    if (wholeMesh) {
+      result.kind = ReshardKind::Gather;
+      result.root = b.getMesh().worldRank(0);
+      return result;
+    }
+  }
+  std::string hint = sameDevices(a.getMesh(), b.getMesh())
+                         ? " (both name the same devices: use one mesh)"
+                         : "";
+  return unsupportedReshard("expected pieces of the same size on both sides, or one device on one "
+                            "side and one split dimension on the other, found another split going "
+                            "from " +
+                            meshes() + hint);
+}

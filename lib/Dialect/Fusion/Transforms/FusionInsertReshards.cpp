@@ -1,0 +1,127 @@
+//===- FusionInsertReshards.cpp - fusion-insert-reshards -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LocalPlan.h"
+#include "PassLog.h"
+#include "Retype.h"
+#include "WriteOutReshards.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+
+namespace mlir::tandem::fusion {
+#define GEN_PASS_DEF_FUSIONINSERTRESHARDS
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::fusion
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+namespace {
+struct FusionInsertReshardsPass
+    : public fusion::impl::FusionInsertReshardsBase<FusionInsertReshardsPass> {
+  using FusionInsertReshardsBase::FusionInsertReshardsBase;
+
+  void runOnOperation() override {
+    PassLog say("fusion-insert-reshards", log);
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](Operation *op) {
+      if (isLocalComputation(op) && involvesAxes(op))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops)
+      if (failed(makeLocal(op, say)))
+        return signalPassFailure();
+    SmallVector<ReshardOp> reshards;
+    getOperation().walk([&](ReshardOp op) { reshards.push_back(op); });
+    for (ReshardOp op : reshards) {
+      FailureOr<int64_t> rows = writeOutReshard(op);
+      if (failed(rows))
+        return signalPassFailure();
+      if (*rows == 1)
+        continue;
+      ++numWrittenOut;
+      say(op.getLoc(), [&](raw_ostream &os) { os << "wrote out a reshard as " << *rows; });
+    }
+  }
+
+private:
+  static bool involvesAxes(Operation *op) {
+    auto decided = [](Type type) { return getAxes(type) != nullptr; };
+    return llvm::any_of(op->getOperandTypes(), decided) ||
+           llvm::any_of(op->getResultTypes(), decided);
+  }
+
+  LogicalResult makeLocal(Operation *op, const PassLog &say) {
+    auto undecided = [](Type type) { return isa<RankedTensorType>(type) && !getAxes(type); };
+    if (llvm::any_of(op->getOperandTypes(), undecided) ||
+        llvm::any_of(op->getResultTypes(), undecided))
+      return op->emitOpError() << "expected decided operands and results (run "
+                                  "fusion-propagate-axes first), found an undecided one";
+    if (succeeded(verifyLocal(op, nullptr)))
+      return success();
+    // Elementwise ops have one type all round; what is wrong with them no reshard beside them mends.
+    if (!isa<FusionTensorOpInterface>(op))
+      return verifyLocal(op, [op] { return op->emitOpError(); });
+    std::string reason;
+    FailureOr<LocalPlan> plan =
+        gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
+    if (failed(plan))
+      return op->emitOpError() << reason;
+    return apply(op, *plan, say);
+  }
+
+  LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
+    auto fits = [&](RankedTensorType type, AxesAttr axes) {
+      return axes.verifyEncoding(type.getShape(), type.getElementType(),
+                                 [op] { return op->emitOpError(); });
+    };
+    OpBuilder builder(op);
+    for (OpOperand &operand : op->getOpOperands()) {
+      AxesAttr axes = plan.operands[operand.getOperandNumber()];
+      if (!axes || samePlacement(axes, getAxes(operand.get())))
+        continue;
+      auto type = cast<RankedTensorType>(operand.get().getType());
+      if (failed(fits(type, axes)))
+        return failure();
+      auto reshard = ReshardOp::create(builder, op->getLoc(), withAxes(type, axes), operand.get(),
+                                       ScheduleAttr());
+      operand.set(reshard.getResult());
+      ++numBefore;
+      say(op->getLoc(), [&](raw_ostream &os) {
+        os << "operand " << operand.getOperandNumber() << " is resharded to " << axes;
+      });
+    }
+    builder.setInsertionPointAfter(op);
+    for (OpResult result : op->getResults()) {
+      AxesAttr axes = plan.results[result.getResultNumber()];
+      AxesAttr wanted = getAxes(result);
+      if (samePlacement(axes, wanted))
+        continue;
+      for (StringAttr axis : wanted.getPartial())
+        if (!llvm::is_contained(axes.getPartial(), axis))
+          return op->emitOpError() << "expected a result that is not partial over " << axis
+                                   << ", for no operand leads to that, found " << wanted;
+      auto type = cast<RankedTensorType>(result.getType());
+      if (failed(fits(type, axes)))
+        return failure();
+      retype(result, withAxes(type, axes));
+      auto reshard =
+          ReshardOp::create(builder, op->getLoc(), type, result, ScheduleAttr());
+      result.replaceAllUsesExcept(reshard.getResult(), reshard);
+      ++numAfter;
+      say(op->getLoc(), [&](raw_ostream &os) {
+        os << "the result is " << axes << ", and is resharded to " << wanted;
+      });
+    }
+    // What a plan promises is checked, not believed.
+    return verifyLocal(op, [op] { return op->emitOpError(); });
+  }
+};
+} // namespace

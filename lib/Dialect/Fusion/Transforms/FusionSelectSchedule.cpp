@@ -1,0 +1,69 @@
+//===- FusionSelectSchedule.cpp - fusion-select-schedule -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PassLog.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+
+namespace mlir::tandem::fusion {
+#define GEN_PASS_DEF_FUSIONSELECTSCHEDULE
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::fusion
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+namespace {
+struct FusionSelectSchedulePass
+    : public fusion::impl::FusionSelectScheduleBase<FusionSelectSchedulePass> {
+  using FusionSelectScheduleBase::FusionSelectScheduleBase;
+
+  void runOnOperation() override {
+    PassLog say("fusion-select-schedule", log);
+    WalkResult result = getOperation().walk([&](ReshardOp op) {
+      return succeeded(select(op, say)) ? WalkResult::advance() : WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+
+  LogicalResult select(ReshardOp op, const PassLog &say) {
+    RankedTensorType from = op.getInput().getType(), to = op.getType();
+    Reshard reshard = classifyReshard(from, to);
+    if (!reshard.isSupported())
+      return op.emitOpError() << reshard.reason;
+    bool oneOwner = reshard.kind == ReshardKind::AllGather && reshard.axes.size() == 1 &&
+                    slicesHaveOneOwner(from, to);
+    if (ScheduleAttr schedule = op.getScheduleAttr()) {
+      if (schedule.getKind() == ScheduleKind::Exchange &&
+          reshard.kind == ReshardKind::AllGather && !oneOwner)
+        return op.emitOpError()
+               << "expected stream digits of the result that give each slice one owner along mesh "
+                  "axis "
+               << reshard.axes.front() << " for schedule 'exchange', found " << to;
+      ++numUser;
+      say(op.getLoc(), [&](raw_ostream &os) {
+        os << stringifyReshardKind(reshard.kind) << " keeps schedule "
+           << stringifyScheduleKind(schedule.getKind());
+      });
+      return success();
+    }
+    ScheduleKind kind = oneOwner ? ScheduleKind::Exchange : ScheduleKind::Pipeline;
+    ++(oneOwner ? numExchange : numPipeline);
+    op.setScheduleAttr(ScheduleAttr::get(op.getContext(), kind, 1, 0, ""));
+    say(op.getLoc(), [&](raw_ostream &os) {
+      os << stringifyReshardKind(reshard.kind) << " goes through schedule "
+         << stringifyScheduleKind(kind)
+         << (oneOwner ? ": every stream slice has one owner" : "");
+    });
+    return success();
+  }
+};
+} // namespace

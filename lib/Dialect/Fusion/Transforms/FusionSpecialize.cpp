@@ -1,0 +1,236 @@
+//===- FusionSpecialize.cpp - fusion-specialize -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PassLog.h"
+#include "Retype.h"
+#include "SpecializeMesh.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+
+namespace mlir::tandem::fusion {
+#define GEN_PASS_DEF_FUSIONSPECIALIZE
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::fusion
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+using Shape = SmallVector<int64_t>;
+
+/// The axes still fit the type, now that more is known.
+static LogicalResult verifyAxes(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  AxesAttr axes = getAxes(value);
+  if (!axes)
+    return success();
+  return axes.verifyEncoding(type.getShape(), type.getElementType(),
+                             [&] { return emitError(value.getLoc()); });
+}
+
+static LogicalResult verifyKnown(Value value, const Twine &what) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return success();
+  if (AxesAttr axes = getAxes(value))
+    for (const MeshAxis &axis : axes.getMesh().getAxes())
+      if (ShapedType::isDynamic(axis.size))
+        return emitError(value.getLoc())
+               << "expected a known size of axis " << axis.name << " of mesh "
+               << axes.getMesh().getName() << ", found '?' (name it with option 'mesh')";
+  for (auto [dim, extent] : llvm::enumerate(type.getShape()))
+    if (ShapedType::isDynamic(extent))
+      return emitError(value.getLoc()) << "expected a known extent in dimension " << dim << " of "
+                                       << what << ", found '?' in " << type;
+  return success();
+}
+
+static Type withoutAxes(Value value) {
+  return withAxes(cast<RankedTensorType>(value.getType()), {});
+}
+
+namespace {
+struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSpecializePass> {
+  using FusionSpecializeBase::FusionSpecializeBase;
+
+  void runOnOperation() override {
+    PassLog say("fusion-specialize", log);
+    if (failed(specializeMeshes(getOperation(), mesh, say)) || failed(parseShapes()))
+      return signalPassFailure();
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function.isExternal() && failed(specialize(function)))
+        return signalPassFailure();
+    for (auto &[name, given] : shapes)
+      if (!given.used) {
+        getOperation().emitError() << "expected the position or name of an argument in option "
+                                      "'shape', found '"
+                                   << name << "'";
+        return signalPassFailure();
+      }
+  }
+
+private:
+  struct GivenShape {
+    Shape shape;
+    bool used = false;
+  };
+  /// By name; the names live in the option.
+  llvm::MapVector<StringRef, GivenShape> shapes;
+
+  /// `name=8x64`; a scalar is `name=`.
+  LogicalResult parseShapes() {
+    shapes.clear();
+    for (const std::string &option : shape) {
+      StringRef text = option;
+      auto [name, extents] = text.split('=');
+      GivenShape given;
+      bool valid = !name.empty() && text.contains('=');
+      for (StringRef part : llvm::split(extents, 'x')) {
+        int64_t extent;
+        if (extents.empty())
+          break;
+        if (part.getAsInteger(10, extent) || extent < 0)
+          valid = false;
+        else
+          given.shape.push_back(extent);
+      }
+      if (!valid || !shapes.insert({name, given}).second)
+        return getOperation().emitError()
+               << "expected 'argument=8x64' for distinct arguments in option 'shape', found '"
+               << text << "'";
+    }
+    return success();
+  }
+
+  /// The shape that option `shape` or `fusion.shape` gives to an argument; null if neither does.
+  FailureOr<std::optional<Shape>> getGivenShape(func::FuncOp function, BlockArgument argument) {
+    unsigned number = argument.getArgNumber();
+    if (entry.empty() || function.getSymName() == entry) {
+      auto name = function.getArgAttrOfType<StringAttr>(number, kNameAttrName);
+      auto it = shapes.find("arg" + std::to_string(number));
+      if (it == shapes.end() && name)
+        it = shapes.find(name.getValue());
+      if (it != shapes.end()) {
+        it->second.used = true;
+        return std::optional(it->second.shape);
+      }
+    }
+    auto attr = function.getArgAttrOfType<ArrayAttr>(number, kShapeAttrName);
+    if (!attr)
+      return std::optional<Shape>();
+    Shape shape;
+    for (Attribute item : attr) {
+      if (auto integer = dyn_cast<IntegerAttr>(item)) {
+        shape.push_back(integer.getInt());
+        continue;
+      }
+      StringRef axis = cast<StringAttr>(item).getValue();
+      AxesAttr axes = getAxes(argument);
+      std::optional<int64_t> size = axes && axes.getMesh().axisIndex(axis) >= 0
+                                        ? axes.getMesh().axisSize(axis)
+                                        : findAxisSize(getOperation(), axis);
+      if (!size || ShapedType::isDynamic(*size))
+        return emitError(argument.getLoc())
+               << "expected a mesh axis of known size in '" << kShapeAttrName << "', found \""
+               << axis << "\"";
+      shape.push_back(*size);
+    }
+    return std::optional(shape);
+  }
+
+  /// Fills the `?` extents of a value from `shape` (where that knows them).
+  LogicalResult refine(Value value, ArrayRef<int64_t> shape, const Twine &source) {
+    auto type = cast<RankedTensorType>(value.getType());
+    if (static_cast<int64_t>(shape.size()) != type.getRank())
+      return emitError(value.getLoc()) << "expected a shape of rank " << type.getRank() << " from "
+                                       << source << ", found rank " << shape.size();
+    Shape refined(type.getShape());
+    for (auto [dim, extent] : llvm::enumerate(shape)) {
+      int64_t &mine = refined[dim];
+      if (ShapedType::isDynamic(mine) && !ShapedType::isDynamic(extent)) {
+        mine = extent;
+        ++numExtents;
+      } else if (!ShapedType::isDynamic(extent) && mine != extent) {
+        return emitError(value.getLoc())
+               << "expected extent " << mine << " in dimension " << dim << " of "
+               << withoutAxes(value) << ", found " << extent << " from " << source;
+      }
+    }
+    retype(value, RankedTensorType::get(refined, type.getElementType(), type.getEncoding()));
+    return verifyAxes(value);
+  }
+
+  LogicalResult inferResults(Operation *op) {
+    if (auto reshard = dyn_cast<ReshardOp>(op))
+      return refine(reshard.getResult(), reshard.getInput().getType().getShape(), "its operand");
+    if (auto tensorOp = dyn_cast<FusionTensorOpInterface>(op)) {
+      SmallVector<Shape> inferred;
+      if (failed(tensorOp.inferResultShapes(inferred)))
+        return failure();
+      for (auto [result, shape] : llvm::zip_equal(op->getResults(), inferred))
+        if (failed(refine(result, shape, "its operands")))
+          return failure();
+      return success();
+    }
+    if (isLocalComputation(op))
+      for (Value operand : op->getOperands())
+        if (auto type = dyn_cast<RankedTensorType>(operand.getType()))
+          if (failed(refine(op->getResult(0), type.getShape(), "its operands")))
+            return failure();
+    return success();
+  }
+
+  LogicalResult specialize(func::FuncOp function) {
+    for (BlockArgument argument : function.getArguments()) {
+      if (!isa<RankedTensorType>(argument.getType()))
+        continue;
+      FailureOr<std::optional<Shape>> given = getGivenShape(function, argument);
+      if (failed(given))
+        return failure();
+      function.removeArgAttr(argument.getArgNumber(), kShapeAttrName);
+      if (*given ? failed(refine(argument, **given, "its given shape"))
+                 : failed(verifyAxes(argument)))
+        return failure();
+      if (failed(verifyKnown(argument, "argument " + Twine(argument.getArgNumber()))))
+        return failure();
+    }
+    WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (op == function)
+        return WalkResult::advance();
+      if (auto ret = dyn_cast<func::ReturnOp>(op))
+        return succeeded(checkReturn(function, ret)) ? WalkResult::advance()
+                                                     : WalkResult::interrupt();
+      if (failed(inferResults(op)))
+        return WalkResult::interrupt();
+      for (auto [i, result] : llvm::enumerate(op->getResults()))
+        if (failed(verifyAxes(result)) || failed(verifyKnown(result, "result " + Twine(i))))
+          return WalkResult::interrupt();
+      return WalkResult::advance();
+    });
+    if (walked.wasInterrupted())
+      return failure();
+    updateSignature(function);
+    return success();
+  }
+
+  /// What the signature says of the results holds.
+  LogicalResult checkReturn(func::FuncOp function, func::ReturnOp ret) {
+    for (auto [i, operand, type] :
+         llvm::enumerate(ret.getOperands(), function.getResultTypes())) {
+      auto promised = dyn_cast<RankedTensorType>(type);
+      auto found = dyn_cast<RankedTensorType>(operand.getType());
+      if (promised && found &&
+          failed(verifyCompatibleShape(promised.getShape(), found.getShape())))
+        return ret.emitOpError() << "expected result " << i << " of type "
+                                 << withAxes(promised, {}) << ", found " << withAxes(found, {});
+    }
+    return success();
+  }
+};
+} // namespace

@@ -1,0 +1,131 @@
+//===- FusionVerify.cpp - fusion-verify -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+
+namespace mlir::tandem::fusion {
+#define GEN_PASS_DEF_FUSIONVERIFY
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::fusion
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+static bool isUndecided(Type type) { return isa<RankedTensorType>(type) && !getAxes(type); }
+
+/// All tensors of a function are undecided and no fusion op is in it: it is no fusion, and none of our business.
+static bool isForeign(func::FuncOp function) {
+  return !function
+              .walk([](Operation *op) {
+                auto decided = [](Type type) { return getAxes(type) != nullptr; };
+                bool ours = op->getName().getDialectNamespace() == "fusion" ||
+                            llvm::any_of(op->getOperandTypes(), decided) ||
+                            llvm::any_of(op->getResultTypes(), decided);
+                return ours ? WalkResult::interrupt() : WalkResult::advance();
+              })
+              .wasInterrupted();
+}
+
+static LogicalResult verifyOneMesh(Operation *op) {
+  MeshAttr mesh;
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
+    AxesAttr axes = getAxes(type);
+    if (!axes)
+      continue;
+    if (mesh && axes.getMesh() != mesh)
+      return op->emitOpError() << "expected operands and results on one mesh, found "
+                               << mesh.getName() << " and " << axes.getMesh().getName();
+    mesh = axes.getMesh();
+  }
+  return success();
+}
+
+/// A partial operand is worth something only to an op that commutes with its reduction.
+static LogicalResult verifyPartial(Operation *op) {
+  std::optional<AxesRule> rule = getAxesRule(op);
+  if (rule->partial != PartialKind::Never && rule->partial != PartialKind::AlikeSame)
+    return success();
+  for (auto [i, type] : llvm::enumerate(op->getOperandTypes())) {
+    AxesAttr axes = getAxes(type);
+    if (!axes || !axes.isPartial() ||
+        (rule->partial == PartialKind::AlikeSame && axes.getPartialKind() == rule->reduceKind))
+      continue;
+    return op->emitOpError() << "expected operand " << i
+                             << " not to be partial, for what it does to a term is not linear, "
+                                "found it partial by '"
+                             << stringifyReduceKind(axes.getPartialKind()) << "' over "
+                             << axes.getPartial().front() << "; insert a fusion.reshard before it";
+  }
+  return success();
+}
+
+static LogicalResult verifyDecided(Operation *op) {
+  for (auto [what, types] : {std::pair<StringRef, TypeRange>("operand", op->getOperandTypes()),
+                             std::pair<StringRef, TypeRange>("result", op->getResultTypes())})
+    for (auto [i, type] : llvm::enumerate(types))
+      if (isUndecided(type))
+        return op->emitOpError() << "expected decided operands and results, found undecided "
+                                 << what << ' ' << i;
+  return success();
+}
+
+static LogicalResult verifyReshard(ReshardOp op) {
+  Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
+  if (!reshard.isSupported())
+    return op.emitOpError() << reshard.reason;
+  bool whole = op.getSchedule() && op.getSchedule()->getKind() == ScheduleKind::Hierarchical;
+  if (reshard.kind == ReshardKind::Sequence && !whole)
+    return op.emitOpError() << "expected one row of the reshard table, found "
+                            << reshard.steps.size() << " (fusion-insert-reshards writes them out)";
+  return success();
+}
+
+namespace {
+struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass> {
+  using FusionVerifyBase::FusionVerifyBase;
+
+  void runOnOperation() override {
+    if (getOperation().isExternal() || isForeign(getOperation()))
+      return;
+    WalkResult result = getOperation().walk([&](Operation *op) {
+      return succeeded(verify(op)) ? WalkResult::advance() : WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+  LogicalResult verify(Operation *op) {
+    auto isTensor = [](Type type) { return isa<RankedTensorType>(type); };
+    if (op == getOperation() ||
+        (llvm::none_of(op->getOperandTypes(), isTensor) &&
+         llvm::none_of(op->getResultTypes(), isTensor)))
+      return success();
+    bool local = isLocalComputation(op);
+    auto reshard = dyn_cast<ReshardOp>(op);
+    if (!local && !reshard && !isa<func::ReturnOp>(op))
+      return op->emitOpError()
+             << "expected an operation that a fusion can hold (fusion, elementwise arith and math, "
+                "return), found '"
+             << op->getName() << "'";
+    if (local && (failed(verifyOneMesh(op)) || failed(verifyPartial(op))))
+      return failure();
+    if (stage != VerifyStage::Input && failed(verifyDecided(op)))
+      return failure();
+    if (stage != VerifyStage::Resharded)
+      return success();
+    if (reshard)
+      return verifyReshard(reshard);
+    return local ? verifyLocal(op, [op] { return op->emitOpError(); }) : success();
+  }
+};
+} // namespace

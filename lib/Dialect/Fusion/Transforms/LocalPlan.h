@@ -1,0 +1,32 @@
+//===- LocalPlan.h - how an op could run locally -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_LOCALPLAN_H
+#define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_LOCALPLAN_H
+
+#include "mlir/IR/Operation.h"
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+
+namespace mlir::tandem::fusion {
+
+/// Axes with which an op runs without communication. Where they differ in placement from what an operand has, or from
+/// what the result must have, a reshard goes between.
+struct LocalPlan {
+  SmallVector<AxesAttr> operands; // null for what is no tensor
+  SmallVector<AxesAttr> results;
+};
+
+/// The operands become what the results need, as far as a reshard before the op can do that; a dimension that is
+/// contracted in equal pieces stays as it is. Failure with `reason` if there is no such plan.
+FailureOr<LocalPlan> planBefore(Operation *op, std::string &reason);
+
+/// The op runs on what is there.
+FailureOr<LocalPlan> planAfter(Operation *op, std::string &reason);
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_LOCALPLAN_H

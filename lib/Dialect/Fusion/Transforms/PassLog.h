@@ -1,0 +1,44 @@
+//===- PassLog.h - how a pass says what it did -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_PASSLOG_H
+#define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_PASSLOG_H
+
+#include "mlir/IR/Operation.h"
+#include "llvm/Support/Debug.h"
+
+namespace mlir::tandem::fusion {
+
+/// Says what a pass did: always to LLVM's debug output, and as remarks at the ops if asked.
+class PassLog {
+public:
+  /// `pass` is the pass's flag (a literal): the debug type, and the prefix of each remark.
+  PassLog(const char *pass, bool remarks) : pass(pass), remarks(remarks) {}
+
+  /// `what` streams the text into its argument; it is not called if nobody listens.
+  template <typename Fn> void operator()(Location loc, Fn &&what) const {
+    DEBUG_WITH_TYPE(pass, {
+      llvm::dbgs() << '[' << pass << "] ";
+      what(llvm::dbgs());
+      llvm::dbgs() << '\n';
+    });
+    if (!remarks)
+      return;
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    what(os);
+    emitRemark(loc) << pass << ": " << text;
+  }
+
+private:
+  const char *pass;
+  bool remarks;
+};
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_PASSLOG_H

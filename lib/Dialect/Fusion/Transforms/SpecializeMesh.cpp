@@ -1,0 +1,147 @@
+//===- SpecializeMesh.cpp - mesh sizes become numbers -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SpecializeMesh.h"
+
+#include "Retype.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+namespace {
+/// `axis=size` or `mesh.axis=size`.
+struct SizeOption {
+  StringRef mesh; // empty: every mesh
+  StringRef axis;
+  int64_t size;
+  bool used = false;
+  bool fits(MeshAttr m, StringAttr a) const {
+    return a.getValue() == axis && (mesh.empty() || m.getName().getValue() == mesh);
+  }
+};
+} // namespace
+
+static FailureOr<SizeOption> parseOption(ModuleOp module, StringRef text) {
+  auto [name, size] = text.split('=');
+  SizeOption option{{}, name, 0};
+  if (name.contains('.'))
+    std::tie(option.mesh, option.axis) = name.split('.');
+  // More devices than this no mesh can have.
+  if (option.axis.empty() || size.getAsInteger(10, option.size) || option.size < 1 ||
+      option.size > std::numeric_limits<int32_t>::max())
+    return module.emitError() << "expected 'axis=size' or 'mesh.axis=size' with a positive size in "
+                                 "option 'mesh', found '"
+                              << text << "'";
+  return option;
+}
+
+/// Calls `fn` on every mesh that an operation, a type or an attribute of the module names.
+static void walkMeshes(ModuleOp module, function_ref<WalkResult(MeshAttr)> fn) {
+  AttrTypeWalker walker;
+  walker.addWalk([&](MeshAttr mesh) { return fn(mesh); });
+  module.walk([&](Operation *op) -> WalkResult {
+    if (walker.walk(op->getAttrDictionary()).wasInterrupted())
+      return WalkResult::interrupt();
+    for (Type type : op->getResultTypes())
+      if (walker.walk(type).wasInterrupted())
+        return WalkResult::interrupt();
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (Type type : block.getArgumentTypes())
+          if (walker.walk(type).wasInterrupted())
+            return WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+}
+
+LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> options,
+                                       const PassLog &say) {
+  SmallVector<SizeOption> sizes;
+  for (StringRef text : options) {
+    FailureOr<SizeOption> option = parseOption(module, text);
+    if (failed(option))
+      return failure();
+    sizes.push_back(*option);
+  }
+  llvm::MapVector<MeshAttr, MeshAttr> meshes;
+  bool valid = true;
+  walkMeshes(module, [&](MeshAttr mesh) {
+    if (!meshes.try_emplace(mesh).second)
+      return WalkResult::advance();
+    SmallVector<MeshAxis> axes(mesh.getAxes());
+    for (MeshAxis &axis : axes)
+      for (SizeOption &option : sizes) {
+        if (!option.fits(mesh, axis.name))
+          continue;
+        option.used = true;
+        if (!ShapedType::isDynamic(axis.size) && axis.size != option.size) {
+          module.emitError() << "expected size " << axis.size << " of axis " << axis.name
+                             << " of mesh " << mesh.getName() << " as it is written, found "
+                             << option.size << " in option 'mesh'";
+          valid = false;
+          return WalkResult::interrupt();
+        }
+        axis.size = option.size;
+      }
+    MeshAttr made = MeshAttr::getChecked([&] { return module.emitError(); }, module.getContext(),
+                                         mesh.getName(), ArrayRef<MeshAxis>(axes),
+                                         mesh.getDevices());
+    valid = valid && made;
+    meshes[mesh] = made;
+    return made ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  if (!valid)
+    return failure();
+  for (const SizeOption &option : sizes)
+    if (!option.used) {
+      InFlightDiagnostic diag = module.emitError();
+      diag << "expected an axis of a mesh of the module (";
+      llvm::StringSet<> seen;
+      for (auto &[mesh, made] : meshes)
+        for (const MeshAxis &axis : mesh.getAxes())
+          if (seen.insert((mesh.getName().getValue() + "." + axis.name.getValue()).str()).second)
+            diag << (seen.size() == 1 ? "" : ", ") << mesh.getName().getValue() << '.'
+                 << axis.name.getValue();
+      return diag << ") in option 'mesh', found '"
+                  << (option.mesh.empty() ? "" : option.mesh.str() + ".") << option.axis << "'";
+    }
+  for (auto &[mesh, made] : meshes)
+    if (mesh != made)
+      say(module.getLoc(), [&, mesh = mesh, made = made](raw_ostream &os) {
+        os << "mesh " << mesh << " is now " << made;
+      });
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](MeshAttr mesh) -> std::pair<Attribute, WalkResult> {
+    MeshAttr made = meshes.lookup(mesh);
+    return {made ? made : mesh, WalkResult::skip()};
+  });
+  replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false,
+                                        /*replaceTypes=*/true);
+  // The replacer does not look into dense elements.
+  module.walk([](arith::ConstantOp op) {
+    if (auto type = dyn_cast<RankedTensorType>(op.getType()))
+      retype(op.getResult(), type);
+  });
+  return success();
+}
+
+std::optional<int64_t> fusion::findAxisSize(ModuleOp module, StringRef name) {
+  std::optional<int64_t> size;
+  bool ambiguous = false;
+  walkMeshes(module, [&](MeshAttr mesh) {
+    if (mesh.axisIndex(name) < 0)
+      return WalkResult::advance();
+    ambiguous = ambiguous || (size && *size != mesh.axisSize(name));
+    size = mesh.axisSize(name);
+    return WalkResult::advance();
+  });
+  return ambiguous ? std::nullopt : size;
+}
