@@ -12,6 +12,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace mlir::tandem::fusion {
 #define GEN_PASS_DEF_FUSIONSPECIALIZE
