@@ -108,8 +108,8 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
 
   // Numbers first: everything behind may rely on known sizes.
   fusion::FusionSpecializeOptions specialize;
-  specialize.mesh = options.mesh;
-  specialize.shape = options.shape;
+  specialize.mesh.assign(options.mesh.begin(), options.mesh.end());
+  specialize.shape.assign(options.shape.begin(), options.shape.end());
   specialize.entry = options.entry;
   specialize.log = log;
   builder.addOnModule(fusion::createFusionSpecialize(specialize));
@@ -148,6 +148,6 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   // The expansion has added scratch buffers: lifetimes come last.
   builder.addOnPrograms(hostir::createInsertDeallocs({log}));
   builder.addOnPrograms(hostir::createPlanBuffers({log}));
-  builder.addOnPrograms(hostir::createVerify({log}));
+  builder.addOnPrograms(hostir::createVerify());
   return success();
 }
