@@ -1,0 +1,76 @@
+//===- AxesTest.cpp - axes attributes: placement form, lookups, meshes -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RandomAxes.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+using namespace mlir::tandem::fusion::testing;
+
+namespace {
+
+class Axes : public FusionTest {
+protected:
+  std::string xy = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 3]>";
+  AxesAttr axes(const std::string &text, const std::string &shape = "48x48x") {
+    return getAxes(type(xy, shape, text));
+  }
+};
+
+TEST_F(Axes, PlacementForgetsIteration) {
+  EXPECT_EQ(axes("[stream(2) * serial(2) * didx(\"x\") * stream(3), stream]").getPlacement(),
+            axes("[serial(4) * didx(\"x\"), -]"));
+  EXPECT_EQ(axes("[serial(2), serial(1) * didx(\"y\") * serial(1)]").getPlacement(),
+            axes("[-, didx(\"y\")]"));
+}
+
+TEST_F(Axes, SamePlacement) {
+  EXPECT_TRUE(samePlacement(axes("[didx(\"x\") * stream, -]"), axes("[didx(\"x\"), stream(2)]")));
+  EXPECT_FALSE(samePlacement(axes("[didx(\"x\"), -]"), axes("[-, didx(\"x\")]")));
+  EXPECT_FALSE(samePlacement(axes("[didx(\"x\"), -]"), axes("[serial(2) * didx(\"x\"), -]")));
+  EXPECT_TRUE(samePlacement(axes("[-, -], partial = [\"x\", \"y\"]"),
+                            axes("[-, -], partial = [\"y\", \"x\"]")));
+  EXPECT_FALSE(samePlacement(axes("[-, -], partial = [\"x\"]"), axes("[-, -], partial = [\"y\"]")));
+  EXPECT_FALSE(samePlacement(axes("[-, -], partial = max [\"x\"]"), axes("[-, -], partial = [\"x\"]")));
+  EXPECT_FALSE(samePlacement(axes("[-, -]"), AxesAttr()));
+}
+
+TEST_F(Axes, Lookups) {
+  AxesAttr a = axes("[-, serial(2) * didx(\"y\")]");
+  EXPECT_EQ(a.dimOfDeviceAxis("y"), 1);
+  EXPECT_EQ(a.dimOfDeviceAxis("x"), -1);
+  EXPECT_FALSE(a.hasStream());
+  EXPECT_TRUE(axes("[stream, -]").hasStream());
+  EXPECT_EQ(AxesAttr::getReplicated(a.getMesh(), 2), axes("[-, -]"));
+  EXPECT_EQ(a.withPartial({StringAttr::get(&context, "x")}, ReduceKind::Max),
+            axes("[-, serial(2) * didx(\"y\")], partial = max [\"x\"]"));
+  // Without axes to be partial over there is no reduction.
+  EXPECT_EQ(a.withPartial({}, ReduceKind::Max), a);
+}
+
+TEST_F(Axes, MeshPositions) {
+  auto mesh = cast<MeshAttr>(
+      parseAttribute("#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 3], devices = [7, 5, 3, 1, 0, 9]>",
+                     &context));
+  EXPECT_EQ(mesh.numDevices(), 6);
+  EXPECT_EQ(mesh.worldRank(4), 0);
+  EXPECT_EQ(mesh.position(9), 5);
+  EXPECT_EQ(mesh.position(2), -1);
+  EXPECT_EQ(mesh.coordinates(5), (SmallVector<int64_t>{1, 2}));
+  EXPECT_EQ(mesh.axisSize("y"), 3);
+  EXPECT_EQ(mesh.axisIndex("z"), -1);
+  auto plain = cast<MeshAttr>(parseAttribute("#fusion.mesh<\"m\", [\"x\" = 4]>", &context));
+  EXPECT_EQ(plain.position(3), 3);
+  EXPECT_EQ(plain.position(4), -1);
+  EXPECT_EQ(plain.position(-1), -1);
+  auto unknown = cast<MeshAttr>(parseAttribute("#fusion.mesh<\"m\", [\"x\" = ?]>", &context));
+  EXPECT_FALSE(unknown.isStatic());
+  EXPECT_EQ(unknown.position(0), -1);
+}
+
+} // namespace

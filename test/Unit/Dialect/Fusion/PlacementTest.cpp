@@ -1,0 +1,221 @@
+//===- PlacementTest.cpp - placement against an enumeration index by index -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "RandomAxes.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+using namespace mlir::tandem::fusion::testing;
+
+namespace {
+
+using Ints = SmallVector<int64_t>;
+
+/// Flat indices in the order of a walk.
+std::vector<int64_t> follow(const StridedWalk &walk) {
+  std::vector<int64_t> flat;
+  int64_t count = 1;
+  for (int64_t size : walk.shape)
+    count *= size;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t left = i, at = walk.offset;
+    for (int64_t d = walk.shape.size() - 1; d >= 0; --d) {
+      at += left % walk.shape[d] * walk.strides[d];
+      left /= walk.shape[d];
+    }
+    flat.push_back(at);
+  }
+  return flat;
+}
+
+class Placement : public FusionTest {};
+
+TEST_F(Placement, ResolvesDigits) {
+  RankedTensorType t =
+      type("#fusion.mesh<\"m\", [\"x\" = 4]>", "48x", "[serial(2) * didx(\"x\") * stream(3)]");
+  auto dims = resolveDims(t);
+  ASSERT_TRUE(succeeded(dims));
+  StringAttr x = StringAttr::get(&context, "x");
+  SmallVector<ResolvedDigit> expected{{DigitKind::Serial, {}, 2, 24},
+                                      {DigitKind::Device, x, 4, 6},
+                                      {DigitKind::Stream, {}, 3, 2},
+                                      {DigitKind::Serial, {}, 2, 1}};
+  EXPECT_EQ((*dims)[0], expected);
+}
+
+TEST_F(Placement, BareStreamIsAllThatIsLeft) {
+  RankedTensorType t = type("#fusion.mesh<\"m\", [\"x\" = 4]>", "48x5x", "[didx(\"x\") * stream, -]");
+  auto dims = resolveDims(t);
+  ASSERT_TRUE(succeeded(dims));
+  StringAttr x = StringAttr::get(&context, "x");
+  SmallVector<ResolvedDigit> first{{DigitKind::Device, x, 4, 12}, {DigitKind::Stream, {}, 12, 1}};
+  SmallVector<ResolvedDigit> second{{DigitKind::Serial, {}, 5, 1}};
+  EXPECT_EQ((*dims)[0], first);
+  EXPECT_EQ((*dims)[1], second);
+  EXPECT_EQ(*getStreamSizes(t), (Ints{12}));
+  EXPECT_EQ(*getNumSlices(t), 12);
+  EXPECT_EQ(*getSliceShape(t), (Ints{1, 5}));
+}
+
+TEST_F(Placement, WhatIsNotKnownFails) {
+  RankedTensorType dynamic =
+      type("#fusion.mesh<\"m\", [\"x\" = 4]>", "?x5x", "[didx(\"x\"), stream(5)]");
+  EXPECT_EQ(*getLocalShape(dynamic), (Ints{ShapedType::kDynamic, 5}));
+  EXPECT_EQ(*getSliceShape(dynamic), (Ints{ShapedType::kDynamic, 1}));
+  EXPECT_EQ(*getNumSlices(dynamic), 5);
+  EXPECT_TRUE(failed(getShard(dynamic, 0)));
+  EXPECT_TRUE(failed(getLocalSlice(dynamic, 0)));
+  EXPECT_TRUE(failed(ownersOf(dynamic, {0, 0})));
+  RankedTensorType mesh = type("#fusion.mesh<\"m\", [\"x\" = ?]>", "8x", "[didx(\"x\")]");
+  EXPECT_TRUE(failed(getLocalShape(mesh)));
+  auto undecided = RankedTensorType::get({4}, Float32Type::get(&context));
+  EXPECT_TRUE(failed(getLocalShape(undecided)));
+  EXPECT_TRUE(failed(resolveDims(undecided)));
+}
+
+TEST_F(Placement, OutOfRangeFails) {
+  RankedTensorType t = type("#fusion.mesh<\"m\", [\"x\" = 4]>", "8x", "[didx(\"x\") * stream(2)]");
+  EXPECT_TRUE(failed(getShard(t, -1)));
+  EXPECT_TRUE(failed(getShard(t, 4)));
+  EXPECT_TRUE(failed(getLocalSlice(t, 2)));
+  EXPECT_TRUE(failed(getLocalSlice(t, -1)));
+  EXPECT_TRUE(failed(ownersOf(t, {8})));
+  EXPECT_TRUE(failed(ownersOf(t, {0, 0})));
+}
+
+TEST_F(Placement, EmptyAndScalarTensors) {
+  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2]>";
+  RankedTensorType empty = type(mesh, "0x4x", "[didx(\"x\") * stream(3), -]");
+  EXPECT_EQ(*getLocalShape(empty), (Ints{0, 4}));
+  EXPECT_EQ(*getNumSlices(empty), 3);
+  EXPECT_TRUE(follow(*getShard(empty, 1)).empty());
+  EXPECT_TRUE(follow(*getLocalSlice(empty, 2)).empty());
+  RankedTensorType scalar = type(mesh, "", "[]");
+  EXPECT_EQ(*getLocalShape(scalar), Ints{});
+  EXPECT_EQ(follow(*getShard(scalar, 1)), std::vector<int64_t>{0});
+  EXPECT_EQ(*ownersOf(scalar, {}), (Ints{0, 1}));
+}
+
+TEST_F(Placement, BlockCyclicShard) {
+  RankedTensorType t = type("#fusion.mesh<\"m\", [\"x\" = 2]>", "8x3x", "[serial(2) * didx(\"x\"), -]");
+  auto walk = getShard(t, 1);
+  ASSERT_TRUE(succeeded(walk));
+  EXPECT_EQ(walk->offset, 6);
+  EXPECT_EQ(walk->shape, (Ints{2, 2, 3}));
+  EXPECT_EQ(walk->strides, (Ints{12, 3, 1}));
+}
+
+TEST_F(Placement, PartialIsHeldByAll) {
+  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
+  RankedTensorType t = type(mesh, "4x", "[didx(\"y\")], partial = [\"x\"]");
+  EXPECT_EQ(*ownersOf(t, {3}), (Ints{1, 3}));
+  EXPECT_EQ(follow(*getShard(t, 1)), (std::vector<int64_t>{2, 3}));
+}
+
+TEST_F(Placement, ErasesParallelAxes) {
+  RankedTensorType t =
+      type("#fusion.mesh<\"m\", [\"x\" = 2]>", "4x4x", "[stream, -], partial = max [\"x\"]");
+  RankedTensorType expected = type("#fusion.mesh<\"one\", []>", "4x4x", "[-, -]");
+  EXPECT_EQ(eraseParallelAxes(t), expected);
+  EXPECT_EQ(eraseParallelAxes(RankedTensorType::get({4, 4}, Float32Type::get(&context))), expected);
+}
+
+/// Random types; every function against the enumeration.
+class PlacementProperty : public Placement, public ::testing::WithParamInterface<unsigned> {};
+
+TEST_P(PlacementProperty, AgreesWithEnumeration) {
+  RandomAxes random(&context, GetParam());
+  for (int round = 0; round < 20; ++round) {
+    MeshAttr mesh = random.mesh();
+    Ints extents;
+    RankedTensorType t = random.type(mesh, extents, 1 + random.upTo(2), /*mayBePartial=*/true);
+    if (t.getNumElements() > 20000)
+      continue;
+    std::string text;
+    llvm::raw_string_ostream(text) << t;
+    SCOPED_TRACE(text);
+    std::vector<Element> elements = enumerate(t);
+
+    // Owners.
+    for (const Element &element : elements) {
+      Ints owners;
+      for (int64_t p = 0; p < mesh.numDevices(); ++p)
+        if (holds(mesh, p, element))
+          owners.push_back(p);
+      ASSERT_EQ(*ownersOf(t, element.index), owners);
+    }
+
+    // Shards: the local buffer of each device, element by element.
+    Ints local = *getLocalShape(t);
+    int64_t localCount = 1;
+    for (int64_t extent : local)
+      localCount *= extent;
+    for (int64_t p = 0; p < mesh.numDevices(); ++p) {
+      std::vector<int64_t> buffer(localCount, -1);
+      for (const Element &element : elements)
+        if (holds(mesh, p, element)) {
+          ASSERT_LT(element.local, localCount);
+          ASSERT_EQ(buffer[element.local], -1);
+          buffer[element.local] = element.logical;
+        }
+      ASSERT_EQ(follow(*getShard(t, p)), buffer);
+    }
+
+    // Slices: a device's local elements of each iteration, in order.
+    int64_t slices = *getNumSlices(t);
+    std::vector<std::vector<int64_t>> bySlice(slices);
+    std::vector<bool> seen(localCount);
+    for (const Element &element : elements)
+      if (!seen[element.local]) {
+        seen[element.local] = true;
+        ASSERT_LT(element.iteration, slices);
+        bySlice[element.iteration].push_back(element.local);
+      }
+    int64_t sliceCount = 1;
+    for (int64_t extent : *getSliceShape(t))
+      sliceCount *= extent;
+    for (int64_t i = 0; i < slices; ++i) {
+      llvm::sort(bySlice[i]);
+      ASSERT_EQ(static_cast<int64_t>(bySlice[i].size()), sliceCount);
+      ASSERT_EQ(follow(*getLocalSlice(t, i)), bySlice[i]);
+      FailureOr<SliceBox> box = getLocalSliceBox(t, i);
+      if (failed(box))
+        continue;
+      StridedWalk walk;
+      int64_t stride = 1;
+      walk.shape = box->sizes;
+      walk.strides.resize(local.size());
+      for (int64_t d = local.size() - 1; d >= 0; --d) {
+        walk.offset += box->offsets[d] * stride;
+        walk.strides[d] = box->strides[d] * stride;
+        stride *= local[d];
+      }
+      ASSERT_EQ(follow(walk), bySlice[i]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PlacementProperty, ::testing::Range(0u, 40u));
+
+TEST_F(Placement, SliceBoxExistsWhereASliceIsOneRange) {
+  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2]>";
+  RankedTensorType inner = type(mesh, "24x", "[didx(\"x\") * serial(3) * stream(2)]");
+  FailureOr<SliceBox> strided = getLocalSliceBox(type(mesh, "24x", "[didx(\"x\") * serial(6) * stream]"), 1);
+  ASSERT_TRUE(succeeded(strided));
+  EXPECT_EQ(strided->offsets, (Ints{1}));
+  EXPECT_EQ(strided->sizes, (Ints{6}));
+  EXPECT_EQ(strided->strides, (Ints{2}));
+  // Three pieces of two: no range.
+  EXPECT_TRUE(failed(getLocalSliceBox(inner, 0)));
+  FailureOr<SliceBox> outer = getLocalSliceBox(type(mesh, "24x", "[didx(\"x\") * stream(3)]"), 2);
+  ASSERT_TRUE(succeeded(outer));
+  EXPECT_EQ(outer->offsets, (Ints{8}));
+  EXPECT_EQ(outer->sizes, (Ints{4}));
+}
+
+} // namespace

@@ -1,0 +1,331 @@
+//===- ReshardTest.cpp - one test per row of the reshard table, and properties -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "RandomAxes.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "gmock/gmock.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace mlir::tandem::fusion;
+using namespace mlir::tandem::fusion::testing;
+using ::testing::HasSubstr;
+
+namespace {
+
+using Ints = SmallVector<int64_t>;
+
+class ReshardTable : public FusionTest {
+protected:
+  std::string x4 = "#fusion.mesh<\"m\", [\"x\" = 4]>";
+  std::string xy = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
+  std::string one = "#fusion.mesh<\"one\", []>";
+
+  Reshard classify(const std::string &mesh, const std::string &from, const std::string &to) {
+    return classifyReshard(type(mesh, "8x8x", from), type(mesh, "8x8x", to));
+  }
+  Reshard classify(const std::string &fromMesh, const std::string &from, const std::string &toMesh,
+                   const std::string &to) {
+    return classifyReshard(type(fromMesh, "8x8x", from), type(toMesh, "8x8x", to));
+  }
+  std::vector<std::string> names(ArrayRef<StringAttr> axes) {
+    std::vector<std::string> list;
+    for (StringAttr axis : axes)
+      list.push_back(axis.str());
+    return list;
+  }
+  using Names = std::vector<std::string>;
+};
+
+TEST_F(ReshardTable, OnlyStreamDigitsDiffer) {
+  Reshard r = classify(x4, "[didx(\"x\") * stream, -]", "[didx(\"x\"), stream(2)]");
+  EXPECT_EQ(r.kind, ReshardKind::Nothing);
+  EXPECT_TRUE(r.isLocal());
+  EXPECT_TRUE(r.axes.empty());
+}
+
+TEST_F(ReshardTable, SplitToReplicatedIsAllGather) {
+  Reshard r = classify(x4, "[-, didx(\"x\")]", "[stream, -]");
+  EXPECT_EQ(r.kind, ReshardKind::AllGather);
+  EXPECT_EQ(names(r.axes), Names{"x"});
+  EXPECT_EQ(r.fromDim, 1);
+  EXPECT_EQ(r.toDim, -1);
+  EXPECT_FALSE(r.isLocal());
+}
+
+TEST_F(ReshardTable, PartialToReplicatedIsAllReduce) {
+  Reshard r = classify(x4, "[-, -], partial = max [\"x\"]", "[-, -]");
+  EXPECT_EQ(r.kind, ReshardKind::AllReduce);
+  EXPECT_EQ(names(r.axes), Names{"x"});
+  EXPECT_EQ(r.reduceKind, ReduceKind::Max);
+}
+
+TEST_F(ReshardTable, PartialToSplitIsReduceScatter) {
+  Reshard r = classify(x4, "[-, -], partial = [\"x\"]", "[-, didx(\"x\")]");
+  EXPECT_EQ(r.kind, ReshardKind::ReduceScatter);
+  EXPECT_EQ(r.toDim, 1);
+  EXPECT_EQ(r.reduceKind, ReduceKind::Sum);
+}
+
+TEST_F(ReshardTable, SplitToSplitElsewhereIsAllToAll) {
+  Reshard r = classify(x4, "[didx(\"x\"), -]", "[-, didx(\"x\")]");
+  EXPECT_EQ(r.kind, ReshardKind::AllToAll);
+  EXPECT_EQ(r.fromDim, 0);
+  EXPECT_EQ(r.toDim, 1);
+}
+
+TEST_F(ReshardTable, OtherBlocksAreAllToAllOnOneDimension) {
+  Reshard r = classify(x4, "[didx(\"x\"), -]", "[serial(2) * didx(\"x\"), -]");
+  EXPECT_EQ(r.kind, ReshardKind::AllToAll);
+  EXPECT_EQ(r.fromDim, 0);
+  EXPECT_EQ(r.toDim, 0);
+}
+
+TEST_F(ReshardTable, OtherDeviceOrderIsPermute) {
+  Reshard r = classify(x4, "[didx(\"x\"), -]",
+                       "#fusion.mesh<\"n\", [\"x\" = 4], devices = [1, 2, 3, 0]>", "[didx(\"x\"), -]");
+  EXPECT_EQ(r.kind, ReshardKind::Permute);
+  // Position p of the new mesh is rank p + 1 and wants piece p, which rank p holds.
+  EXPECT_EQ(r.sources, (Ints{0, 1, 2, 3}));
+}
+
+TEST_F(ReshardTable, OtherDigitOrderIsPermute) {
+  Reshard r = classify(xy, "[didx(\"x\") * didx(\"y\"), -]", "[didx(\"y\") * didx(\"x\"), -]");
+  EXPECT_EQ(r.kind, ReshardKind::Permute);
+  EXPECT_EQ(names(r.axes), (Names{"x", "y"}));
+  EXPECT_EQ(r.sources, (Ints{0, 2, 1, 3}));
+}
+
+TEST_F(ReshardTable, ReplicatedToSplitIsSlice) {
+  Reshard r = classify(x4, "[-, -]", "[-, didx(\"x\")]");
+  EXPECT_EQ(r.kind, ReshardKind::Slice);
+  EXPECT_EQ(r.toDim, 1);
+  EXPECT_TRUE(r.isLocal());
+}
+
+TEST_F(ReshardTable, AxisToAxisIsPermuteOfEqualPieces) {
+  Reshard r = classify(xy, "[didx(\"x\"), -]", "[didx(\"y\"), -]");
+  EXPECT_EQ(r.kind, ReshardKind::Permute);
+  EXPECT_EQ(r.sources.size(), 4u);
+  // Device (i, j) needs block j, which (j, 0) and (j, 1) hold; (0, 0) and (1, 1) have it already.
+  EXPECT_EQ(r.sources[0], 0);
+  EXPECT_EQ(r.sources[3], 3);
+  EXPECT_TRUE(r.sources[1] == 2 || r.sources[1] == 3);
+  EXPECT_TRUE(r.sources[2] == 0 || r.sources[2] == 1);
+}
+
+TEST_F(ReshardTable, AxisToAxisElsewhereIsASequence) {
+  Reshard r = classify(xy, "[didx(\"x\"), -]", "[-, didx(\"y\")]");
+  ASSERT_EQ(r.kind, ReshardKind::Sequence);
+  ASSERT_EQ(r.steps.size(), 2u);
+  EXPECT_EQ(r.steps[0].kind, ReshardKind::Slice);
+  EXPECT_EQ(r.steps[1].kind, ReshardKind::AllGather);
+  EXPECT_EQ(r.steps[1].fromDim, 0);
+}
+
+TEST_F(ReshardTable, SeveralAxesOfOneKindAreOneStep) {
+  Reshard gather = classify(xy, "[didx(\"x\") * didx(\"y\"), -]", "[-, -]");
+  EXPECT_EQ(gather.kind, ReshardKind::AllGather);
+  EXPECT_EQ(names(gather.axes), (Names{"x", "y"}));
+  Reshard reduce = classify(xy, "[-, -], partial = [\"y\", \"x\"]", "[-, -]");
+  EXPECT_EQ(reduce.kind, ReshardKind::AllReduce);
+  EXPECT_EQ(names(reduce.axes), (Names{"x", "y"}));
+  Reshard scatter = classify(xy, "[-, -], partial = [\"x\", \"y\"]", "[didx(\"x\") * didx(\"y\"), -]");
+  EXPECT_EQ(scatter.kind, ReshardKind::ReduceScatter);
+  Reshard slice = classify(xy, "[-, -]", "[didx(\"x\") * didx(\"y\"), -]");
+  EXPECT_EQ(slice.kind, ReshardKind::Slice);
+  EXPECT_TRUE(slice.isLocal());
+}
+
+TEST_F(ReshardTable, SeveralAxesOfSeveralKindsAreASequence) {
+  Reshard r = classify(xy, "[didx(\"y\"), -], partial = [\"x\"]", "[-, didx(\"x\")]");
+  ASSERT_EQ(r.kind, ReshardKind::Sequence);
+  ASSERT_EQ(r.steps.size(), 2u);
+  EXPECT_EQ(r.steps[0].kind, ReshardKind::ReduceScatter);
+  EXPECT_EQ(names(r.steps[0].axes), Names{"x"});
+  EXPECT_EQ(r.steps[0].to, getAxes(type(xy, "8x8x", "[didx(\"y\"), didx(\"x\")]")));
+  EXPECT_EQ(r.steps[1].kind, ReshardKind::AllGather);
+  EXPECT_EQ(names(r.steps[1].axes), Names{"y"});
+  EXPECT_EQ(r.steps[1].to, r.to);
+}
+
+TEST_F(ReshardTable, OtherMeshOfTheSamePiecesIsSendRecv) {
+  Reshard r = classify("#fusion.mesh<\"a\", [\"x\" = 2]>", "[didx(\"x\"), -]",
+                       "#fusion.mesh<\"b\", [\"y\" = 2], devices = [5, 4]>", "[didx(\"y\"), -]");
+  EXPECT_EQ(r.kind, ReshardKind::SendRecv);
+  EXPECT_EQ(r.sources, (Ints{0, 1}));
+}
+
+TEST_F(ReshardTable, OneDeviceToAnotherIsSendRecv) {
+  Reshard r = classify(one, "[-, -]", "#fusion.mesh<\"b\", [\"x\" = 1], devices = [3]>", "[-, -]");
+  EXPECT_EQ(r.kind, ReshardKind::SendRecv);
+  EXPECT_EQ(r.sources, (Ints{0}));
+}
+
+TEST_F(ReshardTable, OneDeviceToAllIsBroadcast) {
+  Reshard r = classify("#fusion.mesh<\"a\", [], devices = [2]>", "[-, -]", x4, "[-, -]");
+  EXPECT_EQ(r.kind, ReshardKind::Broadcast);
+  EXPECT_EQ(r.root, 2);
+}
+
+TEST_F(ReshardTable, OneDeviceToPiecesIsScatter) {
+  Reshard r = classify("#fusion.mesh<\"a\", [], devices = [2]>", "[-, -]", x4, "[-, didx(\"x\")]");
+  EXPECT_EQ(r.kind, ReshardKind::Scatter);
+  EXPECT_EQ(r.root, 2);
+  EXPECT_EQ(r.toDim, 1);
+}
+
+TEST_F(ReshardTable, PiecesToOneDeviceIsGather) {
+  Reshard r = classify(x4, "[-, didx(\"x\")]", "#fusion.mesh<\"a\", [], devices = [2]>", "[-, -]");
+  EXPECT_EQ(r.kind, ReshardKind::Gather);
+  EXPECT_EQ(r.root, 2);
+  EXPECT_EQ(r.fromDim, 1);
+}
+
+TEST_F(ReshardTable, TermsToOneDeviceIsReduce) {
+  Reshard r = classify(x4, "[-, -], partial = min [\"x\"]", one, "[-, -]");
+  EXPECT_EQ(r.kind, ReshardKind::Reduce);
+  EXPECT_EQ(r.root, 0);
+  EXPECT_EQ(r.reduceKind, ReduceKind::Min);
+}
+
+TEST_F(ReshardTable, OtherNamesForTheSamePiecesAreNothing) {
+  Reshard r = classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"p\", [\"n\" = 2, \"g\" = 2]>",
+                       "[didx(\"n\") * didx(\"g\"), -]");
+  EXPECT_EQ(r.kind, ReshardKind::Nothing);
+}
+
+TEST_F(ReshardTable, AxesOfOneDeviceDoNotMatter) {
+  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 1, \"y\" = 2]>";
+  EXPECT_EQ(classify(mesh, "[didx(\"x\"), -]", "[-, -]").kind, ReshardKind::Nothing);
+  EXPECT_EQ(classify(mesh, "[-, -], partial = [\"x\"]", "[didx(\"x\"), -]").kind,
+            ReshardKind::Nothing);
+  Reshard r = classify(mesh, "[didx(\"x\") * didx(\"y\"), -]", "[-, -]");
+  EXPECT_EQ(r.kind, ReshardKind::AllGather);
+  EXPECT_EQ(names(r.axes), Names{"y"});
+}
+
+TEST_F(ReshardTable, WhatIsUnsupportedSaysWhy) {
+  Reshard undecided = classifyReshard(RankedTensorType::get({8, 8}, Float32Type::get(&context)),
+                                      type(x4, "8x8x", "[-, -]"));
+  EXPECT_FALSE(undecided.isSupported());
+  EXPECT_THAT(undecided.reason, HasSubstr("decided axes"));
+  Reshard unknown = classifyReshard(type(x4, "?x8x", "[didx(\"x\"), -]"), type(x4, "?x8x", "[-, -]"));
+  EXPECT_FALSE(unknown.isSupported());
+  EXPECT_THAT(unknown.reason, HasSubstr("found '?'"));
+  Reshard shapes = classifyReshard(type(x4, "8x8x", "[-, -]"), type(x4, "8x4x", "[-, -]"));
+  EXPECT_FALSE(shapes.isSupported());
+  Reshard partial = classify(x4, "[-, -]", "[-, -], partial = [\"x\"]");
+  EXPECT_FALSE(partial.isSupported());
+  EXPECT_THAT(partial.reason, HasSubstr("mesh axis \"x\""));
+  Reshard terms = classify(x4, "[-, -], partial = [\"x\"]", "#fusion.mesh<\"n\", [\"y\" = 2]>", "[-, -]");
+  EXPECT_FALSE(terms.isSupported());
+  EXPECT_THAT(terms.reason, HasSubstr("partial over \"x\""));
+  Reshard meshes = classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"n\", [\"y\" = 2]>", "[didx(\"y\"), -]");
+  EXPECT_FALSE(meshes.isSupported());
+  EXPECT_THAT(meshes.reason, HasSubstr("mesh \"m\" to mesh \"n\""));
+}
+
+TEST_F(ReshardTable, KindsHaveNames) {
+  llvm::StringSet<> seen;
+  for (int kind = 0; kind <= static_cast<int>(ReshardKind::Unsupported); ++kind)
+    EXPECT_TRUE(seen.insert(stringifyReshardKind(static_cast<ReshardKind>(kind))).second);
+}
+
+TEST_F(ReshardTable, SlicesOfOneOwner) {
+  RankedTensorType rows = type(x4, "8x8x", "[didx(\"x\"), -]");
+  auto to = [&](const std::string &axes) { return type(x4, "8x8x", axes); };
+  EXPECT_TRUE(slicesHaveOneOwner(rows, to("[stream(4), -]")));
+  EXPECT_TRUE(slicesHaveOneOwner(rows, to("[stream, -]")));
+  EXPECT_TRUE(slicesHaveOneOwner(rows, to("[stream(2) * stream(2), stream]")));
+  EXPECT_FALSE(slicesHaveOneOwner(rows, to("[stream(2), -]")));
+  EXPECT_FALSE(slicesHaveOneOwner(rows, to("[-, stream]")));
+  EXPECT_FALSE(slicesHaveOneOwner(rows, to("[serial(2) * stream, -]")));
+  EXPECT_FALSE(slicesHaveOneOwner(rows, RankedTensorType::get({8, 8}, Float32Type::get(&context))));
+}
+
+/// Random pairs of types on one mesh.
+class ReshardProperty : public ReshardTable, public ::testing::WithParamInterface<unsigned> {};
+
+TEST_P(ReshardProperty, IsWhatItSays) {
+  RandomAxes random(&context, GetParam());
+  for (int round = 0; round < 40; ++round) {
+    MeshAttr mesh = random.mesh();
+    int64_t rank = 1 + random.upTo(2);
+    Ints extents;
+    RankedTensorType from = random.type(mesh, extents, rank, /*mayBePartial=*/true);
+    RankedTensorType to = random.type(mesh, extents, rank, /*mayBePartial=*/false);
+    if (from.getNumElements() > 3000)
+      continue;
+    std::string text;
+    llvm::raw_string_ostream(text) << from << " -> " << to;
+    SCOPED_TRACE(text);
+    Reshard r = classifyReshard(from, to);
+    std::vector<Element> source = enumerate(from), target = enumerate(to);
+
+    // Local: every device has all that it needs.
+    bool hasAll = true, same = true, partial = false;
+    for (StringAttr axis : getAxes(from).getPartial())
+      partial = partial || mesh.axisSize(axis.getValue()) > 1;
+    for (int64_t p = 0; p < mesh.numDevices(); ++p)
+      for (size_t i = 0; i < source.size(); ++i) {
+        bool before = holds(mesh, p, source[i]), after = holds(mesh, p, target[i]);
+        hasAll = hasAll && (before || !after);
+        same = same && before == after;
+      }
+    if (!r.isSupported()) {
+      // Only where digits cannot be written down on the way.
+      EXPECT_THAT(r.reason, HasSubstr("overlap"));
+      EXPECT_FALSE(hasAll && !partial);
+      continue;
+    }
+    EXPECT_EQ(r.kind == ReshardKind::Nothing, same && !partial);
+    EXPECT_EQ(r.isLocal(), hasAll && !partial);
+
+    // Point to point: each device's new piece is its source's old one, element by element.
+    if (r.kind == ReshardKind::Permute)
+      for (int64_t p = 0; p < mesh.numDevices(); ++p)
+        for (size_t i = 0; i < source.size(); ++i)
+          ASSERT_EQ(holds(mesh, p, target[i]),
+                    holds(mesh, mesh.position(r.sources[p]), source[i]));
+
+    // A sequence leads there, one row at a time.
+    RankedTensorType at = from;
+    for (const ReshardStep &step : r.steps) {
+      RankedTensorType next = withAxes(at, step.to);
+      Reshard row = classifyReshard(at, next);
+      EXPECT_EQ(row.kind, step.kind);
+      EXPECT_EQ(names(row.axes), names(step.axes));
+      EXPECT_EQ(row.fromDim, step.fromDim);
+      EXPECT_EQ(row.toDim, step.toDim);
+      at = next;
+    }
+    if (r.kind == ReshardKind::Sequence)
+      EXPECT_EQ(at, to);
+
+    // One owner: along the axes that change, all elements of a slice have one coordinate.
+    if (getAxes(from).isPartial())
+      continue;
+    bool oneOwner = true;
+    for (size_t axis = 0; axis < mesh.getAxes().size(); ++axis) {
+      bool changes = false;
+      for (size_t i = 0; i < source.size(); ++i)
+        changes = changes || source[i].coordinates[axis] != target[i].coordinates[axis];
+      std::map<int64_t, int64_t> owner;
+      for (size_t i = 0; changes && i < source.size(); ++i) {
+        auto [it, isNew] = owner.try_emplace(target[i].iteration, source[i].coordinates[axis]);
+        oneOwner = oneOwner && it->second == source[i].coordinates[axis];
+      }
+    }
+    EXPECT_EQ(slicesHaveOneOwner(from, to), oneOwner);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, ReshardProperty, ::testing::Range(0u, 60u));
+
+} // namespace
