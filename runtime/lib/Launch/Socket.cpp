@@ -82,12 +82,19 @@ Socket::Socket(int fd) : descriptor(fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+  // Now: nobody can be asked once the connection is gone.
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (!::getpeername(fd, reinterpret_cast<sockaddr *>(&address), &length))
+    name = nameOf(reinterpret_cast<sockaddr *>(&address), length, true);
 }
 
-Socket::Socket(Socket &&other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
+Socket::Socket(Socket &&other) noexcept
+    : descriptor(std::exchange(other.descriptor, -1)), name(std::move(other.name)) {}
 
 Socket &Socket::operator=(Socket &&other) noexcept {
   std::swap(descriptor, other.descriptor);
+  std::swap(name, other.name);
   return *this;
 }
 
@@ -126,8 +133,10 @@ Expected<Socket> Socket::connect(const std::string &host, uint16_t port, Deadlin
         ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &length);
       }
     }
-    if (!failure)
+    if (!failure) {
+      socket.name = nameOf(entry->ai_addr, entry->ai_addrlen, true);
       return socket;
+    }
     last = ioError("connect", failure);
   }
   return last;
@@ -177,14 +186,6 @@ Status Socket::receive(void *data, size_t bytes, Deadline deadline) const {
     bytes -= *n;
   }
   return Status::success();
-}
-
-std::string Socket::peerName() const {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (::getpeername(descriptor, reinterpret_cast<sockaddr *>(&address), &length))
-    return "unknown address";
-  return nameOf(reinterpret_cast<sockaddr *>(&address), length, true);
 }
 
 ListenSocket::ListenSocket(ListenSocket &&other) noexcept

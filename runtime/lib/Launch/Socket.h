@@ -46,10 +46,11 @@ public:
   /// What is there now, at most `bytes`; 0: nothing yet.
   Expected<size_t> receiveSome(void *data, size_t bytes) const;
   /// "192.0.2.1:4711".
-  std::string peerName() const;
+  const std::string &peerName() const { return name; }
 
 private:
   int descriptor = -1;
+  std::string name;
 };
 
 } // namespace tandem::launch

@@ -1,0 +1,161 @@
+//===- MakePrograms.cpp - stream programs for the tests of tandem-run *- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// `make-programs FOLDER` writes programs built by hand, so that launch, channel and tool are tested
+// in a build without the compiler:
+//
+//   matmul-RANKS.tsp     all-gather of x by send and receive, then out = x * w, one rank's rows a
+//                        matmul; with an oracle
+//   gather-RANKS.tsp     the same without matmul, i32; with an oracle
+//   wrong-3.tsp          as matmul, but rank 2 multiplies the wrong rows: verification must fail
+//   silent-2.tsp         as gather, but rank 1 never sends: a run must time out
+//
+//===----------------------------------------------------------------------===//
+
+#include "Support/ProgramSpec.h"
+#include "tandem/Runtime/Channel.h"
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+constexpr int64_t kRows = 6, kInner = 10, kColumns = 4;
+
+void add(ProgramSpec &spec, const char *name, bool isResult, DType dtype, const Shape &shape) {
+  spec.arguments.push_back({name, isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input,
+                            static_cast<sp::DType>(dtype), shape});
+}
+
+ShardSpec whole(const Shape &shape) { return {true, 0, shape, denseStrides(shape), shape}; }
+
+/// Rows of x are sharded; every rank gets all of them.
+ProgramSpec gather(uint32_t size, DType dtype, bool matmul) {
+  int64_t rows = kRows * size;
+  ProgramSpec spec(size);
+  spec.name = matmul ? "matmul" : "gather";
+  add(spec, "x", false, dtype, {rows, kInner});
+  if (matmul)
+    add(spec, "w", false, dtype, {kInner, kColumns});
+  Shape outShape = {rows, matmul ? kColumns : kInner};
+  add(spec, "out", true, dtype, outShape);
+  unsigned bytes = sizeOf(dtype);
+  uint32_t outArgument = matmul ? 2 : 1;
+  for (uint32_t r = 0; r < size; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    rank.shards = {{true, r * kRows * kInner, {kRows, kInner}, {kInner, 1}, {kRows, kInner}}};
+    if (matmul)
+      rank.shards.push_back(whole({kInner, kColumns}));
+    rank.shards.push_back(whole(outShape));
+    std::vector<uint32_t> group;
+    for (uint32_t other = 0; other < size; ++other)
+      group.push_back(other);
+    uint64_t sliceBytes = kRows * kInner * bytes;
+    uint32_t x = rank.argument(0, sliceBytes);
+    uint32_t out = rank.argument(outArgument, product(outShape) * bytes);
+    uint32_t w = matmul ? rank.argument(1, kInner * kColumns * bytes) : 0;
+    uint32_t slots = rank.arena(sliceBytes * size);
+    uint16_t channel = rank.channel(group, TwoSided);
+    uint32_t own = rank.view(x, dtype, {kRows, kInner});
+    auto slot = [&](uint32_t i) {
+      return rank.view(slots, dtype, {kRows, kInner}, i * sliceBytes);
+    };
+    auto result = [&](uint32_t i) {
+      return rank.view(out, dtype, {kRows, outShape[1]}, i * kRows * outShape[1] * bytes);
+    };
+    rank.copy(0, slot(r), own);
+    rank.sync(1, 0);
+    for (uint32_t distance = 1; distance < size; ++distance) {
+      uint32_t to = (r + size - distance) % size, from = (r + distance) % size;
+      rank.group(1, channel, 2);
+      rank.recv(1, channel, slot(from), from, 0);
+      rank.send(1, channel, own, to, 0);
+    }
+    rank.sync(0, 1);
+    for (uint32_t i = 0; i < size; ++i) {
+      if (matmul)
+        rank.add(sp::CommandKind::matmul, 0,
+                 {result(i), slot(i), rank.view(w, dtype, {kInner, kColumns})});
+      else
+        rank.copy(0, result(i), slot(i));
+    }
+  }
+  RankSpec oracle;
+  oracle.shards = {whole({rows, kInner})};
+  if (matmul)
+    oracle.shards.push_back(whole({kInner, kColumns}));
+  oracle.shards.push_back(whole(outShape));
+  uint32_t x = oracle.view(oracle.argument(0, rows * kInner * bytes), dtype, {rows, kInner});
+  uint32_t out =
+      oracle.view(oracle.argument(outArgument, product(outShape) * bytes), dtype, outShape);
+  if (matmul)
+    oracle.add(
+        sp::CommandKind::matmul, 0,
+        {out, x,
+         oracle.view(oracle.argument(1, kInner * kColumns * bytes), dtype, {kInner, kColumns})});
+  else
+    oracle.copy(0, out, x);
+  spec.oracle = oracle;
+  return spec;
+}
+
+ProgramSpec wrong() {
+  ProgramSpec spec = gather(3, DType::F32, true);
+  spec.name = "wrong";
+  // Rank 2 writes the rows of slot 0 where those of slot 1 belong.
+  for (CommandSpec &command : spec.ranks[2].commands)
+    if (command.kind == sp::CommandKind::matmul && command.operands[1] != sp::kNoView) {
+      static uint32_t first = command.operands[1];
+      command.operands[1] = first;
+    }
+  return spec;
+}
+
+ProgramSpec silent() {
+  ProgramSpec spec = gather(2, DType::I32, false);
+  spec.name = "silent";
+  for (CommandSpec &command : spec.ranks[1].commands)
+    if (command.kind == sp::CommandKind::group)
+      command.aux = 1;
+  auto &commands = spec.ranks[1].commands;
+  for (size_t i = 0; i < commands.size(); ++i)
+    if (commands[i].kind == sp::CommandKind::send)
+      commands.erase(commands.begin() + static_cast<long>(i--));
+  return spec;
+}
+
+bool write(const std::string &folder, const std::string &name, const ProgramSpec &spec) {
+  std::string bytes = spec.encode();
+  std::ofstream file(folder + "/" + name + ".tsp", std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  return bool(file);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make-programs FOLDER\n");
+    return 2;
+  }
+  std::string folder = argv[1];
+  bool good = true;
+  for (uint32_t size : {1u, 2u, 3u, 4u}) {
+    good &= write(folder, "matmul-" + std::to_string(size), gather(size, DType::F32, true));
+    good &= write(folder, "gather-" + std::to_string(size), gather(size, DType::I32, false));
+  }
+  for (DType dtype : {DType::F16, DType::BF16})
+    good &= write(folder, "matmul-" + std::string(toString(dtype)) + "-4", gather(4, dtype, true));
+  good &= write(folder, "wrong-3", wrong());
+  good &= write(folder, "silent-2", silent());
+  if (!good)
+    std::fprintf(stderr, "make-programs: cannot write to %s\n", argv[1]);
+  return good ? 0 : 1;
+}

@@ -1,0 +1,100 @@
+//===- Compile.cpp - .mlir as input -----------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Compile.h"
+
+#include "tandem/Compiler/Compiler.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+using namespace tandem;
+using namespace tandem::run;
+
+namespace {
+
+bool parseSize(const std::string &text, int64_t &size) {
+  char *end = nullptr;
+  size = std::strtoll(text.c_str(), &end, 10);
+  return !text.empty() && *end == 0 && size >= 0;
+}
+
+bool parseMesh(const CompileRequest &request, compiler::CompileOptions &options,
+               std::string &error) {
+  for (const std::string &entry : request.mesh) {
+    size_t equals = entry.find('=');
+    int64_t size = 0;
+    if (equals == 0 || equals == std::string::npos || !parseSize(entry.substr(equals + 1), size)) {
+      error = "--mesh: expected AXIS=SIZE, found \"" + entry + "\"\n";
+      return false;
+    }
+    options.mesh.push_back({entry.substr(0, equals), size});
+  }
+  return true;
+}
+
+bool parseShapes(const CompileRequest &request, compiler::CompileOptions &options,
+                 std::string &error) {
+  for (const std::string &entry : request.shapes) {
+    size_t equals = entry.find('=');
+    bool good = equals != 0 && equals != std::string::npos;
+    std::vector<int64_t> shape;
+    std::istringstream extents(good ? entry.substr(equals + 1) : "");
+    for (std::string extent; good && std::getline(extents, extent, 'x');) {
+      shape.push_back(0);
+      good = parseSize(extent, shape.back());
+    }
+    if (!good) {
+      error = "--shape: expected ARGUMENT=8x16, found \"" + entry + "\"\n";
+      return false;
+    }
+    options.shapes.push_back({entry.substr(0, equals), shape});
+  }
+  return true;
+}
+
+/// The axes written as `"x" = ?` in a text.
+std::set<std::string> openAxes(const std::string &path) {
+  std::ifstream file(path);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::set<std::string> axes;
+  for (size_t at = text.find('?'); at != std::string::npos; at = text.find('?', at + 1)) {
+    size_t end = text.find_last_not_of(" \t", at - 1);
+    if (at == 0 || end == std::string::npos || text[end] != '=')
+      continue;
+    end = text.find_last_not_of(" \t", end - 1);
+    if (end == std::string::npos || end == 0 || text[end] != '"')
+      continue;
+    size_t begin = text.find_last_of('"', end - 1);
+    if (begin != std::string::npos)
+      axes.insert(text.substr(begin + 1, end - begin - 1));
+  }
+  return axes;
+}
+
+} // namespace
+
+CompiledProgram run::compileProgram(const CompileRequest &request) {
+  CompiledProgram result;
+  compiler::CompileOptions options;
+  options.entry = request.entry;
+  options.target = request.target;
+  options.numRanks = request.mesh.empty() ? 0 : request.ranks;
+  if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
+    return result;
+  if (request.mesh.empty() && request.ranks)
+    for (const std::string &axis : openAxes(request.path))
+      options.mesh.push_back({axis, request.ranks});
+  compiler::CompileResult compiled = compiler::compileFile(request.path, options);
+  result.ok = compiled.ok;
+  result.bytes = std::move(compiled.output);
+  if (!result.ok)
+    result.errors = compiled.errorText();
+  return result;
+}

@@ -1,0 +1,38 @@
+//===- Compile.h - .mlir as input, where the compiler is built in *- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The seam between the two halves: neither LLVM nor the runtime is seen here.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUN_COMPILE_H
+#define TANDEM_RUN_COMPILE_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::run {
+
+struct CompileRequest {
+  std::string path;
+  std::string entry;               ///< "": the only function
+  std::vector<std::string> mesh;   ///< "x=4"
+  std::vector<std::string> shapes; ///< "arg0=8x16"
+  std::string target;
+  uint32_t ranks = 0; ///< 0: not known. Without `mesh`, an axis of size `?` gets it.
+};
+
+struct CompiledProgram {
+  bool ok = false;
+  std::string bytes;  ///< of a .tsp
+  std::string errors; ///< lines; unless ok
+};
+
+CompiledProgram compileProgram(const CompileRequest &request);
+
+} // namespace tandem::run
+
+#endif // TANDEM_RUN_COMPILE_H

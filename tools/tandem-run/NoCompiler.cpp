@@ -1,0 +1,18 @@
+//===- NoCompiler.cpp - .mlir as input, where there is no compiler *- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Compile.h"
+
+using namespace tandem::run;
+
+CompiledProgram tandem::run::compileProgram(const CompileRequest &request) {
+  CompiledProgram result;
+  result.errors = request.path + ": this tandem-run was built without the compiler "
+                                 "(TANDEM_ENABLE_COMPILER=OFF); compile the program elsewhere with "
+                                 "tandem-compile and run the .tsp";
+  return result;
+}

@@ -1,0 +1,74 @@
+//===- Npy.cpp - tensors as NumPy files -------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Npy.h"
+
+#include <cctype>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace tandem;
+using namespace tandem::run;
+
+static Status writeFile(const std::string &path, std::string_view head, const void *data,
+                        size_t bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(head.data(), static_cast<std::streamsize>(head.size()));
+  file.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
+  file.close();
+  return file ? Status::success() : Status(Code::Io, fmt::format("cannot write \"{}\"", path));
+}
+
+/// Names come from a file that somebody else has made: they must not leave the folder.
+static std::string fileName(const std::string &name) {
+  std::string result;
+  for (char c : name)
+    result += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
+  return (result.empty() || result[0] == '.' ? "_" + result : result) + ".npy";
+}
+
+Expected<NpyFolder> NpyFolder::create(const std::string &path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error)
+    return Status(Code::Io, fmt::format("cannot make folder \"{}\": {}", path, error.message()));
+  NpyFolder folder(path);
+  folder.index = "[]";
+  return folder;
+}
+
+Status NpyFolder::add(const std::string &name, bool isResult, const Tensor &tensor) {
+  const char *descriptor = tensor.dtype == DType::F32   ? "<f4"
+                           : tensor.dtype == DType::F16 ? "<f2"
+                           : tensor.dtype == DType::I32 ? "<i4"
+                                                        : "<u2";
+  std::string shape;
+  for (int64_t extent : tensor.shape)
+    shape += fmt::format("{},", extent);
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descriptor, shape);
+  // Magic, version 1.0 and length are 10 bytes; the data starts at a multiple of 64.
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  std::string head("\x93NUMPY\x01\x00", 8);
+  head += static_cast<char>(header.size() & 0xff);
+  head += static_cast<char>(header.size() >> 8);
+
+  auto entries = nlohmann::json::parse(index);
+  std::string file = fileName(name);
+  entries.push_back({{"name", name},
+                     {"role", isResult ? "output" : "input"},
+                     {"dtype", toString(tensor.dtype)},
+                     {"shape", tensor.shape},
+                     {"file", file}});
+  index = entries.dump(1);
+  return writeFile(path + "/" + file, head + header, tensor.data.data(), tensor.data.size());
+}
+
+Status NpyFolder::finish() { return writeFile(path + "/index.json", index + "\n", nullptr, 0); }

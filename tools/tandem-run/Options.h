@@ -1,0 +1,50 @@
+//===- Options.h - the command line of tandem-run ---------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUN_OPTIONS_H
+#define TANDEM_RUN_OPTIONS_H
+
+#include "tandem/Runtime/Status.h"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::run {
+
+struct Options {
+  std::string program; ///< .tsp or .mlir
+  // Compilation, for .mlir.
+  std::string entry;
+  std::vector<std::string> mesh;   ///< "x=4"
+  std::vector<std::string> shapes; ///< "arg0=8x16"
+  std::string target;              ///< "" = cpu-<channel>
+
+  uint32_t ranks = 0; ///< 0: not given
+  std::string device = "cpu";
+  std::string channel = "ucx";
+  std::chrono::milliseconds timeout{60000};
+
+  bool verify = false;
+  uint32_t repeat = 1, warmup = 0;
+  uint64_t seed = 0;
+
+  std::string json, dumpNpy;
+  bool perRank = false, prefix = false;
+  bool help = false, version = false;
+
+  bool isSource() const;
+};
+
+extern const char *const kUsage;
+
+Expected<Options> parseOptions(const std::vector<std::string> &arguments);
+
+} // namespace tandem::run
+
+#endif // TANDEM_RUN_OPTIONS_H

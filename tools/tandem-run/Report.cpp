@@ -1,0 +1,136 @@
+//===- Report.cpp - what tandem-run says of a run ---------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Report.h"
+
+#include "tandem/Schema/Container.h"
+#include "tandem/Schema/stream_program_generated.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace tandem;
+using namespace tandem::run;
+
+RankReport run::countCommands(const Program &program) {
+  RankReport report;
+  const sp::RankProgram &data = program.data();
+  auto bytesOf = [&](uint32_t view) -> uint64_t {
+    return view == sp::kNoView ? 0 : program.layout(data.views()->Get(view)->layout()).numBytes();
+  };
+  for (const sp::Command *command : *data.commands()) {
+    ++report.commands;
+    ++report.byKind[std::min<size_t>(static_cast<size_t>(command->kind()), kCommandKinds - 1)];
+    const auto &operands = *command->operands();
+    switch (command->kind()) {
+    case sp::CommandKind::send:
+    case sp::CommandKind::put:
+      // A put's destination has the same shape.
+      report.bytesSent += bytesOf(operands[0]);
+      break;
+    case sp::CommandKind::collective:
+      report.bytesCollective += std::max(bytesOf(operands[0]), bytesOf(operands[1]));
+      break;
+    default:
+      break;
+    }
+  }
+  return report;
+}
+
+double run::medianOf(std::vector<double> values) {
+  if (values.empty())
+    return 0;
+  std::sort(values.begin(), values.end());
+  size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+double Report::medianMs() const { return medianOf(milliseconds); }
+
+double Report::maxError() const {
+  double error = 0;
+  for (const ResultReport &result : results)
+    error = std::isnan(result.comparison.error) ? result.comparison.error
+                                                : std::max(error, result.comparison.error);
+  return error;
+}
+
+std::string run::summaryLine(const Options &options, const Report &report) {
+  if (!report.failure.empty())
+    return fmt::format("FAILED {}: {}", report.name, report.failure);
+  if (options.verify)
+    return fmt::format("verified {}: ranks {}, max relative error {:.1e}, median {:.1f} ms",
+                       report.name, report.ranks, report.maxError(), report.medianMs());
+  return fmt::format("ran {}: ranks {}, median {:.1f} ms", report.name, report.ranks,
+                     report.medianMs());
+}
+
+static std::string sizeText(uint64_t bytes) {
+  if (bytes < 10000)
+    return fmt::format("{} B", bytes);
+  if (bytes < 10000000)
+    return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string run::rankLine(const Report &report, uint32_t rank) {
+  const RankReport &own = report.perRank[rank];
+  return fmt::format("rank {}: {} commands, {} sent, median {:.1f} ms", rank, own.commands,
+                     sizeText(own.bytesSent + own.bytesCollective), own.medianMs);
+}
+
+Status run::writeJson(const Options &options, const Report &report) {
+  using nlohmann::json;
+  auto number = [](double value) { return std::isfinite(value) ? json(value) : json(); };
+  json results = json::array(), perRank = json::array();
+  for (const ResultReport &result : report.results)
+    results.push_back({{"name", result.name},
+                       {"dtype", toString(result.dtype)},
+                       {"exact", result.comparison.exact},
+                       {"error", number(result.comparison.error)},
+                       {"tolerance", result.comparison.tolerance}});
+  uint64_t commands = 0, sent = 0, collective = 0;
+  for (const RankReport &rank : report.perRank) {
+    commands += rank.commands;
+    sent += rank.bytesSent;
+    collective += rank.bytesCollective;
+    json byKind = json::object();
+    for (size_t kind = 0; kind < kCommandKinds; ++kind)
+      if (rank.byKind[kind])
+        byKind[sp::EnumNameCommandKind(static_cast<sp::CommandKind>(kind))] = rank.byKind[kind];
+    perRank.push_back({{"commands", rank.commands},
+                       {"by_kind", byKind},
+                       {"bytes_sent", rank.bytesSent},
+                       {"bytes_collective", rank.bytesCollective},
+                       {"median_ms", rank.medianMs}});
+  }
+  json all = {{"name", report.name},
+              {"ranks", report.ranks},
+              {"device", options.device},
+              {"channel", options.channel},
+              {"seed", options.seed},
+              {"repeat", options.repeat},
+              {"verified", report.verified},
+              {"failure", report.failure},
+              {"max_relative_error", number(report.maxError())},
+              {"median_ms", report.medianMs()},
+              {"times_ms", report.milliseconds},
+              {"results", results},
+              {"commands", commands},
+              {"bytes_sent", sent},
+              {"bytes_collective", collective},
+              {"per_rank", perRank}};
+  std::ofstream file(options.json, std::ios::trunc);
+  file << all.dump(1, ' ', false, json::error_handler_t::replace) << "\n";
+  file.close();
+  return file ? Status::success()
+              : Status(Code::Io, fmt::format("cannot write \"{}\"", options.json));
+}
