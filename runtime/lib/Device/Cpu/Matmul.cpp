@@ -10,9 +10,13 @@
 #include "tandem/Runtime/HostOps.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #if TANDEM_HAVE_DNNL
 #include <dnnl.hpp>
+#endif
+#if defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 namespace tandem::cpu {
@@ -21,8 +25,26 @@ namespace tandem::cpu {
 
 namespace {
 
+/// oneDNN 2.6 takes the layout of the AMX tiles from CPUID leaf 0x1d and does not notice where a
+/// hypervisor shows the AMX feature bits but ends its leaves before that: its kernels then die of
+/// an illegal instruction.
+void avoidHalfVirtualizedAmx() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  bool hasTiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1);
+  unsigned palettes = 0;
+  if (__get_cpuid_count(0x1d, 0, &a, &b, &c, &d))
+    palettes = a;
+  if (hasTiles && palettes == 0 && !std::getenv("DNNL_MAX_CPU_ISA"))
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+#endif
+}
+
 dnnl::engine &engine() {
-  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine cpu = [] {
+    avoidHalfVirtualizedAmx(); // has an effect only before anything else is asked of oneDNN
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return cpu;
 }
 

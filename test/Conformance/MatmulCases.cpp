@@ -1,0 +1,118 @@
+//===- MatmulCases.cpp - matmul ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OneRank.h"
+
+namespace tandem::test {
+
+namespace {
+
+struct Matmul {
+  Tensor a, b, out;
+  bool transposeA = false, transposeB = false, accumulate = false, bias = false;
+};
+
+Scenario matmul(Matmul m) {
+  OneRank one;
+  uint32_t a = one.input(m.a, 1), b = one.input(m.b, 2), bias = sp::kNoView;
+  int64_t n = m.out.shape.back();
+  Tensor row = dense(m.out.dtype, {n});
+  if (m.bias)
+    bias = one.input(row, 3);
+  uint32_t out = one.output(m.out, m.accumulate);
+  CommandSpec &command = one.rank().add(sp::CommandKind::matmul, 0, {out, a, b, bias});
+  command.flags = static_cast<uint8_t>(m.transposeA * 1 | m.transposeB * 2 | m.accumulate * 4);
+  size_t rank = m.out.shape.size();
+  size_t ra = m.a.shape.size();
+  int64_t k = m.a.shape[ra - (m.transposeA ? 2 : 1)];
+  forEachIndex(m.out.shape, [&](const Shape &i) {
+    // NumPy's rules: trailing dimensions face each other, extents of 1 repeat.
+    auto operand = [&](const Tensor &t, bool transpose, int64_t row, int64_t column) {
+      size_t r = t.shape.size();
+      Shape index(r);
+      for (size_t d = 0; d + 2 < r; ++d)
+        index[d] = t.shape[d] == 1 ? 0 : i[d + rank - r];
+      index[r - 2] = transpose ? column : row;
+      index[r - 1] = transpose ? row : column;
+      return index;
+    };
+    double sum = m.accumulate ? m.out.at(i) : 0;
+    for (int64_t j = 0; j < k; ++j)
+      sum += m.a.at(operand(m.a, m.transposeA, i[rank - 2], j)) *
+             m.b.at(operand(m.b, m.transposeB, j, i[rank - 1]));
+    m.out.at(i) = sum + (m.bias ? row.at({i[rank - 1]}) : 0);
+  });
+  return one.finish(m.out, toleranceOf(m.out.dtype));
+}
+
+} // namespace
+
+void addMatmulCases(Cases &cases) {
+  for (DType t : {DType::F32, DType::F16, DType::BF16}) {
+    auto add = [&](const std::string &name, const Matmul &m) {
+      cases.push_back(
+          {"Matmul." + name + "." + nameOf(t), {1}, 0, [=](uint32_t) { return matmul(m); }});
+    };
+    auto plain = [&](int64_t m, int64_t k, int64_t n) {
+      return Matmul{dense(t, {m, k}), dense(t, {k, n}), dense(t, {m, n})};
+    };
+    add("square", plain(16, 16, 16));
+    add("odd", plain(3, 5, 7));
+    add("one", plain(1, 1, 1));
+    add("row", plain(1, 33, 9));
+    add("column", plain(17, 33, 1));
+    add("outer", plain(9, 1, 13));
+    add("large", plain(129, 257, 65));
+    add("no-rows", plain(0, 5, 7));
+    add("no-columns", plain(3, 5, 0));
+    add("no-k", plain(3, 0, 7));
+    for (int flags = 1; flags < 4; ++flags) {
+      Matmul m = plain(6, 11, 9);
+      m.transposeA = flags & 1;
+      m.transposeB = flags & 2;
+      if (m.transposeA)
+        m.a = dense(t, {11, 6});
+      if (m.transposeB)
+        m.b = dense(t, {9, 11});
+      add(flags == 1 ? "tn" : flags == 2 ? "nt" : "tt", m);
+    }
+    for (int flags = 1; flags < 4; ++flags) {
+      Matmul m = plain(5, 8, 7);
+      m.accumulate = flags & 1;
+      m.bias = flags & 2;
+      add(flags == 1 ? "accumulate" : flags == 2 ? "bias" : "accumulate-bias", m);
+      Matmul empty = plain(5, 0, 7);
+      empty.accumulate = m.accumulate;
+      empty.bias = m.bias;
+      add(flags == 1   ? "no-k-accumulate"
+          : flags == 2 ? "no-k-bias"
+                       : "no-k-accumulate-bias",
+          empty);
+    }
+    add("batch", {dense(t, {3, 4, 5}), dense(t, {3, 5, 6}), dense(t, {3, 4, 6})});
+    add("batch-shared-b", {dense(t, {3, 4, 5}), dense(t, {5, 6}), dense(t, {3, 4, 6})});
+    add("batch-shared-a", {dense(t, {4, 5}), dense(t, {3, 5, 6}), dense(t, {3, 4, 6})});
+    add("batch-broadcast", {dense(t, {2, 1, 4, 5}), dense(t, {3, 5, 6}), dense(t, {2, 3, 4, 6})});
+    add("batch-ones", {dense(t, {1, 4, 5}), dense(t, {2, 1, 5, 6}), dense(t, {2, 1, 4, 6})});
+    add("slice-of-columns", {strided(t, {6, 5}, {13, 1}, 3, 78), strided(t, {5, 7}, {9, 1}, 1, 50),
+                             strided(t, {6, 7}, {11, 1}, 2, 70)});
+    add("column-major", {strided(t, {6, 5}, {1, 6}, 0, 30), strided(t, {5, 7}, {1, 8}, 0, 64),
+                         strided(t, {6, 7}, {1, 6}, 0, 42)});
+    add("every-second", {strided(t, {6, 5}, {20, 2}, 1, 130), strided(t, {5, 7}, {28, 3}, 0, 150),
+                         strided(t, {6, 7}, {30, 2}, 0, 200)});
+    add("repeated-row", {strided(t, {6, 5}, {0, 1}, 0, 5), dense(t, {5, 7}), dense(t, {6, 7})});
+    add("strided-batch",
+        {strided(t, {3, 4, 5}, {5, 15, 1}, 0, 60), strided(t, {3, 5, 6}, {6, 18, 1}, 0, 90),
+         strided(t, {3, 4, 6}, {6, 18, 1}, 0, 72)});
+    Matmul view = {strided(t, {6, 5}, {20, 2}, 1, 130), dense(t, {5, 7}),
+                   strided(t, {6, 7}, {30, 2}, 0, 200)};
+    view.accumulate = view.bias = true;
+    add("strided-accumulate-bias", view);
+  }
+}
+
+} // namespace tandem::test

@@ -1,0 +1,30 @@
+//===- Runner.h - a scenario on threads or processes ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_CONFORMANCE_RUNNER_H
+#define TANDEM_TEST_CONFORMANCE_RUNNER_H
+
+#include "Scenario.h"
+
+#include "tandem/Runtime/Channel.h"
+
+namespace tandem::test {
+
+/// One rank's part, on the calling thread.
+RankResult runRank(const Backend &backend, const Scenario &scenario, const std::string &file,
+                   std::unique_ptr<Launch> launch, std::unique_ptr<Transport> transport);
+
+/// A process per rank, forked here; results come back through pipes.
+std::vector<RankResult> runProcesses(const Backend &backend, const Scenario &scenario);
+
+/// Empty if the transport can be made here, else why not. Asked in a process of its own: threads
+/// and libraries that it brings must not be there when the ranks are forked.
+std::string probeTransport(const std::string &name);
+
+} // namespace tandem::test
+
+#endif // TANDEM_TEST_CONFORMANCE_RUNNER_H

@@ -1,0 +1,118 @@
+//===- Scenario.h - a program, its data, and what must come out ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_CONFORMANCE_SCENARIO_H
+#define TANDEM_TEST_CONFORMANCE_SCENARIO_H
+
+#include "Support/ProgramSpec.h"
+
+#include "tandem/Runtime/Status.h"
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tandem::test {
+
+/// The contents of one argument on one rank, as the dtype's bytes.
+using Bytes = std::string;
+
+/// Values of any dtype as doubles, encoded by arithmetic that shares nothing with the runtime's
+/// (round to nearest even).
+Bytes encodeValues(DType type, const std::vector<double> &values);
+std::vector<double> decodeValues(DType type, const Bytes &bytes);
+/// `value` as the dtype can hold it.
+double rounded(DType type, double value);
+
+/// What a fresh result holds before a run.
+inline constexpr char kPoison = '\x5a';
+
+struct Scenario {
+  explicit Scenario(uint32_t ranks) : spec(ranks) {}
+
+  ProgramSpec spec;
+  /// [set][rank][argument]: inputs are given, results are expected. Run i uses set i % data.size().
+  std::vector<std::vector<std::vector<Bytes>>> data;
+  unsigned runs = 2;
+  /// Enqueue all runs before waiting (the inputs of set 0 only).
+  bool pipelined = false;
+  /// 0: bit-exact. Else |out - expected| <= tolerance * max(1, |expected|).
+  double tolerance = 0;
+  std::chrono::milliseconds timeout{20000};
+
+  /// Ranks that leave before the run (their process or thread ends), or stall in it for longer than
+  /// the timeout.
+  std::vector<uint32_t> leavers, stallers;
+  /// Every other rank must fail, with a message that has all of these (and "rank <itself>").
+  std::vector<std::string> failsWith;
+
+  /// Room for the contents of one more argument, on all ranks of all sets.
+  void resize(size_t sets);
+  Bytes &at(size_t set, uint32_t rank, uint32_t argument) { return data[set][rank][argument]; }
+};
+
+struct RankResult {
+  Status status;
+  /// [run][argument], results only (inputs are empty).
+  std::vector<std::vector<Bytes>> outputs;
+};
+
+/// A device and a channel, and how the ranks of a job come to life with them.
+struct Backend {
+  std::string name, device, channel;
+  bool processes = false;
+  uint32_t capabilities = 0;
+  /// Not empty: it cannot run on this machine, and why.
+  std::string unavailable;
+};
+std::vector<Backend> backends();
+
+/// Runs the scenario on all ranks.
+std::vector<RankResult> runScenario(const Backend &backend, const Scenario &scenario);
+
+struct Case {
+  std::string name;
+  std::vector<uint32_t> ranks;
+  uint32_t capabilities = 0; ///< that a channel must have
+  std::function<Scenario(uint32_t ranks)> make;
+};
+using Cases = std::vector<Case>;
+
+void addCopyCases(Cases &cases);
+void addMatmulCases(Cases &cases);
+void addReductionCases(Cases &cases);
+void addLaunchCases(Cases &cases);
+void addStreamCases(Cases &cases);
+void addTwoSidedCases(Cases &cases);
+void addOneSidedCases(Cases &cases);
+void addCollectiveCases(Cases &cases);
+void addFailureCases(Cases &cases);
+
+inline const std::vector<DType> kAllDTypes{DType::F32, DType::F16, DType::BF16, DType::I32};
+
+/// Small whole numbers (exact in every dtype, and so are sums of a few), different for each seed.
+std::vector<double> numbers(int64_t count, uint64_t seed);
+
+/// Calls f(index) for every index of `shape`, row-major.
+template <typename F> void forEachIndex(const Shape &shape, F f) {
+  if (product(shape) == 0)
+    return;
+  Shape index(shape.size(), 0);
+  while (true) {
+    f(static_cast<const Shape &>(index));
+    size_t d = shape.size();
+    while (d > 0 && ++index[d - 1] == shape[d - 1])
+      index[--d] = 0;
+    if (d == 0)
+      return;
+  }
+}
+
+} // namespace tandem::test
+
+#endif // TANDEM_TEST_CONFORMANCE_SCENARIO_H
