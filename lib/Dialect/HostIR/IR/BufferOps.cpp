@@ -14,8 +14,8 @@ using namespace mlir::tandem::hostir;
 LogicalResult AllocOp::verify() {
   if (!getType().getLayout().isIdentity())
     return emitOpError() << "expected the identity layout, found " << getType();
-  for (auto [name, value] : {std::pair(getOffsetAttrName(), getOffset()),
-                             std::pair(getPitchAttrName(), getPitch())}) {
+  for (auto [name, value] :
+       {std::pair(getOffsetAttrName(), getOffset()), std::pair(getPitchAttrName(), getPitch())}) {
     if (!value)
       continue;
     auto bytes = static_cast<int64_t>(*value);

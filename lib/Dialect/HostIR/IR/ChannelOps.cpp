@@ -20,8 +20,7 @@ static LogicalResult verifyAxis(Operation *op, fusion::MeshAttr mesh, StringRef 
     return success();
   }
   InFlightDiagnostic diag = op->emitOpError() << "expected one of the mesh's axes (";
-  llvm::interleaveComma(mesh.getAxes(), diag,
-                        [&](const fusion::MeshAxis &a) { diag << a.name; });
+  llvm::interleaveComma(mesh.getAxes(), diag, [&](const fusion::MeshAxis &a) { diag << a.name; });
   return diag << "), found \"" << axis << "\"";
 }
 
@@ -40,8 +39,8 @@ ParseResult hostir::parseCapabilities(OpAsmParser &parser, ArrayAttr &capabiliti
       return failure();
     std::optional<Capability> capability = symbolizeCapability(keyword);
     if (!capability)
-      return parser.emitError(loc) << "expected two_sided, one_sided or collectives, found '"
-                                   << keyword << "'";
+      return parser.emitError(loc)
+             << "expected two_sided, one_sided or collectives, found '" << keyword << "'";
     found.push_back(CapabilityAttr::get(parser.getContext(), *capability));
     return success();
   };
@@ -53,9 +52,8 @@ ParseResult hostir::parseCapabilities(OpAsmParser &parser, ArrayAttr &capabiliti
 
 void hostir::printCapabilities(OpAsmPrinter &p, Operation *, ArrayAttr capabilities) {
   p << '[';
-  llvm::interleaveComma(capabilities.getAsRange<CapabilityAttr>(), p, [&](CapabilityAttr attr) {
-    p << stringifyCapability(attr.getValue());
-  });
+  llvm::interleaveComma(capabilities.getAsRange<CapabilityAttr>(), p,
+                        [&](CapabilityAttr attr) { p << stringifyCapability(attr.getValue()); });
   p << ']';
 }
 

@@ -85,7 +85,9 @@ LogicalResult CollectiveOp::verify() {
 // Two-sided messages
 //===----------------------------------------------------------------------===//
 
-LogicalResult GroupOp::verify() { return verifyCapability(*this, getChannel(), Capability::TwoSided); }
+LogicalResult GroupOp::verify() {
+  return verifyCapability(*this, getChannel(), Capability::TwoSided);
+}
 
 LogicalResult GroupOp::verifyRegions() {
   WalkResult walk = getBody().walk([&](Operation *op) {

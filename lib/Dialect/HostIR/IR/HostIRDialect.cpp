@@ -29,7 +29,8 @@ LogicalResult HostIRDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                            << attr.getName().getValue() << "'";
 }
 
-// What the attributes say of the argument's type is verified by the program (program_c2, program_c3).
+// What the attributes say of the argument's type is verified by the program (program_c2,
+// program_c3).
 LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
                                                       unsigned argIndex, NamedAttribute attr) {
   StringRef name = attr.getName().getValue();
@@ -78,7 +79,8 @@ bool tandem::hostir::hasStaticStrides(MemRefType type) {
 }
 
 Value tandem::hostir::getStream(Operation *op) {
-  if (auto group = dyn_cast_if_present<GroupOp>(op->getParentOp()); group && isa<SendOp, RecvOp>(op))
+  if (auto group = dyn_cast_if_present<GroupOp>(op->getParentOp());
+      group && isa<SendOp, RecvOp>(op))
     return group.getStream();
   for (Value operand : op->getOperands())
     if (isa<StreamType>(operand.getType()))

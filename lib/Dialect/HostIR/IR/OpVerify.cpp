@@ -54,9 +54,8 @@ LogicalResult hostir::verifyCapability(Operation *op, Value channel, Capability 
   ChannelOp channelOp = getChannelOp(channel);
   if (!channelOp || channelOp.can(capability))
     return success();
-  InFlightDiagnostic diag = op->emitOpError()
-                            << "expected a channel that can do '" << stringifyCapability(capability)
-                            << "'";
+  InFlightDiagnostic diag = op->emitOpError() << "expected a channel that can do '"
+                                              << stringifyCapability(capability) << "'";
   diag.attachNote(channelOp.getLoc()) << "channel " << channelOp.getNameAttr() << " cannot";
   return diag;
 }

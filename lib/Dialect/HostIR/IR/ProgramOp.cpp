@@ -21,18 +21,35 @@ using namespace mlir::tandem::hostir;
 // Syntax
 //===----------------------------------------------------------------------===//
 
+// As function_interface_impl::parseFunctionOp, but a body may be empty: a program of one rank may
+// have nothing to do.
 static ParseResult parseFunction(OpAsmParser &parser, OperationState &result,
                                  StringAttr functionType, StringAttr argAttrs,
                                  StringAttr resAttrs) {
-  auto buildType = [](Builder &builder, ArrayRef<Type> arguments, ArrayRef<Type> results,
-                      function_interface_impl::VariadicFlag,
-                      std::string &) { return builder.getFunctionType(arguments, results); };
-  SMLoc start = parser.getCurrentLocation();
-  if (function_interface_impl::parseFunctionOp(parser, result, /*allowVariadic=*/false,
-                                               functionType, buildType, argAttrs, resAttrs))
+  (void)impl::parseOptionalVisibilityKeyword(parser, result.attributes);
+  StringAttr name;
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<Type> resultTypes;
+  SmallVector<DictionaryAttr> resultAttrs;
+  bool isVariadic = false;
+  if (parser.parseSymbolName(name, SymbolTable::getSymbolAttrName(), result.attributes) ||
+      function_interface_impl::parseFunctionSignatureWithArguments(
+          parser, /*allowVariadic=*/false, arguments, isVariadic, resultTypes, resultAttrs) ||
+      parser.parseOptionalAttrDictWithKeyword(result.attributes))
     return failure();
-  if (result.regions.size() == 1 && result.regions.front()->empty())
-    return parser.emitError(start, "expected a body");
+  SmallVector<Type> argumentTypes;
+  for (const OpAsmParser::Argument &argument : arguments)
+    argumentTypes.push_back(argument.type);
+  Builder &builder = parser.getBuilder();
+  result.addAttribute(functionType,
+                      TypeAttr::get(builder.getFunctionType(argumentTypes, resultTypes)));
+  call_interface_impl::addArgAndResultAttrs(builder, result, arguments, resultAttrs, argAttrs,
+                                            resAttrs);
+  Region *body = result.addRegion();
+  if (parser.parseRegion(*body, arguments))
+    return failure();
+  if (body->empty())
+    body->emplaceBlock();
   return success();
 }
 

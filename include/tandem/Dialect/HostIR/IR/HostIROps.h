@@ -67,11 +67,12 @@ bool isSameStream(Value a, Value b);
 /// Whether a memref lies in symmetric memory.
 bool isSymmetric(Type type);
 
-/// The stream that a command (or an alloc) names; the group's for a send or a receive, the waiter for a sync, null for an
-/// op that names none.
+/// The stream that a command (or an alloc) names; the group's for a send or a receive, the waiter
+/// for a sync, null for an op that names none.
 Value getStream(Operation *op);
 
-/// What `buffer` is a view of, through any number of views: an alloc's result or an argument of the program.
+/// What `buffer` is a view of, through any number of views: an alloc's result or an argument of the
+/// program.
 Value getViewRoot(Value buffer);
 
 } // namespace mlir::tandem::hostir

@@ -424,7 +424,7 @@ def HostIR_WaitSignalOp : HostIR_Command<"wait_signal"> {
     ```
   }];
   let arguments = (ins Index:$slot, Index:$value, HostIR_Channel:$channel, HostIR_Stream:$stream);
-  let assemblyFormat = "$slot `>` `=` $value `via` $channel `on` $stream attr-dict";
+  let assemblyFormat = "$slot ` ` `>` `` `=` $value `via` $channel `on` $stream attr-dict";
   let hasVerifier = 1;
 }
 

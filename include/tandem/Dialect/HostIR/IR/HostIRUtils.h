@@ -1,0 +1,29 @@
+//===- HostIRUtils.h - building pieces of host programs -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_HOSTIR_IR_HOSTIRUTILS_H
+#define TANDEM_DIALECT_HOSTIR_IR_HOSTIRUTILS_H
+
+#include "mlir/IR/Builders.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+
+namespace mlir::tandem::hostir {
+
+/// This device's position in the channel's group: row-major over the channel's axes, the first
+/// outermost. An index; undefined on ranks outside the channel's mesh.
+Value buildGroupPosition(OpBuilder &builder, Location loc, ChannelOp channel);
+
+/// `buffer[index, ...]`: the view without the first dimension.
+Value buildElementView(OpBuilder &builder, Location loc, Value buffer, OpFoldResult index);
+
+/// `size` indices of dimension `dim` from `offset` on, all of the other dimensions; the rank stays.
+Value buildRangeView(OpBuilder &builder, Location loc, Value buffer, int64_t dim,
+                     OpFoldResult offset, int64_t size);
+
+} // namespace mlir::tandem::hostir
+
+#endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIRUTILS_H

@@ -1,0 +1,57 @@
+//===- HostIRUtils.cpp - building pieces of host programs -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::hostir;
+
+Value hostir::buildGroupPosition(OpBuilder &builder, Location loc, ChannelOp channel) {
+  Value position;
+  for (StringRef axis : channel.getAxes().getAsValueRange<StringAttr>()) {
+    int64_t size = channel.getMesh().axisSize(axis);
+    if (size == 1)
+      continue;
+    Value index = DeviceIndexOp::create(builder, loc, builder.getIndexType(), channel.getMesh(),
+                                        builder.getStringAttr(axis));
+    if (!position) {
+      position = index;
+      continue;
+    }
+    Value extent = arith::ConstantIndexOp::create(builder, loc, size);
+    position = builder.createOrFold<arith::MulIOp>(loc, position, extent);
+    position = builder.createOrFold<arith::AddIOp>(loc, position, index);
+  }
+  return position ? position : arith::ConstantIndexOp::create(builder, loc, 0).getResult();
+}
+
+Value hostir::buildElementView(OpBuilder &builder, Location loc, Value buffer, OpFoldResult index) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
+  SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(builder.getContext(), type.getShape());
+  SmallVector<OpFoldResult> strides(type.getRank(), builder.getIndexAttr(1));
+  offsets[0] = index;
+  sizes[0] = builder.getIndexAttr(1);
+  MemRefType viewType = memref::SubViewOp::inferRankReducedResultType(
+      type.getShape().drop_front(), type, offsets, sizes, strides);
+  return memref::SubViewOp::create(builder, loc, viewType, buffer, offsets, sizes, strides);
+}
+
+Value hostir::buildRangeView(OpBuilder &builder, Location loc, Value buffer, int64_t dim,
+                             OpFoldResult offset, int64_t size) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
+  SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(builder.getContext(), type.getShape());
+  SmallVector<OpFoldResult> strides(type.getRank(), builder.getIndexAttr(1));
+  offsets[dim] = offset;
+  sizes[dim] = builder.getIndexAttr(size);
+  return memref::SubViewOp::create(builder, loc, buffer, offsets, sizes, strides);
+}

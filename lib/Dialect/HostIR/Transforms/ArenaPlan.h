@@ -1,0 +1,49 @@
+//===- ArenaPlan.h - places for buffers that may or may not meet -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Offsets for items of known sizes such that items which may be alive at the same time do not
+// overlap.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_ARENAPLAN_H
+#define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_ARENAPLAN_H
+
+#include "StreamOrder.h"
+
+namespace mlir::tandem::hostir {
+
+/// One item of an arena. Sizes and offsets are multiples of kBufferAlignment.
+struct ArenaItem {
+  int64_t size = 0;
+  /// The least offset it may get.
+  int64_t leastOffset = 0;
+  /// Order of its first life's begin.
+  Position first = 0;
+  /// What has surely ended when it begins, and when it ends: see BufferLife.
+  Clock start, end;
+  /// Set by placeItems.
+  int64_t offset = 0;
+};
+
+/// Pairs (i, j) of items that may be alive at once. Takes time linear in the items and in the pairs
+/// of items whose time spans overlap: items are swept in order of their beginning and leave when
+/// they are over for all that follow.
+std::vector<std::pair<unsigned, unsigned>> findMeetings(ArrayRef<ArenaItem> items);
+
+/// Pairs of items whose ranges [begin, end] in the text overlap.
+std::vector<std::pair<unsigned, unsigned>>
+findMeetings(ArrayRef<std::pair<int64_t, int64_t>> ranges);
+
+/// Gives every item its offset: the largest first, each at the lowest place where no placed item
+/// that it meets lies. Returns the bytes needed.
+int64_t placeItems(MutableArrayRef<ArenaItem> items,
+                   ArrayRef<std::pair<unsigned, unsigned>> meetings);
+
+} // namespace mlir::tandem::hostir
+
+#endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_ARENAPLAN_H

@@ -1,0 +1,88 @@
+//===- CollectiveBuilder.h - what expanded collectives are built of -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_COLLECTIVES_COLLECTIVEBUILDER_H
+#define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_COLLECTIVES_COLLECTIVEBUILDER_H
+
+#include "mlir/IR/Builders.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+
+namespace mlir::tandem::hostir {
+
+/// Builds, before one collective, commands on its channel and stream. Indices are `index` values.
+class CollectiveBuilder {
+public:
+  CollectiveBuilder(CollectiveOp op, ChannelOp channel);
+
+  /// Number of devices of the group.
+  int64_t size() const { return groupSize; }
+  /// This device's position in the group.
+  Value self() const { return position; }
+  fusion::ReduceKind reduction() { return op.getReduction().value_or(fusion::ReduceKind::Sum); }
+  OpBuilder &builder() { return b; }
+  Location loc() { return op.getLoc(); }
+
+  Value constant(int64_t value);
+  Value add(Value a, int64_t b);
+  Value add(Value a, Value b);
+  Value sub(Value a, Value b);
+  /// `a` modulo the group's size, for a that is not negative.
+  Value wrap(Value a);
+  /// `a` modulo `m`, for a that is not negative.
+  Value mod(Value a, int64_t m);
+  Value mul(Value a, int64_t b);
+  Value isLess(Value a, int64_t b);
+  Value isEqual(Value a, int64_t b);
+  Value both(Value a, Value b);
+
+  /// `buffer[index, ...]`.
+  Value element(Value buffer, Value index);
+  Value element(Value buffer, int64_t index);
+  /// `count` indices of dimension `dim` from `offset` on.
+  Value range(Value buffer, int64_t dim, OpFoldResult offset, int64_t count);
+
+  /// A buffer of this collective; `release` ends it.
+  Value scratch(ArrayRef<int64_t> shape);
+  void release(Value buffer);
+
+  void copy(Value source, Value target);
+  void accumulate(Value source, Value target);
+  /// target = reduction of source over its first dimension.
+  void reduceFirst(Value source, Value target);
+  void send(Value buffer, Value peer);
+  void receive(Value buffer, Value peer);
+  /// A send and a receive that do not wait for each other.
+  void exchange(Value sent, Value to, Value received, Value from);
+
+  void ifThen(Value condition, function_ref<void()> then, function_ref<void()> otherwise = nullptr);
+  /// for index = begin ... end-1; nothing if it is empty.
+  void loop(int64_t begin, int64_t end, function_ref<void(Value)> body);
+
+private:
+  CollectiveOp op;
+  ChannelOp channel;
+  OpBuilder b;
+  int64_t groupSize;
+  Value position;
+};
+
+/// The slice's shape and element type of a collective: what one device contributes or gets.
+MemRefType getSliceType(CollectiveOp op);
+
+// Each builds the whole of its kind. Groups have two devices or more and slices have elements.
+void expandAllGather(CollectiveBuilder &build, Value input, Value output);
+void expandReduceScatter(CollectiveBuilder &build, Value input, Value output);
+void expandAllReduce(CollectiveBuilder &build, Value input, Value output);
+void expandAllToAll(CollectiveBuilder &build, Value input, Value output);
+void expandBroadcast(CollectiveBuilder &build, Value input, Value output, Value root);
+void expandReduce(CollectiveBuilder &build, Value input, Value output, Value root);
+void expandGather(CollectiveBuilder &build, Value input, Value output, Value root);
+void expandScatter(CollectiveBuilder &build, Value input, Value output, Value root);
+
+} // namespace mlir::tandem::hostir
+
+#endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_COLLECTIVES_COLLECTIVEBUILDER_H

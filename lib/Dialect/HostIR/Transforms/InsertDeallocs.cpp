@@ -1,0 +1,217 @@
+//===- InsertDeallocs.cpp - where buffers end -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "BufferLives.h"
+#include "tandem/Dialect/HostIR/Transforms/Passes.h"
+
+namespace mlir::tandem::hostir {
+#define GEN_PASS_DEF_INSERTDEALLOCS
+#include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::hostir
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::hostir;
+
+static bool hasDealloc(AllocOp alloc) {
+  return llvm::any_of(alloc->getUsers(), [](Operation *user) { return isa<DeallocOp>(user); });
+}
+
+namespace {
+
+/// Where one buffer ends: a stream, and the op in the alloc's block after which that stream is
+/// ordered after all of the buffer's accesses, in every life. Null while the stream has not got
+/// there.
+struct End {
+  Value stream;
+  Operation *after = nullptr;
+  /// In some life the stream never got there.
+  bool isMissed = false;
+};
+
+struct Pending {
+  AllocOp alloc;
+  /// In the alloc's block: holds the last access, or is the alloc.
+  Operation *lastUser = nullptr;
+  /// Accesses of the current life.
+  Clock accesses;
+  /// The alloc's stream, then the last access's.
+  SmallVector<End, 2> ends;
+  /// Numbers of `ends` that have not been reached in the current life.
+  SmallVector<bool, 2> isWaiting;
+};
+
+/// Walks the program in issue order and asks, after each op that may order something, whether a
+/// waiting buffer has ended.
+class Finder : public StreamOrder::Listener {
+public:
+  Finder(ProgramOp program, const BufferLives &lives) : order(program) {
+    for (const auto &[op, life] : lives) {
+      auto alloc = cast<AllocOp>(op);
+      if (hasDealloc(alloc))
+        continue;
+      Pending &pending = buffers[op];
+      pending.alloc = alloc;
+      pending.lastUser = op;
+      pending.ends.push_back({alloc.getStream()});
+      if (!life.lastAccess)
+        continue;
+      pending.lastUser = op->getBlock()->findAncestorOpInBlock(*life.lastAccess);
+      Value stream = getStream(life.lastAccess);
+      if (isDefinedBefore(stream, pending.lastUser) && !isSameStream(stream, alloc.getStream()))
+        pending.ends.push_back({stream});
+    }
+    for (auto &[op, pending] : buffers)
+      endingAt[pending.lastUser].push_back(op);
+  }
+
+  LogicalResult run() { return order.run(*this); }
+
+  LogicalResult onAlloc(AllocOp op, int) override {
+    auto found = buffers.find(op);
+    if (found == buffers.end())
+      return success();
+    found->second.accesses = Clock(order.numStreams(), -1);
+    return success();
+  }
+
+  LogicalResult onAccess(Operation *op, Value root, bool, int stream) override {
+    auto found = buffers.find(root.getDefiningOp());
+    if (found == buffers.end())
+      return success();
+    Clock &accesses = found->second.accesses;
+    // An access on an unknown worker is ordered by its own stream at least: see isOver.
+    if (stream != kUnknownWorker)
+      accesses[stream] = order.now();
+    else
+      for (size_t worker = 1; worker < accesses.size(); ++worker)
+        accesses[worker] = order.now();
+    return success();
+  }
+
+  LogicalResult afterOp(Operation *op) override {
+    auto ending = endingAt.find(op);
+    if (ending != endingAt.end())
+      for (Operation *alloc : ending->second) {
+        Pending &pending = buffers[alloc];
+        pending.isWaiting.assign(pending.ends.size(), true);
+        waiting[alloc->getBlock()].push_back(alloc);
+      }
+    // Order grows by syncs alone, be they inside of this op; and where nothing waits, nothing is to
+    // be asked.
+    auto found = waiting.find(op->getBlock());
+    if (found == waiting.end())
+      return success();
+    if (op->hasTrait<OpTrait::IsTerminator>()) {
+      for (Operation *alloc : found->second)
+        for (auto [end, isWaiting] : llvm::zip_equal(buffers[alloc].ends, buffers[alloc].isWaiting))
+          end.isMissed |= isWaiting;
+      found->second.clear();
+      return success();
+    }
+    bool maySync = isa<SyncOp>(op) || op->getNumRegions() != 0;
+    llvm::erase_if(found->second, [&](Operation *alloc) {
+      Pending &pending = buffers[alloc];
+      return (maySync || pending.lastUser == op) && check(pending, op);
+    });
+    return success();
+  }
+
+  llvm::MapVector<Operation *, Pending> buffers;
+
+private:
+  static bool isDefinedBefore(Value value, Operation *op) {
+    Operation *definition = value.getDefiningOp();
+    if (!definition)
+      return true;
+    // Visible in the alloc's block: in it or around it.
+    return definition->getBlock() == op->getBlock() ||
+           definition->getParentRegion()->isProperAncestor(op->getParentRegion());
+  }
+
+  // True if no end of `pending` waits any longer.
+  bool check(Pending &pending, Operation *op) {
+    bool waits = false;
+    for (auto [end, isWaiting] : llvm::zip_equal(pending.ends, pending.isWaiting)) {
+      if (isWaiting && isOver(pending, end)) {
+        isWaiting = false;
+        // The place that holds for every life.
+        if (!end.after || end.after->isBeforeInBlock(op))
+          end.after = op;
+      }
+      waits |= isWaiting;
+    }
+    return !waits;
+  }
+
+  bool isOver(const Pending &pending, const End &end) {
+    std::optional<int> stream = order.streamNumber(end.stream);
+    return stream && isBefore(pending.accesses, order.before(*stream));
+  }
+
+  StreamOrder order;
+  llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> endingAt;
+  llvm::DenseMap<Block *, SmallVector<Operation *>> waiting;
+};
+
+struct InsertDeallocs : public hostir::impl::InsertDeallocsBase<InsertDeallocs> {
+  using InsertDeallocsBase::InsertDeallocsBase;
+
+  void runOnOperation() override {
+    FailureOr<BufferLives> lives = computeBufferLives(getOperation());
+    if (failed(lives))
+      return signalPassFailure();
+    Finder finder(getOperation(), *lives);
+    if (failed(finder.run()))
+      return signalPassFailure();
+    for (auto &[op, pending] : finder.buffers)
+      if (failed(insert(pending, lives->find(op)->second)))
+        return signalPassFailure();
+    // Never evaluated: ends where it begins, or after what would use it.
+    getOperation().walk([&](AllocOp alloc) {
+      if (!hasDealloc(alloc) && !lives->contains(alloc))
+        insertAtEnd(alloc);
+    });
+  }
+
+  LogicalResult insert(Pending &pending, const BufferLife &life) {
+    AllocOp alloc = pending.alloc;
+    // A life on one stream ends on it after its last access, whichever worker that is.
+    if (life.isOnOneStream)
+      pending.ends = {{alloc.getStream(), pending.lastUser}};
+    for (const End &end : pending.ends) {
+      if (!end.after || end.isMissed)
+        continue;
+      OpBuilder builder(alloc.getContext());
+      builder.setInsertionPointAfter(end.after);
+      DeallocOp::create(builder, alloc.getLoc(), alloc, end.stream);
+      if (log)
+        alloc.emitRemark() << "ends on " << (end.stream == alloc.getStream() ? "its" : "another")
+                           << " stream after '" << end.after->getName() << "'";
+      ++numInserted;
+      return success();
+    }
+    InFlightDiagnostic diag = alloc.emitOpError()
+                              << "expected the accesses to be ordered before a place of the "
+                                 "alloc's stream, or of the last access's, in the alloc's block";
+    if (life.lastAccess)
+      diag.attachNote(life.lastAccess->getLoc()) << "the last access";
+    return diag;
+  }
+
+  void insertAtEnd(AllocOp alloc) {
+    Block *block = alloc->getBlock();
+    OpBuilder builder(alloc.getContext());
+    if (block->empty() || !block->back().hasTrait<OpTrait::IsTerminator>())
+      builder.setInsertionPointToEnd(block);
+    else
+      builder.setInsertionPoint(&block->back());
+    DeallocOp::create(builder, alloc.getLoc(), alloc, alloc.getStream());
+    ++numInserted;
+  }
+};
+} // namespace

@@ -1,0 +1,271 @@
+//===- LocalizeBuffers.cpp - slices in place of whole buffers -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "StridedBox.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "tandem/Dialect/HostIR/Transforms/Passes.h"
+
+namespace mlir::tandem::hostir {
+#define GEN_PASS_DEF_LOCALIZEBUFFERS
+#include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::hostir
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::hostir;
+
+namespace {
+
+/// One operand of a command that is a view of the buffer.
+struct Access {
+  OpOperand *operand;
+  /// What stands for the command in its block: itself, or the group it is in.
+  Operation *inBlock;
+  int64_t place; // of the command, in the text
+  StridedBox box;
+};
+
+/// The accesses of one slice in one block.
+struct Part {
+  SmallVector<Access, 2> accesses; // in the text's order
+  SmallVector<BoxDim> slice;       // normalized
+  Value stream() const { return getStream(accesses.front().operand->getOwner()); }
+};
+
+using TextPlaces = llvm::DenseMap<Operation *, int64_t>;
+
+/// Decides about one buffer, and rewrites it.
+class Localizer {
+public:
+  Localizer(AllocOp alloc, const TextPlaces &places) : alloc(alloc), places(places) {}
+
+  /// Empty if the buffer can be localized, else why not.
+  std::string analyze();
+  void rewrite();
+  size_t numParts() const { return parts.size(); }
+
+private:
+  std::string collect(Value view);
+  std::string addAccess(OpOperand &use);
+  std::string checkParts();
+  std::string checkPart(const Part &part);
+  void rewritePart(Part &part);
+
+  AllocOp alloc;
+  const TextPlaces &places;
+  std::vector<Access> accesses;
+  std::vector<Part> parts;
+  SmallVector<Operation *> views; // sources before their views
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Analysis
+//===----------------------------------------------------------------------===//
+
+// Whether the command writes every element of the operand and reads none.
+static bool writesWhole(OpOperand &operand) {
+  Value value = operand.get();
+  return llvm::TypeSwitch<Operation *, bool>(operand.getOwner())
+      .Case([&](CopyOp op) { return &operand == &op.getTargetMutable(); })
+      .Case([&](RecvOp op) { return true; })
+      .Case([&](MatmulOp op) { return &operand == &op.getOutputMutable() && !op.getAccumulate(); })
+      .Case([&](ReduceOp op) { return &operand == &op.getTargetMutable(); })
+      .Case([&](LaunchOp op) { return llvm::is_contained(op.getOutputs(), value); })
+      .Case([&](CollectiveOp op) {
+        return &operand == &op.getOutputMutable() && op.getKind() != CollectiveKind::Reduce &&
+               op.getKind() != CollectiveKind::Gather;
+      })
+      .Default([](Operation *) { return false; });
+}
+
+std::string Localizer::addAccess(OpOperand &use) {
+  Operation *op = use.getOwner();
+  bool isPutTarget = isa<PutOp>(op) && &use == &cast<PutOp>(op).getTargetMutable();
+  if (!isa<HostIRDialect>(op->getDialect()) || !getStream(op) || isPutTarget)
+    return ("'" + op->getName().getStringRef() + "' uses it").str();
+  std::optional<StridedBox> box = computeBox(use.get());
+  if (!box)
+    return "a view of it is not understood";
+  Operation *inBlock = op;
+  if (isa<SendOp, RecvOp>(op) && isa<GroupOp>(op->getParentOp()))
+    inBlock = op->getParentOp();
+  accesses.push_back({&use, inBlock, places.lookup(op), std::move(*box)});
+  return "";
+}
+
+std::string Localizer::collect(Value view) {
+  for (OpOperand &use : view.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<DeallocOp>(user))
+      continue;
+    if (isa<ViewLikeOpInterface>(user) && user->getNumResults() == 1) {
+      views.push_back(user);
+      if (std::string why = collect(user->getResult(0)); !why.empty())
+        return why;
+      continue;
+    }
+    if (std::string why = addAccess(use); !why.empty())
+      return why;
+  }
+  return "";
+}
+
+std::string Localizer::checkPart(const Part &part) {
+  const Access &first = part.accesses.front();
+  if (!writesWhole(*first.operand))
+    return "its first access in a block does not write the whole slice";
+  if (part.accesses.size() > 1 && part.accesses[1].inBlock == first.inBlock)
+    return "the command that writes it first uses it twice";
+  for (const Access &access : part.accesses) {
+    if (!isSameStream(getStream(access.operand->getOwner()), part.stream()))
+      return "a slice is used on two streams";
+    if (!compactStrides(part.slice, access.box.dims))
+      return "a view of it is not understood";
+  }
+  return "";
+}
+
+std::string Localizer::checkParts() {
+  llvm::sort(accesses, [](const Access &a, const Access &b) {
+    return std::pair(a.place, a.operand->getOperandNumber()) <
+           std::pair(b.place, b.operand->getOperandNumber());
+  });
+  // Of one block and one slice, without anything of another part in between.
+  for (Access &access : accesses) {
+    SmallVector<BoxDim> slice = access.box.normalized();
+    bool continues =
+        !parts.empty() &&
+        parts.back().accesses.front().inBlock->getBlock() == access.inBlock->getBlock() &&
+        parts.back().slice == slice &&
+        parts.back().accesses.front().box.offset == access.box.offset;
+    if (!continues)
+      parts.push_back({{}, slice});
+    parts.back().accesses.push_back(access);
+  }
+  for (const Part &part : parts)
+    if (std::string why = checkPart(part); !why.empty())
+      return why;
+  return "";
+}
+
+static int64_t numElements(ArrayRef<BoxDim> slice) {
+  int64_t elements = 1;
+  for (const BoxDim &dim : slice)
+    elements *= dim.size;
+  return elements;
+}
+
+std::string Localizer::analyze() {
+  if (!alloc.getStream().getDefiningOp<MainStreamOp>() || isSymmetric(alloc.getType()))
+    return "it is not a plain buffer of the main stream";
+  if (std::string why = collect(alloc); !why.empty())
+    return why;
+  if (accesses.empty())
+    return "nobody uses it";
+  if (std::string why = checkParts(); !why.empty())
+    return why;
+  for (const Part &part : parts)
+    if (numElements(part.slice) >= alloc.getType().getNumElements())
+      return "a block uses all of it";
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
+// Rewriting
+//===----------------------------------------------------------------------===//
+
+// Whether the strides are those of a row-major buffer of this shape. Those of extents of 1 say
+// nothing.
+static bool isRowMajor(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+  int64_t expected = 1;
+  for (auto [extent, stride] : llvm::zip_equal(llvm::reverse(shape), llvm::reverse(strides))) {
+    if (extent != 1 && stride != expected)
+      return false;
+    expected *= extent;
+  }
+  return true;
+}
+
+void Localizer::rewritePart(Part &part) {
+  Access &first = part.accesses.front();
+  OpBuilder builder(first.inBlock);
+  Location loc = alloc.getLoc();
+  Type element = alloc.getType().getElementType();
+  // The first view's own shape if its dimensions lie in the order of their addresses, as nearly all
+  // do.
+  auto type = MemRefType::get(cast<MemRefType>(first.operand->get().getType()).getShape(), element);
+  SmallVector<int64_t> strides = *compactStrides(part.slice, first.box.dims);
+  if (!isRowMajor(type.getShape(), strides)) {
+    SmallVector<int64_t> shape;
+    for (const BoxDim &dim : llvm::reverse(part.slice))
+      shape.push_back(dim.size);
+    type = MemRefType::get(shape, element);
+  }
+  Value slice = AllocOp::create(builder, loc, type, part.stream(), IntegerAttr(), IntegerAttr());
+  Value stream = part.stream();
+  for (Access &access : part.accesses) {
+    auto old = cast<MemRefType>(access.operand->get().getType());
+    SmallVector<int64_t> wanted = *compactStrides(part.slice, access.box.dims);
+    if (old.getShape() == type.getShape() && isRowMajor(old.getShape(), wanted)) {
+      access.operand->set(slice);
+      continue;
+    }
+    auto viewType = MemRefType::get(old.getShape(), element,
+                                    StridedLayoutAttr::get(builder.getContext(), 0, wanted));
+    access.operand->set(memref::ReinterpretCastOp::create(builder, loc, viewType, slice,
+                                                          /*offset=*/0, old.getShape(), wanted));
+  }
+  builder.setInsertionPointAfter(part.accesses.back().inBlock);
+  DeallocOp::create(builder, loc, slice, stream);
+}
+
+void Localizer::rewrite() {
+  for (Part &part : parts)
+    rewritePart(part);
+  for (Operation *view : llvm::reverse(views))
+    view->erase();
+  for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
+    user->erase(); // deallocs
+  alloc.erase();
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct LocalizeBuffers : public hostir::impl::LocalizeBuffersBase<LocalizeBuffers> {
+  using LocalizeBuffersBase::LocalizeBuffersBase;
+
+  void runOnOperation() override {
+    TextPlaces places;
+    SmallVector<AllocOp> allocs;
+    getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      places[op] = static_cast<int64_t>(places.size());
+      if (auto alloc = dyn_cast<AllocOp>(op))
+        allocs.push_back(alloc);
+    });
+    for (AllocOp alloc : allocs) {
+      Localizer localizer(alloc, places);
+      std::string why = localizer.analyze();
+      if (!why.empty()) {
+        ++numKept;
+        if (log)
+          alloc.emitRemark() << "kept whole: " << why;
+        continue;
+      }
+      ++numLocalized;
+      if (log)
+        alloc.emitRemark() << "replaced by a slice in " << localizer.numParts() << " places";
+      localizer.rewrite();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,237 @@
+//===- PlanBuffers.cpp - a place in the arena for every buffer -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ArenaPlan.h"
+#include "BufferLives.h"
+#include "tandem/Dialect/HostIR/Transforms/Passes.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace mlir::tandem::hostir {
+#define GEN_PASS_DEF_PLANBUFFERS
+#include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::hostir
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::hostir;
+
+// Far from overflow in any sum that follows.
+static constexpr int64_t kMaxArenaBytes = int64_t(1) << 56;
+
+namespace {
+
+/// Buffers of one top-level op that live on one stream (or on one stream per iteration) alone:
+/// their order is their order in the text, so they share the places of a frame; the frame's lives
+/// are those of all of them.
+struct Frame {
+  SmallVector<const BufferLife *> lives;
+  ArenaItem item;
+  int64_t pitch = 0;
+  int firstPlace = 0;
+};
+
+class Planner {
+public:
+  Planner(ProgramOp program, const BufferLives &lives) : program(program), lives(lives) {}
+
+  LogicalResult plan();
+
+  int64_t bytesUnshared = 0, arenaBytes = 0, symmetricBytes = 0;
+
+private:
+  LogicalResult verify(const BufferLife &life);
+  void buildFrames();
+  void layOut(Frame &frame);
+  void planSymmetric();
+  LogicalResult planArena();
+  void setPlace(AllocOp alloc, int64_t offset, int64_t pitch);
+
+  ProgramOp program;
+  const BufferLives &lives;
+  std::vector<Frame> frames;
+};
+
+} // namespace
+
+static int64_t bytesOf(AllocOp alloc) {
+  MemRefType type = alloc.getType();
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  for (int64_t extent : type.getShape())
+    if (llvm::MulOverflow(bytes, extent, bytes) || bytes > kMaxArenaBytes)
+      return -1;
+  return llvm::alignTo(bytes, kBufferAlignment);
+}
+
+static int numPlaces(const BufferLife &life) { return life.lastStream - life.firstStream + 1; }
+
+LogicalResult Planner::verify(const BufferLife &life) {
+  AllocOp alloc = life.alloc;
+  if (bytesOf(alloc) < 0)
+    return alloc.emitOpError() << "expected a buffer of at most " << kMaxArenaBytes
+                               << " bytes, found " << alloc.getType();
+  if (life.unordered) {
+    InFlightDiagnostic diag = life.unordered->emitOpError()
+                              << "expected to be ordered after the buffer's alloc by streams and "
+                                 "'hostir.sync'";
+    diag.attachNote(alloc.getLoc()) << "the alloc";
+    return diag;
+  }
+  if (life.overlapsItself) {
+    InFlightDiagnostic diag = alloc.emitOpError()
+                              << "expected each iteration's buffer to be over before the next one "
+                                 "takes its place, found an access that is not ordered before it";
+    if (life.lastAccess)
+      diag.attachNote(life.lastAccess->getLoc()) << "the last access";
+    return diag;
+  }
+  if (isSymmetric(alloc.getType()) && alloc->getParentOp() != program)
+    return alloc.emitOpError() << "expected buffers in symmetric memory outside of loops and "
+                                  "conditions: peers reach into them at any time";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Frames
+//===----------------------------------------------------------------------===//
+
+void Planner::buildFrames() {
+  llvm::DenseMap<std::pair<Operation *, int>, unsigned> frameOf;
+  for (const auto &[op, life] : lives) {
+    if (isSymmetric(op->getResult(0).getType()))
+      continue;
+    Operation *top = program.getBody().front().findAncestorOpInBlock(*op);
+    int stream = life.variesInStream() ? kUnknownWorker : life.firstStream;
+    unsigned index = frames.size();
+    if (top != op && life.isOnOneStream)
+      index = frameOf.try_emplace({top, stream}, index).first->second;
+    if (index == frames.size())
+      frames.emplace_back();
+    frames[index].lives.push_back(&life);
+  }
+}
+
+// Places of the buffers inside one place of the frame are put in `offset` of the allocs; planArena
+// adds the frame's.
+void Planner::layOut(Frame &frame) {
+  SmallVector<std::pair<int64_t, int64_t>> ranges;
+  SmallVector<ArenaItem> items;
+  const BufferLife &first = *frame.lives.front();
+  frame.item = {0, 0, first.firstAlloc, first.start, first.end, 0};
+  int firstStream = first.firstStream, lastStream = first.lastStream;
+  for (const BufferLife *life : frame.lives) {
+    ranges.emplace_back(life->textBegin, life->textEnd);
+    items.emplace_back().size = bytesOf(life->alloc);
+    bytesUnshared += items.back().size * numPlaces(*life);
+    for (size_t s = 0; s < frame.item.start.size(); ++s) {
+      frame.item.start[s] = std::min(frame.item.start[s], life->start[s]);
+      frame.item.end[s] = std::max(frame.item.end[s], life->end[s]);
+    }
+    frame.item.first = std::min(frame.item.first, life->firstAlloc);
+    firstStream = std::min(firstStream, life->firstStream);
+    lastStream = std::max(lastStream, life->lastStream);
+  }
+  int64_t bytes = placeItems(items, findMeetings(ranges));
+  for (auto [life, item] : llvm::zip_equal(frame.lives, items))
+    setPlace(life->alloc, item.offset, 0);
+  frame.item.size = bytes * (lastStream - firstStream + 1);
+  if (firstStream != lastStream) {
+    // Worker w lies at offset + w * pitch: workers before the first have no place, but their offset
+    // counts.
+    frame.pitch = bytes;
+    frame.firstPlace = firstStream - 1;
+    frame.item.leastOffset = frame.pitch * frame.firstPlace;
+  }
+}
+
+void Planner::setPlace(AllocOp alloc, int64_t offset, int64_t pitch) {
+  alloc.setOffset(offset);
+  if (pitch)
+    alloc.setPitch(pitch);
+  else
+    alloc.removePitchAttr();
+}
+
+//===----------------------------------------------------------------------===//
+// Arenas
+//===----------------------------------------------------------------------===//
+
+LogicalResult Planner::planArena() {
+  std::vector<ArenaItem> items;
+  for (Frame &frame : frames) {
+    layOut(frame);
+    items.push_back(frame.item);
+  }
+  arenaBytes = placeItems(items, findMeetings(items));
+  if (arenaBytes > kMaxArenaBytes)
+    return program.emitOpError() << "expected buffers of at most " << kMaxArenaBytes
+                                 << " bytes, found " << arenaBytes;
+  for (auto [frame, item] : llvm::zip_equal(frames, items))
+    for (const BufferLife *life : frame.lives) {
+      AllocOp alloc = life->alloc;
+      auto inner = static_cast<int64_t>(*alloc.getOffset());
+      setPlace(alloc, item.offset - frame.pitch * frame.firstPlace + inner, frame.pitch);
+    }
+  return success();
+}
+
+// Peers write at times that this rank's streams do not order, so no two buffers share.
+void Planner::planSymmetric() {
+  for (const auto &[op, life] : lives) {
+    if (!isSymmetric(op->getResult(0).getType()))
+      continue;
+    setPlace(life.alloc, symmetricBytes, 0);
+    symmetricBytes += bytesOf(life.alloc);
+  }
+  bytesUnshared += symmetricBytes;
+}
+
+LogicalResult Planner::plan() {
+  for (const auto &[op, life] : lives)
+    if (failed(verify(life)))
+      return failure();
+  buildFrames();
+  planSymmetric();
+  if (failed(planArena()))
+    return failure();
+  // Never evaluated (a loop without iterations): any place inside will do.
+  program.walk([&](AllocOp alloc) {
+    if (lives.contains(alloc))
+      return;
+    setPlace(alloc, 0, 0);
+    int64_t &bytes = isSymmetric(alloc.getType()) ? symmetricBytes : arenaBytes;
+    bytes = std::max(bytes, bytesOf(alloc));
+  });
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
+  using PlanBuffersBase::PlanBuffersBase;
+
+  void runOnOperation() override {
+    ProgramOp program = getOperation();
+    FailureOr<BufferLives> lives = computeBufferLives(program);
+    if (failed(lives))
+      return signalPassFailure();
+    Planner planner(program, *lives);
+    if (failed(planner.plan()))
+      return signalPassFailure();
+    program.setArenaBytes(planner.arenaBytes);
+    program.setSymmetricBytes(planner.symmetricBytes);
+    bytesUnshared += planner.bytesUnshared;
+    bytesPlanned += planner.arenaBytes + planner.symmetricBytes;
+    if (log)
+      program.emitRemark() << "planned " << lives->size() << " buffers: " << planner.arenaBytes
+                           << " + " << planner.symmetricBytes << " symmetric bytes, "
+                           << planner.bytesUnshared << " if none shared memory";
+  }
+};
+} // namespace

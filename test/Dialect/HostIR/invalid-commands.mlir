@@ -1,0 +1,544 @@
+// RUN: tandem-opt %s --split-input-file --verify-diagnostics
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected an output of shape 4x3, found 3}}
+  hostir.collective all_gather %a to %b via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected equal element types, found 'f32' and 'f16'}}
+  hostir.collective all_gather %a to %h via %ch on %main : memref<3xf32> to memref<4x3xf16>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected an output of shape 3, found 4x3}}
+  hostir.collective all_reduce %a to %g via %ch on %main : memref<3xf32> to memref<4x3xf32>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected an input whose first extent is the group's size 4, found 3}}
+  hostir.collective reduce_scatter %a to %b via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected an output of shape 3, found 4x3}}
+  hostir.collective reduce_scatter %g to %g via %ch on %main : memref<4x3xf32> to memref<4x3xf32>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected an output of shape 4x3, found 3}}
+  hostir.collective all_to_all %g to %a via %ch on %main : memref<4x3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{expected an output of shape 3, found 4x3}}
+  hostir.collective broadcast %a to %g root %c0 via %ch on %main : memref<3xf32> to memref<4x3xf32>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{expected an output of shape 4x3, found 3}}
+  hostir.collective gather %a to %b root %c0 via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{expected an input whose first extent is the group's size 4, found 3}}
+  hostir.collective scatter %a to %b root %c0 via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected a root of 'reduce', found none}}
+  hostir.collective reduce %a to %b via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{expected no root of 'all_reduce'}}
+  hostir.collective all_reduce %a to %b root %c0 via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  %c4 = arith.constant 4 : index
+  // expected-error @+1 {{expected a root in the channel's group of 4, found 4}}
+  hostir.collective broadcast %a to %b root %c4 via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// collective_c3
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected no 'reduction' of 'all_gather'}}
+  hostir.collective all_gather %a to %g via %ch on %main {reduction = #fusion<reduce_kind sum>} : memref<3xf32> to memref<4x3xf32>
+}
+
+// -----
+
+// collective_c4
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>) {
+  %main = hostir.main_stream
+  // expected-note @+1 {{channel "ch" cannot}}
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  // expected-error @+1 {{expected a channel that can do 'collectives' or 'two_sided'}}
+  hostir.collective all_reduce %a to %b via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// group_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
+  hostir.group via %ch on %main {
+    // expected-error @+1 {{expected only sends, receives, views, 'arith' and 'scf' in a group}}
+    hostir.copy %a to %b on %main : memref<3xf32> to memref<3xf32>
+  }
+}
+
+// -----
+
+// group_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %main = hostir.main_stream
+  // expected-note @+1 {{channel "ch" cannot}}
+  %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
+  // expected-error @+1 {{expected a channel that can do 'two_sided'}}
+  hostir.group via %ch on %main {
+  }
+}
+
+// -----
+
+// send_c1
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{'hostir.send' op expected to stand inside a 'hostir.group'}}
+  hostir.send %a to %c0 : memref<3xf32>
+}
+
+// -----
+
+// send_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
+  %c5 = arith.constant 5 : index
+  hostir.group via %ch on %main {
+    // expected-error @+1 {{expected a peer in the channel's group of 4, found 5}}
+    hostir.send %a to %c5 : memref<3xf32>
+  }
+}
+
+// -----
+
+// recv_c1
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{'hostir.recv' op expected to stand inside a 'hostir.group'}}
+  hostir.recv %a from %c0 : memref<3xf32>
+}
+
+// -----
+
+// recv_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
+  %c5 = arith.constant 5 : index
+  hostir.group via %ch on %main {
+    // expected-error @+1 {{expected a peer in the channel's group of 4, found 5}}
+    hostir.recv %a from %c5 : memref<3xf32>
+  }
+}
+
+// -----
+
+// put_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: memref<2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c7 = arith.constant 7 : index
+  // expected-error @+1 {{expected equal shapes, found 3 and 2}}
+  hostir.put %a to %d at %c1 via %ch on %main : memref<3xf32> to memref<2xf32, #hostir.symmetric>
+}
+
+// -----
+
+// put_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: memref<2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c7 = arith.constant 7 : index
+  // expected-error @+1 {{expected a target in symmetric memory, found 'memref<3xf32>'}}
+  hostir.put %a to %a at %c1 via %ch on %main : memref<3xf32> to memref<3xf32>
+}
+
+// -----
+
+// put_c4
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: memref<2xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c7 = arith.constant 7 : index
+  // expected-error @+1 {{expected a peer in the channel's group of 4, found 7}}
+  hostir.put %a to %b at %c7 via %ch on %main : memref<3xf32> to memref<3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// signal_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c7 = arith.constant 7 : index
+  // expected-error @+1 {{expected a value of at least 1, found 0}}
+  hostir.signal %c0 = %c0 at %c1 via %ch on %main
+}
+
+// -----
+
+// signal_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c1 = arith.constant 1 : index
+  %m1 = arith.constant -1 : index
+  // expected-error @+1 {{expected a slot of at least 0, found -1}}
+  hostir.signal %m1 = %c1 at %c1 via %ch on %main
+}
+
+// -----
+
+// signal_c3
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c7 = arith.constant 7 : index
+  // expected-error @+1 {{expected a peer in the channel's group of 4, found 7}}
+  hostir.signal %c0 = %c1 at %c7 via %ch on %main
+}
+
+// -----
+
+// wait_signal_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c7 = arith.constant 7 : index
+  // expected-error @+1 {{expected a value of at least 1, found 0}}
+  hostir.wait_signal %c0 >= %c0 via %ch on %main
+}
+
+// -----
+
+// wait_signal_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %main = hostir.main_stream
+  %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
+  %c1 = arith.constant 1 : index
+  %m1 = arith.constant -1 : index
+  // expected-error @+1 {{expected a slot of at least 0, found -1}}
+  hostir.wait_signal %m1 >= %c1 via %ch on %main
+}
+
+// -----
+
+// put_c3
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %c1 = arith.constant 1 : index
+  // expected-note @+1 {{channel "ch" cannot}}
+  %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
+  // expected-error @+1 {{expected a channel that can do 'one_sided'}}
+  hostir.put %a to %b at %c1 via %ch on %main : memref<3xf32> to memref<3xf32, #hostir.symmetric>
+}
+
+// -----
+
+// signal_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
+  %main = hostir.main_stream
+  %c1 = arith.constant 1 : index
+  // expected-note @+1 {{channel "ch" cannot}}
+  %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
+  // expected-error @+1 {{expected a channel that can do 'one_sided'}}
+  hostir.signal %c1 = %c1 at %c1 via %ch on %main
+}
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected operands of rank 2 or more, found 2}}
+  hostir.matmul %a, %v to %c on %main : memref<4x8xf32>, memref<2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal floating point element types, found 'f16' and 'f32'}}
+  hostir.matmul %a, %h to %c on %main : memref<4x8xf32>, memref<8x2xf16> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal floating point element types, found 'i32' and 'i32'}}
+  hostir.matmul %i, %i to %i on %main {transpose_a} : memref<8x2xi32>, memref<8x2xi32> to memref<8x2xi32>
+}
+
+// -----
+
+// matmul_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal contracted extents, found 4 and 8}}
+  hostir.matmul %a, %b to %c on %main {transpose_a} : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c3
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected an output of shape 4x2, found 8x2}}
+  hostir.matmul %a, %b to %b on %main : memref<4x8xf32>, memref<8x2xf32> to memref<8x2xf32>
+}
+
+// -----
+
+// matmul_c3
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected batch extents that are equal or 1, found 2 and 3}}
+  hostir.matmul %f, %e to %c on %main : memref<2x4x8xf32>, memref<3x8x2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c4
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a bias of shape 2, found 4x2}}
+  hostir.matmul %a, %b bias %c to %c on %main : memref<4x8xf32>, memref<8x2xf32>, memref<4x2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// accumulate_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal shapes, found 4x8 and 8x2}}
+  hostir.accumulate sum %a into %b on %main : memref<4x8xf32> to memref<8x2xf32>
+}
+
+// -----
+
+// reduce_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected dims in a buffer of rank 2, found 2}}
+  hostir.reduce sum %a to %b dims [2] on %main : memref<4x8xf32> to memref<8xf32>
+}
+
+// -----
+
+// reduce_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected ascending, distinct dims, found 0 after 0}}
+  hostir.reduce sum %a to %b dims [0, 0] on %main : memref<4x8xf32> to memref<8xf32>
+}
+
+// -----
+
+// reduce_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a target of shape 8, found 4}}
+  hostir.reduce sum %a to %c dims [0] on %main : memref<4x8xf32> to memref<4xf32>
+}
+
+// -----
+
+// reduce_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal element types, found 'f32' and 'f16'}}
+  hostir.reduce sum %a to %h dims [0] on %main : memref<4x8xf32> to memref<8xf16>
+}
+
+// -----
+
+// launch_c1
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected the name of a 'hostir.kernel', found @p}}
+  hostir.launch @p ins(%a : memref<4xf32>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c1
+// expected-note @+1 {{the kernel}}
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected buffers with the element types of the kernel, '(f32) -> f32', found ('f32', 'f32') -> ('f32')}}
+  hostir.launch @k ins(%a, %a : memref<4xf32>, memref<4xf32>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c1
+// expected-note @+1 {{the kernel}}
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected buffers with the element types of the kernel, '(f32) -> f32', found ('f16') -> ('f32')}}
+  hostir.launch @k ins(%h : memref<4xf16>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c2
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected all buffers of shape 4, found 2}}
+  hostir.launch @k ins(%d : memref<2xf32>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c2
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected at least one output, found none}}
+  "hostir.launch"(%a, %main) <{kernel = @k, operandSegmentSizes = array<i32: 1, 0, 1>}> : (memref<4xf32>, !hostir.stream) -> ()
+}
