@@ -1,5 +1,56 @@
+// RUN: rm -rf %t && tandem-opt %s --tandem-lower="mesh=x=4 snapshots=%t" -o %t.mlir
+// RUN: cat %t/*-fusion-select-schedule.mlir | FileCheck %s --check-prefix=FUSION
+// RUN: cat %t/*-convert-fusion-to-hostir.mlir | tandem-opt --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
+// RUN: FileCheck %s --check-prefix=PLANNED --input-file=%t.mlir
+// RUN: tandem-compile %s --mesh x=4 -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=RANK1
+// RUN: tandem-opt %s --tandem-lower=mesh=x=3 | FileCheck %s --check-prefix=P3
+
 // All-gather and matmul, point-to-point (stream-lowering document, `AG_matmul_P2p`): each device sends its rows while
 // it multiplies those that have arrived.
+//
+// FUSION-LABEL: func.func @allgather_matmul_p2p(
+// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {schedule = #fusion.schedule<exchange>} : {{.*}}[didx("x"), -, -]>> -> {{.*}}[stream, -, -]>>
+// FUSION: fusion.matmul %[[G]]
+// FUSION-LABEL: func.func private @allgather_matmul_p2p__oracle(
+// FUSION-NOT: fusion.reshard
+// FUSION: fusion.matmul
+//
+// HOSTIR-LABEL: hostir.program @allgather_matmul_p2p(
+// HOSTIR-SAME: %[[T0:.+]]: memref<1x16x32xf32> {{.*}} %[[T1:.+]]: memref<32x16xf32> {{.*}} %[[T2:.+]]: memref<4x16x16xf32>
+// HOSTIR-DAG: %[[MAIN:.+]] = hostir.main_stream
+// HOSTIR-DAG: %[[ME:.+]] = hostir.device_index #{{.+}}, "x"
+// HOSTIR-DAG: %[[CH:.+]] = hostir.channel "tp.x.two_sided" over #{{.+}} ["x"] can [two_sided]
+// HOSTIR-DAG: %[[G:.+]] = hostir.alloc on %[[MAIN]] : memref<4x16x32xf32>
+// HOSTIR: scf.for %[[I:.+]] = %c0 to %c4 step %c1
+// HOSTIR-NEXT: %[[S:.+]] = hostir.worker_stream %[[I]]
+// HOSTIR-NEXT: hostir.sync %[[S]] after %[[MAIN]]
+// HOSTIR: %[[S0:.+]] = hostir.worker_stream %c0
+// HOSTIR: %[[OWN:.+]] = memref.subview %[[T2]][%[[ME]], 0, 0]
+// HOSTIR: hostir.matmul %[[T0]], %[[T1]] to %[[OWN]] on %[[S0]]
+// HOSTIR: scf.for %[[D:.+]] = %c1 to %c4 step %c1
+// HOSTIR: %[[S:.+]] = hostir.worker_stream %[[D]]
+// HOSTIR: %[[SLOT:.+]] = memref.subview %[[G]][%[[FROM:.+]], 0, 0] [1, 16, 32]
+// HOSTIR: hostir.group via %[[CH]] on %[[S]] {
+// HOSTIR-NEXT: hostir.recv %[[SLOT]] from %[[FROM]]
+// HOSTIR-NEXT: hostir.send %[[T0]] to %
+// HOSTIR: %[[OUT:.+]] = memref.subview %[[T2]][%[[FROM]], 0, 0]
+// HOSTIR: hostir.matmul %[[SLOT]], %[[T1]] to %[[OUT]] on %[[S]]
+// HOSTIR: scf.for %[[I:.+]] = %c0 to %c4 step %c1
+// HOSTIR-NEXT: %[[S:.+]] = hostir.worker_stream %[[I]]
+// HOSTIR-NEXT: hostir.sync %[[MAIN]] after %[[S]]
+//
+// Only the slices in flight are kept.
+//
+// PLANNED-LABEL: hostir.program @allgather_matmul_p2p(
+// PLANNED: scf.for %{{.+}} = %c1 to %c4 step %c1
+// PLANNED: %[[SLOT:.+]] = hostir.alloc on %[[S:.+]] {{.*}} : memref<1x16x32xf32>
+// PLANNED: hostir.recv %[[SLOT]]
+// PLANNED: hostir.matmul %[[SLOT]]
+// PLANNED: hostir.dealloc %[[SLOT]] on %[[S]]
+//
+// P3-LABEL: hostir.program @allgather_matmul_p2p(
+// P3: scf.for %{{.+}} = %c1 to %c3 step %c1
+
 #tp = #fusion.mesh<"tp", ["x" = ?]>
 
 func.func @allgather_matmul_p2p(

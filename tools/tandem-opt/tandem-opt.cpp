@@ -9,18 +9,14 @@
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
-#include "tandem/Conversion/FusionToHostIR/Passes.h"
-#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
-#include "tandem/Dialect/Fusion/Transforms/Passes.h"
-#include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
+#include "tandem/Compiler/Registration.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllPasses();
-  registry.insert<mlir::tandem::fusion::FusionDialect, mlir::tandem::hostir::HostIRDialect>();
-  mlir::tandem::fusion::registerTandemFusionPasses();
-  mlir::tandem::registerTandemConversionPasses();
+  mlir::tandem::registerTandemDialects(registry);
+  mlir::tandem::registerTandemPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Tandem's passes over fusion and hostir\n", registry));
 }

@@ -138,27 +138,3 @@ LogicalResult Emitter::emitReduce(fusion::ReduceOp op, const SliceIndex *index, 
                            builder.getDenseI64ArrayAttr(dims), stream);
   return success();
 }
-
-LogicalResult Emitter::emitPermute(fusion::PermuteOp op, const SliceIndex *index, Value stream) {
-  Location loc = op.getLoc();
-  fusion::AxesRule rule = *fusion::getAxesRule(op);
-  LocalDims outDims = getLocalDims(cast<RankedTensorType>(op.getResult().getType()), index);
-  LocalDims inDims = getOperandDims(op, rule, 0, outDims);
-  Value in = getOperandView(op.getInput(), inDims, loc);
-  Value out = getResultView(op.getResult(), outDims, loc);
-
-  SmallVector<int64_t> ranks = getViewRanks(inDims), firsts;
-  int64_t sum = 0;
-  for (int64_t n : ranks) {
-    firsts.push_back(sum);
-    sum += n;
-  }
-  SmallVector<unsigned> permutation;
-  for (int64_t dim : op.getPermutation())
-    for (int64_t i = 0; i < ranks[dim]; ++i)
-      permutation.push_back(firsts[dim] + i);
-  auto map = AffineMap::getPermutationMap(permutation, builder.getContext());
-  in = memref::TransposeOp::create(builder, loc, in, AffineMapAttr::get(map));
-  hostir::CopyOp::create(builder, loc, in, out, stream);
-  return success();
-}

@@ -110,13 +110,14 @@ LogicalResult Emitter::emitSlice(Operation *op, const SliceIndex *index, Value s
     return emitMatmul(matmul, index, stream);
   if (auto reduce = dyn_cast<fusion::ReduceOp>(op))
     return emitReduce(reduce, index, stream);
-  if (auto permute = dyn_cast<fusion::PermuteOp>(op))
-    return emitPermute(permute, index, stream);
+  if (auto concat = dyn_cast<fusion::ConcatOp>(op))
+    return emitConcat(concat, index, stream);
+  if (isView(op))
+    return emitView(op, index, stream);
   if (op->hasTrait<OpTrait::Elementwise>())
     return emitElementwise(op, index, stream);
-  return op->emitError("lowering to hostir is not there yet for this op; lowered are "
-                       "fusion.reshard, fusion.matmul, fusion.reduce, fusion.permute and "
-                       "elementwise ops of arith and math");
+  return op->emitError("lowering to hostir is not there yet for this op; lowered are fusion ops "
+                       "but fusion.call, and elementwise ops of arith and math");
 }
 
 LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream) {

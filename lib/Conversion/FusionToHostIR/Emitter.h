@@ -51,8 +51,14 @@ public:
   LogicalResult loop(Location loc, int64_t lower, int64_t upper,
                      function_ref<LogicalResult(Value iteration)> body);
 
-  /// Emits one slice of an op on `stream`: a reshard as one collective or copy, any other op as compute. A null `index`
-  /// means the whole op. Errors stand at the op.
+  /// Whether an op only looks at its operand in another way.
+  static bool isView(Operation *op);
+
+  /// Gives the op's result its buffer, before a loop that emits slices of it: a view of the operand's if that will do.
+  LogicalResult prepare(Operation *op);
+
+  /// Emits one slice of an op that is prepared, on `stream`: a reshard as one collective or copy, any other op as compute.
+  /// A null `index` means the whole op. Errors stand at the op.
   LogicalResult emitSlice(Operation *op, const SliceIndex *index, Value stream);
 
   /// While set, slices of `value` are read from `own` (consumers' dimensions are those of the value).
@@ -63,7 +69,10 @@ private:
   LogicalResult emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream);
   LogicalResult emitMatmul(fusion::MatmulOp op, const SliceIndex *index, Value stream);
   LogicalResult emitReduce(fusion::ReduceOp op, const SliceIndex *index, Value stream);
-  LogicalResult emitPermute(fusion::PermuteOp op, const SliceIndex *index, Value stream);
+  LogicalResult emitView(Operation *op, const SliceIndex *index, Value stream);
+  LogicalResult emitConcat(fusion::ConcatOp op, const SliceIndex *index, Value stream);
+  /// The operand's whole buffer as the result of a view op sees it.
+  FailureOr<Value> makeWholeView(Operation *op);
   LogicalResult emitElementwise(Operation *op, const SliceIndex *index, Value stream);
   /// The kernel of an elementwise op; `scalars` are the operands that are splat constants, null for the others.
   FailureOr<hostir::KernelOp> getKernel(Operation *op, ArrayRef<TypedAttr> scalars);
@@ -83,6 +92,7 @@ private:
   Value mainStream;
   Operation *lastOfEntry = nullptr; // streams, channels and device indices stand at the entry, in order of need
   DenseMap<Value, Value> buffers;
+  DenseSet<Value> views; // whose buffer is a view of their operand's
   DenseMap<Value, OwnSlice> ownSlices;
   llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;

@@ -106,14 +106,15 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     slices *= size;
 
   ArrayRef<Operation *> consumers = ArrayRef(group.ops).drop_front();
-  // Only if somebody else reads the gathered value does the own part have to be in it.
+  // Only if somebody else reads the gathered value, or looks at it as a whole, does the own part have to be in it.
   bool gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
-    return !llvm::is_contained(consumers, user);
+    return !llvm::is_contained(consumers, user) || Emitter::isView(user);
   });
   Value source = emitter.getBuffer(reshard.getInput());
-  Value gathered = emitter.getOrAllocBuffer(reshard.getResult());
-  for (Operation *op : consumers)
-    (void)emitter.getOrAllocBuffer(op->getResult(0));
+  for (Operation *op : group.ops)
+    if (failed(emitter.prepare(op)))
+      return failure();
+  Value gathered = emitter.getBuffer(reshard.getResult());
   Value me = emitter.getDeviceIndex(digits.plan.mesh, digits.plan.axis);
 
   // The plan of one slice, and the views of both sides.

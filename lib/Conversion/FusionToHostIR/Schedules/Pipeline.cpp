@@ -30,13 +30,15 @@ class Pipeline : public Schedule {
   LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override {
     if (group.streamSizes.empty()) {
       for (Operation *op : group.ops)
-        if (failed(emitter.emitSlice(op, nullptr, emitter.getMainStream())))
+        if (failed(emitter.prepare(op)) ||
+            failed(emitter.emitSlice(op, nullptr, emitter.getMainStream())))
           return failure();
       return success();
     }
     Location loc = group.ops.front()->getLoc();
     for (Operation *op : group.ops)
-      (void)emitter.getOrAllocBuffer(op->getResult(0));
+      if (failed(emitter.prepare(op)))
+        return failure();
     int64_t slices = group.numSlices();
     emitter.fork(loc, slices);
     auto iteration = [&](Value i) -> LogicalResult {

@@ -1,0 +1,124 @@
+//===- EmitViews.cpp - ops that only look at their operand in another way, and concat -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+bool Emitter::isView(Operation *op) {
+  return isa<fusion::BroadcastOp, fusion::PermuteOp, fusion::ReshapeOp, fusion::SliceOp>(op);
+}
+
+/// `buffer` with other sizes and strides, from the same first element.
+static Value reinterpret(OpBuilder &builder, Location loc, Value buffer, ArrayRef<int64_t> shape,
+                         ArrayRef<int64_t> strides, bool contiguous) {
+  auto type = cast<MemRefType>(buffer.getType());
+  auto layout = contiguous ? MemRefLayoutAttrInterface()
+                           : StridedLayoutAttr::get(builder.getContext(), 0, strides);
+  auto result = MemRefType::get(shape, type.getElementType(), layout, type.getMemorySpace());
+  return memref::ReinterpretCastOp::create(builder, loc, result, buffer, /*offset=*/0, shape,
+                                           strides);
+}
+
+FailureOr<Value> Emitter::makeWholeView(Operation *op) {
+  Location loc = op->getLoc();
+  Value buffer = getBuffer(op->getOperand(0));
+  auto type = cast<MemRefType>(buffer.getType());
+  auto shape = fusion::getLocalShape(cast<RankedTensorType>(op->getResult(0).getType()));
+
+  if (auto permute = dyn_cast<fusion::PermuteOp>(op)) {
+    SmallVector<unsigned> permutation(permute.getPermutation().begin(),
+                                      permute.getPermutation().end());
+    auto map = AffineMap::getPermutationMap(permutation, builder.getContext());
+    return memref::TransposeOp::create(builder, loc, buffer, AffineMapAttr::get(map)).getResult();
+  }
+  if (auto slice = dyn_cast<fusion::SliceOp>(op)) {
+    auto sliced = memref::SubViewOp::inferResultType(type, slice.getOffsets(), *shape,
+                                                     slice.getSteps());
+    return memref::SubViewOp::create(builder, loc, cast<MemRefType>(sliced), buffer,
+                                     slice.getOffsets(), *shape, slice.getSteps())
+        .getResult();
+  }
+
+  // The rest rewrites strides, which must be numbers for that.
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(type.getStridesAndOffset(strides, offset)) || offset != 0 ||
+      llvm::any_of(strides, ShapedType::isDynamic))
+    return op->emitError("a view of a view at an offset is not lowered yet here");
+  if (auto broadcast = dyn_cast<fusion::BroadcastOp>(op)) {
+    SmallVector<int64_t> repeated(shape->size(), 0);
+    for (auto [dim, target] : llvm::enumerate(broadcast.getDims()))
+      if (type.getDimSize(dim) == (*shape)[target])
+        repeated[target] = strides[dim];
+    return reinterpret(builder, loc, buffer, *shape, repeated, false);
+  }
+  if (!type.getLayout().isIdentity())
+    return op->emitError("a reshape of a view that is not contiguous is not lowered yet");
+  return reinterpret(builder, loc, buffer, *shape, computeStrides(*shape), true);
+}
+
+LogicalResult Emitter::prepare(Operation *op) {
+  Value result = op->getResult(0);
+  if (!isView(op) || getBuffer(result)) {
+    (void)getOrAllocBuffer(result);
+    return success();
+  }
+  FailureOr<Value> view = makeWholeView(op);
+  if (failed(view))
+    return failure();
+  setBuffer(result, *view);
+  views.insert(result);
+  return success();
+}
+
+LogicalResult Emitter::emitView(Operation *op, const SliceIndex *index, Value stream) {
+  Value result = op->getResult(0);
+  if (views.contains(result))
+    return success();
+  // The result has a buffer of its own: somebody outside reads it there.
+  FailureOr<Value> view = makeWholeView(op);
+  if (failed(view))
+    return failure();
+  LocalDims dims = getLocalDims(cast<RankedTensorType>(result.getType()), index);
+  Value in = makeView(builder, op->getLoc(), *view, dims, true);
+  Value out = getResultView(result, dims, op->getLoc());
+  hostir::CopyOp::create(builder, op->getLoc(), in, out, stream);
+  return success();
+}
+
+LogicalResult Emitter::emitConcat(fusion::ConcatOp op, const SliceIndex *index, Value stream) {
+  Location loc = op.getLoc();
+  LocalDims dims = getLocalDims(cast<RankedTensorType>(op.getResult().getType()), index);
+  int64_t dim = op.getDim();
+  if (llvm::any_of(dims[dim], [](const LocalDigit &digit) { return digit.index; }))
+    return op.emitError("a stream digit on the dimension that is concatenated is not lowered yet");
+  Value out = getOrAllocBuffer(op.getResult());
+  auto outType = cast<MemRefType>(out.getType());
+  SmallVector<int64_t> offsets(outType.getRank(), 0), sizes(outType.getShape());
+  SmallVector<int64_t> steps(outType.getRank(), 1);
+  for (Value input : op.getInputs()) {
+    auto shape = fusion::getLocalShape(cast<RankedTensorType>(input.getType()));
+    sizes[dim] = (*shape)[dim];
+    auto type = memref::SubViewOp::inferResultType(outType, offsets, sizes, steps);
+    Value piece = memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), out, offsets,
+                                            sizes, steps);
+    LocalDims pieceDims = dims;
+    pieceDims[dim] = {{sizes[dim], {}, 0}};
+    LocalDims inputDims = pieceDims;
+    Value from = getOperandView(input, inputDims, loc);
+    Value to = makeView(builder, loc, piece, pieceDims, true);
+    hostir::CopyOp::create(builder, loc, from, to, stream);
+    offsets[dim] += sizes[dim];
+  }
+  return success();
+}
