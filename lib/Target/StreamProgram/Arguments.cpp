@@ -11,8 +11,8 @@
 
 namespace mlir::tandem::target {
 
-/// How the dimensions are parallelised, for people: what stands between the outer brackets of the attribute, without the
-/// mesh.
+/// How the dimensions are parallelised, for people: what stands between the outer brackets of the
+/// attribute, without the mesh.
 static std::string axesText(fusion::AxesAttr axes) {
   std::string text;
   llvm::raw_string_ostream os(text);

@@ -3,8 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A program is evaluated once per rank, so everything that is the same for all ranks is found out once: values become
-// slots, operations small instructions in one list, structured control flow jumps.
+// A program is evaluated once per rank, so everything that is the same for all ranks is found out
+// once: values become slots, operations small instructions in one list, structured control flow
+// jumps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +13,7 @@
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H
 
 #include "Layouts.h"
+#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 #include <string>
@@ -126,10 +128,9 @@ struct ViewMap {
 struct Allocation {
   Operation *op;
   uint32_t layout;
-  bool symmetric;
-  int64_t offset, pitch, bytes;
-  uint32_t firstBuffer; ///< number of worker 0's buffer
-  uint32_t name;
+  bool perWorker;       ///< each worker has a place of its own
+  uint32_t places;      ///< how many there are
+  uint32_t firstBuffer; ///< number of the first one's buffer
 };
 
 struct Launch {
@@ -172,12 +173,13 @@ struct ChannelInfo {
 /// A buffer that a view may lie in: the arguments, then each allocation's, one per worker.
 struct BufferInfo {
   sp::Space space;
-  uint32_t argument; ///< or allocation
+  uint32_t argument;
   int64_t offset, bytes;
   uint32_t name;
 };
 
-/// A numbered program. The view maps' memory of their last result makes it the property of one thread.
+/// A numbered program. The view maps' memory of their last result makes it the property of one
+/// thread.
 struct Code {
   hostir::ProgramOp program;
   uint32_t numRanks = 1;
@@ -200,8 +202,8 @@ struct Code {
   bool usesSignals = false;
 };
 
-/// Numbers a program for a world of `numRanks` (0: as large as its meshes need). Reports what cannot be evaluated at
-/// compile time at the operation.
+/// Numbers a program for a world of `numRanks` (0: as large as its meshes need). Reports what
+/// cannot be evaluated at compile time at the operation.
 FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks);
 
 /// One more than the largest world rank of any mesh of the program.

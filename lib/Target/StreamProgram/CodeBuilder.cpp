@@ -17,9 +17,9 @@ std::string locationText(Location loc) {
     auto file = dyn_cast<FileLineColLoc>(l);
     if (!file)
       return WalkResult::advance();
-    text = (file.getFilename().strref() + ":" + Twine(file.getLine()) + ":" +
-            Twine(file.getColumn()))
-               .str();
+    text =
+        (file.getFilename().strref() + ":" + Twine(file.getLine()) + ":" + Twine(file.getColumn()))
+            .str();
     return WalkResult::interrupt();
   });
   return text;
@@ -47,16 +47,16 @@ LogicalResult CodeBuilder::arguments() {
     std::optional<Layout> layout = type ? Layout::dense(type) : std::nullopt;
     if (!layout || !type.getLayout().isIdentity())
       return program.emitOpError("argument ")
-             << arg.getArgNumber() << ": expected a memref of static shape and identity layout, found "
-             << arg.getType();
+             << arg.getArgNumber()
+             << ": expected a memref of static shape and identity layout, found " << arg.getType();
     if (hostir::isSymmetric(type))
       return program.emitOpError("argument ")
              << arg.getArgNumber()
              << ": symmetric memory of the embedder has no place in a stream program yet";
     uint32_t number = define(arg);
     StringAttr given = program.getArgAttrOfType<StringAttr>(number, hostir::kNameAttrName);
-    code->names.push_back({given ? given.str() : ("arg" + Twine(number)).str(),
-                           locationText(arg.getLoc())});
+    code->names.push_back(
+        {given ? given.str() : ("arg" + Twine(number)).str(), locationText(arg.getLoc())});
     code->argumentLayouts.push_back(code->layouts.intern(*layout));
     code->buffers.push_back({sp::Space::argument, number, 0, layout->bytes(),
                              static_cast<uint32_t>(code->names.size() - 1)});

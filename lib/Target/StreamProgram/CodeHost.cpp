@@ -42,8 +42,8 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
       .Case([&](DeviceIndexOp o) -> FailureOr<bool> {
         int64_t axis = o.getMesh().axisIndex(o.getAxis());
         if (axis < 0)
-          return o.emitOpError("expected an axis of ") << o.getMesh() << ", found \"" << o.getAxis()
-                                                       << "\"";
+          return o.emitOpError("expected an axis of ")
+                 << o.getMesh() << ", found \"" << o.getAxis() << "\"";
         uint32_t dst = define(o);
         Instr &instr = emit(op, Opcode::DeviceIndex);
         instr.dst = dst;
@@ -203,7 +203,8 @@ uint32_t CodeBuilder::meshNumber(fusion::MeshAttr mesh) {
   return it->second;
 }
 
-/// What a channel is used for. Where its value goes elsewhere than into communication, what it declares.
+/// What a channel is used for. Where its value goes elsewhere than into communication, what it
+/// declares.
 static uint32_t requiredCapabilities(hostir::ChannelOp op, uint32_t declared) {
   uint32_t required = 0;
   for (Operation *user : op.getChannel().getUsers()) {
@@ -254,9 +255,8 @@ LogicalResult CodeBuilder::channel(hostir::ChannelOp op) {
   SmallVector<int64_t> outside(rank, 0), inside(rank, 0);
   int64_t groups = 1, size = 1;
   for (size_t i = rank; i-- > 0;) {
-    bool named = llvm::any_of(op.getAxes().getAsRange<StringAttr>(), [&](StringAttr axis) {
-      return axis == mesh.mesh.getAxes()[i].name;
-    });
+    bool named = llvm::any_of(op.getAxes().getAsRange<StringAttr>(),
+                              [&](StringAttr axis) { return axis == mesh.mesh.getAxes()[i].name; });
     (named ? inside : outside)[i] = named ? size : groups;
     (named ? size : groups) *= mesh.sizes[i];
   }
@@ -303,11 +303,10 @@ FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program) {
           if (failed(add(axes.getMesh(), program)))
             return failure();
   WalkResult result = program.walk([&](Operation *op) {
-    LogicalResult added =
-        llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<hostir::DeviceIndexOp, hostir::InMeshOp, hostir::ChannelOp>(
-                [&](auto o) { return add(o.getMesh(), op); })
-            .Default(success());
+    LogicalResult added = llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                              .Case<hostir::DeviceIndexOp, hostir::InMeshOp, hostir::ChannelOp>(
+                                  [&](auto o) { return add(o.getMesh(), op); })
+                              .Default(success());
     return failed(added) ? WalkResult::interrupt() : WalkResult::advance();
   });
   if (result.wasInterrupted())

@@ -63,8 +63,8 @@ bool CodeBuilder::integer(Operation *op) {
     if (!value || !isIntLike(value.getType()))
       return false;
     bool isBool = value.getType().isInteger(1);
-    bind(constantOp, constant(isBool ? value.getValue().getZExtValue()
-                                     : value.getValue().getSExtValue()));
+    bind(constantOp,
+         constant(isBool ? value.getValue().getZExtValue() : value.getValue().getSExtValue()));
     return true;
   }
   if (auto select = dyn_cast<arith::SelectOp>(op)) {
@@ -89,27 +89,29 @@ bool CodeBuilder::integer(Operation *op) {
     return true;                                                                                   \
   })
       TANDEM_BINARY(AddIOp, Add) TANDEM_BINARY(SubIOp, Sub) TANDEM_BINARY(MulIOp, Mul)
-      TANDEM_BINARY(DivSIOp, DivS) TANDEM_BINARY(DivUIOp, DivU)
-      TANDEM_BINARY(CeilDivSIOp, CeilDivS) TANDEM_BINARY(CeilDivUIOp, CeilDivU)
-      TANDEM_BINARY(FloorDivSIOp, FloorDivS) TANDEM_BINARY(RemSIOp, RemS)
-      TANDEM_BINARY(RemUIOp, RemU) TANDEM_BINARY(MinSIOp, MinS) TANDEM_BINARY(MaxSIOp, MaxS)
-      TANDEM_BINARY(MinUIOp, MinU) TANDEM_BINARY(MaxUIOp, MaxU) TANDEM_BINARY(AndIOp, And)
-      TANDEM_BINARY(OrIOp, Or) TANDEM_BINARY(XOrIOp, Xor) TANDEM_BINARY(ShLIOp, Shl)
-      TANDEM_BINARY(ShRSIOp, ShrS) TANDEM_BINARY(ShRUIOp, ShrU)
+          TANDEM_BINARY(DivSIOp, DivS) TANDEM_BINARY(DivUIOp, DivU)
+              TANDEM_BINARY(CeilDivSIOp, CeilDivS) TANDEM_BINARY(CeilDivUIOp, CeilDivU)
+                  TANDEM_BINARY(FloorDivSIOp, FloorDivS) TANDEM_BINARY(RemSIOp, RemS) TANDEM_BINARY(
+                      RemUIOp, RemU) TANDEM_BINARY(MinSIOp, MinS) TANDEM_BINARY(MaxSIOp, MaxS)
+                      TANDEM_BINARY(MinUIOp, MinU) TANDEM_BINARY(MaxUIOp, MaxU)
+                          TANDEM_BINARY(AndIOp, And) TANDEM_BINARY(OrIOp, Or)
+                              TANDEM_BINARY(XOrIOp, Xor) TANDEM_BINARY(ShLIOp, Shl)
+                                  TANDEM_BINARY(ShRSIOp, ShrS) TANDEM_BINARY(ShRUIOp, ShrU)
 #undef TANDEM_BINARY
-          .Case([&](arith::CmpIOp o) {
-            compare(o);
-            return true;
-          })
-          .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>([&](auto o) {
-            widen(o, /*isSigned=*/true);
-            return true;
-          })
-          .Case<arith::IndexCastUIOp, arith::ExtUIOp>([&](auto o) {
-            widen(o, /*isSigned=*/false);
-            return true;
-          })
-          .Default(false);
+                                      .Case([&](arith::CmpIOp o) {
+                                        compare(o);
+                                        return true;
+                                      })
+                                      .Case<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(
+                                          [&](auto o) {
+                                            widen(o, /*isSigned=*/true);
+                                            return true;
+                                          })
+                                      .Case<arith::IndexCastUIOp, arith::ExtUIOp>([&](auto o) {
+                                        widen(o, /*isSigned=*/false);
+                                        return true;
+                                      })
+                                      .Default(false);
 }
 
 } // namespace mlir::tandem::target

@@ -56,8 +56,8 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
   } else if (auto expand = dyn_cast<memref::ExpandShapeOp>(op)) {
     map.kind = ViewMap::Expand;
     llvm::append_range(map.groups, expand.getReassociationIndices());
-    map.sizes = operandsOf(getMixedValues(expand.getStaticOutputShape(), expand.getOutputShape(),
-                                          op->getContext()));
+    map.sizes = operandsOf(
+        getMixedValues(expand.getStaticOutputShape(), expand.getOutputShape(), op->getContext()));
     map.layoutIsStatic = allStatic(map.sizes);
   } else if (auto collapse = dyn_cast<memref::CollapseShapeOp>(op)) {
     map.kind = ViewMap::Collapse;
@@ -93,26 +93,23 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   bool symmetric = hostir::isSymmetric(type);
   int64_t arena = (symmetric ? program.getSymmetricBytes() : program.getArenaBytes()).value_or(0);
   int64_t offset = *op.getOffset(), pitch = op.getPitch().value_or(0), bytes = layout->bytes();
-  int64_t reach = 0, end = 0;
   if (offset < 0 || pitch < 0 || offset % 64 != 0 || pitch % 64 != 0)
     return op.emitOpError("expected offset and pitch that are multiples of 64 and not negative, "
                           "found ")
            << offset << " and " << pitch;
-  if (llvm::MulOverflow<int64_t>(pitch, code->workers - 1, reach) ||
-      llvm::AddOverflow(reach, offset, end) || llvm::AddOverflow(end, bytes, end) || end > arena)
+  // A loop of fewer iterations than workers has fewer places than there are workers.
+  int64_t left = arena - bytes - offset;
+  if (bytes > arena || offset > arena || left < 0)
     return op.emitOpError("a buffer of ")
-           << bytes << " bytes at offset " << offset << " with pitch " << pitch << " for "
-           << code->workers << " workers does not fit in the " << arena << " bytes of the "
-           << (symmetric ? "symmetric arena" : "arena");
-  Allocation allocation{op,     code->layouts.intern(*layout),
-                        symmetric, offset,
-                        pitch,  bytes,
-                        static_cast<uint32_t>(code->buffers.size()), name(op, "alloc")};
-  uint32_t places = pitch ? code->workers : 1;
+           << bytes << " bytes at offset " << offset << " does not fit in the " << arena
+           << " bytes of the " << (symmetric ? "symmetric arena" : "arena");
+  uint32_t places = pitch ? std::min<int64_t>(left / pitch + 1, code->workers) : 1;
+  Allocation allocation{op, code->layouts.intern(*layout), pitch != 0, places,
+                        static_cast<uint32_t>(code->buffers.size())};
+  uint32_t number = name(op, "alloc");
   for (uint32_t worker = 0; worker < places; ++worker)
-    code->buffers.push_back({symmetric ? sp::Space::symmetric : sp::Space::arena,
-                             static_cast<uint32_t>(code->allocations.size()),
-                             offset + pitch * worker, bytes, allocation.name});
+    code->buffers.push_back({symmetric ? sp::Space::symmetric : sp::Space::arena, 0,
+                             offset + pitch * worker, bytes, number});
   uint32_t dst = define(op.getBuffer());
   Instr &instr = emit(op, Opcode::Alloc);
   instr.dst = dst;

@@ -146,7 +146,10 @@ LogicalResult Evaluator::execute(const Instr &instr) {
   case Opcode::Alloc: {
     const Allocation &allocation = code.allocations[instr.a];
     int64_t stream = ints[instr.e];
-    uint32_t worker = allocation.pitch && stream > 0 ? stream - 1 : 0;
+    uint32_t worker = allocation.perWorker && stream > 0 ? stream - 1 : 0;
+    if (worker >= allocation.places)
+      return error(instr) << "a buffer of worker " << worker << ", the arena has places for "
+                          << allocation.places;
     views[instr.dst] = {allocation.firstBuffer + worker, allocation.layout, 0};
     return success();
   }
@@ -154,8 +157,7 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     const MeshInfo &mesh = code.meshes[instr.a];
     int64_t position = mesh.position[rank];
     // Undefined outside the mesh: 0 there.
-    ints[instr.dst] =
-        position < 0 ? 0 : position / mesh.weights[instr.b] % mesh.sizes[instr.b];
+    ints[instr.dst] = position < 0 ? 0 : position / mesh.weights[instr.b] % mesh.sizes[instr.b];
     return success();
   }
   case Opcode::InMesh:
@@ -264,8 +266,7 @@ LogicalResult Evaluator::compute(const Instr &instr) {
     result = ua >> ub;
     break;
   case Opcode::Compare:
-    ints[instr.dst] =
-        compareInts(static_cast<arith::CmpIPredicate>(instr.aux), a, b, instr.width);
+    ints[instr.dst] = compareInts(static_cast<arith::CmpIPredicate>(instr.aux), a, b, instr.width);
     return success();
   case Opcode::Wrap:
   case Opcode::Move:

@@ -13,14 +13,16 @@
 
 namespace mlir::tandem::target {
 
-/// Evaluates a program rank by rank. What it finds goes into RankTables; what must hold between ranks into a Matcher.
+/// Evaluates a program rank by rank. What it finds goes into RankTables; what must hold between
+/// ranks into a Matcher.
 class Evaluator {
 public:
   Evaluator(Code &code, uint64_t maxCommands, uint64_t maxSteps)
-      : code(code), tables(code), maxCommands(maxCommands), maxSteps(maxSteps),
-        sent(code.numPeers), received(code.numPeers) {}
+      : code(code), tables(code), maxCommands(maxCommands), maxSteps(maxSteps), sent(code.numPeers),
+        received(code.numPeers) {}
 
-  /// Evaluates one rank; `tables` then has its commands. `matcher`: null where ranks are not compared.
+  /// Evaluates one rank; `tables` then has its commands. `matcher`: null where ranks are not
+  /// compared.
   LogicalResult run(uint32_t rank, Matcher *matcher);
 
   Code &code;

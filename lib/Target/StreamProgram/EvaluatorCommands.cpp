@@ -126,8 +126,7 @@ LogicalResult Evaluator::message(const Instr &instr) {
   uint32_t buffer;
   const ChannelInfo *info = channel(instr, openGroup->d, number);
   int64_t other = ints[instr.c];
-  if (!info || failed(peer(instr, *info, "peer", other)) ||
-      failed(operand(instr, instr.a, buffer)))
+  if (!info || failed(peer(instr, *info, "peer", other)) || failed(operand(instr, instr.a, buffer)))
     return failure();
   std::vector<uint32_t> &counts = isSend ? sent : received;
   uint32_t tag = counts[info->firstPeer + other]++;

@@ -17,7 +17,8 @@ namespace mlir::tandem::target {
 
 namespace {
 
-/// Registers are f32, whatever the type: f16 and bf16 are rounded when they are stored; i1 is 1.0 or 0.0.
+/// Registers are f32, whatever the type: f16 and bf16 are rounded when they are stored; i1 is 1.0
+/// or 0.0.
 class ExpressionBuilder {
 public:
   explicit ExpressionBuilder(hostir::KernelOp kernel) : kernel(kernel) {}
@@ -136,9 +137,7 @@ std::optional<uint32_t> ExpressionBuilder::compute(Operation *op) {
       .Case([&](math::CosOp) { return unary(E::cos); })
       .Case([&](math::FloorOp) { return unary(E::floor); })
       .Case([&](math::CeilOp) { return unary(E::ceil); })
-      .Case([&](math::FmaOp) {
-        return Result(emit(E::fma, operand(0), operand(1), operand(2)));
-      })
+      .Case([&](math::FmaOp) { return Result(emit(E::fma, operand(0), operand(1), operand(2))); })
       .Case([&](arith::SelectOp) {
         return Result(emit(E::select, operand(0), operand(1), operand(2)));
       })
@@ -193,7 +192,8 @@ FailureOr<std::vector<uint8_t>> ExpressionBuilder::run() {
   }
   flatbuffers::FlatBufferBuilder builder(1024);
   auto code = builder.CreateVectorOfStructs(instrs);
-  builder.Finish(sp::CreateExpression(builder, body.getNumArguments(), yield.getNumOperands(), code));
+  builder.Finish(
+      sp::CreateExpression(builder, body.getNumArguments(), yield.getNumOperands(), code));
   return std::vector<uint8_t>(builder.GetBufferPointer(),
                               builder.GetBufferPointer() + builder.GetSize());
 }

@@ -34,7 +34,8 @@ std::optional<Layout> Layout::dense(MemRefType type) {
   int64_t stride = 1;
   for (int64_t d = type.getRank() - 1; d >= 0; --d) {
     layout.strides[d] = stride;
-    // As if an empty dimension had one element: the strides of an empty tensor stay those of its rows.
+    // As if an empty dimension had one element: the strides of an empty tensor stay those of its
+    // rows.
     if (llvm::MulOverflow(stride, std::max<int64_t>(layout.shape[d], 1), stride) ||
         stride > (int64_t(1) << 60))
       return std::nullopt;
@@ -83,10 +84,10 @@ std::string Layout::str() const {
 }
 
 uint32_t LayoutTable::intern(const Layout &layout) {
-  uint64_t hash = llvm::hash_combine(
-      static_cast<unsigned>(layout.dtype),
-      llvm::hash_combine_range(layout.shape.begin(), layout.shape.end()),
-      llvm::hash_combine_range(layout.strides.begin(), layout.strides.end()));
+  uint64_t hash =
+      llvm::hash_combine(static_cast<unsigned>(layout.dtype),
+                         llvm::hash_combine_range(layout.shape.begin(), layout.shape.end()),
+                         llvm::hash_combine_range(layout.strides.begin(), layout.strides.end()));
   // Not one of the two keys that DenseMap keeps for itself.
   SmallVector<uint32_t, 1> &bucket = byHash[hash >> 2];
   for (uint32_t id : bucket)

@@ -41,7 +41,8 @@ struct Layout {
   int64_t numElements() const;
   /// Bytes of the elements.
   int64_t bytes() const { return numElements() * sizeOf(dtype); }
-  /// Bytes from the first element to the end of the last; none if that overflows or a stride is negative.
+  /// Bytes from the first element to the end of the last; none if that overflows or a stride is
+  /// negative.
   std::optional<int64_t> span() const;
   /// "f32[4,8]", with strides where they are not row-major.
   std::string str() const;

@@ -55,7 +55,8 @@ LogicalResult Matcher::message(const Message &m) {
       continue;
     if (table[i].bytesAndType != bytesAndType)
       return mismatch(m, table[i]);
-    // Closed. Entries behind it that would have stood here move up, so that probing needs no tombstones.
+    // Closed. Entries behind it that would have stood here move up, so that probing needs no
+    // tombstones.
     for (size_t j = i;;) {
       table[i].bytesAndType = kEmpty;
       for (;;) {
@@ -125,10 +126,10 @@ LogicalResult Matcher::collective(uint32_t channel, const CollectiveCall &call) 
     return success();
   }
   auto text = [](const CollectiveCall &c) {
-    std::string s = (Twine(sp::EnumNameCollectiveKind(static_cast<sp::CollectiveKind>(c.kind))) +
-                     " of " + Twine(c.bytes) + " bytes of " +
-                     sp::EnumNameDType(static_cast<sp::DType>(c.dtype)))
-                        .str();
+    std::string s =
+        (Twine(sp::EnumNameCollectiveKind(static_cast<sp::CollectiveKind>(c.kind))) + " of " +
+         Twine(c.bytes) + " bytes of " + sp::EnumNameDType(static_cast<sp::DType>(c.dtype)))
+            .str();
     if (c.root != kNone)
       s += (" with root " + Twine(c.root)).str();
     if (c.reduction)
@@ -150,8 +151,8 @@ LogicalResult Matcher::collective(uint32_t channel, const CollectiveCall &call) 
   diag << "rank " << rank << " calls " << text(call) << " as collective " << number
        << " of channel \"" << info.name << "\", rank " << group.firstRank << " calls "
        << text(other);
-  diag.attachNote(code.ops[other.instr]->getLoc()) << "see the operation of rank "
-                                                   << group.firstRank;
+  diag.attachNote(code.ops[other.instr]->getLoc())
+      << "see the operation of rank " << group.firstRank;
   return diag;
 }
 

@@ -30,8 +30,9 @@ struct CollectiveCall {
   uint32_t instr;
 };
 
-/// Sees all messages and collectives of all ranks, rank after rank, and finds those that do not fit. Memory: what is
-/// still open (messages whose other side has not come), and the collectives of one rank of each group.
+/// Sees all messages and collectives of all ranks, rank after rank, and finds those that do not
+/// fit. Memory: what is still open (messages whose other side has not come), and the collectives of
+/// one rank of each group.
 class Matcher {
 public:
   explicit Matcher(const Code &code);

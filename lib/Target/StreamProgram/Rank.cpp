@@ -65,8 +65,8 @@ void RankTables::sync(const Instr &instr, int64_t waiter, int64_t signaler) {
   append(sp::CommandKind::wait, instr, sync.waiter).aux = sync.event;
 }
 
-/// Drops waits after which a worker stream has no more commands, and the records that only they waited for; then gives
-/// the streams that are left their numbers.
+/// Drops waits after which a worker stream has no more commands, and the records that only they
+/// waited for; then gives the streams that are left their numbers.
 void RankTables::numberStreams() {
   numEvents = streams.numEvents();
   std::vector<bool> used(streams.size(), false);
@@ -76,7 +76,8 @@ void RankTables::numberStreams() {
     for (size_t i = commands.size(); i-- > 0;) {
       const RawCommand &command = commands[i];
       if (command.kind == sp::CommandKind::wait) {
-        // Nothing behind it on its stream: of no use, save on the main stream, whose end is the run's.
+        // Nothing behind it on its stream: of no use, save on the main stream, whose end is the
+        // run's.
         keep[i] = used[command.stream];
         if (keep[i])
           waited[command.aux] = true;
@@ -160,8 +161,7 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     const KernelCode &kernel = code.kernels[number];
     auto name = b.CreateString(kernel.name), target = b.CreateString("cpu");
     auto bytes = b.CreateVector(kernel.expression);
-    kernelList.push_back(
-        sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes));
+    kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes));
   }
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {

@@ -90,7 +90,8 @@ public:
   std::optional<uint32_t> view(const View &view);
   uint32_t kernel(uint32_t kernel) { return kernels(kernel); }
 
-  /// The finished program as a FlatBuffer, which lives until the next call. `signalSlots` are those of all ranks.
+  /// The finished program as a FlatBuffer, which lives until the next call. `signalSlots` are those
+  /// of all ranks.
   ArrayRef<uint8_t> finish(uint32_t rank, ArrayRef<ShardInfo> shards,
                            ArrayRef<uint64_t> signalSlots, uint64_t symmetricBytes);
 

@@ -12,9 +12,9 @@
 
 namespace mlir::tandem::target {
 
-/// The streams of one rank while it is evaluated: numbers those that are used, knows what each is ordered after, and so
-/// which syncs order nothing new. Stream numbers are 0 for the main stream and 1 + i for worker i; places are given in
-/// the order of first use, 0 for the main stream.
+/// The streams of one rank while it is evaluated: numbers those that are used, knows what each is
+/// ordered after, and so which syncs order nothing new. Stream numbers are 0 for the main stream
+/// and 1 + i for worker i; places are given in the order of first use, 0 for the main stream.
 class StreamOrder {
 public:
   explicit StreamOrder(uint32_t workers) : placeOf(workers + 1, kNone) { reset(); }
@@ -37,15 +37,18 @@ public:
   /// What a sync takes. Nothing, if waiter and signaler are one or nothing new would be ordered.
   struct Sync {
     bool needed = false;
-    bool records = false; ///< a record of `event` goes first; else an earlier record still says it all
+    bool records =
+        false; ///< a record of `event` goes first; else an earlier record still says it all
     uint32_t event = 0, waiter = 0, signaler = 0; ///< places
   };
   Sync sync(int64_t waiter, int64_t signaler);
 
   uint32_t numEvents() const { return events; }
-  /// True if a worker stream ends in waits: they are of no use, nor are the streams that have nothing else.
+  /// True if a worker stream ends in waits: they are of no use, nor are the streams that have
+  /// nothing else.
   bool hasIdleWaits() const;
-  /// Place -> number in the stream program: places whose bit is set, main stream first, workers in order.
+  /// Place -> number in the stream program: places whose bit is set, main stream first, workers in
+  /// order.
   std::vector<uint16_t> numbering(const std::vector<bool> &used) const;
   uint32_t size() const { return count; }
 
@@ -56,7 +59,8 @@ private:
     uint32_t waits;
     uint32_t lastEvent, eventIssued, eventWaits; ///< the last record, and what it covers
     bool endsInWait;
-    std::vector<uint32_t> known; ///< per place: how many of its commands stand before what comes next here
+    std::vector<uint32_t>
+        known; ///< per place: how many of its commands stand before what comes next here
     uint32_t knows(uint32_t place) const { return place < known.size() ? known[place] : 0; }
   };
   uint32_t placeFor(int64_t stream);

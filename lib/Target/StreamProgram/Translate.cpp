@@ -95,7 +95,8 @@ LogicalResult Translation::writeRanks() {
   if (!options.rank)
     matcher.emplace(*code);
   auto matching = [&] { return matcher ? &*matcher : nullptr; };
-  // Signals count on in the same steps on all ranks, so their steps must be known before the first rank is written.
+  // Signals count on in the same steps on all ranks, so their steps must be known before the first
+  // rank is written.
   bool surveyed = code->usesSignals;
   if (surveyed) {
     for (uint32_t rank = 0; rank < code->numRanks; ++rank)
@@ -106,8 +107,8 @@ LogicalResult Translation::writeRanks() {
     evaluator.messages = evaluator.tables.droppedSyncs = 0;
   }
   ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
-  uint64_t symmetricBytes = llvm::alignTo(static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)),
-                                          ::tandem::sp::kAlignment);
+  uint64_t symmetricBytes = llvm::alignTo(
+      static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)), ::tandem::sp::kAlignment);
   std::vector<ShardInfo> shards;
   for (uint32_t rank = 0; rank < code->numRanks; ++rank) {
     if (options.rank && rank != *options.rank)

@@ -70,8 +70,7 @@ private:
       int64_t limit = size == 0 ? extent : extent - 1 - reach;
       int64_t bytes = source.strides[d] * sizeOf(source.dtype);
       if (map.offsets[d].isSlot) {
-        map.memoTerms.push_back(
-            {static_cast<uint32_t>(map.offsets[d].value), d, bytes, limit});
+        map.memoTerms.push_back({static_cast<uint32_t>(map.offsets[d].value), d, bytes, limit});
       } else {
         if (map.offsets[d].value < 0 || map.offsets[d].value > limit)
           return error() << "view out of bounds: offset " << map.offsets[d].value
@@ -89,8 +88,8 @@ private:
     // The base is the buffer itself, whatever the source's own offset.
     int64_t bytes = sizeOf(source.dtype);
     if (map.offsets[0].isSlot)
-      map.memoTerms.push_back({static_cast<uint32_t>(map.offsets[0].value), 0, bytes,
-                               (int64_t(1) << 60) / bytes});
+      map.memoTerms.push_back(
+          {static_cast<uint32_t>(map.offsets[0].value), 0, bytes, (int64_t(1) << 60) / bytes});
     else if (map.offsets[0].value < 0)
       return error() << "view out of bounds: offset " << map.offsets[0].value;
     else
@@ -193,9 +192,9 @@ LogicalResult applyMap(ViewMap &map, const View &source, ArrayRef<int64_t> ints,
   for (const ViewMap::Term &term : map.memoTerms) {
     int64_t index = ints[term.slot];
     if (LLVM_UNLIKELY(index < 0 || index > term.limit))
-      return map.op->emitOpError() << "rank " << rank << ": view out of bounds: offset " << index
-                                   << " in dimension " << term.dim << ", expected 0 to "
-                                   << term.limit;
+      return map.op->emitOpError()
+             << "rank " << rank << ": view out of bounds: offset " << index << " in dimension "
+             << term.dim << ", expected 0 to " << term.limit;
     offset += index * term.bytes;
   }
   result.buffer = source.buffer;

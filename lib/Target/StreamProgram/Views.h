@@ -19,8 +19,9 @@ struct View {
   int64_t offset = 0;
 };
 
-/// Applies `map` to `source`. On failure has reported, naming `rank`, where the view does not exist: an offset or a size
-/// that leads outside the source, dimensions that cannot be merged, a cast that does not hold.
+/// Applies `map` to `source`. On failure has reported, naming `rank`, where the view does not
+/// exist: an offset or a size that leads outside the source, dimensions that cannot be merged, a
+/// cast that does not hold.
 LogicalResult applyMap(ViewMap &map, const View &source, ArrayRef<int64_t> ints,
                        LayoutTable &layouts, uint32_t rank, View &result);
 

@@ -21,11 +21,11 @@ namespace mlir::tandem {
 struct StreamProgramOptions {
   /// A name of Targets.h. Every channel must get along with what the target's channels can do.
   std::string target = kDefaultTarget.str();
-  /// The one rank whose commands are wanted; none: all ranks. With one rank, messages are not matched
-  /// across ranks.
+  /// The one rank whose commands are wanted; none: all ranks. With one rank, messages are not
+  /// matched across ranks.
   std::optional<uint32_t> rank;
-  /// Ranks of the world; 0: one more than the largest rank of any mesh of the program. May be larger
-  /// than that, not smaller.
+  /// Ranks of the world; 0: one more than the largest rank of any mesh of the program. May be
+  /// larger than that, not smaller.
   uint32_t numRanks = 0;
   /// Tool and version, for people.
   std::string producer = "tandem";
@@ -33,25 +33,25 @@ struct StreamProgramOptions {
   bool reducedWire = false;
   /// Translate the program whose `oracle_of` names the entry, if there is one.
   bool withOracle = true;
-  /// A program that would have more commands (per rank), or evaluate more operations (per rank), is an
-  /// error at the operation where that was noticed: a loop without end, or as good as.
+  /// A program that would have more commands (per rank), or evaluate more operations (per rank), is
+  /// an error at the operation where that was noticed: a loop without end, or as good as.
   uint64_t maxCommands = uint64_t(1) << 24;
   uint64_t maxSteps = uint64_t(1) << 30;
 };
 
 /// What a translation did.
 struct StreamProgramStats {
-  uint32_t ranks = 0;       ///< rank programs written, without the oracle
-  uint64_t commands = 0;    ///< of all of them
-  uint64_t messages = 0;    ///< sends and receives among them
+  uint32_t ranks = 0;        ///< rank programs written, without the oracle
+  uint64_t commands = 0;     ///< of all of them
+  uint64_t messages = 0;     ///< sends and receives among them
   uint64_t droppedSyncs = 0; ///< syncs that ordered nothing new
-  uint64_t bytes = 0;       ///< of the file
+  uint64_t bytes = 0;        ///< of the file
 };
 
-/// Evaluates `hostir.program @entry` of `module` for every rank (or one) and returns the bytes of a .tsp
-/// file: see runtime/schema. Buffers must have been planned (`hostir-plan-buffers`).
-/// On failure diagnostics have been emitted at the operations at fault; they name the rank.
-/// Takes time linear in the commands written. Thread-safe for different contexts.
+/// Evaluates `hostir.program @entry` of `module` for every rank (or one) and returns the bytes of a
+/// .tsp file: see runtime/schema. Buffers must have been planned (`hostir-plan-buffers`). On
+/// failure diagnostics have been emitted at the operations at fault; they name the rank. Takes time
+/// linear in the commands written. Thread-safe for different contexts.
 FailureOr<std::string> translateToStreamProgram(ModuleOp module, StringRef entry,
                                                 const StreamProgramOptions &options = {},
                                                 StreamProgramStats *stats = nullptr);

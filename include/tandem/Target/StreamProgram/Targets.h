@@ -20,7 +20,8 @@ namespace mlir::tandem {
 struct TargetInfo {
   llvm::StringRef name;
   llvm::StringRef summary;
-  /// Bit i is set if channels have capability i; numbers as in hostir::Capability and sp::Capability.
+  /// Bit i is set if channels have capability i; numbers as in hostir::Capability and
+  /// sp::Capability.
   uint32_t capabilities;
 
   /// `capability`: a hostir::Capability.

@@ -1,0 +1,24 @@
+//===- CompilerMLIR.h - the compiler for those who have MLIR ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_COMPILER_COMPILERMLIR_H
+#define TANDEM_COMPILER_COMPILERMLIR_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "tandem/Compiler/Compiler.h"
+
+namespace tandem::compiler {
+
+/// Compiles a module in memory; works on a copy. Its context must have (or be able to load) the
+/// dialects of mlir::tandem::registerTandemDialects; this is seen to. Diagnostics go into the
+/// result, not to the context's handlers; diagnostics that other threads emit on the same context
+/// meanwhile are left to them. One compile at a time per context unless it is multithreaded.
+CompileResult compileModule(mlir::ModuleOp module, const CompileOptions &options = {});
+
+} // namespace tandem::compiler
+
+#endif // TANDEM_COMPILER_COMPILERMLIR_H

@@ -1,0 +1,320 @@
+//===- Compiler.cpp - the compiler as a library -----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Compiler/CompilerMLIR.h"
+
+#include "tandem/Compiler/Pipelines.h"
+#include "tandem/Compiler/Registration.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Runtime/Program.h"
+#include "tandem/Target/StreamProgram/StreamProgram.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/Threading.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace tandem::compiler {
+
+namespace {
+
+/// Where a location leads, for people: the innermost call, the first of several.
+void place(Location loc, Diagnostic &diagnostic) {
+  loc->walk([&](Location l) {
+    auto file = dyn_cast<FileLineColLoc>(l);
+    if (!file)
+      return WalkResult::advance();
+    diagnostic.file = file.getFilename().str();
+    diagnostic.line = file.getLine();
+    diagnostic.column = file.getColumn();
+    return WalkResult::interrupt();
+  });
+}
+
+Diagnostic convert(mlir::Diagnostic &from) {
+  Diagnostic to;
+  switch (from.getSeverity()) {
+  case DiagnosticSeverity::Error:
+    to.severity = Severity::Error;
+    break;
+  case DiagnosticSeverity::Warning:
+    to.severity = Severity::Warning;
+    break;
+  case DiagnosticSeverity::Remark:
+    to.severity = Severity::Remark;
+    break;
+  case DiagnosticSeverity::Note:
+    to.severity = Severity::Note;
+    break;
+  }
+  to.message = from.str();
+  place(from.getLocation(), to);
+  for (mlir::Diagnostic &note : from.getNotes()) {
+    // The text of a whole operation: of use to the compiler's authors, and only noise here.
+    if (StringRef(note.str()).starts_with("see current operation"))
+      continue;
+    to.notes.push_back(convert(note));
+  }
+  return to;
+}
+
+/// One compilation on a module of its own.
+class Compilation {
+public:
+  Compilation(ModuleOp module, const CompileOptions &options, CompileResult &result)
+      : module(module), options(options), result(result) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult findEntry();
+  LogicalResult lower();
+  LogicalResult translate();
+  LogicalResult verify();
+
+  ModuleOp module;
+  const CompileOptions &options;
+  CompileResult &result;
+  std::string entry;
+  bool isLowered = false;
+};
+
+bool isCandidate(Operation &op) {
+  if (auto func = dyn_cast<func::FuncOp>(op))
+    return !func.isDeclaration();
+  return isa<hostir::ProgramOp>(op);
+}
+
+StringRef nameOf(Operation &op) { return SymbolTable::getSymbolName(&op).getValue(); }
+
+LogicalResult Compilation::findEntry() {
+  SmallVector<Operation *> candidates;
+  for (Operation &op : *module.getBody())
+    if (isCandidate(op) && (!options.entry.empty() ? nameOf(op) == options.entry
+                                                   : SymbolTable::getSymbolVisibility(&op) ==
+                                                         SymbolTable::Visibility::Public))
+      candidates.push_back(&op);
+  // The twins of programs are not meant when nobody is named.
+  if (options.entry.empty())
+    llvm::erase_if(candidates, [](Operation *op) {
+      auto program = dyn_cast<hostir::ProgramOp>(op);
+      return program && program.getOracleOf();
+    });
+  if (candidates.size() != 1) {
+    InFlightDiagnostic diag =
+        options.entry.empty()
+            ? emitError(candidates.empty() ? module.getLoc() : candidates[1]->getLoc())
+            : emitError(module.getLoc());
+    if (!options.entry.empty())
+      diag << "no function @" << options.entry;
+    else if (candidates.empty())
+      diag << "no public function to compile";
+    else
+      diag << "several public functions: an entry must be named";
+    for (Operation &op : *module.getBody())
+      if (isCandidate(op))
+        diag.attachNote(op.getLoc()) << "found @" << nameOf(op);
+    return diag;
+  }
+  entry = nameOf(*candidates[0]).str();
+  isLowered = isa<hostir::ProgramOp>(candidates[0]);
+  return success();
+}
+
+LogicalResult Compilation::lower() {
+  // The other functions are nobody's business: neither their lowering's time nor its errors.
+  for (auto func : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+    if (!func.isDeclaration() && func.getSymName() != entry)
+      func.erase();
+  TandemLowerOptions lowering;
+  lowering.entry = entry;
+  for (const auto &[axis, size] : options.mesh)
+    lowering.mesh.push_back(axis + "=" + std::to_string(size));
+  for (const auto &[argument, shape] : options.shapes)
+    lowering.shape.push_back(
+        argument + "=" +
+        llvm::join(llvm::map_range(shape, [](int64_t extent) { return std::to_string(extent); }),
+                   "x"));
+  lowering.target = options.target;
+  lowering.workers = options.workers;
+  lowering.gather = options.gather;
+  lowering.oracle = options.oracle;
+  for (const std::string &pass : options.disabledPasses)
+    lowering.disable.push_back(pass);
+  lowering.snapshots = options.snapshotDirectory;
+  lowering.log = options.log;
+  PassManager manager(module.getContext());
+  auto error = [&](const Twine &message) { return LogicalResult(module.emitError(message)); };
+  if (failed(buildTandemLowerPipeline(manager, lowering, error)))
+    return failure();
+  return manager.run(module);
+}
+
+LogicalResult Compilation::translate() {
+  StreamProgramOptions translation;
+  translation.target = options.target;
+  translation.rank = options.rank;
+  translation.numRanks = options.numRanks;
+  translation.producer = version();
+  translation.withOracle = options.oracle;
+  translation.maxCommands = options.maxCommands;
+  StreamProgramStats stats;
+  FailureOr<std::string> program = translateToStreamProgram(module, entry, translation, &stats);
+  if (failed(program))
+    return failure();
+  result.output = std::move(*program);
+  result.numCommands = stats.commands;
+  result.numMessages = stats.messages;
+  if (options.statistics)
+    llvm::raw_string_ostream(result.statistics)
+        << "translate-to-stream-program\n  " << stats.ranks << " ranks\n  " << stats.commands
+        << " commands\n  " << stats.messages << " messages\n  " << stats.droppedSyncs
+        << " dropped-syncs\n  " << stats.bytes << " bytes\n";
+  return success();
+}
+
+LogicalResult Compilation::verify() {
+  auto fail = [&](const ::tandem::Status &status) {
+    return module.emitError("the stream program would be refused: ") << status.message();
+  };
+  auto file = ::tandem::ProgramFile::fromMemory(result.output);
+  if (!file)
+    return fail(file.status());
+  result.numRanks = (*file)->numRanks();
+  if (!options.verifyOutput)
+    return success();
+  for (uint32_t rank = 0; rank < result.numRanks; ++rank)
+    if ((*file)->hasRank(rank))
+      if (auto program = (*file)->rankProgram(rank); !program)
+        return fail(program.status());
+  if ((*file)->hasOracle())
+    if (auto oracle = (*file)->oracle(); !oracle)
+      return fail(oracle.status());
+  return success();
+}
+
+LogicalResult Compilation::run() {
+  if (!lookupTarget(options.target))
+    return module.emitError(unknownTargetMessage(options.target));
+  if (failed(findEntry()) || (!isLowered && failed(lower())))
+    return failure();
+  if (options.output == Output::HostIR) {
+    llvm::raw_string_ostream(result.output) << module << "\n";
+    return success();
+  }
+  return success(succeeded(translate()) && succeeded(verify()));
+}
+
+/// Runs `compile` with the diagnostics of this thread going into `result`.
+template <typename Function>
+void capturing(MLIRContext &context, CompileResult &result, Function compile) {
+  uint64_t thread = llvm::get_threadid();
+  ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
+    if (llvm::get_threadid() != thread)
+      return failure();
+    result.diagnostics.push_back(convert(diagnostic));
+    return success();
+  });
+  result.ok = succeeded(compile());
+  if (result.ok)
+    return;
+  result.output.clear();
+  bool explained = llvm::any_of(result.diagnostics,
+                                [](const Diagnostic &d) { return d.severity == Severity::Error; });
+  if (!explained)
+    result.diagnostics.push_back(
+        {Severity::Error, "compilation failed without saying why", "", 0, 0, {}});
+}
+
+CompileResult compileBuffer(std::unique_ptr<llvm::MemoryBuffer> buffer,
+                            const CompileOptions &options) {
+  CompileResult result;
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.printOpOnDiagnostic(false); // the text of whole programs, at every error
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  capturing(context, result, [&]() -> LogicalResult {
+    OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
+    return success(module && succeeded(Compilation(*module, options, result).run()));
+  });
+  return result;
+}
+
+} // namespace
+
+CompileResult compileModule(ModuleOp module, const CompileOptions &options) {
+  CompileResult result;
+  MLIRContext &context = *module.getContext();
+  DialectRegistry registry;
+  registerTandemDialects(registry);
+  context.appendDialectRegistry(registry);
+  capturing(context, result, [&] {
+    OwningOpRef<ModuleOp> copy(module.clone());
+    return Compilation(*copy, options, result).run();
+  });
+  return result;
+}
+
+CompileResult compileText(std::string_view text, const CompileOptions &options,
+                          const std::string &name) {
+  return compileBuffer(llvm::MemoryBuffer::getMemBufferCopy(StringRef(text), name), options);
+}
+
+CompileResult compileFile(const std::string &path, const CompileOptions &options) {
+  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path);
+  if (buffer)
+    return compileBuffer(std::move(*buffer), options);
+  CompileResult result;
+  result.diagnostics.push_back(
+      {Severity::Error, "cannot read: " + buffer.getError().message(), path, 0, 0, {}});
+  return result;
+}
+
+std::string Diagnostic::str() const {
+  static constexpr StringLiteral names[] = {"error", "warning", "remark", "note"};
+  std::string text = file;
+  if (line)
+    text += ":" + std::to_string(line) + ":" + std::to_string(column);
+  if (!text.empty())
+    text += ": ";
+  text += names[static_cast<unsigned>(severity)].str() + ": " + message;
+  for (const Diagnostic &note : notes)
+    text += "\n" + note.str();
+  return text;
+}
+
+std::string CompileResult::errorText() const {
+  std::string text;
+  for (const Diagnostic &diagnostic : diagnostics)
+    if (diagnostic.severity == Severity::Error)
+      text += (text.empty() ? "" : "\n") + diagnostic.str();
+  return text;
+}
+
+std::vector<std::string> targetNames() {
+  std::vector<std::string> names;
+  for (const TargetInfo &target : knownTargets())
+    names.push_back(target.name.str());
+  return names;
+}
+
+std::vector<std::string> passNames() {
+  std::vector<std::string> names;
+  for (StringRef name : getTandemLowerPassNames())
+    names.push_back(name.str());
+  return names;
+}
+
+std::string version() { return "tandem " TANDEM_VERSION; }
+
+} // namespace tandem::compiler

@@ -1,0 +1,283 @@
+//===- KernelsTest.cpp - kernels as expression code -------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Translated.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+std::string launched(const std::string &kernel, int inputs, int outputs = 1,
+                     const std::string &type = "f32") {
+  std::string arguments, ins, inTypes, outs, outTypes;
+  auto add = [&](std::string &names, std::string &types, const std::string &name) {
+    names += (names.empty() ? "" : ", ") + name;
+    types += (types.empty() ? "" : ", ") + std::string("memref<8x") + type + ">";
+  };
+  for (int i = 0; i < inputs; ++i) {
+    std::string name = "%i" + std::to_string(i);
+    arguments += (arguments.empty() ? "" : ", ") + name + ": memref<8x" + type + ">";
+    add(ins, inTypes, name);
+  }
+  for (int i = 0; i < outputs; ++i) {
+    std::string name = "%o" + std::to_string(i);
+    arguments +=
+        (arguments.empty() ? "" : ", ") + name + ": memref<8x" + type + "> {hostir.result}";
+    add(outs, outTypes, name);
+  }
+  return programText(arguments, "  hostir.launch @k ins(" + ins + " : " + inTypes + ") outs(" +
+                                    outs + " : " + outTypes + ") on %main\n") +
+         kernel;
+}
+
+/// What the only kernel of a program makes of inputs: the schema's meaning, in ten lines.
+std::vector<float> evaluate(const Translated &t, const std::vector<float> &inputs) {
+  using E = sp::ExprOp;
+  auto program = t.file->rankProgram(0);
+  if (!program.ok()) {
+    ADD_FAILURE() << program.status().message();
+    return {};
+  }
+  std::vector<uint8_t> bytes((*program)->data().kernels()->Get(0)->code()->begin(),
+                             (*program)->data().kernels()->Get(0)->code()->end());
+  const auto *expression = flatbuffers::GetRoot<sp::Expression>(bytes.data());
+  std::vector<float> r, outputs(expression->outputs(), NAN);
+  for (const sp::ExprInstr *i : *expression->code()) {
+    auto reg = [&](uint32_t n) { return n < r.size() ? r[n] : NAN; };
+    float a = reg(i->a()), b = reg(i->b()), c = reg(i->c()), v = 0;
+    switch (i->op()) {
+    case E::load:
+      v = inputs[i->a()];
+      break;
+    case E::constant:
+      v = i->imm();
+      break;
+    case E::store:
+      outputs[i->b()] = a;
+      break;
+    case E::add:
+      v = a + b;
+      break;
+    case E::sub:
+      v = a - b;
+      break;
+    case E::mul:
+      v = a * b;
+      break;
+    case E::div:
+      v = a / b;
+      break;
+    case E::max:
+      v = std::fmax(a, b);
+      break;
+    case E::min:
+      v = std::fmin(a, b);
+      break;
+    case E::pow:
+      v = std::pow(a, b);
+      break;
+    case E::neg:
+      v = -a;
+      break;
+    case E::abs:
+      v = std::fabs(a);
+      break;
+    case E::exp:
+      v = std::exp(a);
+      break;
+    case E::exp2:
+      v = std::exp2(a);
+      break;
+    case E::log:
+      v = std::log(a);
+      break;
+    case E::sqrt:
+      v = std::sqrt(a);
+      break;
+    case E::rsqrt:
+      v = 1 / std::sqrt(a);
+      break;
+    case E::tanh:
+      v = std::tanh(a);
+      break;
+    case E::erf:
+      v = std::erf(a);
+      break;
+    case E::sin:
+      v = std::sin(a);
+      break;
+    case E::cos:
+      v = std::cos(a);
+      break;
+    case E::floor:
+      v = std::floor(a);
+      break;
+    case E::ceil:
+      v = std::ceil(a);
+      break;
+    case E::cmp_lt:
+      v = a < b;
+      break;
+    case E::cmp_le:
+      v = a <= b;
+      break;
+    case E::cmp_eq:
+      v = a == b;
+      break;
+    case E::select:
+      v = a != 0 ? b : c;
+      break;
+    case E::fma:
+      v = a * b + c;
+      break;
+    }
+    r.push_back(v);
+  }
+  return outputs;
+}
+
+TEST(Kernels, Unary) {
+  struct Case {
+    const char *op;
+    float (*reference)(float);
+  };
+  const Case cases[] = {{"arith.negf", [](float x) { return -x; }},
+                        {"math.absf", [](float x) { return std::fabs(x); }},
+                        {"math.exp", [](float x) { return std::exp(x); }},
+                        {"math.exp2", [](float x) { return std::exp2(x); }},
+                        {"math.log", [](float x) { return std::log(x); }},
+                        {"math.log2", [](float x) { return std::log2(x); }},
+                        {"math.log10", [](float x) { return std::log10(x); }},
+                        {"math.sqrt", [](float x) { return std::sqrt(x); }},
+                        {"math.rsqrt", [](float x) { return 1 / std::sqrt(x); }},
+                        {"math.tanh", [](float x) { return std::tanh(x); }},
+                        {"math.erf", [](float x) { return std::erf(x); }},
+                        {"math.sin", [](float x) { return std::sin(x); }},
+                        {"math.cos", [](float x) { return std::cos(x); }},
+                        {"math.floor", [](float x) { return std::floor(x); }},
+                        {"math.ceil", [](float x) { return std::ceil(x); }}};
+  for (const Case &c : cases) {
+    Translated t(launched("hostir.kernel @k(%a: f32) -> f32 {\n  %r = " + std::string(c.op) +
+                              " %a : f32\n  hostir.yield %r : f32\n}\n",
+                          1));
+    ASSERT_TRUE(t.ok) << t.errors;
+    for (float x : {0.3f, 2.75f})
+      EXPECT_NEAR(evaluate(t, {x})[0], c.reference(x), 1e-6) << c.op;
+  }
+}
+
+TEST(Kernels, Binary) {
+  struct Case {
+    const char *op;
+    float (*reference)(float, float);
+  };
+  const Case cases[] = {{"arith.addf", [](float a, float b) { return a + b; }},
+                        {"arith.subf", [](float a, float b) { return a - b; }},
+                        {"arith.mulf", [](float a, float b) { return a * b; }},
+                        {"arith.divf", [](float a, float b) { return a / b; }},
+                        {"arith.maximumf", [](float a, float b) { return a > b ? a : b; }},
+                        {"arith.maxnumf", [](float a, float b) { return a > b ? a : b; }},
+                        {"arith.minimumf", [](float a, float b) { return a < b ? a : b; }},
+                        {"arith.minnumf", [](float a, float b) { return a < b ? a : b; }},
+                        {"math.powf", [](float a, float b) { return std::pow(a, b); }}};
+  for (const Case &c : cases) {
+    Translated t(launched("hostir.kernel @k(%a: f32, %b: f32) -> f32 {\n  %r = " +
+                              std::string(c.op) + " %a, %b : f32\n  hostir.yield %r : f32\n}\n",
+                          2));
+    ASSERT_TRUE(t.ok) << t.errors;
+    EXPECT_FLOAT_EQ(evaluate(t, {1.5f, 4.0f})[0], c.reference(1.5f, 4.0f)) << c.op;
+    EXPECT_FLOAT_EQ(evaluate(t, {4.0f, 1.5f})[0], c.reference(4.0f, 1.5f)) << c.op;
+  }
+}
+
+TEST(Kernels, Comparisons) {
+  struct Case {
+    const char *predicate;
+    bool less, equal, greater, unordered;
+  };
+  const Case cases[] = {
+      {"false", 0, 0, 0, 0}, {"oeq", 0, 1, 0, 0}, {"ogt", 0, 0, 1, 0}, {"oge", 0, 1, 1, 0},
+      {"olt", 1, 0, 0, 0},   {"ole", 1, 1, 0, 0}, {"one", 1, 0, 1, 0}, {"ord", 1, 1, 1, 0},
+      {"ueq", 0, 1, 0, 1},   {"ugt", 0, 0, 1, 1}, {"uge", 0, 1, 1, 1}, {"ult", 1, 0, 0, 1},
+      {"ule", 1, 1, 0, 1},   {"une", 1, 0, 1, 1}, {"uno", 0, 0, 0, 1}, {"true", 1, 1, 1, 1}};
+  for (const Case &c : cases) {
+    Translated t(launched(
+        "hostir.kernel @k(%a: f32, %b: f32) -> f32 {\n  %c = arith.cmpf " +
+            std::string(c.predicate) +
+            ", %a, %b : f32\n  %r = arith.select %c, %a, %b : f32\n  hostir.yield %r : f32\n}\n",
+        2));
+    ASSERT_TRUE(t.ok) << t.errors;
+    EXPECT_EQ(evaluate(t, {1, 2})[0] == 1, c.less) << c.predicate;
+    EXPECT_EQ(evaluate(t, {2, 1})[0] == 2, c.greater) << c.predicate;
+    EXPECT_EQ(std::isnan(evaluate(t, {NAN, 1})[0]), c.unordered) << c.predicate;
+    Translated u(launched(
+        "hostir.kernel @k(%a: f32, %b: f32) -> f32 {\n  %c = arith.cmpf " +
+            std::string(c.predicate) +
+            ", %a, %b : f32\n  %r = arith.uitofp %c : i1 to f32\n  hostir.yield %r : f32\n}\n",
+        2));
+    ASSERT_TRUE(u.ok) << u.errors;
+    EXPECT_EQ(evaluate(u, {1, 1})[0], c.equal) << c.predicate;
+  }
+}
+
+TEST(Kernels, TruthValuesConstantsAndTwoOutputs) {
+  Translated t(
+      launched("hostir.kernel @k(%a: bf16, %b: bf16) -> (bf16, bf16) {\n"
+               "  %x = arith.extf %a : bf16 to f32\n  %y = arith.extf %b : bf16 to f32\n"
+               "  %half = arith.constant 0.5 : f32\n"
+               "  %p = arith.cmpf ogt, %x, %half : f32\n  %q = arith.cmpf ogt, %y, %half : f32\n"
+               "  %and = arith.andi %p, %q : i1\n  %or = arith.ori %p, %q : i1\n  %xor = "
+               "arith.xori %p, %q : i1\n"
+               "  %f = math.fma %x, %y, %half : f32\n  %zero = arith.constant 0.0 : f32\n"
+               "  %r0 = arith.select %and, %f, %zero : f32\n  %s = arith.sitofp %xor : i1 to f32\n"
+               "  %r1 = arith.select %or, %s, %half : f32\n"
+               "  %t0 = arith.truncf %r0 : f32 to bf16\n  %t1 = arith.truncf %r1 : f32 to bf16\n"
+               "  hostir.yield %t0, %t1 : bf16, bf16\n}\n",
+               2, 2, "bf16"));
+  ASSERT_TRUE(t.ok) << t.errors;
+  EXPECT_EQ(evaluate(t, {2, 3}), (std::vector<float>{6.5f, 0}));
+  EXPECT_EQ(evaluate(t, {2, 0}), (std::vector<float>{0, -1})); // a truth value, as a signed number
+  EXPECT_EQ(evaluate(t, {0, 0}), (std::vector<float>{0, 0.5f}));
+}
+
+TEST(Kernels, WhatHasNoCounterpart) {
+  Translated t(launched("hostir.kernel @k(%a: i32) -> i32 {\n  %r = arith.addi %a, %a : i32\n  "
+                        "hostir.yield %r : i32\n}\n",
+                        1, 1, "i32"));
+  EXPECT_EQ(t.errors, "'arith.addi' op has no counterpart in expression code for type 'i32'\n");
+  Translated u(
+      launched("hostir.kernel @k(%a: i32) -> i32 {\n  hostir.yield %a : i32\n}\n", 1, 1, "i32"));
+  EXPECT_EQ(u.errors,
+            "'hostir.yield' op result 0: expression code cannot store elements of type 'i32'\n");
+  Translated v(launched(
+      "hostir.kernel @k(%a: f32) -> f32 {\n  %r = math.atan %a : f32\n  hostir.yield %r : f32\n}\n",
+      1));
+  EXPECT_EQ(v.errors, "'math.atan' op has no counterpart in expression code for type 'f32'\n");
+}
+
+TEST(Kernels, OnlyThoseThatARankLaunches) {
+  Translated t(
+      programText(
+          "%a: memref<8xf32>, %b: memref<8xf32> {hostir.result}",
+          "  %c0 = arith.constant 0 : index\n  %first = arith.cmpi eq, %me, %c0 : index\n  scf.if "
+          "%first {\n"
+          "    hostir.launch @k ins(%a : memref<8xf32>) outs(%b : memref<8xf32>) on %main\n"
+          "    hostir.launch @k ins(%a : memref<8xf32>) outs(%b : memref<8xf32>) on %main\n  }\n") +
+      "hostir.kernel @k(%a: f32) -> f32 {\n  hostir.yield %a : f32\n}\n");
+  ASSERT_TRUE(t.ok) << t.errors;
+  EXPECT_NE(t.dump(0).find("kernel k0 \"k\" expression target \"cpu\""), std::string::npos)
+      << t.dump(0);
+  EXPECT_EQ(t.dump(1).find("kernel k0"), std::string::npos) << t.dump(1);
+  EXPECT_EQ(t.commands(0),
+            "s0 launch k0(arg1:f32[8], arg0:f32[8])\ns0 launch k0(arg1:f32[8], arg0:f32[8])\n");
+}
+
+} // namespace

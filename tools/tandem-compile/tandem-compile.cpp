@@ -1,0 +1,205 @@
+//===- tandem-compile.cpp - from a fusion to a stream program ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Compiler/Compiler.h"
+#include "tandem/Runtime/Program.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/WithColor.h"
+
+namespace cl = llvm::cl;
+using namespace tandem;
+
+namespace {
+
+cl::OptionCategory category("tandem-compile");
+
+cl::opt<std::string> input(cl::Positional, cl::desc("<program.mlir or, with --dump, .tsp>"),
+                           cl::init("-"), cl::cat(category));
+cl::opt<std::string> outputPath("o", cl::desc("file to write"), cl::value_desc("file"),
+                                cl::init(""), cl::cat(category));
+cl::opt<std::string> entry("entry", cl::desc("what to compile; default: the only public function"),
+                           cl::value_desc("@name"), cl::cat(category));
+cl::list<std::string> mesh("mesh", cl::desc("sizes of mesh axes that are `?`"),
+                           cl::value_desc("x=8,..."), cl::CommaSeparated, cl::cat(category));
+cl::list<std::string> shape("shape", cl::desc("shapes of arguments that have `?` extents"),
+                            cl::value_desc("arg0=8x64,..."), cl::CommaSeparated, cl::cat(category));
+cl::opt<std::string> target("target", cl::desc("what the program will run on"), cl::init("cpu-ucx"),
+                            cl::cat(category));
+cl::opt<std::string> rank("rank",
+                          cl::desc("rank to write or dump: a number, all, or (dump) oracle"),
+                          cl::init("all"), cl::cat(category));
+cl::opt<unsigned> ranks("ranks", cl::desc("ranks of the world; default: what the meshes need"),
+                        cl::init(0), cl::cat(category));
+cl::opt<unsigned> workers("workers", cl::desc("size of the pool of worker streams"), cl::init(4),
+                          cl::cat(category));
+cl::opt<std::string> gather("gather",
+                            cl::desc("reshards that could stand on either side of an op: "
+                                     "before (default) or after"),
+                            cl::init("before"), cl::cat(category));
+cl::opt<bool> noOracle("no-oracle", cl::desc("leave the oracle out of the file"),
+                       cl::cat(category));
+cl::list<std::string> disablePass("disable-pass", cl::desc("pass to leave out"),
+                                  cl::value_desc("name"), cl::CommaSeparated, cl::cat(category));
+cl::opt<std::string> snapshots("snapshots", cl::desc("folder for the IR after each pass"),
+                               cl::value_desc("folder"), cl::cat(category));
+cl::opt<bool> logPasses("log", cl::desc("say as remarks what each pass did"), cl::cat(category));
+cl::opt<bool> statistics("stats", cl::desc("say what the passes counted"), cl::cat(category));
+cl::opt<std::string> emit("emit", cl::desc("what to write: tsp (default) or hostir"),
+                          cl::init("tsp"), cl::cat(category));
+cl::opt<bool> dump("dump",
+                   cl::desc("print a stream program as text: that of a .tsp file, or the "
+                            "one that would be written"),
+                   cl::cat(category));
+cl::opt<bool> verifyOutput("verify-output",
+                           cl::desc("read back what was made, as a runtime would (default)"),
+                           cl::init(true), cl::cat(category));
+cl::opt<uint64_t> maxCommands("max-commands",
+                              cl::desc("commands of a rank beyond which a program has no end"),
+                              cl::init(uint64_t(1) << 24), cl::cat(category));
+
+/// Says what is wrong on the standard error; the exit code.
+int fail(const llvm::Twine &message) {
+  llvm::WithColor::error(llvm::errs(), "tandem-compile") << message << "\n";
+  return 1;
+}
+
+/// "key=value".
+bool split(llvm::StringRef text, llvm::StringRef &key, llvm::StringRef &value) {
+  std::tie(key, value) = text.split('=');
+  return !key.empty() && !value.empty();
+}
+
+int parseOptions(compiler::CompileOptions &options) {
+  options.entry = llvm::StringRef(entry).ltrim('@').str();
+  for (const std::string &text : mesh) {
+    llvm::StringRef axis, size;
+    int64_t number = 0;
+    if (!split(text, axis, size) || size.getAsInteger(10, number) || number < 1)
+      return fail("--mesh: expected axis=size, found \"" + text + "\"");
+    options.mesh.emplace_back(axis.str(), number);
+  }
+  for (const std::string &text : shape) {
+    llvm::StringRef argument, extents;
+    std::vector<int64_t> numbers;
+    bool valid = split(text, argument, extents);
+    for (llvm::StringRef extent : llvm::split(extents, 'x')) {
+      int64_t number = -1;
+      valid &= !extent.getAsInteger(10, number) && number >= 0;
+      numbers.push_back(number);
+    }
+    if (!valid)
+      return fail("--shape: expected argument=8x64x32, found \"" + text + "\"");
+    options.shapes.emplace_back(argument.str(), numbers);
+  }
+  if (rank != "all") {
+    uint32_t number = 0;
+    if (llvm::StringRef(rank).getAsInteger(10, number))
+      return fail("--rank: expected a number or all, found \"" + rank + "\"");
+    options.rank = number;
+  }
+  if (emit != "tsp" && emit != "hostir")
+    return fail("--emit: expected tsp or hostir, found \"" + emit + "\"");
+  options.target = target;
+  options.numRanks = ranks;
+  options.workers = workers;
+  options.gather = gather;
+  options.oracle = !noOracle;
+  options.disabledPasses.assign(disablePass.begin(), disablePass.end());
+  options.snapshotDirectory = snapshots;
+  options.log = logPasses;
+  options.statistics = statistics;
+  options.verifyOutput = verifyOutput;
+  options.maxCommands = maxCommands;
+  options.output = emit == "hostir" ? compiler::Output::HostIR : compiler::Output::StreamProgram;
+  return 0;
+}
+
+/// Writes the output: all of it, or nothing under that name.
+int write(llvm::StringRef bytes) {
+  llvm::StringRef path = outputPath.empty() ? "-" : llvm::StringRef(outputPath);
+  llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
+    os << bytes;
+    return llvm::Error::success();
+  });
+  if (!error)
+    return 0;
+  return fail("cannot write " + path + ": " + llvm::toString(std::move(error)));
+}
+
+int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {
+  if (!file)
+    return fail(file.status().message());
+  std::string text = dumpIndex(**file);
+  auto add = [&](const Expected<std::shared_ptr<const Program>> &program) {
+    if (!program)
+      return fail(program.status().message());
+    text += "\n" + dumpProgram(**program);
+    return 0;
+  };
+  uint32_t number = 0;
+  if (rank == "oracle") {
+    if (add((*file)->oracle()))
+      return 1;
+  } else if (rank != "all") {
+    if (llvm::StringRef(rank).getAsInteger(10, number))
+      return fail("--rank: expected a number, all or oracle, found \"" + rank + "\"");
+    if (add((*file)->rankProgram(number)))
+      return 1;
+  } else {
+    for (number = 0; number < (*file)->numRanks(); ++number)
+      if ((*file)->hasRank(number) && add((*file)->rankProgram(number)))
+        return 1;
+    if ((*file)->hasOracle() && add((*file)->oracle()))
+      return 1;
+  }
+  return write(text);
+}
+
+bool isStreamProgram(const std::string &path) {
+  auto buffer = llvm::MemoryBuffer::getFileSlice(path, 8, 0);
+  return buffer && (*buffer)->getBuffer() == "TANDEMSP";
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << compiler::version() << "\n"; });
+  cl::ParseCommandLineOptions(argc, argv, "Tandem's compiler: fusions to stream programs\n");
+
+  bool isText = llvm::StringRef(input).ends_with(".mlir");
+  if (dump && !isText && input != "-")
+    return dumpFile(ProgramFile::open(input));
+  if (isStreamProgram(input))
+    return fail("\"" + input + "\" is a stream program: print it with --dump");
+
+  compiler::CompileOptions options;
+  bool oracleOnly = dump && rank == "oracle";
+  if (oracleOnly)
+    rank = "0";
+  if (int code = parseOptions(options))
+    return code;
+  if (oracleOnly)
+    rank = "oracle";
+  if (!dump && outputPath.empty() && options.output == compiler::Output::StreamProgram)
+    return fail("expected -o: where does the stream program go?");
+  compiler::CompileResult result = compiler::compileFile(input, options);
+  for (const compiler::Diagnostic &diagnostic : result.diagnostics)
+    llvm::errs() << diagnostic.str() << "\n";
+  if (!result)
+    return 1;
+  llvm::errs() << result.statistics;
+  if (dump && options.output == compiler::Output::StreamProgram)
+    return dumpFile(ProgramFile::fromMemory(result.output));
+  return write(result.output);
+}
