@@ -8,11 +8,12 @@
 #include "DimAxesSyntax.h"
 
 #include "mlir/IR/DialectImplementation.h"
-#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
+using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
 /// partial ::= `partial` `=` (`sum` | `max` | `min`)? `[` string,* `]`
@@ -52,22 +53,42 @@ Attribute AxesAttr::parse(AsmParser &parser, Type) {
                               ArrayRef<DimAxesAttr>(dims), ArrayRef<StringAttr>(partial), kind);
 }
 
+/// What stands after the mesh.
+static void formatDimsAndPartial(AxesAttr axes, raw_ostream &os) {
+  os << '[';
+  llvm::interleaveComma(axes.getDims(), os, [&](DimAxesAttr dim) { os << formatDimAxes(dim); });
+  os << ']';
+  if (!axes.isPartial())
+    return;
+  os << ", partial = ";
+  if (axes.getPartialKind() != ReduceKind::Sum)
+    os << stringifyReduceKind(axes.getPartialKind()) << ' ';
+  os << '[';
+  llvm::interleaveComma(axes.getPartial(), os, [&](StringAttr axis) {
+    os << '"';
+    llvm::printEscapedString(axis.getValue(), os);
+    os << '"';
+  });
+  os << ']';
+}
+
 void AxesAttr::print(AsmPrinter &printer) const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  formatDimsAndPartial(*this, os);
   printer << '<';
   printer.printAttribute(getMesh());
-  printer << ", [";
-  llvm::interleaveComma(getDims(), printer, [&](DimAxesAttr dim) { printDimAxes(printer, dim); });
-  printer << ']';
-  if (isPartial()) {
-    printer << ", partial = ";
-    if (getPartialKind() != ReduceKind::Sum)
-      printer << stringifyReduceKind(getPartialKind()) << ' ';
-    printer << '[';
-    llvm::interleaveComma(getPartial(), printer,
-                          [&](StringAttr axis) { printer.printString(axis.getValue()); });
-    printer << ']';
-  }
-  printer << '>';
+  printer << ", " << text << '>';
+}
+
+std::string tandem::fusion::formatAxes(AxesAttr axes) {
+  if (!axes)
+    return "no axes";
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  formatDimsAndPartial(axes, os);
+  os << " on #" << axes.getMesh().getName().getValue();
+  return text;
 }
 
 LogicalResult AxesAttr::verify(function_ref<InFlightDiagnostic()> emitError, MeshAttr mesh,

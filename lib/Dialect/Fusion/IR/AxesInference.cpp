@@ -7,6 +7,7 @@
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
+#include "DimAxesSyntax.h"
 #include "ReshapeGroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -84,15 +85,6 @@ static DimAxesAttr placementOf(AxesAttr axes, int64_t dim) {
   return axes.getPlacement().getDims()[dim];
 }
 
-/// The digits as they stand inside `#fusion.axes`.
-static std::string describe(DimAxesAttr dim) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  os << Attribute(dim);
-  size_t begin = text.find('<') + 1;
-  return StringRef(text).slice(begin, text.rfind('>')).trim().str();
-}
-
 namespace {
 /// Digits of one factor, and the operand that they come from (-1: none yet).
 struct FactorDigits {
@@ -126,7 +118,7 @@ static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> ope
       FactorDigits &found = factors[factor];
       if (rule.factors[factor] == FactorKind::Whole && digits.hasDevice()) {
         conflict = {"expected no device digit in dimension " + std::to_string(dim) +
-                        ", which is needed whole, found " + describe(digits),
+                        ", which is needed whole, found " + formatDimAxes(digits),
                     static_cast<int64_t>(operand), -1};
         return failure();
       }
@@ -142,8 +134,8 @@ static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> ope
       int64_t otherDim = llvm::find(rule.operands[found.operand], factor) -
                          rule.operands[found.operand].begin();
       if (mine != placementOf(other, otherDim)) {
-        conflict = {"expected operands that are split alike, found " + describe(found.digits) +
-                        " and " + describe(digits),
+        conflict = {"expected operands that are split alike, found " + formatDimAxes(found.digits) +
+                        " and " + formatDimAxes(digits),
                     found.operand, static_cast<int64_t>(operand)};
         return failure();
       }
@@ -382,12 +374,12 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       DimAxesAttr digits = placementOf(axes, dim);
       if (rule->factors[factor] == FactorKind::Whole && digits.hasDevice())
         return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
-                    ", which is needed whole, found " + describe(digits));
+                    ", which is needed whole, found " + formatDimAxes(digits));
       if (!factors[factor])
         factors[factor] = digits;
       else if (factors[factor] != digits)
         return fail("expected dimension " + Twine(dim) + " of " + what + " to be split as " +
-                    describe(factors[factor]) + ", found " + describe(digits));
+                    formatDimAxes(factors[factor]) + ", found " + formatDimAxes(digits));
     }
     return success();
   };
@@ -431,10 +423,8 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
     if (!isa<ReshapeOp>(op))
       inferred = inferred.withDims(axes.getDims());
     if (!samePlacement(inferred, axes)) {
-      std::string text;
-      llvm::raw_string_ostream os(text);
-      os << "expected result " << i << " with axes " << inferred << ", found " << axes;
-      return fail(text);
+      return fail("expected result " + Twine(i) + " with axes " + formatAxes(inferred) + ", found " +
+                  formatAxes(axes));
     }
   }
   return success();

@@ -11,6 +11,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 
 using namespace mlir;
+using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
 /// digit ::= `didx` `(` string `)` | `stream` (`(` integer `)`)? | `serial` `(` integer `)`
@@ -55,31 +56,32 @@ ParseResult tandem::fusion::parseDimAxes(AsmParser &parser, DimAxesAttr &dim) {
   return success();
 }
 
-void tandem::fusion::printDimAxes(AsmPrinter &printer, DimAxesAttr dim) {
-  if (dim.getDigits().empty()) {
-    printer << '-';
-    return;
-  }
+std::string tandem::fusion::formatDimAxes(DimAxesAttr dim) {
+  if (dim.getDigits().empty())
+    return "-";
+  std::string text;
+  llvm::raw_string_ostream os(text);
   llvm::interleave(
-      dim.getDigits(), printer,
+      dim.getDigits(), os,
       [&](const Digit &digit) {
         switch (digit.kind) {
         case DigitKind::Device:
-          printer << "didx(";
-          printer.printString(digit.axis.getValue());
-          printer << ')';
+          os << "didx(\"";
+          llvm::printEscapedString(digit.axis.getValue(), os);
+          os << "\")";
           break;
         case DigitKind::Stream:
-          printer << "stream";
+          os << "stream";
           if (!digit.isRest())
-            printer << '(' << digit.size << ')';
+            os << '(' << digit.size << ')';
           break;
         case DigitKind::Serial:
-          printer << "serial(" << digit.size << ')';
+          os << "serial(" << digit.size << ')';
           break;
         }
       },
       " * ");
+  return text;
 }
 
 Attribute DimAxesAttr::parse(AsmParser &parser, Type) {
@@ -90,8 +92,7 @@ Attribute DimAxesAttr::parse(AsmParser &parser, Type) {
 }
 
 void DimAxesAttr::print(AsmPrinter &printer) const {
-  printer << '<';
-  printDimAxes(printer, *this);
+  printer << '<' << formatDimAxes(*this);
   // `->` would be read as an arrow.
   printer << (getDigits().empty() ? " >" : ">");
 }

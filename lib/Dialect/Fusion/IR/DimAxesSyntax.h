@@ -15,7 +15,7 @@ namespace mlir::tandem::fusion {
 
 /// dim ::= `-` | digit (`*` digit)*, as it stands inside `#fusion.axes<..., [dim,*]>`.
 ParseResult parseDimAxes(AsmParser &parser, DimAxesAttr &dim);
-void printDimAxes(AsmPrinter &printer, DimAxesAttr dim);
+std::string formatDimAxes(DimAxesAttr dim);
 
 } // namespace mlir::tandem::fusion
 

@@ -95,7 +95,7 @@ private:
       operand.set(reshard.getResult());
       ++numBefore;
       say(op->getLoc(), [&](raw_ostream &os) {
-        os << "operand " << operand.getOperandNumber() << " is resharded to " << axes;
+        os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
     }
     builder.setInsertionPointAfter(op);
@@ -107,7 +107,8 @@ private:
       for (StringAttr axis : wanted.getPartial())
         if (!llvm::is_contained(axes.getPartial(), axis))
           return op->emitOpError() << "expected a result that is not partial over " << axis
-                                   << ", for no operand leads to that, found " << wanted;
+                                   << ", for no operand leads to that, found "
+                                   << formatAxes(wanted);
       auto type = cast<RankedTensorType>(result.getType());
       if (failed(fits(type, axes)))
         return failure();
@@ -117,7 +118,8 @@ private:
       result.replaceAllUsesExcept(reshard.getResult(), reshard);
       ++numAfter;
       say(op->getLoc(), [&](raw_ostream &os) {
-        os << "the result is " << axes << ", and is resharded to " << wanted;
+        os << "the result is " << formatAxes(axes) << ", and is resharded to "
+           << formatAxes(wanted);
       });
     }
     // What a plan promises is checked, not believed.

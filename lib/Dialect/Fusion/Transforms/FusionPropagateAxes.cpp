@@ -137,7 +137,7 @@ private:
         os << "argument " << argument.getArgNumber();
       else
         os << "result " << cast<OpResult>(value).getResultNumber();
-      os << " has " << axes << ": " << why;
+      os << " has " << formatAxes(axes) << ": " << why;
     });
     auto enqueue = [&](Operation *op) {
       if (!isLocalComputation(op))
@@ -187,7 +187,8 @@ private:
                                        ScheduleAttr());
       operand.set(reshard.getResult());
       (*say)(op->getLoc(), [&](raw_ostream &os) {
-        os << "operand " << operand.getOperandNumber() << " is resharded to " << axes;
+        os << "operand " << operand.getOperandNumber() << " is resharded to "
+           << formatAxes(axes);
       });
     }
     return success();
@@ -237,7 +238,8 @@ private:
     for (int64_t operand : {conflict.first, conflict.second})
       if (operand >= 0)
         diag.attachNote(op->getOperand(operand).getLoc())
-            << "operand " << operand << " has " << getAxes(op->getOperand(operand));
+            << "operand " << operand << " has "
+            << formatAxes(getAxes(op->getOperand(operand)));
     return diag;
   }
 

@@ -39,6 +39,8 @@ AxesAttr getAxes(Type type);
 inline AxesAttr getAxes(Value value) { return getAxes(value.getType()); }
 /// `type` with other axes (null: undecided).
 RankedTensorType withAxes(RankedTensorType type, AxesAttr axes);
+/// For diagnostics: `[didx("x"), -], partial = ["y"] on #tp`.
+std::string formatAxes(AxesAttr axes);
 
 } // namespace mlir::tandem::fusion
 

@@ -1,0 +1,222 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics
+
+// mesh_c1
+// expected-error @+1 {{expected mesh axes with distinct names, found "x" twice in mesh "m"}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2, "x" = 3]>}
+
+// -----
+
+// mesh_c1
+// expected-error @+1 {{expected mesh axes with names, found an empty name in mesh "m"}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["" = 2]>}
+
+// -----
+
+// mesh_c2
+// expected-error @+1 {{expected a positive size or '?' for mesh axis "x", found 0}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 0]>}
+
+// -----
+
+// mesh_c3
+// expected-error @+1 {{expected 4 devices in mesh "m", found 3}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2, "y" = 2], devices = [0, 1, 2]>}
+
+// -----
+
+// mesh_c3
+// expected-error @+1 {{expected known sizes in mesh "m" that lists its devices, found '?'}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = ?], devices = [0, 1]>}
+
+// -----
+
+// mesh_c3
+// expected-error @+1 {{expected at least one device in 'devices', found none}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2], devices = []>}
+
+// -----
+
+// mesh_c4
+// expected-error @+1 {{expected distinct devices in mesh "m", found 1 twice}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2], devices = [1, 1]>}
+
+// -----
+
+// mesh_c4
+// expected-error @+1 {{expected device ranks between 0 and 2147483647 in mesh "m", found -1}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2], devices = [0, -1]>}
+
+// -----
+
+// mesh_c5
+// expected-error @+1 {{expected at most 2147483647 devices in mesh "m", found more at axis "y"}}
+func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 65536, "y" = 65536]>}
+
+// -----
+
+// axes_c1
+#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+// expected-error @+1 {{expected an axis of mesh "tp" ("x", "y"), found "z"}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [didx("z")]>>)
+
+// -----
+
+// axes_c1
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected an axis of mesh "tp" ("x"), found "z"}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [-], partial = ["z"]>>)
+
+// -----
+
+// axes_c2
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected mesh axis "x" at most once, found it twice}}
+func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), didx("x")]>>)
+
+// -----
+
+// axes_c2
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected mesh axis "x" at most once, found it twice}}
+func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -], partial = ["x"]>>)
+
+// -----
+
+// axes_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected a positive size of 'stream', found 0}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [stream(0)]>>)
+
+// -----
+
+// axes_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected a positive size of 'serial', found -9223372036854775808}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [serial(-9223372036854775808)]>>)
+
+// -----
+
+// axes_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected bare 'stream' to be the last digit of dimension 1, found a digit after it}}
+func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [-, stream * didx("x")]>>)
+
+// -----
+
+// axes_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected digits of dimension 0 whose product fits 63 bits, found a larger one}}
+func.func private @f(tensor<?xf32, #fusion.axes<#tp, [stream(4294967296) * serial(4294967296)]>>)
+
+// -----
+
+// axes_c4
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected axes for 2 dimensions, found 1}}
+func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [didx("x")]>>)
+
+// -----
+
+// axes_c5
+#tp = #fusion.mesh<"tp", ["x" = 3]>
+// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 1, found mesh axis "x" of size 3}}
+func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
+
+// -----
+
+// axes_c5
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'stream(8)' (product 16)}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [didx("x") * stream(8)]>>)
+
+// -----
+
+// axes_c5, as far as sizes are known
+#any = #fusion.mesh<"any", ["x" = ?]>
+// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'serial(3)'}}
+func.func private @f(tensor<8xf32, #fusion.axes<#any, [didx("x") * serial(3)]>>)
+
+// -----
+
+// axes_c6
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected a list of partial mesh axes beside 'max', found none}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [-], partial = max []>>)
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected 'didx("axis")', 'stream', 'stream(n)', 'serial(n)' or '-'}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [thread]>>)
+
+// -----
+
+// schedule_c1
+// expected-error @+1 {{expected 1 or 2 directions, found 3}}
+func.func private @f() attributes {s = #fusion.schedule<ring, directions = 3>}
+
+// -----
+
+// schedule_c2
+// expected-error @+1 {{expected a number of streams that is not negative, found -1}}
+func.func private @f() attributes {s = #fusion.schedule<ring, streams = -1>}
+
+// -----
+
+// expected-error @+1 {{expected a schedule (pipeline, exchange, ring, push, hierarchical), found 'star'}}
+func.func private @f() attributes {s = #fusion.schedule<star>}
+
+// -----
+
+// expected-error @+1 {{expected 'directions', 'streams' or 'channel'}}
+func.func private @f() attributes {s = #fusion.schedule<ring, chunks = 4>}
+
+// -----
+
+// expected-error @+1 {{expected 'streams' at most once, found it twice}}
+func.func private @f() attributes {s = #fusion.schedule<ring, streams = 4, streams = 5>}
+
+// -----
+
+// expected-error @+1 {{expected 'fusion.oracle_of' as the only attribute of dialect 'fusion' on an operation, found 'fusion.speed'}}
+func.func private @f() attributes {fusion.speed = 1 : i64}
+
+// -----
+
+// expected-error @+1 {{expected a symbol in 'fusion.oracle_of', found 1}}
+func.func private @f() attributes {fusion.oracle_of = 1 : i64}
+
+// -----
+
+// expected-error @+1 {{expected 'fusion.oracle_of' on a function}}
+module attributes {fusion.oracle_of = @f} {}
+
+// -----
+
+// expected-error @+1 {{expected a string that is not empty in 'fusion.name', found ""}}
+func.func private @f(tensor<8xf32> {fusion.name = ""})
+
+// -----
+
+// expected-error @+1 {{expected 'fusion.name' or 'fusion.shape' on an argument, found 'fusion.size'}}
+func.func private @f(tensor<8xf32> {fusion.size = 8 : i64})
+
+// -----
+
+// expected-error @+1 {{expected 'fusion.name' on a result, found 'fusion.shape'}}
+func.func private @f() -> (tensor<8xf32> {fusion.shape = [8]})
+
+// -----
+
+// expected-error @+1 {{expected 'fusion.shape' on a ranked tensor, found 'i32'}}
+func.func private @f(i32 {fusion.shape = [8]})
+
+// -----
+
+// expected-error @+1 {{expected an array of 2 entries in 'fusion.shape', found [8]}}
+func.func private @f(tensor<8x8xf32> {fusion.shape = [8]})
+
+// -----
+
+// expected-error @+1 {{expected an extent or the name of a mesh axis in 'fusion.shape', found -1}}
+func.func private @f(tensor<?xf32> {fusion.shape = [-1]})

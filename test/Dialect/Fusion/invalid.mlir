@@ -1,0 +1,437 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics
+
+// reshard_c1
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>) {
+  // expected-error @+1 {{expected a result of the operand's shape and element type, found 'tensor<8x4xf32>' from 'tensor<8x8xf32>'}}
+  %1 = fusion.reshard %0 : tensor<8x8xf32, #fusion.axes<#tp, [-, -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}
+
+// -----
+
+// reshard_c1
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
+  // expected-error @+1 {{expected a result of the operand's shape and element type, found 'tensor<8xbf16>' from 'tensor<8xf32>'}}
+  %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xbf16, #fusion.axes<#tp, [-]>>
+  return
+}
+
+// -----
+
+// reshard_c2
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
+  // expected-error @+1 {{expected a result with axes, found 'tensor<8xf32>'}}
+  %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// reshard_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
+  // expected-error @+1 {{expected a result that is partial only where the operand is, found it partial over "x"}}
+  %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
+  return
+}
+
+// -----
+
+// reshard_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = max ["x"]>>) {
+  // expected-error @+1 {{expected a result that is partial by 'max' as the operand is, found 'sum'}}
+  %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-], partial = max ["x"]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
+  return
+}
+
+// -----
+
+// reshard_c3
+#a = #fusion.mesh<"a", ["x" = 2]>
+#b = #fusion.mesh<"b", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>>) {
+  // expected-error @+1 {{expected a result that is not partial on another mesh, found it partial over "x"}}
+  %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#b, [-], partial = ["x"]>>
+  return
+}
+
+// -----
+
+// matmul_c1
+func.func @f(%0: tensor<8xf32>, %1: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected lhs of rank 2 or more, found rank 1}}
+  %2 = fusion.matmul %0, %1 : tensor<8xf32>, tensor<8x4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// matmul_c1
+func.func @f(%0: tensor<8x8xi32>) {
+  // expected-error @+1 {{expected floating point elements, found 'i32'}}
+  %2 = fusion.matmul %0, %0 : tensor<8x8xi32>, tensor<8x8xi32> -> tensor<8x8xi32>
+  return
+}
+
+// -----
+
+// matmul_c1
+func.func @f(%0: tensor<8x8xf16>, %1: tensor<8x8xbf16>) {
+  // expected-error @+1 {{expected element type 'f16' of rhs, found 'bf16'}}
+  %2 = fusion.matmul %0, %1 : tensor<8x8xf16>, tensor<8x8xbf16> -> tensor<8x8xf16>
+  return
+}
+
+// -----
+
+// matmul_c2
+func.func @f(%0: tensor<8x4xf32>, %1: tensor<4x8xf32>) {
+  // expected-error @+1 {{expected equal contracted extents, found 4 in lhs and 8 in rhs}}
+  %2 = fusion.matmul %0, %1 {transpose_b} : tensor<8x4xf32>, tensor<4x8xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// matmul_c3
+func.func @f(%0: tensor<2x8x4xf32>, %1: tensor<3x4x8xf32>) {
+  // expected-error @+1 {{expected batch extents that are equal or 1, found 2 and 3}}
+  %2 = fusion.matmul %0, %1 : tensor<2x8x4xf32>, tensor<3x4x8xf32> -> tensor<2x8x8xf32>
+  return
+}
+
+// -----
+
+// matmul_c3
+func.func @f(%0: tensor<2x1x8x4xf32>, %1: tensor<3x4x8xf32>) {
+  // expected-error @+1 {{expected shape [2x3x8x8] of the result, found [2x1x8x8]}}
+  %2 = fusion.matmul %0, %1 : tensor<2x1x8x4xf32>, tensor<3x4x8xf32> -> tensor<2x1x8x8xf32>
+  return
+}
+
+// -----
+
+// matmul_c4
+func.func @f(%0: tensor<8x4xf32>, %1: tensor<4x6xf32>, %2: tensor<8xf32>) {
+  // expected-error @+1 {{expected a bias of rank 1 and extent 6, found [8]}}
+  %3 = fusion.matmul %0, %1 bias %2 : tensor<8x4xf32>, tensor<4x6xf32>, tensor<8xf32> -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+// matmul_c4
+func.func @f(%0: tensor<8x4xf32>, %1: tensor<4x6xf32>, %2: tensor<6xf16>) {
+  // expected-error @+1 {{expected element type 'f32' of the bias, found 'f16'}}
+  %3 = fusion.matmul %0, %1 bias %2 : tensor<8x4xf32>, tensor<4x6xf32>, tensor<6xf16> -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+// reduce_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 'dims' between 0 and 1, found 2}}
+  %1 = fusion.reduce sum %0 dims [2] : tensor<8x4xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// reduce_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 'dims' in ascending order, found 0 after 1}}
+  %1 = fusion.reduce sum %0 dims [1, 0] : tensor<8x4xf32> -> tensor<f32>
+  return
+}
+
+// -----
+
+// reduce_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 'sum', 'max' or 'min'}}
+  %1 = fusion.reduce mean %0 dims [1] : tensor<8x4xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// reduce_c2
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected shape [8] of the result, found [4]}}
+  %1 = fusion.reduce sum %0 dims [1] : tensor<8x4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// reduce_c2
+func.func @f(%0: tensor<8x4xf16>) {
+  // expected-error @+1 {{expected element type 'f16' of the result, found 'f32'}}
+  %1 = fusion.reduce sum %0 dims [1] : tensor<8x4xf16> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// broadcast_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected one entry of 'dims' per operand dimension (2), found 1}}
+  %1 = fusion.broadcast %0 dims [0] : tensor<8x4xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// broadcast_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 'dims' between 0 and 2, found 3}}
+  %1 = fusion.broadcast %0 dims [0, 3] : tensor<8x4xf32> -> tensor<8x4x2xf32>
+  return
+}
+
+// -----
+
+// broadcast_c2
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected extent 2 (of result dimension 2) or 1 in operand dimension 1, found 4}}
+  %1 = fusion.broadcast %0 dims [0, 2] : tensor<8x4xf32> -> tensor<8x4x2xf32>
+  return
+}
+
+// -----
+
+// broadcast_c3
+func.func @f(%0: tensor<4xf32>) {
+  // expected-error @+1 {{expected element type 'f32' of the result, found 'f16'}}
+  %1 = fusion.broadcast %0 dims [1] : tensor<4xf32> -> tensor<8x4xf16>
+  return
+}
+
+// -----
+
+// permute_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected a permutation of 0 ... 1, found [1, 1]}}
+  %1 = fusion.permute %0 [1, 1] : tensor<8x4xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+// permute_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected a permutation of 0 ... 1, found [0]}}
+  %1 = fusion.permute %0 [0] : tensor<8x4xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// permute_c2
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected shape [4x8] of the result, found [8x4]}}
+  %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// reshape_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected a result of 32 elements, found 16}}
+  %1 = fusion.reshape %0 : tensor<8x4xf32> -> tensor<16xf32>
+  return
+}
+
+// -----
+
+// reshape_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected element type 'f32' of the result, found 'f16'}}
+  %1 = fusion.reshape %0 : tensor<8x4xf32> -> tensor<32xf16>
+  return
+}
+
+// -----
+
+// reshape_c2
+func.func @f(%0: tensor<?x?xf32>) {
+  // expected-error @+1 {{expected dimensions that split and merge in groups of equal size, found [?x?] and [?]}}
+  %1 = fusion.reshape %0 : tensor<?x?xf32> -> tensor<?xf32>
+  return
+}
+
+// -----
+
+// reshape_c2
+func.func @f(%0: tensor<6x4xf32>) {
+  // expected-error @+1 {{expected 24 elements in dimensions of the result that hold a multiple of 5}}
+  %1 = fusion.reshape %0 : tensor<6x4xf32> -> tensor<?x5xf32>
+  return
+}
+
+// -----
+
+// slice_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 2 entries of 'offsets', found 1}}
+  %1 = fusion.slice %0 offsets [0] steps [1, 1] : tensor<8x4xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// slice_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected an offset that is not negative in dimension 1, found -1}}
+  %1 = fusion.slice %0 offsets [0, -1] steps [1, 1] : tensor<8x4xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// slice_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected a positive step in dimension 0, found 0}}
+  %1 = fusion.slice %0 offsets [0, 0] steps [0, 1] : tensor<8x4xf32> -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// slice_c2
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected elements inside the extent 8 of dimension 0, found 4 from 2 in steps of 2}}
+  %1 = fusion.slice %0 offsets [2, 0] steps [2, 1] : tensor<8x4xf32> -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+// slice_c2: no overflow
+func.func @f(%0: tensor<8xf32>) {
+  // expected-error @+1 {{expected elements inside the extent 8 of dimension 0, found 4 from 0 in steps of 9223372036854775807}}
+  %1 = fusion.slice %0 offsets [0] steps [9223372036854775807] : tensor<8xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// slice_c3
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected a result of rank 2, found rank 1}}
+  %1 = fusion.slice %0 offsets [0, 0] steps [1, 1] : tensor<8x4xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// concat_c1
+func.func @f() {
+  // expected-error @+1 {{expected at least one operand, found none}}
+  %1 = "fusion.concat"() {dim = 0 : i64} : () -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// concat_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 'dim' between 0 and 1, found 2}}
+  %1 = fusion.concat %0 dim 2 : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// concat_c2
+func.func @f(%0: tensor<8x4xf32>, %1: tensor<8x5xf32>) {
+  // expected-error @+1 {{expected extent 4 in dimension 1 of operand 1, found 5}}
+  %2 = fusion.concat %0, %1 dim 0 : (tensor<8x4xf32>, tensor<8x5xf32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+// concat_c2
+func.func @f(%0: tensor<8x4xf32>, %1: tensor<8xf32>) {
+  // expected-error @+1 {{expected rank 2 of operand 1, found 1}}
+  %2 = fusion.concat %0, %1 dim 0 : (tensor<8x4xf32>, tensor<8xf32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+// concat_c2
+func.func @f(%0: tensor<8x4xf32>, %1: tensor<6x4xf32>) {
+  // expected-error @+1 {{expected shape [14x4] of the result, found [16x4]}}
+  %2 = fusion.concat %0, %1 dim 0 : (tensor<8x4xf32>, tensor<6x4xf32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+// call_c1
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected a function declared as @softmax, found none}}
+  %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c1
+// expected-note @+1 {{defined here}}
+func.func private @softmax(%0: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  return %0 : tensor<8x4xf32>
+}
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected a declaration of @softmax, found a function with a body}}
+  %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c1
+func.func private @softmax(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x8xf32>) {
+  // expected-error @+1 {{expected operand 0 of type 'tensor<8x4xf32>' as @softmax has, found 'tensor<8x8xf32>'}}
+  %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x8xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c1
+func.func private @softmax(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 1 results as @softmax has, found 0}}
+  fusion.call @softmax(%0) elementwise [0] : (tensor<8x4xf32>) -> ()
+  return
+}
+
+// -----
+
+// call_c2
+func.func private @softmax(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 'elementwise' between 0 and 1, found 2}}
+  %1 = fusion.call @softmax(%0) elementwise [2] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c2
+func.func private @sum(tensor<8x4xf32>) -> tensor<4x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected equal extents in elementwise dimension 0, found 8 and 4}}
+  %1 = fusion.call @sum(%0) elementwise [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  return
+}
