@@ -57,10 +57,9 @@ func.func @shared(%x: tensor<6x16x32xf32, #fusion.axes<#tp, [-, didx("x"), -]>>,
 // CHECK-LABEL: hostir.program @between
 // CHECK: hostir.launch @between.negf
 // CHECK: hostir.sync %[[MAIN:.+]] after
-// CHECK: memref.transpose
-// CHECK: hostir.copy {{.*}} on %[[MAIN]]
+// CHECK: %[[T:.+]] = memref.transpose
 // CHECK: hostir.sync %{{.+}} after %[[MAIN]]
-// CHECK: hostir.matmul
+// CHECK: hostir.matmul %{{.+}}, %[[T]] to
 // CHECK: hostir.sync %[[MAIN]] after
 #tp = #fusion.mesh<"tp", ["x" = 1]>
 #s = #fusion.axes<#tp, [stream, -]>

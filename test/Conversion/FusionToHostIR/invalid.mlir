@@ -79,10 +79,23 @@ func.func @undecided(%x: tensor<4xf32>) {
 // -----
 
 #tp = #fusion.mesh<"tp", ["x" = 1]>
-func.func @later(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<24xf32, #fusion.axes<#tp, [-]>> {
-  // expected-error @below {{lowering to hostir is not there yet for this op}}
-  %0 = fusion.reshape %x : tensor<4x6xf32, #fusion.axes<#tp, [-, -]>> -> tensor<24xf32, #fusion.axes<#tp, [-]>>
-  return %0 : tensor<24xf32, #fusion.axes<#tp, [-]>>
+func.func private @kernel(tensor<4x6xf32>) -> tensor<4x6xf32>
+func.func @later(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<4x6xf32, #fusion.axes<#tp, [-, -]>> {
+  // expected-error @below {{lowering to hostir is not there yet for this op; lowered are fusion ops but fusion.call}}
+  %0 = fusion.call @kernel(%x) elementwise [0]
+      : (tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>
+  return %0 : tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 1]>
+func.func @concat_streamed(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>)
+    -> tensor<8x6xf32, #fusion.axes<#tp, [stream, -]>> {
+  // expected-error @below {{a stream digit on the dimension that is concatenated is not lowered yet}}
+  %0 = fusion.concat %x, %x dim 0 : (tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>, tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>)
+      -> tensor<8x6xf32, #fusion.axes<#tp, [stream, -]>>
+  return %0 : tensor<8x6xf32, #fusion.axes<#tp, [stream, -]>>
 }
 
 // -----
