@@ -52,7 +52,8 @@ cl::list<std::string> disablePass("disable-pass", cl::desc("pass to leave out"),
 cl::opt<std::string> snapshots("snapshots", cl::desc("folder for the IR after each pass"),
                                cl::value_desc("folder"), cl::cat(category));
 cl::opt<bool> logPasses("log", cl::desc("say as remarks what each pass did"), cl::cat(category));
-cl::opt<bool> statistics("stats", cl::desc("say what the passes counted"), cl::cat(category));
+cl::opt<bool> statistics("statistics", cl::desc("say what was counted (--stats for short)"),
+                         cl::cat(category));
 cl::opt<std::string> emit("emit", cl::desc("what to write: tsp (default) or hostir"),
                           cl::init("tsp"), cl::cat(category));
 cl::opt<bool> dump("dump",
@@ -175,7 +176,13 @@ int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
   cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << compiler::version() << "\n"; });
-  cl::ParseCommandLineOptions(argc, argv, "Tandem's compiler: fusions to stream programs\n");
+  // LLVM keeps the name --stats for itself.
+  std::vector<const char *> arguments(argv, argv + argc);
+  for (const char *&argument : arguments)
+    if (llvm::StringRef(argument) == "--stats" || llvm::StringRef(argument) == "-stats")
+      argument = "--statistics";
+  cl::ParseCommandLineOptions(argc, arguments.data(),
+                              "Tandem's compiler: fusions to stream programs\n");
 
   bool isText = llvm::StringRef(input).ends_with(".mlir");
   if (dump && !isText && input != "-")

@@ -13,7 +13,8 @@ void StreamOrder::reset() {
   for (uint32_t place = 0; place < count; ++place)
     placeOf[streams[place].number] = kNone;
   count = events = 0;
-  placeFor(0);
+  // What the embedder has put on the main stream before the run: workers must come after that too.
+  streams[placeFor(0)].issued = 1;
 }
 
 uint32_t StreamOrder::placeFor(int64_t stream) {

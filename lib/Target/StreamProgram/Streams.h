@@ -55,7 +55,8 @@ public:
 private:
   struct Stream {
     int64_t number;
-    uint32_t issued; ///< commands but records and waits
+    uint32_t
+        issued; ///< commands but records and waits; on the main stream one more, the run's start
     uint32_t waits;
     uint32_t lastEvent, eventIssued, eventWaits; ///< the last record, and what it covers
     bool endsInWait;

@@ -277,7 +277,7 @@ TEST(Evaluation, BuffersOfWorkers) {
   ASSERT_TRUE(t.ok) << t.errors;
   std::string text = t.dump(0);
   // What the program uses, rounded up; not what the plan had set aside.
-  EXPECT_NE(text.find("streams 3, events 0, arena 256,"), std::string::npos) << text;
+  EXPECT_NE(text.find("streams 3, events 1, arena 256,"), std::string::npos) << text;
   EXPECT_NE(text.find("arena at 64 size 32"), std::string::npos) << text;
   EXPECT_NE(text.find("arena at 192 size 32"), std::string::npos) << text;
 }

@@ -42,10 +42,17 @@ TEST(Streams, AfterItselfIsNothing) {
   EXPECT_EQ(t.commands(0), "s1 " + kCopy + "s1 " + kCopy);
 }
 
-TEST(Streams, AfterAnEmptyStreamIsNothing) {
-  Translated t(onStreams(sync("a", "main") + copyOn("a") + sync("main", "b")));
+TEST(Streams, AfterAnEmptyWorkerIsNothing) {
+  Translated t(onStreams(copyOn("a") + sync("a", "b") + sync("main", "b")));
   EXPECT_EQ(t.commands(0), "s1 " + kCopy);
   EXPECT_EQ(t.stats.droppedSyncs, 2u);
+}
+
+/// The embedder has put work on the main stream before the run.
+TEST(Streams, AfterTheStartOfTheMainStream) {
+  Translated t(onStreams(sync("a", "main") + copyOn("a") + sync("a", "main") + copyOn("a") +
+                         sync("b", "main")));
+  EXPECT_EQ(t.commands(0), "s0 record e0\ns1 wait e0\ns1 " + kCopy + "s1 " + kCopy);
 }
 
 TEST(Streams, SameEventForTwoWaiters) {
