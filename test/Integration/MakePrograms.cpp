@@ -10,6 +10,8 @@
 //                        matmul; with an oracle
 //   gather-RANKS.tsp     the same without matmul, i32; with an oracle
 //   wrong-3.tsp          as matmul, but rank 2 multiplies the wrong rows: verification must fail
+//   long-3.tsp           passes a megabyte round many times: a run takes a second or two
+//   partial-RANKS.tsp    copies a partial argument: its terms add up to the logical value
 //   silent-2.tsp         as gather, but rank 1 never sends: a run must time out
 //
 //===----------------------------------------------------------------------===//
@@ -30,7 +32,7 @@ constexpr int64_t kRows = 6, kInner = 10, kColumns = 4;
 
 void add(ProgramSpec &spec, const char *name, bool isResult, DType dtype, const Shape &shape) {
   spec.arguments.push_back({name, isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input,
-                            static_cast<sp::DType>(dtype), shape});
+                            static_cast<sp::DType>(dtype), shape, 0});
 }
 
 ShardSpec whole(const Shape &shape) { return {true, 0, shape, denseStrides(shape), shape}; }
@@ -130,6 +132,50 @@ ProgramSpec silent() {
   return spec;
 }
 
+ProgramSpec longRun() {
+  constexpr uint32_t size = 3, rounds = 1500;
+  constexpr int64_t elements = 1 << 18;
+  ProgramSpec spec(size);
+  spec.name = "long";
+  spec.stacked("x", false, DType::F32, {elements});
+  spec.stacked("out", true, DType::F32, {elements});
+  for (uint32_t r = 0; r < size; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t x = rank.view(rank.argument(0, elements * 4), DType::F32, {elements});
+    uint32_t out = rank.view(rank.argument(1, elements * 4), DType::F32, {elements});
+    uint16_t channel = rank.channel({0, 1, 2}, TwoSided);
+    rank.copy(0, out, x);
+    for (uint32_t round = 0; round < rounds; ++round) {
+      rank.group(0, channel, 2);
+      rank.recv(0, channel, out, (r + 1) % size, round);
+      rank.send(0, channel, x, (r + 2) % size, round);
+    }
+  }
+  return spec;
+}
+
+/// Every rank holds one term of x; out stays partial.
+ProgramSpec partial(uint32_t size, DType dtype) {
+  const Shape shape = {5, 3};
+  ProgramSpec spec(size);
+  spec.name = "partial";
+  for (bool result : {false, true}) {
+    add(spec, result ? "out" : "x", result, dtype, shape);
+    spec.arguments.back().partialTerms = size;
+  }
+  uint64_t bytes = product(shape) * sizeOf(dtype);
+  auto fill = [&](RankSpec &rank) {
+    rank.shards = {whole(shape), whole(shape)};
+    uint32_t x = rank.view(rank.argument(0, bytes), dtype, shape);
+    rank.copy(0, rank.view(rank.argument(1, bytes), dtype, shape), x);
+  };
+  for (RankSpec &rank : spec.ranks)
+    fill(rank);
+  spec.oracle.emplace();
+  fill(*spec.oracle);
+  return spec;
+}
+
 bool write(const std::string &folder, const std::string &name, const ProgramSpec &spec) {
   std::string bytes = spec.encode();
   std::ofstream file(folder + "/" + name + ".tsp", std::ios::binary | std::ios::trunc);
@@ -155,6 +201,9 @@ int main(int argc, char **argv) {
     good &= write(folder, "matmul-" + std::string(toString(dtype)) + "-4", gather(4, dtype, true));
   good &= write(folder, "wrong-3", wrong());
   good &= write(folder, "silent-2", silent());
+  good &= write(folder, "long-3", longRun());
+  good &= write(folder, "partial-3", partial(3, DType::BF16));
+  good &= write(folder, "partial-4", partial(4, DType::F32));
   if (!good)
     std::fprintf(stderr, "make-programs: cannot write to %s\n", argv[1]);
   return good ? 0 : 1;

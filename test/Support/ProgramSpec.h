@@ -61,6 +61,8 @@ struct ArgumentSpec {
   sp::ArgumentRole role = sp::ArgumentRole::input;
   sp::DType dtype = sp::DType::f32;
   Shape shape;
+  /// More than 0: every rank holds one of so many terms of the logical value.
+  uint32_t partialTerms = 0;
 };
 
 /// Everything that a RankProgram holds, open to be changed: tests make it wrong on purpose.

@@ -246,13 +246,14 @@ Expected<std::vector<RankExit>> tandem::spawnRanks(const SpawnOptions &options) 
 }
 
 int tandem::exitCodeOf(const std::vector<RankExit> &exits) {
-  int code = 0;
+  int byCode = 0, byLauncher = 0;
   for (const RankExit &exit : exits) {
-    int own = exit.signal ? 128 + exit.signal : exit.code;
-    if (own && !exit.killed)
-      return own;
-    if (own)
-      code = own;
+    if (exit.signal && !exit.killed)
+      return 128 + exit.signal;
+    if (exit.killed)
+      byLauncher = 128 + exit.signal;
+    else if (!byCode)
+      byCode = exit.code;
   }
-  return code;
+  return byCode ? byCode : byLauncher;
 }

@@ -43,8 +43,9 @@ struct RankExit {
 /// (PR_SET_PDEATHSIG) or this call. An error: none was started, or one could not be.
 Expected<std::vector<RankExit>> spawnRanks(const SpawnOptions &options);
 
-/// What a launcher exits with: 0 if all ranks did, else the code of the first failed rank that was
-/// not killed by the launcher; 128 + signal where a signal ended it.
+/// What a launcher exits with: 0 if all ranks did; 128 + signal if a signal has ended one that the
+/// launcher did not kill (that rank is the cause, others that failed are the effect); else the code
+/// of the first that failed.
 int exitCodeOf(const std::vector<RankExit> &exits);
 
 } // namespace tandem

@@ -30,10 +30,11 @@ struct UcxOptions {
 UcxOptions ucxOptionsFromEnvironment();
 
 /// The transport "ucx": two-sided and one-sided, for host memory; no collectives (the compiler
-/// expands them). Opens libucp.so.0 at run time; Unsupported, with what the loader said, where
-/// there is none. One thread drives all communication of the transport, so that it proceeds beside
-/// compute. A peer that dies ends every waiting operation with an error that names both ranks;
-/// after that the transport does nothing more. Contexts that share a process are fine.
+/// expands them). Opens libucp.so.0 (TANDEM_UCX_LIBRARY names another) at run time; Unsupported,
+/// with what the loader said, where there is none. One thread drives all communication of the
+/// transport, so that it proceeds beside compute. A peer that dies ends every waiting operation
+/// with an error that names both ranks; after that the transport does nothing more. Contexts that
+/// share a process are fine.
 Expected<std::unique_ptr<Transport>>
 createUcxTransport(const UcxOptions &options = ucxOptionsFromEnvironment());
 

@@ -7,6 +7,7 @@
 
 #include "Api.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -14,7 +15,8 @@ using namespace tandem;
 using namespace tandem::ucx;
 
 static Expected<Api> load() {
-  const char *library = "libucp.so.0";
+  const char *given = std::getenv("TANDEM_UCX_LIBRARY");
+  const char *library = given && *given ? given : "libucp.so.0";
   void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     return Status(Code::Unsupported,

@@ -53,9 +53,9 @@ struct Api {
   TANDEM_UCP_FUNCTIONS(X)
 #undef X
 
-  /// Opens the library once per process and never closes it (UCX keeps threads and hooks).
-  /// Unsupported, with the loader's message, where it is missing, lacks a function or is older than
-  /// the headers of this build know to ask (1.12).
+  /// Opens libucp.so.0, or what TANDEM_UCX_LIBRARY names, once per process and never closes it (UCX
+  /// keeps threads and hooks). Unsupported, with the loader's message, where it is missing, lacks a
+  /// function or is older than the headers of this build know to ask (1.12).
   static Expected<const Api *> get();
 
   /// "<what>: <UCX's text>" for an error, success for UCS_OK.
