@@ -71,6 +71,8 @@ bool tandem::hostir::isBufferSpace(MemRefType type) {
 }
 
 bool tandem::hostir::hasStaticStrides(MemRefType type) {
+  if (type.getLayout().isIdentity())
+    return true; // also with extents of 0, for which the strides are not computed
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)))

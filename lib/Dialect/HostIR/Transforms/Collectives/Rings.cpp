@@ -99,6 +99,8 @@ void hostir::expandAllToAll(CollectiveBuilder &build, Value input, Value output)
 
 // Whether the elements follow each other in memory, in order.
 static bool isDense(MemRefType type) {
+  if (type.getLayout().isIdentity())
+    return true;
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)))

@@ -147,7 +147,8 @@ void hostir::expandScatter(CollectiveBuilder &build, Value input, Value output, 
       build.copy(build.element(input, tree.member(v)), build.element(slots, v));
     });
   });
-  for (int64_t mask : llvm::reverse(roundsUp(tree.size))) {
+  SmallVector<int64_t> masks = roundsUp(tree.size);
+  for (int64_t mask : llvm::reverse(masks)) {
     build.ifThen(tree.isChild(mask), [&] {
       withSubtreeSize(tree, tree.self, mask, [&](int64_t count) {
         build.receive(build.range(slots, 0, first, count), tree.below(mask));
