@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <set>
 
 namespace tandem::test {
 
@@ -79,7 +80,7 @@ public:
 
 private:
   static void expectFailure(const Scenario &scenario, uint32_t rank, const RankResult &result) {
-    for (const auto *list : {&scenario.leavers, &scenario.stallers})
+    for (const auto *list : {&scenario.leavers, &scenario.stallers, &scenario.mayPass})
       for (uint32_t other : *list)
         if (other == rank)
           return;
@@ -111,14 +112,25 @@ static void registerAll() {
   addOneSidedCases(cases);
   addCollectiveCases(cases);
   addFailureCases(cases);
-  for (const Backend &backend : backends())
-    for (const Case &c : cases)
+  std::set<std::string> devices;
+  for (const Backend &backend : backends()) {
+    // What needs no channel is a matter of the device: once for each.
+    bool newDevice = devices.insert(backend.device).second;
+    for (const Case &c : cases) {
+      bool gap = (c.capabilities & ~backend.capabilities) != 0;
+      if (c.capabilities == 0 && !newDevice)
+        continue;
+      // A few of a gap's cases show that it is still one.
+      if (gap && c.name.find(".odd.f32") == std::string::npos)
+        continue;
       for (uint32_t ranks : c.ranks) {
         std::string name = c.name + "/" + std::to_string(ranks);
         testing::RegisterTest(
             backend.name.c_str(), name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
             [=]() -> Conformance * { return new Conformance(backend, c, ranks); });
       }
+    }
+  }
 }
 
 } // namespace tandem::test

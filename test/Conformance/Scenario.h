@@ -48,6 +48,8 @@ struct Scenario {
   /// Ranks that leave before the run (their process or thread ends), or stall in it for longer than
   /// the timeout.
   std::vector<uint32_t> leavers, stallers;
+  /// Ranks that may, but need not notice the failure.
+  std::vector<uint32_t> mayPass;
   /// Every other rank must fail, with a message that has all of these (and "rank <itself>").
   std::vector<std::string> failsWith;
 

@@ -250,6 +250,9 @@ private:
       return invalid("layout {} of {}", view.layout(), program.layouts.size());
     const Layout &layout = program.layouts[view.layout()];
     uint64_t size = table.buffers()->Get(view.buffer())->size();
+    if (layout.numBytes() > limits.maxArenaBytes)
+      return invalid("{} has {} bytes of elements, over the limit of {}", layout.str(),
+                     layout.numBytes(), limits.maxArenaBytes);
     if (view.offset() % sizeOf(layout.dtype) != 0)
       return invalid("offset {} is not a multiple of the {} bytes of {}", view.offset(),
                      sizeOf(layout.dtype), toString(layout.dtype));

@@ -24,7 +24,9 @@ struct RankProgram;
 
 /// What a reader accepts.
 struct ProgramLimits {
-  /// Of one rank: the arena, and the two halves of the symmetric arena with the signals.
+  /// Of one rank: the arena, and the two halves of the symmetric arena. No view may have more bytes
+  /// of elements either (with strides of 0 it could have any number, and keep a stream busy for
+  /// ever).
   uint64_t maxArenaBytes = uint64_t(1) << 40;
   uint32_t maxStreams = 256;
   uint32_t maxEvents = 1u << 22;

@@ -1,0 +1,164 @@
+//===- ReaderTest.cpp - files that are no stream programs ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SampleProgram.h"
+
+#include "tandem/Runtime/Program.h"
+
+#include <cstdio>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace tandem::test {
+
+namespace {
+
+/// The sample's bytes, with a field of the header changed.
+template <typename F> std::string withHeader(F change) {
+  std::string file = sampleProgram().encode();
+  sp::Header header;
+  std::memcpy(&header, file.data(), sizeof header);
+  change(header);
+  std::memcpy(file.data(), &header, sizeof header);
+  return file;
+}
+
+void expectError(const std::string &bytes, const std::string &expected) {
+  auto file = ProgramFile::fromMemory(bytes);
+  ASSERT_FALSE(file.ok()) << "expected: " << expected;
+  EXPECT_NE(file.status().message().find(expected), std::string::npos)
+      << "expected: " << expected << "\nfound:    " << file.status().message();
+}
+
+TEST(Reader, Header) {
+  expectError("", "memory: not a stream program: 0 bytes, expected at least 48");
+  expectError("TANDEMSP", "not a stream program: 8 bytes");
+  expectError(withHeader([](sp::Header &h) { h.magic[0] = 'X'; }), "header field magic is wrong");
+  expectError(withHeader([](sp::Header &h) { h.version = 7; }),
+              "header field version: the file has 7, this runtime reads " +
+                  std::to_string(sp::kVersion));
+  expectError(withHeader([](sp::Header &h) { h.reserved = 1; }),
+              "header field reserved: expected 0, found 1");
+  expectError(withHeader([](sp::Header &h) { h.fileSize += 1; }), "header field fileSize");
+  expectError(withHeader([](sp::Header &h) { h.indexOffset += 4; }), "is not a multiple of 64");
+  expectError(withHeader([](sp::Header &h) { h.indexOffset = ~uint64_t(63); }),
+              "do not lie inside the file");
+  expectError(withHeader([](sp::Header &h) { h.indexOffset = 0; }), "do not lie inside the file");
+  expectError(withHeader([](sp::Header &h) { h.indexSize = ~uint64_t(0); }),
+              "do not lie inside the file");
+  expectError(withHeader([](sp::Header &h) { h.indexHash ^= 1; }), "index: content hash is");
+}
+
+TEST(Reader, Truncated) {
+  std::string whole = sampleProgram().encode();
+  for (size_t size = 0; size < whole.size(); size += 7)
+    EXPECT_FALSE(ProgramFile::fromMemory(whole.substr(0, size)).ok()) << size;
+  EXPECT_FALSE(ProgramFile::fromMemory(whole + "x").ok());
+}
+
+TEST(Reader, BlobHash) {
+  std::string file = sampleProgram().encode();
+  file[100] = static_cast<char>(file[100] ^ 1); // in the first rank's blob
+  auto opened = ProgramFile::fromMemory(file);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  auto broken = (*opened)->rankProgram(0);
+  ASSERT_FALSE(broken.ok());
+  EXPECT_NE(broken.status().message().find("memory: rank 0: content hash is"), std::string::npos)
+      << broken.status().message();
+  // Another rank's program is not touched by it.
+  EXPECT_TRUE((*opened)->rankProgram(1).ok());
+}
+
+TEST(Reader, Ranks) {
+  auto file = ProgramFile::fromMemory(sampleProgram().encode());
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ((*file)->numRanks(), 2u);
+  EXPECT_TRUE((*file)->hasRank(1));
+  EXPECT_FALSE((*file)->hasRank(2));
+  EXPECT_FALSE((*file)->hasOracle());
+  EXPECT_EQ((*file)->rankProgram(2).status().message(),
+            "memory: no rank 2: the program is for 2 ranks");
+  EXPECT_EQ((*file)->oracle().status().message(), "memory: the file has no oracle");
+}
+
+TEST(Reader, Oracle) {
+  ProgramSpec spec = sampleProgram();
+  RankSpec oracle;
+  oracle.shards = {{true, 0, {2, 4, 8}, {32, 8, 1}, {2, 4, 8}},
+                   {true, 0, {2, 4, 8}, {32, 8, 1}, {2, 4, 8}}};
+  uint32_t x = oracle.argument(0, 256), y = oracle.argument(1, 256);
+  oracle.copy(0, oracle.view(y, DType::F32, {64}), oracle.view(x, DType::F32, {64}));
+  spec.oracle = oracle;
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ASSERT_TRUE(file.ok());
+  auto program = (*file)->oracle();
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  EXPECT_EQ((*program)->numRanks(), 1u);
+  EXPECT_EQ((*program)->arguments()[0].localShape, (std::vector<int64_t>{2, 4, 8}));
+}
+
+TEST(Reader, OracleHasNoPeers) {
+  ProgramSpec spec = sampleProgram();
+  spec.oracle = spec.ranks[0];
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ASSERT_TRUE(file.ok());
+  auto program = (*file)->oracle();
+  ASSERT_FALSE(program.ok());
+  EXPECT_NE(program.status().message().find("memory: oracle: channels[0]: group: rank 1 of 1"),
+            std::string::npos)
+      << program.status().message();
+}
+
+TEST(Reader, Files) {
+  char path[] = "/tmp/tandem-reader-XXXXXX";
+  int fd = ::mkstemp(path);
+  ASSERT_GE(fd, 0);
+  std::string bytes = sampleProgram().encode();
+  ASSERT_EQ(::write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  auto file = ProgramFile::open(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_TRUE((*file)->rankProgram(0).ok());
+  // It shrinks after it was opened: an error, no fault.
+  ASSERT_EQ(::ftruncate(fd, 100), 0);
+  auto shrunk = (*file)->rankProgram(1);
+  ASSERT_FALSE(shrunk.ok());
+  EXPECT_EQ(shrunk.status().code(), Code::Io) << shrunk.status().message();
+  ::close(fd);
+  ::unlink(path);
+  auto none = ProgramFile::open(path);
+  EXPECT_EQ(none.status().message(),
+            std::string(path) + ": cannot open: No such file or directory");
+  EXPECT_EQ(ProgramFile::open("/tmp").status().message(), "/tmp: not a regular file");
+}
+
+TEST(Reader, Limits) {
+  ProgramLimits limits;
+  limits.maxArenaBytes = 700;
+  auto file = ProgramFile::fromMemory(sampleProgram().encode(), limits);
+  ASSERT_TRUE(file.ok());
+  auto program = (*file)->rankProgram(0);
+  ASSERT_FALSE(program.ok());
+  EXPECT_NE(program.status().message().find("field arena_bytes: 704 is over the limit of 700"),
+            std::string::npos)
+      << program.status().message();
+}
+
+/// The limit that a broken file cannot talk its way past is also one that a large program can
+/// raise.
+TEST(Reader, LargeArena) {
+  ProgramSpec spec = sampleProgram();
+  spec.ranks[1].arenaBytes = uint64_t(1) << 41;
+  auto file = ProgramFile::fromMemory(spec.encode());
+  EXPECT_FALSE((*file)->rankProgram(1).ok());
+  ProgramLimits limits;
+  limits.maxArenaBytes = uint64_t(1) << 42;
+  EXPECT_TRUE((*ProgramFile::fromMemory(spec.encode(), limits))->rankProgram(1).ok());
+}
+
+} // namespace
+} // namespace tandem::test

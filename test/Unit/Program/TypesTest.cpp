@@ -1,0 +1,70 @@
+//===- TypesTest.cpp - statuses, layouts, views ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Runtime/Types.h"
+#include "tandem/Runtime/Status.h"
+
+#include <gtest/gtest.h>
+#include <memory>
+
+namespace tandem {
+
+namespace {
+
+Expected<std::unique_ptr<int>> half(int n) {
+  if (n % 2)
+    return Status(Code::InvalidArgument, "odd");
+  return std::make_unique<int>(n / 2);
+}
+
+Expected<int> quarter(int n) {
+  TANDEM_ASSIGN_OR_RETURN(auto first, half(n));
+  TANDEM_ASSIGN_OR_RETURN(auto second, half(*first));
+  return *second;
+}
+
+TEST(Status, Values) {
+  EXPECT_TRUE(Status().ok());
+  EXPECT_EQ(Status().message(), "");
+  EXPECT_TRUE(Status(Code::Ok, "ignored").ok());
+  Status error(Code::Timeout, "late");
+  EXPECT_EQ(error.code(), Code::Timeout);
+  EXPECT_EQ(error.withPrefix("rank 1: ").message(), "rank 1: late");
+  EXPECT_TRUE(Status().withPrefix("rank 1: ").ok());
+  EXPECT_EQ(toString(Code::InvalidProgram), "invalid-program");
+}
+
+TEST(Status, Expected) {
+  EXPECT_EQ(*quarter(12), 3);
+  EXPECT_EQ(quarter(6).status().message(), "odd");
+  Expected<int> nothing{Status()};
+  EXPECT_EQ(nothing.status().code(), Code::Internal);
+}
+
+TEST(Layout, Text) {
+  EXPECT_EQ(Layout::dense(DType::BF16, {4, 8}).str(), "bf16[4,8]");
+  Layout l = Layout::dense(DType::I32, {4, 8});
+  l.strides[0] = 10;
+  EXPECT_EQ(l.str(), "i32[4,8]{10,1}");
+  EXPECT_FALSE(l.isDense());
+  EXPECT_EQ(l.spanBytes(), (3 * 10 + 7 + 1) * 4u);
+  EXPECT_EQ(l.numBytes(), 128u);
+  EXPECT_EQ(Layout::dense(DType::F32, {}).str(), "f32[]");
+  EXPECT_EQ(Layout::dense(DType::F32, {}).numElements(), 1);
+  EXPECT_EQ(Layout::dense(DType::F32, {3, 0}).spanBytes(), 0u);
+}
+
+TEST(Layout, Slice) {
+  float data[24] = {};
+  TensorView view{data, Layout::dense(DType::F32, {2, 3, 4})};
+  TensorView slice = view.slice(1);
+  EXPECT_EQ(slice.data, data + 12);
+  EXPECT_EQ(slice.layout.str(), "f32[3,4]");
+}
+
+} // namespace
+} // namespace tandem
