@@ -177,7 +177,8 @@ TEST_P(PlacementProperty, AgreesWithEnumeration) {
         bySlice[element.iteration].push_back(element.local);
       }
     int64_t sliceCount = 1;
-    for (int64_t extent : *getSliceShape(t))
+    FailureOr<SmallVector<int64_t>> sliceShape = getSliceShape(t);
+    for (int64_t extent : *sliceShape)
       sliceCount *= extent;
     for (int64_t i = 0; i < slices; ++i) {
       llvm::sort(bySlice[i]);
