@@ -27,12 +27,15 @@ Status Shared::abortReason() {
 }
 
 void CpuEvent::reach(uint64_t ticket) {
+  // Whoever sees the ticket may destroy the event at once; the calling stream keeps what is shared
+  // alive.
+  Shared &state = *shared;
   last.store(ticket);
   // Sequentially consistent with waitFor: either the waiter sees the ticket, or this sees the
   // waiter.
-  if (shared->waiters.load() > 0) {
-    std::lock_guard<std::mutex> lock(shared->mutex);
-    shared->eventReached.notify_all();
+  if (state.waiters.load() > 0) {
+    std::lock_guard<std::mutex> lock(state.mutex);
+    state.eventReached.notify_all();
   }
 }
 
