@@ -1,0 +1,253 @@
+//===- InstanceTest.cpp - binding, running and failing ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Support/ProgramSpec.h"
+
+#include "tandem/Runtime/Context.h"
+#include "tandem/Runtime/Local.h"
+
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+/// Two ranks exchange their slices and multiply: out = [x0; x1] * w.
+ProgramSpec exchangeMatmul() {
+  constexpr int64_t m = 3, k = 5, n = 4;
+  ProgramSpec spec(2);
+  spec.name = "exchange";
+  spec.stacked("x", false, DType::F32, {m, k});
+  spec.stacked("w", false, DType::F32, {k, n});
+  spec.stacked("out", true, DType::F32, {2, m, n});
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t x = rank.argument(0, m * k * 4), w = rank.argument(1, k * n * 4);
+    uint32_t out = rank.argument(2, 2 * m * n * 4), slots = rank.arena(m * k * 4);
+    uint16_t ch = rank.channel({0, 1}, TwoSided);
+    uint32_t xv = rank.view(x, DType::F32, {m, k}), wv = rank.view(w, DType::F32, {k, n});
+    uint32_t other = rank.view(slots, DType::F32, {m, k});
+    auto slice = [&](uint32_t i) { return rank.view(out, DType::F32, {m, n}, i * m * n * 4); };
+    rank.sync(1, 0);
+    rank.group(1, ch, 2);
+    rank.recv(1, ch, other, 1 - r, 0);
+    rank.send(1, ch, xv, 1 - r, 0);
+    rank.add(sp::CommandKind::matmul, 0, {slice(r), xv, wv});
+    rank.add(sp::CommandKind::matmul, 1, {slice(1 - r), other, wv});
+    rank.sync(0, 1);
+  }
+  return spec;
+}
+
+/// Runs `body(context, program)` on every rank, each a thread.
+template <typename Body>
+void onRanks(const ProgramSpec &spec, std::chrono::milliseconds timeout, Body body) {
+  auto size = static_cast<uint32_t>(spec.ranks.size());
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  auto world = LocalWorld::create(size, std::chrono::seconds(20));
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < size; ++r)
+    threads.emplace_back([&, r] {
+      ContextOptions options;
+      options.device = createCpuDevice();
+      options.transports.push_back(world->transport(r));
+      options.launch = world->launch(r);
+      options.timeout = timeout;
+      auto context = Context::create(std::move(options));
+      ASSERT_TRUE(context.ok()) << context.status().message();
+      auto program = (*file)->rankProgram(r);
+      ASSERT_TRUE(program.ok()) << program.status().message();
+      body(**context, *program);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+TEST(Instance, ExchangeMatmulManyRuns) {
+  onRanks(exchangeMatmul(), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    std::vector<float> x(15), w(20), out(24);
+    auto bind = [&](uint32_t i, std::vector<float> &data, std::initializer_list<int64_t> shape) {
+      Status status = (*instance)->bind(i, {data.data(), Layout::dense(DType::F32, shape)},
+                                        data.size() * sizeof(float));
+      ASSERT_TRUE(status.ok()) << status.message();
+    };
+    bind(0, x, {3, 5});
+    bind(1, w, {5, 4});
+    bind(2, out, {2, 3, 4});
+    for (int i = 0; i < 20; ++i)
+      w[i] = static_cast<float>(i % 7);
+    for (int run = 0; run < 50; ++run) {
+      for (int i = 0; i < 15; ++i)
+        x[i] = static_cast<float>(i + run + 100 * context.rank());
+      Status status = (*instance)->run();
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (int s = 0; s < 2; ++s)
+        for (int i = 0; i < 3; ++i)
+          for (int j = 0; j < 4; ++j) {
+            float sum = 0;
+            for (int k = 0; k < 5; ++k)
+              sum += static_cast<float>(i * 5 + k + run + 100 * s) * w[k * 4 + j];
+            ASSERT_EQ(out[s * 12 + i * 4 + j], sum) << "run " << run;
+          }
+    }
+  });
+}
+
+TEST(Instance, UnmatchedReceiveTimesOut) {
+  ProgramSpec spec = exchangeMatmul();
+  spec.ranks[1].commands[3].aux = 9; // nobody sends with tag 9
+  onRanks(spec, std::chrono::milliseconds(300), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    std::vector<float> memory(24 * 3);
+    auto bind = [&](uint32_t i, std::initializer_list<int64_t> shape) {
+      ASSERT_TRUE((*instance)
+                      ->bind(i, {memory.data() + 24 * i, Layout::dense(DType::F32, shape)}, 96)
+                      .ok());
+    };
+    bind(0, {3, 5});
+    bind(1, {5, 4});
+    bind(2, {2, 3, 4});
+    Status status = (*instance)->run();
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("rank " + std::to_string(context.rank())), std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find("command 2 (group"), std::string::npos) << status.message();
+    // Poisoned: the same error again, at once.
+    EXPECT_EQ((*instance)->run().message(), status.message());
+    EXPECT_EQ(context.health().message(), status.message());
+  });
+}
+
+/// y = x on one rank.
+ProgramSpec identity(uint32_t ranks, int64_t count) {
+  ProgramSpec spec(ranks);
+  spec.name = "identity";
+  uint32_t x = spec.stacked("x", false, DType::I32, {count}),
+           y = spec.stacked("y", true, DType::I32, {count});
+  for (RankSpec &rank : spec.ranks)
+    rank.copy(0, rank.view(rank.argument(y, static_cast<uint64_t>(count) * 4), DType::I32, {count}),
+              rank.view(rank.argument(x, static_cast<uint64_t>(count) * 4), DType::I32, {count}));
+  return spec;
+}
+
+TEST(Instance, OnTheCallersStream) {
+  onRanks(identity(1, 100), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok());
+    std::vector<int32_t> x(100, 5), y(100);
+    Layout layout = Layout::dense(DType::I32, {100});
+    ASSERT_TRUE((*instance)->bind(0, {x.data(), layout}, 400).ok());
+    ASSERT_TRUE((*instance)->bind(1, {y.data(), layout}, 400).ok());
+    auto stream = context.device().createStream();
+    ASSERT_TRUE(stream.ok());
+    // Behind what the stream holds: the run sees what an earlier copy on the same stream wrote.
+    std::vector<int32_t> source(100, 9);
+    void *pointers[] = {x.data(), source.data()};
+    auto copy = context.device().prepareCopy({0, layout}, {1, layout});
+    Frame frame;
+    frame.pointers = pointers;
+    ASSERT_TRUE((*copy)->enqueue(**stream, frame).ok());
+    ASSERT_TRUE((*instance)->enqueue(stream->get()).ok());
+    ASSERT_TRUE((*stream)->synchronize().ok());
+    EXPECT_EQ(y[50], 9);
+    ASSERT_TRUE((*instance)->wait().ok());
+  });
+}
+
+TEST(Instance, RebindingTakesEffectInTheNextRun) {
+  onRanks(identity(1, 10), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    std::vector<int32_t> x(10, 1), other(10, 2), y(10);
+    Layout layout = Layout::dense(DType::I32, {10});
+    ASSERT_TRUE((*instance)->bind(1, {y.data(), layout}, 40).ok());
+    for (int run = 0; run < 6; ++run) {
+      auto &in = run % 3 == 0 ? other : x;
+      ASSERT_TRUE((*instance)->bind(0, {in.data(), layout}, 40).ok());
+      ASSERT_TRUE((*instance)->run().ok());
+      EXPECT_EQ(y[3], in[0]);
+    }
+  });
+}
+
+TEST(Instance, TwoOfOneContext) {
+  onRanks(exchangeMatmul(), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto first = Instance::create(context, program), second = Instance::create(context, program);
+    ASSERT_TRUE(first.ok() && second.ok());
+    std::vector<float> x(15, 1), w(20, 1), out(24), out2(24);
+    for (auto *instance : {&first, &second}) {
+      auto &result = instance == &first ? out : out2;
+      ASSERT_TRUE((**instance)->bind(0, {x.data(), Layout::dense(DType::F32, {3, 5})}, 60).ok());
+      ASSERT_TRUE((**instance)->bind(1, {w.data(), Layout::dense(DType::F32, {5, 4})}, 80).ok());
+      ASSERT_TRUE(
+          (**instance)->bind(2, {result.data(), Layout::dense(DType::F32, {2, 3, 4})}, 96).ok());
+    }
+    for (int run = 0; run < 10; ++run) {
+      ASSERT_TRUE((*first)->enqueue().ok());
+      ASSERT_TRUE((*second)->enqueue().ok());
+    }
+    ASSERT_TRUE((*second)->wait().ok());
+    ASSERT_TRUE((*first)->wait().ok());
+    EXPECT_EQ(out, std::vector<float>(24, 5));
+    EXPECT_EQ(out2, out);
+  });
+}
+
+TEST(Instance, ProgramsMustAgree) {
+  ProgramSpec one = identity(2, 4), two = identity(2, 4);
+  two.name = "other";
+  auto files =
+      std::vector{ProgramFile::fromMemory(one.encode()), ProgramFile::fromMemory(two.encode())};
+  onRanks(one, std::chrono::seconds(20), [&](Context &context, const auto &) {
+    auto program = (*files[context.rank()])->rankProgram(context.rank());
+    auto instance = Instance::create(context, *program);
+    ASSERT_FALSE(instance.ok());
+    EXPECT_NE(instance.status().message().find("loaded another program"), std::string::npos)
+        << instance.status().message();
+  });
+}
+
+TEST(Instance, WhatOneRankCannotDoAllHear) {
+  // Rank 1 has a kernel that no CPU runs.
+  ProgramSpec spec = identity(2, 4);
+  RankSpec &rank = spec.ranks[1];
+  rank.kernels.push_back({"native", sp::KernelFormat::ptx, "sm_90", {1, 2, 3}});
+  rank.launch(0, 0, {0});
+  onRanks(spec, std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_FALSE(instance.ok());
+    std::string expected =
+        context.rank() == 1
+            ? "rank 1: @identity: command 1 (launch \"launch #1\"): kernel \"native\""
+            : "rank 0: @identity: rank 1 could not prepare the program: command 1 (launch";
+    EXPECT_NE(instance.status().message().find(expected), std::string::npos)
+        << instance.status().message();
+    // Nothing ran: the context is as good as before.
+    EXPECT_TRUE(context.health().ok());
+  });
+}
+
+TEST(Instance, NoChannelForIt) {
+  ProgramSpec spec(1);
+  spec.name = "needs";
+  spec.ranks[0].channel({0}, Collectives);
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ContextOptions options;
+  options.device = createCpuDevice();
+  options.launch = createSelfLaunch();
+  auto context = Context::create(std::move(options));
+  auto instance = Instance::create(**context, *(*file)->rankProgram(0));
+  EXPECT_EQ(instance.status().message(),
+            "rank 0: @needs: channel c0 \"ch\": needs collectives, this context has no channels");
+}
+
+} // namespace
