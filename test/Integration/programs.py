@@ -1,0 +1,213 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every program of test/Programs: compiled, run on real ranks, compared with its oracle (tandem-run --verify) and with a
+NumPy reference that knows nothing of the compiler.
+
+  programs.py [--all] [-v] [PATTERN...]
+
+Ranks, channel, dtype and way of compiling are combined pairwise: every two values of two of them meet at least once per
+program. With --all, every combination runs. PATTERN: only combinations whose name contains one of them.
+
+A new program is a row of PROGRAMS.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import os
+import re
+import sys
+import unittest
+
+import numpy as np
+
+import harness
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs")
+
+FLOATS = ("f32", "f16", "bf16")
+EXACT = FLOATS + ("i32",)
+TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
+NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": np.float32, "i32": np.int32}
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One row. `reference` takes the number of ranks and the logical inputs by name, as f64 or i32, and gives the
+    logical outputs by name; `shapes` gives the shapes that inputs and outputs must have."""
+
+    name: str  # of the file in test/Programs; the function has underscores
+    dtypes: tuple
+    shapes: callable
+    reference: callable
+    ranks: tuple = (2, 3, 4, 8)
+    #: Only moves data: compared to the last bit.
+    exact: bool = False
+    #: Partial sums travel rounded: twice the tolerance.
+    reduced_wire: bool = False
+
+    @property
+    def entry(self):
+        return self.name.replace("-", "_")
+
+
+PROGRAMS = [
+    Program("allgather", EXACT, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
+            exact=True),
+    Program("allgather-p2p", EXACT, lambda p: {"t0": (p, 24), "t1": (p, 24)}, lambda p, t: {"t1": t["t0"]},
+            exact=True),
+    Program("allgather-matmul", FLOATS,
+            lambda p: {"t0": (8, p, 4, 32), "t1": (32, 16), "t2": (8, p, 4, 16)},
+            lambda p, t: {"t2": np.einsum("sdmk,kn->sdmn", t["t0"], t["t1"])}),
+    Program("allgather-matmul-p2p", FLOATS,
+            lambda p: {"t0": (p, 16, 32), "t1": (32, 16), "t2": (p, 16, 16)},
+            lambda p, t: {"t2": np.einsum("dmk,kn->dmn", t["t0"], t["t1"])}),
+    Program("allreduce", EXACT, lambda p: {"t0": (4, p, 8), "t1": (4, 8)}, lambda p, t: {"t1": t["t0"].sum(1)},
+            reduced_wire=True),
+    Program("reduce-scatter", EXACT, lambda p: {"t0": (4, p, p, 8), "t1": (4, p, 8)},
+            lambda p, t: {"t1": t["t0"].sum(1)}, reduced_wire=True),
+    Program("matmul-allreduce", FLOATS,
+            lambda p: {"t0": (8, p, 4, 16), "t1": (p, 16, 12), "t3": (8, 4, 12)},
+            lambda p, t: {"t3": np.einsum("sdmk,dkn->smn", t["t0"], t["t1"])}, reduced_wire=True),
+    Program("matmul-reduce-scatter", FLOATS,
+            lambda p: {"t0": (8, p, p, 4, 16), "t1": (p, 16, 12), "t4": (8, p, 4, 12)},
+            lambda p, t: {"t4": np.einsum("sdemk,dkn->semn", t["t0"], t["t1"])}, reduced_wire=True),
+]
+
+CHANNELS = ("ucx", "local")
+#: tandem-compile, then tandem-run of the .tsp; or tandem-run of the .mlir.
+WAYS = ("tsp", "mlir")
+
+
+@dataclasses.dataclass(frozen=True)
+class Combination:
+    program: Program
+    ranks: int
+    channel: str
+    dtype: str
+    way: str
+
+    @property
+    def name(self):
+        return f"{self.program.name}/{self.ranks}/{self.channel}/{self.dtype}/{self.way}"
+
+
+def pairwise(*factors):
+    """Few tuples in which every pair of values of two factors occurs. Greedy, and the same each time."""
+    everything = list(itertools.product(*factors))
+    places = list(itertools.combinations(range(len(factors)), 2))
+
+    def pairs(row):
+        return {(i, j, row[i], row[j]) for i, j in places}
+
+    missing = set().union(*map(pairs, everything))
+    rows = []
+    while missing:
+        best = max(everything, key=lambda row: len(pairs(row) & missing))
+        rows.append(best)
+        missing -= pairs(best)
+    return rows
+
+
+def combinations(everything):
+    for program in PROGRAMS:
+        factors = (program.ranks, CHANNELS, program.dtypes, WAYS)
+        rows = itertools.product(*factors) if everything else pairwise(*factors)
+        for ranks, channel, dtype, way in rows:
+            yield Combination(program, ranks, channel, dtype, way)
+
+
+class ProgramTest(harness.Test):
+    def __init__(self, combination):
+        super().__init__("check")
+        self.combination = combination
+
+    def id(self):
+        return self.combination.name
+
+    def __str__(self):
+        return self.combination.name
+
+    def shortDescription(self):
+        return None
+
+    def source(self):
+        """The program in the dtype that is asked for; the files are written in f32."""
+        with open(os.path.join(SOURCES, self.combination.program.name + ".mlir")) as file:
+            text = file.read()
+        text = "".join(line for line in text.splitlines(True) if not line.startswith("//"))
+        self.assertRegex(text, r"\bx?f32\b|xf32", "the file is not written in f32")
+        path = self.path(self.combination.program.name + ".mlir")
+        with open(path, "w") as file:
+            file.write(re.sub(r"(?<=x)f32\b|\bf32\b", self.combination.dtype, text))
+        return path
+
+    def run_program(self, dump):
+        c = self.combination
+        options = ["-n", c.ranks, f"--channel={c.channel}", "--verify", "--repeat=3", f"--dump-npy={dump}"]
+        if c.way == "mlir":
+            return harness.tandem_run(self.source(), f"--entry={c.program.entry}", *options, limit=120)
+        compiled = self.path("program.tsp")
+        done = harness.run([harness.tool("tandem-compile"), self.source(), f"--entry={c.program.entry}", "--mesh",
+                            f"x={c.ranks}", f"--target=cpu-{c.channel}", "-o", compiled])
+        self.assertEqual(done.code, 0, str(done))
+        return harness.tandem_run(compiled, *options, limit=120)
+
+    def check(self):
+        c = self.combination
+        dump = self.path("dump")
+        done = self.run_program(dump)
+        self.assertVerified(done, c.ranks)
+        tensors = harness.read_dump(dump)
+        shapes = c.program.shapes(c.ranks)
+        self.assertEqual({name: array.shape for name, array in tensors.items()}, shapes)
+        for name, array in tensors.items():
+            self.assertEqual(array.dtype, NUMPY[c.dtype], name)
+        exact = c.program.exact or c.dtype == "i32"
+        wide = np.int64 if c.dtype == "i32" else np.float64
+        outputs = c.program.reference(c.ranks, {name: array.astype(wide) for name, array in tensors.items()})
+        self.assertTrue(outputs)
+        for name, reference in outputs.items():
+            self.assertGreater(np.linalg.norm(reference), 0.1, f"{name}: nothing to compare")
+            if exact:
+                np.testing.assert_array_equal(tensors[name].astype(wide), reference, err_msg=name)
+                continue
+            error = np.linalg.norm(tensors[name] - reference) / np.linalg.norm(reference)
+            self.assertLessEqual(error, TOLERANCE[c.dtype] * (2 if c.program.reduced_wire else 1), name)
+
+
+class Harness(unittest.TestCase):
+    """The harness itself."""
+
+    def test_pairwise(self):
+        factors = ((2, 3, 4, 8), ("ucx", "local"), EXACT, WAYS)
+        rows = pairwise(*factors)
+        for (i, a), (j, b) in itertools.combinations(list(enumerate(factors)), 2):
+            self.assertEqual({(row[i], row[j]) for row in rows}, set(itertools.product(a, b)))
+        self.assertLess(len(rows), 20)
+
+    def test_every_program_has_a_row(self):
+        files = {os.path.splitext(name)[0] for name in os.listdir(SOURCES) if name.endswith(".mlir")}
+        self.assertEqual(files, {program.name for program in PROGRAMS})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("patterns", nargs="*")
+    arguments = parser.parse_args()
+    suite = unittest.TestSuite()
+    if not arguments.patterns:
+        suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(Harness))
+    for combination in combinations(arguments.all):
+        if not arguments.patterns or any(pattern in combination.name for pattern in arguments.patterns):
+            suite.addTest(ProgramTest(combination))
+    if suite.countTestCases() == 0:
+        sys.exit("no combination has such a name")
+    result = unittest.TextTestRunner(verbosity=2 if arguments.verbose else 1).run(suite)
+    sys.exit(not result.wasSuccessful())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+//===- OptionsTest.cpp - the command line of tandem-run ---------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace tandem;
+using namespace tandem::run;
+using testing::ElementsAre;
+
+TEST(Options, Defaults) {
+  auto o = parseOptions({"p.tsp"});
+  ASSERT_TRUE(o) << o.status().message();
+  EXPECT_EQ(o->program, "p.tsp");
+  EXPECT_FALSE(o->isSource());
+  EXPECT_EQ(o->ranks, 0u);
+  EXPECT_EQ(o->channel, "ucx");
+  EXPECT_EQ(o->repeat, 1u);
+  EXPECT_EQ(o->timeout.count(), 60000);
+}
+
+TEST(Options, ValuesWithEqualsOrApart) {
+  auto o = parseOptions({"-n", "4", "--mesh", "x=4,y=2", "--mesh=z=3", "--shape=arg0=8x16",
+                         "p.mlir", "--timeout=0.5", "--seed", "18446744073709551615", "--verify"});
+  ASSERT_TRUE(o) << o.status().message();
+  EXPECT_TRUE(o->isSource());
+  EXPECT_EQ(o->ranks, 4u);
+  EXPECT_THAT(o->mesh, ElementsAre("x=4", "y=2", "z=3"));
+  EXPECT_THAT(o->shapes, ElementsAre("arg0=8x16"));
+  EXPECT_EQ(o->timeout.count(), 500);
+  EXPECT_EQ(o->seed, ~uint64_t(0));
+  EXPECT_TRUE(o->verify);
+}
+
+TEST(Options, Errors) {
+  EXPECT_FALSE(parseOptions({}));
+  EXPECT_TRUE(parseOptions({"--help"}));
+  for (const char *bad : {"--nothing", "-x", "--repeat=0", "--repeat=", "--repeat=1e3", "--seed=-1",
+                          "--timeout=-1", "--timeout=nan", "--timeout=", "--json=", "--n=4"})
+    EXPECT_FALSE(parseOptions({"p.tsp", bad})) << bad;
+  EXPECT_EQ(parseOptions({"p.tsp", "--json"}).status().message(), "--json: expected a value");
+  EXPECT_FALSE(parseOptions({"p.tsp", "--device=null", "--verify"}));
+}
