@@ -171,6 +171,7 @@ LogicalResult Compilation::translate() {
   if (failed(program))
     return failure();
   result.output = std::move(*program);
+  result.numRanks = stats.numRanks;
   result.numCommands = stats.commands;
   result.numMessages = stats.messages;
   if (options.statistics)
@@ -182,15 +183,14 @@ LogicalResult Compilation::translate() {
 }
 
 LogicalResult Compilation::verify() {
+  if (!options.verifyOutput)
+    return success();
   auto fail = [&](const ::tandem::Status &status) {
     return module.emitError("the stream program would be refused: ") << status.message();
   };
   auto file = ::tandem::ProgramFile::fromMemory(result.output);
   if (!file)
     return fail(file.status());
-  result.numRanks = (*file)->numRanks();
-  if (!options.verifyOutput)
-    return success();
   for (uint32_t rank = 0; rank < result.numRanks; ++rank)
     if ((*file)->hasRank(rank))
       if (auto program = (*file)->rankProgram(rank); !program)

@@ -16,7 +16,7 @@ static uint64_t keyOf(const Message &m) {
 }
 
 Matcher::Matcher(const Code &code)
-    : code(code), table(1024, Open{0, 0, 0, kEmpty}), groups(code.channels.size()),
+    : code(code), inboxes(code.numRanks), groups(code.channels.size()),
       done(code.channels.size(), 0) {
   for (auto [channel, info] : llvm::enumerate(code.channels))
     groups[channel].resize(info.members.size() / info.groupSize);
@@ -25,57 +25,51 @@ Matcher::Matcher(const Code &code)
 void Matcher::beginRank(uint32_t newRank) {
   rank = newRank;
   std::fill(done.begin(), done.end(), 0);
+  open.clear();
+  std::vector<Open> inbox;
+  inbox.swap(inboxes[rank]);
+  table.assign(llvm::PowerOf2Ceil(std::max<size_t>(16, 2 * inbox.size())), kNone);
+  for (const Open &message : inbox)
+    insert(message);
 }
 
-size_t Matcher::home(uint64_t key, uint32_t number) const {
+size_t Matcher::find(uint64_t key, uint32_t number) const {
   uint64_t h = (key ^ (uint64_t(number) << 40) ^ number) * 0x9e3779b97f4a7c15ull;
   h ^= h >> 29;
-  return (h * 0xbf58476d1ce4e5b9ull >> 20) & (table.size() - 1);
+  size_t mask = table.size() - 1, i = (h * 0xbf58476d1ce4e5b9ull >> 20) & mask;
+  while (table[i] != kNone && (open[table[i]].key != key || open[table[i]].number != number))
+    i = (i + 1) & mask;
+  return i;
 }
 
-void Matcher::grow() {
-  std::vector<Open> old(table.size() * 2, Open{0, 0, 0, kEmpty});
-  old.swap(table);
-  for (const Open &open : old) {
-    if (open.bytesAndType == kEmpty)
-      continue;
-    size_t i = home(open.key, open.number);
-    while (table[i].bytesAndType != kEmpty)
-      i = (i + 1) & (table.size() - 1);
-    table[i] = open;
+void Matcher::insert(const Open &message) {
+  if (2 * open.size() >= table.size()) {
+    // Only messages of a rank with itself come in later than at its beginning.
+    table.assign(2 * table.size(), kNone);
+    for (auto [place, other] : llvm::enumerate(open))
+      table[find(other.key, other.number)] = place;
   }
+  table[find(message.key, message.number)] = open.size();
+  open.push_back(message);
 }
 
 LogicalResult Matcher::message(const Message &m) {
-  uint64_t key = keyOf(m);
-  uint64_t bytesAndType = m.bytes << 2 | static_cast<uint64_t>(m.dtype);
-  size_t mask = table.size() - 1, i = home(key, m.number);
-  for (; table[i].bytesAndType != kEmpty; i = (i + 1) & mask) {
-    if (table[i].key != key || table[i].number != m.number)
-      continue;
-    if (table[i].bytesAndType != bytesAndType)
-      return mismatch(m, table[i]);
-    // Closed. Entries behind it that would have stood here move up, so that probing needs no
-    // tombstones.
-    for (size_t j = i;;) {
-      table[i].bytesAndType = kEmpty;
-      for (;;) {
-        j = (j + 1) & mask;
-        if (table[j].bytesAndType == kEmpty) {
-          --used;
-          return success();
-        }
-        size_t h = home(table[j].key, table[j].number);
-        if (((j - h) & mask) >= ((j - i) & mask))
-          break;
-      }
-      table[i] = table[j];
-      i = j;
-    }
+  Open mine = {keyOf(m), m.number, m.instr << 1 | m.isSend,
+               m.bytes << 2 | static_cast<uint64_t>(m.dtype), false};
+  uint32_t peer = m.isSend ? m.to : m.from;
+  if (peer > rank) {
+    inboxes[peer].push_back(mine);
+    return success();
   }
-  table[i] = Open{key, m.number, m.instr << 1 | m.isSend, bytesAndType};
-  if (++used * 2 > table.size())
-    grow();
+  uint32_t place = table[find(mine.key, mine.number)];
+  if (place != kNone) {
+    Open &other = open[place];
+    other.closed = true;
+    return other.bytesAndType == mine.bytesAndType ? success() : mismatch(m, other);
+  }
+  if (peer < rank)
+    return alone(mine, 0);
+  insert(mine); // a rank with itself: the other side may follow
   return success();
 }
 
@@ -96,23 +90,16 @@ LogicalResult Matcher::mismatch(const Message &m, const Open &other) const {
   return diag;
 }
 
-LogicalResult Matcher::finish() {
-  if (used == 0)
-    return success();
-  const Open *first = nullptr;
-  for (const Open &open : table)
-    if (open.bytesAndType != kEmpty &&
-        (!first || std::tie(open.key, open.number) < std::tie(first->key, first->number)))
-      first = &open;
-  uint32_t from = first->key >> 24 & 0xffffff, to = first->key & 0xffffff;
-  bool isSend = first->instrAndSide & 1;
-  InFlightDiagnostic diag = code.ops[first->instrAndSide >> 1]->emitOpError();
+LogicalResult Matcher::alone(const Open &message, size_t more) const {
+  uint32_t from = message.key >> 24 & 0xffffff, to = message.key & 0xffffff;
+  bool isSend = message.instrAndSide & 1;
+  InFlightDiagnostic diag = code.ops[message.instrAndSide >> 1]->emitOpError();
   diag << "rank " << (isSend ? from : to) << (isSend ? ": sends message " : ": expects message ")
-       << first->number << " from rank " << from << " to rank " << to << " over channel \""
-       << code.channels[first->key >> 48].name << "\", which rank " << (isSend ? to : from)
+       << message.number << " from rank " << from << " to rank " << to << " over channel \""
+       << code.channels[message.key >> 48].name << "\", which rank " << (isSend ? to : from)
        << (isSend ? " never receives" : " never sends");
-  if (used > 1)
-    diag << " (and " << used - 1 << " more messages without another side)";
+  if (more)
+    diag << " (and " << more << " more messages without another side)";
   return diag;
 }
 
@@ -157,6 +144,17 @@ LogicalResult Matcher::collective(uint32_t channel, const CollectiveCall &call) 
 }
 
 LogicalResult Matcher::endRank() {
+  const Open *first = nullptr;
+  size_t left = 0;
+  for (const Open &message : open) {
+    if (message.closed)
+      continue;
+    ++left;
+    if (!first || std::tie(message.key, message.number) < std::tie(first->key, first->number))
+      first = &message;
+  }
+  if (left)
+    return alone(*first, left - 1);
   for (auto [channel, info] : llvm::enumerate(code.channels)) {
     if (info.group[rank] < 0)
       continue;

@@ -30,9 +30,8 @@ struct CollectiveCall {
   uint32_t instr;
 };
 
-/// Sees all messages and collectives of all ranks, rank after rank, and finds those that do not
-/// fit. Memory: what is still open (messages whose other side has not come), and the collectives of
-/// one rank of each group.
+/// Sees all messages and collectives of all ranks, rank after rank in ascending order, and finds those that do not fit.
+/// Memory: messages whose other side is a later rank, and the collectives of one rank of each group.
 class Matcher {
 public:
   explicit Matcher(const Code &code);
@@ -40,22 +39,25 @@ public:
   void beginRank(uint32_t rank);
   LogicalResult message(const Message &message);
   LogicalResult collective(uint32_t channel, const CollectiveCall &call);
-  /// After the commands of a rank: it must have done all collectives of its groups.
+  /// After the commands of a rank: it must have the other sides of all messages with earlier ranks, and have done all
+  /// collectives of its groups.
   LogicalResult endRank();
-  /// After all ranks: no message may be left open.
-  LogicalResult finish();
 
 private:
+  /// A message of which one side has been seen.
   struct Open {
     uint64_t key; ///< channel, from, to
     uint32_t number;
     uint32_t instrAndSide; ///< 2 * instr + isSend
-    uint64_t bytesAndType; ///< 4 * bytes + dtype; kEmpty = no entry
+    uint64_t bytesAndType; ///< 4 * bytes + dtype
+    bool closed;
   };
-  static constexpr uint64_t kEmpty = ~uint64_t(0);
-  size_t home(uint64_t key, uint32_t number) const;
-  void grow();
+  /// The place of a message in `table`, or where it would stand.
+  size_t find(uint64_t key, uint32_t number) const;
+  void insert(const Open &open);
   LogicalResult mismatch(const Message &message, const Open &other) const;
+  /// Reports a message that one side alone has.
+  LogicalResult alone(const Open &open, size_t more) const;
 
   /// The collectives of the first rank of a group.
   struct Group {
@@ -64,8 +66,12 @@ private:
   };
 
   const Code &code;
-  std::vector<Open> table; ///< linear probing; a power of two
-  size_t used = 0;
+  /// Per rank that is still to come: the messages that others have with it. What one rank adds goes to the ends of as
+  /// many lists as it has peers, and what a rank looks up is small: a table of all open messages would be all cache
+  /// misses.
+  std::vector<std::vector<Open>> inboxes;
+  std::vector<Open> open;      ///< of this rank
+  std::vector<uint32_t> table; ///< places in `open`: linear probing; a power of two; kNone = empty
   std::vector<std::vector<Group>> groups; ///< per channel
   std::vector<uint32_t> done;             ///< per channel: collectives of this rank
   uint32_t rank = 0;

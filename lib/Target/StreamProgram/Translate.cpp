@@ -102,8 +102,6 @@ LogicalResult Translation::writeRanks() {
     for (uint32_t rank = 0; rank < code->numRanks; ++rank)
       if (failed(evaluator.run(rank, matching())))
         return failure();
-    if (matcher && failed(matcher->finish()))
-      return failure();
     evaluator.messages = evaluator.tables.droppedSyncs = 0;
   }
   ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
@@ -126,7 +124,7 @@ LogicalResult Translation::writeRanks() {
   }
   stats.messages = evaluator.messages;
   stats.droppedSyncs = evaluator.tables.droppedSyncs;
-  return matcher && !surveyed ? matcher->finish() : success();
+  return success();
 }
 
 LogicalResult Translation::writeOracle() {
@@ -150,7 +148,7 @@ LogicalResult Translation::writeOracle() {
   Evaluator evaluator(**oracleCode, options.maxCommands, options.maxSteps);
   Matcher matcher(**oracleCode);
   std::vector<ShardInfo> shards;
-  if (failed(evaluator.run(0, &matcher)) || failed(matcher.finish()) ||
+  if (failed(evaluator.run(0, &matcher)) ||
       failed(findShards(oracle, *oracleArguments, **oracleCode, 0, shards)))
     return failure();
   oracleBlob = append(evaluator.tables.finish(
@@ -208,6 +206,7 @@ FailureOr<std::string> Translation::run() {
     return failure();
   writeIndex();
   stats.bytes = file.size();
+  stats.numRanks = code->numRanks;
   return std::move(file);
 }
 

@@ -41,6 +41,7 @@ struct StreamProgramOptions {
 
 /// What a translation did.
 struct StreamProgramStats {
+  uint32_t numRanks = 0;     ///< of the world
   uint32_t ranks = 0;        ///< rank programs written, without the oracle
   uint64_t commands = 0;     ///< of all of them
   uint64_t messages = 0;     ///< sends and receives among them

@@ -1,0 +1,156 @@
+//===- CompileBenchmark.cpp - how long compiling takes ----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Compiler/Compiler.h"
+#include "tandem/Compiler/Pipelines.h"
+#include "tandem/Compiler/Registration.h"
+#include "tandem/Target/StreamProgram/StreamProgram.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <benchmark/benchmark.h>
+#include <fstream>
+#include <sstream>
+
+using namespace tandem;
+
+namespace {
+
+std::string readProgram(const std::string &name) {
+  std::ifstream file(std::string(TANDEM_PROGRAMS) + "/" + name + ".mlir");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Counts commands and says how long one takes.
+void report(benchmark::State &state, uint64_t commands) {
+  state.counters["commands"] = static_cast<double>(commands);
+  state.counters["time/command"] = benchmark::Counter(
+      static_cast<double>(commands),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.SetComplexityN(static_cast<int64_t>(commands));
+}
+
+/// allgather-matmul-p2p from text to the bytes of a .tsp file, as tandem-compile does it (with all
+/// checks), for all ranks.
+void compileText(benchmark::State &state) {
+  std::string text = readProgram("allgather-matmul-p2p");
+  compiler::CompileOptions options;
+  options.mesh = {{"x", state.range(0)}};
+  options.verifyOutput = state.range(1);
+  uint64_t commands = 0;
+  for (auto _ : state) {
+    compiler::CompileResult result = compiler::compileText(text, options);
+    if (!result) {
+      state.SkipWithError(result.errorText().c_str());
+      return;
+    }
+    commands = result.numCommands;
+    benchmark::DoNotOptimize(result.output.data());
+  }
+  report(state, commands);
+}
+BENCHMARK(compileText)
+    ->ArgNames({"ranks", "verify"})
+    ->ArgsProduct({{8, 16, 32, 64, 128, 256, 512}, {0}})
+    ->Unit(benchmark::kMillisecond)
+    ->Complexity(benchmark::oN);
+BENCHMARK(compileText)
+    ->Name("compileTextAndReadBack")
+    ->ArgNames({"ranks", "verify"})
+    ->ArgsProduct({{8, 512}, {1}})
+    ->Unit(benchmark::kMillisecond);
+
+/// The last step alone: a lowered program, to bytes.
+void translate(benchmark::State &state) {
+  mlir::DialectRegistry registry;
+  mlir::tandem::registerTandemDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  compiler::CompileOptions options;
+  options.mesh = {{"x", state.range(0)}};
+  options.output = compiler::Output::HostIR;
+  compiler::CompileResult lowered =
+      compiler::compileText(readProgram("allgather-matmul-p2p"), options);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(lowered.output, &context);
+  if (!lowered || !module) {
+    state.SkipWithError(lowered.errorText().c_str());
+    return;
+  }
+  mlir::tandem::StreamProgramStats stats;
+  for (auto _ : state) {
+    stats = mlir::tandem::StreamProgramStats();
+    auto bytes =
+        mlir::tandem::translateToStreamProgram(*module, "allgather_matmul_p2p", {}, &stats);
+    if (mlir::failed(bytes)) {
+      state.SkipWithError("translation failed");
+      return;
+    }
+    benchmark::DoNotOptimize(bytes->data());
+  }
+  report(state, stats.commands);
+}
+BENCHMARK(translate)
+    ->ArgName("ranks")
+    ->RangeMultiplier(2)
+    ->Range(8, 512)
+    ->Unit(benchmark::kMillisecond)
+    ->Complexity(benchmark::oN);
+
+/// Layers of a tensor-parallel network: gather, matmul, matmul, reduce-scatter.
+std::string layers(int64_t count) {
+  std::ostringstream text;
+  text << "#tp = #fusion.mesh<\"tp\", [\"x\" = 4]>\n"
+          "#rows = #fusion.axes<#tp, [didx(\"x\"), -]>\n#columns = #fusion.axes<#tp, [-, "
+          "didx(\"x\")]>\n"
+          "func.func @layers(%x0: tensor<64x64xf32, #rows>, %a: tensor<64x128xf32, #columns>, "
+          "%b: tensor<128x64xf32, #rows>) -> tensor<64x64xf32, #rows> {\n";
+  for (int64_t i = 0; i < count; ++i)
+    text << "  %g" << i << " = fusion.reshard %x" << i
+         << " : tensor<64x64xf32, #rows> -> tensor<64x64xf32, #fusion.axes<#tp, [-, -]>>\n  %h" << i
+         << " = fusion.matmul %g" << i
+         << ", %a : tensor<64x64xf32, #fusion.axes<#tp, [-, -]>>, tensor<64x128xf32, #columns> -> "
+            "tensor<64x128xf32, #columns>\n  %p"
+         << i << " = fusion.matmul %h" << i
+         << ", %b : tensor<64x128xf32, #columns>, tensor<128x64xf32, #rows> -> tensor<64x64xf32, "
+            "#fusion.axes<#tp, [-, -], partial = [\"x\"]>>\n  %x"
+         << i + 1 << " = fusion.reshard %p" << i
+         << " : tensor<64x64xf32, #fusion.axes<#tp, [-, -], partial = [\"x\"]>> -> "
+            "tensor<64x64xf32, #rows>\n";
+  text << "  return %x" << count << " : tensor<64x64xf32, #rows>\n}\n";
+  return text.str();
+}
+
+/// From text to a stream program for 4 ranks.
+void compileLayers(benchmark::State &state) {
+  std::string text = layers(state.range(0));
+  compiler::CompileOptions options;
+  options.target = "cpu-local";
+  options.verifyOutput = false;
+  uint64_t commands = 0;
+  for (auto _ : state) {
+    compiler::CompileResult result = compiler::compileText(text, options);
+    if (!result) {
+      state.SkipWithError(result.errorText().c_str());
+      return;
+    }
+    commands = result.numCommands;
+  }
+  state.counters["commands"] = static_cast<double>(commands);
+  state.SetComplexityN(state.range(0));
+}
+BENCHMARK(compileLayers)
+    ->ArgName("layers")
+    ->Arg(62)
+    ->Arg(125)
+    ->Arg(250)
+    ->Arg(500)
+    ->Arg(1000)
+    ->Unit(benchmark::kMillisecond)
+    ->Complexity(benchmark::oN);
+
+} // namespace

@@ -1,0 +1,79 @@
+// RUN: split-file %s %t
+// RUN: not tandem-compile %t/peer.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=PEER
+// RUN: not tandem-compile %t/unmatched.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=UNMATCHED
+// RUN: not tandem-compile %t/order.mlir --target=cpu-local -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=ORDER
+// RUN: not tandem-compile %t/endless.mlir --max-commands=100 -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=ENDLESS
+// RUN: not tandem-compile %t/unplanned.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=UNPLANNED
+// RUN: not tandem-compile %t/input.mlir -o %t/out.tsp 2>&1 | FileCheck %s --check-prefix=INPUT
+// RUN: not ls %t/out.tsp
+
+// Errors name the file, the line and the rank, and leave no file behind. (All of them: test/Unit/Target.)
+
+// PEER: peer.mlir:7:35: error: 'hostir.send' op rank 3: peer 4 is outside the group of 4 of channel "c"
+//--- peer.mlir
+hostir.program @p(%in: memref<8xf32>) {
+  %main = hostir.main_stream
+  %me = hostir.device_index #fusion.mesh<"tp", ["x" = 4]>, "x"
+  %c1 = arith.constant 1 : index
+  %right = arith.addi %me, %c1 : index
+  %ch = hostir.channel "c" over #fusion.mesh<"tp", ["x" = 4]> ["x"] can [two_sided]
+  hostir.group via %ch on %main { hostir.send %in to %right : memref<8xf32> }
+}
+
+// UNMATCHED: unmatched.mlir:9:7: error: 'hostir.send' op rank 0: sends message 0 from rank 0 to rank 1 over channel "c", which rank 1 never receives
+//--- unmatched.mlir
+hostir.program @p(%in: memref<8xf32>) {
+  %main = hostir.main_stream
+  %me = hostir.device_index #fusion.mesh<"tp", ["x" = 2]>, "x"
+  %c1 = arith.constant 1 : index
+  %first = arith.cmpi ult, %me, %c1 : index
+  %ch = hostir.channel "c" over #fusion.mesh<"tp", ["x" = 2]> ["x"] can [two_sided]
+  scf.if %first {
+    hostir.group via %ch on %main {
+      hostir.send %in to %c1 : memref<8xf32>
+    }
+  }
+}
+
+// ORDER: order.mlir:11:5: error: 'hostir.collective' op rank 1 calls all_reduce of 32 bytes of f32 by max as collective 0 of channel "c", rank 0 calls all_reduce of 32 bytes of f32
+// ORDER: order.mlir:9:5: note: see the operation of rank 0
+//--- order.mlir
+hostir.program @p(%in: memref<8xf32>, %out: memref<8xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %me = hostir.device_index #fusion.mesh<"tp", ["x" = 2]>, "x"
+  %c1 = arith.constant 1 : index
+  %first = arith.cmpi ult, %me, %c1 : index
+  %ch = hostir.channel "c" over #fusion.mesh<"tp", ["x" = 2]> ["x"] can [collectives]
+  // Both wait for the other's.
+  scf.if %first {
+    hostir.collective all_reduce %in to %out via %ch on %main : memref<8xf32> to memref<8xf32>
+  } else {
+    hostir.collective all_reduce %in to %out via %ch on %main {reduction = #fusion<reduce_kind max>} : memref<8xf32> to memref<8xf32>
+  }
+}
+
+// ENDLESS: endless.mlir:6:3: error: 'scf.for' op rank 0: the program has more than 100 commands
+//--- endless.mlir
+hostir.program @p(%in: memref<8xf32>, %out: memref<8xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %many = arith.constant 1000000000000 : index
+  scf.for %i = %c0 to %many step %c1 {
+    hostir.copy %in to %out on %main : memref<8xf32> to memref<8xf32>
+  }
+}
+
+// UNPLANNED: unplanned.mlir:3:8: error: 'hostir.alloc' op has no place in the arena: expected `offset`, which hostir-plan-buffers writes
+//--- unplanned.mlir
+hostir.program @p(%in: memref<8xf32>) {
+  %main = hostir.main_stream
+  %b = hostir.alloc on %main : memref<8xf32>
+}
+
+// INPUT: error: the stream program would be refused: memory: rank 0: command 0 (copy "copy #0"): dst: writes to the input argument "arg0"
+//--- input.mlir
+hostir.program @p(%in: memref<8xf32>) {
+  %main = hostir.main_stream
+  hostir.copy %in to %in on %main : memref<8xf32> to memref<8xf32>
+}
