@@ -90,8 +90,15 @@ Value tandem::hostir::getStream(Operation *op) {
   return {};
 }
 
+bool tandem::hostir::isView(Operation *op) {
+  // Upstream's transpose does not say that it is one.
+  return isa_and_present<ViewLikeOpInterface, memref::TransposeOp>(op) &&
+         op->getNumResults() == 1 && isa<MemRefType>(op->getResult(0).getType()) &&
+         isa<MemRefType>(op->getOperand(0).getType());
+}
+
 Value tandem::hostir::getViewRoot(Value buffer) {
-  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
-    buffer = view.getViewSource();
+  for (Operation *op = buffer.getDefiningOp(); isView(op); op = buffer.getDefiningOp())
+    buffer = op->getOperand(0);
   return buffer;
 }

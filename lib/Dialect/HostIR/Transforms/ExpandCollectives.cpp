@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Collectives/CollectiveBuilder.h"
+#include "PassLog.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -91,8 +92,8 @@ struct ExpandCollectives : public hostir::impl::ExpandCollectivesBase<ExpandColl
       if (channel.can(Capability::Collectives))
         continue;
       if (log)
-        op.emitRemark() << "expanded " << stringifyCollectiveKind(op.getKind()) << " among "
-                        << channel.groupSize() << " devices";
+        say(*this, op) << "expanded " << stringifyCollectiveKind(op.getKind()) << " among "
+                       << channel.groupSize() << " devices";
       expand(op, channel);
       op.erase();
       ++numExpanded;

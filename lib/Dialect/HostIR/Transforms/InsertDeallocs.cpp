@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BufferLives.h"
+#include "PassLog.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 
 namespace mlir::tandem::hostir {
@@ -190,8 +191,8 @@ struct InsertDeallocs : public hostir::impl::InsertDeallocsBase<InsertDeallocs> 
       builder.setInsertionPointAfter(end.after);
       DeallocOp::create(builder, alloc.getLoc(), alloc, end.stream);
       if (log)
-        alloc.emitRemark() << "ends on " << (end.stream == alloc.getStream() ? "its" : "another")
-                           << " stream after '" << end.after->getName() << "'";
+        say(*this, alloc) << "ends on " << (end.stream == alloc.getStream() ? "its" : "another")
+                          << " stream after '" << end.after->getName() << "'";
       ++numInserted;
       return success();
     }

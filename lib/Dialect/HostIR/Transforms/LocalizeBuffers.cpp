@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "PassLog.h"
 #include "StridedBox.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -105,7 +106,7 @@ std::string Localizer::collect(Value view) {
     Operation *user = use.getOwner();
     if (isa<DeallocOp>(user))
       continue;
-    if (isa<ViewLikeOpInterface>(user) && user->getNumResults() == 1) {
+    if (isView(user)) {
       views.push_back(user);
       if (std::string why = collect(user->getResult(0)); !why.empty())
         return why;
@@ -258,12 +259,12 @@ struct LocalizeBuffers : public hostir::impl::LocalizeBuffersBase<LocalizeBuffer
       if (!why.empty()) {
         ++numKept;
         if (log)
-          alloc.emitRemark() << "kept whole: " << why;
+          say(*this, alloc) << "kept whole: " << why;
         continue;
       }
       ++numLocalized;
       if (log)
-        alloc.emitRemark() << "replaced by a slice in " << localizer.numParts() << " places";
+        say(*this, alloc) << "replaced by a slice in " << localizer.numParts() << " places";
       localizer.rewrite();
     }
   }

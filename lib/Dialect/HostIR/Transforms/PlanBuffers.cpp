@@ -7,6 +7,7 @@
 
 #include "ArenaPlan.h"
 #include "BufferLives.h"
+#include "PassLog.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -229,9 +230,9 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
     bytesUnshared += planner.bytesUnshared;
     bytesPlanned += planner.arenaBytes + planner.symmetricBytes;
     if (log)
-      program.emitRemark() << "planned " << lives->size() << " buffers: " << planner.arenaBytes
-                           << " + " << planner.symmetricBytes << " symmetric bytes, "
-                           << planner.bytesUnshared << " if none shared memory";
+      say(*this, program) << "planned " << lives->size() << " buffers: " << planner.arenaBytes
+                          << " + " << planner.symmetricBytes << " symmetric bytes, "
+                          << planner.bytesUnshared << " if none shared memory";
   }
 };
 } // namespace

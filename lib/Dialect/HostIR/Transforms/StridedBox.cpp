@@ -9,7 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "llvm/Support/MathExtras.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -140,13 +140,12 @@ static std::optional<StridedBox> collapseDims(StridedBox box, memref::CollapseSh
 
 std::optional<StridedBox> hostir::computeBox(Value view) {
   Operation *op = view.getDefiningOp();
-  auto viewLike = dyn_cast_if_present<ViewLikeOpInterface>(op);
-  if (!viewLike)
+  if (!isView(op))
     return boxOfRoot(view);
   auto type = dyn_cast<MemRefType>(view.getType());
   if (!type || !type.hasStaticShape())
     return std::nullopt;
-  std::optional<StridedBox> box = computeBox(viewLike.getViewSource());
+  std::optional<StridedBox> box = computeBox(op->getOperand(0));
   if (!box)
     return std::nullopt;
   if (auto subview = dyn_cast<memref::SubViewOp>(op))

@@ -7,7 +7,6 @@
 
 #include "BufferLives.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 
@@ -27,8 +26,7 @@ using namespace mlir::tandem::hostir;
 // verify_c1
 static LogicalResult verifyKind(Operation *op) {
   if (isa_and_present<HostIRDialect, arith::ArithDialect>(op->getDialect()) ||
-      isa<scf::ForOp, scf::IfOp, scf::YieldOp>(op) ||
-      (isa<ViewLikeOpInterface>(op) && isa<memref::MemRefDialect>(op->getDialect())))
+      isa<scf::ForOp, scf::IfOp, scf::YieldOp>(op) || isView(op))
     return success();
   return op->emitOpError() << "expected only operations of 'hostir' and 'arith', 'scf.for', "
                               "'scf.if' and views of memrefs in a program";
@@ -84,10 +82,10 @@ static LogicalResult verifyCollective(CollectiveOp op) {
 static Operation *findUseAfter(Value buffer, Operation *end) {
   for (Operation *user : buffer.getUsers()) {
     Operation *ancestor = end->getBlock()->findAncestorOpInBlock(*user);
-    bool isView = isa<ViewLikeOpInterface>(user);
-    if (!isView && user != end && ancestor && end->isBeforeInBlock(ancestor))
+    bool isViewOp = isView(user);
+    if (!isViewOp && user != end && ancestor && end->isBeforeInBlock(ancestor))
       return user;
-    if (isView)
+    if (isViewOp)
       for (Value view : user->getResults())
         if (Operation *use = findUseAfter(view, end))
           return use;

@@ -71,6 +71,9 @@ bool isSymmetric(Type type);
 /// for a sync, null for an op that names none.
 Value getStream(Operation *op);
 
+/// Whether `op` makes a view of its first operand: another shape or layout of the same memory.
+bool isView(Operation *op);
+
 /// What `buffer` is a view of, through any number of views: an alloc's result or an argument of the
 /// program.
 Value getViewRoot(Value buffer);

@@ -310,7 +310,7 @@ def HostIR_CollectiveOp : HostIR_Command<"collective"> {
                        Optional<Index>:$root, HostIR_Channel:$channel, HostIR_Stream:$stream,
                        OptionalAttr<Fusion_ReduceKindAttr>:$reduction);
   let assemblyFormat = [{
-    $kind $input `to` $output (`root` $root^)? `via` $channel `on` $stream attr-dict
+    `` $kind $input `to` $output (`root` $root^)? `via` $channel `on` $stream attr-dict
     `:` type($input) `to` type($output)
   }];
   let hasVerifier = 1;
@@ -474,7 +474,7 @@ def HostIR_AccumulateOp : HostIR_Command<"accumulate"> {
   }];
   let arguments = (ins Fusion_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
                        Arg<HostIR_Buffer, "", [MemRead, MemWrite]>:$target, HostIR_Stream:$stream);
-  let assemblyFormat = "$kind $source `into` $target `on` $stream attr-dict `:` type($source) `to` type($target)";
+  let assemblyFormat = "`` $kind $source `into` $target `on` $stream attr-dict `:` type($source) `to` type($target)";
   let hasVerifier = 1;
 }
 
@@ -493,7 +493,7 @@ def HostIR_ReduceOp : HostIR_Command<"reduce"> {
   let arguments = (ins Fusion_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
                        Arg<HostIR_Buffer, "", [MemWrite]>:$target, DenseI64ArrayAttr:$dims, HostIR_Stream:$stream);
   let assemblyFormat = [{
-    $kind $source `to` $target `dims` $dims `on` $stream attr-dict `:` type($source) `to` type($target)
+    `` $kind $source `to` $target `dims` $dims `on` $stream attr-dict `:` type($source) `to` type($target)
   }];
   let hasVerifier = 1;
 }

@@ -1,0 +1,24 @@
+//===- PassLog.h - how a pass says what it did -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_PASSLOG_H
+#define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_PASSLOG_H
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::tandem::hostir {
+
+/// A remark at `op` that begins with the pass's flag. At its location alone: printing the op would
+/// drown what is said.
+inline InFlightDiagnostic say(const Pass &pass, Operation *op) {
+  return emitRemark(op->getLoc()) << pass.getArgument() << ": ";
+}
+
+} // namespace mlir::tandem::hostir
+
+#endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_PASSLOG_H
