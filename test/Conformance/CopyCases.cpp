@@ -40,6 +40,9 @@ void addCopyCases(Cases &cases) {
     add("columns-both", strided(t, {5, 3}, {4, 1}, 1, 20), strided(t, {5, 3}, {9, 1}, 2, 45));
     add("transposed", strided(t, {5, 7}, {1, 5}, 0, 35), dense(t, {5, 7}));
     add("to-transposed", dense(t, {5, 7}), strided(t, {5, 7}, {1, 5}, 0, 35));
+    add("transposed-tiles", strided(t, {37, 50}, {1, 41}, 0, 50 * 41), dense(t, {37, 50}));
+    add("transposed-inside", strided(t, {3, 17, 2, 33}, {1500, 1, 600, 17}, 5, 5000),
+        strided(t, {3, 17, 2, 33}, {2400, 70, 35, 1}, 0, 7300));
     add("every-second", strided(t, {9}, {2}, 1, 18), strided(t, {9}, {3}, 0, 27));
     add("repeated", strided(t, {4, 6}, {0, 1}, 2, 8), dense(t, {4, 6}));
     add("repeated-element", strided(t, {4, 6}, {0, 0}, 0, 1), dense(t, {4, 6}));

@@ -70,8 +70,16 @@ public:
   void run(void *dst, const void *src) const;
 
 private:
+  bool findTranspose(const Layout &dst, const Layout &src);
+
   LoopNest nest;
   unsigned element = 4;
+  /// Where one dimension is contiguous in dst and another one in src: both are walked in square
+  /// tiles inside the nest, so that neither side jumps through memory.
+  bool transposes = false;
+  int64_t alongDst = 0, alongSrc = 0; ///< extents of the dimension contiguous in dst, and in src
+  int64_t srcStep = 0,
+          dstStep = 0; ///< elements: alongDst's stride in src, alongSrc's stride in dst
 };
 
 /// n elements of any dtype, `stride` elements apart, as f32 (i32 loses bits above 2^24).
