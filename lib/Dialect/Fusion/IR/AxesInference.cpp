@@ -43,7 +43,8 @@ bool fusion::isLocalComputation(Operation *op) {
 /// What an elementwise op may do with partial operands: only what commutes with the reduction.
 static void setElementwisePartial(Operation *op, AxesRule &rule) {
   rule.partial = PartialKind::AlikeSame;
-  if (isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, arith::AddIOp, arith::SubIOp, arith::ExtFOp>(op))
+  if (isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, arith::AddIOp, arith::SubIOp, arith::ExtFOp>(
+          op))
     rule.reduceKind = ReduceKind::Sum;
   else if (isa<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(op))
     rule.reduceKind = ReduceKind::Max;
@@ -72,9 +73,8 @@ bool fusion::samePlacement(AxesAttr a, AxesAttr b) {
       a.getPlacement().getDims() != b.getPlacement().getDims() ||
       a.getPartial().size() != b.getPartial().size() || a.getPartialKind() != b.getPartialKind())
     return false;
-  return llvm::all_of(a.getPartial(), [&](StringAttr axis) {
-    return llvm::is_contained(b.getPartial(), axis);
-  });
+  return llvm::all_of(a.getPartial(),
+                      [&](StringAttr axis) { return llvm::is_contained(b.getPartial(), axis); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -102,8 +102,9 @@ static SmallVector<StringAttr> deviceAxes(DimAxesAttr dim) {
   return axes;
 }
 
-/// The axes of the operands, factor by factor. A split operand wins over one that is replicated along the factor (a
-/// slice makes it fit without communication); two different splits are a conflict.
+/// The axes of the operands, factor by factor. A split operand wins over one that is replicated
+/// along the factor (a slice makes it fit without communication); two different splits are a
+/// conflict.
 static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> operandAxes,
                                     SmallVectorImpl<FactorDigits> &factors,
                                     std::optional<AxesConflict> &conflict) {
@@ -131,8 +132,8 @@ static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> ope
         continue;
       DimAxesAttr mine = placementOf(axes, dim);
       AxesAttr other = operandAxes[found.operand];
-      int64_t otherDim = llvm::find(rule.operands[found.operand], factor) -
-                         rule.operands[found.operand].begin();
+      int64_t otherDim =
+          llvm::find(rule.operands[found.operand], factor) - rule.operands[found.operand].begin();
       if (mine != placementOf(other, otherDim)) {
         conflict = {"expected operands that are split alike, found " + formatDimAxes(found.digits) +
                         " and " + formatDimAxes(digits),
@@ -316,8 +317,8 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
   ArrayRef<int64_t> resultFactors = rule->results[result];
   for (auto [dim, factor] : llvm::enumerate(rule->operands[operand])) {
     DimAxesAttr digits = DimAxesAttr::get(context, {});
-    const int64_t *it = factor == AxesRule::kNone ? resultFactors.end()
-                                                  : llvm::find(resultFactors, factor);
+    const int64_t *it =
+        factor == AxesRule::kNone ? resultFactors.end() : llvm::find(resultFactors, factor);
     if (it != resultFactors.end()) {
       digits = resultAxes.getDims()[it - resultFactors.begin()];
     } else if (factor != AxesRule::kNone) {
@@ -330,7 +331,8 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
         return {};
     dims.push_back(digits);
   }
-  // What the result is partial over, and the reduction here does not explain, the operand is partial over.
+  // What the result is partial over, and the reduction here does not explain, the operand is
+  // partial over.
   SmallVector<StringAttr> partial;
   for (StringAttr axis : resultAxes.getPartial())
     if (!reduced.contains(axis))
@@ -348,7 +350,8 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
 
 bool fusion::isTransparent(Operation *op) {
   auto undecided = [](Type type) { return isa<RankedTensorType>(type) && !getAxes(type); };
-  if (llvm::all_of(op->getOperandTypes(), undecided) && llvm::all_of(op->getResultTypes(), undecided))
+  if (llvm::all_of(op->getOperandTypes(), undecided) &&
+      llvm::all_of(op->getResultTypes(), undecided))
     return true;
   return !llvm::any_of(op->getOperandTypes(), undecided) &&
          !llvm::any_of(op->getResultTypes(), undecided) && succeeded(verifyLocal(op, nullptr));
@@ -360,7 +363,8 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       emitError() << reason;
     return failure();
   };
-  SmallVector<AxesAttr> operandAxes = llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
+  SmallVector<AxesAttr> operandAxes =
+      llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
   std::optional<AxesRule> rule = getAxesRule(op);
   if (!rule)
     return fail("expected an operation that computes locally, found '" +
@@ -375,6 +379,11 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       if (rule->factors[factor] == FactorKind::Whole && digits.hasDevice())
         return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
                     ", which is needed whole, found " + formatDimAxes(digits));
+      // A kernel is called once on its piece; other ops may be cut open by the lowering.
+      if (rule->factors[factor] == FactorKind::Whole && isa<CallOp>(op) &&
+          axes.getDims()[dim].hasStream())
+        return fail("expected no stream digit in dimension " + Twine(dim) + " of " + what +
+                    ", which is needed whole, found " + formatDimAxes(axes.getDims()[dim]));
       if (!factors[factor])
         factors[factor] = digits;
       else if (factors[factor] != digits)
@@ -399,8 +408,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       if (axes && failed(visit(axes, rule->operands[i], "operand " + Twine(i))))
         return failure();
     for (auto [i, type] : llvm::enumerate(op->getResultTypes()))
-      if (getAxes(type) &&
-          failed(visit(getAxes(type), rule->results[i], "result " + Twine(i))))
+      if (getAxes(type) && failed(visit(getAxes(type), rule->results[i], "result " + Twine(i))))
         return failure();
   }
   for (auto [i, type] : llvm::enumerate(op->getResultTypes())) {
@@ -413,6 +421,9 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
                     axes.getPartial().front().getValue() + "\"");
       continue;
     }
+    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias() && axes.isPartial())
+      return fail("expected no bias beside a result that is partial over \"" +
+                  axes.getPartial().front().getValue() + "\": each term would have it");
     std::optional<AxesConflict> conflict;
     AxesAttr inferred = inferResultAxes(op, i, operandAxes, conflict);
     if (conflict)
@@ -423,8 +434,8 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
     if (!isa<ReshapeOp>(op))
       inferred = inferred.withDims(axes.getDims());
     if (!samePlacement(inferred, axes)) {
-      return fail("expected result " + Twine(i) + " with axes " + formatAxes(inferred) + ", found " +
-                  formatAxes(axes));
+      return fail("expected result " + Twine(i) + " with axes " + formatAxes(inferred) +
+                  ", found " + formatAxes(axes));
     }
   }
   return success();

@@ -12,7 +12,8 @@
 using namespace mlir;
 using namespace mlir::tandem::fusion;
 
-/// Extent of elementwise dimension `dim`: the known one among operands, then results; kDynamic if none is.
+/// Extent of elementwise dimension `dim`: the known one among operands, then results; kDynamic if
+/// none is.
 static int64_t elementwiseExtent(CallOp op, int64_t dim) {
   int64_t extent = ShapedType::kDynamic;
   for (Type type : llvm::concat<const Type>(op.getInputs().getTypes(), op.getResultTypes()))
@@ -22,8 +23,7 @@ static int64_t elementwiseExtent(CallOp op, int64_t dim) {
 
 LogicalResult CallOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
   for (Type type : getResultTypes()) {
-    SmallVector<int64_t> &shape =
-        shapes.emplace_back(cast<RankedTensorType>(type).getShape());
+    SmallVector<int64_t> &shape = shapes.emplace_back(cast<RankedTensorType>(type).getShape());
     for (int64_t dim : getElementwise())
       shape[dim] = knownExtent(shape[dim], elementwiseExtent(*this, dim));
   }

@@ -21,7 +21,8 @@ using namespace mlir::tandem::fusion;
 #include "tandem/Dialect/Fusion/IR/FusionDialect.cpp.inc"
 
 namespace {
-/// A mesh is printed once, as `#<its name>`; axes stay inline, because they are what a reader of a type looks for.
+/// A mesh is printed once, as `#<its name>`; axes stay inline, because they are what a reader of a
+/// type looks for.
 struct FusionAsmInterface : public OpAsmDialectInterface {
   using OpAsmDialectInterface::OpAsmDialectInterface;
 
@@ -43,9 +44,10 @@ void FusionDialect::initialize() {
 
 LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   if (attr.getName() != kOracleOfAttrName)
-    return op->emitOpError() << "expected '" << kOracleOfAttrName
-                             << "' as the only attribute of dialect 'fusion' on an operation, found '"
-                             << attr.getName().getValue() << "'";
+    return op->emitOpError()
+           << "expected '" << kOracleOfAttrName
+           << "' as the only attribute of dialect 'fusion' on an operation, found '"
+           << attr.getName().getValue() << "'";
   if (!isa<FunctionOpInterface>(op))
     return op->emitOpError() << "expected '" << kOracleOfAttrName << "' on a function";
   if (!isa<FlatSymbolRefAttr>(attr.getValue()))

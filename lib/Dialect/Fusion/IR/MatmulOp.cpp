@@ -16,7 +16,8 @@ int64_t MatmulOp::lhsK() { return getLhs().getType().getRank() - (getTransposeA(
 int64_t MatmulOp::rhsK() { return getRhs().getType().getRank() - (getTransposeB() ? 1 : 2); }
 int64_t MatmulOp::rhsN() { return getRhs().getType().getRank() - (getTransposeB() ? 2 : 1); }
 
-/// Batch extent of an operand at a batch dimension of the result (numbered from the last one, 0), or 1.
+/// Batch extent of an operand at a batch dimension of the result (numbered from the last one, 0),
+/// or 1.
 static int64_t batchExtent(RankedTensorType type, int64_t fromLast) {
   int64_t dim = type.getRank() - 3 - fromLast;
   return dim < 0 ? 1 : type.getDimSize(dim);

@@ -50,8 +50,8 @@ Attribute MeshAttr::parse(AsmParser &parser, Type) {
     return {};
   // Exact types: the template of the same name would need the storage class.
   return MeshAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(),
-                              StringAttr::get(parser.getContext(), name),
-                              ArrayRef<MeshAxis>(axes), ArrayRef<int64_t>(devices));
+                              StringAttr::get(parser.getContext(), name), ArrayRef<MeshAxis>(axes),
+                              ArrayRef<int64_t>(devices));
 }
 
 void MeshAttr::print(AsmPrinter &printer) const {

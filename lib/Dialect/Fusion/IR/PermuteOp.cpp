@@ -34,8 +34,8 @@ LogicalResult PermuteOp::verify() {
     seen[dim] = true;
   }
   if (!valid) {
-    InFlightDiagnostic diag = emitOpError() << "expected a permutation of 0 ... " << rank - 1
-                                            << ", found [";
+    InFlightDiagnostic diag = emitOpError()
+                              << "expected a permutation of 0 ... " << rank - 1 << ", found [";
     llvm::interleaveComma(getPermutation(), diag);
     return diag << "]";
   }
@@ -54,7 +54,8 @@ OpFoldResult PermuteOp::fold(FoldAdaptor) {
 }
 
 namespace {
-/// A permutation of a permutation is one, where the value between says nothing of its own on placement.
+/// A permutation of a permutation is one, where the value between says nothing of its own on
+/// placement.
 struct MergePermutes : public OpRewritePattern<PermuteOp> {
   using OpRewritePattern::OpRewritePattern;
 

@@ -14,7 +14,8 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
-/// Size of a digit that says it itself; kDynamic for bare `stream` and for a mesh axis of unknown size.
+/// Size of a digit that says it itself; kDynamic for bare `stream` and for a mesh axis of unknown
+/// size.
 static int64_t digitSize(const Digit &digit, MeshAttr mesh) {
   return digit.isDevice() ? mesh.axisSize(digit.axis.getValue()) : digit.size;
 }
@@ -36,8 +37,7 @@ FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_
   int64_t rest = extent / product;
   SmallVector<ResolvedDigit> digits;
   for (const Digit &digit : dim.getDigits()) {
-    digits.push_back(
-        {digit.kind, digit.axis, digit.isRest() ? rest : digitSize(digit, mesh), 0});
+    digits.push_back({digit.kind, digit.axis, digit.isRest() ? rest : digitSize(digit, mesh), 0});
     if (digit.isRest())
       rest = 1;
   }
@@ -154,8 +154,7 @@ FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position)
     size_t first = walk.shape.size();
     for (const ResolvedDigit &digit : digits) {
       if (digit.kind == DigitKind::Device) {
-        walk.offset +=
-            coordinates[mesh.axisIndex(digit.axis.getValue())] * digit.weight * stride;
+        walk.offset += coordinates[mesh.axisIndex(digit.axis.getValue())] * digit.weight * stride;
         continue;
       }
       // Neighbouring digits that continue each other are one loop.

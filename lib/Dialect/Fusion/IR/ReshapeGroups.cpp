@@ -16,7 +16,8 @@ using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
 namespace {
-/// One side of the walk: the dimensions from `next` in direction `step` that are not in a group yet.
+/// One side of the walk: the dimensions from `next` in direction `step` that are not in a group
+/// yet.
 struct Side {
   ArrayRef<int64_t> shape;
   int64_t next;
@@ -32,7 +33,8 @@ struct Side {
 };
 } // namespace
 
-/// Grows one group of static dimensions with equal products from both sides; false if a side is blocked first.
+/// Grows one group of static dimensions with equal products from both sides; false if a side is
+/// blocked first.
 static bool takeGroup(Side &from, Side &to) {
   if (from.blocked() || to.blocked())
     return false;
@@ -84,8 +86,8 @@ FailureOr<SmallVector<ReshapeGroup>> fusion::getReshapeGroups(ArrayRef<int64_t> 
                 llvm::all_of(restTo, [](int64_t n) { return n == 1; });
     if (pairs)
       for (int64_t i = 0; i < static_cast<int64_t>(restFrom.size()); ++i)
-        groups.push_back({rest.fromBegin + i, rest.fromBegin + i + 1, rest.toBegin + i,
-                          rest.toBegin + i + 1});
+        groups.push_back(
+            {rest.fromBegin + i, rest.fromBegin + i + 1, rest.toBegin + i, rest.toBegin + i + 1});
     else if (ones || (dynamics(restFrom) + dynamics(restTo) > 0 && dynamics(restFrom) <= 1 &&
                       dynamics(restTo) <= 1))
       groups.push_back(rest);
@@ -137,8 +139,7 @@ static LogicalResult distribute(MLIRContext *context, ArrayRef<ResolvedDigit> di
 
 FailureOr<SmallVector<DimAxesAttr>> fusion::reshapeDims(MeshAttr mesh, ArrayRef<int64_t> from,
                                                         ArrayRef<DimAxesAttr> dims,
-                                                        ArrayRef<int64_t> to,
-                                                        std::string &reason) {
+                                                        ArrayRef<int64_t> to, std::string &reason) {
   FailureOr<SmallVector<ReshapeGroup>> groups = getReshapeGroups(from, to);
   if (failed(groups)) {
     reason = "expected shapes whose dimensions split and merge in groups, found [" +

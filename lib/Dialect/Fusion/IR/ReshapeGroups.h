@@ -12,18 +12,19 @@
 
 namespace mlir::tandem::fusion {
 
-/// Dimensions [fromBegin, fromEnd) of one shape hold the same elements as [toBegin, toEnd) of the other.
+/// Dimensions [fromBegin, fromEnd) of one shape hold the same elements as [toBegin, toEnd) of the
+/// other.
 struct ReshapeGroup {
   int64_t fromBegin, fromEnd, toBegin, toEnd;
 };
 
-/// The finest groups, in order, that cover both shapes; failure where dynamic extents leave that open, or the numbers
-/// of elements differ.
-FailureOr<SmallVector<ReshapeGroup>> getReshapeGroups(ArrayRef<int64_t> from,
-                                                      ArrayRef<int64_t> to);
+/// The finest groups, in order, that cover both shapes; failure where dynamic extents leave that
+/// open, or the numbers of elements differ.
+FailureOr<SmallVector<ReshapeGroup>> getReshapeGroups(ArrayRef<int64_t> from, ArrayRef<int64_t> to);
 
-/// The digits `dims` of shape `from` as digits of shape `to`, so that no element changes its device or its iteration.
-/// On failure `reason` says which digit does not fit. Dimensions without digits may be dynamic, others may not.
+/// The digits `dims` of shape `from` as digits of shape `to`, so that no element changes its device
+/// or its iteration. On failure `reason` says which digit does not fit. Dimensions without digits
+/// may be dynamic, others may not.
 FailureOr<SmallVector<DimAxesAttr>> reshapeDims(MeshAttr mesh, ArrayRef<int64_t> from,
                                                 ArrayRef<DimAxesAttr> dims, ArrayRef<int64_t> to,
                                                 std::string &reason);

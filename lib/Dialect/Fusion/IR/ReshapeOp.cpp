@@ -35,8 +35,7 @@ LogicalResult ReshapeOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>>
                          << formatShape(from) << "] and [" << formatShape(to) << "]";
   for (const ReshapeGroup &group : *groups) {
     auto groupFrom = from.slice(group.fromBegin, group.fromEnd - group.fromBegin);
-    auto groupTo =
-        MutableArrayRef(shape).slice(group.toBegin, group.toEnd - group.toBegin);
+    auto groupTo = MutableArrayRef(shape).slice(group.toBegin, group.toEnd - group.toBegin);
     int64_t *open = llvm::find(groupTo, ShapedType::kDynamic);
     std::optional<int64_t> count = countElements(groupFrom);
     if (open == groupTo.end() || !count || llvm::count(groupTo, ShapedType::kDynamic) != 1)
@@ -55,7 +54,8 @@ LogicalResult ReshapeOp::verify() {
   ArrayRef<int64_t> from = getInput().getType().getShape(), to = getType().getShape();
   std::optional<int64_t> fromCount = countElements(from), toCount = countElements(to);
   if (fromCount && toCount && *fromCount != *toCount)
-    return emitOpError() << "expected a result of " << *fromCount << " elements, found " << *toCount;
+    return emitOpError() << "expected a result of " << *fromCount << " elements, found "
+                         << *toCount;
   SmallVector<SmallVector<int64_t>> shapes;
   if (failed(inferResultShapes(shapes)))
     return failure();

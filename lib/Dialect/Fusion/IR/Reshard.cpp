@@ -57,8 +57,8 @@ Reshard fusion::unsupportedReshard(std::string reason) {
 }
 
 namespace {
-/// Where a mesh axis stands in a type. Each axis restricts what a device holds on its own (its coordinate is
-/// index / weight % size), so a reshard falls apart into one change per axis.
+/// Where a mesh axis stands in a type. Each axis restricts what a device holds on its own (its
+/// coordinate is index / weight % size), so a reshard falls apart into one change per axis.
 struct AxisState {
   enum Kind { Replicated, Split, Partial } kind = Replicated;
   int64_t dim = -1;
@@ -242,7 +242,8 @@ Reshard fusion::classifyReshard(RankedTensorType from, RankedTensorType to) {
   }
   // Pieces that move whole need one step, whatever the axes say.
   if (!a.isPartial()) {
-    bool slices = llvm::all_of(changes, [](const Change &c) { return c.kind == ReshardKind::Slice; });
+    bool slices =
+        llvm::all_of(changes, [](const Change &c) { return c.kind == ReshardKind::Slice; });
     FailureOr<SmallVector<int64_t>> sources = failure();
     if (!slices)
       sources = findPieceSources(from, to);
@@ -285,8 +286,9 @@ bool fusion::slicesHaveOneOwner(RankedTensorType from, RankedTensorType to) {
   for (auto [axis, x, y] : llvm::zip_equal(a.getMesh().getAxes(), *fromStates, *toStates)) {
     if (x.kind != AxisState::Split || x == y)
       continue;
-    // The owner's coordinate is index / weight % size. A run of neighbouring stream digits with weights from `low` to
-    // `high` fixes it if it begins at or inside `weight` and ends at or outside weight * size.
+    // The owner's coordinate is index / weight % size. A run of neighbouring stream digits with
+    // weights from `low` to `high` fixes it if it begins at or inside `weight` and ends at or
+    // outside weight * size.
     bool fixed = false;
     int64_t low = 0, high = 0;
     for (const ResolvedDigit &digit : llvm::reverse((*dims)[x.dim])) {

@@ -98,8 +98,8 @@ Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to)
   result.fromDim = splitDim(a);
   result.toDim = splitDim(b);
   auto meshes = [&] {
-    return "mesh \"" + a.getMesh().getName().str() + "\" to mesh \"" +
-           b.getMesh().getName().str() + "\"";
+    return "mesh \"" + a.getMesh().getName().str() + "\" to mesh \"" + b.getMesh().getName().str() +
+           "\"";
   };
   if (a.isPartial()) {
     // All axes but the partial ones must be whole, and the terms go to one device.
@@ -118,10 +118,10 @@ Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to)
     for (auto [position, source] : llvm::enumerate(*sources))
       stays = stays && source == b.getMesh().worldRank(position);
     bool one = a.getMesh().numDevices() == 1 && b.getMesh().numDevices() > 1;
-    result.kind = stays ? ReshardKind::Nothing
-                  : one                                      ? ReshardKind::Broadcast
+    result.kind = stays                                     ? ReshardKind::Nothing
+                  : one                                     ? ReshardKind::Broadcast
                   : sameDeviceSet(a.getMesh(), b.getMesh()) ? ReshardKind::Permute
-                                                             : ReshardKind::SendRecv;
+                                                            : ReshardKind::SendRecv;
     if (!stays && one)
       result.root = a.getMesh().worldRank(0);
     else if (!stays)
@@ -148,9 +148,8 @@ Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to)
       return result;
     }
   }
-  std::string hint = sameDevices(a.getMesh(), b.getMesh())
-                         ? " (both name the same devices: use one mesh)"
-                         : "";
+  std::string hint =
+      sameDevices(a.getMesh(), b.getMesh()) ? " (both name the same devices: use one mesh)" : "";
   return unsupportedReshard("expected pieces of the same size on both sides, or one device on one "
                             "side and one split dimension on the other, found another split going "
                             "from " +

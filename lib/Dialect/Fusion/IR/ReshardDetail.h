@@ -15,8 +15,9 @@ namespace mlir::tandem::fusion {
 /// A reshard that is not supported.
 Reshard unsupportedReshard(std::string reason);
 
-/// Per position of the destination's mesh the world rank that holds exactly the piece wanted there, spread evenly over
-/// those that do; failure if there is none for some position. Both types are static and decided.
+/// Per position of the destination's mesh the world rank that holds exactly the piece wanted there,
+/// spread evenly over those that do; failure if there is none for some position. Both types are
+/// static and decided.
 FailureOr<SmallVector<int64_t>> findPieceSources(RankedTensorType from, RankedTensorType to);
 
 /// The rows across two meshes.

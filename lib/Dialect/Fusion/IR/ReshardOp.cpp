@@ -47,8 +47,9 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
 }
 
 namespace {
-/// A reshard of a reshard goes the whole way at once, unless a user has put a word on the first one, or the first is
-/// used otherwise (both results exist then, and the second is cheaper from the first).
+/// A reshard of a reshard goes the whole way at once, unless a user has put a word on the first
+/// one, or the first is used otherwise (both results exist then, and the second is cheaper from the
+/// first).
 struct MergeReshards : public OpRewritePattern<ReshardOp> {
   using OpRewritePattern::OpRewritePattern;
 

@@ -11,7 +11,8 @@
 using namespace mlir;
 using namespace mlir::tandem::fusion;
 
-/// schedule ::= `<` kind (`,` (`directions` | `streams`) `=` integer | `,` `channel` `=` (word | string))* `>`
+/// schedule ::= `<` kind (`,` (`directions` | `streams`) `=` integer | `,` `channel` `=` (word |
+/// string))* `>`
 Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   StringRef word;

@@ -9,6 +9,7 @@
 #include "PassLog.h"
 #include "Retype.h"
 #include "WriteOutReshards.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -30,6 +31,8 @@ struct FusionInsertReshardsPass
 
   void runOnOperation() override {
     PassLog say("fusion-insert-reshards", log);
+    made.clear();
+    before = after = writtenOut = 0;
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
       if (isLocalComputation(op) && involvesAxes(op))
@@ -46,12 +49,19 @@ struct FusionInsertReshardsPass
         return signalPassFailure();
       if (*rows == 1)
         continue;
-      ++numWrittenOut;
+      ++writtenOut;
       say(op.getLoc(), [&](raw_ostream &os) { os << "wrote out a reshard as " << *rows; });
     }
+    say.summary(getOperation().getLoc(),
+                {{"before", before}, {"after", after}, {"written out", writtenOut}});
+    numBefore += before;
+    numAfter += after;
+    numWrittenOut += writtenOut;
   }
 
 private:
+  unsigned before = 0, after = 0, writtenOut = 0;
+
   static bool involvesAxes(Operation *op) {
     auto decided = [](Type type) { return getAxes(type) != nullptr; };
     return llvm::any_of(op->getOperandTypes(), decided) ||
@@ -66,7 +76,8 @@ private:
                                   "fusion-propagate-axes first), found an undecided one";
     if (succeeded(verifyLocal(op, nullptr)))
       return success();
-    // Elementwise ops have one type all round; what is wrong with them no reshard beside them mends.
+    // Elementwise ops have one type all round; what is wrong with them no reshard beside them
+    // mends.
     if (!isa<FusionTensorOpInterface>(op))
       return verifyLocal(op, [op] { return op->emitOpError(); });
     std::string reason;
@@ -74,8 +85,47 @@ private:
         gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
     if (failed(plan))
       return op->emitOpError() << reason;
+    // A bias is added once, so not to the terms of a sum.
+    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias() &&
+                                              plan->results.front().isPartial() &&
+                                              !getAxes(matmul.getType()).isPartial())
+      return makeLocal(moveBiasBehind(matmul, say), say);
     return apply(op, *plan, say);
   }
+
+  /// Adds the bias to the result of the matmul instead, once the terms have been summed up.
+  MatmulOp moveBiasBehind(MatmulOp op, const PassLog &say) {
+    RankedTensorType type = op.getType();
+    AxesAttr axes = getAxes(type);
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    auto biasAxes =
+        AxesAttr::get(op.getContext(), axes.getMesh(), axes.getDims().back(), {}, ReduceKind::Sum);
+    Value bias = reshardTo(builder, op.getLoc(), op.getBias(), biasAxes);
+    auto wide = BroadcastOp::create(builder, op.getLoc(), type, bias,
+                                    ArrayRef<int64_t>{type.getRank() - 1});
+    auto sum = arith::AddFOp::create(builder, op.getLoc(), op.getResult(), wide);
+    op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
+    op.getBiasMutable().clear();
+    say(op.getLoc(), [](raw_ostream &os) { os << "the bias is added behind the reduction"; });
+    return op;
+  }
+
+  /// `value` with other axes: itself, a reshard that stands already, or a new one.
+  Value reshardTo(OpBuilder &builder, Location loc, Value value, AxesAttr axes) {
+    if (samePlacement(axes, getAxes(value)))
+      return value;
+    RankedTensorType type = withAxes(cast<RankedTensorType>(value.getType()), axes);
+    // Ops are visited in order, so an earlier reshard in the same block stands before this one.
+    ReshardOp &known = made[{value, type}];
+    if (known && known->getBlock() == builder.getInsertionBlock())
+      return known;
+    known = ReshardOp::create(builder, loc, type, value, ScheduleAttr());
+    ++before;
+    return known;
+  }
+
+  llvm::DenseMap<std::pair<Value, Type>, ReshardOp> made;
 
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
@@ -90,10 +140,7 @@ private:
       auto type = cast<RankedTensorType>(operand.get().getType());
       if (failed(fits(type, axes)))
         return failure();
-      auto reshard = ReshardOp::create(builder, op->getLoc(), withAxes(type, axes), operand.get(),
-                                       ScheduleAttr());
-      operand.set(reshard.getResult());
-      ++numBefore;
+      operand.set(reshardTo(builder, op->getLoc(), operand.get(), axes));
       say(op->getLoc(), [&](raw_ostream &os) {
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
@@ -106,17 +153,16 @@ private:
         continue;
       for (StringAttr axis : wanted.getPartial())
         if (!llvm::is_contained(axes.getPartial(), axis))
-          return op->emitOpError() << "expected a result that is not partial over " << axis
-                                   << ", for no operand leads to that, found "
-                                   << formatAxes(wanted);
+          return op->emitOpError()
+                 << "expected a result that is not partial over " << axis
+                 << ", for no operand leads to that, found " << formatAxes(wanted);
       auto type = cast<RankedTensorType>(result.getType());
       if (failed(fits(type, axes)))
         return failure();
       retype(result, withAxes(type, axes));
-      auto reshard =
-          ReshardOp::create(builder, op->getLoc(), type, result, ScheduleAttr());
+      auto reshard = ReshardOp::create(builder, op->getLoc(), type, result, ScheduleAttr());
       result.replaceAllUsesExcept(reshard.getResult(), reshard);
-      ++numAfter;
+      ++after;
       say(op->getLoc(), [&](raw_ostream &os) {
         os << "the result is " << formatAxes(axes) << ", and is resharded to "
            << formatAxes(wanted);

@@ -68,8 +68,8 @@ struct FusionOutlineOraclePass
     PassLog say("fusion-outline-oracle", log);
     SymbolTable symbols(getOperation());
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      if (!function.isPublic() || function.isExternal() ||
-          function->hasAttr(kOracleOfAttrName) || !hasAxes(function))
+      if (!function.isPublic() || function.isExternal() || function->hasAttr(kOracleOfAttrName) ||
+          !hasAxes(function))
         continue;
       std::string name = function.getSymName().str() + "__oracle";
       if (Operation *other = symbols.lookup(name)) {

@@ -51,6 +51,12 @@ struct FusionPropagateAxesPass
       return signalPassFailure();
     takeStreamDigits();
     updateSignature(function);
+    logger.summary(function.getLoc(), {{"decided by operands", fromOperands},
+                                       {"decided by consumers", fromUses},
+                                       {"replicated", replicated}});
+    numForward += fromOperands;
+    numBackward += fromUses;
+    numReplicated += replicated;
   }
 
 private:
@@ -61,6 +67,7 @@ private:
   std::deque<Operation *> forward, backward;
   MeshAttr mesh;
   const PassLog *say = nullptr;
+  unsigned fromOperands = 0, fromUses = 0, replicated = 0;
 
   /// Finds the undecided values and the function's mesh: that of the first decided value.
   LogicalResult collect(func::FuncOp function) {
@@ -69,6 +76,7 @@ private:
     forward.clear();
     backward.clear();
     mesh = {};
+    fromOperands = fromUses = replicated = 0;
     bool isFusion = false;
     auto visit = [&](Value value) {
       if (isUndecided(value))
@@ -117,9 +125,11 @@ private:
           return success();
         Value value = values[next];
         auto type = cast<RankedTensorType>(value.getType());
-        ++numReplicated;
-        if (failed(decide(value, AxesAttr::getReplicated(mesh, type.getRank()),
-                          "nothing says otherwise")))
+        AxesAttr beside = besideOf(value);
+        ++(beside ? fromUses : replicated);
+        if (failed(beside ? decide(value, beside, "the other operand does")
+                          : decide(value, AxesAttr::getReplicated(mesh, type.getRank()),
+                                   "nothing says otherwise")))
           return failure();
       }
     }
@@ -166,7 +176,7 @@ private:
         return report(op, *conflict);
       if (!axes)
         continue;
-      ++numForward;
+      ++fromOperands;
       if (failed(alignOperands(op, axes)) || failed(decide(result, axes, "its operands do")))
         return failure();
     }
@@ -187,8 +197,7 @@ private:
                                        ScheduleAttr());
       operand.set(reshard.getResult());
       (*say)(op->getLoc(), [&](raw_ostream &os) {
-        os << "operand " << operand.getOperandNumber() << " is resharded to "
-           << formatAxes(axes);
+        os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
     }
     return success();
@@ -203,7 +212,7 @@ private:
         break;
       }
     if (!number)
-      return isElementwise(op) ? goSideways(op) : success();
+      return success();
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       if (!isUndecided(operand))
         continue;
@@ -211,26 +220,21 @@ private:
           inferOperandAxes(op, i, *number, getAxes(op->getResult(*number)), operandAxesOf(op));
       if (!axes)
         continue;
-      ++numBackward;
+      ++fromUses;
       if (failed(decide(operand, axes, "what is computed from it does")))
         return failure();
     }
     return success();
   }
 
-  /// One operand of an elementwise op decides those that nothing else has decided.
-  LogicalResult goSideways(Operation *op) {
-    auto decided = llvm::find_if(op->getOperands(), [](Value value) { return getAxes(value) != nullptr; });
-    if (decided == op->getOperands().end())
-      return success();
-    AxesAttr axes = getAxes(*decided);
-    for (Value operand : op->getOperands())
-      if (isUndecided(operand)) {
-        ++numBackward;
-        if (failed(decide(operand, axes, "the other operand does")))
-          return failure();
-      }
-    return success();
+  /// Axes of the other operand of an elementwise op that uses the value; null if there is none.
+  AxesAttr besideOf(Value value) {
+    for (Operation *user : value.getUsers())
+      if (isElementwise(user))
+        for (Value operand : user->getOperands())
+          if (AxesAttr axes = getAxes(operand))
+            return axes;
+    return {};
   }
 
   LogicalResult report(Operation *op, const AxesConflict &conflict) {
@@ -238,13 +242,12 @@ private:
     for (int64_t operand : {conflict.first, conflict.second})
       if (operand >= 0)
         diag.attachNote(op->getOperand(operand).getLoc())
-            << "operand " << operand << " has "
-            << formatAxes(getAxes(op->getOperand(operand)));
+            << "operand " << operand << " has " << formatAxes(getAxes(op->getOperand(operand)));
     return diag;
   }
 
-  /// Lets values that this pass has decided be computed in the loop of what is computed from them: they take its stream
-  /// digits where a dimension is placed alike.
+  /// Lets values that this pass has decided be computed in the loop of what is computed from them:
+  /// they take its stream digits where a dimension is placed alike.
   void takeStreamDigits() {
     for (Value value : llvm::reverse(values)) {
       Operation *producer = value.getDefiningOp();

@@ -27,12 +27,21 @@ struct FusionSelectSchedulePass
 
   void runOnOperation() override {
     PassLog say("fusion-select-schedule", log);
+    exchange = pipeline = user = 0;
     WalkResult result = getOperation().walk([&](ReshardOp op) {
       return succeeded(select(op, say)) ? WalkResult::advance() : WalkResult::interrupt();
     });
     if (result.wasInterrupted())
-      signalPassFailure();
+      return signalPassFailure();
+    say.summary(getOperation().getLoc(),
+                {{"exchange", exchange}, {"pipeline", pipeline}, {"named by the user", user}});
+    numExchange += exchange;
+    numPipeline += pipeline;
+    numUser += user;
   }
+
+private:
+  unsigned exchange = 0, pipeline = 0, user = 0;
 
   LogicalResult select(ReshardOp op, const PassLog &say) {
     RankedTensorType from = op.getInput().getType(), to = op.getType();
@@ -42,13 +51,13 @@ struct FusionSelectSchedulePass
     bool oneOwner = reshard.kind == ReshardKind::AllGather && reshard.axes.size() == 1 &&
                     slicesHaveOneOwner(from, to);
     if (ScheduleAttr schedule = op.getScheduleAttr()) {
-      if (schedule.getKind() == ScheduleKind::Exchange &&
-          reshard.kind == ReshardKind::AllGather && !oneOwner)
+      if (schedule.getKind() == ScheduleKind::Exchange && reshard.kind == ReshardKind::AllGather &&
+          !oneOwner)
         return op.emitOpError()
                << "expected stream digits of the result that give each slice one owner along mesh "
                   "axis "
                << reshard.axes.front() << " for schedule 'exchange', found " << to;
-      ++numUser;
+      ++user;
       say(op.getLoc(), [&](raw_ostream &os) {
         os << stringifyReshardKind(reshard.kind) << " keeps schedule "
            << stringifyScheduleKind(schedule.getKind());
@@ -56,12 +65,11 @@ struct FusionSelectSchedulePass
       return success();
     }
     ScheduleKind kind = oneOwner ? ScheduleKind::Exchange : ScheduleKind::Pipeline;
-    ++(oneOwner ? numExchange : numPipeline);
+    ++(oneOwner ? exchange : pipeline);
     op.setScheduleAttr(ScheduleAttr::get(op.getContext(), kind, 1, 0, ""));
     say(op.getLoc(), [&](raw_ostream &os) {
       os << stringifyReshardKind(reshard.kind) << " goes through schedule "
-         << stringifyScheduleKind(kind)
-         << (oneOwner ? ": every stream slice has one owner" : "");
+         << stringifyScheduleKind(kind) << (oneOwner ? ": every stream slice has one owner" : "");
     });
     return success();
   }

@@ -62,7 +62,10 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
 
   void runOnOperation() override {
     PassLog say("fusion-specialize", log);
+    extents = 0;
     if (failed(specializeMeshes(getOperation(), mesh, say)) || failed(parseShapes()))
+      return signalPassFailure();
+    if (failed(checkEntry()))
       return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() && failed(specialize(function)))
@@ -74,15 +77,27 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
                                    << name << "'";
         return signalPassFailure();
       }
+    say.summary(getOperation().getLoc(), {{"extents", extents}});
+    numExtents += extents;
   }
 
 private:
+  unsigned extents = 0;
   struct GivenShape {
     Shape shape;
     bool used = false;
   };
   /// By name; the names live in the option.
   llvm::MapVector<StringRef, GivenShape> shapes;
+
+  LogicalResult checkEntry() {
+    auto function = getOperation().lookupSymbol<func::FuncOp>(entry);
+    if (entry.empty() || (function && !function.isExternal()))
+      return success();
+    return getOperation().emitError()
+           << "expected a function of that name with a body in option 'entry', found '" << entry
+           << "'";
+  }
 
   /// `name=8x64`; a scalar is `name=`.
   LogicalResult parseShapes() {
@@ -137,9 +152,8 @@ private:
                                         ? axes.getMesh().axisSize(axis)
                                         : findAxisSize(getOperation(), axis);
       if (!size || ShapedType::isDynamic(*size))
-        return emitError(argument.getLoc())
-               << "expected a mesh axis of known size in '" << kShapeAttrName << "', found \""
-               << axis << "\"";
+        return emitError(argument.getLoc()) << "expected a mesh axis of known size in '"
+                                            << kShapeAttrName << "', found \"" << axis << "\"";
       shape.push_back(*size);
     }
     return std::optional(shape);
@@ -156,7 +170,7 @@ private:
       int64_t &mine = refined[dim];
       if (ShapedType::isDynamic(mine) && !ShapedType::isDynamic(extent)) {
         mine = extent;
-        ++numExtents;
+        ++extents;
       } else if (!ShapedType::isDynamic(extent) && mine != extent) {
         return emitError(value.getLoc())
                << "expected extent " << mine << " in dimension " << dim << " of "
@@ -222,14 +236,12 @@ private:
 
   /// What the signature says of the results holds.
   LogicalResult checkReturn(func::FuncOp function, func::ReturnOp ret) {
-    for (auto [i, operand, type] :
-         llvm::enumerate(ret.getOperands(), function.getResultTypes())) {
+    for (auto [i, operand, type] : llvm::enumerate(ret.getOperands(), function.getResultTypes())) {
       auto promised = dyn_cast<RankedTensorType>(type);
       auto found = dyn_cast<RankedTensorType>(operand.getType());
-      if (promised && found &&
-          failed(verifyCompatibleShape(promised.getShape(), found.getShape())))
-        return ret.emitOpError() << "expected result " << i << " of type "
-                                 << withAxes(promised, {}) << ", found " << withAxes(found, {});
+      if (promised && found && failed(verifyCompatibleShape(promised.getShape(), found.getShape())))
+        return ret.emitOpError() << "expected result " << i << " of type " << withAxes(promised, {})
+                                 << ", found " << withAxes(found, {});
     }
     return success();
   }

@@ -22,7 +22,8 @@ using namespace mlir::tandem::fusion;
 
 static bool isUndecided(Type type) { return isa<RankedTensorType>(type) && !getAxes(type); }
 
-/// All tensors of a function are undecided and no fusion op is in it: it is no fusion, and none of our business.
+/// All tensors of a function are undecided and no fusion op is in it: it is no fusion, and none of
+/// our business.
 static bool isForeign(func::FuncOp function) {
   return !function
               .walk([](Operation *op) {
@@ -106,9 +107,8 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
 
   LogicalResult verify(Operation *op) {
     auto isTensor = [](Type type) { return isa<RankedTensorType>(type); };
-    if (op == getOperation() ||
-        (llvm::none_of(op->getOperandTypes(), isTensor) &&
-         llvm::none_of(op->getResultTypes(), isTensor)))
+    if (op == getOperation() || (llvm::none_of(op->getOperandTypes(), isTensor) &&
+                                 llvm::none_of(op->getResultTypes(), isTensor)))
       return success();
     bool local = isLocalComputation(op);
     auto reshard = dyn_cast<ReshardOp>(op);

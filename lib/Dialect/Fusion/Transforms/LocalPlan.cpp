@@ -21,7 +21,8 @@ static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
 }
 
-/// `dim` without the device digits of `axes` (null: of any axis). Serial digits keep the places of those after them.
+/// `dim` without the device digits of `axes` (null: of any axis). Serial digits keep the places of
+/// those after them.
 static FailureOr<DimAxesAttr> dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet *axes) {
   SmallVector<Digit> digits;
   for (const Digit &digit : dim.getDigits()) {
@@ -41,23 +42,23 @@ static FailureOr<DimAxesAttr> dropDevices(DimAxesAttr dim, MeshAttr mesh, const 
 }
 
 static DimAxesAttr placementOf(DimAxesAttr dim, MeshAttr mesh) {
-  return AxesAttr::get(dim.getContext(), mesh, dim, {}, ReduceKind::Sum).getPlacement().getDims()[0];
+  return AxesAttr::get(dim.getContext(), mesh, dim, {}, ReduceKind::Sum)
+      .getPlacement()
+      .getDims()[0];
 }
 
 /// True if no operand has a dimension of the factor: the result may split it as it likes.
 static bool isNew(const AxesRule &rule, int64_t factor) {
-  return llvm::none_of(rule.operands, [&](ArrayRef<int64_t> dims) {
-    return llvm::is_contained(dims, factor);
-  });
+  return llvm::none_of(rule.operands,
+                       [&](ArrayRef<int64_t> dims) { return llvm::is_contained(dims, factor); });
 }
 
 static bool usesAxis(AxesAttr axes, StringAttr axis) {
-  return axes.dimOfDeviceAxis(axis.getValue()) >= 0 ||
-         llvm::is_contained(axes.getPartial(), axis);
+  return axes.dimOfDeviceAxis(axis.getValue()) >= 0 || llvm::is_contained(axes.getPartial(), axis);
 }
 
-/// Results of the op on operands with `operands`; their dimensions have the stream digits of what the results have now
-/// where the placement is the same, and new dimensions all of their digits.
+/// Results of the op on operands with `operands`; their dimensions have the stream digits of what
+/// the results have now where the placement is the same, and new dimensions all of their digits.
 static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<AxesAttr> operands,
                                                      std::string &reason) {
   SmallVector<AxesAttr> results;
@@ -98,7 +99,8 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
     plan.operands = operands;
     return plan;
   }
-  // A replicated operand beside a split one is sliced: each operand takes the digits that its factor has elsewhere.
+  // A replicated operand beside a split one is sliced: each operand takes the digits that its
+  // factor has elsewhere.
   AxesRule rule = *getAxesRule(op);
   SmallVector<DimAxesAttr> factors(rule.factors.size());
   for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands))
@@ -113,8 +115,8 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
       continue;
     SmallVector<DimAxesAttr> digits(axes.getDims());
     for (auto [dim, factor] : llvm::enumerate(dims))
-      if (factor != AxesRule::kNone && placementOf(digits[dim], axes.getMesh()) !=
-                                           placementOf(factors[factor], axes.getMesh()))
+      if (factor != AxesRule::kNone &&
+          placementOf(digits[dim], axes.getMesh()) != placementOf(factors[factor], axes.getMesh()))
         digits[dim] = factors[factor];
     plan.operands.back() = axes.withDims(digits);
   }
@@ -124,7 +126,8 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
 static FailureOr<LocalPlan> planReshapeBefore(Operation *op, std::string &reason) {
   AxesAttr from = getAxes(op->getOperand(0)), to = getAxes(op->getResult(0));
   AxesAttr wanted = inferOperandAxes(op, 0, 0, to, {});
-  // The result's axes may be more than a reshape can carry, or it runs on what is there and is resharded behind.
+  // The result's axes may be more than a reshape can carry, or it runs on what is there and is
+  // resharded behind.
   if (!wanted || wanted.getMesh() != from.getMesh())
     return planAfter(op, reason);
   SmallVector<StringAttr> partial;
@@ -173,8 +176,8 @@ private:
     return failure();
   }
 
-  /// Digits of a contracted dimension: what all operands have, or what makes the result partial as it shall be; else
-  /// whole.
+  /// Digits of a contracted dimension: what all operands have, or what makes the result partial as
+  /// it shall be; else whole.
   LogicalResult chooseReductions(AxisSet &contracted) {
     for (auto [factor, kind] : llvm::enumerate(rule.factors)) {
       if (kind != FactorKind::Reduction)

@@ -13,15 +13,16 @@
 
 namespace mlir::tandem::fusion {
 
-/// Axes with which an op runs without communication. Where they differ in placement from what an operand has, or from
-/// what the result must have, a reshard goes between.
+/// Axes with which an op runs without communication. Where they differ in placement from what an
+/// operand has, or from what the result must have, a reshard goes between.
 struct LocalPlan {
   SmallVector<AxesAttr> operands; // null for what is no tensor
   SmallVector<AxesAttr> results;
 };
 
-/// The operands become what the results need, as far as a reshard before the op can do that; a dimension that is
-/// contracted in equal pieces stays as it is. Failure with `reason` if there is no such plan.
+/// The operands become what the results need, as far as a reshard before the op can do that; a
+/// dimension that is contracted in equal pieces stays as it is. Failure with `reason` if there is
+/// no such plan.
 FailureOr<LocalPlan> planBefore(Operation *op, std::string &reason);
 
 /// The op runs on what is there.

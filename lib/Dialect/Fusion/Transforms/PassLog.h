@@ -34,6 +34,18 @@ public:
     emitRemark(loc) << pass << ": " << text;
   }
 
+  /// What a run has counted, in one line, if there is anything. (MLIR's own statistics are empty in
+  /// a build of LLVM without them, as distributions ship it.)
+  using Count = std::pair<StringRef, unsigned>;
+  void summary(Location loc, ArrayRef<Count> counts) const {
+    if (llvm::none_of(counts, [](const Count &count) { return count.second != 0; }))
+      return;
+    (*this)(loc, [&](raw_ostream &os) {
+      llvm::interleaveComma(counts, os,
+                            [&](const Count &count) { os << count.second << ' ' << count.first; });
+    });
+  }
+
 private:
   const char *pass;
   bool remarks;

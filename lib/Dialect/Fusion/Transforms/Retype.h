@@ -13,12 +13,12 @@
 
 namespace mlir::tandem::fusion {
 
-/// Gives a value another tensor type of the same extents (where known); a constant's attribute follows.
+/// Gives a value another tensor type of the same extents (where known); a constant's attribute
+/// follows.
 void retype(Value value, RankedTensorType type);
 
 /// Makes the function's type what its entry block's arguments and its first return's operands have.
 void updateSignature(func::FuncOp function);
-
 
 } // namespace mlir::tandem::fusion
 

@@ -91,9 +91,9 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
         }
         axis.size = option.size;
       }
-    MeshAttr made = MeshAttr::getChecked([&] { return module.emitError(); }, module.getContext(),
-                                         mesh.getName(), ArrayRef<MeshAxis>(axes),
-                                         mesh.getDevices());
+    MeshAttr made =
+        MeshAttr::getChecked([&] { return module.emitError(); }, module.getContext(),
+                             mesh.getName(), ArrayRef<MeshAxis>(axes), mesh.getDevices());
     valid = valid && made;
     meshes[mesh] = made;
     return made ? WalkResult::advance() : WalkResult::interrupt();

@@ -12,8 +12,9 @@
 
 namespace mlir::tandem::fusion {
 
-/// Replaces a reshard that is a sequence of rows by one reshard per row, unless its schedule takes it whole. An error
-/// at the op if it is no row at all. Returns the number of reshards that it is now.
+/// Replaces a reshard that is a sequence of rows by one reshard per row, unless its schedule takes
+/// it whole. An error at the op if it is no row at all. Returns the number of reshards that it is
+/// now.
 FailureOr<int64_t> writeOutReshard(ReshardOp op);
 
 } // namespace mlir::tandem::fusion

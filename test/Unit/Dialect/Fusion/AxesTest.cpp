@@ -36,7 +36,8 @@ TEST_F(Axes, SamePlacement) {
   EXPECT_TRUE(samePlacement(axes("[-, -], partial = [\"x\", \"y\"]"),
                             axes("[-, -], partial = [\"y\", \"x\"]")));
   EXPECT_FALSE(samePlacement(axes("[-, -], partial = [\"x\"]"), axes("[-, -], partial = [\"y\"]")));
-  EXPECT_FALSE(samePlacement(axes("[-, -], partial = max [\"x\"]"), axes("[-, -], partial = [\"x\"]")));
+  EXPECT_FALSE(
+      samePlacement(axes("[-, -], partial = max [\"x\"]"), axes("[-, -], partial = [\"x\"]")));
   EXPECT_FALSE(samePlacement(axes("[-, -]"), AxesAttr()));
 }
 
@@ -54,9 +55,8 @@ TEST_F(Axes, Lookups) {
 }
 
 TEST_F(Axes, MeshPositions) {
-  auto mesh = cast<MeshAttr>(
-      parseAttribute("#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 3], devices = [7, 5, 3, 1, 0, 9]>",
-                     &context));
+  auto mesh = cast<MeshAttr>(parseAttribute(
+      "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 3], devices = [7, 5, 3, 1, 0, 9]>", &context));
   EXPECT_EQ(mesh.numDevices(), 6);
   EXPECT_EQ(mesh.worldRank(4), 0);
   EXPECT_EQ(mesh.position(9), 5);

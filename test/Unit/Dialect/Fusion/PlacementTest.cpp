@@ -49,7 +49,8 @@ TEST_F(Placement, ResolvesDigits) {
 }
 
 TEST_F(Placement, BareStreamIsAllThatIsLeft) {
-  RankedTensorType t = type("#fusion.mesh<\"m\", [\"x\" = 4]>", "48x5x", "[didx(\"x\") * stream, -]");
+  RankedTensorType t =
+      type("#fusion.mesh<\"m\", [\"x\" = 4]>", "48x5x", "[didx(\"x\") * stream, -]");
   auto dims = resolveDims(t);
   ASSERT_TRUE(succeeded(dims));
   StringAttr x = StringAttr::get(&context, "x");
@@ -102,7 +103,8 @@ TEST_F(Placement, EmptyAndScalarTensors) {
 }
 
 TEST_F(Placement, BlockCyclicShard) {
-  RankedTensorType t = type("#fusion.mesh<\"m\", [\"x\" = 2]>", "8x3x", "[serial(2) * didx(\"x\"), -]");
+  RankedTensorType t =
+      type("#fusion.mesh<\"m\", [\"x\" = 2]>", "8x3x", "[serial(2) * didx(\"x\"), -]");
   auto walk = getShard(t, 1);
   ASSERT_TRUE(succeeded(walk));
   EXPECT_EQ(walk->offset, 6);
@@ -206,7 +208,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, PlacementProperty, ::testing::Range(0u, 40u));
 TEST_F(Placement, SliceBoxExistsWhereASliceIsOneRange) {
   std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2]>";
   RankedTensorType inner = type(mesh, "24x", "[didx(\"x\") * serial(3) * stream(2)]");
-  FailureOr<SliceBox> strided = getLocalSliceBox(type(mesh, "24x", "[didx(\"x\") * serial(6) * stream]"), 1);
+  FailureOr<SliceBox> strided =
+      getLocalSliceBox(type(mesh, "24x", "[didx(\"x\") * serial(6) * stream]"), 1);
   ASSERT_TRUE(succeeded(strided));
   EXPECT_EQ(strided->offsets, (Ints{1}));
   EXPECT_EQ(strided->sizes, (Ints{6}));

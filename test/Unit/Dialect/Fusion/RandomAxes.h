@@ -1,4 +1,5 @@
-//===- RandomAxes.h - random types, and a reader of digits that knows nothing of the library -*- C++ -*-===//
+//===- RandomAxes.h - random types, and a reader of digits that knows nothing of the library -*- C++
+//-*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,12 +19,14 @@
 
 namespace mlir::tandem::fusion::testing {
 
-/// A context with the dialect, and types from text: `tensor<8xf32, axes([didx("x")])>` with the meshes #m, #n, ...
+/// A context with the dialect, and types from text: `tensor<8xf32, axes([didx("x")])>` with the
+/// meshes #m, #n, ...
 class FusionTest : public ::testing::Test {
 protected:
   FusionTest() { context.loadDialect<FusionDialect>(); }
 
-  /// A tensor type of f32 from its shape ("8x4x") and what stands in `#fusion.axes<...>` after the mesh.
+  /// A tensor type of f32 from its shape ("8x4x") and what stands in `#fusion.axes<...>` after the
+  /// mesh.
   RankedTensorType type(const std::string &mesh, const std::string &shape,
                         const std::string &axes) {
     std::string text = "tensor<" + shape + "f32, #fusion.axes<" + mesh + ", " + axes + ">>";
@@ -60,8 +63,8 @@ public:
     return MeshAttr::get(context, StringAttr::get(context, "m"), axes, ranks);
   }
 
-  /// Digits for `rank` dimensions; each mesh axis goes to a dimension, to partial, or nowhere. `extents` grow so that
-  /// all fits; pass them on to get another type of the same shape.
+  /// Digits for `rank` dimensions; each mesh axis goes to a dimension, to partial, or nowhere.
+  /// `extents` grow so that all fits; pass them on to get another type of the same shape.
   RankedTensorType type(MeshAttr mesh, SmallVectorImpl<int64_t> &extents, int64_t rank,
                         bool mayBePartial) {
     SmallVector<SmallVector<Digit>> dims(rank);
@@ -107,10 +110,10 @@ private:
 
 /// One logical element as the digits say it, index by index.
 struct Element {
-  int64_t logical;                     // row-major index in the logical tensor
-  std::vector<int64_t> coordinates;    // per mesh axis; -1: any
-  int64_t local;                       // row-major index in the local buffer
-  int64_t iteration;                   // of the stream loop
+  int64_t logical;                  // row-major index in the logical tensor
+  std::vector<int64_t> coordinates; // per mesh axis; -1: any
+  int64_t local;                    // row-major index in the local buffer
+  int64_t iteration;                // of the stream loop
   std::vector<int64_t> index;
 };
 

@@ -8,8 +8,8 @@
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "RandomAxes.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "gmock/gmock.h"
 #include "llvm/ADT/StringSet.h"
+#include "gmock/gmock.h"
 
 using namespace mlir;
 using namespace mlir::tandem::fusion;
@@ -87,8 +87,9 @@ TEST_F(ReshardTable, OtherBlocksAreAllToAllOnOneDimension) {
 }
 
 TEST_F(ReshardTable, OtherDeviceOrderIsPermute) {
-  Reshard r = classify(x4, "[didx(\"x\"), -]",
-                       "#fusion.mesh<\"n\", [\"x\" = 4], devices = [1, 2, 3, 0]>", "[didx(\"x\"), -]");
+  Reshard r =
+      classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"n\", [\"x\" = 4], devices = [1, 2, 3, 0]>",
+               "[didx(\"x\"), -]");
   EXPECT_EQ(r.kind, ReshardKind::Permute);
   // Position p of the new mesh is rank p + 1 and wants piece p, which rank p holds.
   EXPECT_EQ(r.sources, (Ints{0, 1, 2, 3}));
@@ -135,7 +136,8 @@ TEST_F(ReshardTable, SeveralAxesOfOneKindAreOneStep) {
   Reshard reduce = classify(xy, "[-, -], partial = [\"y\", \"x\"]", "[-, -]");
   EXPECT_EQ(reduce.kind, ReshardKind::AllReduce);
   EXPECT_EQ(names(reduce.axes), (Names{"x", "y"}));
-  Reshard scatter = classify(xy, "[-, -], partial = [\"x\", \"y\"]", "[didx(\"x\") * didx(\"y\"), -]");
+  Reshard scatter =
+      classify(xy, "[-, -], partial = [\"x\", \"y\"]", "[didx(\"x\") * didx(\"y\"), -]");
   EXPECT_EQ(scatter.kind, ReshardKind::ReduceScatter);
   Reshard slice = classify(xy, "[-, -]", "[didx(\"x\") * didx(\"y\"), -]");
   EXPECT_EQ(slice.kind, ReshardKind::Slice);
@@ -215,7 +217,8 @@ TEST_F(ReshardTable, WhatIsUnsupportedSaysWhy) {
                                       type(x4, "8x8x", "[-, -]"));
   EXPECT_FALSE(undecided.isSupported());
   EXPECT_THAT(undecided.reason, HasSubstr("decided axes"));
-  Reshard unknown = classifyReshard(type(x4, "?x8x", "[didx(\"x\"), -]"), type(x4, "?x8x", "[-, -]"));
+  Reshard unknown =
+      classifyReshard(type(x4, "?x8x", "[didx(\"x\"), -]"), type(x4, "?x8x", "[-, -]"));
   EXPECT_FALSE(unknown.isSupported());
   EXPECT_THAT(unknown.reason, HasSubstr("found '?'"));
   Reshard shapes = classifyReshard(type(x4, "8x8x", "[-, -]"), type(x4, "8x4x", "[-, -]"));
@@ -223,10 +226,12 @@ TEST_F(ReshardTable, WhatIsUnsupportedSaysWhy) {
   Reshard partial = classify(x4, "[-, -]", "[-, -], partial = [\"x\"]");
   EXPECT_FALSE(partial.isSupported());
   EXPECT_THAT(partial.reason, HasSubstr("mesh axis \"x\""));
-  Reshard terms = classify(x4, "[-, -], partial = [\"x\"]", "#fusion.mesh<\"n\", [\"y\" = 2]>", "[-, -]");
+  Reshard terms =
+      classify(x4, "[-, -], partial = [\"x\"]", "#fusion.mesh<\"n\", [\"y\" = 2]>", "[-, -]");
   EXPECT_FALSE(terms.isSupported());
   EXPECT_THAT(terms.reason, HasSubstr("partial over \"x\""));
-  Reshard meshes = classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"n\", [\"y\" = 2]>", "[didx(\"y\"), -]");
+  Reshard meshes =
+      classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"n\", [\"y\" = 2]>", "[didx(\"y\"), -]");
   EXPECT_FALSE(meshes.isSupported());
   EXPECT_THAT(meshes.reason, HasSubstr("mesh \"m\" to mesh \"n\""));
 }
@@ -291,8 +296,7 @@ TEST_P(ReshardProperty, IsWhatItSays) {
     if (r.kind == ReshardKind::Permute)
       for (int64_t p = 0; p < mesh.numDevices(); ++p)
         for (size_t i = 0; i < source.size(); ++i)
-          ASSERT_EQ(holds(mesh, p, target[i]),
-                    holds(mesh, mesh.position(r.sources[p]), source[i]));
+          ASSERT_EQ(holds(mesh, p, target[i]), holds(mesh, mesh.position(r.sources[p]), source[i]));
 
     // A sequence leads there, one row at a time.
     RankedTensorType at = from;

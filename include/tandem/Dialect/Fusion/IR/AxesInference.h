@@ -13,37 +13,42 @@
 
 namespace mlir::tandem::fusion {
 
-/// True for the ops that the passes look through: those of the dialect but `fusion.reshard`, and upstream's elementwise
-/// ops and constants on ranked tensors.
+/// True for the ops that the passes look through: those of the dialect but `fusion.reshard`, and
+/// upstream's elementwise ops and constants on ranked tensors.
 bool isLocalComputation(Operation *op);
 
 /// The op's rule; nothing if `isLocalComputation` is false.
 std::optional<AxesRule> getAxesRule(Operation *op);
 
-/// Where two sources of axes do not fit: what was found, and the operand (or -1: the result) that it stands on.
+/// Where two sources of axes do not fit: what was found, and the operand (or -1: the result) that
+/// it stands on.
 struct AxesConflict {
   std::string reason;
   int64_t first = -1;
   int64_t second = -1;
 };
 
-/// Axes that result `result` gets if the op runs locally on operands with `operandAxes` (null: undecided, says nothing).
-/// Digits of an undecided operand's own dimensions are taken as serial. Null without a conflict: no operand says
-/// anything. On a conflict: null, and `conflict` says which.
+/// Axes that result `result` gets if the op runs locally on operands with `operandAxes` (null:
+/// undecided, says nothing). Digits of an undecided operand's own dimensions are taken as serial.
+/// Null without a conflict: no operand says anything. On a conflict: null, and `conflict` says
+/// which.
 AxesAttr inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAttr> operandAxes,
                          std::optional<AxesConflict> &conflict);
 
-/// Axes that operand `operand` must have for the op to run locally and give result `result` the axes `resultAxes`;
-/// dimensions that the result says nothing of (a contracted one) take their digits from the first of `operandAxes` that
-/// has them (null entries: undecided). Null if there are none.
+/// Axes that operand `operand` must have for the op to run locally and give result `result` the
+/// axes `resultAxes`; dimensions that the result says nothing of (a contracted one) take their
+/// digits from the first of `operandAxes` that has them (null entries: undecided). Null if there
+/// are none.
 AxesAttr inferOperandAxes(Operation *op, unsigned operand, unsigned result, AxesAttr resultAxes,
                           ArrayRef<AxesAttr> operandAxes);
 
-/// Success if the op runs without communication: the placement constraints of the op (`matmul_c6`, `reduce_c4`, ...).
-/// All operands and results must be decided. Says why not through `emitError`, if given.
+/// Success if the op runs without communication: the placement constraints of the op (`matmul_c6`,
+/// `reduce_c4`, ...). All operands and results must be decided. Says why not through `emitError`,
+/// if given.
 LogicalResult verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError);
 
-/// True if the op's result could be left out of a chain: undecided as its operands are, or decided and local.
+/// True if the op's result could be left out of a chain: undecided as its operands are, or decided
+/// and local.
 bool isTransparent(Operation *op);
 
 /// Same digits but for stream ones, and partial alike: no element changes its devices.

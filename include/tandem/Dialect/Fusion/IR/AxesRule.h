@@ -14,11 +14,13 @@
 namespace mlir::tandem::fusion {
 
 enum class FactorKind {
-  /// One iteration per index, independent of each other: axes pass between all dimensions of the factor.
+  /// One iteration per index, independent of each other: axes pass between all dimensions of the
+  /// factor.
   Parallel,
   /// Combined over by `AxesRule::reduceKind`: device digits make the result partial.
   Reduction,
-  /// Every index is needed at once (a dimension that is cut, or concatenated): device digits are not allowed.
+  /// Every index is needed at once (a dimension that is cut, or concatenated): device digits are
+  /// not allowed.
   Whole,
 };
 
@@ -26,7 +28,8 @@ enum class FactorKind {
 enum class PartialKind {
   /// Result and operands are partial alike (same mesh axes, same reduction).
   Alike,
-  /// As Alike, but only for the reduction `AxesRule::reduceKind` (an addition of partial sums, a reduction).
+  /// As Alike, but only for the reduction `AxesRule::reduceKind` (an addition of partial sums, a
+  /// reduction).
   AlikeSame,
   /// One operand may be a partial sum where the others are replicated (a product).
   Product,
@@ -34,7 +37,8 @@ enum class PartialKind {
   Never,
 };
 
-/// The iteration space of an op: every dimension of an operand or result belongs to one factor, or stands alone.
+/// The iteration space of an op: every dimension of an operand or result belongs to one factor, or
+/// stands alone.
 struct AxesRule {
   /// A dimension of extent 1 that is repeated, and so can hold no device digit.
   static constexpr int64_t kNone = -1;

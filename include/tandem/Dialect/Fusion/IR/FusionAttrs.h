@@ -28,8 +28,9 @@ inline llvm::hash_code hash_value(const MeshAxis &a) {
 
 enum class DigitKind { Device, Stream, Serial };
 
-/// One digit of a dimension's index. `axis` is set for Device alone. `size` is n for stream(n) and serial(n),
-/// ShapedType::kDynamic for bare `stream` (all that is left), and 0 for Device (the mesh axis has it).
+/// One digit of a dimension's index. `axis` is set for Device alone. `size` is n for stream(n) and
+/// serial(n), ShapedType::kDynamic for bare `stream` (all that is left), and 0 for Device (the mesh
+/// axis has it).
 struct Digit {
   DigitKind kind;
   StringAttr axis;

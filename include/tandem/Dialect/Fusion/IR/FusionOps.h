@@ -26,10 +26,12 @@
 namespace mlir::tandem::fusion {
 
 /// Names of the attributes that the dialect defines on functions and on their arguments.
-/// `fusion.shape` on an argument: an array of integers and mesh axis names, one per dimension; the extents that
-/// `fusion-specialize` gives to `?` dimensions when its caller names no shape (an axis name stands for the axis size).
+/// `fusion.shape` on an argument: an array of integers and mesh axis names, one per dimension; the
+/// extents that `fusion-specialize` gives to `?` dimensions when its caller names no shape (an axis
+/// name stands for the axis size).
 inline constexpr llvm::StringLiteral kShapeAttrName = "fusion.shape";
-/// `fusion.name` on an argument or a result: what tools call it; default arg0, arg1, ... and res0, res1, ...
+/// `fusion.name` on an argument or a result: what tools call it; default arg0, arg1, ... and res0,
+/// res1, ...
 inline constexpr llvm::StringLiteral kNameAttrName = "fusion.name";
 /// `fusion.oracle_of` on a function: it is the axes-erased twin of that function.
 inline constexpr llvm::StringLiteral kOracleOfAttrName = "fusion.oracle_of";

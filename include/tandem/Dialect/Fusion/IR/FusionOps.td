@@ -65,7 +65,7 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
 
     Placement constraints:
     - matmul_c5: no operand is partial, save that a partial sum may be multiplied by an operand that is replicated over
-      the same mesh axes (the product is then partial); the bias is never partial.
+      the same mesh axes (the product is then partial); the bias is never partial, nor is the result if there is a bias.
     - matmul_c6: operands and result are over one mesh, and a dimension's device digits agree
       between result and operands; contracting device digits makes the result partial over those mesh axes.
 

@@ -5,9 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Pure functions on types. A *position* is the row-major index of a device in its mesh (not its world rank). All
-// functions fail, without a diagnostic, where they need an extent or a mesh size that is `?`, or where digits do not
-// divide an extent (which the encoding's verifier excludes for extents that it knows).
+// Pure functions on types. A *position* is the row-major index of a device in its mesh (not its
+// world rank). All functions fail, without a diagnostic, where they need an extent or a mesh size
+// that is `?`, or where digits do not divide an extent (which the encoding's verifier excludes for
+// extents that it knows).
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +19,8 @@
 
 namespace mlir::tandem::fusion {
 
-/// A digit with its size and its weight: adding 1 to it adds `weight` to the index of the dimension. `axis` as in Digit.
+/// A digit with its size and its weight: adding 1 to it adds `weight` to the index of the
+/// dimension. `axis` as in Digit.
 struct ResolvedDigit {
   DigitKind kind;
   StringAttr axis;
@@ -29,8 +31,8 @@ struct ResolvedDigit {
   }
 };
 
-/// The digits of a dimension of `extent` indices, outermost first; bare `stream` has its size. What they leave over
-/// follows as a serial digit, if it is more than 1 or there is no other digit.
+/// The digits of a dimension of `extent` indices, outermost first; bare `stream` has its size. What
+/// they leave over follows as a serial digit, if it is more than 1 or there is no other digit.
 FailureOr<SmallVector<ResolvedDigit>> resolveDim(DimAxesAttr dim, int64_t extent, MeshAttr mesh);
 
 /// `resolveDim` of every dimension of a decided type.
@@ -42,26 +44,28 @@ FailureOr<SmallVector<int64_t>> getLocalShape(RankedTensorType type);
 /// Extents of what one device holds of one iteration: device and stream digits are taken out.
 FailureOr<SmallVector<int64_t>> getSliceShape(RankedTensorType type);
 
-/// Sizes of the stream digits, outermost dimension first and outermost digit first within it: the extents of the stream
-/// loop. Iteration i of the loop has the row-major digits of i in this grid.
+/// Sizes of the stream digits, outermost dimension first and outermost digit first within it: the
+/// extents of the stream loop. Iteration i of the loop has the row-major digits of i in this grid.
 FailureOr<SmallVector<int64_t>> getStreamSizes(RankedTensorType type);
 
 /// Product of `getStreamSizes`; 1 without stream digits.
 FailureOr<int64_t> getNumSlices(RankedTensorType type);
 
-/// Elements of a row-major buffer: walking `shape` in row-major order visits offset + sum(index * stride).
+/// Elements of a row-major buffer: walking `shape` in row-major order visits offset + sum(index *
+/// stride).
 struct StridedWalk {
   int64_t offset = 0;
   SmallVector<int64_t> shape;
   SmallVector<int64_t> strides;
 };
 
-/// How the piece of the device at `position` lies in the logical, row-major tensor: the walk gives the elements of the
-/// local buffer (row-major, of `getLocalShape`) in order. The table `Shard` of the stream program.
+/// How the piece of the device at `position` lies in the logical, row-major tensor: the walk gives
+/// the elements of the local buffer (row-major, of `getLocalShape`) in order. The table `Shard` of
+/// the stream program.
 FailureOr<StridedWalk> getShard(RankedTensorType type, int64_t position);
 
-/// A digit of the local buffer: indices of a dimension of `getLocalShape` are read in these, outermost first.
-/// `weight` is in local indices.
+/// A digit of the local buffer: indices of a dimension of `getLocalShape` are read in these,
+/// outermost first. `weight` is in local indices.
 struct LocalDigit {
   bool isStream;
   int64_t size;
@@ -71,26 +75,28 @@ struct LocalDigit {
   }
 };
 
-/// The local (stream and serial) digits of every dimension. A dimension without any has one serial digit of size 1.
+/// The local (stream and serial) digits of every dimension. A dimension without any has one serial
+/// digit of size 1.
 FailureOr<SmallVector<SmallVector<LocalDigit>>> getLocalDigits(RankedTensorType type);
 
-/// Where slice `iteration` lies in the row-major local buffer: the walk visits its elements in the order of the digits.
-/// Dimensions appear digit by digit (a dimension with k serial digits gives k entries), stream digits are fixed.
+/// Where slice `iteration` lies in the row-major local buffer: the walk visits its elements in the
+/// order of the digits. Dimensions appear digit by digit (a dimension with k serial digits gives k
+/// entries), stream digits are fixed.
 FailureOr<StridedWalk> getLocalSlice(RankedTensorType type, int64_t iteration);
 
-/// Where slice `iteration` lies per dimension, where it is one plain (strided) range of local indices in each; failure
-/// where a dimension has serial digits on both sides of a stream digit.
+/// Where slice `iteration` lies per dimension, where it is one plain (strided) range of local
+/// indices in each; failure where a dimension has serial digits on both sides of a stream digit.
 struct SliceBox {
   SmallVector<int64_t> offsets, sizes, strides;
 };
 FailureOr<SliceBox> getLocalSliceBox(RankedTensorType type, int64_t iteration);
 
-/// Positions of the devices that hold the element at a logical index (one entry per dimension), ascending. Along a
-/// partial axis every device holds a term, so all of them are named.
+/// Positions of the devices that hold the element at a logical index (one entry per dimension),
+/// ascending. Along a partial axis every device holds a term, so all of them are named.
 FailureOr<SmallVector<int64_t>> ownersOf(RankedTensorType type, ArrayRef<int64_t> index);
 
-/// The same tensor on a mesh of one device (`#fusion.mesh<"one", []>`), not partial and not streamed: the type that a
-/// value has in the oracle. An undecided type gets these axes too.
+/// The same tensor on a mesh of one device (`#fusion.mesh<"one", []>`), not partial and not
+/// streamed: the type that a value has in the oracle. An undecided type gets these axes too.
 RankedTensorType eraseParallelAxes(RankedTensorType type);
 
 } // namespace mlir::tandem::fusion

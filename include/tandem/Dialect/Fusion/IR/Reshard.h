@@ -33,17 +33,21 @@ enum class ReshardKind {
 
 StringRef stringifyReshardKind(ReshardKind kind);
 
-/// One row, on one or more mesh axes at once. With several `axes` the group is their product, in row-major order.
+/// One row, on one or more mesh axes at once. With several `axes` the group is their product, in
+/// row-major order.
 struct ReshardStep {
   ReshardKind kind = ReshardKind::Nothing;
-  SmallVector<StringAttr> axes; ///< mesh axes whose devices talk, in the order of the mesh; empty across meshes
-  int64_t fromDim = -1;         ///< dimension that was split, or -1
-  int64_t toDim = -1;           ///< dimension that is split afterwards, or -1
+  SmallVector<StringAttr>
+      axes; ///< mesh axes whose devices talk, in the order of the mesh; empty across meshes
+  int64_t fromDim = -1;                    ///< dimension that was split, or -1
+  int64_t toDim = -1;                      ///< dimension that is split afterwards, or -1
   ReduceKind reduceKind = ReduceKind::Sum; ///< AllReduce, ReduceScatter, Reduce
-  AxesAttr to;                  ///< axes after this step
-  /// Permute, SendRecv: per position of the destination's mesh the world rank whose piece it gets (its own rank: a copy).
+  AxesAttr to;                             ///< axes after this step
+  /// Permute, SendRecv: per position of the destination's mesh the world rank whose piece it gets
+  /// (its own rank: a copy).
   SmallVector<int64_t> sources;
-  /// Broadcast, Scatter: the one source; Gather, Reduce: the one destination; a world rank, else -1.
+  /// Broadcast, Scatter: the one source; Gather, Reduce: the one destination; a world rank, else
+  /// -1.
   int64_t root = -1;
 };
 
@@ -56,13 +60,14 @@ struct Reshard : ReshardStep {
   bool isLocal() const { return kind == ReshardKind::Nothing || kind == ReshardKind::Slice; }
 };
 
-/// What turning a value of type `from` into one of type `to` (same shape) is. A total function: it looks at placement,
-/// never at stream digits; mesh axes of one device do not matter; extents and mesh sizes must be known. Linear in the
-/// number of devices.
+/// What turning a value of type `from` into one of type `to` (same shape) is. A total function: it
+/// looks at placement, never at stream digits; mesh axes of one device do not matter; extents and
+/// mesh sizes must be known. Linear in the number of devices.
 Reshard classifyReshard(RankedTensorType from, RankedTensorType to);
 
-/// True if every stream slice of `to` lies on one device of `from` along each mesh axis that `from` splits and `to`
-/// does not: the reshard can move it point to point. False where something is not known.
+/// True if every stream slice of `to` lies on one device of `from` along each mesh axis that `from`
+/// splits and `to` does not: the reshard can move it point to point. False where something is not
+/// known.
 bool slicesHaveOneOwner(RankedTensorType from, RankedTensorType to);
 
 } // namespace mlir::tandem::fusion

@@ -50,7 +50,8 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
   let summary = "Give every value its axes";
   let description = [{
     An undecided value gets the axes that its decided operands lead to if the op runs locally; where operands are
-    undecided too, those that its consumers ask for; and what nothing determines is replicated on the function's mesh.
+    undecided too, those that its consumers ask for; and what nothing determines is replicated on the function's mesh
+    (or takes the axes of the other operand of an elementwise op).
     A split operand wins over a replicated one (a slice costs nothing); two different splits are an error at the op,
     with notes at both sources. Operands of an elementwise op have one type, so the pass itself inserts a reshard where
     they differ. Values that the pass has decided take the stream digits of what is computed from them.

@@ -1,0 +1,64 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-insert-reshards
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @undecided(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>) {
+  // expected-error @+1 {{expected decided operands and results (run fusion-propagate-axes first), found an undecided one}}
+  %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>> -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @nonlinear(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
+  // expected-error @+1 {{expected an operand that is not partial, found it partial over "x"}}
+  %1 = math.exp %0 : tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @partial_from_nowhere(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>) {
+  // expected-error @+1 {{expected a result that is not partial over "x", for no operand leads to that, found [-, -], partial = ["x"] on #tp}}
+  %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @bias_on_terms(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>, %1: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %2: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
+  // expected-error @+1 {{expected no bias beside a result that is partial over "x": each term would have it}}
+  %3 = fusion.matmul %0, %1 bias %2 : tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>, tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+  return
+}
+
+// -----
+
+#a = #fusion.mesh<"a", ["x" = 2]>
+#b = #fusion.mesh<"b", ["x" = 2]>
+func.func @meshes(%0: tensor<8x4xf32, #fusion.axes<#a, [-, -]>>) {
+  // expected-error @+1 {{expected operands and results on one mesh, found "b" and "a"; insert a fusion.reshard between them}}
+  %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#a, [-, -]>> -> tensor<4x8xf32, #fusion.axes<#b, [-, -]>>
+  return
+}
+
+// -----
+
+#a = #fusion.mesh<"a", ["x" = 2]>
+#b = #fusion.mesh<"b", ["x" = 4]>
+func.func @no_row(%0: tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>>) {
+  // expected-error @+1 {{expected pieces of the same size on both sides, or one device on one side and one split dimension on the other, found another split going from mesh "a" to mesh "b"}}
+  %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#b, [didx("x"), -]>>
+  return
+}
+
+// -----
+
+#any = #fusion.mesh<"any", ["x" = ?]>
+func.func @unknown(%0: tensor<8x4xf32, #fusion.axes<#any, [didx("x"), -]>>) {
+  // expected-error @+1 {{expected known extents and mesh sizes, found '?' (run fusion-specialize first)}}
+  %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#any, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#any, [-, -]>>
+  return
+}

@@ -1,0 +1,36 @@
+// RUN: tandem-opt %s -fusion-select-schedule | FileCheck %s
+// RUN: tandem-opt %s -fusion-select-schedule=log -o /dev/null 2>&1 | FileCheck %s --check-prefix=STATS
+
+// STATS: remark: fusion-select-schedule: 2 exchange, 6 pipeline, 2 named by the user
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+!rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+// CHECK-LABEL: @select
+func.func @select(%0: !rows, %1: tensor<16x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>, %2: tensor<16x16xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>) {
+  // Every slice of the result has one owner.
+  // CHECK: <exchange>} : {{.*}} -> {{.*}}[stream(4), -]>>
+  %3 = fusion.reshard %0 : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+  // CHECK: <exchange>} : {{.*}} -> {{.*}}[stream, -]>>
+  %4 = fusion.reshard %0 : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream, -]>>
+  // A slice of two owners; of all; all at once; a reduction; a slice; two mesh axes.
+  // CHECK: <pipeline>} : {{.*}} -> {{.*}}[stream(2), -]>>
+  %5 = fusion.reshard %0 : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(2), -]>>
+  // CHECK: <pipeline>} : {{.*}} -> {{.*}}[-, stream(4)]>>
+  %6 = fusion.reshard %0 : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [-, stream(4)]>>
+  // CHECK: <pipeline>} : {{.*}} -> {{.*}}[-, -]>>
+  %7 = fusion.reshard %0 : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [-, -]>>
+  // CHECK: <pipeline>} : {{.*}}partial = ["x"]>> -> {{.*}}[stream(4), -]>>
+  %8 = fusion.reshard %1 : tensor<16x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+  // CHECK: <pipeline>} : {{.*}} -> {{.*}}[didx("x"), stream(4)]>>
+  %9 = fusion.reshard %0 : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>>
+  // CHECK: <pipeline>} : {{.*}} -> {{.*}}#pod, [stream(4), -]>>
+  %10 = fusion.reshard %2 : tensor<16x16xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>> -> tensor<16x16xf32, #fusion.axes<#pod, [stream(4), -]>>
+  // The user's word.
+  // CHECK: <ring, directions = 2>} : {{.*}} -> {{.*}}[stream(4), -]>>
+  %11 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+  // CHECK: <exchange, streams = 2>} : {{.*}} -> {{.*}}[stream(8), -]>>
+  %12 = fusion.reshard %0 {schedule = #fusion.schedule<exchange, streams = 2>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(8), -]>>
+  return
+}

@@ -1,0 +1,94 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-specialize="mesh=x=3"
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found mesh axis "x" of size 3}}
+func.func @does_not_divide_argument(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+func.func @does_not_divide_result(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>) {
+  // expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found mesh axis "x" of size 3}}
+  %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+// expected-error @+1 {{expected a known extent in dimension 1 of argument 0, found '?' in}}
+func.func @unknown_extent(%0: tensor<3x?xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?, "y" = ?]>
+// expected-error @+1 {{expected a known size of axis "y" of mesh "tp", found '?' (name it with option 'mesh')}}
+func.func @unknown_size(%0: tensor<3xf32, #fusion.axes<#tp, [didx("x")]>>) {
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+// expected-error @+1 {{expected a mesh axis of known size in 'fusion.shape', found "z"}}
+func.func @unknown_axis(%0: tensor<?xf32, #fusion.axes<#tp, [didx("x")]>> {fusion.shape = ["z"]}) {
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+// expected-error @+1 {{expected extent 6 in dimension 0 of 'tensor<6x?xf32>', found 9 from its given shape}}
+func.func @contradicts_argument(%0: tensor<6x?xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.shape = [9, 2]}) {
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+func.func @contradicts_result(%0: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.shape = [9, 4]}) {
+  // expected-error @+1 {{expected extent 6 in dimension 1 of 'tensor<4x6xf32>', found 9 from its operands}}
+  %1 = fusion.permute %0 [1, 0] : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x6xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+func.func @contradicts_contraction(%0: tensor<3x?xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.shape = [3, 5]}, %1: tensor<?x2xf32> {fusion.shape = [6, 2]}) {
+  // The verifier of the op finds what shapes alone do not say.
+  // expected-error @+1 {{expected equal contracted extents, found 5 in lhs and 6 in rhs}}
+  %2 = fusion.matmul %0, %1 : tensor<3x?xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<?x2xf32> -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+func.func @contradicts_signature(%0: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.shape = [9, 4]}) -> tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> {
+  // expected-error @+1 {{expected a known extent in dimension 0 of result 0, found '?' in}}
+  %1 = fusion.slice %0 offsets [3, 0] steps [1, 1] : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return %1 : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+}
+
+// -----
+
+// expected-error @+1 {{expected size 4 of axis "x" of mesh "tp" as it is written, found 3 in option 'mesh'}}
+module {
+  func.func @contradicts_mesh(%0: tensor<8xf32, #fusion.axes<#fusion.mesh<"tp", ["x" = 4]>, [didx("x")]>>) {
+    return
+  }
+}
+
+// -----
+
+// expected-error @+1 {{expected an axis of a mesh of the module (pod.node, pod.gpu) in option 'mesh', found 'x'}}
+module {
+  func.func @no_such_axis(%0: tensor<8xf32, #fusion.axes<#fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>, [-]>>) {
+    return
+  }
+}

@@ -1,0 +1,265 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-verify="stage=resharded"
+
+// The placement constraints of the ops, and what the stage promises.
+
+// matmul_c5
+#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+!part = tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+func.func @f(%0: !part) {
+  // expected-error @+1 {{expected at most one factor that is partial over "x", found two}}
+  %1 = fusion.matmul %0, %0 : !part, !part -> !part
+  return
+}
+
+// -----
+
+// matmul_c5
+#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+!part = tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!cols = tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+func.func @f(%0: !part, %1: !cols) {
+  // expected-error @+1 {{expected an operand that is replicated over "x" beside one that is partial over it, found it split}}
+  %2 = fusion.matmul %0, %1 : !part, !cols -> !cols
+  return
+}
+
+// -----
+
+// matmul_c5
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!max = tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = max ["x"]>>
+!whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%0: !max, %1: !whole) {
+  // expected-error @+1 {{expected an operand that is partial by 'sum', found 'max'}}
+  %2 = fusion.matmul %0, %1 : !max, !whole -> !max
+  return
+}
+
+// -----
+
+// matmul_c5
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%0: !whole, %1: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
+  // expected-error @+1 {{expected an operand that is not partial, found it partial over "x"}}
+  %2 = fusion.matmul %0, %0 bias %1 : !whole, !whole, tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>> -> !whole
+  return
+}
+
+// -----
+
+// matmul_c6
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%0: !rows, %1: !whole) {
+  // expected-error @+1 {{expected dimension 0 of result 0 to be split as didx("x"), found -}}
+  %2 = fusion.matmul %0, %1 : !rows, !whole -> !whole
+  return
+}
+
+// -----
+
+// matmul_c6
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!cols = tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%0: !cols, %1: !rows) {
+  // expected-error @+1 {{expected result 0 with axes [-, -], partial = ["x"] on #tp, found [-, -] on #tp}}
+  %2 = fusion.matmul %0, %1 : !cols, !rows -> !whole
+  return
+}
+
+// -----
+
+// matmul_c6
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%0: !whole, %1: !rows) {
+  // expected-error @+1 {{expected dimension 0 of operand 1 to be split as -, found didx("x")}}
+  %2 = fusion.matmul %0, %1 : !whole, !rows -> !whole
+  return
+}
+
+// -----
+
+// matmul_c6
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+#other = #fusion.mesh<"other", ["x" = 2]>
+!a = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+!b = tensor<8x8xf32, #fusion.axes<#other, [-, -]>>
+func.func @f(%0: !a, %1: !b) {
+  // expected-error @+1 {{expected operands and results on one mesh, found "tp" and "other"}}
+  %2 = fusion.matmul %0, %1 : !a, !b -> !a
+  return
+}
+
+// -----
+
+// reduce_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>) {
+  // expected-error @+1 {{expected operand 0 not to be partial, for what it does to a term is not linear, found it partial by 'sum' over "x"; insert a fusion.reshard before it}}
+  %1 = fusion.reduce max %0 dims [0] : tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
+  return
+}
+
+// -----
+
+// reduce_c4
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
+  // expected-error @+1 {{expected result 0 with axes [-], partial = max ["x"] on #tp, found [-], partial = ["x"] on #tp}}
+  %1 = fusion.reduce max %0 dims [1] : tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
+  return
+}
+
+// -----
+
+// reduce_c4
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  // expected-error @+1 {{expected dimension 0 of result 0 to be split as didx("x"), found serial(2) * didx("x")}}
+  %1 = fusion.reduce sum %0 dims [1] : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8xf32, #fusion.axes<#tp, [serial(2) * didx("x")]>>
+  return
+}
+
+// -----
+
+// broadcast_c4
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
+  // expected-error @+1 {{expected dimension 1 of result 0 to be split as didx("x"), found -}}
+  %1 = fusion.broadcast %0 dims [1] : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<4x8xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}
+
+// -----
+
+// broadcast_c4
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
+  // expected-error @+1 {{expected result 0 with axes [-, -], partial = ["x"] on #tp, found [-, -] on #tp}}
+  %1 = fusion.broadcast %0 dims [1] : tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<4x8xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}
+
+// -----
+
+// permute_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  // expected-error @+1 {{expected dimension 0 of result 0 to be split as -, found didx("x")}}
+  %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return
+}
+
+// -----
+
+// reshape_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
+  // expected-error @+1 {{expected result 0 with axes [serial(8) * didx("x")] on #tp, found [didx("x")] on #tp}}
+  %1 = fusion.reshape %0 : tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<32xf32, #fusion.axes<#tp, [didx("x")]>>
+  return
+}
+
+// -----
+
+// slice_c4
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  // expected-error @+1 {{expected no device digit in dimension 0 of operand 0, which is needed whole, found didx("x")}}
+  %1 = fusion.slice %0 offsets [4, 0] steps [1, 1] : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return
+}
+
+// -----
+
+// concat_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!whole = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%0: !rows, %1: !whole) {
+  // expected-error @+1 {{expected dimension 0 of operand 1 to be split as didx("x"), found -}}
+  %2 = fusion.concat %0, %1 dim 1 : (!rows, !whole) -> tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return
+}
+
+// -----
+
+// concat_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!whole = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+func.func @f(%0: !part, %1: !whole) {
+  // expected-error @+1 {{expected operands that are partial alike, found different ones}}
+  %2 = fusion.concat %0, %1 dim 1 : (!part, !whole) -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}
+
+// -----
+
+// call_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
+!cols = tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>
+func.func @f(%0: !cols) {
+  // expected-error @+1 {{expected no device digit in dimension 1 of operand 0, which is needed whole, found didx("x")}}
+  %1 = fusion.call @kernel(%0) elementwise [0] : (!cols) -> !cols
+  return
+}
+
+// -----
+
+// call_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
+!stream = tensor<8x4xf32, #fusion.axes<#tp, [-, stream]>>
+func.func @f(%0: !stream) {
+  // expected-error @+1 {{expected no stream digit in dimension 1 of operand 0, which is needed whole, found stream}}
+  %1 = fusion.call @kernel(%0) elementwise [0] : (!stream) -> !stream
+  return
+}
+
+// -----
+
+// call_c3
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
+!part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+func.func @f(%0: !part) {
+  // expected-error @+1 {{expected operand 0 not to be partial, for what it does to a term is not linear}}
+  %1 = fusion.call @kernel(%0) elementwise [0] : (!part) -> !part
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!part = tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
+func.func @constant() {
+  // expected-error @+1 {{expected a constant that is not partial, found it partial over "x"}}
+  %0 = arith.constant dense<1.0> : !part
+  return
+}
+
+// -----
+
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+func.func @sequence(%0: tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], partial = ["gpu"]>>) {
+  // expected-error @+1 {{expected one row of the reshard table, found 2 (fusion-insert-reshards writes them out)}}
+  %1 = fusion.reshard %0 : tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], partial = ["gpu"]>> -> tensor<8x8xf32, #fusion.axes<#pod, [-, didx("gpu")]>>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
+  // expected-error @+1 {{expected an operation that a fusion can hold (fusion, elementwise arith and math, return), found 'tensor.cast'}}
+  %1 = tensor.cast %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> to tensor<?xf32, #fusion.axes<#tp, [-]>>
+  return
+}
