@@ -99,7 +99,7 @@ public:
     return std::make_unique<CopyOperation>(dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
-    return cpu::prepareMatmul(desc);
+    return cpu::prepareMatmul(desc, shared->matmulThreads);
   }
   Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &dst, const Operand &src,
                                                          ReduceOp op) override {

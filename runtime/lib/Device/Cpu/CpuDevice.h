@@ -12,7 +12,12 @@
 
 namespace tandem::cpu {
 
-Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc);
+/// Sets how many threads OpenMP (which oneDNN brings) gives to parallel regions of the calling
+/// thread; returns what it was, 0 if there is no OpenMP.
+int setOpenMPThreads(int threads);
+
+/// `threads`: of one execution.
+Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsigned threads);
 Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc);
 
 } // namespace tandem::cpu

@@ -7,10 +7,24 @@
 
 #include "CpuStream.h"
 
+#include "CpuDevice.h"
+
 #include <dlfcn.h>
 #include <exception>
 
 namespace tandem::cpu {
+
+int setOpenMPThreads(int threads) {
+  // Found at run time: nothing here is compiled with OpenMP.
+  static const auto set =
+      reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  static const auto get = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+  if (!set || !get)
+    return 0;
+  int before = get();
+  set(threads);
+  return before;
+}
 
 void Shared::abort(const Status &why) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -109,11 +123,7 @@ bool CpuStream::idle() {
 }
 
 void CpuStream::work() {
-  // oneDNN brings OpenMP, whose threads are counted per calling thread.
-  using SetThreads = void (*)(int);
-  if (auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")))
-    set(static_cast<int>(shared->matmulThreads));
-
+  setOpenMPThreads(static_cast<int>(shared->matmulThreads));
   std::vector<Task> batch;
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {

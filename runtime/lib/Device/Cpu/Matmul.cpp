@@ -298,7 +298,7 @@ private:
 
 } // namespace
 
-Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) {
+Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsigned threads) {
   int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
   if (k == 0 || desc.out.layout.numElements() == 0)
     return std::make_unique<EmptyProductOperation>(desc);
@@ -308,6 +308,15 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) {
     return Status(Code::Unsupported, "the cpu device's matmul takes at most " +
                                          std::to_string(DNNL_MAX_NDIMS) + " dimensions, found " +
                                          std::to_string(desc.out.layout.rank));
+  // oneDNN fixes the number of threads when a primitive is made, on whichever thread that is.
+  struct Threads {
+    explicit Threads(int n) : before(setOpenMPThreads(n)) {}
+    ~Threads() {
+      if (before)
+        setOpenMPThreads(before);
+    }
+    int before;
+  } guard(static_cast<int>(threads));
   try {
     return std::make_unique<MatmulOperation>(desc);
   } catch (const dnnl::error &error) {
@@ -319,7 +328,7 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) {
 
 #else
 
-Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &) {
+Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &, unsigned) {
   return Status(Code::Unsupported,
                 "this runtime was built without oneDNN: the cpu device has no matmul");
 }
