@@ -1,0 +1,104 @@
+// RUN: tandem-opt %s --hostir-plan-buffers --split-input-file --verify-diagnostics
+
+// An access that is not ordered after its alloc: it may come too early.
+hostir.program @early(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %s = hostir.worker_stream %c0
+  hostir.sync %s after %main
+  // expected-note @+1 {{the alloc}}
+  %a = hostir.alloc on %main : memref<16xf32>
+  // expected-error @+1 {{'hostir.copy' op expected to be ordered after the buffer's alloc by streams and 'hostir.sync'}}
+  hostir.copy %x to %a on %s : memref<16xf32> to memref<16xf32>
+  hostir.sync %main after %s
+}
+
+// -----
+
+// The next iteration's buffer takes the place while a worker still reads the last one.
+hostir.program @overtaken(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    // expected-error @+1 {{expected each iteration's buffer to be over before the next one takes its place, found an access that is not ordered before it}}
+    %a = hostir.alloc on %main : memref<16xf32>
+    hostir.copy %x to %a on %main : memref<16xf32> to memref<16xf32>
+    %s = hostir.worker_stream %i
+    hostir.sync %s after %main
+    // expected-note @+1 {{the last access}}
+    hostir.copy %a to %y on %s : memref<16xf32> to memref<16xf32>
+  }
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// Which worker it is depends on the rank, and another stream looks on.
+hostir.program @unknown(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %me = hostir.device_index #tp, "x"
+  %s = hostir.worker_stream %me
+  // expected-note @+1 {{the alloc}}
+  %a = hostir.alloc on %s : memref<16xf32>
+  hostir.sync %main after %s
+  // expected-error @+1 {{expected to be ordered after the buffer's alloc}}
+  hostir.copy %a to %y on %main : memref<16xf32> to memref<16xf32>
+}
+
+// -----
+
+hostir.program @symmetric(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    // expected-error @+1 {{expected buffers in symmetric memory outside of loops and conditions}}
+    %a = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
+    hostir.copy %a to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
+  }
+}
+
+// -----
+
+// What cannot be followed: other control flow, hidden buffers and streams.
+hostir.program @while(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %true = arith.constant true
+  // expected-error @+1 {{expected 'scf.for' or 'scf.if' as control flow of a program}}
+  scf.while : () -> () {
+    scf.condition(%true)
+  } do {
+    scf.yield
+  }
+}
+
+// -----
+
+hostir.program @hidden_buffer(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}, %z: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %true = arith.constant true
+  %b = arith.select %true, %y, %z : memref<16xf32>
+  // expected-error @+1 {{expected buffers that are views of arguments or of 'hostir.alloc', found another}}
+  hostir.copy %x to %b on %main : memref<16xf32> to memref<16xf32>
+}
+
+// -----
+
+hostir.program @hidden_stream(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %true = arith.constant true
+  %s = arith.select %true, %main, %main : !hostir.stream
+  // expected-error @+1 {{expected a stream of 'hostir.main_stream' or 'hostir.worker_stream', found another value}}
+  hostir.copy %x to %y on %s : memref<16xf32> to memref<16xf32>
+}
+
+// -----
+
+hostir.program @too_large(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a buffer of at most 72057594037927936 bytes, found}}
+  %a = hostir.alloc on %main : memref<4611686018427387904x4xf32>
+}
