@@ -10,12 +10,13 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
 
-Emitter::Emitter(hostir::ProgramOp program, int64_t workers)
-    : program(program), builder(program.getContext()), workers(workers) {
+Emitter::Emitter(hostir::ProgramOp program, int64_t workers, int64_t worldSize)
+    : program(program), builder(program.getContext()), workers(workers), worldSize(worldSize) {
   builder.setInsertionPointToEnd(&program.getBody().front());
   mainStream = atEntry([&] { return hostir::MainStreamOp::create(builder, program.getLoc()); });
 }
@@ -35,6 +36,10 @@ template <typename MakeFn> Value Emitter::atEntry(MakeFn make) {
 Value Emitter::getOrAllocBuffer(Value value) {
   Value &buffer = buffers[value];
   if (!buffer) {
+    // Buffers live in the program's own block, also those of a part that not all ranks run.
+    OpBuilder::InsertionGuard guard(builder);
+    if (Block *body = &program.getBody().front(); builder.getInsertionBlock() != body)
+      builder.setInsertionPoint(body->findAncestorOpInBlock(*builder.getInsertionBlock()->getParentOp()));
     auto type = cast<RankedTensorType>(value.getType());
     auto shape = fusion::getLocalShape(type);
     buffer = hostir::AllocOp::create(
@@ -57,21 +62,35 @@ Value Emitter::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
   return index;
 }
 
-Value Emitter::getChannel(fusion::MeshAttr mesh, StringAttr axis, hostir::Capability capability) {
-  Value &channel = channels[{mesh, {axis, static_cast<unsigned>(capability)}}];
+Value Emitter::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes,
+                          hostir::Capability capability) {
+  SmallVector<Attribute> names(axes.begin(), axes.end());
+  ArrayAttr axesAttr = builder.getArrayAttr(names);
+  Value &channel = channels[{mesh, {axesAttr, static_cast<unsigned>(capability)}}];
   if (!channel) {
-    std::string name = (mesh.getName().getValue() + "." + axis.getValue() + "." +
-                        hostir::stringifyCapability(capability))
-                           .str();
+    std::string name = mesh.getName().str();
+    for (StringAttr axis : axes)
+      name += "." + axis.str();
+    name += "." + hostir::stringifyCapability(capability).str();
     channel = atEntry([&] {
       return hostir::ChannelOp::create(
-          builder, program.getLoc(), builder.getStringAttr(name), mesh,
-          builder.getArrayAttr({axis}),
+          builder, program.getLoc(), builder.getStringAttr(name), mesh, axesAttr,
           builder.getArrayAttr({hostir::CapabilityAttr::get(builder.getContext(), capability)}),
           builder.getStringAttr(""));
     });
   }
   return channel;
+}
+
+void Emitter::onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body) {
+  if (mesh.numDevices() == worldSize || mesh == activeMesh)
+    return body();
+  llvm::SaveAndRestore active(activeMesh, mesh);
+  Value member = hostir::InMeshOp::create(builder, loc, mesh);
+  auto ifOp = scf::IfOp::create(builder, loc, member, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(ifOp.thenBlock()->getTerminator());
+  body();
 }
 
 LogicalResult Emitter::loop(Location loc, int64_t lower, int64_t upper,
@@ -104,8 +123,18 @@ void Emitter::join(Location loc, int64_t count) {
 }
 
 LogicalResult Emitter::emitSlice(Operation *op, const SliceIndex *index, Value stream) {
-  if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
+  fusion::AxesAttr axes = fusion::getAxes(op->getResult(0));
+  auto reshard = dyn_cast<fusion::ReshardOp>(op);
+  if (reshard && fusion::getAxes(reshard.getInput()).getMesh() != axes.getMesh())
     return emitReshard(reshard, index, stream);
+  LogicalResult done = success();
+  onMesh(op->getLoc(), axes.getMesh(), [&] {
+    done = reshard ? emitReshard(reshard, index, stream) : emitCompute(op, index, stream);
+  });
+  return done;
+}
+
+LogicalResult Emitter::emitCompute(Operation *op, const SliceIndex *index, Value stream) {
   if (auto matmul = dyn_cast<fusion::MatmulOp>(op))
     return emitMatmul(matmul, index, stream);
   if (auto reduce = dyn_cast<fusion::ReduceOp>(op))
@@ -126,10 +155,12 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
                                             [&] { return op.emitError(); });
   if (failed(plan))
     return failure();
+  if (plan->kind == ReshardKind::Transfer)
+    return emitTransfer(op, *plan, stream);
   for (SmallVector<LocalDigit> &dim : plan->source)
     for (LocalDigit &digit : dim)
       if (digit.label == kDeviceLabel)
-        digit.index = getDeviceIndex(plan->mesh, plan->axis);
+        digit.index = getDeviceIndex(plan->mesh, plan->axes.front());
 
   // A collective's slices have one dimension more on one side, the ranks, and must agree in all others.
   bool moves = plan->kind == ReshardKind::Copy || plan->kind == ReshardKind::LocalSlice ||
@@ -160,10 +191,12 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
     kind = hostir::CollectiveKind::Broadcast;
     root = plan->owner;
     break;
+  case ReshardKind::Transfer:
+    llvm_unreachable("emitted above");
   }
   if (plan->kind == ReshardKind::AllReduce || plan->kind == ReshardKind::ReduceScatter)
     reduction = fusion::ReduceKindAttr::get(builder.getContext(), plan->reduction);
-  Value channel = getChannel(plan->mesh, plan->axis, hostir::Capability::Collectives);
+  Value channel = getChannel(plan->mesh, plan->axes, hostir::Capability::Collectives);
   hostir::CollectiveOp::create(builder, loc,
                                hostir::CollectiveKindAttr::get(builder.getContext(), *kind), source,
                                target, root, channel, stream, reduction);

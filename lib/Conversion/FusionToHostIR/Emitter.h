@@ -27,8 +27,9 @@ struct OwnSlice {
 /// build with.
 class Emitter {
 public:
-  /// Emits at the end of the program's body. `workers` is the size of the pool of worker streams.
-  Emitter(hostir::ProgramOp program, int64_t workers);
+  /// Emits at the end of the program's body. `workers` is the size of the pool of worker streams, `worldSize` the number
+  /// of ranks that run the program.
+  Emitter(hostir::ProgramOp program, int64_t workers, int64_t worldSize);
 
   OpBuilder &getBuilder() { return builder; }
   Value getMainStream() { return mainStream; }
@@ -41,8 +42,11 @@ public:
 
   Value getIndex(int64_t value);
   Value getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis);
-  /// The channel along one mesh axis for messages of one kind; made once.
-  Value getChannel(fusion::MeshAttr mesh, StringAttr axis, hostir::Capability capability);
+  /// The channel along mesh axes for messages of one kind; made once.
+  Value getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability);
+
+  /// Emits `body` for the devices of `mesh` alone: under a condition, if the program has others.
+  void onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body);
 
   /// `hostir.sync` of the first `count` workers after the main stream, or of the main stream after them.
   void fork(Location loc, int64_t count);
@@ -67,6 +71,8 @@ public:
 
 private:
   LogicalResult emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream);
+  LogicalResult emitTransfer(fusion::ReshardOp op, const ReshardPlan &plan, Value stream);
+  LogicalResult emitCompute(Operation *op, const SliceIndex *index, Value stream);
   LogicalResult emitMatmul(fusion::MatmulOp op, const SliceIndex *index, Value stream);
   LogicalResult emitReduce(fusion::ReduceOp op, const SliceIndex *index, Value stream);
   LogicalResult emitView(Operation *op, const SliceIndex *index, Value stream);
@@ -88,15 +94,16 @@ private:
 
   hostir::ProgramOp program;
   OpBuilder builder;
-  int64_t workers;
+  int64_t workers, worldSize;
   Value mainStream;
+  fusion::MeshAttr activeMesh; // whose devices alone run what is emitted now
   Operation *lastOfEntry = nullptr; // streams, channels and device indices stand at the entry, in order of need
   DenseMap<Value, Value> buffers;
   DenseSet<Value> views; // whose buffer is a view of their operand's
   DenseMap<Value, OwnSlice> ownSlices;
   llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
-  DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value> channels;
+  DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value> channels; // mesh, axes, capability
 };
 
 } // namespace mlir::tandem

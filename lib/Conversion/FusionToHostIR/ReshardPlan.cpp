@@ -16,22 +16,6 @@ using fusion::DigitKind;
 
 namespace {
 
-/// A digit of one side while both sides are cut to common sizes. Stream digits of the target carry their number and value.
-struct Side {
-  int64_t size = 1;
-  DigitKind kind = DigitKind::Serial;
-  StringAttr axis = {};
-  size_t stream = 0;
-  int64_t outer = 1, inner = 1; // indices of the same stream digit outside and inside of this piece
-  Value value = {};
-};
-
-/// A digit that both sides have, and what it is on each.
-struct Common {
-  int64_t dim;
-  Side source, target;
-};
-
 class Planner {
 public:
   Planner(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
@@ -44,8 +28,9 @@ public:
 
 private:
   LogicalResult align(int64_t dim);
-  FailureOr<Side> cut(Side &side, int64_t size, int64_t dim);
+  FailureOr<SideDigit> cut(SideDigit &side, int64_t size, int64_t dim);
   LogicalResult classify();
+  bool areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource);
   void fillDims();
 
   fusion::ReshardOp op;
@@ -55,15 +40,14 @@ private:
   RankedTensorType sourceType, targetType;
   fusion::AxesAttr sourceAxes, targetAxes;
   size_t nextStream = 0;
-  SmallVector<Common> digits;
   ReshardPlan result;
 };
 
 } // namespace
 
 /// Cuts the outermost `size` indices off `side`: returns them, leaves the rest.
-FailureOr<Side> Planner::cut(Side &side, int64_t size, int64_t dim) {
-  Side outer = side;
+FailureOr<SideDigit> Planner::cut(SideDigit &side, int64_t size, int64_t dim) {
+  SideDigit outer = side;
   outer.size = size;
   if (side.size == size) {
     side.size = 1;
@@ -98,7 +82,7 @@ LogicalResult Planner::align(int64_t dim) {
                        << "fusion-specialize first";
 
   // Stream digits of the source say how it was made, not where it is.
-  SmallVector<Side> from, to;
+  SmallVector<SideDigit> from, to;
   for (const fusion::ResolvedDigit &digit : *source)
     from.push_back({digit.size, digit.kind == DigitKind::Device ? DigitKind::Device
                                                                 : DigitKind::Serial,
@@ -125,14 +109,14 @@ LogicalResult Planner::align(int64_t dim) {
       ++j;
     // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop of one iteration.
     if (i < from.size() && from[i].size == 1) {
-      Side gone = from[i++];
+      SideDigit gone = from[i++];
       bool meets = j < to.size() && to[j].size == 1 &&
                    (to[j].kind == DigitKind::Stream || to[j].axis == gone.axis);
-      digits.push_back({dim, gone, meets ? to[j++] : Side()});
+      result.digits.push_back({dim, gone, meets ? to[j++] : SideDigit()});
       continue;
     }
     if (j < to.size() && to[j].size == 1) {
-      digits.push_back({dim, Side(), to[j++]});
+      result.digits.push_back({dim, SideDigit(), to[j++]});
       continue;
     }
     if (i == from.size() || j == to.size())
@@ -141,13 +125,13 @@ LogicalResult Planner::align(int64_t dim) {
     if (from[i].size % size || to[j].size % size)
       return emitError() << "dimension " << dim << ": digits of " << from[i].size << " and "
                          << to[j].size << " do not divide each other";
-    FailureOr<Side> a = cut(from[i], size, dim);
+    FailureOr<SideDigit> a = cut(from[i], size, dim);
     if (failed(a))
       return failure();
-    FailureOr<Side> b = cut(to[j], size, dim);
+    FailureOr<SideDigit> b = cut(to[j], size, dim);
     if (failed(b))
       return failure();
-    digits.push_back({dim, *a, *b});
+    result.digits.push_back({dim, *a, *b});
     // What is used up must not be taken for a digit of size 1.
     if (from[i].size == 1)
       ++i;
@@ -157,97 +141,126 @@ LogicalResult Planner::align(int64_t dim) {
   return success();
 }
 
-/// What is done along which mesh axis.
-LogicalResult Planner::classify() {
-  SmallVector<Common *> gathered, scattered, owned;
-  for (Common &digit : digits) {
-    bool fromDevice = digit.source.kind == DigitKind::Device;
-    bool toDevice = digit.target.kind == DigitKind::Device;
-    if (fromDevice && toDevice && digit.source.axis != digit.target.axis)
-      return emitError() << "dimension " << digit.dim << ": moving from mesh axis \""
-                         << digit.source.axis.getValue() << "\" to mesh axis \""
-                         << digit.target.axis.getValue() << "\" is not lowered yet";
-    if (fromDevice && digit.target.kind == DigitKind::Serial)
-      gathered.push_back(&digit);
-    else if (fromDevice && digit.target.kind == DigitKind::Stream)
-      owned.push_back(&digit);
-    else if (toDevice && !fromDevice)
-      scattered.push_back(&digit);
+/// Whether device digits of one side are neighbours in one dimension, in the order of the mesh's axes: then they count
+/// the ranks of one group.
+bool Planner::areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource) {
+  fusion::MeshAttr mesh = ofSource ? result.sourceMesh : result.mesh;
+  for (size_t i = 1; i < digits.size(); ++i) {
+    const SideDigit &last = ofSource ? digits[i - 1]->source : digits[i - 1]->target;
+    const SideDigit &next = ofSource ? digits[i]->source : digits[i]->target;
+    if (digits[i] != digits[i - 1] + 1 || digits[i]->dim != digits[i - 1]->dim ||
+        mesh.axisIndex(next.axis) <= mesh.axisIndex(last.axis))
+      return false;
   }
+  return true;
+}
+
+/// What is done along which mesh axes.
+LogicalResult Planner::classify() {
   SmallVector<StringAttr> reduced;
   for (StringAttr axis : sourceAxes.getPartial())
     if (!llvm::is_contained(targetAxes.getPartial(), axis))
       reduced.push_back(axis);
-
-  llvm::SmallSetVector<StringAttr, 4> axes(reduced.begin(), reduced.end());
-  for (Common *digit : gathered)
-    axes.insert(digit->source.axis);
-  for (Common *digit : owned)
-    axes.insert(digit->source.axis);
-  for (Common *digit : scattered)
-    axes.insert(digit->target.axis);
-  if (axes.empty())
+  if (result.sourceMesh != result.mesh) {
+    if (sourceAxes.isPartial())
+      return emitError() << "a partial value does not move from mesh @"
+                         << result.sourceMesh.getName().getValue() << " to mesh @"
+                         << result.mesh.getName().getValue() << "; reduce it on its own mesh first";
+    result.kind = ReshardKind::Transfer;
     return success();
-  if (axes.size() > 1) {
-    InFlightDiagnostic diag = emitError();
-    diag << "a reshard over several mesh axes at once is not lowered yet, found ";
-    llvm::interleaveComma(axes, diag, [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
-    return diag << "; write one reshard for each";
   }
 
-  result.axis = axes.front();
+  SmallVector<const CommonDigit *> gathered, scattered, owned;
+  bool moves = false; // from one mesh axis to another
+  llvm::SmallDenseSet<StringAttr> used(reduced.begin(), reduced.end());
+  for (const CommonDigit &digit : result.digits) {
+    bool fromDevice = digit.source.isDevice(), toDevice = digit.target.isDevice();
+    if (fromDevice && toDevice && digit.source.axis == digit.target.axis)
+      continue;
+    moves |= fromDevice && toDevice;
+    if (fromDevice)
+      used.insert(digit.source.axis);
+    if (toDevice)
+      used.insert(digit.target.axis);
+    if (fromDevice && digit.target.isStream())
+      owned.push_back(&digit);
+    else if (fromDevice)
+      gathered.push_back(&digit);
+    if (toDevice && !fromDevice)
+      scattered.push_back(&digit);
+  }
+  for (const fusion::MeshAxis &axis : result.mesh.getAxes())
+    if (used.contains(axis.name))
+      result.axes.push_back(axis.name);
+  if (result.axes.empty())
+    return success();
   result.reduction = sourceAxes.getPartialKind();
-  if (!reduced.empty())
-    result.kind = scattered.empty() ? ReshardKind::AllReduce : ReshardKind::ReduceScatter;
-  else if (!owned.empty())
-    result.kind = ReshardKind::OwnerMoves;
-  else if (gathered.empty())
+
+  if (!reduced.empty()) {
+    bool simple = !moves && gathered.empty() && owned.empty();
+    if (simple && scattered.empty()) {
+      result.kind = ReshardKind::AllReduce;
+      return success();
+    }
+    if (simple && scattered.size() == reduced.size() && used.size() == reduced.size() &&
+        areOneFactor(scattered, false)) {
+      result.kind = ReshardKind::ReduceScatter;
+      return success();
+    }
+    InFlightDiagnostic diag = emitError();
+    diag << "a reduction that moves data along other mesh axes too is not one step, found ";
+    llvm::interleaveComma(result.axes, diag, [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
+    return diag << "; write the reduction as a reshard of its own";
+  }
+
+  auto onOneAxis = [&](size_t count) { return result.axes.size() == count && !moves; };
+  if (onOneAxis(gathered.size()) && scattered.empty() && owned.empty() &&
+      areOneFactor(gathered, true)) {
+    result.kind = ReshardKind::AllGather;
+  } else if (onOneAxis(1) && gathered.empty() && owned.empty()) {
     result.kind = ReshardKind::LocalSlice;
-  else
-    result.kind = scattered.empty() ? ReshardKind::AllGather : ReshardKind::AllToAll;
-  if (!owned.empty() && !scattered.empty())
-    return emitError() << "mesh axis \"" << result.axis.getValue()
-                       << "\": a slice that one device owns is split again over the same axis, "
-                          "which is not lowered yet";
-  if (!owned.empty()) {
-    const Side &stream = owned.front()->target;
+  } else if (onOneAxis(gathered.size()) && gathered.size() == scattered.size() && owned.empty() &&
+             areOneFactor(gathered, true) && areOneFactor(scattered, false)) {
+    result.kind = ReshardKind::AllToAll;
+  } else if (onOneAxis(1) && owned.size() == 1 && gathered.empty() && scattered.empty()) {
+    result.kind = ReshardKind::OwnerMoves;
+    const SideDigit &stream = owned.front()->target;
     result.owner = stream.value;
     result.ownerDigit = stream.stream;
     result.ownerOuter = stream.outer;
     result.ownerInner = stream.inner;
+  } else {
+    result.kind = ReshardKind::Transfer;
+    result.axes.clear();
   }
   return success();
 }
 
 /// Each side's local digits. Labels number the common digits, so that both sides cut into the same pieces.
 void Planner::fillDims() {
+  if (result.kind == ReshardKind::Transfer)
+    return;
   result.source.resize(sourceType.getRank());
   result.target.resize(targetType.getRank());
-  for (auto [number, digit] : llvm::enumerate(digits)) {
+  int64_t sourceFront = kFrontLabel, targetFront = kFrontLabel;
+  for (auto [number, digit] : llvm::enumerate(result.digits)) {
     int64_t label = static_cast<int64_t>(number);
-    const Side &source = digit.source, &target = digit.target;
-    bool fromDevice = source.kind == DigitKind::Device;
-    bool toDevice = target.kind == DigitKind::Device;
-    if (!fromDevice) {
+    const SideDigit &source = digit.source, &target = digit.target;
+    if (!source.isDevice()) {
       int64_t sourceLabel = label;
-      if (toDevice)
-        sourceLabel = result.kind == ReshardKind::LocalSlice ? kDeviceLabel : kFrontLabel;
+      if (target.isDevice())
+        sourceLabel = result.kind == ReshardKind::LocalSlice ? kDeviceLabel : sourceFront++;
       result.source[digit.dim].push_back({source.size, target.value, sourceLabel});
     }
-    if (!toDevice)
+    if (!target.isDevice())
       result.target[digit.dim].push_back(
           {target.size, target.value,
-           fromDevice && target.kind == DigitKind::Serial ? kFrontLabel : label});
+           source.isDevice() && !target.isStream() ? targetFront++ : label});
   }
 }
 
 FailureOr<ReshardPlan> Planner::plan() {
-  if (sourceAxes.getMesh() != targetAxes.getMesh()) {
-    emitError() << "a reshard from mesh @" << sourceAxes.getMesh().getName().getValue()
-                << " to mesh @" << targetAxes.getMesh().getName().getValue()
-                << " is not lowered yet";
-    return failure();
-  }
+  result.sourceMesh = sourceAxes.getMesh();
   result.mesh = targetAxes.getMesh();
   for (int64_t dim = 0; dim < targetType.getRank(); ++dim)
     if (failed(align(dim)))

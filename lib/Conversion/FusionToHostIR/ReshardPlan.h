@@ -21,26 +21,53 @@ enum class ReshardKind {
   ReduceScatter, // partial to split
   AllToAll,      // split on one dimension to split on another
   OwnerMoves,    // split to streamed: each slice has one owner, which has it all
+  Transfer,      // anything else that only moves data: messages between pairs of devices
 };
 
 /// Label of the digit of a source that takes this device's coordinate on the plan's axis (LocalSlice).
 inline constexpr int64_t kDeviceLabel = -200;
 
+/// What a digit is on one side of a reshard.
+struct SideDigit {
+  int64_t size = 1;
+  fusion::DigitKind kind = fusion::DigitKind::Serial;
+  StringAttr axis = {}; ///< of a device digit
+  /// Of a stream digit (target only): which one, its value, and the indices of it outside and inside of this piece.
+  size_t stream = 0;
+  int64_t outer = 1, inner = 1;
+  Value value = {};
+
+  bool isDevice() const { return kind == fusion::DigitKind::Device; }
+  bool isStream() const { return kind == fusion::DigitKind::Stream; }
+};
+
+/// A digit of both sides of a reshard.
+struct CommonDigit {
+  int64_t dim;
+  SideDigit source, target;
+};
+
 /// What one slice of a reshard is: the communication, and the pieces of the local source and target buffers.
 struct ReshardPlan {
   ReshardKind kind = ReshardKind::Copy;
-  fusion::MeshAttr mesh;
-  StringAttr axis; ///< the mesh axis that communicates; null for Copy
+  fusion::MeshAttr sourceMesh, mesh;
+  SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order of the mesh; none for Copy and Transfer
   fusion::ReduceKind reduction = fusion::ReduceKind::Sum;
-  LocalDims source, target;
+  SmallVector<CommonDigit> digits; ///< both sides cut to common sizes, by dimension, outermost first
+  LocalDims source, target;        ///< not for Transfer
 
-  /// OwnerMoves: the owner's coordinate on `axis`. It is a part of stream digit number `ownerDigit`, which has
+  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream digit number `ownerDigit`, which has
   /// `ownerOuter` indices outside of it and `ownerInner` inside.
   Value owner;
   size_t ownerDigit = 0;
   int64_t ownerOuter = 1, ownerInner = 1;
 
-  int64_t groupSize() const { return axis ? mesh.axisSize(axis) : 1; }
+  int64_t groupSize() const {
+    int64_t size = 1;
+    for (StringAttr axis : axes)
+      size *= mesh.axisSize(axis);
+    return size;
+  }
 };
 
 /// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole value if the result is

@@ -115,7 +115,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     if (failed(emitter.prepare(op)))
       return failure();
   Value gathered = emitter.getBuffer(reshard.getResult());
-  Value me = emitter.getDeviceIndex(digits.plan.mesh, digits.plan.axis);
+  Value me = emitter.getDeviceIndex(digits.plan.mesh, digits.plan.axes.front());
 
   // The plan of one slice, and the views of both sides.
   struct Slice {
@@ -149,7 +149,10 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   };
 
   int64_t used = std::min(streams, devices * slices);
-  emitter.fork(loc, used);
+  Value channel;
+  if (devices > 1)
+    channel =
+        emitter.getChannel(digits.plan.mesh, digits.plan.axes, hostir::Capability::TwoSided);
 
   // Own slices: nothing to wait for.
   auto own = [&](Value number) -> LogicalResult {
@@ -168,10 +171,6 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     emitter.clearOwnSlices();
     return done;
   };
-  if (failed(emitter.loop(loc, 0, slices, own)))
-    return failure();
-
-  Value channel;
   auto remote = [&](Value distance) -> LogicalResult {
     Value count = emitter.getIndex(devices);
     Value from = arith::RemUIOp::create(
@@ -204,14 +203,16 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     };
     return emitter.loop(loc, 0, slices, body);
   };
-  if (devices > 1) {
-    channel =
-        emitter.getChannel(digits.plan.mesh, digits.plan.axis, hostir::Capability::TwoSided);
-    if (failed(emitter.loop(loc, 1, devices, remote)))
-      return failure();
-  }
+
+  LogicalResult done = success();
+  emitter.fork(loc, used);
+  emitter.onMesh(loc, digits.plan.mesh, [&] {
+    done = emitter.loop(loc, 0, slices, own);
+    if (succeeded(done))
+      done = emitter.loop(loc, 1, devices, remote);
+  });
   emitter.join(loc, used);
-  return success();
+  return done;
 }
 
 ScheduleCost Exchange::cost(const StreamGroup &group) const {

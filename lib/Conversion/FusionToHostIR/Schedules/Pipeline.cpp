@@ -67,7 +67,7 @@ class Pipeline : public Schedule {
       }
       auto plan = planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
                               [&] { return reshard.emitError(); });
-      if (failed(plan) || !plan->axis)
+      if (failed(plan) || plan->kind == ReshardKind::Copy)
         continue;
       cost.steps += slices;
       cost.exposedSteps += 1;
