@@ -9,13 +9,13 @@
 
 // Errors name the file, the line and the rank, and leave no file behind. (All of them: test/Unit/Target.)
 
-// PEER: peer.mlir:7:35: error: 'hostir.send' op rank 3: peer 4 is outside the group of 4 of channel "c"
+// PEER: peer.mlir:7:35: error: 'hostir.send' op rank 0: peer 4 is outside the group of 4 of channel "c"
 //--- peer.mlir
 hostir.program @p(%in: memref<8xf32>) {
   %main = hostir.main_stream
   %me = hostir.device_index #fusion.mesh<"tp", ["x" = 4]>, "x"
-  %c1 = arith.constant 1 : index
-  %right = arith.addi %me, %c1 : index
+  %c4 = arith.constant 4 : index
+  %right = arith.addi %me, %c4 : index
   %ch = hostir.channel "c" over #fusion.mesh<"tp", ["x" = 4]> ["x"] can [two_sided]
   hostir.group via %ch on %main { hostir.send %in to %right : memref<8xf32> }
 }
