@@ -21,6 +21,9 @@ const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 
 const char *__tsan_default_options() { return "second_deadlock_stack=1"; }
 
+// oneDNN is not instrumented: the locks of its caches are made by atomics that the sanitizer does not see.
+const char *__tsan_default_suppressions() { return "called_from_lib:libdnnl.so\n"; }
+
 } // extern "C"
 
 namespace {

@@ -19,9 +19,9 @@
 #include "Support/ProgramSpec.h"
 #include "tandem/Runtime/Channel.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <functional>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -110,10 +110,11 @@ ProgramSpec gather(uint32_t size, DType dtype, bool matmul) {
 ProgramSpec wrong() {
   ProgramSpec spec = gather(3, DType::F32, true);
   spec.name = "wrong";
-  // Rank 2 writes the rows of slot 0 where those of slot 1 belong.
+  // Rank 2 multiplies the rows of slot 0 in place of every other slot's.
+  uint32_t first = sp::kNoView;
   for (CommandSpec &command : spec.ranks[2].commands)
-    if (command.kind == sp::CommandKind::matmul && command.operands[1] != sp::kNoView) {
-      static uint32_t first = command.operands[1];
+    if (command.kind == sp::CommandKind::matmul) {
+      first = std::min(first, command.operands[1]);
       command.operands[1] = first;
     }
   return spec;
