@@ -36,12 +36,9 @@ typedef enum tandem_code {
   TANDEM_INTERNAL = 8
 } tandem_code;
 
-typedef enum tandem_dtype {
-  TANDEM_F32 = 0,
-  TANDEM_F16 = 1,
-  TANDEM_BF16 = 2,
-  TANDEM_I32 = 3
-} tandem_dtype;
+/* An integer, so that a value outside of these is an error and not undefined. */
+typedef int tandem_dtype;
+enum { TANDEM_F32 = 0, TANDEM_F16 = 1, TANDEM_BF16 = 2, TANDEM_I32 = 3 };
 
 typedef struct tandem_context tandem_context;
 typedef struct tandem_program tandem_program;

@@ -273,9 +273,9 @@ tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, u
   return guarded(instance->context, [&]() -> Status {
     if (!shape && rank)
       return missing("shape");
-    if (static_cast<unsigned>(dtype) > static_cast<unsigned>(DType::I32))
+    if (dtype < TANDEM_F32 || dtype > TANDEM_I32)
       return Status(Code::InvalidArgument,
-                    fmt::format("argument {}: unknown dtype {}", index, static_cast<int>(dtype)));
+                    fmt::format("argument {}: unknown dtype {}", index, dtype));
     if (rank > kMaxRank)
       return Status(Code::InvalidArgument,
                     fmt::format("argument {}: expected at most {} dimensions, found {}", index,
