@@ -1,0 +1,162 @@
+//===- CompilerTest.cpp - the compiler as a library -------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Compiler/CompilerMLIR.h"
+#include "tandem/Compiler/Registration.h"
+#include "tandem/Runtime/Program.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace tandem;
+using namespace tandem::compiler;
+
+namespace {
+
+/// A gather of rows, for any number of ranks.
+const char *const kGather = R"mlir(
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+func.func @gather(%a: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "rows"})
+    -> (tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>> {fusion.name = "all"}) {
+  %0 = fusion.reshard %a : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>>
+  return %0 : tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>>
+}
+)mlir";
+
+CompileOptions forRanks(int64_t ranks, int64_t rows) {
+  CompileOptions options;
+  options.mesh = {{"x", ranks}};
+  options.shapes = {{"rows", {rows, 4}}};
+  return options;
+}
+
+TEST(Compiler, TextToStreamProgram) {
+  CompileResult result = compileText(kGather, forRanks(3, 6));
+  ASSERT_TRUE(result) << result.errorText();
+  EXPECT_EQ(result.numRanks, 3u);
+  EXPECT_GT(result.numCommands, 0u);
+  EXPECT_TRUE(result.diagnostics.empty());
+  auto file = ProgramFile::fromMemory(result.output);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ((*file)->name(), "gather");
+  EXPECT_TRUE((*file)->hasOracle());
+  auto program = (*file)->rankProgram(2);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  ASSERT_EQ((*program)->arguments().size(), 2u);
+  const ArgumentInfo &rows = (*program)->arguments()[0], &all = (*program)->arguments()[1];
+  EXPECT_EQ(rows.name, "rows");
+  EXPECT_EQ(rows.shape, (std::vector<int64_t>{6, 4}));
+  EXPECT_EQ(rows.localShape, (std::vector<int64_t>{2, 4}));
+  EXPECT_EQ(all.name, "all");
+  EXPECT_TRUE(all.isResult);
+  EXPECT_EQ(all.localShape, (std::vector<int64_t>{6, 4}));
+}
+
+TEST(Compiler, SameInputSameBytes) {
+  CompileResult first = compileText(kGather, forRanks(4, 8));
+  CompileResult second = compileText(kGather, forRanks(4, 8));
+  ASSERT_TRUE(first && second) << first.errorText();
+  EXPECT_EQ(first.output, second.output);
+}
+
+TEST(Compiler, OneRankIsThatOfAll) {
+  CompileOptions options = forRanks(4, 8);
+  CompileResult all = compileText(kGather, options);
+  options.rank = 2;
+  CompileResult one = compileText(kGather, options);
+  ASSERT_TRUE(all && one) << all.errorText() << one.errorText();
+  EXPECT_LT(one.output.size(), all.output.size());
+  auto dump = [](const CompileResult &result) {
+    auto file = ProgramFile::fromMemory(result.output);
+    auto program = (*file)->rankProgram(2);
+    return program.ok() ? dumpProgram(**program) : program.status().message();
+  };
+  EXPECT_EQ(dump(all), dump(one));
+}
+
+/// Contexts of their own: nothing is shared.
+TEST(Compiler, ManyThreads) {
+  CompileResult expected = compileText(kGather, forRanks(4, 8));
+  ASSERT_TRUE(expected) << expected.errorText();
+  std::atomic<int> equal{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 4; ++i) {
+        equal += compileText(kGather, forRanks(4, 8)).output == expected.output;
+        CompileResult bad = compileText(kGather, forRanks(3, 8 + t), "thread" + std::to_string(t));
+        bool divides = (8 + t) % 3 == 0;
+        refused += bool(bad) == divides &&
+                   (divides || bad.errorText().find("thread" + std::to_string(t) + ":") == 0);
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(equal, 32);
+  EXPECT_EQ(refused, 32);
+}
+
+TEST(Compiler, ModuleOfTheCaller) {
+  // A context with what an embedder has: it knows nothing of hostir yet.
+  mlir::DialectRegistry registry;
+  mlir::tandem::registerTandemDialects(registry);
+  mlir::MLIRContext context(registry);
+  int heard = 0;
+  context.getDiagEngine().registerHandler([&](mlir::Diagnostic &) { ++heard; });
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(kGather, &context, "caller.mlir");
+  ASSERT_TRUE(module);
+  std::string before, after;
+  llvm::raw_string_ostream(before) << *module;
+  CompileResult good = compileModule(*module, forRanks(2, 6));
+  EXPECT_TRUE(good) << good.errorText();
+  CompileResult bad = compileModule(*module, forRanks(4, 6));
+  EXPECT_FALSE(bad);
+  ASSERT_FALSE(bad.diagnostics.empty());
+  EXPECT_EQ(bad.diagnostics[0].file, "caller.mlir");
+  llvm::raw_string_ostream(after) << *module;
+  EXPECT_EQ(before, after);
+  EXPECT_EQ(heard, 0);
+}
+
+TEST(Compiler, HostIRAsOutputAndAsInput) {
+  CompileOptions options = forRanks(4, 8);
+  options.output = Output::HostIR;
+  CompileResult text = compileText(kGather, options);
+  ASSERT_TRUE(text) << text.errorText();
+  EXPECT_NE(text.output.find("hostir.program @gather("), std::string::npos);
+  options = CompileOptions();
+  options.entry = "gather";
+  CompileResult program = compileText(text.output, options);
+  ASSERT_TRUE(program) << program.errorText();
+  EXPECT_EQ(program.numRanks, 4u);
+}
+
+TEST(Compiler, Names) {
+  EXPECT_EQ(targetNames(), (std::vector<std::string>{"cpu-ucx", "cpu-local"}));
+  std::vector<std::string> passes = passNames();
+  EXPECT_NE(std::find(passes.begin(), passes.end(), "convert-fusion-to-hostir"), passes.end());
+  EXPECT_EQ(version().substr(0, 7), "tandem ");
+}
+
+/// Every pass but those without which nothing can be translated may be left out: the result is a
+/// program or an error.
+TEST(Compiler, PassesLeftOut) {
+  for (const std::string &pass : passNames()) {
+    CompileOptions options = forRanks(2, 4);
+    options.disabledPasses = {pass};
+    CompileResult result = compileText(kGather, options);
+    EXPECT_TRUE(result.ok || !result.errorText().empty()) << pass;
+    if (pass == "fusion-verify" || pass == "canonicalize" || pass == "cse" ||
+        pass == "hostir-localize-buffers" || pass == "hostir-verify")
+      EXPECT_TRUE(result.ok) << pass << ": " << result.errorText();
+  }
+}
+
+} // namespace
