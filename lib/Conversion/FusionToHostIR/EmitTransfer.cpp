@@ -54,6 +54,10 @@ private:
   Value both(Value a, Value b) {
     return a && b ? arith::AndIOp::create(builder, loc, a, b).getResult() : a ? a : b;
   }
+  /// The value of one digit of a device whose coordinate on the digit's axis is `coordinate`.
+  Value digitOf(const SideDigit &digit, Value coordinate);
+  /// Adds what a digit of this value contributes to the coordinate.
+  void addTo(Value &coordinate, const SideDigit &digit, Value value);
   /// Row-major position in `mesh`, plus `first`.
   Value position(fusion::MeshAttr mesh, const Coordinates &coordinates, int64_t first);
   Coordinates mine(fusion::MeshAttr mesh);
@@ -78,6 +82,21 @@ private:
 };
 
 } // namespace
+
+Value Transfer::digitOf(const SideDigit &digit, Value coordinate) {
+  if (digit.inner > 1)
+    coordinate = arith::DivUIOp::create(builder, loc, coordinate, index(digit.inner));
+  if (digit.outer > 1)
+    coordinate = arith::RemUIOp::create(builder, loc, coordinate, index(digit.size));
+  return coordinate;
+}
+
+void Transfer::addTo(Value &coordinate, const SideDigit &digit, Value value) {
+  if (digit.inner > 1)
+    value = arith::MulIOp::create(builder, loc, value, index(digit.inner));
+  coordinate =
+      coordinate ? arith::AddIOp::create(builder, loc, coordinate, value).getResult() : value;
+}
 
 Value Transfer::position(fusion::MeshAttr mesh, const Coordinates &coordinates, int64_t first) {
   Value sum = index(0);
@@ -136,8 +155,9 @@ void Transfer::copyOwn() {
   SmallVector<Value> values(plan.digits.size());
   Value condition;
   for (auto [number, digit] : llvm::enumerate(plan.digits)) {
-    Value from = digit.source.isDevice() ? me.lookup(digit.source.axis) : Value();
-    Value to = digit.target.isDevice()   ? me.lookup(digit.target.axis)
+    Value from =
+        digit.source.isDevice() ? digitOf(digit.source, me.lookup(digit.source.axis)) : Value();
+    Value to = digit.target.isDevice()   ? digitOf(digit.target, me.lookup(digit.target.axis))
                : digit.target.isStream() ? digit.target.value
                                          : Value();
     if (from && to && from != to)
@@ -156,7 +176,7 @@ void Transfer::receive(int64_t firstOfSource, Value me) {
   SmallVector<int64_t> open, sizes;
   for (auto [number, digit] : llvm::enumerate(plan.digits)) {
     if (digit.target.isDevice()) {
-      values[number] = mineOnTarget.lookup(digit.target.axis);
+      values[number] = digitOf(digit.target, mineOnTarget.lookup(digit.target.axis));
     } else if (digit.target.isStream()) {
       values[number] = digit.target.value;
     } else if (digit.source.isDevice()) {
@@ -170,10 +190,11 @@ void Transfer::receive(int64_t firstOfSource, Value me) {
       values[number] = value;
     Coordinates sender;
     for (const fusion::MeshAxis &axis : plan.sourceMesh.getAxes())
-      sender[axis.name] = sameMesh ? mineOnTarget.lookup(axis.name) : index(0);
+      if (!usedBySource.contains(axis.name))
+        sender[axis.name] = sameMesh ? mineOnTarget.lookup(axis.name) : index(0);
     for (auto [number, digit] : llvm::enumerate(plan.digits))
       if (digit.source.isDevice())
-        sender[digit.source.axis] = values[number];
+        addTo(sender[digit.source.axis], digit.source, values[number]);
     Value from = position(plan.sourceMesh, sender, firstOfSource);
     Value notMe;
     if (sameMesh)
@@ -200,7 +221,7 @@ void Transfer::send(int64_t firstOfTarget, Value me) {
   auto isFixed = [&](StringAttr axis) { return sameMesh && !usedBySource.contains(axis); };
   for (auto [number, digit] : llvm::enumerate(plan.digits)) {
     if (digit.source.isDevice())
-      values[number] = mineOnSource.lookup(digit.source.axis);
+      values[number] = digitOf(digit.source, mineOnSource.lookup(digit.source.axis));
     if (digit.target.isStream() && digit.source.isDevice())
       require(values[number], digit.target.value);
     if (digit.target.isStream())
@@ -209,11 +230,12 @@ void Transfer::send(int64_t firstOfTarget, Value me) {
       continue;
     StringAttr axis = digit.target.axis;
     if (digit.source.isDevice()) {
-      receiver[axis] = values[number];
+      addTo(receiver[axis], digit.target, values[number]);
       if (isFixed(axis))
-        require(values[number], mineOnSource.lookup(axis));
+        require(values[number], digitOf(digit.target, mineOnSource.lookup(axis)));
     } else if (isFixed(axis)) {
-      receiver[axis] = values[number] = mineOnSource.lookup(axis);
+      values[number] = digitOf(digit.target, mineOnSource.lookup(axis));
+      addTo(receiver[axis], digit.target, values[number]);
     } else {
       open.push_back(number);
       sizes.push_back(digit.target.size);
@@ -237,17 +259,21 @@ void Transfer::send(int64_t firstOfTarget, Value me) {
   SmallVector<Value> chosen;
   onlyIf(condition, [&] {
     loops(sizes, chosen, [&] {
-      for (size_t i = 0; i < open.size(); ++i)
-        receiver[plan.digits[open[i]].target.axis] = values[open[i]] = chosen[i];
+      Coordinates to = receiver;
+      for (size_t i = 0; i < open.size(); ++i) {
+        const SideDigit &digit = plan.digits[open[i]].target;
+        values[open[i]] = chosen[i];
+        addTo(to[digit.axis], digit, chosen[i]);
+      }
       for (size_t i = 0; i < openAxes.size(); ++i)
-        receiver[openAxes[i]] = chosen[open.size() + i];
-      Value to = position(plan.mesh, receiver, firstOfTarget);
+        to[openAxes[i]] = chosen[open.size() + i];
+      Value peer = position(plan.mesh, to, firstOfTarget);
       Value notMe;
       if (sameMesh)
-        notMe = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, to, me);
+        notMe = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, peer, me);
       onlyIf(notMe, [&] {
         Value piece = view(true, values);
-        hostir::SendOp::create(builder, loc, piece, to);
+        hostir::SendOp::create(builder, loc, piece, peer);
       });
     });
   });

@@ -28,7 +28,7 @@ public:
 
 private:
   LogicalResult align(int64_t dim);
-  FailureOr<SideDigit> cut(SideDigit &side, int64_t size, int64_t dim);
+  SideDigit cut(SideDigit &side, int64_t size);
   LogicalResult classify();
   bool areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource);
   void fillDims();
@@ -46,18 +46,12 @@ private:
 } // namespace
 
 /// Cuts the outermost `size` indices off `side`: returns them, leaves the rest.
-FailureOr<SideDigit> Planner::cut(SideDigit &side, int64_t size, int64_t dim) {
+SideDigit Planner::cut(SideDigit &side, int64_t size) {
   SideDigit outer = side;
   outer.size = size;
   if (side.size == size) {
     side.size = 1;
     return outer;
-  }
-  if (side.kind == DigitKind::Device) {
-    emitError() << "dimension " << dim << ": mesh axis \"" << side.axis.getValue() << "\" of size "
-                << side.size << " meets a digit of " << size
-                << " on the other side; digits must divide each other without cutting a mesh axis";
-    return failure();
   }
   int64_t inner = side.size / size;
   outer.inner *= inner;
@@ -95,7 +89,7 @@ LogicalResult Planner::align(int64_t dim) {
     int64_t outer = 1;
     for (const IndexPart &part : index.digits[nextStream]) {
       int64_t inner = digit.size / outer / part.size;
-      to.push_back({part.size, DigitKind::Stream, {}, nextStream, outer, inner, part.value});
+      to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
       outer *= part.size;
     }
     ++nextStream;
@@ -125,13 +119,7 @@ LogicalResult Planner::align(int64_t dim) {
     if (from[i].size % size || to[j].size % size)
       return emitError() << "dimension " << dim << ": digits of " << from[i].size << " and "
                          << to[j].size << " do not divide each other";
-    FailureOr<SideDigit> a = cut(from[i], size, dim);
-    if (failed(a))
-      return failure();
-    FailureOr<SideDigit> b = cut(to[j], size, dim);
-    if (failed(b))
-      return failure();
-    result.digits.push_back({dim, *a, *b});
+    result.digits.push_back({dim, cut(from[i], size), cut(to[j], size)});
     // What is used up must not be taken for a digit of size 1.
     if (from[i].size == 1)
       ++i;
@@ -171,13 +159,16 @@ LogicalResult Planner::classify() {
   }
 
   SmallVector<const CommonDigit *> gathered, scattered, owned;
-  bool moves = false; // from one mesh axis to another
+  // From one mesh axis to another, or only a part of an axis.
+  bool moves = false;
   llvm::SmallDenseSet<StringAttr> used(reduced.begin(), reduced.end());
   for (const CommonDigit &digit : result.digits) {
     bool fromDevice = digit.source.isDevice(), toDevice = digit.target.isDevice();
-    if (fromDevice && toDevice && digit.source.axis == digit.target.axis)
+    if (fromDevice && toDevice && digit.source.axis == digit.target.axis &&
+        digit.source.inner == digit.target.inner)
       continue;
-    moves |= fromDevice && toDevice;
+    moves |= (fromDevice && (toDevice || digit.source.isPart())) ||
+             (toDevice && digit.target.isPart());
     if (fromDevice)
       used.insert(digit.source.axis);
     if (toDevice)

@@ -32,13 +32,15 @@ struct SideDigit {
   int64_t size = 1;
   fusion::DigitKind kind = fusion::DigitKind::Serial;
   StringAttr axis = {}; ///< of a device digit
-  /// Of a stream digit (target only): which one, its value, and the indices of it outside and inside of this piece.
+  /// Of a stream digit (target only): which one, and its value.
   size_t stream = 0;
-  int64_t outer = 1, inner = 1;
   Value value = {};
+  /// Of a part of a device or stream digit: the indices of it outside and inside of this part.
+  int64_t outer = 1, inner = 1;
 
   bool isDevice() const { return kind == fusion::DigitKind::Device; }
   bool isStream() const { return kind == fusion::DigitKind::Stream; }
+  bool isPart() const { return outer > 1 || inner > 1; }
 };
 
 /// A digit of both sides of a reshard.
