@@ -58,6 +58,21 @@ func.func @each(%0: !rows, %1: !part, %2: !whole) {
   %13 = fusion.matmul %1, %2 {transpose_b} : !part, !whole -> tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
   return
 }
+// The result is partial over x for one reason only: the contraction, or the operand.
+// CHECK-LABEL: @one_reason
+// CHECK-NEXT:    %[[A:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+// CHECK-NEXT:    fusion.matmul %[[A]], %arg1
+// CHECK-NEXT:    %[[B:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK-NEXT:    fusion.matmul %arg0, %[[B]]
+// CHECK-NEXT:    %[[C:.*]] = fusion.reduce max %[[B]]
+// CHECK-NEXT:    return
+func.func @one_reason(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>, %1: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  %2 = fusion.matmul %0, %1 : tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>, tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+  %3 = fusion.matmul %0, %0 : tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>, tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+  %4 = fusion.reduce max %0 dims [0] : tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#tp, [-]>>
+  return
+}
+
 // What the result's digits are in the operand's dimensions cannot be said: behind, then.
 // CHECK-LABEL: @reshape_behind
 // CHECK-NEXT:    %[[R:.*]] = fusion.reshape %arg0 : {{.*}} -> tensor<8x3xf32, #fusion.axes<#tp, [-, -]>>

@@ -27,6 +27,14 @@ func.func @undecided(%0: tensor<?x2xf32> {fusion.shape = ["gpu", 2]}, %1: tensor
   return
 }
 
+// One device: a broadcast dimension of extent `?` is not repeated.
+// CHECK-LABEL: @one
+// CHECK:         fusion.broadcast {{.*}} : tensor<1x4xf32> -> tensor<2x1x4xf32>
+func.func @one(%0: tensor<?x4xf32> {fusion.shape = [1, 4]}) {
+  %1 = fusion.broadcast %0 dims [1, 2] : tensor<?x4xf32> -> tensor<2x?x4xf32>
+  return
+}
+
 // Static functions stay as they are.
 // CHECK-LABEL: @static(%arg0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>
 func.func @static(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> {

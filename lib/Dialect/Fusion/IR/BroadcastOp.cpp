@@ -12,10 +12,11 @@ using namespace mlir;
 using namespace mlir::tandem::fusion;
 
 LogicalResult BroadcastOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  // New and repeated dimensions have the extents that the result type says.
+  // New and repeated dimensions have the extents that the result type says; `?` says that a
+  // dimension is not repeated.
   SmallVector<int64_t> &shape = shapes.emplace_back(getType().getShape());
   for (auto [extent, dim] : llvm::zip_equal(getInput().getType().getShape(), getDims()))
-    if (ShapedType::isDynamic(shape[dim]) && extent != 1)
+    if (ShapedType::isDynamic(shape[dim]))
       shape[dim] = extent;
   return success();
 }

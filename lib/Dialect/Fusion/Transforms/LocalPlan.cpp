@@ -162,7 +162,7 @@ public:
     if (failed(chooseReductions(contracted)) || failed(chooseResults(contracted)))
       return failure();
     LocalPlan plan;
-    choosePartial(plan);
+    choosePartial(plan, contracted);
     FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
     if (failed(results))
       return failure();
@@ -227,8 +227,9 @@ private:
     return success();
   }
 
-  /// Partial operands are summed up before, unless the result is partial over the same axes too.
-  void choosePartial(LocalPlan &plan) {
+  /// Partial operands are summed up before, unless the result is partial over the same axes too,
+  /// for this reason.
+  void choosePartial(LocalPlan &plan, const AxisSet &contracted) {
     AxisSet taken;
     for (auto [number, axes, dims] : llvm::enumerate(operands, rule.operands)) {
       plan.operands.push_back({});
@@ -240,11 +241,14 @@ private:
                                                    : factors[factor]);
       SmallVector<StringAttr> partial;
       bool product = rule.partial == PartialKind::Product;
+      bool mayBePartial =
+          rule.partial != PartialKind::Never &&
+          static_cast<int64_t>(number) != rule.neverPartialOperand &&
+          axes.getPartialKind() == target.getPartialKind() &&
+          (rule.partial == PartialKind::Alike || axes.getPartialKind() == rule.reduceKind);
       for (StringAttr axis : axes.getPartial())
-        if (rule.partial != PartialKind::Never &&
-            static_cast<int64_t>(number) != rule.neverPartialOperand &&
-            llvm::is_contained(target.getPartial(), axis) &&
-            (!product || taken.insert(axis).second))
+        if (mayBePartial && llvm::is_contained(target.getPartial(), axis) &&
+            !contracted.contains(axis) && (!product || taken.insert(axis).second))
           partial.push_back(axis);
       plan.operands.back() =
           AxesAttr::get(op->getContext(), mesh, digits, partial,

@@ -115,7 +115,8 @@ def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
 def Fusion_BroadcastOp : Fusion_LocalOp<"broadcast"> {
   let summary = "New dimensions, and repetition of dimensions of extent 1";
   let description = [{
-    `dims[i]` is the result dimension in which operand dimension i stands; result dimensions not named are new.
+    `dims[i]` is the result dimension in which operand dimension i stands; result dimensions not named are new. A result
+    extent `?` beside an operand dimension is that dimension's extent, be it 1.
 
     Constraints:
     - broadcast_c1: dims has one entry per operand dimension, strictly ascending, in the result's range.
