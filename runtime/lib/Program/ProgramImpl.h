@@ -57,6 +57,12 @@ public:
 /// Number of elements of a FlatBuffers vector that may be absent.
 template <typename V> uint32_t sizeOfVector(const V *v) { return v ? v->size() : 0; }
 
+/// FlatBuffers 2.0 verifies where a vector's length lies, but not that elements of 8 bytes are
+/// aligned.
+template <typename V> bool isAligned(const V *v) {
+  return !v || v->size() == 0 || reinterpret_cast<uintptr_t>(v->Data()) % alignof(uint64_t) == 0;
+}
+
 /// An error of a malformed program.
 template <typename... Args> Status invalid(fmt::format_string<Args...> format, Args &&...args) {
   return Status(Code::InvalidProgram, fmt::format(format, std::forward<Args>(args)...));

@@ -25,6 +25,8 @@ bool validReduceOp(sp::ReduceOp op) { return static_cast<uint8_t>(op) <= 2; }
 /// Bytes of a dense tensor; fails on a negative extent or where the product does not fit in 62
 /// bits.
 Status countBytes(const flatbuffers::Vector<int64_t> *shape, DType dtype, uint64_t &elements) {
+  if (!isAligned(shape))
+    return invalid("not a valid FlatBuffer: the elements are not aligned");
   uint64_t product = 1, nonZero = 1;
   for (uint32_t d = 0, e = sizeOfVector(shape); d < e; ++d) {
     int64_t extent = shape->Get(d);
@@ -45,6 +47,8 @@ Status countBytes(const flatbuffers::Vector<int64_t> *shape, DType dtype, uint64
 Status reach(const flatbuffers::Vector<int64_t> *shape, const flatbuffers::Vector<int64_t> *strides,
              uint64_t &last) {
   last = 0;
+  if (!isAligned(strides))
+    return invalid("not a valid FlatBuffer: the elements are not aligned");
   for (uint32_t d = 0, e = sizeOfVector(shape); d < e; ++d) {
     int64_t stride = strides->Get(d);
     if (stride < 0)
@@ -63,6 +67,7 @@ public:
       : program(program), index(*program.indexTable), table(*program.table), limits(limits) {}
 
   Status run() {
+    TANDEM_RETURN_IF_ERROR(alignment());
     TANDEM_RETURN_IF_ERROR(counts());
     TANDEM_RETURN_IF_ERROR(shards());
     TANDEM_RETURN_IF_ERROR(buffers());
@@ -73,6 +78,18 @@ public:
   }
 
 private:
+  Status alignment() {
+    auto check = [](bool aligned, const char *field) {
+      return aligned
+                 ? Status()
+                 : invalid("field {}: not a valid FlatBuffer: the elements are not aligned", field);
+    };
+    TANDEM_RETURN_IF_ERROR(check(isAligned(table.signal_slots()), "signal_slots"));
+    TANDEM_RETURN_IF_ERROR(check(isAligned(table.buffers()), "buffers"));
+    TANDEM_RETURN_IF_ERROR(check(isAligned(table.views()), "views"));
+    return check(isAligned(table.commands()), "commands");
+  }
+
   Status counts() {
     if (table.rank() != program.thisRank)
       return invalid("field rank: expected {}, found {}", program.thisRank, table.rank());
@@ -351,6 +368,8 @@ Status verifyBlob(const sp::Blob &blob, uint64_t fileSize) {
 } // namespace
 
 Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
+  if (!isAligned(index.ranks()))
+    return invalid("index field ranks: not a valid FlatBuffer: the elements are not aligned");
   if (index.num_ranks() == 0 || sizeOfVector(index.ranks()) != index.num_ranks())
     return invalid("index field ranks: expected num_ranks ({}, at least 1) blobs, found {}",
                    index.num_ranks(), sizeOfVector(index.ranks()));

@@ -136,6 +136,32 @@ TEST(Reader, Files) {
   EXPECT_EQ(ProgramFile::open("/tmp").status().message(), "/tmp: not a regular file");
 }
 
+/// FlatBuffers' own verifier lets elements of 8 bytes begin anywhere.
+TEST(Reader, Misaligned) {
+  std::string file = sampleProgram().encode();
+  auto opened = ProgramFile::fromMemory(file);
+  ASSERT_TRUE(opened.ok());
+  uint64_t at = (*opened)->index().ranks()->Get(0)->offset();
+  std::vector<uint64_t> aligned(file.size() / 8 + 1);
+  std::memcpy(aligned.data(), file.data(), file.size());
+  auto *blob = reinterpret_cast<uint8_t *>(aligned.data()) + at;
+  auto *table = flatbuffers::GetMutableRoot<flatbuffers::Table>(blob);
+  // Half an element further on stands the first element's low half, 2: a vector of 2 elements, off
+  // by 4 bytes.
+  uint8_t *field = table->GetAddressOf(sp::RankProgram::VT_SIGNAL_SLOTS);
+  uint32_t offset;
+  std::memcpy(&offset, field, 4);
+  offset += 4;
+  std::memcpy(field, &offset, 4);
+  file.assign(reinterpret_cast<const char *>(aligned.data()), file.size());
+  ASSERT_TRUE(rehash(file));
+  auto program = (*ProgramFile::fromMemory(file))->rankProgram(0);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(
+      program.status().message(),
+      "memory: rank 0: field signal_slots: not a valid FlatBuffer: the elements are not aligned");
+}
+
 TEST(Reader, Limits) {
   ProgramLimits limits;
   limits.maxArenaBytes = 700;
