@@ -8,7 +8,6 @@
 #   tandem_add_compiler_unittest(<Name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...])
 #   tandem_add_runtime_library / _tool / _unittest: the same, without MLIR and LLVM
 #   tandem_add_benchmark(<name> a.cpp ... [COMPILER] [LINK_LIBS ...]): a google-benchmark binary
-#   tandem_add_subdirectories(dir ...): those that exist so far
 #
 # Libraries are static. Tools, unit tests and benchmarks land in <build>/bin.
 
@@ -147,16 +146,6 @@ function(tandem_add_benchmark name)
     _tandem_add_executable(${name} Runtime ${arg_UNPARSED_ARGUMENTS})
   endif()
   target_link_libraries(${name} PRIVATE benchmark::benchmark benchmark::benchmark_main)
-endfunction()
-
-# The glob makes the build configure again when a folder gets its CMakeLists.txt.
-function(tandem_add_subdirectories)
-  foreach(dir IN LISTS ARGN)
-    file(GLOB found CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${dir}/CMakeLists.txt")
-    if(found)
-      add_subdirectory(${dir})
-    endif()
-  endforeach()
 endfunction()
 
 # tandem-headers: everything that a source file includes and the build writes; enough for clang-tidy and editors.
