@@ -36,6 +36,16 @@ func.func @bias_on_terms(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>,
 
 // -----
 
+// The axis that splits the new dimension is the one that the operand was partial over.
+#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+func.func @partial_broadcast(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
+  // expected-error @+1 {{expected a result that is not partial over "y", for no operand leads to that, found [didx("x"), -], partial = ["y"] on #tp}}
+  %1 = fusion.broadcast %0 dims [1] : tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -], partial = ["y"]>>
+  return
+}
+
+// -----
+
 #a = #fusion.mesh<"a", ["x" = 2]>
 #b = #fusion.mesh<"b", ["x" = 2]>
 func.func @meshes(%0: tensor<8x4xf32, #fusion.axes<#a, [-, -]>>) {

@@ -133,6 +133,27 @@ func.func @stream(%0: tensor<4x2x8x4xf32, #fusion.axes<#tp, [-, didx("x"), -, -]
 
 // -----
 
+// Mesh axes of one device stay in their places.
+#tp = #fusion.mesh<"tp", ["x" = 1, "y" = 2]>
+// CHECK-LABEL: @one_device_behind
+func.func @one_device_behind(%0: tensor<8x1xf32, #fusion.axes<#tp, [didx("y"), didx("x")]>>) {
+  // CHECK: fusion.reshape {{.*}} -> tensor<8xf32, #fusion.axes<#tp, [didx("y") * serial(4) * didx("x")]>>
+  %1 = fusion.reshape %0 : tensor<8x1xf32, #fusion.axes<#tp, [didx("y"), didx("x")]>> -> tensor<8xf32>
+  // CHECK: fusion.reshape {{.*}} -> tensor<4x2x1xf32, #fusion.axes<#tp, [didx("y"), serial(2) * didx("x"), -]>>
+  %2 = fusion.reshape %1 : tensor<8xf32> -> tensor<4x2x1xf32>
+  return
+}
+// CHECK-LABEL: @one_device(
+func.func @one_device(%0: tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), serial(2) * didx("y")]>>) {
+  // CHECK: fusion.reshape {{.*}} -> tensor<8xf32, #fusion.axes<#tp, [didx("x") * serial(2) * didx("y")]>>
+  %1 = fusion.reshape %0 : tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), serial(2) * didx("y")]>> -> tensor<8xf32>
+  // CHECK: fusion.reshape {{.*}} -> tensor<1x2x4xf32, #fusion.axes<#tp, [didx("x"), -, didx("y")]>>
+  %2 = fusion.reshape %1 : tensor<8xf32> -> tensor<1x2x4xf32>
+  return
+}
+
+// -----
+
 // A function that is no fusion is left alone.
 // CHECK-LABEL: @foreign(%arg0: tensor<4xf32>) -> tensor<4xf32>
 func.func @foreign(%0: tensor<4xf32>) -> tensor<4xf32> {

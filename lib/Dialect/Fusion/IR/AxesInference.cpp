@@ -68,13 +68,17 @@ std::optional<AxesRule> fusion::getAxesRule(Operation *op) {
   return rule;
 }
 
-bool fusion::samePlacement(AxesAttr a, AxesAttr b) {
-  if (!a || !b || a.getMesh() != b.getMesh() ||
-      a.getPlacement().getDims() != b.getPlacement().getDims() ||
-      a.getPartial().size() != b.getPartial().size() || a.getPartialKind() != b.getPartialKind())
-    return false;
-  return llvm::all_of(a.getPartial(),
+/// Over the same mesh axes, in any order, by the same reduction.
+static bool samePartial(AxesAttr a, AxesAttr b) {
+  return a.getPartial().size() == b.getPartial().size() &&
+         a.getPartialKind() == b.getPartialKind() &&
+         llvm::all_of(a.getPartial(),
                       [&](StringAttr axis) { return llvm::is_contained(b.getPartial(), axis); });
+}
+
+bool fusion::samePlacement(AxesAttr a, AxesAttr b) {
+  return a && b && a.getMesh() == b.getMesh() &&
+         a.getPlacement().getDims() == b.getPlacement().getDims() && samePartial(a, b);
 }
 
 //===----------------------------------------------------------------------===//
@@ -184,12 +188,7 @@ static LogicalResult collectPartial(const AxesRule &rule, ArrayRef<AxesAttr> ope
                       number);
     } else if (first >= 0) {
       AxesAttr other = operandAxes[first];
-      bool same = other.getPartial().size() == axes.getPartial().size() &&
-                  other.getPartialKind() == axes.getPartialKind() &&
-                  llvm::all_of(axes.getPartial(), [&](StringAttr axis) {
-                    return llvm::is_contained(other.getPartial(), axis);
-                  });
-      if (!same)
+      if (!samePartial(other, axes))
         return fail("expected operands that are partial alike, found different ones", number);
     } else {
       found.insert(axes.getPartial().begin(), axes.getPartial().end());
@@ -431,9 +430,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
     if (!inferred)
       continue;
     // Dimensions have been compared (new ones may be split freely); a reshape's only here.
-    if (!isa<ReshapeOp>(op))
-      inferred = inferred.withDims(axes.getDims());
-    if (!samePlacement(inferred, axes)) {
+    if (isa<ReshapeOp>(op) ? !samePlacement(inferred, axes) : !samePartial(inferred, axes)) {
       return fail("expected result " + Twine(i) + " with axes " + formatAxes(inferred) +
                   ", found " + formatAxes(axes));
     }

@@ -88,14 +88,25 @@ FailureOr<SmallVector<ReshapeGroup>> fusion::getReshapeGroups(ArrayRef<int64_t> 
       for (int64_t i = 0; i < static_cast<int64_t>(restFrom.size()); ++i)
         groups.push_back(
             {rest.fromBegin + i, rest.fromBegin + i + 1, rest.toBegin + i, rest.toBegin + i + 1});
-    else if (ones || (dynamics(restFrom) + dynamics(restTo) > 0 && dynamics(restFrom) <= 1 &&
-                      dynamics(restTo) <= 1))
+    else if (ones && !groups.empty()) {
+      // Extents of 1 go with their neighbours: a mesh axis of one device may stand on them.
+      groups.back().fromEnd = rest.fromEnd;
+      groups.back().toEnd = rest.toEnd;
+    } else if (ones || (dynamics(restFrom) + dynamics(restTo) > 0 && dynamics(restFrom) <= 1 &&
+                        dynamics(restTo) <= 1))
       groups.push_back(rest);
     else
       return failure();
   }
   groups.append(tail.rbegin(), tail.rend());
   return groups;
+}
+
+static std::string describe(const ResolvedDigit &digit) {
+  if (digit.kind == DigitKind::Device)
+    return "mesh axis \"" + digit.axis.str() + "\" of size " + std::to_string(digit.size);
+  return (digit.kind == DigitKind::Stream ? "stream(" : "serial(") + std::to_string(digit.size) +
+         ")";
 }
 
 /// Digits of a group, one after another, as digits of the dimensions `to`.
@@ -108,33 +119,32 @@ static LogicalResult distribute(MLIRContext *context, ArrayRef<ResolvedDigit> di
   for (int64_t extent : to) {
     SmallVector<Digit> dim;
     int64_t open = extent;
-    while (open > 1) {
-      while (next < digits.size() && left == 1)
-        left = ++next < digits.size() ? digits[next].size : 1;
-      if (next == digits.size())
-        break;
+    // Digits of size 1 are mesh axes of one device; they stay where the walk meets them.
+    while (next < digits.size() && (open > 1 || left == 1)) {
       const ResolvedDigit &digit = digits[next];
       int64_t part = open % left == 0 ? left : left % open == 0 ? open : 0;
-      if (part == 0 || (digit.kind == DigitKind::Device && part != digit.size)) {
-        llvm::raw_string_ostream os(reason);
-        os << "expected digits that fit the extent " << extent << ", found ";
-        if (digit.kind == DigitKind::Device)
-          os << "mesh axis " << digit.axis << " of size " << digit.size;
-        else
-          os << (digit.kind == DigitKind::Stream ? "stream(" : "serial(") << digit.size << ")";
+      bool device = digit.kind == DigitKind::Device;
+      if (part == 0 || (device && part != digit.size)) {
+        reason = "expected digits that fit the extent " + std::to_string(extent) + ", found " +
+                 describe(digit);
         return failure();
       }
-      dim.push_back(digit.kind == DigitKind::Device   ? Digit::device(digit.axis)
+      dim.push_back(device                            ? Digit::device(digit.axis)
                     : digit.kind == DigitKind::Stream ? Digit::stream(part)
                                                       : Digit::serial(part));
       open /= part;
       left /= part;
+      if (left == 1)
+        left = ++next < digits.size() ? digits[next].size : 1;
     }
     while (!dim.empty() && dim.back().isSerial())
       dim.pop_back();
     dims.push_back(DimAxesAttr::get(context, dim));
   }
-  return success();
+  if (next == digits.size())
+    return success();
+  reason = "expected a dimension to hold " + describe(digits[next]) + ", found none";
+  return failure();
 }
 
 FailureOr<SmallVector<DimAxesAttr>> fusion::reshapeDims(MeshAttr mesh, ArrayRef<int64_t> from,
@@ -169,17 +179,12 @@ FailureOr<SmallVector<DimAxesAttr>> fusion::reshapeDims(MeshAttr mesh, ArrayRef<
         return failure();
       }
       for (ResolvedDigit &digit : *resolved) {
-        // A digit of size 1 has no place of its own; a device digit keeps one all the same.
+        // A digit of size 1 says nothing, unless it is a mesh axis.
         if (digit.kind == DigitKind::Serial && !digits.empty() &&
             digits.back().kind == DigitKind::Serial)
           digits.back().size *= digit.size;
-        else if (digit.size != 1)
+        else if (digit.size != 1 || digit.kind == DigitKind::Device)
           digits.push_back(digit);
-        else if (digit.kind == DigitKind::Device) {
-          reason = "expected mesh axes of more than one device where a dimension with digits is "
-                   "reshaped, found one";
-          return failure();
-        }
       }
     }
     if (failed(distribute(context, digits, groupTo, result, reason)))
