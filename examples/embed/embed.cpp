@@ -1,0 +1,122 @@
+//===- embed.cpp - Tandem inside another program ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a fusion from text, then runs it on four ranks, which are threads here: each brings its
+// rows of x, and all get the whole product x * w. With processes instead of threads, give
+// tandem_context_options a `launch` and the channel "ucx"; nothing else changes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-c/Runtime.h"
+#include "tandem/Compiler/Compiler.h"
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int kRanks = 4, kRows = 8, kInner = 16, kColumns = 12;
+
+// x is split by rows over the mesh axis "x"; the result is computed slice by slice, each as soon as
+// its rows have come.
+const char *const kFusion = R"mlir(
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+func.func @gather_matmul(
+    %x: tensor<?x8x16xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "x", fusion.shape = ["x", 8, 16]},
+    %w: tensor<16x12xf32, #fusion.axes<#tp, [-, -]>> {fusion.name = "w"})
+    -> (tensor<?x8x12xf32, #fusion.axes<#tp, [stream, -, -]>> {fusion.name = "y"}) {
+  %y = fusion.matmul %x, %w
+      : tensor<?x8x16xf32, #fusion.axes<#tp, [didx("x"), -, -]>>, tensor<16x12xf32, #fusion.axes<#tp, [-, -]>>
+     -> tensor<?x8x12xf32, #fusion.axes<#tp, [stream, -, -]>>
+  return %y : tensor<?x8x12xf32, #fusion.axes<#tp, [stream, -, -]>>
+}
+)mlir";
+
+float xAt(int row, int k) { return 0.01f * static_cast<float>((7 * row + 3 * k) % 23 - 11); }
+float wAt(int k, int column) { return 0.1f * static_cast<float>((5 * k + column) % 17 - 8); }
+
+/// What one rank does. Empty, or what went wrong.
+std::string runRank(const std::string &program, tandem_local_world *world, uint32_t rank) {
+  tandem_context_options options = {};
+  options.struct_size = sizeof options;
+  options.device = "cpu";
+  options.channels = "local";
+  options.local_world = world;
+  options.local_world_rank = rank;
+  tandem_context *context = nullptr;
+  tandem_program *loaded = nullptr;
+  tandem_instance *instance = nullptr;
+  std::vector<float> x, w, y(kRanks * kRows * kColumns);
+  for (int i = 0; i < kRows * kInner; ++i)
+    x.push_back(xAt(static_cast<int>(rank) * kRows + i / kInner, i % kInner));
+  for (int i = 0; i < kInner * kColumns; ++i)
+    w.push_back(wAt(i / kColumns, i % kColumns));
+
+  tandem_code code = tandem_context_create(&options, &context);
+  if (code == TANDEM_OK)
+    code = tandem_program_load_memory(context, program.data(), program.size(), &loaded);
+  if (code == TANDEM_OK)
+    code = tandem_prepare(context, loaded, &instance);
+  std::vector<float> *memory[] = {&x, &w,
+                                  &y}; // in the order of the function's arguments and results
+  for (uint32_t i = 0; code == TANDEM_OK && i < tandem_program_num_arguments(loaded); ++i) {
+    tandem_argument argument;
+    code = tandem_program_argument(loaded, i, &argument);
+    if (code == TANDEM_OK)
+      code = tandem_bind(instance, i, memory[i]->data(), memory[i]->size() * sizeof(float),
+                         TANDEM_F32, argument.local_rank, argument.local_shape);
+  }
+  for (int run = 0; code == TANDEM_OK && run < 3; ++run) // as often as wanted
+    code = tandem_run(instance);
+
+  std::string error = code == TANDEM_OK ? "" : tandem_last_error(context);
+  tandem_instance_destroy(instance);
+  tandem_program_destroy(loaded);
+  tandem_context_destroy(context);
+  for (int i = 0; error.empty() && i < kRanks * kRows * kColumns; ++i) {
+    float expected = 0;
+    for (int k = 0; k < kInner; ++k)
+      expected += xAt(i / kColumns, k) * wAt(k, i % kColumns);
+    if (!(std::fabs(y[i] - expected) < 1e-5f))
+      error = "element " + std::to_string(i) + " is " + std::to_string(y[i]) + ", expected " +
+              std::to_string(expected);
+  }
+  return error;
+}
+
+} // namespace
+
+int main() {
+  tandem::compiler::CompileOptions options;
+  options.mesh = {{"x", kRanks}};
+  options.target = "cpu-local";
+  tandem::compiler::CompileResult compiled =
+      tandem::compiler::compileText(kFusion, options, "gather_matmul.mlir");
+  if (!compiled) {
+    std::fprintf(stderr, "%s\n", compiled.errorText().c_str());
+    return 1;
+  }
+
+  tandem_local_world *world = nullptr;
+  if (tandem_local_world_create(kRanks, /*timeout_ms=*/30000, &world) != TANDEM_OK)
+    return 1;
+  std::vector<std::string> errors(kRanks);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kRanks; ++rank)
+    threads.emplace_back([&, rank] { errors[rank] = runRank(compiled.output, world, rank); });
+  for (std::thread &thread : threads)
+    thread.join();
+  tandem_local_world_destroy(world);
+  for (int rank = 0; rank < kRanks; ++rank)
+    if (!errors[rank].empty()) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, errors[rank].c_str());
+      return 1;
+    }
+  std::printf("%d ranks computed the same product: %llu commands, %zu bytes\n", kRanks,
+              static_cast<unsigned long long>(compiled.numCommands), compiled.output.size());
+}
