@@ -121,7 +121,12 @@ Status InstanceImpl::enqueue(Stream *main) {
     start = other.deadline;
   slot.deadline = start + std::chrono::duration_cast<Clock::duration>(context.timeout()).count();
   slot.inFlight = true;
-  Status status = dispatch(slot, slot.main);
+  // Runs share the arena: they stay in order on whatever streams they are enqueued.
+  Status status;
+  if (other.inFlight && other.main != slot.main)
+    status = slot.main.load()->wait(*other.ends[0], kNoMarker);
+  if (status.ok())
+    status = dispatch(slot, slot.main);
   if (!status.ok())
     context.poison(status.withPrefix(prefix()));
   return context.health();
