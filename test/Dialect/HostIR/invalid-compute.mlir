@@ -1,0 +1,174 @@
+// RUN: tandem-opt %s --split-input-file --verify-diagnostics
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected operands of rank 2 or more, found 2}}
+  hostir.matmul %a, %v to %c on %main : memref<4x8xf32>, memref<2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal floating point element types, found 'f16' and 'f32'}}
+  hostir.matmul %a, %h to %c on %main : memref<4x8xf32>, memref<8x2xf16> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal floating point element types, found 'i32' and 'i32'}}
+  hostir.matmul %i, %i to %i on %main {transpose_a} : memref<8x2xi32>, memref<8x2xi32> to memref<8x2xi32>
+}
+
+// -----
+
+// matmul_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal contracted extents, found 4 and 8}}
+  hostir.matmul %a, %b to %c on %main {transpose_a} : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c3
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected an output of shape 4x2, found 8x2}}
+  hostir.matmul %a, %b to %b on %main : memref<4x8xf32>, memref<8x2xf32> to memref<8x2xf32>
+}
+
+// -----
+
+// matmul_c3
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected batch extents that are equal or 1, found 2 and 3}}
+  hostir.matmul %f, %e to %c on %main : memref<2x4x8xf32>, memref<3x8x2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// matmul_c4
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a bias of shape 2, found 4x2}}
+  hostir.matmul %a, %b bias %c to %c on %main : memref<4x8xf32>, memref<8x2xf32>, memref<4x2xf32> to memref<4x2xf32>
+}
+
+// -----
+
+// accumulate_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal shapes, found 4x8 and 8x2}}
+  hostir.accumulate sum %a into %b on %main : memref<4x8xf32> to memref<8x2xf32>
+}
+
+// -----
+
+// reduce_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected dims in a buffer of rank 2, found 2}}
+  hostir.reduce sum %a to %b dims [2] on %main : memref<4x8xf32> to memref<8xf32>
+}
+
+// -----
+
+// reduce_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected ascending, distinct dims, found 0 after 0}}
+  hostir.reduce sum %a to %b dims [0, 0] on %main : memref<4x8xf32> to memref<8xf32>
+}
+
+// -----
+
+// reduce_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected a target of shape 8, found 4}}
+  hostir.reduce sum %a to %c dims [0] on %main : memref<4x8xf32> to memref<4xf32>
+}
+
+// -----
+
+// reduce_c2
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8xf32>, %c: memref<4xf32>, %h: memref<8xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal element types, found 'f32' and 'f16'}}
+  hostir.reduce sum %a to %h dims [0] on %main : memref<4x8xf32> to memref<8xf16>
+}
+
+// -----
+
+// launch_c1
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected the name of a 'hostir.kernel', found @p}}
+  hostir.launch @p ins(%a : memref<4xf32>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c1
+// expected-note @+1 {{the kernel}}
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected buffers with the element types of the kernel, '(f32) -> f32', found ('f32', 'f32') -> ('f32')}}
+  hostir.launch @k ins(%a, %a : memref<4xf32>, memref<4xf32>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c1
+// expected-note @+1 {{the kernel}}
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected buffers with the element types of the kernel, '(f32) -> f32', found ('f16') -> ('f32')}}
+  hostir.launch @k ins(%h : memref<4xf16>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c2
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected all buffers of shape 4, found 2}}
+  hostir.launch @k ins(%d : memref<2xf32>) outs(%b : memref<4xf32>) on %main
+}
+
+// -----
+
+// launch_c2
+hostir.kernel @k(%a: f32) -> f32 {
+  hostir.yield %a : f32
+}
+
+hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: memref<2xf32>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected at least one output, found none}}
+  "hostir.launch"(%a, %main) <{kernel = @k, operandSegmentSizes = array<i32: 1, 0, 1>}> : (memref<4xf32>, !hostir.stream) -> ()
+}
