@@ -154,6 +154,19 @@ func.func @one_device(%0: tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), serial(2
 
 // -----
 
+// What stands on a dimension that is cut or concatenated stays behind: the extents differ.
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// CHECK-LABEL: @whole
+func.func @whole(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>>, %1: tensor<8x2xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  // CHECK: fusion.concat {{.*}} -> tensor<8x6xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  %2 = fusion.concat %0, %1 dim 1 : (tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>>, tensor<8x2xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<8x6xf32>
+  // CHECK: fusion.slice {{.*}} -> tensor<8x3xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  %3 = fusion.slice %0 offsets [0, 1] steps [1, 1] : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>> -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
 // A function that is no fusion is left alone.
 // CHECK-LABEL: @foreign(%arg0: tensor<4xf32>) -> tensor<4xf32>
 func.func @foreign(%0: tensor<4xf32>) -> tensor<4xf32> {

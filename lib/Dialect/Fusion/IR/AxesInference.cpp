@@ -276,7 +276,10 @@ AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAt
     used[axis] = -1;
   for (int64_t factor : rule->results[result]) {
     const FactorDigits &found = factor == AxesRule::kNone ? FactorDigits() : factors[factor];
-    DimAxesAttr digits = found.operand < 0 ? DimAxesAttr::get(op->getContext(), {}) : found.digits;
+    // A dimension that is cut or concatenated has other extents on the other side: digits do not
+    // pass.
+    bool passes = found.operand >= 0 && rule->factors[factor] != FactorKind::Whole;
+    DimAxesAttr digits = passes ? found.digits : DimAxesAttr::get(op->getContext(), {});
     for (StringAttr axis : deviceAxes(digits)) {
       auto [it, isNew] = used.try_emplace(axis, found.operand);
       if (!isNew) {
@@ -316,11 +319,11 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
   ArrayRef<int64_t> resultFactors = rule->results[result];
   for (auto [dim, factor] : llvm::enumerate(rule->operands[operand])) {
     DimAxesAttr digits = DimAxesAttr::get(context, {});
-    const int64_t *it =
-        factor == AxesRule::kNone ? resultFactors.end() : llvm::find(resultFactors, factor);
+    bool passes = factor != AxesRule::kNone && rule->factors[factor] != FactorKind::Whole;
+    const int64_t *it = passes ? llvm::find(resultFactors, factor) : resultFactors.end();
     if (it != resultFactors.end()) {
       digits = resultAxes.getDims()[it - resultFactors.begin()];
-    } else if (factor != AxesRule::kNone) {
+    } else if (passes) {
       digits = siblingDigits(factor);
       for (StringAttr axis : deviceAxes(digits))
         reduced.insert(axis);

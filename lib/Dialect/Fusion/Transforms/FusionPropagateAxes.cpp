@@ -267,7 +267,8 @@ private:
       AxesAttr place = axes.getPlacement(), wantedPlace = wanted.getPlacement();
       for (auto [dim, factor] : llvm::enumerate(rule->operands[number])) {
         const int64_t *it = llvm::find(rule->results[0], factor);
-        if (factor == AxesRule::kNone || it == rule->results[0].end())
+        if (factor == AxesRule::kNone || rule->factors[factor] == FactorKind::Whole ||
+            it == rule->results[0].end())
           continue;
         size_t other = it - rule->results[0].begin();
         if (place.getDims()[dim] == wantedPlace.getDims()[other])

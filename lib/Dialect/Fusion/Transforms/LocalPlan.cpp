@@ -21,12 +21,11 @@ static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
 }
 
-/// `dim` without the device digits of `axes` (null: of any axis). Serial digits keep the places of
-/// those after them.
-static FailureOr<DimAxesAttr> dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet *axes) {
+/// `dim` without the device digits of `axes`. Serial digits keep the places of those after them.
+static FailureOr<DimAxesAttr> dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes) {
   SmallVector<Digit> digits;
   for (const Digit &digit : dim.getDigits()) {
-    if (!digit.isDevice() || (axes && !axes->contains(digit.axis))) {
+    if (!digit.isDevice() || !axes.contains(digit.axis)) {
       digits.push_back(digit);
       continue;
     }
@@ -216,9 +215,9 @@ private:
       for (auto [dim, factor] : llvm::enumerate(dims)) {
         if (factor == AxesRule::kNone)
           continue;
-        bool whole = rule.factors[factor] == FactorKind::Whole;
-        FailureOr<DimAxesAttr> digits =
-            dropDevices(axes.getDims()[dim], mesh, whole ? nullptr : &contracted);
+        if (rule.factors[factor] == FactorKind::Whole)
+          continue;
+        FailureOr<DimAxesAttr> digits = dropDevices(axes.getDims()[dim], mesh, contracted);
         if (failed(digits))
           return fail("expected a mesh of known sizes, found '?' (run fusion-specialize first)");
         factors[factor] = *digits;
