@@ -12,6 +12,7 @@
 #ifndef TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H
 
+#include "Channels.h"
 #include "Layouts.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
@@ -145,29 +146,6 @@ struct KernelCode {
 
 struct Name {
   std::string text, location;
-};
-
-/// A mesh as world ranks see it.
-struct MeshInfo {
-  fusion::MeshAttr mesh;
-  std::vector<int32_t> position; ///< per world rank, -1 = outside
-  SmallVector<int64_t, 4> sizes, weights;
-};
-
-/// A channel: its groups, and where each world rank stands.
-struct ChannelInfo {
-  std::string name, linkClass;
-  fusion::MeshAttr mesh;
-  ArrayAttr axes;
-  uint32_t declared = 0, required = 0; ///< sp::Capability bits
-  uint32_t groupSize = 1;
-  std::vector<uint32_t> members; ///< group after group
-  std::vector<int32_t> group;    ///< per world rank, -1 = takes no part
-  std::vector<uint32_t> self;    ///< per world rank
-  uint32_t firstPeer = 0;        ///< sum of the group sizes of the channels before
-  ArrayRef<uint32_t> membersOf(int32_t g) const {
-    return ArrayRef(members).slice(size_t(g) * groupSize, groupSize);
-  }
 };
 
 /// A buffer that a view may lie in: the arguments, then each allocation's, one per worker.

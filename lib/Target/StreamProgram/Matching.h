@@ -30,8 +30,9 @@ struct CollectiveCall {
   uint32_t instr;
 };
 
-/// Sees all messages and collectives of all ranks, rank after rank in ascending order, and finds those that do not fit.
-/// Memory: messages whose other side is a later rank, and the collectives of one rank of each group.
+/// Sees all messages and collectives of all ranks, rank after rank in ascending order, and finds
+/// those that do not fit. Memory: messages whose other side is a later rank, and the collectives of
+/// one rank of each group.
 class Matcher {
 public:
   explicit Matcher(const Code &code);
@@ -39,8 +40,8 @@ public:
   void beginRank(uint32_t rank);
   LogicalResult message(const Message &message);
   LogicalResult collective(uint32_t channel, const CollectiveCall &call);
-  /// After the commands of a rank: it must have the other sides of all messages with earlier ranks, and have done all
-  /// collectives of its groups.
+  /// After the commands of a rank: it must have the other sides of all messages with earlier ranks,
+  /// and have done all collectives of its groups.
   LogicalResult endRank();
 
 private:
@@ -66,9 +67,9 @@ private:
   };
 
   const Code &code;
-  /// Per rank that is still to come: the messages that others have with it. What one rank adds goes to the ends of as
-  /// many lists as it has peers, and what a rank looks up is small: a table of all open messages would be all cache
-  /// misses.
+  /// Per rank that is still to come: the messages that others have with it. What one rank adds goes
+  /// to the ends of as many lists as it has peers, and what a rank looks up is small: a table of
+  /// all open messages would be all cache misses.
   std::vector<std::vector<Open>> inboxes;
   std::vector<Open> open;      ///< of this rank
   std::vector<uint32_t> table; ///< places in `open`: linear probing; a power of two; kNone = empty
