@@ -68,13 +68,15 @@ TEST(Overlap, AgreesWithEnumeration) {
     Overlap found = overlap(at, a, bt, b);
     ASSERT_EQ(found != Overlap::None, meet)
         << a.str() << " at " << at << ", " << b.str() << " at " << bt;
-    if (found == Overlap::Same)
+    if (found == Overlap::Same) {
       ASSERT_EQ(bytesA, bytesB);
+    }
     overlapping += meet;
     same += found == Overlap::Same;
     // isInjective may refuse what is injective, never the other way round.
-    if (isInjective(a))
+    if (isInjective(a)) {
       ASSERT_TRUE(injectiveA) << a.str();
+    }
     onto += isInjective(a);
   }
   // The random views have met all answers.
