@@ -151,9 +151,8 @@ struct LaunchDesc {
   std::vector<Operand> operands; ///< outputs, then inputs
 };
 
-/// A device. Creation functions: any thread. Layouts given to prepare functions have been checked
-/// by the program verifier (shapes agree, views inside their buffers); a device checks only what is
-/// its own: support.
+/// A device. Creation functions: any thread. The program verifier has checked the layouts given to
+/// prepare functions (shapes agree, views inside buffers); a device checks only what it supports.
 class Device {
 public:
   virtual ~Device();
@@ -186,7 +185,7 @@ public:
 };
 
 struct CpuDeviceOptions {
-  /// Threads of one matmul, beside the stream that it runs on. Ranks and streams are threads
+  /// Threads of a matmul, beside the stream that it runs on. Ranks and streams are threads
   /// already: 1 unless few.
   unsigned matmulThreads = 1;
 };
