@@ -64,6 +64,19 @@ hostir.program @symmetric(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}
 
 // -----
 
+// A program without end, or as good as.
+hostir.program @endless(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %max = arith.constant 9223372036854775807 : index
+  scf.for %i = %c0 to %max step %c1 {
+    // expected-error @+1 {{expected a program of at most 67108864 operations, found more}}
+    %s = hostir.worker_stream %i
+  }
+}
+
+// -----
+
 // What cannot be followed: other control flow, hidden buffers and streams.
 hostir.program @while(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
   %true = arith.constant true

@@ -65,8 +65,15 @@ hostir.program @p(%a: memref<4xf32> {hostir.result}, %b: memref<4xf32>) {
 // -----
 
 // program_c4
-// expected-error @+1 {{expected at least 1 worker, found 0}}
+// expected-error @+1 {{expected 1 to 1024 workers, found 0}}
 hostir.program @p() attributes {workers = 0 : i64} {
+}
+
+// -----
+
+// program_c4
+// expected-error @+1 {{expected 1 to 1024 workers, found 1025}}
+hostir.program @p() attributes {workers = 1025 : i64} {
 }
 
 // -----

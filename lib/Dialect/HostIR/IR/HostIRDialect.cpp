@@ -81,9 +81,10 @@ bool tandem::hostir::hasStaticStrides(MemRefType type) {
 }
 
 Value tandem::hostir::getStream(Operation *op) {
-  if (auto group = dyn_cast_if_present<GroupOp>(op->getParentOp());
-      group && isa<SendOp, RecvOp>(op))
-    return group.getStream();
+  // Loops and conditions may stand between a message and its group.
+  if (isa<SendOp, RecvOp>(op))
+    if (auto group = op->getParentOfType<GroupOp>())
+      return group.getStream();
   for (Value operand : op->getOperands())
     if (isa<StreamType>(operand.getType()))
       return operand;

@@ -140,8 +140,8 @@ LogicalResult ProgramOp::verify() {
                            << " after a result";
     sawResult |= isResult;
   }
-  if (int64_t workers = getWorkers(); workers < 1)
-    return emitOpError() << "expected at least 1 worker, found " << workers;
+  if (auto workers = static_cast<int64_t>(getWorkers()); workers < 1 || workers > kMaxWorkers)
+    return emitOpError() << "expected 1 to " << kMaxWorkers << " workers, found " << workers;
   for (auto [name, bytes] : {std::pair(getArenaBytesAttrName(), getArenaBytes()),
                              std::pair(getSymmetricBytesAttrName(), getSymmetricBytes())})
     if (bytes && static_cast<int64_t>(*bytes) < 0)

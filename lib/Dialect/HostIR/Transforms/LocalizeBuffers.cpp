@@ -95,8 +95,11 @@ std::string Localizer::addAccess(OpOperand &use) {
   if (!box)
     return "a view of it is not understood";
   Operation *inBlock = op;
-  if (isa<SendOp, RecvOp>(op) && isa<GroupOp>(op->getParentOp()))
+  if (isa<SendOp, RecvOp>(op)) {
     inBlock = op->getParentOp();
+    if (!isa<GroupOp>(inBlock))
+      return "a loop or condition in a group uses it";
+  }
   accesses.push_back({&use, inBlock, places.lookup(op), std::move(*box)});
   return "";
 }

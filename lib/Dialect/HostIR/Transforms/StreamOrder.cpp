@@ -9,13 +9,14 @@
 
 #include "IndexValues.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::hostir;
 
 // A bound on what a program may cost to evaluate; far above any real one.
-static constexpr int64_t kMaxSteps = int64_t(1) << 30;
+static constexpr int64_t kMaxSteps = int64_t(1) << 26;
 
 bool hostir::isBefore(ArrayRef<Position> earlier, ArrayRef<Position> clock) {
   for (auto [a, b] : llvm::zip_equal(earlier, clock))
@@ -152,7 +153,9 @@ LogicalResult StreamOrder::runFor(Operation &op) {
   };
 
   if (lower && upper && step && *step > 0) {
-    for (int64_t index = *lower; index < *upper; index += *step)
+    bool overflows = false;
+    for (int64_t index = *lower; index < *upper && !overflows;
+         overflows = llvm::AddOverflow(index, *step, index))
       if (failed(runBody(index)))
         return failure();
   } else {

@@ -53,6 +53,7 @@ inline constexpr llvm::StringLiteral kResultAttrName = "hostir.result";
 
 /// Size of the pool of worker streams where a program says nothing.
 inline constexpr int64_t kDefaultWorkers = 4;
+inline constexpr int64_t kMaxWorkers = 1024;
 /// Buffers of an arena lie at multiples of this many bytes.
 inline constexpr int64_t kBufferAlignment = 64;
 

@@ -59,7 +59,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     - program_c2: `hostir.type`, where present, is a tensor type whose local shape (its shape, if it has no axes) and
       element type are the argument's.
     - program_c3: results stand after inputs.
-    - program_c4: workers >= 1.
+    - program_c4: workers is 1 ... 1024.
     - program_c5: arena sizes are not negative.
 
     Example:
@@ -108,6 +108,11 @@ def HostIR_YieldOp : HostIR_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">
   let description = [{
     Constraints:
     - yield_c1: operand types are the kernel's result types.
+
+    Example:
+    ```mlir
+    hostir.yield %0 : f32
+    ```
   }];
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
@@ -140,6 +145,8 @@ def HostIR_DeviceIndexOp : HostIR_Op<"device_index", [Pure]> {
 def HostIR_InMeshOp : HostIR_Op<"in_mesh", [Pure]> {
   let summary = "Whether this rank belongs to a mesh";
   let description = [{
+    Known on every rank, in the mesh or not: what guards the ops that ask for a coordinate.
+
     Example:
     ```mlir
     %mine = hostir.in_mesh #part
@@ -188,6 +195,12 @@ def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
 
 def HostIR_MainStreamOp : HostIR_Op<"main_stream", [Pure]> {
   let summary = "The stream that the embedder runs the program on";
+  let description = [{
+    Example:
+    ```mlir
+    %main = hostir.main_stream
+    ```
+  }];
   let results = (outs HostIR_Stream:$stream);
   let assemblyFormat = "attr-dict";
 }
@@ -349,6 +362,11 @@ def HostIR_SendOp : HostIR_Command<"send"> {
     Constraints:
     - send_c1: stands inside a `hostir.group`.
     - send_c2: a constant peer is in the channel's group.
+
+    Example:
+    ```mlir
+    hostir.send %own to %right : memref<16x32xf32>
+    ```
   }];
   let arguments = (ins Arg<HostIR_Buffer, "", [MemRead]>:$buffer, Index:$peer);
   let assemblyFormat = "$buffer `to` $peer attr-dict `:` type($buffer)";
@@ -358,9 +376,16 @@ def HostIR_SendOp : HostIR_Command<"send"> {
 def HostIR_RecvOp : HostIR_Command<"recv"> {
   let summary = "Receive a buffer from a peer";
   let description = [{
+    Writes all of the buffer. The message has the buffer's shape and element type.
+
     Constraints:
     - recv_c1: stands inside a `hostir.group`.
     - recv_c2: a constant peer is in the channel's group.
+
+    Example:
+    ```mlir
+    hostir.recv %slot from %left : memref<16x32xf32>
+    ```
   }];
   let arguments = (ins Arg<HostIR_Buffer, "", [MemWrite]>:$buffer, Index:$peer);
   let assemblyFormat = "$buffer `from` $peer attr-dict `:` type($buffer)";
