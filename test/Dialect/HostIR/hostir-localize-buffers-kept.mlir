@@ -110,6 +110,32 @@ hostir.program @partly_written(%x: memref<8xf32>, %m: memref<2x2xf32>, %y: memre
 
 // -----
 
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+
+// Received on some ranks only.
+// CHECK-LABEL: hostir.program @perhaps
+// CHECK:         hostir.alloc on %{{.*}} : memref<4x8xf32>
+hostir.program @perhaps(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "c" over #tp ["x"] can [two_sided]
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %me = hostir.device_index #tp, "x"
+  %first = arith.cmpi eq, %me, %c0 : index
+  // expected-remark @+1 {{kept whole: a message that may not be sent uses it}}
+  %g = hostir.alloc on %main : memref<4x8xf32>
+  %row = memref.subview %g[%me, 0] [1, 8] [1, 1] : memref<4x8xf32> to memref<8xf32, strided<[1], offset: ?>>
+  hostir.group via %ch on %main {
+    scf.if %first {
+      hostir.recv %row from %c1 : memref<8xf32, strided<[1], offset: ?>>
+    } else {
+      hostir.send %x to %c0 : memref<8xf32>
+    }
+  }
+}
+
+// -----
+
 // A plain temporary, a worker's, symmetric memory, and one that nobody uses.
 // CHECK-LABEL: hostir.program @others
 hostir.program @others(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {

@@ -130,6 +130,31 @@ hostir.program @rank(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
 
 // -----
 
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+
+// A message under a condition inside of a group is an access on the group's stream: %a lives as long as %b.
+// CHECK-LABEL: hostir.program @conditional_message
+// CHECK-SAME:  arena_bytes = 128
+hostir.program @conditional_message(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %ch = hostir.channel "c" over #tp ["x"] can [two_sided]
+  %c0 = arith.constant 0 : index
+  %me = hostir.device_index #tp, "x"
+  %first = arith.cmpi eq, %me, %c0 : index
+  %a = hostir.alloc on %main : memref<16xf32>
+  hostir.copy %x to %a on %main : memref<16xf32> to memref<16xf32>
+  %b = hostir.alloc on %main : memref<16xf32>
+  hostir.copy %x to %b on %main : memref<16xf32> to memref<16xf32>
+  hostir.group via %ch on %main {
+    scf.if %first {
+      hostir.send %a to %c0 : memref<16xf32>
+    }
+  }
+  hostir.copy %b to %y on %main : memref<16xf32> to memref<16xf32>
+}
+
+// -----
+
 // Symmetric memory is an arena of its own, in which nothing is shared: peers write when they like.
 // CHECK-LABEL: hostir.program @symmetric
 // CHECK-SAME:  attributes {arena_bytes = 64 : i64, symmetric_bytes = 128 : i64}

@@ -94,6 +94,9 @@ std::string Localizer::addAccess(OpOperand &use) {
   std::optional<StridedBox> box = computeBox(use.get());
   if (!box)
     return "a view of it is not understood";
+  // A slice cannot begin inside of a group.
+  if (op->getParentOfType<GroupOp>() && !isa<GroupOp>(op->getParentOp()))
+    return "a message that may not be sent uses it";
   Operation *inBlock = op;
   if (isa<SendOp, RecvOp>(op)) {
     inBlock = op->getParentOp();
