@@ -7,6 +7,7 @@
 
 #include "tandem/Compiler/CompilerMLIR.h"
 
+#include "PassStatistics.h"
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
@@ -155,7 +156,13 @@ LogicalResult Compilation::lower() {
   auto error = [&](const Twine &message) { return LogicalResult(module.emitError(message)); };
   if (failed(buildTandemLowerPipeline(manager, lowering, error)))
     return failure();
-  return manager.run(module);
+  PassStatistics statistics;
+  if (options.statistics)
+    statistics.attach(manager);
+  LogicalResult lowered = manager.run(module);
+  if (options.statistics)
+    result.statistics += statistics.str();
+  return lowered;
 }
 
 LogicalResult Compilation::translate() {

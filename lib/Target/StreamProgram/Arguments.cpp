@@ -47,7 +47,7 @@ static std::string meshText(fusion::MeshAttr mesh) {
   return text;
 }
 
-FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program) {
+FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, uint32_t numRanks) {
   std::vector<ArgumentInfo> result;
   unsigned inputs = 0, results = 0;
   for (BlockArgument arg : program.getBody().getArguments()) {
@@ -84,6 +84,10 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program) {
       if (failed(local) || ArrayRef<int64_t>(*local) != ArrayRef<int64_t>(info.localShape))
         return program.emitOpError("argument ")
                << number << ": " << memref << " is not the local shape of " << info.type;
+      // Looking ranks up in a list of devices takes as long as the list.
+      info.positions.assign(numRanks, -1);
+      for (int64_t p = 0, e = axes.getMesh().numDevices(); p < e; ++p)
+        info.positions[axes.getMesh().worldRank(p)] = static_cast<int32_t>(p);
     } else if (info.shape != info.localShape) {
       return program.emitOpError("argument ")
              << number << ": " << memref << " is not the shape of " << info.type;
@@ -108,8 +112,7 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
       shard.walk.strides.assign(layout.strides.begin(), layout.strides.end());
       continue;
     }
-    fusion::AxesAttr axes = fusion::getAxes(info.type);
-    int64_t position = axes.getMesh().position(rank);
+    int64_t position = info.positions[rank];
     if (position < 0) {
       shard.present = false;
       continue;

@@ -21,11 +21,12 @@ struct ArgumentInfo {
   uint32_t partialTerms = 1;
   SmallVector<int64_t, 4> shape; ///< logical
   SmallVector<int64_t, 4> localShape;
-  RankedTensorType type; ///< with axes; null: every rank holds all of it
+  RankedTensorType type;          ///< with axes; null: every rank holds all of it
+  std::vector<int32_t> positions; ///< in the type's mesh, per world rank; -1 = outside
 };
 
 /// Reads the attributes of the program's arguments.
-FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program);
+FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, uint32_t numRanks);
 
 /// Where the pieces of `rank` lie.
 LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments,

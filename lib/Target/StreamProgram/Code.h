@@ -178,6 +178,8 @@ struct Code {
   std::vector<Name> names;
   LayoutTable layouts;
   bool usesSignals = false;
+  /// Received f16 or bf16 terms are added up (a ring): partial sums travel rounded.
+  bool receives = false, accumulatesRounded = false;
 };
 
 /// Numbers a program for a world of `numRanks` (0: as large as its meshes need). Reports what

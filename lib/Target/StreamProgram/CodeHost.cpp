@@ -74,6 +74,8 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         return true;
       })
       .Case([&](AccumulateOp o) {
+        Type type = cast<MemRefType>(o.getTarget().getType()).getElementType();
+        code->accumulatesRounded |= type.isF16() || type.isBF16();
         two(Opcode::Accumulate, "accumulate", o.getSource(), o.getTarget(), o.getStream()).aux =
             static_cast<uint8_t>(o.getKind());
         return true;
@@ -118,6 +120,7 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         return true;
       })
       .Case([&](RecvOp o) {
+        code->receives = true;
         Instr &instr = command(op, Opcode::Recv, "recv");
         instr.a = slot(o.getBuffer());
         instr.c = slot(o.getPeer());
@@ -241,6 +244,9 @@ LogicalResult CodeBuilder::channel(hostir::ChannelOp op) {
     other.required |= required;
     return success();
   }
+  constexpr size_t maxChannels = 4096; // what the runtime takes
+  if (code->channels.size() == maxChannels)
+    return op.emitOpError("expected at most ") << maxChannels << " channels";
   channelOps[op.getName()] = op;
   const MeshInfo &mesh = code->meshes[meshNumber(op.getMesh())];
   ChannelInfo info;

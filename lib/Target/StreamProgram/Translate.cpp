@@ -131,7 +131,8 @@ LogicalResult Translation::writeOracle() {
   FailureOr<std::unique_ptr<Code>> oracleCode = buildCode(oracle, /*numRanks=*/1);
   if (failed(oracleCode))
     return failure();
-  FailureOr<std::vector<ArgumentInfo>> oracleArguments = readArguments(oracle);
+  FailureOr<std::vector<ArgumentInfo>> oracleArguments =
+      readArguments(oracle, (*oracleCode)->numRanks);
   if (failed(oracleArguments))
     return failure();
   bool alike = oracleArguments->size() == arguments.size();
@@ -173,7 +174,8 @@ void Translation::writeIndex() {
   auto argumentVector = b.CreateVector(list);
   auto rankVector = b.CreateVectorOfStructs(ranks);
   b.Finish(sp::CreateIndex(b, name, target, producer, code->numRanks, capabilities,
-                           options.reducedWire, argumentVector, rankVector, &oracleBlob));
+                           options.reducedWire || (code->receives && code->accumulatesRounded),
+                           argumentVector, rankVector, &oracleBlob));
   sp::Blob blob = append({b.GetBufferPointer(), b.GetSize()});
   ::tandem::sp::Header header = {};
   std::copy(std::begin(::tandem::sp::kMagic), std::end(::tandem::sp::kMagic), header.magic);
@@ -197,7 +199,7 @@ FailureOr<std::string> Translation::run() {
   if (options.rank && *options.rank >= code->numRanks)
     return program.emitOpError("has no rank ")
            << *options.rank << ": the program is for " << code->numRanks << " ranks";
-  FailureOr<std::vector<ArgumentInfo>> read = readArguments(program);
+  FailureOr<std::vector<ArgumentInfo>> read = readArguments(program, code->numRanks);
   if (failed(read))
     return failure();
   arguments = std::move(*read);

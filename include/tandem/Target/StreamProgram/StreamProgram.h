@@ -29,7 +29,8 @@ struct StreamProgramOptions {
   uint32_t numRanks = 0;
   /// Tool and version, for people.
   std::string producer = "tandem";
-  /// Partial sums travel rounded (a ring): tolerances double.
+  /// Partial sums travel rounded (a ring): tolerances double. Where the program itself receives and
+  /// adds up f16 or bf16, that is found out.
   bool reducedWire = false;
   /// Translate the program whose `oracle_of` names the entry, if there is one.
   bool withOracle = true;

@@ -1,0 +1,86 @@
+/*===- tandem-c/Compiler.h - the compiler's C API -----------------*- C -*-===*\
+|*                                                                            *|
+|* Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.        *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+/* From the text of a fusion to the bytes of a stream program, which tandem-c/Runtime.h runs. Any
+ * number of threads may compile at once. */
+
+#ifndef TANDEM_C_COMPILER_H
+#define TANDEM_C_COMPILER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tandem_compilation tandem_compilation;
+
+/* The size of a mesh axis that is `?`. */
+typedef struct tandem_mesh_size {
+  const char *axis; /* "x" or "mesh.x" */
+  int64_t size;
+} tandem_mesh_size;
+
+/* The shape of an argument with `?` extents. */
+typedef struct tandem_argument_shape {
+  const char *argument; /* its name, or "arg0" */
+  const int64_t *extents;
+  size_t rank;
+} tandem_argument_shape;
+
+/* Zero everything but struct_size for the defaults; see tandem/Compiler/Compiler.h. */
+typedef struct tandem_compile_options {
+  size_t struct_size; /* sizeof(tandem_compile_options): newer fields are then taken as 0 */
+  const char *entry;  /* NULL: the only public function */
+  const tandem_mesh_size *mesh;
+  size_t num_mesh;
+  const tandem_argument_shape *shapes;
+  size_t num_shapes;
+  const char *target; /* NULL: "cpu-ucx" */
+  int one_rank;       /* not 0: only `rank` is written */
+  uint32_t rank;
+  uint32_t num_ranks; /* of the world; 0: what the meshes need */
+  uint32_t workers;   /* 0: 4 */
+  int no_oracle;
+} tandem_compile_options;
+
+typedef enum tandem_severity {
+  TANDEM_ERROR = 0,
+  TANDEM_WARNING = 1,
+  TANDEM_REMARK = 2,
+  TANDEM_NOTE = 3
+} tandem_severity;
+
+typedef struct tandem_diagnostic {
+  tandem_severity severity;
+  const char *message; /* notes stand on lines of their own behind it */
+  const char *file;    /* "" where nobody knows */
+  uint32_t line, column;
+} tandem_diagnostic; /* pointers live as long as the compilation */
+
+/* Compiles `size` bytes of text (or MLIR bytecode); `name` (NULL: "input.mlir") stands for them in
+ * diagnostics. NULL options: the defaults. NULL only where there is no memory; otherwise destroy
+ * it.
+ */
+tandem_compilation *tandem_compile(const char *text, size_t size, const char *name,
+                                   const tandem_compile_options *options);
+void tandem_compilation_destroy(tandem_compilation *compilation);
+/* Not 0 if there is a program. */
+int tandem_compilation_ok(const tandem_compilation *compilation);
+/* The bytes of a .tsp file; NULL and 0 if there is none. They live as long as the compilation. */
+const void *tandem_compilation_bytes(const tandem_compilation *compilation, size_t *size);
+size_t tandem_compilation_num_diagnostics(const tandem_compilation *compilation);
+/* Returns 0 and leaves *diagnostic alone if there are not so many. */
+int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t index,
+                                  tandem_diagnostic *diagnostic);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TANDEM_C_COMPILER_H */

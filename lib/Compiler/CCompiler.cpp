@@ -1,0 +1,85 @@
+//===- CCompiler.cpp - the compiler's C API ---------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-c/Compiler.h"
+
+#include "tandem/Compiler/Compiler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+using namespace tandem::compiler;
+
+struct tandem_compilation {
+  CompileResult result;
+  std::vector<std::string> messages; ///< with notes
+};
+
+static CompileOptions convert(const tandem_compile_options &from) {
+  CompileOptions to;
+  if (from.entry)
+    to.entry = from.entry;
+  for (size_t i = 0; i < from.num_mesh; ++i)
+    to.mesh.emplace_back(from.mesh[i].axis, from.mesh[i].size);
+  for (size_t i = 0; i < from.num_shapes; ++i)
+    to.shapes.emplace_back(
+        from.shapes[i].argument,
+        std::vector<int64_t>(from.shapes[i].extents, from.shapes[i].extents + from.shapes[i].rank));
+  if (from.target)
+    to.target = from.target;
+  if (from.one_rank)
+    to.rank = from.rank;
+  to.numRanks = from.num_ranks;
+  if (from.workers)
+    to.workers = from.workers;
+  to.oracle = !from.no_oracle;
+  return to;
+}
+
+tandem_compilation *tandem_compile(const char *text, size_t size, const char *name,
+                                   const tandem_compile_options *options) {
+  auto *compilation = new (std::nothrow) tandem_compilation;
+  if (!compilation)
+    return nullptr;
+  // What an older caller does not know of is 0.
+  tandem_compile_options known = {};
+  if (options)
+    std::memcpy(&known, options, std::min(options->struct_size, sizeof known));
+  compilation->result = compileText({text, size}, convert(known), name ? name : "input.mlir");
+  for (const Diagnostic &diagnostic : compilation->result.diagnostics) {
+    std::string message = diagnostic.message;
+    for (const Diagnostic &note : diagnostic.notes)
+      message += "\n" + note.str();
+    compilation->messages.push_back(std::move(message));
+  }
+  return compilation;
+}
+
+void tandem_compilation_destroy(tandem_compilation *compilation) { delete compilation; }
+
+int tandem_compilation_ok(const tandem_compilation *compilation) { return compilation->result.ok; }
+
+const void *tandem_compilation_bytes(const tandem_compilation *compilation, size_t *size) {
+  const std::string &bytes = compilation->result.output;
+  *size = bytes.size();
+  return bytes.empty() ? nullptr : bytes.data();
+}
+
+size_t tandem_compilation_num_diagnostics(const tandem_compilation *compilation) {
+  return compilation->messages.size();
+}
+
+int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t index,
+                                  tandem_diagnostic *diagnostic) {
+  if (index >= compilation->messages.size())
+    return 0;
+  const Diagnostic &from = compilation->result.diagnostics[index];
+  *diagnostic = {static_cast<tandem_severity>(from.severity), compilation->messages[index].c_str(),
+                 from.file.c_str(), from.line, from.column};
+  return 1;
+}

@@ -1,0 +1,75 @@
+//===- CApiTest.cpp - the compiler's C API ----------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-c/Compiler.h"
+#include "tandem/Compiler/Compiler.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+
+namespace {
+
+const char *const kText = R"mlir(
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+func.func @gather(%a: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>> {
+  %0 = fusion.reshard %a : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>>
+  return %0 : tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>>
+}
+)mlir";
+
+TEST(CompilerCApi, SameBytesAsFromCpp) {
+  tandem_mesh_size mesh = {"x", 3};
+  const int64_t extents[] = {6, 4};
+  tandem_argument_shape shape = {"arg0", extents, 2};
+  tandem_compile_options options = {};
+  options.struct_size = sizeof options;
+  options.entry = "gather";
+  options.mesh = &mesh;
+  options.num_mesh = 1;
+  options.shapes = &shape;
+  options.num_shapes = 1;
+  options.target = "cpu-local";
+  tandem_compilation *compilation = tandem_compile(kText, std::strlen(kText), nullptr, &options);
+  ASSERT_NE(compilation, nullptr);
+  EXPECT_TRUE(tandem_compilation_ok(compilation));
+  size_t size = 0;
+  const void *bytes = tandem_compilation_bytes(compilation, &size);
+  tandem::compiler::CompileOptions same;
+  same.mesh = {{"x", 3}};
+  same.shapes = {{"arg0", {6, 4}}};
+  same.target = "cpu-local";
+  EXPECT_EQ(std::string(static_cast<const char *>(bytes), size),
+            tandem::compiler::compileText(kText, same).output);
+  tandem_compilation_destroy(compilation);
+}
+
+TEST(CompilerCApi, Diagnostics) {
+  // No sizes; and options of a caller that knows of nothing but the first field.
+  tandem_compile_options options = {};
+  options.struct_size = sizeof(size_t);
+  options.target = "not looked at";
+  for (const tandem_compile_options *given :
+       {(const tandem_compile_options *)nullptr, (const tandem_compile_options *)&options}) {
+    tandem_compilation *compilation = tandem_compile(kText, std::strlen(kText), "f.mlir", given);
+    ASSERT_NE(compilation, nullptr);
+    EXPECT_FALSE(tandem_compilation_ok(compilation));
+    size_t size = 1;
+    EXPECT_EQ(tandem_compilation_bytes(compilation, &size), nullptr);
+    EXPECT_EQ(size, 0u);
+    size_t count = tandem_compilation_num_diagnostics(compilation);
+    ASSERT_GE(count, 1u);
+    tandem_diagnostic diagnostic;
+    ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
+    EXPECT_EQ(diagnostic.severity, TANDEM_ERROR);
+    EXPECT_STREQ(diagnostic.file, "f.mlir");
+    EXPECT_EQ(diagnostic.line, 3u) << diagnostic.message;
+    EXPECT_FALSE(tandem_compilation_diagnostic(compilation, count, &diagnostic));
+    tandem_compilation_destroy(compilation);
+  }
+}
+
+} // namespace
