@@ -2,6 +2,7 @@
 // RUN: tandem-opt %s -fusion-select-schedule=log -o /dev/null 2>&1 | FileCheck %s --check-prefix=STATS
 
 // STATS: remark: fusion-select-schedule: 2 exchange, 6 pipeline, 2 named by the user
+// STATS: remark: fusion-select-schedule: 0 exchange, 1 pipeline, 0 named by the user
 
 #tp = #fusion.mesh<"tp", ["x" = 4]>
 #pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
@@ -32,5 +33,14 @@ func.func @select(%0: !rows, %1: tensor<16x16xf32, #fusion.axes<#tp, [-, -], par
   %11 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
   // CHECK: <exchange, streams = 2>} : {{.*}} -> {{.*}}[stream(8), -]>>
   %12 = fusion.reshard %0 {schedule = #fusion.schedule<exchange, streams = 2>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(8), -]>>
+  return
+}
+
+// A mesh axis of one device moves nothing, but exchange is for one axis.
+#unit = #fusion.mesh<"unit", ["x" = 1, "y" = 2]>
+// CHECK-LABEL: @unit_axis
+// CHECK: <pipeline>}
+func.func @unit_axis(%0: tensor<8x4xf32, #fusion.axes<#unit, [didx("x") * didx("y"), -]>>) {
+  %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#unit, [didx("x") * didx("y"), -]>> -> tensor<8x4xf32, #fusion.axes<#unit, [stream(2), -]>>
   return
 }

@@ -20,6 +20,14 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
+/// Mesh axes that split another dimension afterwards, or none. Those of one device move nothing,
+/// but `exchange` is for one axis and no other.
+static int64_t countMoved(RankedTensorType from, RankedTensorType to) {
+  return llvm::count_if(getAxes(from).getMesh().getAxes(), [&](const MeshAxis &axis) {
+    return getAxes(from).dimOfDeviceAxis(axis.name) != getAxes(to).dimOfDeviceAxis(axis.name);
+  });
+}
+
 namespace {
 struct FusionSelectSchedulePass
     : public fusion::impl::FusionSelectScheduleBase<FusionSelectSchedulePass> {
@@ -49,7 +57,7 @@ private:
     if (!reshard.isSupported())
       return op.emitOpError() << reshard.reason;
     bool oneOwner = reshard.kind == ReshardKind::AllGather && reshard.axes.size() == 1 &&
-                    slicesHaveOneOwner(from, to);
+                    slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
     if (ScheduleAttr schedule = op.getScheduleAttr()) {
       if (schedule.getKind() == ScheduleKind::Exchange && reshard.kind == ReshardKind::AllGather &&
           !oneOwner)
