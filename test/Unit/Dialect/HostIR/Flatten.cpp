@@ -156,8 +156,8 @@ private:
     // replaced.
     SmallVector<int64_t> coordinates = mesh.coordinates(mesh.position(rank));
     int64_t rest = number(peer);
-    for (StringRef axis :
-         llvm::reverse(llvm::to_vector(channel.getAxes().getAsValueRange<StringAttr>()))) {
+    SmallVector<StringRef> axes(channel.getAxes().getAsValueRange<StringAttr>());
+    for (StringRef axis : llvm::reverse(axes)) {
       coordinates[mesh.axisIndex(axis)] = rest % mesh.axisSize(axis);
       rest /= mesh.axisSize(axis);
     }
