@@ -122,7 +122,7 @@ def read_dump(folder):
         for entry in json.load(file):
             array = np.load(os.path.join(folder, entry["file"]))
             if entry["dtype"] == "bf16":
-                array = (array.astype(np.uint32) << 16).view(np.float32)
+                array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
             assert list(array.shape) == entry["shape"], (entry, array.shape)
             tensors[entry["name"]] = array
     return tensors

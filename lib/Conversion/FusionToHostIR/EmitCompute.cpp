@@ -133,6 +133,10 @@ LogicalResult Emitter::emitReduce(fusion::ReduceOp op, const SliceIndex *index, 
     for (int64_t i = 0; i < ranks; ++i, ++viewDim)
       if (llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
         dims.push_back(viewDim);
+  if (dims.empty()) {
+    hostir::CopyOp::create(builder, loc, in, out, stream);
+    return success();
+  }
   hostir::ReduceOp::create(builder, loc,
                            fusion::ReduceKindAttr::get(builder.getContext(), op.getKind()), in, out,
                            builder.getDenseI64ArrayAttr(dims), stream);

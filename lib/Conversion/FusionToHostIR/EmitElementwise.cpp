@@ -67,12 +67,35 @@ FailureOr<hostir::KernelOp> Emitter::getKernel(Operation *op, ArrayRef<TypedAttr
       operands.push_back(body->addArgument(
           cast<RankedTensorType>(operand.getType()).getElementType(), loc));
   }
+  if (DenseElementsAttr constant; matchPattern(op, m_Constant(&constant))) {
+    operands = {arith::ConstantOp::create(builder, loc, constant.getSplatValue<TypedAttr>())};
+    hostir::YieldOp::create(builder, loc, operands);
+    return kernel;
+  }
   OperationState compute(loc, op->getName(), operands, output,
                          op->getDiscardableAttrDictionary().getValue());
   compute.propertiesAttr = op->getPropertiesAsAttribute();
   Operation *scalarOp = builder.create(compute);
   hostir::YieldOp::create(builder, loc, scalarOp->getResults());
   return kernel;
+}
+
+LogicalResult Emitter::emitConstant(Operation *op) {
+  DenseElementsAttr constant;
+  if (!matchPattern(op, m_Constant(&constant)) || !constant.isSplat())
+    return op->emitError("a constant that is not a splat is not lowered yet");
+  if (!fusion::getAxes(op->getResult(0)))
+    return op->emitError("expected results with axes, found ") << op->getResult(0).getType();
+  FailureOr<hostir::KernelOp> kernel = getKernel(op, {});
+  if (failed(kernel))
+    return failure();
+  Value out = getOrAllocBuffer(op->getResult(0));
+  onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
+    hostir::LaunchOp::create(builder, op->getLoc(),
+                             FlatSymbolRefAttr::get((*kernel).getSymNameAttr()), ValueRange(),
+                             ValueRange(out), mainStream);
+  });
+  return success();
 }
 
 LogicalResult Emitter::emitElementwise(Operation *op, const SliceIndex *index, Value stream) {

@@ -36,6 +36,8 @@ FailureOr<Value> Emitter::makeWholeView(Operation *op) {
   auto shape = fusion::getLocalShape(cast<RankedTensorType>(op->getResult(0).getType()));
 
   if (auto permute = dyn_cast<fusion::PermuteOp>(op)) {
+    if (permute.getPermutation().empty())
+      return buffer;
     SmallVector<unsigned> permutation(permute.getPermutation().begin(),
                                       permute.getPermutation().end());
     auto map = AffineMap::getPermutationMap(permutation, builder.getContext());

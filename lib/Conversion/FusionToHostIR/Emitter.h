@@ -65,6 +65,10 @@ public:
   /// A null `index` means the whole op. Errors stand at the op.
   LogicalResult emitSlice(Operation *op, const SliceIndex *index, Value stream);
 
+  /// Writes a constant into the buffer of its result, on the main stream: for those who need it as a buffer (elementwise
+  /// ops have it in their kernel).
+  LogicalResult emitConstant(Operation *op);
+
   /// While set, slices of `value` are read from `own` (consumers' dimensions are those of the value).
   void setOwnSlice(Value value, const OwnSlice &own) { ownSlices[value] = own; }
   void clearOwnSlices() { ownSlices.clear(); }

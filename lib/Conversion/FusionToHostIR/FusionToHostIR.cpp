@@ -167,12 +167,20 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
       emitter.setBuffer(value, buffer);
   }
 
+  for (auto constant : func.getBody().front().getOps<arith::ConstantOp>())
+    if (llvm::any_of(constant->getUsers(), [](Operation *user) {
+          return !user->hasTrait<OpTrait::Elementwise>();
+        }))
+      if (failed(emitter.emitConstant(constant)))
+        return failure();
   for (const StreamGroup &group : *groups)
     if (failed(emitGroup(group, emitter)))
       return failure();
-  for (auto [value, buffer] : copies)
-    hostir::CopyOp::create(emitter.getBuilder(), terminator->getLoc(), emitter.getBuffer(value),
-                           buffer, emitter.getMainStream());
+  for (const std::pair<Value, Value> &copy : copies)
+    emitter.onMesh(terminator->getLoc(), fusion::getAxes(copy.first).getMesh(), [&] {
+      hostir::CopyOp::create(emitter.getBuilder(), terminator->getLoc(),
+                             emitter.getBuffer(copy.first), copy.second, emitter.getMainStream());
+    });
   func.erase();
   return success();
 }

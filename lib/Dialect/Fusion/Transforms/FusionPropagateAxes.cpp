@@ -122,7 +122,7 @@ private:
         while (next < values.size() && !isUndecided(values[next]))
           ++next;
         if (next == values.size())
-          return success();
+          return alignElementwise();
         Value value = values[next];
         auto type = cast<RankedTensorType>(value.getType());
         AxesAttr beside = besideOf(value);
@@ -200,6 +200,21 @@ private:
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
     }
+    return success();
+  }
+
+  /// Where a result has been decided by its consumers and an operand by its producer, they may differ.
+  LogicalResult alignElementwise() {
+    llvm::SetVector<Operation *> ops;
+    for (Value value : values) {
+      if (Operation *op = value.getDefiningOp())
+        ops.insert(op);
+      ops.insert(value.user_begin(), value.user_end());
+    }
+    for (Operation *op : ops)
+      if (isElementwise(op) && op->getNumResults() == 1 && getAxes(op->getResult(0)) &&
+          failed(alignOperands(op, getAxes(op->getResult(0)))))
+        return failure();
     return success();
   }
 

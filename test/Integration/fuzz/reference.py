@@ -1,0 +1,96 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a fusion means, in NumPy: every op on whole tensors in f64 (or integers), rounded to its dtype. Axes and reshards
+mean nothing here."""
+
+import numpy as np
+
+TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
+#: Ops that move elements and leave them as they are.
+MOVEMENT = ("reshard", "permute", "reshape", "slice", "concat", "broadcast")
+
+
+def rounded(array, dtype):
+    if dtype == "i32":
+        return np.asarray(array).astype(np.int64).astype(np.int32).astype(np.int64)
+    single = np.asarray(array, np.float64).astype(np.float32)
+    if dtype == "f16":
+        single = single.astype(np.float16)
+    if dtype == "bf16":
+        bits = np.atleast_1d(single).view(np.uint32)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+        single = bits.view(np.float32).reshape(np.shape(array))
+    return single.astype(np.float64)
+
+
+ELEMENTWISE = {
+    "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.maximumf": np.maximum,
+    "arith.minimumf": np.minimum, "arith.negf": np.negative, "math.absf": np.abs, "math.tanh": np.tanh,
+    "math.exp": np.exp, "arith.extf": np.array, "arith.truncf": np.array, "arith.addi": np.add,
+    "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
+}
+REDUCTION = {"sum": np.sum, "max": np.max, "min": np.min}
+
+
+def evaluate_op(op, operands):
+    a = op.attributes
+    if op.kind in ELEMENTWISE:
+        return ELEMENTWISE[op.kind](*operands)
+    if op.kind == "constant":
+        return np.full(op.result.shape, float(a["number"]) if op.result.dtype != "i32" else int(a["number"]))
+    if op.kind == "reshard":
+        return operands[0]
+    if op.kind == "matmul":
+        lhs = np.swapaxes(operands[0], -1, -2) if a.get("transpose_a") else operands[0]
+        rhs = np.swapaxes(operands[1], -1, -2) if a.get("transpose_b") else operands[1]
+        product = np.matmul(lhs, rhs)
+        return product + operands[2] if len(operands) == 3 else product
+    if op.kind == "reduce":
+        return REDUCTION[a["reduction"]](operands[0], axis=tuple(a["dims"]))
+    if op.kind == "broadcast":
+        shape = [1] * len(op.result.shape)
+        for extent, dim in zip(operands[0].shape, a["dims"]):
+            shape[dim] = extent
+        return np.broadcast_to(operands[0].reshape(shape), op.result.shape)
+    if op.kind == "permute":
+        return np.transpose(operands[0], a["permutation"])
+    if op.kind == "reshape":
+        return operands[0].reshape(op.result.shape)
+    if op.kind == "slice":
+        return operands[0][tuple(slice(o, o + (n - 1) * s + 1, s)
+                                 for o, s, n in zip(a["offsets"], a["steps"], op.result.shape))]
+    if op.kind == "concat":
+        return np.concatenate(operands, a["dim"])
+    raise ValueError(op.kind)
+
+
+def evaluate(program, inputs):
+    """`inputs`: arrays by argument name. Gives the results in order."""
+    values = {a.name: rounded(inputs[a.name], a.dtype) for a in program.arguments}
+    for op in program.ops:
+        result = evaluate_op(op, [values[name] for name in op.operands])
+        assert result.shape == op.result.shape, (program.seed, op, result.shape)
+        values[op.result.name] = rounded(result, op.result.dtype)
+    return [values[name] for name in program.results]
+
+
+def compare(program, results, reference):
+    """What is wrong with the results (by number), or None. Each rounding on the way may cost a unit of the tolerance."""
+    dtypes = {v.dtype for v in program.arguments} | {op.result.dtype for op in program.ops}
+    tolerance = max(TOLERANCE[dtype] for dtype in dtypes)
+    computing = [op for op in program.ops if op.kind not in MOVEMENT and op.kind != "constant"]
+    # Partial arguments are multiples of 1/16: their sums are exact, and so is what is only moved.
+    exact = not computing or dtypes == {"i32"}
+    for i, (found, expected) in enumerate(zip(results, reference)):
+        if found.shape != expected.shape:
+            return f"result {i}: shape {found.shape}, expected {expected.shape}"
+        if exact:
+            if not np.array_equal(found.astype(np.float64), expected.astype(np.float64)):
+                return f"result {i}: not equal to NumPy's"
+            continue
+        error = np.linalg.norm(found.astype(np.float64) - expected)
+        norm = np.linalg.norm(expected)
+        limit = tolerance * (1 + len(computing)) * max(norm, np.sqrt(found.size) * 1e-2)
+        if not error <= limit:
+            return f"result {i}: {error / max(norm, 1e-30):.1e} off NumPy's"
+    return None
