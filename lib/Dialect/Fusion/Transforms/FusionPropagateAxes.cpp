@@ -203,7 +203,8 @@ private:
     return success();
   }
 
-  /// Where a result has been decided by its consumers and an operand by its producer, they may differ.
+  /// Where a result has been decided by its consumers and an operand by its producer, they may
+  /// differ.
   LogicalResult alignElementwise() {
     llvm::SetVector<Operation *> ops;
     for (Value value : values) {
