@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <fstream>
+#include <sstream>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -91,9 +92,8 @@ Expected<PeerAddress> PeerAddress::decode(std::string_view text) {
   size_t end = text.find('\n');
   size_t hostBytes = 0, workerBytes = 0;
   long long pid = 0;
-  std::string line(text.substr(0, end));
-  if (end == std::string_view::npos ||
-      std::sscanf(line.c_str(), "%lld %zu %zu", &pid, &hostBytes, &workerBytes) != 3 ||
+  std::istringstream line(std::string(text.substr(0, end)));
+  if (end == std::string_view::npos || !(line >> pid >> hostBytes >> workerBytes) ||
       text.size() - end - 1 != hostBytes + workerBytes || hostBytes > text.size())
     return Status(Code::Internal, "channel ucx: malformed address of a peer");
   result.pid = pid;

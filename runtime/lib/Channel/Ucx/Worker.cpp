@@ -153,10 +153,10 @@ void Worker::submit(std::shared_ptr<Work> work) {
     if (refused.ok()) {
       submitted.push_back(std::move(work));
       wakeThread();
+      return;
     }
   }
-  if (!refused.ok())
-    work->wake(refused);
+  work->wake(refused);
 }
 
 void Worker::wakeThread() {

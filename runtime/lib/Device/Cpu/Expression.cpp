@@ -45,9 +45,9 @@ void evaluate(const sp::ExprInstr &instr, size_t count, float *registers, float 
   case sp::ExprOp::div:
     return loop([&](int64_t i) { return a[i] / b[i]; });
   case sp::ExprOp::max: // NaN if either is
-    return loop([&](int64_t i) { return a[i] > b[i] || a[i] != a[i] ? a[i] : b[i]; });
+    return loop([&](int64_t i) { return a[i] > b[i] || std::isnan(a[i]) ? a[i] : b[i]; });
   case sp::ExprOp::min:
-    return loop([&](int64_t i) { return a[i] < b[i] || a[i] != a[i] ? a[i] : b[i]; });
+    return loop([&](int64_t i) { return a[i] < b[i] || std::isnan(a[i]) ? a[i] : b[i]; });
   case sp::ExprOp::pow:
     return loop([&](int64_t i) { return std::pow(a[i], b[i]); });
   case sp::ExprOp::neg:
