@@ -32,9 +32,7 @@ public:
 
   void addOnModule(std::unique_ptr<Pass> pass) { add<ModuleOp>(std::move(pass), false); }
   void addOnFunctions(std::unique_ptr<Pass> pass) { add<func::FuncOp>(std::move(pass), true); }
-  void addOnPrograms(std::unique_ptr<Pass> pass) {
-    add<hostir::ProgramOp>(std::move(pass), true);
-  }
+  void addOnPrograms(std::unique_ptr<Pass> pass) { add<hostir::ProgramOp>(std::move(pass), true); }
 
 private:
   template <typename OpT> void add(std::unique_ptr<Pass> pass, bool nested) {
@@ -114,7 +112,8 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   specialize.log = log;
   builder.addOnModule(fusion::createFusionSpecialize(specialize));
 
-  // The oracle is taken before any pass has decided anything, so that no such pass can be wrong in both.
+  // The oracle is taken before any pass has decided anything, so that no such pass can be wrong in
+  // both.
   if (options.oracle)
     builder.addOnModule(fusion::createFusionOutlineOracle({log}));
 

@@ -8,8 +8,8 @@
 #ifndef TANDEM_COMPILER_PIPELINES_H
 #define TANDEM_COMPILER_PIPELINES_H
 
-#include "mlir/Pass/PassOptions.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
 
 namespace mlir::tandem {
 
@@ -19,9 +19,9 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                                llvm::cl::desc("sizes of mesh axes that are `?`: x=8,gpu=4")};
   ListOption<std::string> shape{
       *this, "shape", llvm::cl::desc("shapes of arguments with `?` extents: arg0=8x64x32")};
-  Option<std::string> entry{*this, "entry",
-                            llvm::cl::desc("the function whose arguments `shape` names; empty: all"),
-                            llvm::cl::init("")};
+  Option<std::string> entry{
+      *this, "entry", llvm::cl::desc("the function whose arguments `shape` names; empty: all"),
+      llvm::cl::init("")};
   Option<std::string> target{*this, "target",
                              llvm::cl::desc("what the program will run on (see tandem-compile)"),
                              llvm::cl::init("cpu-ucx")};
@@ -42,8 +42,9 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                    llvm::cl::init(false)};
 };
 
-/// Appends the passes from a module of fusions to a module of planned host programs. Fails, through `error`, on an option
-/// out of range: an unknown target, a name in `disable` that no pass of the pipeline has.
+/// Appends the passes from a module of fusions to a module of planned host programs. Fails, through
+/// `error`, on an option out of range: an unknown target, a name in `disable` that no pass of the
+/// pipeline has.
 LogicalResult buildTandemLowerPipeline(OpPassManager &manager, const TandemLowerOptions &options,
                                        function_ref<LogicalResult(const Twine &)> error);
 

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A `.tsp` file is this header, padded to 64 bytes, then blobs at 64-byte aligned offsets: the `Index`, the rank programs,
-// the oracle. See stream_program.fbs for what is in them.
+// A `.tsp` file is this header, padded to 64 bytes, then blobs at 64-byte aligned offsets: the
+// `Index`, the rank programs, the oracle. See stream_program.fbs for what is in them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +38,7 @@ struct Header {
   uint64_t fileSize;    ///< bytes of the whole file
   uint64_t indexOffset; ///< from the start of the file
   uint64_t indexSize;   ///< bytes
-  uint64_t indexHash;   ///< XXH3-64 of the index blob; the index holds the hashes of the other blobs
+  uint64_t indexHash; ///< XXH3-64 of the index blob; the index holds the hashes of the other blobs
 };
 static_assert(sizeof(Header) == 48);
 
