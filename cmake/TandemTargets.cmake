@@ -150,6 +150,10 @@ function(tandem_add_benchmark name)
     _tandem_add_executable(${name} Runtime ${arg_UNPARSED_ARGUMENTS})
   endif()
   target_link_libraries(${name} PRIVATE benchmark::benchmark benchmark::benchmark_main)
+  if(NOT TARGET tandem-benchmarks)
+    add_custom_target(tandem-benchmarks)
+  endif()
+  add_dependencies(tandem-benchmarks ${name})
 endfunction()
 
 # tandem-headers: everything that a source file includes and the build writes; enough for clang-tidy and editors.
