@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CodeBuilder.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
 namespace mlir::tandem::target {
 
@@ -40,7 +41,7 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
     map.offsets = operandsOf(subview.getMixedOffsets());
     map.sizes = operandsOf(subview.getMixedSizes());
     map.strides = operandsOf(subview.getMixedStrides());
-    map.dropped = subview.getDroppedDims();
+    map.dropped = hostir::getDroppedDims(subview);
     map.layoutIsStatic = allStatic(map.sizes) && allStatic(map.strides);
   } else if (auto reinterpret = dyn_cast<memref::ReinterpretCastOp>(op)) {
     map.kind = ViewMap::Reinterpret;

@@ -128,6 +128,10 @@ class Fuzzer:
         refused = Outcome("refused", message)
         if NOT_THE_USERS.search(message):
             return Outcome("error about the compiler's own ops", message)
+        # Where the compiler chose the schedule, the program must not suffer for it.
+        chosen = re.match(r"schedule (\w+) |.* for schedule '(\w+)'", message)
+        if chosen and f"schedule<{chosen[1] or chosen[2]}" not in program.text():
+            return Outcome("a schedule that was not asked for is refused", message)
         stage = self.stage_of(program, path, folder, refused.signature)
         if stage not in MAY_REFUSE and not MAY_LACK.search(message):
             return Outcome(f"error of a late stage ({stage})", message)

@@ -55,3 +55,25 @@ Value hostir::buildRangeView(OpBuilder &builder, Location loc, Value buffer, int
   sizes[dim] = builder.getIndexAttr(size);
   return memref::SubViewOp::create(builder, loc, buffer, offsets, sizes, strides);
 }
+
+llvm::SmallBitVector hostir::getDroppedDims(memref::SubViewOp op) {
+  ArrayRef<int64_t> sizes = op.getStaticSizes(), shape = op.getType().getShape();
+  llvm::SmallBitVector dropped = op.getDroppedDims();
+  SmallVector<int64_t> kept;
+  for (auto [i, size] : llvm::enumerate(sizes))
+    if (!dropped.test(i))
+      kept.push_back(size);
+  if (ArrayRef(kept) == shape)
+    return dropped;
+  // Several dimensions of one stride. Which of extent 1 is kept does not matter: its stride is
+  // never used.
+  dropped.reset();
+  size_t next = 0;
+  for (auto [i, size] : llvm::enumerate(sizes)) {
+    if (next < shape.size() && shape[next] == size)
+      ++next;
+    else
+      dropped.set(i);
+  }
+  return dropped;
+}

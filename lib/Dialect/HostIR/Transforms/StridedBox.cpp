@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 using namespace mlir;
@@ -94,7 +95,7 @@ static std::optional<StridedBox> boxOfRoot(Value root) {
 
 static std::optional<StridedBox> takeSubview(StridedBox box, memref::SubViewOp op) {
   SmallVector<BoxDim> kept;
-  llvm::SmallBitVector dropped = op.getDroppedDims();
+  llvm::SmallBitVector dropped = hostir::getDroppedDims(op);
   for (auto [i, dim] : llvm::enumerate(box.dims)) {
     if (op.isDynamicSize(i) || op.isDynamicStride(i))
       return std::nullopt;

@@ -8,6 +8,7 @@
 #ifndef TANDEM_DIALECT_HOSTIR_IR_HOSTIRUTILS_H
 #define TANDEM_DIALECT_HOSTIR_IR_HOSTIRUTILS_H
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
@@ -23,6 +24,10 @@ Value buildElementView(OpBuilder &builder, Location loc, Value buffer, OpFoldRes
 /// `size` indices of dimension `dim` from `offset` on, all of the other dimensions; the rank stays.
 Value buildRangeView(OpBuilder &builder, Location loc, Value buffer, int64_t dim,
                      OpFoldResult offset, int64_t size);
+
+/// The dimensions of extent 1 that a subview drops. Unlike upstream's, which goes by strides, the others always have
+/// the extents of the result in order.
+llvm::SmallBitVector getDroppedDims(memref::SubViewOp op);
 
 } // namespace mlir::tandem::hostir
 
