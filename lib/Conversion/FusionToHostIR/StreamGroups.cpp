@@ -120,12 +120,16 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
   return false;
 }
 
-/// Whether `op` may run in the loop of `group`: all its other operands can be there before the loop starts.
+/// Whether `op` may run in the loop of `group`: of what the loop makes it reads the slice of the same iteration, and all
+/// its other operands can be there before the loop starts.
 bool Grouper::canJoin(Operation *op, unsigned group) {
-  return llvm::all_of(op->getOperands(), [&](Value operand) {
-    Operation *producer = operand.getDefiningOp();
-    return !producer || groupOf.lookup_or(producer, kNoGroup) == group ||
-           !dependsOn(producer, group);
+  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+    Operation *producer = operand.get().getDefiningOp();
+    if (!producer)
+      return true;
+    if (groupOf.lookup_or(producer, kNoGroup) == group)
+      return slicesAgree(op, operand);
+    return !dependsOn(producer, group);
   });
 }
 
