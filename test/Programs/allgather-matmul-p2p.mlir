@@ -9,7 +9,7 @@
 // it multiplies those that have arrived.
 //
 // FUSION-LABEL: func.func @allgather_matmul_p2p(
-// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {schedule = #fusion.schedule<exchange>} : {{.*}}[didx("x"), -, -]>> -> {{.*}}[stream, -, -]>>
+// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<exchange>} : {{.*}}[didx("x"), -, -]>> -> {{.*}}[stream, -, -]>>
 // FUSION: fusion.matmul %[[G]]
 // FUSION-LABEL: func.func private @allgather_matmul_p2p__oracle(
 // FUSION-NOT: fusion.reshard
@@ -47,6 +47,18 @@
 // PLANNED: hostir.recv %[[SLOT]]
 // PLANNED: hostir.matmul %[[SLOT]]
 // PLANNED: hostir.dealloc %[[SLOT]] on %[[S]]
+//
+// RANK1: s1 matmul arg2+1024:f32[1,16,16] = arg0:f32[1,16,32] * arg1:
+// RANK1: s2 group c0 of 2
+// RANK1-NEXT: s2 recv c0 buf{{[0-9]+}}:f32[1,16,32] from 2 tag 0 bytes 2048
+// RANK1-NEXT: s2 send c0 arg0:f32[1,16,32] to 0 tag 0 bytes 2048
+// RANK1-NEXT: s2 matmul arg2+2048:f32[1,16,16] = buf
+// RANK1: s3 group c0 of 2
+// RANK1: from 3
+// RANK1: to 3
+// RANK1: s4 group c0 of 2
+// RANK1: from 0
+// RANK1: to 2
 //
 // P3-LABEL: hostir.program @allgather_matmul_p2p(
 // P3: scf.for %{{.+}} = %c1 to %c3 step %c1

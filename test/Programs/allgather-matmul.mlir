@@ -11,7 +11,7 @@
 // The gather is inserted before the matmul; both run in one loop over dimension 0.
 //
 // FUSION-LABEL: func.func @allgather_matmul(
-// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {schedule = #fusion.schedule<pipeline>} : {{.*}}[-, didx("x"), -, -]>> -> {{.*}}[stream, -, -, -]>>
+// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<pipeline>} : {{.*}}[-, didx("x"), -, -]>> -> {{.*}}[stream, -, -, -]>>
 // FUSION: fusion.matmul %[[G]]
 // FUSION-LABEL: func.func private @allgather_matmul__oracle(
 // FUSION-NOT: fusion.reshard
@@ -43,6 +43,11 @@
 // PLANNED: hostir.alloc on %[[S]] {offset = 0 : i64, pitch = 2048 : i64}
 // PLANNED: hostir.group
 // PLANNED: hostir.matmul
+//
+// One ring of three steps for each of 8 slices.
+//
+// RANK1-COUNT-24: group c0 of 2
+// RANK1-NOT: {{s[0-9]+ group}}
 //
 // P3-LABEL: hostir.program @allgather_matmul(
 

@@ -10,7 +10,7 @@
 // Each device owns one slice of dimension 0: the own one is copied, the others are received.
 //
 // FUSION-LABEL: func.func @allgather_p2p(
-// FUSION: fusion.reshard %{{.+}} {schedule = #fusion.schedule<exchange>}
+// FUSION: fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<exchange>}
 // FUSION-LABEL: func.func private @allgather_p2p__oracle(
 // FUSION-NOT: fusion.reshard
 //
@@ -36,8 +36,10 @@
 // PLANNED-SAME: arena_bytes = 0
 // PLANNED-NOT: hostir.alloc
 //
-// RANK1: recv
-// RANK1: send
+// RANK1: s1 copy arg1+96:f32[1,24] <- arg0:f32[1,24]
+// RANK1: s2 group c0 of 2
+// RANK1-NEXT: s2 recv c0 arg1+192:f32[1,24] from 2 tag 0 bytes 96
+// RANK1-NEXT: s2 send c0 arg0:f32[1,24] to 0 tag 0 bytes 96
 //
 // P3-LABEL: hostir.program @allgather_p2p(
 // P3: scf.for %{{.+}} = %c1 to %c3 step %c1

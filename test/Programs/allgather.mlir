@@ -10,7 +10,7 @@
 // Each iteration gathers one slice of dimension 0 from all devices.
 //
 // FUSION-LABEL: func.func @allgather(
-// FUSION: fusion.reshard %{{.+}} {schedule = #fusion.schedule<pipeline>} : {{.*}}[-, didx("x"), -]>> -> {{.*}}[stream, -, -]>>
+// FUSION: fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<pipeline>} : {{.*}}[-, didx("x"), -]>> -> {{.*}}[stream, -, -]>>
 // FUSION-LABEL: func.func private @allgather__oracle(
 // FUSION-NOT: fusion.reshard
 //
@@ -42,6 +42,11 @@
 // PLANNED: hostir.group via
 // PLANNED-DAG: hostir.recv
 // PLANNED-DAG: hostir.send
+//
+// One ring of three steps for each of 4 slices.
+//
+// RANK1-COUNT-12: group c0 of 2
+// RANK1-NOT: {{s[0-9]+ group}}
 //
 // P3-LABEL: hostir.program @allgather(
 // P3-SAME: memref<4x1x8xf32> {{.*}} memref<4x3x8xf32>

@@ -1,5 +1,36 @@
+// RUN: rm -rf %t && tandem-opt %s --tandem-lower="mesh=x=4 snapshots=%t" -o %t.mlir
+// RUN: cat %t/*-fusion-select-schedule.mlir | FileCheck %s --check-prefix=FUSION
+// RUN: cat %t/*-convert-fusion-to-hostir.mlir | tandem-opt --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
+// RUN: FileCheck %s --check-prefix=PLANNED --input-file=%t.mlir
+// RUN: tandem-compile %s --mesh x=4 -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=RANK1
+
 // Matmul, then a sum over the devices' terms, slice by slice (stream-lowering document, `matmul_AR`). The matmul is
 // batched over dimension 1, which is spread over the devices and then summed.
+//
+// FUSION-LABEL: func.func @matmul_allreduce(
+// FUSION: %[[M:.+]] = fusion.matmul
+// FUSION: %[[P:.+]] = fusion.reduce sum %[[M]] dims [1] : {{.*}} -> {{.*}}partial = ["x"]>>
+// FUSION: fusion.reshard %[[P]] {chosen, schedule = #fusion.schedule<pipeline>}
+//
+// Matmul, sum of the local terms and all-reduce in one loop.
+//
+// HOSTIR-LABEL: hostir.program @matmul_allreduce(
+// HOSTIR: scf.for
+// HOSTIR: scf.for %[[I:.+]] = %c0 to %c8 step %c1
+// HOSTIR: %[[S:.+]] = hostir.worker_stream %[[I]]
+// HOSTIR: hostir.matmul {{.*}} on %[[S]]
+// HOSTIR: hostir.reduce sum {{.*}} on %[[S]]
+// HOSTIR: hostir.collective all_reduce {{.*}} on %[[S]]
+// HOSTIR: scf.for
+//
+// PLANNED-LABEL: hostir.program @matmul_allreduce(
+// PLANNED-NOT: hostir.collective
+// PLANNED: hostir.matmul
+// PLANNED: hostir.accumulate sum
+//
+// RANK1-COUNT-8: {{s[0-9]+ matmul}}
+// RANK1-NOT: {{s[0-9]+ matmul}}
+
 #tp = #fusion.mesh<"tp", ["x" = ?]>
 
 func.func @matmul_allreduce(

@@ -1,5 +1,35 @@
+// RUN: rm -rf %t && tandem-opt %s --tandem-lower="mesh=x=4 snapshots=%t" -o %t.mlir
+// RUN: cat %t/*-fusion-select-schedule.mlir | FileCheck %s --check-prefix=FUSION
+// RUN: cat %t/*-convert-fusion-to-hostir.mlir | tandem-opt --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
+// RUN: FileCheck %s --check-prefix=PLANNED --input-file=%t.mlir
+// RUN: tandem-compile %s --mesh x=4 -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=RANK1
+
 // Matmul, then each device gets its rows of the sum, slice by slice (stream-lowering document, `matmul_RS_through_bcast`).
 // The broadcast of the weights is a view.
+//
+// FUSION-LABEL: func.func @matmul_reduce_scatter(
+// FUSION: fusion.broadcast
+// FUSION: fusion.matmul
+// FUSION: fusion.reduce
+// FUSION: fusion.reshard {{.*}} -> {{.*}}[stream, didx("x"), -, -]>>
+//
+// HOSTIR-LABEL: hostir.program @matmul_reduce_scatter(
+// HOSTIR-SAME: %[[T0:.+]]: memref<8x1x4x4x16xf32> {{.*}} %[[T1:.+]]: memref<1x16x12xf32>
+// HOSTIR: %[[VIEW:.+]] = memref.reinterpret_cast %[[T1]]
+// HOSTIR: scf.for
+// HOSTIR: scf.for %[[I:.+]] = %c0 to %c8 step %c1
+// HOSTIR: %[[S:.+]] = hostir.worker_stream %[[I]]
+// HOSTIR: hostir.matmul %{{.+}}, %[[VIEW]] to
+// HOSTIR: hostir.reduce sum {{.*}} on %[[S]]
+// HOSTIR: hostir.collective reduce_scatter {{.*}} on %[[S]]
+//
+// PLANNED-LABEL: hostir.program @matmul_reduce_scatter(
+// PLANNED-NOT: hostir.collective
+// PLANNED: hostir.matmul
+//
+// RANK1-COUNT-8: {{s[0-9]+ matmul}}
+// RANK1-NOT: {{s[0-9]+ matmul}}
+
 #tp = #fusion.mesh<"tp", ["x" = ?]>
 
 func.func @matmul_reduce_scatter(

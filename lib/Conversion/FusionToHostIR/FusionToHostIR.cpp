@@ -124,6 +124,14 @@ LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter
     return first->emitError("schedule ")
            << fusion::stringifyScheduleKind(kind)
            << " is not there yet, expected pipeline or exchange";
+  // A choice that the loop cannot keep is no error.
+  if (!group.scheduleIsNamed && kind != fusion::ScheduleKind::Pipeline) {
+    ScopedDiagnosticHandler quiet(&getContext(), [](Diagnostic &) { return success(); });
+    if (failed(schedule->matches(group, [&] { return first->emitError(); }))) {
+      kind = fusion::ScheduleKind::Pipeline;
+      schedule = getSchedule(kind);
+    }
+  }
   if (failed(schedule->matches(group, [&] { return first->emitError(); })))
     return failure();
   if (log && !group.reshards().empty()) {

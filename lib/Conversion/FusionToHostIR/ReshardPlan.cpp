@@ -29,6 +29,7 @@ public:
 private:
   LogicalResult align(int64_t dim);
   SideDigit cut(SideDigit &side, int64_t size);
+  void dropSingleDevices();
   LogicalResult classify();
   bool areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource);
   void fillDims();
@@ -129,6 +130,25 @@ LogicalResult Planner::align(int64_t dim) {
   return success();
 }
 
+/// Mesh axes of one device move nothing: where others do, their digits are taken out.
+void Planner::dropSingleDevices() {
+  auto isSingle = [](const SideDigit &side) { return side.isDevice() && side.size == 1; };
+  auto changes = [&](const CommonDigit &digit) {
+    return (digit.source.isDevice() || digit.target.isDevice()) &&
+           digit.source.axis != digit.target.axis;
+  };
+  bool reduces = llvm::any_of(sourceAxes.getPartial(), [&](StringAttr axis) {
+    return result.sourceMesh.axisSize(axis) > 1 &&
+           !llvm::is_contained(targetAxes.getPartial(), axis);
+  });
+  if (reduces || llvm::any_of(result.digits, [&](const CommonDigit &digit) {
+        return changes(digit) && !isSingle(digit.source) && !isSingle(digit.target);
+      }))
+    llvm::erase_if(result.digits, [&](const CommonDigit &digit) {
+      return isSingle(digit.source) || isSingle(digit.target);
+    });
+}
+
 /// Whether device digits of one side are neighbours in one dimension, in the order of the mesh's axes: then they count
 /// the ranks of one group.
 bool Planner::areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource) {
@@ -147,7 +167,8 @@ bool Planner::areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource) 
 LogicalResult Planner::classify() {
   SmallVector<StringAttr> reduced;
   for (StringAttr axis : sourceAxes.getPartial())
-    if (!llvm::is_contained(targetAxes.getPartial(), axis))
+    if (!llvm::is_contained(targetAxes.getPartial(), axis) &&
+        (result.sourceMesh.axisSize(axis) > 1 || sourceAxes.getPartial().size() == 1))
       reduced.push_back(axis);
   if (result.sourceMesh != result.mesh) {
     if (sourceAxes.isPartial())
@@ -256,6 +277,7 @@ FailureOr<ReshardPlan> Planner::plan() {
   for (int64_t dim = 0; dim < targetType.getRank(); ++dim)
     if (failed(align(dim)))
       return failure();
+  dropSingleDevices();
   if (failed(classify()))
     return failure();
   fillDims();

@@ -176,11 +176,18 @@ FailureOr<SmallVector<StreamGroup>> Grouper::run() {
       fusion::ScheduleAttr named = reshard.getScheduleAttr();
       if (!named)
         continue;
-      // Two that can't both be had: the more particular one names the loop, if the other is the fallback.
-      if (!group.schedule || group.schedule.getKind() == fusion::ScheduleKind::Pipeline) {
+      bool isNamed = !reshard.getChosen();
+      // Two that can't both be had: the user's word goes before a choice, and what is not the fallback before it.
+      bool isBetter = !group.schedule ||
+                      std::pair(isNamed, named.getKind() != fusion::ScheduleKind::Pipeline) >
+                          std::pair(group.scheduleIsNamed, group.schedule.getKind() !=
+                                                               fusion::ScheduleKind::Pipeline);
+      if (isBetter) {
         group.schedule = named;
+        group.scheduleIsNamed = isNamed;
         source = reshard;
-      } else if (named.getKind() != fusion::ScheduleKind::Pipeline && named != group.schedule) {
+      } else if (isNamed && named.getKind() != fusion::ScheduleKind::Pipeline &&
+                 named != group.schedule) {
         InFlightDiagnostic diag = reshard.emitError("schedule ")
                                   << named << " stands in one stream loop with "
                                   << group.schedule;

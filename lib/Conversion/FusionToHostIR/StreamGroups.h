@@ -21,6 +21,8 @@ struct StreamGroup {
   int64_t numSlices() const;
   /// The schedule that the reshards of the group name; `pipeline` if there is none.
   fusion::ScheduleAttr schedule;
+  /// Whether a user has named it: then it must be kept.
+  bool scheduleIsNamed = false;
 };
 
 /// Groups the ops of `func` by data flow: an op joins the group of an operand if both are streamed alike (the slice that

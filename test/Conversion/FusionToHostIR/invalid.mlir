@@ -22,47 +22,6 @@ func.func @no_owner(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-func.func @cut_axis(%x: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
-    -> tensor<8x8xf32, #fusion.axes<#tp, [stream(2), -]>> {
-  // expected-error @below {{dimension 0: mesh axis "x" of size 4 meets a digit of 2 on the other side; digits must divide each other without cutting a mesh axis}}
-  %0 = fusion.reshard %x
-      : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [stream(2), -]>>
-  return %0 : tensor<8x8xf32, #fusion.axes<#tp, [stream(2), -]>>
-}
-
-// -----
-
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
-func.func @two_axes(%x: tensor<8x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>)
-    -> tensor<8x8xf32, #fusion.axes<#pod, [-, -]>> {
-  // expected-error @below {{a reshard over several mesh axes at once is not lowered yet, found "node", "gpu"; write one reshard for each}}
-  %0 = fusion.reshard %x
-      : tensor<8x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>> -> tensor<8x8xf32, #fusion.axes<#pod, [-, -]>>
-  return %0 : tensor<8x8xf32, #fusion.axes<#pod, [-, -]>>
-}
-
-// -----
-
-#a = #fusion.mesh<"a", ["x" = 4]>
-#b = #fusion.mesh<"b", ["x" = 4], devices = [4, 5, 6, 7]>
-func.func @two_meshes(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
-  // expected-error @below {{a reshard from mesh @a to mesh @b is not lowered yet}}
-  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
-  return %0 : tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
-}
-
-// -----
-
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
-func.func @swap(%x: tensor<8xf32, #fusion.axes<#pod, [didx("node")]>>) -> tensor<8xf32, #fusion.axes<#pod, [didx("gpu")]>> {
-  // expected-error @below {{dimension 0: moving from mesh axis "node" to mesh axis "gpu" is not lowered yet}}
-  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#pod, [didx("node")]>> -> tensor<8xf32, #fusion.axes<#pod, [didx("gpu")]>>
-  return %0 : tensor<8xf32, #fusion.axes<#pod, [didx("gpu")]>>
-}
-
-// -----
-
 #tp = #fusion.mesh<"tp", ["x" = ?]>
 // expected-error @below {{arg0: expected known extents and mesh sizes, found}}
 func.func @unknown(%x: tensor<?xf32, #fusion.axes<#tp, [didx("x")]>>) {
@@ -109,4 +68,23 @@ func.func @two_words(%x: tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> 
   // expected-error @below {{stands in one stream loop with}}
   %2 = fusion.reshard %1 {schedule = #fusion.schedule<ring>} : tensor<2x6xf32, #s> -> tensor<2x6xf32, #s>
   return %2 : tensor<2x6xf32, #s>
+}
+// -----
+
+#a = #fusion.mesh<"a", ["x" = 2]>
+#b = #fusion.mesh<"b", ["x" = 2], devices = [1, 2]>
+func.func @shared_device(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
+  // expected-error @below {{a reshard between two meshes that share device 1 is not lowered yet, expected @a and @b to have no device in common}}
+  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
+  return %0 : tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
+}
+
+// -----
+
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+func.func @reduce_and_move(%x: tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], partial = ["node"]>>)
+    -> tensor<8xf32, #fusion.axes<#pod, [-]>> {
+  // expected-error @below {{a reduction that moves data along other mesh axes too is not one step, found "node", "gpu"; write the reduction as a reshard of its own}}
+  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], partial = ["node"]>> -> tensor<8xf32, #fusion.axes<#pod, [-]>>
+  return %0 : tensor<8xf32, #fusion.axes<#pod, [-]>>
 }

@@ -75,6 +75,7 @@ private:
     ScheduleKind kind = oneOwner ? ScheduleKind::Exchange : ScheduleKind::Pipeline;
     ++(oneOwner ? exchange : pipeline);
     op.setScheduleAttr(ScheduleAttr::get(op.getContext(), kind, 1, 0, ""));
+    op.setChosen(true);
     say(op.getLoc(), [&](raw_ostream &os) {
       os << stringifyReshardKind(reshard.kind) << " goes through schedule "
          << stringifyScheduleKind(kind) << (oneOwner ? ": every stream slice has one owner" : "");

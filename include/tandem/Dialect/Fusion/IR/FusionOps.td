@@ -30,7 +30,8 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
   let summary = "The same value with other axes; the only op that communicates";
   let description = [{
     What it is (all-gather, all-reduce, ...) follows from the two axes attributes alone. `schedule` is the user's word
-    on how it is made into a stream loop.
+    on how it is made into a stream loop; `chosen` marks a schedule that `fusion-select-schedule` has chosen, which gives way
+    to `pipeline` where the loop around it cannot keep it.
 
     Constraints:
     - reshard_c1: operand and result have the same shape and element type.
@@ -44,7 +45,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
        -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
     ```
   }];
-  let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule);
+  let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule, UnitAttr:$chosen);
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasFolder = 1;
