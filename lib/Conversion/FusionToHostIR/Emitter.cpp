@@ -106,6 +106,18 @@ LogicalResult Emitter::loop(Location loc, int64_t lower, int64_t upper,
   return body(loop.getInductionVar());
 }
 
+int64_t Emitter::getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations) {
+  int64_t streams = std::min(workers, iterations);
+  return schedule.getStreams() ? std::min(streams, schedule.getStreams()) : streams;
+}
+
+Value Emitter::getStream(Location loc, Value iteration, int64_t streams) {
+  // The pool counts modulo its own size.
+  if (streams < workers)
+    iteration = arith::RemUIOp::create(builder, loc, iteration, getIndex(streams));
+  return hostir::WorkerStreamOp::create(builder, loc, iteration);
+}
+
 void Emitter::fork(Location loc, int64_t count) {
   (void)loop(loc, 0, std::min(count, workers), [&](Value worker) {
     Value stream = hostir::WorkerStreamOp::create(builder, loc, worker);

@@ -48,6 +48,10 @@ public:
   /// Emits `body` for the devices of `mesh` alone: under a condition, if the program has others.
   void onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body);
 
+  /// How many workers a loop of `iterations` under `schedule` uses.
+  int64_t getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations);
+  /// The worker stream of an iteration, of the first `streams`.
+  Value getStream(Location loc, Value iteration, int64_t streams);
   /// `hostir.sync` of the first `count` workers after the main stream, or of the main stream after them.
   void fork(Location loc, int64_t count);
   void join(Location loc, int64_t count);

@@ -124,6 +124,19 @@ LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter
     return first->emitError("schedule ")
            << fusion::stringifyScheduleKind(kind)
            << " is not there yet, expected pipeline or exchange";
+  if (group.schedule.getDirections() != 1 || !group.schedule.getChannel().empty())
+    return first->emitError("schedule ")
+           << fusion::stringifyScheduleKind(kind)
+           << " has one direction and the target's channel, found " << group.schedule;
+  // What the schedule cannot heed must not be taken for done.
+  if (group.schedule.getDirections() != 1)
+    return first->emitError("schedule ")
+           << fusion::stringifyScheduleKind(kind) << ": expected one direction, found "
+           << group.schedule.getDirections();
+  if (!group.schedule.getChannel().empty())
+    return first->emitError("schedule ")
+           << fusion::stringifyScheduleKind(kind) << ": choosing a channel is not there yet, found \""
+           << group.schedule.getChannel() << '"';
   // A choice that the loop cannot keep is no error.
   if (!group.scheduleIsNamed && kind != fusion::ScheduleKind::Pipeline) {
     ScopedDiagnosticHandler quiet(&getContext(), [](Diagnostic &) { return success(); });

@@ -119,6 +119,33 @@ static SmallVector<Piece> getPieces(ArrayRef<Run> runs, int64_t extent, bool kee
   return pieces;
 }
 
+/// A subview says by strides alone which dimensions of extent 1 it drops: whether one that vanishes looks like one that is
+/// kept.
+static bool vanishingIsAmbiguous(MemRefType full, ArrayRef<Piece> pieces) {
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(full.getStridesAndOffset(strides, offset)))
+    return false;
+  for (auto [piece, stride] : llvm::zip_equal(pieces, strides))
+    for (auto [other, otherStride] : llvm::zip_equal(pieces, strides))
+      if (piece.vanishes && !other.vanishes && other.kept == 1 && stride == otherStride)
+        return true;
+  return false;
+}
+
+/// Each kept piece with the vanishing ones behind it, and those before the first with that.
+static SmallVector<ReassociationIndices> getGroupsOfKept(ArrayRef<Piece> pieces) {
+  SmallVector<ReassociationIndices> groups;
+  bool sawKept = false;
+  for (auto [i, piece] : llvm::enumerate(pieces)) {
+    if (groups.empty() || (!piece.vanishes && sawKept))
+      groups.emplace_back();
+    sawKept |= !piece.vanishes;
+    groups.back().push_back(i);
+  }
+  return groups;
+}
+
 /// The subview that takes the pieces, without the dimensions that vanish.
 static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef<Piece> pieces) {
   SmallVector<OpFoldResult> offsets, sizes;
@@ -137,8 +164,14 @@ static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef
       shape.push_back(piece.kept);
   }
   SmallVector<OpFoldResult> strides(pieces.size(), builder.getIndexAttr(1));
-  auto type = memref::SubViewOp::inferRankReducedResultType(
-      shape, cast<MemRefType>(buffer.getType()), offsets, sizes, strides);
+  auto bufferType = cast<MemRefType>(buffer.getType());
+  auto full = cast<MemRefType>(memref::SubViewOp::inferResultType(bufferType, offsets, sizes, strides));
+  if (vanishingIsAmbiguous(full, pieces)) {
+    Value whole = memref::SubViewOp::create(builder, loc, full, buffer, offsets, sizes, strides);
+    return memref::CollapseShapeOp::create(builder, loc, whole, getGroupsOfKept(pieces));
+  }
+  auto type = memref::SubViewOp::inferRankReducedResultType(shape, bufferType, offsets, sizes,
+                                                            strides);
   return memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), buffer, offsets, sizes,
                                    strides);
 }

@@ -120,7 +120,7 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
   return false;
 }
 
-/// Whether `op` may run in the loop of `group`: of what the loop makes it reads the slice of the same iteration, and all
+/// Whether `op` may run in the loop of `group`: of what the group makes it reads the slice of its own iteration, and all
 /// its other operands can be there before the loop starts.
 bool Grouper::canJoin(Operation *op, unsigned group) {
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {

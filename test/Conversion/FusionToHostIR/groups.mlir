@@ -108,3 +108,20 @@ func.func @returned(%x: tensor<4xf32, #r>) -> (tensor<4xf32, #r>, tensor<4xf32, 
   %0 = arith.negf %x : tensor<4xf32, #r>
   return %x, %0, %0 : tensor<4xf32, #r>, tensor<4xf32, #r>, tensor<4xf32, #r>
 }
+
+// -----
+
+// An op that reads two values of a loop, one of them in other slices, is not in that loop.
+
+// CHECK-LABEL: hostir.program @other_slices
+// CHECK: hostir.launch @other_slices.negf
+// CHECK: hostir.sync %[[MAIN:.+]] after
+// CHECK: hostir.sync %{{.+}} after %[[MAIN]]
+// CHECK: hostir.matmul
+#tp = #fusion.mesh<"tp", ["x" = 1]>
+#s = #fusion.axes<#tp, [stream, -]>
+func.func @other_slices(%x: tensor<6x6xf32, #s>) -> tensor<6x6xf32, #s> {
+  %0 = arith.negf %x : tensor<6x6xf32, #s>
+  %1 = fusion.matmul %0, %0 : tensor<6x6xf32, #s>, tensor<6x6xf32, #s> -> tensor<6x6xf32, #s>
+  return %1 : tensor<6x6xf32, #s>
+}

@@ -88,3 +88,14 @@ func.func @reduce_and_move(%x: tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], p
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], partial = ["node"]>> -> tensor<8xf32, #fusion.axes<#pod, [-]>>
   return %0 : tensor<8xf32, #fusion.axes<#pod, [-]>>
 }
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+func.func @directions(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
+    -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
+  // expected-error @below {{schedule exchange has one direction and the target's channel, found #fusion.schedule<exchange, directions = 2>}}
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange, directions = 2>}
+      : tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
+  return %0 : tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
+}

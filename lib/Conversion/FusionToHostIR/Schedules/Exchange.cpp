@@ -139,16 +139,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     return success();
   };
 
-  int64_t streams = emitter.getWorkers();
-  if (int64_t wanted = group.schedule.getStreams())
-    streams = std::min(streams, wanted);
-  auto getStream = [&](Value iteration) -> Value {
-    if (streams < emitter.getWorkers())
-      iteration = arith::RemUIOp::create(builder, loc, iteration, emitter.getIndex(streams));
-    return hostir::WorkerStreamOp::create(builder, loc, iteration);
-  };
-
-  int64_t used = std::min(streams, devices * slices);
+  int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
   Value channel;
   if (devices > 1)
     channel =
@@ -159,7 +150,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     FailureOr<Slice> slice = getSlice(me, number);
     if (failed(slice))
       return failure();
-    Value stream = getStream(number);
+    Value stream = emitter.getStream(loc, number, streams);
     if (gatheredIsRead) {
       Value from = makeView(builder, loc, source, slice->plan.source, true);
       Value to = makeView(builder, loc, gathered, slice->plan.target, true);
@@ -189,7 +180,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
             builder, loc,
             arith::MulIOp::create(builder, loc, distance, emitter.getIndex(slices)).getResult(),
             number);
-      Value stream = getStream(iteration);
+      Value stream = emitter.getStream(loc, iteration, streams);
       Value out = makeView(builder, loc, source, mine->plan.source, true);
       Value in = makeView(builder, loc, gathered, theirs->plan.target, true);
       auto together = hostir::GroupOp::create(builder, loc, channel, stream);
@@ -205,13 +196,13 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   };
 
   LogicalResult done = success();
-  emitter.fork(loc, used);
+  emitter.fork(loc, streams);
   emitter.onMesh(loc, digits.plan.mesh, [&] {
     done = emitter.loop(loc, 0, slices, own);
     if (succeeded(done))
       done = emitter.loop(loc, 1, devices, remote);
   });
-  emitter.join(loc, used);
+  emitter.join(loc, streams);
   return done;
 }
 

@@ -40,10 +40,11 @@ class Pipeline : public Schedule {
       if (failed(emitter.prepare(op)))
         return failure();
     int64_t slices = group.numSlices();
-    emitter.fork(loc, slices);
+    int64_t streams = emitter.getNumStreams(group.schedule, slices);
+    emitter.fork(loc, streams);
     auto iteration = [&](Value i) -> LogicalResult {
       OpBuilder &builder = emitter.getBuilder();
-      Value stream = hostir::WorkerStreamOp::create(builder, loc, i);
+      Value stream = emitter.getStream(loc, i, streams);
       SliceIndex index = getSliceIndex(builder, loc, group.streamSizes, i);
       for (Operation *op : group.ops)
         if (failed(emitter.emitSlice(op, &index, stream)))
@@ -52,7 +53,7 @@ class Pipeline : public Schedule {
     };
     if (failed(emitter.loop(loc, 0, slices, iteration)))
       return failure();
-    emitter.join(loc, slices);
+    emitter.join(loc, streams);
     return success();
   }
 
