@@ -146,6 +146,7 @@ LogicalResult Compilation::lower() {
                    "x"));
   lowering.target = options.target;
   lowering.workers = options.workers;
+  lowering.ranks = options.numRanks;
   lowering.gather = options.gather;
   lowering.oracle = options.oracle;
   for (const std::string &pass : options.disabledPasses)

@@ -127,6 +127,7 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
 
   ConvertFusionToHostIROptions convert;
   convert.workers = options.workers;
+  convert.ranks = options.ranks;
   convert.log = log;
   builder.addOnModule(createConvertFusionToHostIR(convert));
 

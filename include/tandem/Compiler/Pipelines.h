@@ -27,6 +27,9 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                              llvm::cl::init("cpu-ucx")};
   Option<int64_t> workers{*this, "workers", llvm::cl::desc("size of the pool of worker streams"),
                           llvm::cl::init(4)};
+  Option<int64_t> ranks{*this, "ranks",
+                        llvm::cl::desc("ranks of the world; 0: as many as the meshes need"),
+                        llvm::cl::init(0)};
   Option<std::string> gather{
       *this, "gather",
       llvm::cl::desc("where reshards go that could stand on either side of an op: before, after"),

@@ -128,15 +128,6 @@ LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter
     return first->emitError("schedule ")
            << fusion::stringifyScheduleKind(kind)
            << " has one direction and the target's channel, found " << group.schedule;
-  // What the schedule cannot heed must not be taken for done.
-  if (group.schedule.getDirections() != 1)
-    return first->emitError("schedule ")
-           << fusion::stringifyScheduleKind(kind) << ": expected one direction, found "
-           << group.schedule.getDirections();
-  if (!group.schedule.getChannel().empty())
-    return first->emitError("schedule ")
-           << fusion::stringifyScheduleKind(kind) << ": choosing a channel is not there yet, found \""
-           << group.schedule.getChannel() << '"';
   // A choice that the loop cannot keep is no error.
   if (!group.scheduleIsNamed && kind != fusion::ScheduleKind::Pipeline) {
     ScopedDiagnosticHandler quiet(&getContext(), [](Diagnostic &) { return success(); });
@@ -171,7 +162,9 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   if (failed(program))
     return failure();
 
-  Emitter emitter(*program, workers, getWorldSize(func));
+  // The oracle is for one rank, whatever the world.
+  bool isOracle = func->hasAttr(fusion::kOracleOfAttrName);
+  Emitter emitter(*program, workers, std::max<int64_t>(getWorldSize(func), isOracle ? 1 : ranks));
   Block &body = program->getBody().front();
   for (BlockArgument argument : func.getArguments())
     emitter.setBuffer(argument, body.getArgument(argument.getArgNumber()));

@@ -46,6 +46,7 @@ def ConvertFusionToHostIR : Pass<"convert-fusion-to-hostir", "::mlir::ModuleOp">
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
   let options = [
     Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
+    Option<"ranks", "ranks", "int64_t", /*default=*/"0", "ranks of the world; 0: as many as the meshes need">,
     Option<"log", "log", "bool", /*default=*/"false", "say as remarks what became of each group">
   ];
   let statistics = [
