@@ -4,7 +4,7 @@
 """Random fusions: each is compiled, run on all its ranks (threads of one process), compared with its oracle and with
 NumPy; or the compiler says in one of its own passes what it does not accept, at a place of the file.
 
-  fuzz.py [--seed S] [--count N] [--seconds T] [--jobs J] [--out FOLDER] [--no-minimise]
+  fuzz.py [--seed S] [--count N] [--seconds T] [--jobs J] [--out FOLDER] [--runner FILE] [--no-minimise]
 
 Runs seeds S, S+1, ... until one of the budgets is spent. A failure is written to FOLDER (seed-N.mlir, and seed-N.min.mlir,
 a smaller program that fails alike), with the commands that show it. Exit 0 only if nothing failed.
@@ -96,12 +96,14 @@ class Fuzzer:
             return self.judge_error(program, path, folder, done)
         dump = os.path.join(folder, "dump")
         try:
-            done = harness.run([harness.tool("tandem-run"), compiled, "--channel=local", "--verify", "--timeout=20",
-                                f"--dump-npy={dump}"], limit=60)
+            done = harness.run([self.arguments.runner or harness.tool("tandem-run"), compiled, "--channel=local",
+                                "--verify", "--repeat=2", "--timeout=20", f"--dump-npy={dump}"], limit=60)
         except AssertionError as error:
             return Outcome("run hangs", str(error)[:300])
         if done.code != 0:
             text = (done.out + done.err).strip()
+            if "ThreadSanitizer" in text:
+                return Outcome("data race", re.sub(r"0x\w+", "", text[text.index("WARNING"):])[:6000])
             if done.code < 0 or done.code > 1:
                 return Outcome("run crashes", f"exit {done.code} {text[:2000]}")
             return Outcome("unchecked" if CANNOT_CHECK.search(text) else "run fails", text[:2000])
@@ -248,6 +250,7 @@ def main():
     parser.add_argument("--seconds", type=float, help="no new program after this time")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="fuzz-failures", help="folder for what fails")
+    parser.add_argument("--runner", help="another tandem-run: one that is built with TSan finds races between streams")
     parser.add_argument("--no-minimise", action="store_true")
     parser.add_argument("--show", action="store_true", help="print the program of --seed and end")
     parser.add_argument("-v", "--verbose", action="store_true", help="list what was refused")

@@ -35,7 +35,7 @@ class Generator:
         self.meshes = self.make_meshes()
         for _ in range(r.randint(1, 2)):
             self.argument(self.shape())
-        wanted = r.choices((1, 2, 3, 4, 6, 9), (4, 5, 5, 4, 3, 1))[0]
+        wanted = r.choices((1, 2, 3, 4, 6, 9, 14), (3, 4, 5, 4, 4, 3, 1))[0]
         for _ in range(4 * wanted):
             if len(self.ops) >= wanted:
                 break
