@@ -140,6 +140,20 @@ class BadUse(harness.Test):
             file.write(data[:-100])
         self.check("cut.tsp", self.path("cut.tsp"))
 
+    def test_one_rank_cannot_load(self):
+        with open(program("matmul-3"), "rb") as file:
+            data = bytearray(file.read())
+        data[100] ^= 1  # the program of rank 0 follows the header
+        with open(self.path("flipped.tsp"), "wb") as file:
+            file.write(data)
+        for channel in ("ucx", "local"):
+            with self.subTest(channel=channel):
+                done = tandem_run(self.path("flipped.tsp"), "-n", 3, f"--channel={channel}", "--verify")
+                self.assertEqual(done.code, 1, str(done))
+                self.assertIn("rank 0: content hash is", done.out + done.err)
+                # Nobody waits for rank 0 until the timeout (60 s).
+                self.assertLess(done.seconds, 10 * harness.SLOWER)
+
 
 class Reports(harness.Test):
     def test_json_and_lines(self):

@@ -127,6 +127,21 @@ int parseOptions(compiler::CompileOptions &options) {
 /// Writes the output: all of it, or nothing under that name.
 int write(llvm::StringRef bytes) {
   llvm::StringRef path = outputPath.empty() ? "-" : llvm::StringRef(outputPath);
+  // writeToOutput puts a new file in the place of what has that name; a pipe or a device is to be
+  // written to.
+  namespace fs = llvm::sys::fs;
+  if (fs::file_status status;
+      path == "-" || (!fs::status(path, status) && status.type() != fs::file_type::regular_file)) {
+    std::error_code error;
+    llvm::raw_fd_ostream os(path, error, fs::OF_None);
+    if (!error) {
+      os << bytes;
+      os.flush();
+      error = os.error();
+      os.clear_error();
+    }
+    return error ? fail("cannot write " + path + ": " + error.message()) : 0;
+  }
   llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
     os << bytes;
     return llvm::Error::success();

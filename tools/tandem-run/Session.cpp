@@ -59,6 +59,8 @@ public:
 
   Status run() {
     TANDEM_RETURN_IF_ERROR(load());
+    // Ranks as threads prepare in a world of its own, where nobody would hear that one has gone.
+    TANDEM_RETURN_IF_ERROR(launch.barrier());
     TANDEM_RETURN_IF_ERROR(prepare());
     TANDEM_RETURN_IF_ERROR(placeArguments());
     TANDEM_RETURN_IF_ERROR(bind());
