@@ -66,8 +66,8 @@ LogicalResult Emitter::emitMatmul(fusion::MatmulOp op, const SliceIndex *index, 
   Value rhs = getOperandView(op.getRhs(), rhsDims, loc);
   Value out = getResultView(op.getResult(), outDims, loc);
 
-  // A slice of M (or N) that is not contiguous is several runs of rows: all but the last become batch dimensions, which
-  // the other operand does not have and so broadcasts over.
+  // A slice of M (or N) that is not contiguous is several runs of rows: all but the last become
+  // batch dimensions, which the other operand does not have and so broadcasts over.
   auto split = [](const LocalDims &dims, int64_t dim) { return getViewRanks(dims)[dim] - 1; };
   auto first = [](const LocalDims &dims, int64_t dim) {
     SmallVector<int64_t> ranks = getViewRanks(dims);

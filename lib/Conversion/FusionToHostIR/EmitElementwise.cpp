@@ -48,8 +48,8 @@ FailureOr<hostir::KernelOp> Emitter::getKernel(Operation *op, ArrayRef<TypedAttr
   builder.setInsertionPoint(program);
   OperationState state(loc, hostir::KernelOp::getOperationName());
   auto &properties = state.getOrAddProperties<hostir::KernelOp::Properties>();
-  properties.sym_name = builder.getStringAttr(program.getSymName() + "." +
-                                              op->getName().stripDialect());
+  properties.sym_name =
+      builder.getStringAttr(program.getSymName() + "." + op->getName().stripDialect());
   properties.sym_visibility = builder.getStringAttr("private");
   properties.function_type = TypeAttr::get(builder.getFunctionType(inputs, output));
   Block *body = new Block();
@@ -64,8 +64,8 @@ FailureOr<hostir::KernelOp> Emitter::getKernel(Operation *op, ArrayRef<TypedAttr
     if (scalar)
       operands.push_back(arith::ConstantOp::create(builder, loc, scalar));
     else
-      operands.push_back(body->addArgument(
-          cast<RankedTensorType>(operand.getType()).getElementType(), loc));
+      operands.push_back(
+          body->addArgument(cast<RankedTensorType>(operand.getType()).getElementType(), loc));
   }
   if (DenseElementsAttr constant; matchPattern(op, m_Constant(&constant))) {
     operands = {arith::ConstantOp::create(builder, loc, constant.getSplatValue<TypedAttr>())};

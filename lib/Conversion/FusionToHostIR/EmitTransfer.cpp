@@ -6,13 +6,15 @@
 //===----------------------------------------------------------------------===//
 
 //
-// Any reshard that only moves data. Both sides are cut into common digits; each is a device digit, a stream digit or a
-// local one on either side. For one pair of devices all digits that are a device digit on some side are fixed, so what
-// one sends to the other is one strided box: the digits that are local on both sides.
+// Any reshard that only moves data. Both sides are cut into common digits; each is a device digit,
+// a stream digit or a local one on either side. For one pair of devices all digits that are a
+// device digit on some side are fixed, so what one sends to the other is one strided box: the
+// digits that are local on both sides.
 //
-// A receiver knows its own coordinates and runs through the values of the digits that are device digits of the source
-// alone: each names one sender. A sender runs through those of the target alone. Where a value is replicated on the
-// source, the device that has the receiver's own coordinates (on another mesh: coordinate 0) sends.
+// A receiver knows its own coordinates and runs through the values of the digits that are device
+// digits of the source alone: each names one sender. A sender runs through those of the target
+// alone. Where a value is replicated on the source, the device that has the receiver's own
+// coordinates (on another mesh: coordinate 0) sends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -61,7 +63,8 @@ private:
   /// Row-major position in `mesh`, plus `first`.
   Value position(fusion::MeshAttr mesh, const Coordinates &coordinates, int64_t first);
   Coordinates mine(fusion::MeshAttr mesh);
-  /// The view of one side's buffer with the device digits of the other side fixed: values by number of the digit.
+  /// The view of one side's buffer with the device digits of the other side fixed: values by number
+  /// of the digit.
   Value view(bool ofSource, ArrayRef<Value> values);
   /// `body` under `condition` (null: always).
   void onlyIf(Value condition, function_ref<void()> body);
@@ -149,7 +152,8 @@ void Transfer::loops(ArrayRef<int64_t> sizes, SmallVector<Value> &values,
   });
 }
 
-/// What this device has itself is copied: each digit has the value that its own coordinates give it on either side.
+/// What this device has itself is copied: each digit has the value that its own coordinates give it
+/// on either side.
 void Transfer::copyOwn() {
   Coordinates me = mine(plan.mesh);
   SmallVector<Value> values(plan.digits.size());
@@ -209,8 +213,8 @@ void Transfer::receive(int64_t firstOfSource, Value me) {
 void Transfer::send(int64_t firstOfTarget, Value me) {
   Coordinates mineOnSource = mine(plan.sourceMesh);
   SmallVector<Value> values(plan.digits.size());
-  SmallVector<int64_t> open, sizes;   // digits whose value names the receiver
-  SmallVector<StringAttr> openAxes;   // axes over which the target replicates
+  SmallVector<int64_t> open, sizes; // digits whose value names the receiver
+  SmallVector<StringAttr> openAxes; // axes over which the target replicates
   Coordinates receiver;
   Value condition;
   auto require = [&](Value a, Value b) {

@@ -1,4 +1,5 @@
-//===- EmitViews.cpp - ops that only look at their operand in another way, and concat -*- C++ -*-===//
+//===- EmitViews.cpp - ops that only look at their operand in another way, and concat -*- C++
+//-*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -44,8 +45,8 @@ FailureOr<Value> Emitter::makeWholeView(Operation *op) {
     return memref::TransposeOp::create(builder, loc, buffer, AffineMapAttr::get(map)).getResult();
   }
   if (auto slice = dyn_cast<fusion::SliceOp>(op)) {
-    auto sliced = memref::SubViewOp::inferResultType(type, slice.getOffsets(), *shape,
-                                                     slice.getSteps());
+    auto sliced =
+        memref::SubViewOp::inferResultType(type, slice.getOffsets(), *shape, slice.getSteps());
     return memref::SubViewOp::create(builder, loc, cast<MemRefType>(sliced), buffer,
                                      slice.getOffsets(), *shape, slice.getSteps())
         .getResult();
@@ -112,8 +113,8 @@ LogicalResult Emitter::emitConcat(fusion::ConcatOp op, const SliceIndex *index, 
     auto shape = fusion::getLocalShape(cast<RankedTensorType>(input.getType()));
     sizes[dim] = (*shape)[dim];
     auto type = memref::SubViewOp::inferResultType(outType, offsets, sizes, steps);
-    Value piece = memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), out, offsets,
-                                            sizes, steps);
+    Value piece =
+        memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), out, offsets, sizes, steps);
     LocalDims pieceDims = dims;
     pieceDims[dim] = {{sizes[dim], {}, 0}};
     LocalDims inputDims = pieceDims;

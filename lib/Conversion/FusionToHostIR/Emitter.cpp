@@ -39,12 +39,13 @@ Value Emitter::getOrAllocBuffer(Value value) {
     // Buffers live in the program's own block, also those of a part that not all ranks run.
     OpBuilder::InsertionGuard guard(builder);
     if (Block *body = &program.getBody().front(); builder.getInsertionBlock() != body)
-      builder.setInsertionPoint(body->findAncestorOpInBlock(*builder.getInsertionBlock()->getParentOp()));
+      builder.setInsertionPoint(
+          body->findAncestorOpInBlock(*builder.getInsertionBlock()->getParentOp()));
     auto type = cast<RankedTensorType>(value.getType());
     auto shape = fusion::getLocalShape(type);
-    buffer = hostir::AllocOp::create(
-        builder, value.getLoc(), MemRefType::get(*shape, type.getElementType()), mainStream,
-        IntegerAttr(), IntegerAttr());
+    buffer = hostir::AllocOp::create(builder, value.getLoc(),
+                                     MemRefType::get(*shape, type.getElementType()), mainStream,
+                                     IntegerAttr(), IntegerAttr());
   }
   return buffer;
 }
@@ -56,9 +57,8 @@ Value Emitter::getIndex(int64_t value) {
 Value Emitter::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
   Value &index = deviceIndices[{mesh, axis}];
   if (!index)
-    index = atEntry([&] {
-      return hostir::DeviceIndexOp::create(builder, program.getLoc(), mesh, axis);
-    });
+    index = atEntry(
+        [&] { return hostir::DeviceIndexOp::create(builder, program.getLoc(), mesh, axis); });
   return index;
 }
 
@@ -163,8 +163,8 @@ LogicalResult Emitter::emitCompute(Operation *op, const SliceIndex *index, Value
 
 LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream) {
   Location loc = op.getLoc();
-  FailureOr<ReshardPlan> plan = planReshard(op, index ? *index : SliceIndex(), &builder,
-                                            [&] { return op.emitError(); });
+  FailureOr<ReshardPlan> plan =
+      planReshard(op, index ? *index : SliceIndex(), &builder, [&] { return op.emitError(); });
   if (failed(plan))
     return failure();
   if (plan->kind == ReshardKind::Transfer)
@@ -174,7 +174,8 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
       if (digit.label == kDeviceLabel)
         digit.index = getDeviceIndex(plan->mesh, plan->axes.front());
 
-  // A collective's slices have one dimension more on one side, the ranks, and must agree in all others.
+  // A collective's slices have one dimension more on one side, the ranks, and must agree in all
+  // others.
   bool moves = plan->kind == ReshardKind::Copy || plan->kind == ReshardKind::LocalSlice ||
                plan->kind == ReshardKind::OwnerMoves || plan->kind == ReshardKind::AllReduce;
   Value source = makeView(builder, loc, getBuffer(op.getInput()), plan->source, moves);

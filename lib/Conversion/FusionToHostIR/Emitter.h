@@ -16,19 +16,20 @@
 
 namespace mlir::tandem {
 
-/// Where the slices of a value are read from instead of its buffer: from the source of the reshard that makes it, on the
-/// device that owns the slice. `owner` is the index part that is no digit there.
+/// Where the slices of a value are read from instead of its buffer: from the source of the reshard
+/// that makes it, on the device that owns the slice. `owner` is the index part that is no digit
+/// there.
 struct OwnSlice {
   Value buffer;
   LocalDims dims;
 };
 
-/// Builds the body of one `hostir.program`: knows the buffer of every value, and emits ops slice by slice. What schedules
-/// build with.
+/// Builds the body of one `hostir.program`: knows the buffer of every value, and emits ops slice by
+/// slice. What schedules build with.
 class Emitter {
 public:
-  /// Emits at the end of the program's body. `workers` is the size of the pool of worker streams, `worldSize` the number
-  /// of ranks that run the program.
+  /// Emits at the end of the program's body. `workers` is the size of the pool of worker streams,
+  /// `worldSize` the number of ranks that run the program.
   Emitter(hostir::ProgramOp program, int64_t workers, int64_t worldSize);
 
   OpBuilder &getBuilder() { return builder; }
@@ -52,7 +53,8 @@ public:
   int64_t getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations);
   /// The worker stream of an iteration, of the first `streams`.
   Value getStream(Location loc, Value iteration, int64_t streams);
-  /// `hostir.sync` of the first `count` workers after the main stream, or of the main stream after them.
+  /// `hostir.sync` of the first `count` workers after the main stream, or of the main stream after
+  /// them.
   void fork(Location loc, int64_t count);
   void join(Location loc, int64_t count);
   /// A loop over [lower, upper); nothing for an empty range, no loop for `upper` = `lower` + 1.
@@ -62,18 +64,20 @@ public:
   /// Whether an op only looks at its operand in another way.
   static bool isView(Operation *op);
 
-  /// Gives the op's result its buffer, before a loop that emits slices of it: a view of the operand's if that will do.
+  /// Gives the op's result its buffer, before a loop that emits slices of it: a view of the
+  /// operand's if that will do.
   LogicalResult prepare(Operation *op);
 
-  /// Emits one slice of an op that is prepared, on `stream`: a reshard as one collective or copy, any other op as compute.
-  /// A null `index` means the whole op. Errors stand at the op.
+  /// Emits one slice of an op that is prepared, on `stream`: a reshard as one collective or copy,
+  /// any other op as compute. A null `index` means the whole op. Errors stand at the op.
   LogicalResult emitSlice(Operation *op, const SliceIndex *index, Value stream);
 
-  /// Writes a constant into the buffer of its result, on the main stream: for those who need it as a buffer (elementwise
-  /// ops have it in their kernel).
+  /// Writes a constant into the buffer of its result, on the main stream: for those who need it as
+  /// a buffer (elementwise ops have it in their kernel).
   LogicalResult emitConstant(Operation *op);
 
-  /// While set, slices of `value` are read from `own` (consumers' dimensions are those of the value).
+  /// While set, slices of `value` are read from `own` (consumers' dimensions are those of the
+  /// value).
   void setOwnSlice(Value value, const OwnSlice &own) { ownSlices[value] = own; }
   void clearOwnSlices() { ownSlices.clear(); }
 
@@ -88,13 +92,15 @@ private:
   /// The operand's whole buffer as the result of a view op sees it.
   FailureOr<Value> makeWholeView(Operation *op);
   LogicalResult emitElementwise(Operation *op, const SliceIndex *index, Value stream);
-  /// The kernel of an elementwise op; `scalars` are the operands that are splat constants, null for the others.
+  /// The kernel of an elementwise op; `scalars` are the operands that are splat constants, null for
+  /// the others.
   FailureOr<hostir::KernelOp> getKernel(Operation *op, ArrayRef<TypedAttr> scalars);
 
   /// Local digits of the operand's dimensions for the slice `result` of the op's result.
   LocalDims getOperandDims(Operation *op, const fusion::AxesRule &rule, unsigned operand,
                            const LocalDims &result);
-  /// View of an operand's slice, one or more dimensions for each of the operand's. `dims` is updated to what was viewed.
+  /// View of an operand's slice, one or more dimensions for each of the operand's. `dims` is
+  /// updated to what was viewed.
   Value getOperandView(Value operand, LocalDims &dims, Location loc);
   Value getResultView(Value result, const LocalDims &dims, Location loc);
 
@@ -105,13 +111,15 @@ private:
   int64_t workers, worldSize;
   Value mainStream;
   fusion::MeshAttr activeMesh; // whose devices alone run what is emitted now
-  Operation *lastOfEntry = nullptr; // streams, channels and device indices stand at the entry, in order of need
+  Operation *lastOfEntry =
+      nullptr; // streams, channels and device indices stand at the entry, in order of need
   DenseMap<Value, Value> buffers;
   DenseSet<Value> views; // whose buffer is a view of their operand's
   DenseMap<Value, OwnSlice> ownSlices;
   llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
-  DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value> channels; // mesh, axes, capability
+  DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value>
+      channels; // mesh, axes, capability
 };
 
 } // namespace mlir::tandem

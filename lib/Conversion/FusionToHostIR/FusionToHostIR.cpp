@@ -91,8 +91,8 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
     return success();
   };
   for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
-    if (failed(
-            add("arg", i, type, func.getArgAttrOfType<StringAttr>(i, fusion::kNameAttrName), false)))
+    if (failed(add("arg", i, type, func.getArgAttrOfType<StringAttr>(i, fusion::kNameAttrName),
+                   false)))
       return failure();
   for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
     if (failed(add("res", i, type, func.getResultAttrOfType<StringAttr>(i, fusion::kNameAttrName),
@@ -121,9 +121,8 @@ LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter
   fusion::ScheduleKind kind = group.schedule.getKind();
   const Schedule *schedule = getSchedule(kind);
   if (!schedule)
-    return first->emitError("schedule ")
-           << fusion::stringifyScheduleKind(kind)
-           << " is not there yet, expected pipeline or exchange";
+    return first->emitError("schedule ") << fusion::stringifyScheduleKind(kind)
+                                         << " is not there yet, expected pipeline or exchange";
   if (group.schedule.getDirections() != 1 || !group.schedule.getChannel().empty())
     return first->emitError("schedule ")
            << fusion::stringifyScheduleKind(kind)
@@ -182,9 +181,8 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   }
 
   for (auto constant : func.getBody().front().getOps<arith::ConstantOp>())
-    if (llvm::any_of(constant->getUsers(), [](Operation *user) {
-          return !user->hasTrait<OpTrait::Elementwise>();
-        }))
+    if (llvm::any_of(constant->getUsers(),
+                     [](Operation *user) { return !user->hasTrait<OpTrait::Elementwise>(); }))
       if (failed(emitter.emitConstant(constant)))
         return failure();
   for (const StreamGroup &group : *groups)

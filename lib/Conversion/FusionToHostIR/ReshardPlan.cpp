@@ -79,8 +79,8 @@ LogicalResult Planner::align(int64_t dim) {
   // Stream digits of the source say how it was made, not where it is.
   SmallVector<SideDigit> from, to;
   for (const fusion::ResolvedDigit &digit : *source)
-    from.push_back({digit.size, digit.kind == DigitKind::Device ? DigitKind::Device
-                                                                : DigitKind::Serial,
+    from.push_back({digit.size,
+                    digit.kind == DigitKind::Device ? DigitKind::Device : DigitKind::Serial,
                     digit.axis});
   for (const fusion::ResolvedDigit &digit : *target) {
     if (digit.kind != DigitKind::Stream) {
@@ -102,7 +102,8 @@ LogicalResult Planner::align(int64_t dim) {
       ++i;
     while (j < to.size() && to[j].size == 1 && to[j].kind == DigitKind::Serial)
       ++j;
-    // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop of one iteration.
+    // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop
+    // of one iteration.
     if (i < from.size() && from[i].size == 1) {
       SideDigit gone = from[i++];
       bool meets = j < to.size() && to[j].size == 1 &&
@@ -149,8 +150,8 @@ void Planner::dropSingleDevices() {
     });
 }
 
-/// Whether device digits of one side are neighbours in one dimension, in the order of the mesh's axes: then they count
-/// the ranks of one group.
+/// Whether device digits of one side are neighbours in one dimension, in the order of the mesh's
+/// axes: then they count the ranks of one group.
 bool Planner::areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource) {
   fusion::MeshAttr mesh = ofSource ? result.sourceMesh : result.mesh;
   for (size_t i = 1; i < digits.size(); ++i) {
@@ -188,8 +189,8 @@ LogicalResult Planner::classify() {
     if (fromDevice && toDevice && digit.source.axis == digit.target.axis &&
         digit.source.inner == digit.target.inner)
       continue;
-    moves |= (fromDevice && (toDevice || digit.source.isPart())) ||
-             (toDevice && digit.target.isPart());
+    moves |=
+        (fromDevice && (toDevice || digit.source.isPart())) || (toDevice && digit.target.isPart());
     if (fromDevice)
       used.insert(digit.source.axis);
     if (toDevice)
@@ -221,7 +222,8 @@ LogicalResult Planner::classify() {
     }
     InFlightDiagnostic diag = emitError();
     diag << "a reduction that moves data along other mesh axes too is not one step, found ";
-    llvm::interleaveComma(result.axes, diag, [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
+    llvm::interleaveComma(result.axes, diag,
+                          [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
     return diag << "; write the reduction as a reshard of its own";
   }
 
@@ -248,7 +250,8 @@ LogicalResult Planner::classify() {
   return success();
 }
 
-/// Each side's local digits. Labels number the common digits, so that both sides cut into the same pieces.
+/// Each side's local digits. Labels number the common digits, so that both sides cut into the same
+/// pieces.
 void Planner::fillDims() {
   if (result.kind == ReshardKind::Transfer)
     return;

@@ -24,7 +24,8 @@ enum class ReshardKind {
   Transfer,      // anything else that only moves data: messages between pairs of devices
 };
 
-/// Label of the digit of a source that takes this device's coordinate on the plan's axis (LocalSlice).
+/// Label of the digit of a source that takes this device's coordinate on the plan's axis
+/// (LocalSlice).
 inline constexpr int64_t kDeviceLabel = -200;
 
 /// What a digit is on one side of a reshard.
@@ -49,17 +50,20 @@ struct CommonDigit {
   SideDigit source, target;
 };
 
-/// What one slice of a reshard is: the communication, and the pieces of the local source and target buffers.
+/// What one slice of a reshard is: the communication, and the pieces of the local source and target
+/// buffers.
 struct ReshardPlan {
   ReshardKind kind = ReshardKind::Copy;
   fusion::MeshAttr sourceMesh, mesh;
-  SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order of the mesh; none for Copy and Transfer
+  SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order of the mesh; none
+                                ///< for Copy and Transfer
   fusion::ReduceKind reduction = fusion::ReduceKind::Sum;
-  SmallVector<CommonDigit> digits; ///< both sides cut to common sizes, by dimension, outermost first
-  LocalDims source, target;        ///< not for Transfer
+  SmallVector<CommonDigit>
+      digits;               ///< both sides cut to common sizes, by dimension, outermost first
+  LocalDims source, target; ///< not for Transfer
 
-  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream digit number `ownerDigit`, which has
-  /// `ownerOuter` indices outside of it and `ownerInner` inside.
+  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream digit number
+  /// `ownerDigit`, which has `ownerOuter` indices outside of it and `ownerInner` inside.
   Value owner;
   size_t ownerDigit = 0;
   int64_t ownerOuter = 1, ownerInner = 1;
@@ -72,9 +76,10 @@ struct ReshardPlan {
   }
 };
 
-/// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole value if the result is
-/// not streamed) is. With a null `builder` nothing is emitted and indices are null: for asking only. Errors go through
-/// `emitError` and say what was found and what is accepted.
+/// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole
+/// value if the result is not streamed) is. With a null `builder` nothing is emitted and indices
+/// are null: for asking only. Errors go through `emitError` and say what was found and what is
+/// accepted.
 FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
                                    OpBuilder *builder,
                                    function_ref<InFlightDiagnostic()> emitError);

@@ -13,11 +13,12 @@
 
 namespace mlir::tandem {
 
-/// What one run of a group costs one rank, in counts that do not depend on a machine: a cost model prices them.
+/// What one run of a group costs one rank, in counts that do not depend on a machine: a cost model
+/// prices them.
 struct ScheduleCost {
-  int64_t steps = 0;       ///< communication steps that follow each other
-  int64_t bytesSent = 0;   ///< bytes this rank sends over the busiest link
-  int64_t computeOps = 0;  ///< compute commands issued
+  int64_t steps = 0;        ///< communication steps that follow each other
+  int64_t bytesSent = 0;    ///< bytes this rank sends over the busiest link
+  int64_t computeOps = 0;   ///< compute commands issued
   int64_t exposedSteps = 0; ///< steps that nothing in the group can hide
 };
 
@@ -28,7 +29,8 @@ public:
 
   virtual fusion::ScheduleKind getKind() const = 0;
 
-  /// Whether `emit` can lower the group. If not, says why through `why`: what was found and what is accepted.
+  /// Whether `emit` can lower the group. If not, says why through `why`: what was found and what is
+  /// accepted.
   virtual LogicalResult matches(const StreamGroup &group,
                                 function_ref<InFlightDiagnostic()> why) const = 0;
 

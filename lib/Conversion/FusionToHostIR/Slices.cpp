@@ -66,8 +66,9 @@ struct Run {
   int64_t label;
 };
 
-/// One dimension of the buffer once non-contiguous dimensions are split: `kept` indices from `index * kept` on (from the
-/// start without index); of a dimension of which nothing is kept, `kept` is 1 and `vanishes` is set.
+/// One dimension of the buffer once non-contiguous dimensions are split: `kept` indices from `index
+/// * kept` on (from the start without index); of a dimension of which nothing is kept, `kept` is 1
+/// and `vanishes` is set.
 struct Piece {
   int64_t extent;
   int64_t kept;
@@ -77,7 +78,8 @@ struct Piece {
 };
 } // namespace
 
-/// Merges neighbouring digits: fixed ones into one index, kept ones of consecutive labels into one run.
+/// Merges neighbouring digits: fixed ones into one index, kept ones of consecutive labels into one
+/// run.
 static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<LocalDigit> digits) {
   SmallVector<Run> runs;
   int64_t lastLabel = 0;
@@ -98,8 +100,8 @@ static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<L
   return runs;
 }
 
-/// The pieces of one dimension. One kept run, one fixed index, or a fixed index before a kept run is one piece: its
-/// slice is contiguous. Otherwise the dimension is split, a piece a run.
+/// The pieces of one dimension. One kept run, one fixed index, or a fixed index before a kept run
+/// is one piece: its slice is contiguous. Otherwise the dimension is split, a piece a run.
 static SmallVector<Piece> getPieces(ArrayRef<Run> runs, int64_t extent, bool keepRank) {
   if (runs.empty())
     return {{extent, 1, {}, 0, !keepRank}};
@@ -119,8 +121,8 @@ static SmallVector<Piece> getPieces(ArrayRef<Run> runs, int64_t extent, bool kee
   return pieces;
 }
 
-/// A subview says by strides alone which dimensions of extent 1 it drops: whether one that vanishes looks like one that is
-/// kept.
+/// A subview says by strides alone which dimensions of extent 1 it drops: whether one that vanishes
+/// looks like one that is kept.
 static bool vanishingIsAmbiguous(MemRefType full, ArrayRef<Piece> pieces) {
   SmallVector<int64_t> strides;
   int64_t offset;
@@ -165,13 +167,14 @@ static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef
   }
   SmallVector<OpFoldResult> strides(pieces.size(), builder.getIndexAttr(1));
   auto bufferType = cast<MemRefType>(buffer.getType());
-  auto full = cast<MemRefType>(memref::SubViewOp::inferResultType(bufferType, offsets, sizes, strides));
+  auto full =
+      cast<MemRefType>(memref::SubViewOp::inferResultType(bufferType, offsets, sizes, strides));
   if (vanishingIsAmbiguous(full, pieces)) {
     Value whole = memref::SubViewOp::create(builder, loc, full, buffer, offsets, sizes, strides);
     return memref::CollapseShapeOp::create(builder, loc, whole, getGroupsOfKept(pieces));
   }
-  auto type = memref::SubViewOp::inferRankReducedResultType(shape, bufferType, offsets, sizes,
-                                                            strides);
+  auto type =
+      memref::SubViewOp::inferRankReducedResultType(shape, bufferType, offsets, sizes, strides);
   return memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), buffer, offsets, sizes,
                                    strides);
 }

@@ -14,22 +14,22 @@
 
 namespace mlir::tandem {
 
-/// One component of a stream digit's value: `value` runs over 0 ... size-1. A digit of 12 indices may be given as
-/// (4, owner), (3, chunk): owner * 3 + chunk.
+/// One component of a stream digit's value: `value` runs over 0 ... size-1. A digit of 12 indices
+/// may be given as (4, owner), (3, chunk): owner * 3 + chunk.
 struct IndexPart {
   int64_t size;
   Value value;
 };
 
-/// Which iteration of a stream loop is meant: for each stream digit of the loop's types, in order of dimensions, its
-/// value in parts, outermost first.
+/// Which iteration of a stream loop is meant: for each stream digit of the loop's types, in order
+/// of dimensions, its value in parts, outermost first.
 struct SliceIndex {
   SmallVector<SmallVector<IndexPart>> digits;
 };
 
-/// A digit of a dimension of a *local* buffer (device digits are not in it). `index` set: the view takes that one index.
-/// Otherwise the digit is kept; `label` numbers kept digits: neighbours with consecutive labels are one dimension of the
-/// view, others are dimensions of their own.
+/// A digit of a dimension of a *local* buffer (device digits are not in it). `index` set: the view
+/// takes that one index. Otherwise the digit is kept; `label` numbers kept digits: neighbours with
+/// consecutive labels are one dimension of the view, others are dimensions of their own.
 struct LocalDigit {
   int64_t size;
   Value index;
@@ -40,16 +40,20 @@ inline constexpr int64_t kFrontLabel = -100;
 
 using LocalDims = SmallVector<SmallVector<LocalDigit>>;
 
-/// The local digits of a buffer that holds a value of `type`. Stream digits take `index`; all are kept if it is null.
+/// The local digits of a buffer that holds a value of `type`. Stream digits take `index`; all are
+/// kept if it is null.
 LocalDims getLocalDims(RankedTensorType type, const SliceIndex *index);
 
 /// The iteration that the numbers `iteration` of a loop over `sizes` stand for.
-SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> sizes, Value iteration);
+SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> sizes,
+                         Value iteration);
 
-/// A view of `buffer`, whose dimensions are read as `dims`. One view dimension per kept run of digits, in order. A
-/// dimension of the buffer of which nothing is kept vanishes, unless `keepRank`: then it stays with extent 1.
-/// The digit labelled kFrontLabel, if any, becomes the view's first dimension.
-Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &dims, bool keepRank);
+/// A view of `buffer`, whose dimensions are read as `dims`. One view dimension per kept run of
+/// digits, in order. A dimension of the buffer of which nothing is kept vanishes, unless
+/// `keepRank`: then it stays with extent 1. The digit labelled kFrontLabel, if any, becomes the
+/// view's first dimension.
+Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &dims,
+               bool keepRank);
 
 /// For each dimension, how many view dimensions `makeView` with `keepRank` makes of it.
 SmallVector<int64_t> getViewRanks(const LocalDims &dims);

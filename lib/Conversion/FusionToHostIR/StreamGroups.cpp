@@ -76,8 +76,9 @@ bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
         along[i] = llvm::find(rule->results[0], factor) - rule->results[0].begin();
   }
 
-  // The stream digits must stand at the same places of dimensions that run together. A reshard may change the device
-  // digits around them, but then the elements of a slice must still be the same: sizes before and after are compared.
+  // The stream digits must stand at the same places of dimensions that run together. A reshard may
+  // change the device digits around them, but then the elements of a slice must still be the same:
+  // sizes before and after are compared.
   using Place = std::tuple<int64_t, int64_t, int64_t>; // result dimension, weight, size
   auto places = [](RankedTensorType type, ArrayRef<int64_t> along) {
     SmallVector<Place> found;
@@ -88,8 +89,8 @@ bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
         continue;
       for (const fusion::ResolvedDigit &digit : *digits)
         if (digit.kind == fusion::DigitKind::Stream)
-          found.push_back({along.empty() ? static_cast<int64_t>(i) : along[i], digit.weight,
-                           digit.size});
+          found.push_back(
+              {along.empty() ? static_cast<int64_t>(i) : along[i], digit.weight, digit.size});
     }
     llvm::sort(found);
     return found;
@@ -120,8 +121,8 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
   return false;
 }
 
-/// Whether `op` may run in the loop of `group`: of what the group makes it reads the slice of its own iteration, and all
-/// its other operands can be there before the loop starts.
+/// Whether `op` may run in the loop of `group`: of what the group makes it reads the slice of its
+/// own iteration, and all its other operands can be there before the loop starts.
 bool Grouper::canJoin(Operation *op, unsigned group) {
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
     Operation *producer = operand.get().getDefiningOp();
@@ -141,8 +142,8 @@ FailureOr<SmallVector<StreamGroup>> Grouper::run() {
       continue;
     auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
     if (!type || !fusion::getAxes(type))
-      return op.emitError("expected results with axes, found ") << op.getResult(0).getType()
-                                                                << "; run fusion-propagate-axes";
+      return op.emitError("expected results with axes, found ")
+             << op.getResult(0).getType() << "; run fusion-propagate-axes";
     auto streamSizes = fusion::getStreamSizes(type);
     if (failed(streamSizes))
       return op.emitError("expected known extents and mesh sizes, found ")
@@ -177,11 +178,12 @@ FailureOr<SmallVector<StreamGroup>> Grouper::run() {
       if (!named)
         continue;
       bool isNamed = !reshard.getChosen();
-      // Two that can't both be had: the user's word goes before a choice, and what is not the fallback before it.
+      // Two that can't both be had: the user's word goes before a choice, and what is not the
+      // fallback before it.
       bool isBetter = !group.schedule ||
                       std::pair(isNamed, named.getKind() != fusion::ScheduleKind::Pipeline) >
-                          std::pair(group.scheduleIsNamed, group.schedule.getKind() !=
-                                                               fusion::ScheduleKind::Pipeline);
+                          std::pair(group.scheduleIsNamed,
+                                    group.schedule.getKind() != fusion::ScheduleKind::Pipeline);
       if (isBetter) {
         group.schedule = named;
         group.scheduleIsNamed = isNamed;
@@ -189,15 +191,13 @@ FailureOr<SmallVector<StreamGroup>> Grouper::run() {
       } else if (isNamed && named.getKind() != fusion::ScheduleKind::Pipeline &&
                  named != group.schedule) {
         InFlightDiagnostic diag = reshard.emitError("schedule ")
-                                  << named << " stands in one stream loop with "
-                                  << group.schedule;
+                                  << named << " stands in one stream loop with " << group.schedule;
         diag.attachNote(source.getLoc()) << "the other schedule";
         return diag;
       }
     }
     if (!group.schedule)
-      group.schedule =
-          fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Pipeline, 1, 0, "");
+      group.schedule = fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Pipeline, 1, 0, "");
   }
   return sort();
 }

@@ -15,8 +15,8 @@ namespace mlir::tandem {
 
 /// Ops that one stream loop runs, slice by slice, or a single op that is not streamed.
 struct StreamGroup {
-  SmallVector<Operation *> ops;        ///< in an order that respects data flow
-  SmallVector<int64_t> streamSizes;    ///< of every result in the group; empty: not streamed
+  SmallVector<Operation *> ops;     ///< in an order that respects data flow
+  SmallVector<int64_t> streamSizes; ///< of every result in the group; empty: not streamed
   SmallVector<fusion::ReshardOp> reshards() const;
   int64_t numSlices() const;
   /// The schedule that the reshards of the group name; `pipeline` if there is none.
@@ -25,10 +25,10 @@ struct StreamGroup {
   bool scheduleIsNamed = false;
 };
 
-/// Groups the ops of `func` by data flow: an op joins the group of an operand if both are streamed alike (the slice that
-/// an iteration reads is the slice that the same iteration of the producer wrote) and if nothing outside of the group
-/// stands between them. Groups come in an order in which they can be emitted. Every op is in one group; constants and the
-/// terminator are in none.
+/// Groups the ops of `func` by data flow: an op joins the group of an operand if both are streamed
+/// alike (the slice that an iteration reads is the slice that the same iteration of the producer
+/// wrote) and if nothing outside of the group stands between them. Groups come in an order in which
+/// they can be emitted. Every op is in one group; constants and the terminator are in none.
 FailureOr<SmallVector<StreamGroup>> getStreamGroups(func::FuncOp func);
 
 } // namespace mlir::tandem

@@ -25,8 +25,9 @@ struct OwnerDigits {
   SliceIndex getIndex(OpBuilder &builder, Location loc, Value owner, Value number) const;
 };
 
-/// For a gather whose slices have one owner each. Own slices first, without communication; then at distance d = 1 ... P-1
-/// this device sends its own slices to (me - d) and receives those of (me + d), and computes on them.
+/// For a gather whose slices have one owner each. Own slices first, without communication; then at
+/// distance d = 1 ... P-1 this device sends its own slices to (me - d) and receives those of (me +
+/// d), and computes on them.
 class Exchange : public Schedule {
   fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Exchange; }
   LogicalResult matches(const StreamGroup &group,
@@ -94,9 +95,8 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   OpBuilder &builder = emitter.getBuilder();
   fusion::ReshardOp reshard = group.reshards().front();
   Location loc = reshard.getLoc();
-  FailureOr<ReshardPlan> symbolic =
-      planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
-                  [&] { return reshard.emitError(); });
+  FailureOr<ReshardPlan> symbolic = planReshard(reshard, getSymbolicIndex(group.streamSizes),
+                                                nullptr, [&] { return reshard.emitError(); });
   if (failed(symbolic))
     return failure();
   OwnerDigits digits = getOwnerDigits(group, std::move(*symbolic));
@@ -106,7 +106,8 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     slices *= size;
 
   ArrayRef<Operation *> consumers = ArrayRef(group.ops).drop_front();
-  // Only if somebody else reads the gathered value, or looks at it as a whole, does the own part have to be in it.
+  // Only if somebody else reads the gathered value, or looks at it as a whole, does the own part
+  // have to be in it.
   bool gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
     return !llvm::is_contained(consumers, user) || Emitter::isView(user);
   });
@@ -142,8 +143,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
   Value channel;
   if (devices > 1)
-    channel =
-        emitter.getChannel(digits.plan.mesh, digits.plan.axes, hostir::Capability::TwoSided);
+    channel = emitter.getChannel(digits.plan.mesh, digits.plan.axes, hostir::Capability::TwoSided);
 
   // Own slices: nothing to wait for.
   auto own = [&](Value number) -> LogicalResult {

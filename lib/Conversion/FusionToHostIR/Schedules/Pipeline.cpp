@@ -14,8 +14,9 @@ using namespace mlir::tandem;
 
 namespace {
 
-/// Per slice: each op of the group in order on the iteration's stream, reshards as collectives. A group that is not
-/// streamed has one slice, on the main stream: the plain sequence. Always matches where its reshards can be lowered.
+/// Per slice: each op of the group in order on the iteration's stream, reshards as collectives. A
+/// group that is not streamed has one slice, on the main stream: the plain sequence. Always matches
+/// where its reshards can be lowered.
 class Pipeline : public Schedule {
   fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Pipeline; }
 
@@ -72,7 +73,8 @@ class Pipeline : public Schedule {
         continue;
       cost.steps += slices;
       cost.exposedSteps += 1;
-      // A ring moves (P-1)/P of the gathered (or scattered) bytes over each link, an all-reduce twice that.
+      // A ring moves (P-1)/P of the gathered (or scattered) bytes over each link, an all-reduce
+      // twice that.
       auto whole = fusion::getLocalShape(plan->kind == ReshardKind::ReduceScatter
                                              ? reshard.getInput().getType()
                                              : reshard.getResult().getType());
