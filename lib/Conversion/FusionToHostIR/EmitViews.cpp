@@ -19,15 +19,35 @@ bool Emitter::isView(Operation *op) {
   return isa<fusion::BroadcastOp, fusion::PermuteOp, fusion::ReshapeOp, fusion::SliceOp>(op);
 }
 
-/// `buffer` with other sizes and strides, from the same first element.
-static Value reinterpret(OpBuilder &builder, Location loc, Value buffer, ArrayRef<int64_t> shape,
-                         ArrayRef<int64_t> strides, bool contiguous) {
+/// `buffer` with other sizes and strides, from the same first element, `offset` in its root.
+static Value reinterpret(OpBuilder &builder, Location loc, Value buffer, int64_t offset,
+                         ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
   auto type = cast<MemRefType>(buffer.getType());
-  auto layout = contiguous ? MemRefLayoutAttrInterface()
-                           : StridedLayoutAttr::get(builder.getContext(), 0, strides);
+  MemRefLayoutAttrInterface layout;
+  if (offset != 0 || computeStrides(shape) != strides)
+    layout = StridedLayoutAttr::get(builder.getContext(), offset, strides);
   auto result = MemRefType::get(shape, type.getElementType(), layout, type.getMemorySpace());
-  return memref::ReinterpretCastOp::create(builder, loc, result, buffer, /*offset=*/0, shape,
-                                           strides);
+  return memref::ReinterpretCastOp::create(builder, loc, result, buffer, offset, shape, strides);
+}
+
+/// Whether the elements lie as in a buffer of its own. Strides of extents of 1 say nothing.
+static bool isRowMajor(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset, expected = 1;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return false;
+  for (auto [extent, stride] :
+       llvm::zip_equal(llvm::reverse(type.getShape()), llvm::reverse(strides))) {
+    if (extent != 1 && stride != expected)
+      return false;
+    expected *= extent;
+  }
+  return true;
+}
+
+/// A reshape of what lies apart: its elements are copied together.
+static bool mustPack(Operation *op, Value operandBuffer) {
+  return isa<fusion::ReshapeOp>(op) && !isRowMajor(cast<MemRefType>(operandBuffer.getType()));
 }
 
 FailureOr<Value> Emitter::makeWholeView(Operation *op) {
@@ -55,24 +75,25 @@ FailureOr<Value> Emitter::makeWholeView(Operation *op) {
   // The rest rewrites strides, which must be numbers for that.
   SmallVector<int64_t> strides;
   int64_t offset;
-  if (failed(type.getStridesAndOffset(strides, offset)) || offset != 0 ||
+  if (failed(type.getStridesAndOffset(strides, offset)) || ShapedType::isDynamic(offset) ||
       llvm::any_of(strides, ShapedType::isDynamic))
-    return op->emitError("a view of a view at an offset is not lowered yet here");
+    return op->emitError("a view of a view at an offset that changes is not lowered yet here");
   if (auto broadcast = dyn_cast<fusion::BroadcastOp>(op)) {
     SmallVector<int64_t> repeated(shape->size(), 0);
     for (auto [dim, target] : llvm::enumerate(broadcast.getDims()))
       if (type.getDimSize(dim) == (*shape)[target])
         repeated[target] = strides[dim];
-    return reinterpret(builder, loc, buffer, *shape, repeated, false);
+    return reinterpret(builder, loc, buffer, offset, *shape, repeated);
   }
-  if (!type.getLayout().isIdentity())
-    return op->emitError("a reshape of a view that is not contiguous is not lowered yet");
-  return reinterpret(builder, loc, buffer, *shape, computeStrides(*shape), true);
+  if (!isRowMajor(type))
+    return op->emitError("a reshape of a view that is not contiguous is not lowered yet in a "
+                         "stream loop");
+  return reinterpret(builder, loc, buffer, offset, *shape, computeStrides(*shape));
 }
 
 LogicalResult Emitter::prepare(Operation *op) {
   Value result = op->getResult(0);
-  if (!isView(op) || getBuffer(result)) {
+  if (!isView(op) || getBuffer(result) || mustPack(op, getBuffer(op->getOperand(0)))) {
     (void)getOrAllocBuffer(result);
     return success();
   }
@@ -88,7 +109,16 @@ LogicalResult Emitter::emitView(Operation *op, const SliceIndex *index, Value st
   Value result = op->getResult(0);
   if (views.contains(result))
     return success();
-  // The result has a buffer of its own: somebody outside reads it there.
+  // The result has a buffer of its own: somebody outside reads it there, or its elements lie apart
+  // in the operand's.
+  Value operand = getBuffer(op->getOperand(0));
+  if (!index && mustPack(op, operand)) {
+    ArrayRef<int64_t> shape = cast<MemRefType>(operand.getType()).getShape();
+    Value packed =
+        reinterpret(builder, op->getLoc(), getBuffer(result), 0, shape, computeStrides(shape));
+    hostir::CopyOp::create(builder, op->getLoc(), operand, packed, stream);
+    return success();
+  }
   FailureOr<Value> view = makeWholeView(op);
   if (failed(view))
     return failure();
