@@ -160,7 +160,7 @@ endfunction()
 function(tandem_add_headers_target)
   add_custom_target(tandem-headers)
   foreach(target IN ITEMS TandemCompilerPCH TandemRuntimePCH TandemSchemaGen TandemFusionIncGen TandemFusionPassesIncGen
-                          TandemHostIRIncGen TandemHostIRPassesIncGen TandemConversionPassesIncGen)
+                          TandemHostIRIncGen TandemHostIRPassesIncGen TandemConversionPassesIncGen TandemCompilerPassesIncGen)
     if(TARGET ${target})
       add_dependencies(tandem-headers ${target})
     endif()

@@ -56,7 +56,9 @@ FailureOr<hostir::KernelOp> Emitter::getKernel(Operation *op, ArrayRef<TypedAttr
   state.addRegion()->push_back(body);
   kernel = cast<hostir::KernelOp>(builder.create(state));
   // The table makes the name unique.
-  SymbolTable(program->getParentOp()).insert(kernel);
+  if (!symbols)
+    symbols.emplace(program->getParentOp());
+  symbols->insert(kernel);
 
   builder.setInsertionPointToStart(body);
   SmallVector<Value> operands;

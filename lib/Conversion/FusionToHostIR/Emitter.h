@@ -117,6 +117,7 @@ private:
   DenseSet<Value> views; // whose buffer is a view of their operand's
   DenseMap<Value, OwnSlice> ownSlices;
   llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
+  std::optional<SymbolTable> symbols;        // of the module, once kernels are made
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
   DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value>
       channels; // mesh, axes, capability

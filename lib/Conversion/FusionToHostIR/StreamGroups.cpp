@@ -103,6 +103,7 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
   unsigned first = number[groups[group].ops.front()];
   SmallVector<Operation *> worklist{op};
   SmallPtrSet<Operation *, 16> seen;
+  llvm::SmallDenseSet<unsigned> seenGroups;
   while (!worklist.empty()) {
     Operation *current = worklist.pop_back_val();
     if (number[current] < first || !seen.insert(current).second)
@@ -111,6 +112,8 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
     unsigned other = groupOf.lookup_or(current, kNoGroup);
     if (other == group)
       return true;
+    if (other != kNoGroup && !seenGroups.insert(other).second)
+      continue;
     ArrayRef<Operation *> together =
         other == kNoGroup ? ArrayRef(current) : ArrayRef(groups[other].ops);
     for (Operation *member : together)
@@ -138,8 +141,10 @@ FailureOr<SmallVector<StreamGroup>> Grouper::run() {
   for (auto [i, op] : llvm::enumerate(func.getBody().front()))
     number[&op] = i;
   for (Operation &op : func.getBody().front().without_terminator()) {
-    if (op.getNumResults() == 0 || op.hasTrait<OpTrait::ConstantLike>())
+    if (op.hasTrait<OpTrait::ConstantLike>())
       continue;
+    if (op.getNumResults() == 0)
+      return op.emitError("expected an op with results");
     auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
     if (!type || !fusion::getAxes(type))
       return op.emitError("expected results with axes, found ")

@@ -17,6 +17,10 @@ namespace mlir::tandem {
 
 using namespace target;
 
+/// More than any machine has, and few enough that a slip of the hand is an error before it is out
+/// of memory.
+static constexpr uint32_t kMaxRanks = 65536;
+
 namespace {
 
 class Translation {
@@ -194,6 +198,9 @@ FailureOr<std::string> Translation::run() {
   if (failed(built))
     return failure();
   code = std::move(*built);
+  if (code->numRanks > kMaxRanks)
+    return program.emitOpError("is for ")
+           << code->numRanks << " ranks, expected at most " << kMaxRanks;
   if (failed(checkTarget(*code)))
     return failure();
   if (options.rank && *options.rank >= code->numRanks)

@@ -9,8 +9,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
 using namespace mlir;
 using namespace mlir::tandem;

@@ -75,8 +75,14 @@ public:
     Status status = check(*state);
     std::vector<std::byte> result;
     bool late = status.ok() && needsTemporary(*state);
-    if (status.ok())
-      late ? reduceToTemporary(*state, result) : write(*state);
+    try {
+      if (status.ok())
+        late ? reduceToTemporary(*state, result) : write(*state);
+    } catch (const std::bad_alloc &) {
+      // The others wait for this rank below: it must get there.
+      status = Status(Code::OutOfMemory, "no memory for a collective's temporary");
+      late = false;
+    }
     lock.lock();
     if (++state->numRead == size)
       group->changed.notify_all();

@@ -48,7 +48,7 @@ Status ChannelState::waitForSignal(uint32_t slot, uint64_t value) {
   if (spin.count() > 0) {
     auto until = std::chrono::steady_clock::now() + spin;
     while (!reached() && std::chrono::steady_clock::now() < until)
-      __builtin_ia32_pause();
+      pauseBriefly();
   }
   if (reached())
     return Status::success();

@@ -49,7 +49,7 @@ Status Work::wait(std::chrono::microseconds spin) {
   if (spin.count() > 0) {
     auto until = std::chrono::steady_clock::now() + spin;
     while (!done.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < until)
-      __builtin_ia32_pause();
+      pauseBriefly();
   }
   // Also when done: wake() may still hold the lock.
   std::unique_lock<std::mutex> lock(mutex);

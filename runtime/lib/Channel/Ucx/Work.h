@@ -16,11 +16,21 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace tandem::ucx {
 
 class Worker;
+
+/// What a spinning thread does between two looks.
+inline void pauseBriefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
 
 /// A piece of communication: a thread submits it to the worker and waits; the progress thread
 /// starts it and finishes its parts. May be used again once wait() has returned success. Shared,

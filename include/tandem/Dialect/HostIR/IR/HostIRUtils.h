@@ -25,8 +25,8 @@ Value buildElementView(OpBuilder &builder, Location loc, Value buffer, OpFoldRes
 Value buildRangeView(OpBuilder &builder, Location loc, Value buffer, int64_t dim,
                      OpFoldResult offset, int64_t size);
 
-/// The dimensions of extent 1 that a subview drops. Unlike upstream's, which goes by strides, the others always have
-/// the extents of the result in order.
+/// The dimensions of extent 1 that a subview drops. Unlike upstream's, which goes by strides, the
+/// others always have the extents of the result in order.
 llvm::SmallBitVector getDroppedDims(memref::SubViewOp op);
 
 } // namespace mlir::tandem::hostir
