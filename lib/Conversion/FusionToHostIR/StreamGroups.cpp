@@ -92,7 +92,7 @@ bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
           found.push_back(
               {along.empty() ? static_cast<int64_t>(i) : along[i], digit.weight, digit.size});
     }
-    llvm::sort(found);
+    // In the order of the loop: the same digits in another order are another slice.
     return found;
   };
   return places(operandType, along) == places(resultType, {});
