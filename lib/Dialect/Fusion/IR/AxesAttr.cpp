@@ -10,6 +10,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
