@@ -9,6 +9,7 @@
 
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::tandem;

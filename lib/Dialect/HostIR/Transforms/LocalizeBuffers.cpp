@@ -14,6 +14,7 @@
 namespace mlir::tandem::hostir {
 #define GEN_PASS_DEF_LOCALIZEBUFFERS
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
+#include "llvm/ADT/TypeSwitch.h"
 } // namespace mlir::tandem::hostir
 
 using namespace mlir;
