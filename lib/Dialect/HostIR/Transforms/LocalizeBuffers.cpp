@@ -10,11 +10,11 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::tandem::hostir {
 #define GEN_PASS_DEF_LOCALIZEBUFFERS
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
-#include "llvm/ADT/TypeSwitch.h"
 } // namespace mlir::tandem::hostir
 
 using namespace mlir;

@@ -293,10 +293,11 @@ TEST_P(ReshardProperty, IsWhatItSays) {
     EXPECT_EQ(r.isLocal(), hasAll && !partial);
 
     // Point to point: each device's new piece is its source's old one, element by element.
-    if (r.kind == ReshardKind::Permute)
+    if (r.kind == ReshardKind::Permute) {
       for (int64_t p = 0; p < mesh.numDevices(); ++p)
         for (size_t i = 0; i < source.size(); ++i)
           ASSERT_EQ(holds(mesh, p, target[i]), holds(mesh, mesh.position(r.sources[p]), source[i]));
+    }
 
     // A sequence leads there, one row at a time.
     RankedTensorType at = from;
@@ -309,8 +310,9 @@ TEST_P(ReshardProperty, IsWhatItSays) {
       EXPECT_EQ(row.toDim, step.toDim);
       at = next;
     }
-    if (r.kind == ReshardKind::Sequence)
+    if (r.kind == ReshardKind::Sequence) {
       EXPECT_EQ(at, to);
+    }
 
     // One owner: along the axes that change, all elements of a slice have one coordinate.
     if (getAxes(from).isPartial())
