@@ -154,8 +154,9 @@ TEST(Compiler, PassesLeftOut) {
     CompileResult result = compileText(kGather, options);
     EXPECT_TRUE(result.ok || !result.errorText().empty()) << pass;
     if (pass == "fusion-verify" || pass == "canonicalize" || pass == "cse" ||
-        pass == "hostir-localize-buffers" || pass == "hostir-verify")
+        pass == "hostir-localize-buffers" || pass == "hostir-verify") {
       EXPECT_TRUE(result.ok) << pass << ": " << result.errorText();
+    }
   }
 }
 
