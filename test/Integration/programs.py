@@ -1,12 +1,13 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every program of test/Programs: compiled, run on real ranks, compared with its oracle (tandem-run --verify) and with a
-NumPy reference that knows nothing of the compiler.
+"""Every program of test/Programs: compiled, run on real ranks, compared with its oracle (tandem-run --verify) and with
+a NumPy reference that knows nothing of the compiler.
 
   programs.py [--all] [-v] [PATTERN...]
 
 Ranks, channel, dtype and way of compiling are combined pairwise: every two values of two of them meet at least once per
-program. With --all, every combination runs. PATTERN: only combinations whose name contains one of them.
+program (in a variant of another program, every value occurs once). With --all, every combination runs. PATTERN: only
+combinations whose name contains one of them.
 
 A new program is a row of PROGRAMS.
 """
@@ -33,10 +34,11 @@ NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": np.float32, "i32": np.int
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """One row. `reference` takes the number of ranks and the logical inputs by name, as f64 or i32, and gives the
-    logical outputs by name; `shapes` gives the shapes that inputs and outputs must have."""
+    """One row: a function of a file in test/Programs. `reference` takes the number of ranks and the logical inputs by
+    name, as f64 or i32, and gives the logical outputs by name; `shapes` gives the shapes that inputs and outputs must
+    have."""
 
-    name: str  # of the file in test/Programs; the function has underscores
+    name: str  # of the function, with dashes
     dtypes: tuple
     shapes: callable
     reference: callable
@@ -45,10 +47,49 @@ class Program:
     exact: bool = False
     #: Partial sums travel rounded: twice the tolerance.
     reduced_wire: bool = False
+    #: Of the file, without ".mlir"; "": that of the row.
+    file: str = ""
+    #: The sizes of the mesh's axes for a number of ranks, as the tools take them; None: one axis "x" of that size.
+    mesh: callable = None
+    #: A variant of another row: without --all, every value of a factor once, not every pair.
+    variant: bool = False
 
     @property
     def entry(self):
         return self.name.replace("-", "_")
+
+    @property
+    def source(self):
+        return (self.file or self.name) + ".mlir"
+
+
+
+def gelu(h):
+    """The tanh form, and its derivative."""
+    c = np.sqrt(2 / np.pi)
+    t = np.tanh(c * (h + 0.044715 * h**3))
+    return h * (1 + t) / 2, (1 + t) / 2 + h * (1 - t**2) * c * (1 + 3 * 0.044715 * h**2) / 2
+
+
+def mlp(p, t):
+    h = t["x"] @ t["w1"]
+    a, derivative = gelu(h)
+    dh = t["dy"] @ t["w2"].T * derivative
+    return {"y": a @ t["w2"], "dx": dh @ t["w1"].T, "dw1": t["x"].T @ dh, "dw2": a.T @ t["dy"]}
+
+
+#: Of the layers: 48 tokens, 16 features outside and 24 inside.
+LAYER = {"x": (48, 16), "w1": (16, 24), "w2": (24, 16), "dy": (48, 16), "y": (48, 16), "dx": (48, 16),
+         "dw1": (16, 24), "dw2": (24, 16)}
+
+
+def layer(name, file, operands, results, reference, **more):
+    """A row of a tensor-parallel layer: shapes as in `operands` and `results`, "x 48 16, w 16 24"."""
+    shapes = {}
+    for part in (operands + ", " + results).split(", "):
+        key, *extents = part.split()
+        shapes[key] = tuple(map(int, extents))
+    return Program(name, FLOATS, lambda p: shapes, lambda p, t: reference(t), file=file, **more)
 
 
 PROGRAMS = [
@@ -72,6 +113,31 @@ PROGRAMS = [
     Program("matmul-reduce-scatter", FLOATS,
             lambda p: {"t0": (8, p, p, 4, 16), "t1": (p, 16, 12), "t4": (8, p, 4, 12)},
             lambda p, t: {"t4": np.einsum("sdemk,dkn->semn", t["t0"], t["t1"])}, reduced_wire=True),
+    # Tensor-parallel layers.
+    layer("column-parallel", "", "x 48 16, w 16 24, b 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
+    layer("column-parallel-nt", "column-parallel", "x 48 16, w 24 16", "y 48 24",
+          lambda t: {"y": t["x"] @ t["w"].T}, variant=True),
+    layer("column-parallel-tn", "column-parallel", "x 16 48, w 16 24", "y 48 24",
+          lambda t: {"y": t["x"].T @ t["w"]}, variant=True),
+    layer("column-parallel-dx", "column-parallel-backward", "dy 48 24, w 16 24", "dx 48 16",
+          lambda t: {"dx": t["dy"] @ t["w"].T}, reduced_wire=True),
+    layer("column-parallel-dx-nn", "column-parallel-backward", "dy 48 24, w 24 16", "dx 48 16",
+          lambda t: {"dx": t["dy"] @ t["w"]}, reduced_wire=True, variant=True),
+    layer("column-parallel-dw", "column-parallel-backward", "x 48 16, dy 48 24", "dw 16 24",
+          lambda t: {"dw": t["x"].T @ t["dy"]}),
+    layer("row-parallel", "", "x 48 24, w 24 16, b 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"] + t["b"]},
+          reduced_wire=True),
+    layer("row-parallel-nt", "row-parallel", "x 48 24, w 16 24", "y 48 16", lambda t: {"y": t["x"] @ t["w"].T},
+          reduced_wire=True, variant=True),
+    layer("row-parallel-tn", "row-parallel", "x 24 48, w 24 16", "y 48 16", lambda t: {"y": t["x"].T @ t["w"]},
+          reduced_wire=True, variant=True),
+    layer("row-parallel-backward", "", "x 48 24, w 24 16, dy 48 16", "dx 48 24, dw 24 16",
+          lambda t: {"dx": t["dy"] @ t["w"].T, "dw": t["x"].T @ t["dy"]}),
+    layer("qkv", "", "x 48 16, wq 16 72, wk 16 24, wv 16 24", "q 48 72, k 48 24, v 48 24",
+          lambda t: {"q": t["x"] @ t["wq"], "k": t["x"] @ t["wk"], "v": t["x"] @ t["wv"]}),
+    layer("gate-up", "", "x 48 16, wg 16 24, wu 16 24", "y 48 24",
+          lambda t: {"y": (g := t["x"] @ t["wg"]) / (1 + np.exp(-g)) * (t["x"] @ t["wu"])}),
+    Program("mlp", FLOATS, lambda p: LAYER, mlp, reduced_wire=True),
 ]
 
 CHANNELS = ("ucx", "local")
@@ -109,10 +175,16 @@ def pairwise(*factors):
     return rows
 
 
+def each_once(*factors):
+    """Few tuples in which every value of every factor occurs."""
+    return [tuple(factor[i % len(factor)] for factor in factors) for i in range(max(map(len, factors)))]
+
+
 def combinations(everything):
     for program in PROGRAMS:
         factors = (program.ranks, CHANNELS, program.dtypes, WAYS)
-        rows = itertools.product(*factors) if everything else pairwise(*factors)
+        choose = itertools.product if everything else each_once if program.variant else pairwise
+        rows = choose(*factors)
         for ranks, channel, dtype, way in rows:
             yield Combination(program, ranks, channel, dtype, way)
 
@@ -133,11 +205,11 @@ class ProgramTest(harness.Test):
 
     def source(self):
         """The program in the dtype that is asked for; the files are written in f32."""
-        with open(os.path.join(SOURCES, self.combination.program.name + ".mlir")) as file:
+        with open(os.path.join(SOURCES, self.combination.program.source)) as file:
             text = file.read()
         text = "".join(line for line in text.splitlines(True) if not line.startswith("//"))
         self.assertRegex(text, r"\bx?f32\b|xf32", "the file is not written in f32")
-        path = self.path(self.combination.program.name + ".mlir")
+        path = self.path(self.combination.program.source)
         with open(path, "w") as file:
             file.write(re.sub(r"(?<=x)f32\b|\bf32\b", self.combination.dtype, text))
         return path
@@ -146,10 +218,13 @@ class ProgramTest(harness.Test):
         c = self.combination
         options = ["-n", c.ranks, f"--channel={c.channel}", "--verify", "--repeat=3", f"--dump-npy={dump}"]
         if c.way == "mlir":
+            if c.program.mesh:
+                options.append(f"--mesh={c.program.mesh(c.ranks)}")
             return harness.tandem_run(self.source(), f"--entry={c.program.entry}", *options, limit=120)
         compiled = self.path("program.tsp")
+        mesh = c.program.mesh(c.ranks) if c.program.mesh else f"x={c.ranks}"
         done = harness.run([harness.tool("tandem-compile"), self.source(), f"--entry={c.program.entry}", "--mesh",
-                            f"x={c.ranks}", f"--target=cpu-{c.channel}", "-o", compiled])
+                            mesh, f"--target=cpu-{c.channel}", "-o", compiled])
         self.assertEqual(done.code, 0, str(done))
         return harness.tandem_run(compiled, *options, limit=120)
 
@@ -187,8 +262,8 @@ class Harness(unittest.TestCase):
         self.assertLess(len(rows), 20)
 
     def test_every_program_has_a_row(self):
-        files = {os.path.splitext(name)[0] for name in os.listdir(SOURCES) if name.endswith(".mlir")}
-        self.assertEqual(files, {program.name for program in PROGRAMS})
+        files = {name for name in os.listdir(SOURCES) if name.endswith(".mlir")}
+        self.assertEqual(files, {program.source for program in PROGRAMS})
 
 
 def main():
