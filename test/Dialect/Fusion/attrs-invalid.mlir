@@ -68,6 +68,13 @@ func.func private @f(tensor<8xf32, #fusion.axes<#tp, [-], partial = ["z"]>>)
 
 // -----
 
+// axes_c1
+#any = #fusion.mesh<"any", ["x" = ?]>
+// expected-error @+1 {{expected an axis of mesh "any" ("x"), found "z"}}
+func.func private @f(tensor<8xf32, #fusion.axes<#any, [stream("z")]>>)
+
+// -----
+
 // axes_c2
 #tp = #fusion.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected mesh axis "x" at most once, found it twice}}
@@ -131,6 +138,13 @@ func.func private @f(tensor<8xf32, #fusion.axes<#tp, [didx("x") * stream(8)]>>)
 
 // -----
 
+// axes_c5
+#tp = #fusion.mesh<"tp", ["x" = 3]>
+// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'serial(3)'}}
+func.func private @f(tensor<8xf32, #fusion.axes<#tp, [serial("x")]>>)
+
+// -----
+
 // axes_c5, as far as sizes are known
 #any = #fusion.mesh<"any", ["x" = ?]>
 // expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'serial(3)'}}
@@ -146,7 +160,7 @@ func.func private @f(tensor<8xf32, #fusion.axes<#tp, [-], partial = max []>>)
 // -----
 
 #tp = #fusion.mesh<"tp", ["x" = 2]>
-// expected-error @+1 {{expected 'didx("axis")', 'stream', 'stream(n)', 'serial(n)' or '-'}}
+// expected-error @+1 {{expected 'didx("axis")', 'stream', 'stream(n)', 'serial(n)' or '-' (n: a number or the name of a mesh axis)}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [thread]>>)
 
 // -----
@@ -178,7 +192,7 @@ func.func private @f() attributes {s = #fusion.schedule<ring, streams = 4, strea
 
 // -----
 
-// expected-error @+1 {{expected 'fusion.oracle_of' as the only attribute of dialect 'fusion' on an operation, found 'fusion.speed'}}
+// expected-error @+1 {{expected one of the attributes 'fusion.oracle_of', 'fusion.schedule', 'fusion.gather' of dialect 'fusion' on an operation, found 'fusion.speed'}}
 func.func private @f() attributes {fusion.speed = 1 : i64}
 
 // -----

@@ -49,6 +49,8 @@ Attribute AxesAttr::parse(AsmParser &parser, Type) {
     return {};
   if (parser.parseGreater())
     return {};
+  for (DimAxesAttr &dim : dims)
+    dim = resolveSymbolicDigits(dim, mesh);
   // Exact types: the template of the same name would need the storage class.
   return AxesAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), mesh,
                               ArrayRef<DimAxesAttr>(dims), ArrayRef<StringAttr>(partial), kind);
@@ -96,13 +98,17 @@ LogicalResult AxesAttr::verify(function_ref<InFlightDiagnostic()> emitError, Mes
                                ArrayRef<DimAxesAttr> dims, ArrayRef<StringAttr> partial,
                                ReduceKind partialKind) {
   llvm::SmallPtrSet<StringAttr, 4> used;
+  auto exists = [&](StringAttr axis) -> LogicalResult {
+    if (mesh.axisIndex(axis.getValue()) >= 0)
+      return success();
+    InFlightDiagnostic diag = emitError();
+    diag << "expected an axis of mesh " << mesh.getName() << " (";
+    llvm::interleaveComma(mesh.getAxes(), diag, [&](const MeshAxis &a) { diag << a.name; });
+    return diag << "), found " << axis;
+  };
   auto use = [&](StringAttr axis) -> LogicalResult {
-    if (mesh.axisIndex(axis.getValue()) < 0) {
-      InFlightDiagnostic diag = emitError();
-      diag << "expected an axis of mesh " << mesh.getName() << " (";
-      llvm::interleaveComma(mesh.getAxes(), diag, [&](const MeshAxis &a) { diag << a.name; });
-      return diag << "), found " << axis;
-    }
+    if (failed(exists(axis)))
+      return failure();
     if (!used.insert(axis).second)
       return emitError() << "expected mesh axis " << axis << " at most once, found it twice";
     return success();
@@ -112,6 +118,9 @@ LogicalResult AxesAttr::verify(function_ref<InFlightDiagnostic()> emitError, Mes
     for (auto [j, digit] : llvm::enumerate(dim.getDigits())) {
       if (digit.isDevice()) {
         if (failed(use(digit.axis)))
+          return failure();
+      } else if (digit.isSymbolic()) {
+        if (failed(exists(digit.axis)))
           return failure();
       } else if (digit.isRest()) {
         if (j + 1 != dim.getDigits().size())
@@ -145,7 +154,7 @@ LogicalResult AxesAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType
       continue;
     int64_t product = 1;
     for (const Digit &digit : dim.getDigits()) {
-      int64_t size = digit.isDevice() ? getMesh().axisSize(digit.axis) : digit.size;
+      int64_t size = getDigitSize(digit, getMesh());
       if (ShapedType::isDynamic(size))
         continue;
       if (llvm::MulOverflow(product, size, product) || extent % product != 0) {
@@ -182,7 +191,9 @@ static DimAxesAttr getDimPlacement(DimAxesAttr dim) {
       break;
     if (digit.isDevice())
       digits.push_back(digit);
-    else if (!digits.empty() && digits.back().isSerial())
+    else if (digit.isSymbolic())
+      digits.push_back(Digit::serial(digit.axis));
+    else if (!digits.empty() && digits.back().isSerial() && !digits.back().isSymbolic())
       digits.back().size *= digit.size;
     else if (digit.size != 1)
       digits.push_back(Digit::serial(digit.size));

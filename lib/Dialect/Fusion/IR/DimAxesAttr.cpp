@@ -15,13 +15,14 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
-/// digit ::= `didx` `(` string `)` | `stream` (`(` integer `)`)? | `serial` `(` integer `)`
+/// digit ::= `didx` `(` string `)` | `stream` (`(` size `)`)? | `serial` `(` size `)`
+/// size ::= integer | string
 static ParseResult parseDigit(AsmParser &parser, SmallVectorImpl<Digit> &digits) {
   SMLoc loc = parser.getCurrentLocation();
   StringRef kind;
   if (failed(parser.parseOptionalKeyword(&kind, {"didx", "stream", "serial"})))
     return parser.emitError(loc, "expected 'didx(\"axis\")', 'stream', 'stream(n)', 'serial(n)' or "
-                                 "'-'");
+                                 "'-' (n: a number or the name of a mesh axis)");
   if (kind == "didx") {
     std::string axis;
     if (parser.parseLParen() || parser.parseString(&axis) || parser.parseRParen())
@@ -36,6 +37,12 @@ static ParseResult parseDigit(AsmParser &parser, SmallVectorImpl<Digit> &digits)
   int64_t size;
   if (kind == "serial" && parser.parseLParen())
     return failure();
+  std::string axis;
+  if (succeeded(parser.parseOptionalString(&axis))) {
+    auto name = StringAttr::get(parser.getContext(), axis);
+    digits.push_back(kind == "stream" ? Digit::stream(name) : Digit::serial(name));
+    return parser.parseRParen();
+  }
   if (parser.parseInteger(size) || parser.parseRParen())
     return failure();
   digits.push_back(kind == "stream" ? Digit::stream(size) : Digit::serial(size));
@@ -65,20 +72,13 @@ std::string tandem::fusion::formatDimAxes(DimAxesAttr dim) {
   llvm::interleave(
       dim.getDigits(), os,
       [&](const Digit &digit) {
-        switch (digit.kind) {
-        case DigitKind::Device:
-          os << "didx(\"";
+        os << (digit.isDevice() ? "didx" : digit.isStream() ? "stream" : "serial");
+        if (digit.axis) {
+          os << "(\"";
           llvm::printEscapedString(digit.axis.getValue(), os);
           os << "\")";
-          break;
-        case DigitKind::Stream:
-          os << "stream";
-          if (!digit.isRest())
-            os << '(' << digit.size << ')';
-          break;
-        case DigitKind::Serial:
-          os << "serial(" << digit.size << ')';
-          break;
+        } else if (!digit.isRest()) {
+          os << '(' << digit.size << ')';
         }
       },
       " * ");
@@ -96,6 +96,15 @@ void DimAxesAttr::print(AsmPrinter &printer) const {
   printer << '<' << formatDimAxes(*this);
   // `->` would be read as an arrow.
   printer << (getDigits().empty() ? " >" : ">");
+}
+
+DimAxesAttr fusion::resolveSymbolicDigits(DimAxesAttr dim, MeshAttr mesh) {
+  SmallVector<Digit> digits(dim.getDigits());
+  for (Digit &digit : digits)
+    if (int64_t size = getDigitSize(digit, mesh);
+        digit.isSymbolic() && !ShapedType::isDynamic(size))
+      digit = digit.isStream() ? Digit::stream(size) : Digit::serial(size);
+  return DimAxesAttr::get(dim.getContext(), digits);
 }
 
 bool DimAxesAttr::hasDevice() const {

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -42,12 +43,32 @@ void FusionDialect::initialize() {
   addInterfaces<FusionAsmInterface>();
 }
 
+/// What stands beside an op for `fusion-insert-reshards`.
+static LogicalResult verifyWord(Operation *op, NamedAttribute attr) {
+  StringRef name = attr.getName().getValue();
+  if (!isLocalComputation(op))
+    return op->emitOpError() << "expected '" << name << "' on an operation that computes locally";
+  if (name == kScheduleAttrName) {
+    if (!isa<ScheduleAttr>(attr.getValue()))
+      return op->emitOpError() << "expected a '#fusion.schedule' in '" << name << "', found "
+                               << attr.getValue();
+    return success();
+  }
+  auto word = dyn_cast<StringAttr>(attr.getValue());
+  if (!word || (word != "before" && word != "after"))
+    return op->emitOpError() << "expected \"before\" or \"after\" in '" << name << "', found "
+                             << attr.getValue();
+  return success();
+}
+
 LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
+  if (attr.getName() == kScheduleAttrName || attr.getName() == kGatherAttrName)
+    return verifyWord(op, attr);
   if (attr.getName() != kOracleOfAttrName)
-    return op->emitOpError()
-           << "expected '" << kOracleOfAttrName
-           << "' as the only attribute of dialect 'fusion' on an operation, found '"
-           << attr.getName().getValue() << "'";
+    return op->emitOpError() << "expected one of the attributes '" << kOracleOfAttrName << "', '"
+                             << kScheduleAttrName << "', '" << kGatherAttrName
+                             << "' of dialect 'fusion' on an operation, found '"
+                             << attr.getName().getValue() << "'";
   if (!isa<FunctionOpInterface>(op))
     return op->emitOpError() << "expected '" << kOracleOfAttrName << "' on a function";
   if (!isa<FlatSymbolRefAttr>(attr.getValue()))

@@ -14,12 +14,6 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
-/// Size of a digit that says it itself; kDynamic for bare `stream` and for a mesh axis of unknown
-/// size.
-static int64_t digitSize(const Digit &digit, MeshAttr mesh) {
-  return digit.isDevice() ? mesh.axisSize(digit.axis.getValue()) : digit.size;
-}
-
 FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_t extent,
                                                          MeshAttr mesh) {
   if (ShapedType::isDynamic(extent))
@@ -28,7 +22,7 @@ FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_
   for (const Digit &digit : dim.getDigits()) {
     if (digit.isRest())
       continue;
-    int64_t size = digitSize(digit, mesh);
+    int64_t size = getDigitSize(digit, mesh);
     if (ShapedType::isDynamic(size) || llvm::MulOverflow(product, size, product))
       return failure();
   }
@@ -37,7 +31,8 @@ FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_
   int64_t rest = extent / product;
   SmallVector<ResolvedDigit> digits;
   for (const Digit &digit : dim.getDigits()) {
-    digits.push_back({digit.kind, digit.axis, digit.isRest() ? rest : digitSize(digit, mesh), 0});
+    digits.push_back({digit.kind, digit.isDevice() ? digit.axis : StringAttr(),
+                      digit.isRest() ? rest : getDigitSize(digit, mesh), 0});
     if (digit.isRest())
       rest = 1;
   }

@@ -120,7 +120,7 @@ private:
     ReshardOp &known = made[{value, type}];
     if (known && known->getBlock() == builder.getInsertionBlock())
       return known;
-    known = ReshardOp::create(builder, loc, type, value, ScheduleAttr());
+    known = ReshardOp::create(builder, loc, type, value, ScheduleAttr(), false, StringAttr());
     ++before;
     return known;
   }
@@ -160,7 +160,8 @@ private:
       if (failed(fits(type, axes)))
         return failure();
       retype(result, withAxes(type, axes));
-      auto reshard = ReshardOp::create(builder, op->getLoc(), type, result, ScheduleAttr());
+      auto reshard = ReshardOp::create(builder, op->getLoc(), type, result, ScheduleAttr(), false,
+                                       StringAttr());
       result.replaceAllUsesExcept(reshard.getResult(), reshard);
       ++after;
       say(op->getLoc(), [&](raw_ostream &os) {

@@ -22,22 +22,19 @@ static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
 }
 
 /// `dim` without the device digits of `axes`. Serial digits keep the places of those after them.
-static FailureOr<DimAxesAttr> dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes) {
+static DimAxesAttr dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes) {
   SmallVector<Digit> digits;
   for (const Digit &digit : dim.getDigits()) {
     if (!digit.isDevice() || !axes.contains(digit.axis)) {
       digits.push_back(digit);
       continue;
     }
-    int64_t size = mesh.axisSize(digit.axis.getValue());
-    if (ShapedType::isDynamic(size))
-      return failure();
-    if (size != 1)
-      digits.push_back(Digit::serial(size));
+    if (mesh.axisSize(digit.axis.getValue()) != 1)
+      digits.push_back(Digit::serial(digit.axis));
   }
   while (!digits.empty() && digits.back().isSerial())
     digits.pop_back();
-  return DimAxesAttr::get(dim.getContext(), digits);
+  return resolveSymbolicDigits(DimAxesAttr::get(dim.getContext(), digits), mesh);
 }
 
 static DimAxesAttr placementOf(DimAxesAttr dim, MeshAttr mesh) {
@@ -158,8 +155,8 @@ public:
                     "\" and \"" + axes.getMesh().getName().str() +
                     "\"; insert a fusion.reshard between them");
     AxisSet contracted;
-    if (failed(chooseReductions(contracted)) || failed(chooseResults(contracted)))
-      return failure();
+    chooseReductions(contracted);
+    chooseResults(contracted);
     LocalPlan plan;
     choosePartial(plan, contracted);
     FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
@@ -177,7 +174,7 @@ private:
 
   /// Digits of a contracted dimension: what all operands have, or what makes the result partial as
   /// it shall be; else whole.
-  LogicalResult chooseReductions(AxisSet &contracted) {
+  void chooseReductions(AxisSet &contracted) {
     for (auto [factor, kind] : llvm::enumerate(rule.factors)) {
       if (kind != FactorKind::Reduction)
         continue;
@@ -205,11 +202,10 @@ private:
         if (digit.isDevice())
           contracted.insert(digit.axis);
     }
-    return success();
   }
 
   /// Digits of the results' dimensions, less the mesh axes that a contraction has used up.
-  LogicalResult chooseResults(const AxisSet &contracted) {
+  void chooseResults(const AxisSet &contracted) {
     for (auto [type, dims] : llvm::zip_equal(op->getResultTypes(), rule.results)) {
       AxesAttr axes = getAxes(type);
       for (auto [dim, factor] : llvm::enumerate(dims)) {
@@ -217,13 +213,9 @@ private:
           continue;
         if (rule.factors[factor] == FactorKind::Whole)
           continue;
-        FailureOr<DimAxesAttr> digits = dropDevices(axes.getDims()[dim], mesh, contracted);
-        if (failed(digits))
-          return fail("expected a mesh of known sizes, found '?' (run fusion-specialize first)");
-        factors[factor] = *digits;
+        factors[factor] = dropDevices(axes.getDims()[dim], mesh, contracted);
       }
     }
-    return success();
   }
 
   /// Partial operands are summed up before, unless the result is partial over the same axes too,

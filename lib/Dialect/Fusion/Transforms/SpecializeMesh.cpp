@@ -123,6 +123,15 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
     MeshAttr made = meshes.lookup(mesh);
     return {made ? made : mesh, WalkResult::skip()};
   });
+  // Digits that are named after a mesh axis get its number.
+  replacer.addReplacement([&](AxesAttr axes) -> std::pair<Attribute, WalkResult> {
+    MeshAttr made = meshes.lookup(axes.getMesh());
+    made = made ? made : axes.getMesh();
+    SmallVector<DimAxesAttr> dims = llvm::map_to_vector(
+        axes.getDims(), [&](DimAxesAttr dim) { return resolveSymbolicDigits(dim, made); });
+    return {AxesAttr::get(axes.getContext(), made, dims, axes.getPartial(), axes.getPartialKind()),
+            WalkResult::skip()};
+  });
   replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false,
                                         /*replaceTypes=*/true);
   // The replacer does not look into dense elements.

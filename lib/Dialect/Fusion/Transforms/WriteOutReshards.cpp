@@ -26,7 +26,7 @@ FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
   Value value = op.getInput();
   for (const ReshardStep &step : ArrayRef(reshard.steps).drop_back()) {
     auto part = ReshardOp::create(builder, op.getLoc(), withAxes(from, step.to), value,
-                                  op.getScheduleAttr());
+                                  op.getScheduleAttr(), false, StringAttr());
     value = part.getResult();
   }
   op.getInputMutable().assign(value);

@@ -41,6 +41,27 @@ TEST_F(Axes, SamePlacement) {
   EXPECT_FALSE(samePlacement(axes("[-, -]"), AxesAttr()));
 }
 
+TEST_F(Axes, SymbolicDigits) {
+  std::string any = "#fusion.mesh<\"any\", [\"x\" = ?, \"y\" = 2]>";
+  AxesAttr symbolic =
+      getAxes(type(any, "?x?x", "[serial(\"x\") * didx(\"x\") * stream(\"x\"), stream(\"y\")]"));
+  ArrayRef<Digit> digits = symbolic.getDims()[0].getDigits();
+  EXPECT_TRUE(digits[0].isSymbolic() && digits[0].isSerial());
+  EXPECT_FALSE(digits[1].isSymbolic());
+  EXPECT_TRUE(digits[2].isSymbolic() && digits[2].isStream() && !digits[2].isRest());
+  EXPECT_TRUE(ShapedType::isDynamic(getDigitSize(digits[2], symbolic.getMesh())));
+  // What the mesh knows is a number at once.
+  EXPECT_EQ(symbolic.getDims()[1].getDigits()[0], Digit::stream(2));
+  EXPECT_EQ(resolveSymbolicDigits(symbolic.getDims()[0], symbolic.getMesh()),
+            symbolic.getDims()[0]);
+  MeshAttr three = getAxes(type("#fusion.mesh<\"m\", [\"x\" = 3]>", "8x", "[-]")).getMesh();
+  EXPECT_EQ(resolveSymbolicDigits(symbolic.getDims()[0], three).getDigits(),
+            ArrayRef<Digit>({Digit::serial(3), digits[1], Digit::stream(3)}));
+  // As a placement they keep the places of the digits after them.
+  EXPECT_EQ(symbolic.getPlacement(),
+            getAxes(type(any, "?x?x", "[serial(\"x\") * didx(\"x\"), -]")));
+}
+
 TEST_F(Axes, Lookups) {
   AxesAttr a = axes("[-, serial(2) * didx(\"y\")]");
   EXPECT_EQ(a.dimOfDeviceAxis("y"), 1);

@@ -97,8 +97,9 @@ def Fusion_DimAxesAttr : Fusion_Attr<"DimAxes", "dim"> {
   let summary = "How one dimension's index is read as mixed-radix digits, outermost first";
   let description = [{
     Written inside `#fusion.axes` as a product of digits, `-` if there is none. `didx("x")` has the size of the mesh axis,
-    `stream(n)` and `serial(n)` the size n, bare `stream` all that is left of the extent. What the digits leave over is
-    serial and innermost.
+    and so have `stream("x")` and `serial("x")`, which are no digits of its devices; `stream(n)` and `serial(n)` have the
+    size n, bare `stream` all that is left of the extent. What the digits leave over is serial and innermost.
+    `stream("x")` and `serial("x")` stand for their numbers: over a mesh that has them, they are read as these.
   }];
   let parameters = (ins ArrayRefParameter<"Digit", "digits, outermost first">:$digits);
   let hasCustomAssemblyFormat = 1;
@@ -118,12 +119,14 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     appears nowhere replicates: all devices along it hold the same bits.
 
     Constraints:
-    - axes_c1: every `didx` and `partial` axis is an axis of the mesh.
-    - axes_c2: a mesh axis is used at most once, in a digit or in `partial`.
+    - axes_c1: every axis named by a digit or by `partial` is an axis of the mesh.
+    - axes_c2: a mesh axis is used at most once, in a `didx` digit or in `partial`.
     - axes_c3: `stream(n)` and `serial(n)` have n >= 1, and their product fits 63 bits; bare `stream` is the last digit
       of its dimension.
     - axes_c4: there is one entry per dimension of the tensor.
-    - axes_c5: the product of a dimension's known digits divides its extent (where that is known).
+    - axes_c5: the product of a dimension's known digits divides its extent (where that is known). `stream(n)` as the last
+      written digit need not divide what the digits before it leave, E indices: its slices have ceil(E / n) of them, the
+      last one fewer, but at least 1.
     - axes_c6: a reduction is named only beside a list of partial axes.
 
     Example:
@@ -131,6 +134,7 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x") * stream(2), -]>>
     tensor<64x64xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
     tensor<64x64xf32, #fusion.axes<#tp, [-, -], partial = max ["x"]>>
+    tensor<64x64xf32, #fusion.axes<#any, [stream("x"), -]>>
     ```
   }];
   let parameters = (ins

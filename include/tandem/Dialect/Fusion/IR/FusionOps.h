@@ -36,6 +36,12 @@ inline constexpr llvm::StringLiteral kNameAttrName = "fusion.name";
 /// `fusion.oracle_of` on a function: it is the axes-erased twin of that function.
 inline constexpr llvm::StringLiteral kOracleOfAttrName = "fusion.oracle_of";
 
+/// The user's word on the reshards that an op needs, for `fusion-insert-reshards`, which takes them
+/// off: `fusion.schedule` is the schedule (a ScheduleAttr) of those that it puts beside the op, and
+/// `fusion.gather`, "before" or "after", where they go.
+inline constexpr llvm::StringLiteral kScheduleAttrName = "fusion.schedule";
+inline constexpr llvm::StringLiteral kGatherAttrName = "fusion.gather";
+
 /// The axes of a ranked tensor type, or null if undecided.
 AxesAttr getAxes(Type type);
 inline AxesAttr getAxes(Value value) { return getAxes(value.getType()); }

@@ -31,12 +31,16 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
   let description = [{
     What it is (all-gather, all-reduce, ...) follows from the two axes attributes alone. `schedule` is the user's word
     on how it is made into a stream loop; `chosen` marks a schedule that `fusion-select-schedule` has chosen, which gives way
-    to `pipeline` where the loop around it cannot keep it.
+    to `pipeline` where the loop around it cannot keep it. `row` stands on the parts into which `fusion-insert-reshards`
+    writes out a reshard of several rows of the table: which of them it is.
 
     Constraints:
     - reshard_c1: operand and result have the same shape and element type.
     - reshard_c2: the result has axes.
     - reshard_c3: the result is partial only where the operand is, over the same mesh axes and by the same reduction.
+
+    Placement constraints:
+    - reshard_c4: it is at most one row of the table, unless its schedule is `hierarchical`; `row`, if it is there, names it.
 
     Example:
     ```mlir
@@ -45,7 +49,8 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
        -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
     ```
   }];
-  let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule, UnitAttr:$chosen);
+  let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule, UnitAttr:$chosen,
+                       OptionalAttr<StrAttr>:$row);
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasFolder = 1;
