@@ -1,0 +1,157 @@
+//===- Check.cpp - all proofs, one after the other ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LocalPass.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace tandem::check {
+
+using namespace replay;
+
+std::string_view toString(Diagnosis diagnosis) {
+  static constexpr std::string_view names[kNumDiagnoses] = {"deadlock",
+                                                            "queue-deadlock",
+                                                            "unmatched-send",
+                                                            "unmatched-recv",
+                                                            "message-size",
+                                                            "message-type",
+                                                            "group-mismatch",
+                                                            "collective-mismatch",
+                                                            "signal-missing",
+                                                            "signal-wrong-run",
+                                                            "race",
+                                                            "not-joined",
+                                                            "uninitialized-read",
+                                                            "lifetime",
+                                                            "result-incomplete",
+                                                            "overwritten-early",
+                                                            "put-outside",
+                                                            "serial-stream",
+                                                            "redundant-sync",
+                                                            "copy-view"};
+  return names[static_cast<unsigned>(diagnosis)];
+}
+
+bool isLint(Diagnosis diagnosis) { return diagnosis >= Diagnosis::SerialStream; }
+
+unsigned defaultQueues(std::string_view target) {
+  bool isGpu = target.substr(0, 4) == "cuda" || target.substr(0, 3) == "hip" ||
+               target.substr(0, 4) == "rocm" || target.substr(0, 3) == "gpu";
+  // CUDA_DEVICE_MAX_CONNECTIONS, unless somebody sets it.
+  return isGpu ? 8 : 0;
+}
+
+bool Report::hasErrors() const { return numErrors() > 0; }
+
+uint64_t Report::numErrors() const {
+  uint64_t errors = 0;
+  for (unsigned d = 0; d < kNumDiagnoses; ++d)
+    errors += isLint(static_cast<Diagnosis>(d)) ? 0 : counts[d];
+  return errors;
+}
+
+void Findings::merge(Findings &&other) {
+  for (unsigned d = 0; d < kNumDiagnoses; ++d)
+    other.counts[d] += counts[d];
+  for (Finding &finding : other.list)
+    if (counts[index(finding.diagnosis)]++ < limit)
+      list.push_back(std::move(finding));
+  std::copy_n(other.counts, kNumDiagnoses, counts);
+}
+
+namespace {
+
+class Checker {
+public:
+  Checker(const World &world, const CheckOptions &options)
+      : world(world), options(options), findings(options.maxFindings), footprints(world) {}
+
+  Report run() {
+    report.numRanks = world.numRanks();
+    report.numCommands = world.commands.size();
+    reportMismatches(world, findings);
+    execution = checkProgress(world, options, findings);
+    if (execution.finished)
+      checkQueues(world, options, findings, report.limits);
+    checkRanks();
+    reportRaces();
+    if (!execution.finished)
+      report.limits.emplace_back("order between ranks: the program does not end");
+    for (unsigned d = 0; d < kNumDiagnoses; ++d)
+      for (Finding &finding : findings.list)
+        if (finding.diagnosis == static_cast<Diagnosis>(d))
+          report.findings.push_back(std::move(finding));
+    std::copy_n(findings.counts, kNumDiagnoses, report.counts);
+    return std::move(report);
+  }
+
+private:
+  /// Rank by rank, on several threads; what is found is put in the ranks' order.
+  void checkRanks() {
+    unsigned threads = options.threads;
+    if (threads == 0)
+      threads = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
+    threads = std::min(threads, world.numRanks() / 16 + 1);
+    locals.resize(world.numRanks());
+    std::vector<Findings> found(world.numRanks(), Findings(options.maxFindings));
+    std::atomic<uint32_t> next{0};
+    auto work = [&] {
+      for (uint32_t r = next++; r < world.numRanks(); r = next++)
+        locals[r] = checkRank(world, r, execution, footprints, found[r]);
+    };
+    std::vector<std::thread> pool;
+    for (unsigned t = 1; t < threads; ++t)
+      pool.emplace_back(work);
+    work();
+    for (std::thread &thread : pool)
+      thread.join();
+    for (uint32_t r = 0; r < world.numRanks(); ++r) {
+      findings.merge(std::move(found[r]));
+      report.numOverlaps += locals[r].numOverlaps;
+    }
+  }
+
+  void reportRaces() {
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      for (const OpenPair &pair : locals[r].open) {
+        if (!findings.wants(Diagnosis::Race)) {
+          findings.count(Diagnosis::Race);
+          continue;
+        }
+        const Overlaps &overlaps = *locals[r].overlaps;
+        auto verb = [](bool writes) { return writes ? "writes" : "reads"; };
+        findings.add(
+            {Diagnosis::Race,
+             fmt::format("rank {}: stream {} {} {}, which stream {} {} in no order with it", r,
+                         world.commands[pair.second].stream, verb(pair.secondWrites),
+                         describeBytes(world, r, footprints, overlaps.places[pair.placeA],
+                                       overlaps.places[pair.placeB]),
+                         world.commands[pair.first].stream, verb(pair.firstWrites)),
+             {pair.second, pair.first},
+             {world.describe(pair.second), world.describe(pair.first)}});
+      }
+  }
+
+  const World &world;
+  const CheckOptions &options;
+  Findings findings;
+  FootprintTable footprints;
+  Execution execution;
+  std::vector<LocalResult> locals;
+  Report report;
+};
+
+} // namespace
+
+Report check(const World &world, const CheckOptions &options) {
+  return Checker(world, options).run();
+}
+
+} // namespace tandem::check

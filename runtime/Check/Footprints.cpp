@@ -1,0 +1,283 @@
+//===- Footprints.cpp - which views share bytes ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Footprints.h"
+
+#include <algorithm>
+
+namespace tandem::check {
+
+ByteSet::ByteSet(const Layout &layout) {
+  uint64_t element = sizeOf(layout.dtype);
+  if (layout.numElements() == 0)
+    return;
+  std::vector<Dim> sorted;
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (layout.shape[d] > 1 && layout.strides[d] > 0)
+      sorted.push_back({static_cast<uint64_t>(layout.shape[d]),
+                        static_cast<uint64_t>(layout.strides[d]) * element});
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Dim &a, const Dim &b) { return a.stride > b.stride; });
+  // From the inside: what continues the run joins it.
+  run = element;
+  while (!sorted.empty() && sorted.back().stride <= run) {
+    run = sorted.back().stride * (sorted.back().extent - 1) + run;
+    sorted.pop_back();
+  }
+  for (const Dim &dim : sorted) {
+    if (!dims.empty() && dims.back().stride == dim.stride * dim.extent)
+      dims.back() = {dims.back().extent * dim.extent, dim.stride};
+    else
+      dims.push_back(dim);
+  }
+  span = run;
+  bytes = run;
+  for (const Dim &dim : dims) {
+    span += (dim.extent - 1) * dim.stride;
+    bytes *= dim.extent;
+  }
+}
+
+namespace {
+
+constexpr uint64_t kMaxIntervals = uint64_t(1) << 20;
+constexpr unsigned kMaxLevels = 34;
+
+/// An interval of digits per level of a mixed-radix number.
+struct Box {
+  Interval digits[kMaxLevels];
+};
+
+/// Reads addresses as mixed-radix numbers whose radices are the strides of two sets, so that both
+/// become a few boxes, and boxes are compared level by level.
+class Grid {
+public:
+  /// False if the strides do not divide one another.
+  bool build(const ByteSet &a, const ByteSet &b) {
+    unit[0] = 1;
+    levels = 1;
+    std::vector<uint64_t> strides;
+    for (const ByteSet *set : {&a, &b})
+      for (const ByteSet::Dim &dim : set->dims)
+        strides.push_back(dim.stride);
+    std::sort(strides.begin(), strides.end());
+    for (uint64_t stride : strides) {
+      if (stride == unit[levels - 1])
+        continue;
+      if (stride % unit[levels - 1] != 0 || levels == kMaxLevels)
+        return false;
+      unit[levels++] = stride;
+    }
+    return true;
+  }
+
+  /// False if a digit carries over.
+  bool boxes(uint64_t address, const ByteSet &set, std::vector<Box> &out) const {
+    Box outer;
+    unsigned lowest = levels;
+    for (unsigned l = 0; l < levels; ++l)
+      outer.digits[l] = {digit(address, l), digit(address, l) + 1};
+    for (const ByteSet::Dim &dim : set.dims) {
+      unsigned l = 0;
+      while (unit[l] != dim.stride)
+        ++l;
+      outer.digits[l].end = outer.digits[l].begin + dim.extent;
+      if (l + 1 < levels && outer.digits[l].end > radix(l))
+        return false;
+      lowest = std::min(lowest, l);
+    }
+    uint64_t begin = address, end = address + set.run;
+    if (lowest < levels) {
+      if (begin / unit[lowest] != (end - 1) / unit[lowest])
+        return false;
+      begin %= unit[lowest];
+      end = begin + set.run;
+    }
+    split(outer, lowest, begin, end, out);
+    return true;
+  }
+
+  uint64_t common(const Box &a, const Box &b) const {
+    uint64_t product = 1;
+    for (unsigned l = 0; l < levels; ++l) {
+      uint64_t begin = std::max(a.digits[l].begin, b.digits[l].begin);
+      uint64_t end = std::min(a.digits[l].end, b.digits[l].end);
+      if (begin >= end)
+        return 0;
+      product *= end - begin;
+    }
+    return product;
+  }
+
+private:
+  uint64_t radix(unsigned l) const { return unit[l + 1] / unit[l]; }
+  uint64_t digit(uint64_t address, unsigned l) const {
+    uint64_t quotient = address / unit[l];
+    return l + 1 < levels ? quotient % radix(l) : quotient;
+  }
+
+  /// [begin, end) below level `top` as boxes: ragged ends at each level, whole units between.
+  void split(Box box, unsigned top, uint64_t begin, uint64_t end, std::vector<Box> &out) const {
+    for (unsigned l = 0; l < top; ++l)
+      if (l + 1 < top)
+        box.digits[l] = {0, radix(l)};
+    while (begin < end) {
+      // The largest aligned unit that begins here and fits.
+      unsigned l = 0;
+      while (l + 1 < top && begin % unit[l + 1] == 0 && begin + unit[l + 1] <= end)
+        ++l;
+      uint64_t most = l + 1 < top ? (begin / unit[l + 1] + 1) * unit[l + 1] : end;
+      uint64_t stop = begin + (std::min(most, end) - begin) / unit[l] * unit[l];
+      Box piece = box;
+      uint64_t at = begin / unit[l];
+      for (unsigned k = l; k < top; ++k) {
+        uint64_t d = k + 1 < top ? at % radix(k) : at;
+        piece.digits[k] = {d, d + 1};
+        if (k + 1 < top)
+          at /= radix(k);
+      }
+      piece.digits[l].end = piece.digits[l].begin + (stop - begin) / unit[l];
+      out.push_back(piece);
+      begin = stop;
+    }
+  }
+
+  uint64_t unit[kMaxLevels] = {};
+  unsigned levels = 0;
+};
+
+uint64_t commonOfIntervals(uint64_t a, const ByteSet &setA, uint64_t b, const ByteSet &setB) {
+  std::vector<Interval> x, y;
+  if (!intervals(a, setA, x) || !intervals(b, setB, y))
+    return std::min(setA.bytes, setB.bytes); // too many to look at: taken to overlap
+  uint64_t common = 0;
+  for (size_t i = 0, j = 0; i < x.size() && j < y.size();) {
+    uint64_t begin = std::max(x[i].begin, y[j].begin), end = std::min(x[i].end, y[j].end);
+    common += begin < end ? end - begin : 0;
+    x[i].end < y[j].end ? ++i : ++j;
+  }
+  return common;
+}
+
+} // namespace
+
+uint64_t commonBytes(uint64_t a, const ByteSet &setA, uint64_t b, const ByteSet &setB) {
+  if (setA.run == 0 || setB.run == 0 || a + setA.span <= b || b + setB.span <= a)
+    return 0;
+  if (setA.dims.empty() && setB.dims.empty())
+    return std::min(a + setA.span, b + setB.span) - std::max(a, b);
+  Grid grid;
+  std::vector<Box> boxesA, boxesB;
+  if (!grid.build(setA, setB) || !grid.boxes(a, setA, boxesA) || !grid.boxes(b, setB, boxesB))
+    return commonOfIntervals(a, setA, b, setB);
+  uint64_t common = 0;
+  for (const Box &x : boxesA)
+    for (const Box &y : boxesB)
+      common += grid.common(x, y);
+  return common;
+}
+
+bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out) {
+  uint64_t count = set.run ? 1 : 0;
+  for (const ByteSet::Dim &dim : set.dims)
+    if ((count *= dim.extent) > kMaxIntervals)
+      return false;
+  std::vector<uint64_t> index(set.dims.size(), 0);
+  std::vector<Interval> raw;
+  for (uint64_t n = 0; n < count; ++n) {
+    uint64_t at = address;
+    for (size_t d = 0; d < index.size(); ++d)
+      at += index[d] * set.dims[d].stride;
+    raw.push_back({at, at + set.run});
+    for (size_t d = index.size(); d-- > 0;) {
+      if (++index[d] < set.dims[d].extent)
+        break;
+      index[d] = 0;
+    }
+  }
+  std::sort(raw.begin(), raw.end(),
+            [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
+  for (const Interval &piece : raw) {
+    if (!out.empty() && piece.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, piece.end);
+    else
+      out.push_back(piece);
+  }
+  return true;
+}
+
+FootprintTable::FootprintTable(const World &world) {
+  sets.reserve(world.layouts.size());
+  for (const Layout &layout : world.layouts)
+    sets.emplace_back(layout);
+}
+
+std::shared_ptr<const Overlaps> FootprintTable::overlaps(std::vector<Place> places) {
+  uint64_t hash = places.size();
+  for (const Place &place : places) {
+    uint64_t word = place.address ^ uint64_t(place.layout) << 40 ^ uint64_t(place.argument) << 56 ^
+                    uint64_t(place.space) << 62;
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 32;
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto [at, last] = known.equal_range(hash);
+    for (; at != last; ++at)
+      if (at->second->places == places)
+        return at->second;
+  }
+  std::shared_ptr<const Overlaps> made = compute(std::move(places));
+  std::lock_guard<std::mutex> lock(mutex);
+  known.emplace(hash, made);
+  return made;
+}
+
+std::shared_ptr<const Overlaps> FootprintTable::compute(std::vector<Place> places) const {
+  auto result = std::make_shared<Overlaps>();
+  result->places = std::move(places);
+  const std::vector<Place> &all = result->places;
+  struct Pair {
+    uint32_t a, b;
+    uint64_t common;
+  };
+  std::vector<Pair> pairs;
+  std::vector<uint32_t> active; // places that reach as far as the next one's begin
+  for (uint32_t p = 0; p < all.size(); ++p) {
+    const ByteSet &mine = set(all[p].layout);
+    auto over = [&](uint32_t q) {
+      return !all[q].sameMemory(all[p]) ||
+             all[q].address + set(all[q].layout).span <= all[p].address;
+    };
+    active.erase(std::remove_if(active.begin(), active.end(), over), active.end());
+    for (uint32_t q : active)
+      if (uint64_t common = commonBytes(all[q].address, set(all[q].layout), all[p].address, mine))
+        pairs.push_back({q, p, common});
+    active.push_back(p);
+  }
+  std::vector<uint32_t> &first = result->first;
+  first.assign(all.size() + 1, 0);
+  for (uint32_t p = 0; p < all.size(); ++p)
+    ++first[p + 1];
+  for (const Pair &pair : pairs) {
+    ++first[pair.a + 1];
+    ++first[pair.b + 1];
+  }
+  for (size_t p = 0; p < all.size(); ++p)
+    first[p + 1] += first[p];
+  result->edges.resize(first.back());
+  std::vector<uint32_t> at(first.begin(), first.end() - 1);
+  for (uint32_t p = 0; p < all.size(); ++p)
+    result->edges[at[p]++] = {p, set(all[p].layout).bytes};
+  for (const Pair &pair : pairs) {
+    result->edges[at[pair.a]++] = {pair.b, pair.common};
+    result->edges[at[pair.b]++] = {pair.a, pair.common};
+  }
+  return result;
+}
+
+} // namespace tandem::check
