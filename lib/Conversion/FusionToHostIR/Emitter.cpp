@@ -72,6 +72,9 @@ Value Emitter::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes,
     for (StringAttr axis : axes)
       name += "." + axis.str();
     name += "." + hostir::stringifyCapability(capability).str();
+    // Two meshes may bear one name.
+    for (std::string plain = name; !channelNames.insert(name).second;)
+      name = plain + "." + std::to_string(channelNames.size());
     channel = atEntry([&] {
       return hostir::ChannelOp::create(
           builder, program.getLoc(), builder.getStringAttr(name), mesh, axesAttr,
@@ -159,59 +162,4 @@ LogicalResult Emitter::emitCompute(Operation *op, const SliceIndex *index, Value
     return emitElementwise(op, index, stream);
   return op->emitError("lowering to hostir is not there yet for this op; lowered are fusion ops "
                        "but fusion.call, and elementwise ops of arith and math");
-}
-
-LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream) {
-  Location loc = op.getLoc();
-  FailureOr<ReshardPlan> plan =
-      planReshard(op, index ? *index : SliceIndex(), &builder, [&] { return op.emitError(); });
-  if (failed(plan))
-    return failure();
-  if (plan->kind == ReshardKind::Transfer)
-    return emitTransfer(op, *plan, stream);
-  for (SmallVector<LocalDigit> &dim : plan->source)
-    for (LocalDigit &digit : dim)
-      if (digit.label == kDeviceLabel)
-        digit.index = getDeviceIndex(plan->mesh, plan->axes.front());
-
-  // A collective's slices have one dimension more on one side, the ranks, and must agree in all
-  // others.
-  bool moves = plan->kind == ReshardKind::Copy || plan->kind == ReshardKind::LocalSlice ||
-               plan->kind == ReshardKind::OwnerMoves || plan->kind == ReshardKind::AllReduce;
-  Value source = makeView(builder, loc, getBuffer(op.getInput()), plan->source, moves);
-  Value target = makeView(builder, loc, getOrAllocBuffer(op.getResult()), plan->target, moves);
-  std::optional<hostir::CollectiveKind> kind;
-  Value root;
-  fusion::ReduceKindAttr reduction;
-  switch (plan->kind) {
-  case ReshardKind::Copy:
-  case ReshardKind::LocalSlice:
-    hostir::CopyOp::create(builder, loc, source, target, stream);
-    return success();
-  case ReshardKind::AllGather:
-    kind = hostir::CollectiveKind::AllGather;
-    break;
-  case ReshardKind::AllReduce:
-    kind = hostir::CollectiveKind::AllReduce;
-    break;
-  case ReshardKind::ReduceScatter:
-    kind = hostir::CollectiveKind::ReduceScatter;
-    break;
-  case ReshardKind::AllToAll:
-    kind = hostir::CollectiveKind::AllToAll;
-    break;
-  case ReshardKind::OwnerMoves:
-    kind = hostir::CollectiveKind::Broadcast;
-    root = plan->owner;
-    break;
-  case ReshardKind::Transfer:
-    llvm_unreachable("emitted above");
-  }
-  if (plan->kind == ReshardKind::AllReduce || plan->kind == ReshardKind::ReduceScatter)
-    reduction = fusion::ReduceKindAttr::get(builder.getContext(), plan->reduction);
-  Value channel = getChannel(plan->mesh, plan->axes, hostir::Capability::Collectives);
-  hostir::CollectiveOp::create(builder, loc,
-                               hostir::CollectiveKindAttr::get(builder.getContext(), *kind), source,
-                               target, root, channel, stream, reduction);
-  return success();
 }

@@ -13,6 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesRule.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mlir::tandem {
 
@@ -121,6 +122,7 @@ private:
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
   DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value>
       channels; // mesh, axes, capability
+  llvm::StringSet<> channelNames;
 };
 
 } // namespace mlir::tandem

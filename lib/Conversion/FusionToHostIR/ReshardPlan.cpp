@@ -9,6 +9,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -21,17 +23,22 @@ public:
   Planner(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
           function_ref<InFlightDiagnostic()> emitError)
       : op(op), index(index), builder(builder), emitError(emitError),
-        sourceType(op.getInput().getType()), targetType(op.getResult().getType()),
-        sourceAxes(fusion::getAxes(sourceType)), targetAxes(fusion::getAxes(targetType)) {}
+        sourceType(op.getInput().getType()),
+        targetType(op.getResult().getType()),
+        sourceAxes(fusion::getAxes(sourceType)),
+        targetAxes(fusion::getAxes(targetType)) {}
 
   FailureOr<ReshardPlan> plan();
 
 private:
   LogicalResult align(int64_t dim);
   SideDigit cut(SideDigit &side, int64_t size);
+  CommonDigit cross(int64_t dim, MutableArrayRef<SideDigit> &from,
+                    MutableArrayRef<SideDigit> &to);
   void dropSingleDevices();
   LogicalResult classify();
-  bool areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource);
+  LogicalResult classifyAcross();
+  void nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource);
   void fillDims();
 
   fusion::ReshardOp op;
@@ -59,81 +66,144 @@ SideDigit Planner::cut(SideDigit &side, int64_t size) {
   side.outer *= size;
   side.size = inner;
   if (side.value) {
-    Value divisor = arith::ConstantIndexOp::create(*builder, op.getLoc(), inner);
-    outer.value = arith::DivUIOp::create(*builder, op.getLoc(), outer.value, divisor);
-    side.value = arith::RemUIOp::create(*builder, op.getLoc(), side.value, divisor);
+    Value divisor =
+        arith::ConstantIndexOp::create(*builder, op.getLoc(), inner);
+    outer.value =
+        arith::DivUIOp::create(*builder, op.getLoc(), outer.value, divisor);
+    side.value =
+        arith::RemUIOp::create(*builder, op.getLoc(), side.value, divisor);
   }
   return outer;
 }
 
-/// Cuts both sides of one dimension into digits of common sizes, outermost first.
+/// Takes digits off both sides until as many indices are gone from either,
+/// where neither's first digit divides the other's. Ends at the last digits at
+/// the latest.
+CommonDigit Planner::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
+                           MutableArrayRef<SideDigit> &to) {
+  CommonDigit digit{dim, {}, {}};
+  int64_t taken = 1, takenOther = 1;
+  auto take = [&](MutableArrayRef<SideDigit> &side,
+                  SmallVectorImpl<SideDigit> &parts, int64_t &mine,
+                  int64_t other) {
+    // No more of the digit than it takes to meet, if a part of it will do.
+    int64_t size = std::gcd(other / std::gcd(mine, other), side.front().size);
+    if (size == 1)
+      size = side.front().size;
+    parts.push_back(cut(side.front(), size));
+    mine *= size;
+    if (side.front().size == 1)
+      side = side.drop_front();
+  };
+  do {
+    if (taken <= takenOther)
+      take(from, digit.sourceParts, taken, takenOther);
+    else
+      take(to, digit.targetParts, takenOther, taken);
+  } while (taken != takenOther);
+  digit.source.size = digit.target.size = taken;
+  return digit;
+}
+
+/// Cuts both sides of one dimension into digits of common sizes, outermost
+/// first.
 LogicalResult Planner::align(int64_t dim) {
-  auto source = fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
-                                   sourceAxes.getMesh());
-  auto target = fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
-                                   targetAxes.getMesh());
+  auto source =
+      fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
+                         sourceAxes.getMesh());
+  auto target =
+      fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
+                         targetAxes.getMesh());
   if (failed(source) || failed(target))
-    return emitError() << "dimension " << dim << ": extents must be known here; run "
+    return emitError() << "dimension " << dim
+                       << ": extents must be known here; run "
                        << "fusion-specialize first";
 
   // Stream digits of the source say how it was made, not where it is.
   SmallVector<SideDigit> from, to;
+  auto push = [](SmallVector<SideDigit> &side, DigitKind kind,
+                 const fusion::ResolvedDigit &digit) {
+    if (kind == DigitKind::Serial && !side.empty() &&
+        side.back().kind == DigitKind::Serial)
+      side.back().size *= digit.size;
+    else
+      side.push_back({digit.size, kind,
+                      kind == DigitKind::Device ? digit.axis : StringAttr()});
+  };
   for (const fusion::ResolvedDigit &digit : *source)
-    from.push_back({digit.size,
-                    digit.kind == DigitKind::Device ? DigitKind::Device : DigitKind::Serial,
-                    digit.axis});
+    push(from,
+         digit.kind == DigitKind::Device ? DigitKind::Device
+                                         : DigitKind::Serial,
+         digit);
   for (const fusion::ResolvedDigit &digit : *target) {
     if (digit.kind != DigitKind::Stream) {
-      to.push_back({digit.size, digit.kind, digit.axis});
+      push(to, digit.kind, digit);
       continue;
     }
     int64_t outer = 1;
     for (const IndexPart &part : index.digits[nextStream]) {
       int64_t inner = digit.size / outer / part.size;
-      to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
+      to.push_back({part.size,
+                    DigitKind::Stream,
+                    {},
+                    nextStream,
+                    part.value,
+                    outer,
+                    inner});
       outer *= part.size;
     }
     ++nextStream;
   }
 
-  size_t i = 0, j = 0;
+  MutableArrayRef<SideDigit> left(from), right(to);
+  auto dropEmpty = [](MutableArrayRef<SideDigit> &side) {
+    while (!side.empty() && side.front().size == 1 &&
+           side.front().kind == DigitKind::Serial)
+      side = side.drop_front();
+  };
   while (true) {
-    while (i < from.size() && from[i].size == 1 && from[i].kind == DigitKind::Serial)
-      ++i;
-    while (j < to.size() && to[j].size == 1 && to[j].kind == DigitKind::Serial)
-      ++j;
-    // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop
-    // of one iteration.
-    if (i < from.size() && from[i].size == 1) {
-      SideDigit gone = from[i++];
-      bool meets = j < to.size() && to[j].size == 1 &&
-                   (to[j].kind == DigitKind::Stream || to[j].axis == gone.axis);
-      result.digits.push_back({dim, gone, meets ? to[j++] : SideDigit()});
+    dropEmpty(left);
+    dropEmpty(right);
+    // A mesh axis of size 1 moves nothing, but it is accounted for like any
+    // other, and so is a loop of one iteration.
+    bool rightIsOne = !right.empty() && right.front().size == 1;
+    if (!left.empty() && left.front().size == 1) {
+      SideDigit gone = left.consume_front(), meets;
+      if (rightIsOne &&
+          (right.front().isStream() || right.front().axis == gone.axis))
+        meets = right.consume_front();
+      result.digits.push_back({dim, gone, meets});
       continue;
     }
-    if (j < to.size() && to[j].size == 1) {
-      result.digits.push_back({dim, SideDigit(), to[j++]});
+    if (rightIsOne) {
+      result.digits.push_back({dim, SideDigit(), right.consume_front()});
       continue;
     }
-    if (i == from.size() || j == to.size())
-      break;
-    int64_t size = std::min(from[i].size, to[j].size);
-    if (from[i].size % size || to[j].size % size)
-      return emitError() << "dimension " << dim << ": digits of " << from[i].size << " and "
-                         << to[j].size << " do not divide each other";
-    result.digits.push_back({dim, cut(from[i], size), cut(to[j], size)});
+    if (left.empty() || right.empty())
+      return success();
+    // An extent of 0 has an innermost digit of 0, which takes any cut.
+    int64_t a = left.front().size, b = right.front().size;
+    int64_t size = a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+    if (size != 0 && (a % size || b % size)) {
+      result.digits.push_back(cross(dim, left, right));
+      continue;
+    }
+    result.digits.push_back(
+        {dim, cut(left.front(), size), cut(right.front(), size)});
     // What is used up must not be taken for a digit of size 1.
-    if (from[i].size == 1)
-      ++i;
-    if (to[j].size == 1)
-      ++j;
+    if (left.front().size == 1)
+      left = left.drop_front();
+    if (right.front().size == 1)
+      right = right.drop_front();
   }
-  return success();
 }
 
-/// Mesh axes of one device move nothing: where others do, their digits are taken out.
+/// Mesh axes of one device move nothing: where others do, their digits are
+/// taken out.
 void Planner::dropSingleDevices() {
-  auto isSingle = [](const SideDigit &side) { return side.isDevice() && side.size == 1; };
+  auto isSingle = [](const SideDigit &side) {
+    return side.isDevice() && side.size == 1;
+  };
   auto changes = [&](const CommonDigit &digit) {
     return (digit.source.isDevice() || digit.target.isDevice()) &&
            digit.source.axis != digit.target.axis;
@@ -142,26 +212,102 @@ void Planner::dropSingleDevices() {
     return result.sourceMesh.axisSize(axis) > 1 &&
            !llvm::is_contained(targetAxes.getPartial(), axis);
   });
-  if (reduces || llvm::any_of(result.digits, [&](const CommonDigit &digit) {
-        return changes(digit) && !isSingle(digit.source) && !isSingle(digit.target);
+  if (reduces || result.sourceMesh != result.mesh ||
+      llvm::any_of(result.digits, [&](const CommonDigit &digit) {
+        return changes(digit) && !isSingle(digit.source) &&
+               !isSingle(digit.target);
       }))
     llvm::erase_if(result.digits, [&](const CommonDigit &digit) {
       return isSingle(digit.source) || isSingle(digit.target);
     });
 }
 
-/// Whether device digits of one side are neighbours in one dimension, in the order of the mesh's
-/// axes: then they count the ranks of one group.
-bool Planner::areOneFactor(ArrayRef<const CommonDigit *> digits, bool ofSource) {
-  fusion::MeshAttr mesh = ofSource ? result.sourceMesh : result.mesh;
-  for (size_t i = 1; i < digits.size(); ++i) {
-    const SideDigit &last = ofSource ? digits[i - 1]->source : digits[i - 1]->target;
-    const SideDigit &next = ofSource ? digits[i]->source : digits[i]->target;
-    if (digits[i] != digits[i - 1] + 1 || digits[i]->dim != digits[i - 1]->dim ||
-        mesh.axisIndex(next.axis) <= mesh.axisIndex(last.axis))
+/// Whether device digits are neighbours in one dimension: then they count the
+/// ranks of one group.
+static bool areOneFactor(ArrayRef<const CommonDigit *> digits) {
+  for (size_t i = 1; i < digits.size(); ++i)
+    if (digits[i] != digits[i - 1] + 1 || digits[i]->dim != digits[i - 1]->dim)
       return false;
-  }
   return true;
+}
+
+/// Names the axes of these digits, in their order: the group is numbered as the
+/// digits are.
+void Planner::nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource) {
+  result.axes.clear();
+  for (const CommonDigit *digit : digits)
+    result.axes.push_back((ofSource ? digit->source : digit->target).axis);
+}
+
+/// From one mesh to another: one device on one side may do a collective with
+/// the mesh that it belongs to.
+LogicalResult Planner::classifyAcross() {
+  fusion::MeshAttr from = result.sourceMesh, to = result.mesh;
+  bool fromOne = from.numDevices() == 1, toOne = to.numDevices() == 1;
+  auto countAxes = [](fusion::MeshAttr mesh) {
+    return llvm::count_if(mesh.getAxes(),
+                          [](const auto &axis) { return axis.size > 1; });
+  };
+  auto allAxes = [](fusion::MeshAttr mesh) {
+    return llvm::map_to_vector(mesh.getAxes(),
+                               [](const auto &axis) { return axis.name; });
+  };
+  SmallVector<const CommonDigit *> gathered, scattered;
+  bool simple = true;
+  for (const CommonDigit &digit : result.digits) {
+    bool fromDevice = digit.source.isDevice() && digit.source.size > 1;
+    bool toDevice = digit.target.isDevice() && digit.target.size > 1;
+    simple &= !digit.crosses() && (!fromDevice || !digit.target.isStream());
+    if (fromDevice)
+      gathered.push_back(&digit);
+    if (toDevice)
+      scattered.push_back(&digit);
+  }
+
+  int64_t reduced =
+      llvm::count_if(sourceAxes.getPartial(),
+                     [&](StringAttr axis) { return from.axisSize(axis) > 1; });
+  if (reduced > 0) {
+    if (!toOne || reduced != countAxes(from))
+      return emitError() << "a partial value does not move from mesh @"
+                         << from.getName().getValue() << " to mesh @"
+                         << to.getName().getValue()
+                         << ", but from all devices of its mesh to one device; "
+                            "reduce it on its "
+                            "own mesh first";
+    result.kind = ReshardKind::Reduce;
+    result.reduction = sourceAxes.getPartialKind();
+    result.groupMesh = from;
+    result.root = to.worldRank(0);
+    result.axes = allAxes(from);
+    return success();
+  }
+  result.kind = ReshardKind::Transfer;
+  result.staysLocal = fusion::classifyReshard(sourceType, targetType).kind ==
+                      fusion::ReshardKind::Nothing;
+  if (result.staysLocal)
+    return success();
+  if (fromOne && !toOne && simple && scattered.empty()) {
+    result.kind = ReshardKind::Broadcast;
+    result.root = from.worldRank(0);
+    result.axes = allAxes(to);
+  } else if (fromOne && !toOne && simple &&
+             to.position(from.worldRank(0)) != -1 &&
+             static_cast<int64_t>(scattered.size()) == countAxes(to) &&
+             areOneFactor(scattered)) {
+    result.kind = ReshardKind::Scatter;
+    result.root = from.worldRank(0);
+    nameAxes(scattered, false);
+  } else if (!fromOne && toOne && simple &&
+             from.position(to.worldRank(0)) != -1 &&
+             static_cast<int64_t>(gathered.size()) == countAxes(from) &&
+             areOneFactor(gathered)) {
+    result.kind = ReshardKind::Gather;
+    result.groupMesh = from;
+    result.root = to.worldRank(0);
+    nameAxes(gathered, true);
+  }
+  return success();
 }
 
 /// What is done along which mesh axes.
@@ -169,28 +315,33 @@ LogicalResult Planner::classify() {
   SmallVector<StringAttr> reduced;
   for (StringAttr axis : sourceAxes.getPartial())
     if (!llvm::is_contained(targetAxes.getPartial(), axis) &&
-        (result.sourceMesh.axisSize(axis) > 1 || sourceAxes.getPartial().size() == 1))
+        (result.sourceMesh.axisSize(axis) > 1 ||
+         sourceAxes.getPartial().size() == 1))
       reduced.push_back(axis);
-  if (result.sourceMesh != result.mesh) {
-    if (sourceAxes.isPartial())
-      return emitError() << "a partial value does not move from mesh @"
-                         << result.sourceMesh.getName().getValue() << " to mesh @"
-                         << result.mesh.getName().getValue() << "; reduce it on its own mesh first";
-    result.kind = ReshardKind::Transfer;
-    return success();
-  }
+  if (result.sourceMesh != result.mesh)
+    return classifyAcross();
 
   SmallVector<const CommonDigit *> gathered, scattered, owned;
   // From one mesh axis to another, or only a part of an axis.
   bool moves = false;
   llvm::SmallDenseSet<StringAttr> used(reduced.begin(), reduced.end());
+  auto useParts = [&](ArrayRef<SideDigit> parts) {
+    for (const SideDigit &part : parts)
+      if (part.isDevice()) {
+        used.insert(part.axis);
+        moves = true;
+      }
+  };
   for (const CommonDigit &digit : result.digits) {
-    bool fromDevice = digit.source.isDevice(), toDevice = digit.target.isDevice();
+    useParts(digit.sourceParts);
+    useParts(digit.targetParts);
+    bool fromDevice = digit.source.isDevice(),
+         toDevice = digit.target.isDevice();
     if (fromDevice && toDevice && digit.source.axis == digit.target.axis &&
         digit.source.inner == digit.target.inner)
       continue;
-    moves |=
-        (fromDevice && (toDevice || digit.source.isPart())) || (toDevice && digit.target.isPart());
+    moves |= (fromDevice && (toDevice || digit.source.isPart())) ||
+             (toDevice && digit.target.isPart());
     if (fromDevice)
       used.insert(digit.source.axis);
     if (toDevice)
@@ -215,28 +366,39 @@ LogicalResult Planner::classify() {
       result.kind = ReshardKind::AllReduce;
       return success();
     }
-    if (simple && scattered.size() == reduced.size() && used.size() == reduced.size() &&
-        areOneFactor(scattered, false)) {
+    if (simple && scattered.size() == reduced.size() &&
+        used.size() == reduced.size() && areOneFactor(scattered)) {
       result.kind = ReshardKind::ReduceScatter;
+      nameAxes(scattered, false);
       return success();
     }
     InFlightDiagnostic diag = emitError();
-    diag << "a reduction that moves data along other mesh axes too is not one step, found ";
-    llvm::interleaveComma(result.axes, diag,
-                          [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
+    diag << "a reduction that moves data along other mesh axes too is not one "
+            "step, found ";
+    llvm::interleaveComma(result.axes, diag, [&](StringAttr a) {
+      diag << '"' << a.getValue() << '"';
+    });
     return diag << "; write the reduction as a reshard of its own";
   }
 
-  auto onOneAxis = [&](size_t count) { return result.axes.size() == count && !moves; };
-  if (onOneAxis(gathered.size()) && scattered.empty() && owned.empty() &&
-      areOneFactor(gathered, true)) {
+  bool alone = !moves && owned.empty();
+  auto isWhole = [&](ArrayRef<const CommonDigit *> digits) {
+    return digits.size() == result.axes.size() && areOneFactor(digits);
+  };
+  auto areAlike = [](const CommonDigit *a, const CommonDigit *b) {
+    return a->source.axis == b->target.axis;
+  };
+  if (alone && scattered.empty() && isWhole(gathered)) {
     result.kind = ReshardKind::AllGather;
-  } else if (onOneAxis(1) && gathered.empty() && owned.empty()) {
+    nameAxes(gathered, true);
+  } else if (alone && gathered.empty()) {
     result.kind = ReshardKind::LocalSlice;
-  } else if (onOneAxis(gathered.size()) && gathered.size() == scattered.size() && owned.empty() &&
-             areOneFactor(gathered, true) && areOneFactor(scattered, false)) {
+  } else if (alone && isWhole(gathered) && isWhole(scattered) &&
+             llvm::equal(gathered, scattered, areAlike)) {
     result.kind = ReshardKind::AllToAll;
-  } else if (onOneAxis(1) && owned.size() == 1 && gathered.empty() && scattered.empty()) {
+    nameAxes(gathered, true);
+  } else if (!moves && result.axes.size() == 1 && owned.size() == 1 &&
+             gathered.empty() && scattered.empty()) {
     result.kind = ReshardKind::OwnerMoves;
     const SideDigit &stream = owned.front()->target;
     result.owner = stream.value;
@@ -250,8 +412,8 @@ LogicalResult Planner::classify() {
   return success();
 }
 
-/// Each side's local digits. Labels number the common digits, so that both sides cut into the same
-/// pieces.
+/// Each side's local digits. Labels number the common digits, so that both
+/// sides cut into the same pieces.
 void Planner::fillDims() {
   if (result.kind == ReshardKind::Transfer)
     return;
@@ -264,8 +426,13 @@ void Planner::fillDims() {
     if (!source.isDevice()) {
       int64_t sourceLabel = label;
       if (target.isDevice())
-        sourceLabel = result.kind == ReshardKind::LocalSlice ? kDeviceLabel : sourceFront++;
-      result.source[digit.dim].push_back({source.size, target.value, sourceLabel});
+        sourceLabel =
+            result.kind == ReshardKind::LocalSlice
+                ? kDeviceLabel - (llvm::find(result.axes, target.axis) -
+                                  result.axes.begin())
+                : sourceFront++;
+      result.source[digit.dim].push_back(
+          {source.size, target.value, sourceLabel});
     }
     if (!target.isDevice())
       result.target[digit.dim].push_back(
@@ -276,7 +443,7 @@ void Planner::fillDims() {
 
 FailureOr<ReshardPlan> Planner::plan() {
   result.sourceMesh = sourceAxes.getMesh();
-  result.mesh = targetAxes.getMesh();
+  result.mesh = result.groupMesh = targetAxes.getMesh();
   for (int64_t dim = 0; dim < targetType.getRank(); ++dim)
     if (failed(align(dim)))
       return failure();
@@ -287,9 +454,20 @@ FailureOr<ReshardPlan> Planner::plan() {
   return result;
 }
 
-FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op, const SliceIndex &index,
-                                           OpBuilder *builder,
-                                           function_ref<InFlightDiagnostic()> emitError) {
+int64_t ReshardPlan::groupPosition(int64_t worldRank) const {
+  SmallVector<int64_t> coordinates =
+      groupMesh.coordinates(groupMesh.position(worldRank));
+  int64_t position = 0;
+  for (StringAttr axis : axes)
+    position = position * groupMesh.axisSize(axis) +
+               coordinates[groupMesh.axisIndex(axis)];
+  return position;
+}
+
+FailureOr<ReshardPlan>
+tandem::planReshard(fusion::ReshardOp op, const SliceIndex &index,
+                    OpBuilder *builder,
+                    function_ref<InFlightDiagnostic()> emitError) {
   return Planner(op, index, builder, emitError).plan();
 }
 

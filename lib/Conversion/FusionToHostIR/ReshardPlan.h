@@ -20,12 +20,17 @@ enum class ReshardKind {
   AllReduce,     // partial to replicated
   ReduceScatter, // partial to split
   AllToAll,      // split on one dimension to split on another
-  OwnerMoves,    // split to streamed: each slice has one owner, which has it all
-  Transfer,      // anything else that only moves data: messages between pairs of devices
+  OwnerMoves, // split to streamed: each slice has one owner, which has it all
+  Broadcast,  // one device to replicated on another mesh
+  Reduce,     // partial to one device of its mesh or another
+  Gather,     // split to one device of its mesh
+  Scatter,    // one device to split on a mesh that it belongs to
+  Transfer,   // anything else that only moves data: messages between pairs of
+              // devices
 };
 
-/// Label of the digit of a source that takes this device's coordinate on the plan's axis
-/// (LocalSlice).
+/// Label of the digit of a source that takes this device's coordinate on the
+/// plan's first axis (LocalSlice); one less for each further axis.
 inline constexpr int64_t kDeviceLabel = -200;
 
 /// What a digit is on one side of a reshard.
@@ -36,7 +41,8 @@ struct SideDigit {
   /// Of a stream digit (target only): which one, and its value.
   size_t stream = 0;
   Value value = {};
-  /// Of a part of a device or stream digit: the indices of it outside and inside of this part.
+  /// Of a part of a device or stream digit: the indices of it outside and
+  /// inside of this part.
   int64_t outer = 1, inner = 1;
 
   bool isDevice() const { return kind == fusion::DigitKind::Device; }
@@ -44,26 +50,40 @@ struct SideDigit {
   bool isPart() const { return outer > 1 || inner > 1; }
 };
 
-/// A digit of both sides of a reshard.
+/// A digit of both sides of a reshard. Where the digits of the sides cross
+/// (blocks of 3 become blocks of 2), it is a run of them: `sourceParts` and
+/// `targetParts`, each outermost first and of one product, and `source` and
+/// `target` are serial digits of that size.
 struct CommonDigit {
   int64_t dim;
   SideDigit source, target;
+  SmallVector<SideDigit, 0> sourceParts = {}, targetParts = {};
+
+  bool crosses() const { return !sourceParts.empty(); }
 };
 
-/// What one slice of a reshard is: the communication, and the pieces of the local source and target
-/// buffers.
+/// What one slice of a reshard is: the communication, and the pieces of the
+/// local source and target buffers.
 struct ReshardPlan {
   ReshardKind kind = ReshardKind::Copy;
   fusion::MeshAttr sourceMesh, mesh;
-  SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order of the mesh; none
-                                ///< for Copy and Transfer
+  fusion::MeshAttr
+      groupMesh; ///< whose devices communicate: the source's for Reduce and
+                 ///< Gather, else the target's; not for Transfer
+  SmallVector<StringAttr>
+      axes; ///< the mesh axes that communicate, in the order in which they
+            ///< number the group; none for Copy and Transfer
+  bool staysLocal = false; ///< Transfer: every device has what it gets
+  int64_t root = -1; ///< Broadcast, Reduce, Gather, Scatter: the world rank of
+                     ///< the one device
   fusion::ReduceKind reduction = fusion::ReduceKind::Sum;
   SmallVector<CommonDigit>
-      digits;               ///< both sides cut to common sizes, by dimension, outermost first
+      digits; ///< both sides cut to common sizes, by dimension, outermost first
   LocalDims source, target; ///< not for Transfer
 
-  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream digit number
-  /// `ownerDigit`, which has `ownerOuter` indices outside of it and `ownerInner` inside.
+  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream
+  /// digit number `ownerDigit`, which has `ownerOuter` indices outside of it
+  /// and `ownerInner` inside.
   Value owner;
   size_t ownerDigit = 0;
   int64_t ownerOuter = 1, ownerInner = 1;
@@ -71,18 +91,21 @@ struct ReshardPlan {
   int64_t groupSize() const {
     int64_t size = 1;
     for (StringAttr axis : axes)
-      size *= mesh.axisSize(axis);
+      size *= groupMesh.axisSize(axis);
     return size;
   }
+  /// Position in the group of a device of the group's mesh, where all of its
+  /// axes communicate.
+  int64_t groupPosition(int64_t worldRank) const;
 };
 
-/// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole
-/// value if the result is not streamed) is. With a null `builder` nothing is emitted and indices
-/// are null: for asking only. Errors go through `emitError` and say what was found and what is
-/// accepted.
-FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
-                                   OpBuilder *builder,
-                                   function_ref<InFlightDiagnostic()> emitError);
+/// Reads both sides of `op` as one list of digits and says what the slice at
+/// `index` (the whole value if the result is not streamed) is. With a null
+/// `builder` nothing is emitted and indices are null: for asking only. Errors
+/// go through `emitError` and say what was found and what is accepted.
+FailureOr<ReshardPlan>
+planReshard(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
+            function_ref<InFlightDiagnostic()> emitError);
 
 /// An index for asking: one part a stream digit of `sizes`, without values.
 SliceIndex getSymbolicIndex(ArrayRef<int64_t> sizes);

@@ -62,6 +62,7 @@ enum class Opcode : uint8_t {
   // Who am I: ints[dst].
   DeviceIndex, // a = mesh, b = axis
   InMesh,      // a = mesh
+  Translate,   // a = position in mesh b: in mesh c
   // Views: views[dst].
   Map,   // views[a] by view operation b
   Dim,   // ints[dst] = extent ints[b] of views[a]

@@ -58,6 +58,15 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         instr.a = meshNumber(o.getMesh());
         return true;
       })
+      .Case([&](TranslatePositionOp o) {
+        uint32_t dst = define(o);
+        Instr &instr = emit(op, Opcode::Translate);
+        instr.dst = dst;
+        instr.a = slot(o.getPosition());
+        instr.b = meshNumber(o.getFrom());
+        instr.c = meshNumber(o.getTo());
+        return true;
+      })
       .Case([&](ChannelOp o) -> FailureOr<bool> {
         if (failed(channel(o)))
           return failure();
@@ -256,16 +265,21 @@ LogicalResult CodeBuilder::channel(hostir::ChannelOp op) {
   info.axes = op.getAxes();
   info.declared = declared;
   info.required = required;
-  // Weights of the axes in the number of the group, and in the place within it: row-major both.
+  // Weights of the axes in the number of the group, and in the place within it: row-major both, the
+  // latter over the axes as the channel names them.
   size_t rank = mesh.sizes.size();
   SmallVector<int64_t> outside(rank, 0), inside(rank, 0);
   int64_t groups = 1, size = 1;
-  for (size_t i = rank; i-- > 0;) {
-    bool named = llvm::any_of(op.getAxes().getAsRange<StringAttr>(),
-                              [&](StringAttr axis) { return axis == mesh.mesh.getAxes()[i].name; });
-    (named ? inside : outside)[i] = named ? size : groups;
-    (named ? size : groups) *= mesh.sizes[i];
+  for (Attribute axis : llvm::reverse(op.getAxes())) {
+    int64_t i = mesh.mesh.axisIndex(cast<StringAttr>(axis));
+    inside[i] = size;
+    size *= mesh.sizes[i];
   }
+  for (size_t i = rank; i-- > 0;)
+    if (inside[i] == 0) {
+      outside[i] = groups;
+      groups *= mesh.sizes[i];
+    }
   info.groupSize = size;
   info.members.resize(groups * size);
   info.group.assign(code->numRanks, -1);
@@ -312,6 +326,10 @@ FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program) {
     LogicalResult added = llvm::TypeSwitch<Operation *, LogicalResult>(op)
                               .Case<hostir::DeviceIndexOp, hostir::InMeshOp, hostir::ChannelOp>(
                                   [&](auto o) { return add(o.getMesh(), op); })
+                              .Case([&](hostir::TranslatePositionOp o) {
+                                return success(succeeded(add(o.getFrom(), op)) &&
+                                               succeeded(add(o.getTo(), op)));
+                              })
                               .Default(success());
     return failed(added) ? WalkResult::interrupt() : WalkResult::advance();
   });

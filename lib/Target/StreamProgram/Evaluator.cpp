@@ -163,6 +163,14 @@ LogicalResult Evaluator::execute(const Instr &instr) {
   case Opcode::InMesh:
     ints[instr.dst] = code.meshes[instr.a].position[rank] >= 0;
     return success();
+  case Opcode::Translate: {
+    const fusion::MeshAttr &from = code.meshes[instr.b].mesh;
+    int64_t position = ints[instr.a];
+    if (position < 0 || position >= from.numDevices())
+      return error(instr) << "position " << position << " is outside " << from;
+    ints[instr.dst] = code.meshes[instr.c].position[from.worldRank(position)];
+    return success();
+  }
   case Opcode::Worker:
     if (ints[instr.a] < 0)
       return error(instr) << "expected a worker number that is not negative, found "

@@ -73,9 +73,9 @@ func.func @two_words(%x: tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> 
 
 #a = #fusion.mesh<"a", ["x" = 2]>
 #b = #fusion.mesh<"b", ["x" = 2], devices = [1, 2]>
-func.func @shared_device(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
-  // expected-error @below {{a reshard between two meshes that share device 1 is not lowered yet, expected @a and @b to have no device in common}}
-  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
+func.func @partial_moves(%x: tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
+  // expected-error @below {{a partial value does not move from mesh @a to mesh @b, but from all devices of its mesh to one device; reduce it on its own mesh first}}
+  %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
   return %0 : tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
 }
 

@@ -52,6 +52,40 @@ hostir.program @unknown_workers() {
 
 #tp = #fusion.mesh<"tp", ["x" = 4]>
 
+// Where a device of one mesh stands in another: known for a constant, and in the same mesh.
+// CHECK-LABEL: hostir.program @positions
+// CHECK-DAG: %[[ME:.*]] = hostir.device_index #part, "x"
+// CHECK-DAG: %[[THERE:.*]] = arith.constant 3 : index
+// CHECK-DAG: %[[NOWHERE:.*]] = arith.constant -1 : index
+// CHECK-DAG: %[[KEPT:.*]] = hostir.translate_position %[[ME]] from #part to #tp
+// CHECK: hostir.worker_stream %[[THERE]]
+// CHECK: hostir.worker_stream %[[NOWHERE]]
+// CHECK: hostir.worker_stream %[[KEPT]]
+// CHECK: hostir.worker_stream %[[ME]]
+#part = #fusion.mesh<"part", ["x" = 2], devices = [5, 3]>
+hostir.program @positions() {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %me = hostir.device_index #part, "x"
+  %there = hostir.translate_position %c1 from #part to #tp
+  %nowhere = hostir.translate_position %c0 from #part to #tp
+  %kept = hostir.translate_position %me from #part to #tp
+  %same = hostir.translate_position %me from #part to #part
+  %s0 = hostir.worker_stream %there
+  %s1 = hostir.worker_stream %nowhere
+  %s2 = hostir.worker_stream %kept
+  %s3 = hostir.worker_stream %same
+  hostir.sync %s0 after %main
+  hostir.sync %s1 after %main
+  hostir.sync %s2 after %main
+  hostir.sync %s3 after %main
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
 // What has a result that nobody uses goes; what says who or where is merged.
 // CHECK-LABEL: hostir.program @pure
 hostir.program @pure(%a: memref<3xf32>, %b: memref<3xf32>) {

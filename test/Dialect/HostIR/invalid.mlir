@@ -201,6 +201,26 @@ hostir.program @p() {
 
 // -----
 
+// translate_position_c1
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %c0 = arith.constant 0 : index
+  // expected-error @+1 {{expected a mesh of known sizes, found #fusion.mesh<"m", ["x" = ?]>}}
+  %0 = hostir.translate_position %c0 from #tp to #fusion.mesh<"m", ["x" = ?]>
+}
+
+// -----
+
+// translate_position_c2
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+hostir.program @p() {
+  %c4 = arith.constant 4 : index
+  // expected-error @+1 {{expected a position below 4, found 4}}
+  %0 = hostir.translate_position %c4 from #tp to #tp
+}
+
+// -----
+
 // channel_c1
 #tp = #fusion.mesh<"tp", ["x" = 4]>
 hostir.program @p() {

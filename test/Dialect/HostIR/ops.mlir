@@ -42,6 +42,8 @@ hostir.program @who() {
   %gpu = hostir.device_index #pod, "gpu"
   // CHECK: hostir.in_mesh #tp
   %in = hostir.in_mesh #tp
+  // CHECK: hostir.translate_position %{{.*}} from #pod to #tp
+  %there = hostir.translate_position %gpu from #pod to #tp
   // CHECK: hostir.channel "gather" over #tp ["x"] can [two_sided]
   %a = hostir.channel "gather" over #tp ["x"] can [two_sided]
   // CHECK: hostir.channel "both" over #pod ["gpu", "node"] can [one_sided, collectives] link "network"

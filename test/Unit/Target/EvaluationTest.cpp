@@ -116,6 +116,26 @@ TEST(Evaluation, CoordinatesAreRowMajor) {
   EXPECT_EQ(shown(t, 5), (Numbers{1, 2}));
 }
 
+TEST(Evaluation, PositionsInAnotherMesh) {
+  // Ranks 3 and 1 of four; rank r shows where the device at position r % 2 of one mesh stands in
+  // the other, plus 1.
+  std::string meshes = "  %both = arith.remui %me, %c2 : index\n";
+  for (auto [from, to] : {std::pair("#tp", "#part"), std::pair("#part", "#tp")}) {
+    Translated t("#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
+                 program(meshes + "  %t = hostir.translate_position %both from " + from + " to " +
+                             to + "\n  %n = arith.addi %t, %c1 : index\n" + show("%n"),
+                         4));
+    bool intoPart = to == std::string("#part");
+    EXPECT_EQ(shown(t, 2), Numbers({intoPart ? 0 : 4}));
+    EXPECT_EQ(shown(t, 3), Numbers({2}));
+  }
+  Translated outside("#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
+                     program("  %t = hostir.translate_position %me from #part to #tp\n" +
+                                 show("%t"),
+                             4));
+  EXPECT_NE(outside.errors.find("position 2 is outside"), std::string::npos) << outside.errors;
+}
+
 /// Every integer operation, in several widths, against what C++ computes.
 TEST(Evaluation, Integers) {
   struct Case {

@@ -7,6 +7,7 @@
 
 #include "OpVerify.h"
 
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -25,6 +26,27 @@ static LogicalResult verifyAxis(Operation *op, fusion::MeshAttr mesh, StringRef 
 }
 
 LogicalResult DeviceIndexOp::verify() { return verifyAxis(*this, getMesh(), getAxis()); }
+
+LogicalResult TranslatePositionOp::verify() {
+  for (fusion::MeshAttr mesh : {getFrom(), getTo()})
+    if (!mesh.isStatic())
+      return emitOpError() << "expected a mesh of known sizes, found " << mesh;
+  std::optional<int64_t> position = getConstantIntValue(getPosition());
+  if (position && (*position < 0 || *position >= getFrom().numDevices()))
+    return emitOpError() << "expected a position below " << getFrom().numDevices() << ", found "
+                         << *position;
+  return success();
+}
+
+OpFoldResult TranslatePositionOp::fold(FoldAdaptor adaptor) {
+  if (getFrom() == getTo())
+    return getPosition();
+  auto position = dyn_cast_or_null<IntegerAttr>(adaptor.getPosition());
+  if (!position || position.getInt() < 0 || position.getInt() >= getFrom().numDevices())
+    return {};
+  return IntegerAttr::get(position.getType(),
+                          getTo().position(getFrom().worldRank(position.getInt())));
+}
 
 //===----------------------------------------------------------------------===//
 // Channels

@@ -91,7 +91,7 @@ LogicalResult GroupOp::verify() {
 
 LogicalResult GroupOp::verifyRegions() {
   WalkResult walk = getBody().walk([&](Operation *op) {
-    if (isa<SendOp, RecvOp>(op) || isView(op) ||
+    if (isa<SendOp, RecvOp, TranslatePositionOp>(op) || isView(op) ||
         isa_and_present<arith::ArithDialect, scf::SCFDialect>(op->getDialect()))
       return WalkResult::advance();
     op->emitOpError() << "expected only sends, receives, views, 'arith' and 'scf' in a group";

@@ -24,6 +24,11 @@ void HostIRDialect::initialize() {
   registerOps();
 }
 
+Operation *HostIRDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
+                                              Location loc) {
+  return arith::ConstantOp::materialize(builder, value, type, loc);
+}
+
 LogicalResult HostIRDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   return op->emitOpError() << "expected no attribute of dialect 'hostir' on an operation, found '"
                            << attr.getName().getValue() << "'";

@@ -98,7 +98,7 @@ private:
         block(region.front());
     } else if (isa<memref::MemRefDialect>(op.getDialect())) {
       views[op.getResult(0)] = viewOf(op);
-    } else if (isa<arith::ArithDialect>(op.getDialect())) {
+    } else if (isa<TranslatePositionOp>(op) || isa<arith::ArithDialect>(op.getDialect())) {
       evaluate(op);
     } else if (auto index = dyn_cast<DeviceIndexOp>(op)) {
       fusion::MeshAttr mesh = index.getMesh();

@@ -30,6 +30,7 @@ def HostIR_Dialect : Dialect {
                            "::mlir::tandem::fusion::FusionDialect"];
   let hasRegionArgAttrVerify = 1;
   let hasOperationAttrVerify = 1;
+  let hasConstantMaterializer = 1;
   let extraClassDeclaration = [{
     void registerTypesAndAttributes();
     void registerOps();

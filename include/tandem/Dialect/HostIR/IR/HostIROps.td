@@ -157,6 +157,28 @@ def HostIR_InMeshOp : HostIR_Op<"in_mesh", [Pure]> {
   let assemblyFormat = "$mesh attr-dict";
 }
 
+def HostIR_TranslatePositionOp : HostIR_Op<"translate_position", [Pure]> {
+  let summary = "Where a device of one mesh stands in another";
+  let description = [{
+    The position in mesh `to` of the device at `position` of mesh `from`, or -1 if it is not in `to`. Positions are row-major
+    over the mesh's axes. As MPI_Group_translate_ranks.
+
+    Constraints:
+    - translate_position_c1: the sizes of both meshes are known.
+    - translate_position_c2: a constant position is in `from`.
+
+    Example:
+    ```mlir
+    %peer = hostir.translate_position %i from #part to #all
+    ```
+  }];
+  let arguments = (ins Index:$position, Fusion_MeshAttr:$from, Fusion_MeshAttr:$to);
+  let results = (outs Index:$translated);
+  let assemblyFormat = "$position `from` $from `to` $to attr-dict";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
 def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
   let summary = "A channel among the devices along mesh axes";
   let description = [{
@@ -336,7 +358,7 @@ def HostIR_GroupOp : HostIR_Command<"group", [RecursiveMemoryEffects, NoTerminat
     wait for each other. A region, so that it cannot be left open.
 
     Constraints:
-    - group_c1: the body holds only sends, receives, views, `arith` and `scf`.
+    - group_c1: the body holds only sends, receives, views, `hostir.translate_position`, `arith` and `scf`.
     - group_c2: the channel can do two-sided messages.
 
     Example:
@@ -461,10 +483,11 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
   let summary = "Matrix product into a buffer";
   let description = [{
     output[..., M, N] (+)= op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]); batch dimensions broadcast as in NumPy;
-    accumulated in f32. With `accumulate` the product is added to what the output holds.
+    accumulated in f32. With `accumulate` the product is added to what the output holds; an f32 output of f16 or bf16
+    factors keeps a sum of many products from being rounded once a product.
 
     Constraints:
-    - matmul_c1: rank 2 or more; element types are equal and floating point.
+    - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, the output's is that or f32.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: the output has the broadcast batch extents, then M, then N.
     - matmul_c4: bias has rank 1 and extent N.

@@ -1,0 +1,130 @@
+//===- EmitReshard.cpp - a reshard as a copy or a collective -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static std::optional<hostir::CollectiveKind> getCollective(ReshardKind kind) {
+  switch (kind) {
+  case ReshardKind::AllGather:
+    return hostir::CollectiveKind::AllGather;
+  case ReshardKind::AllReduce:
+    return hostir::CollectiveKind::AllReduce;
+  case ReshardKind::ReduceScatter:
+    return hostir::CollectiveKind::ReduceScatter;
+  case ReshardKind::AllToAll:
+    return hostir::CollectiveKind::AllToAll;
+  case ReshardKind::OwnerMoves:
+  case ReshardKind::Broadcast:
+    return hostir::CollectiveKind::Broadcast;
+  case ReshardKind::Reduce:
+    return hostir::CollectiveKind::Reduce;
+  case ReshardKind::Gather:
+    return hostir::CollectiveKind::Gather;
+  case ReshardKind::Scatter:
+    return hostir::CollectiveKind::Scatter;
+  case ReshardKind::Copy:
+  case ReshardKind::LocalSlice:
+  case ReshardKind::Transfer:
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// A collective's slices have one dimension more on one side, the ranks, and must agree in all
+/// others: what has no such dimension keeps dimensions of which one index is left.
+static bool hasRankDim(ReshardKind kind) {
+  return kind == ReshardKind::AllGather || kind == ReshardKind::ReduceScatter ||
+         kind == ReshardKind::AllToAll || kind == ReshardKind::Gather ||
+         kind == ReshardKind::Scatter;
+}
+
+/// A message from the device at `from` of `fromMesh` to that at `to` of `toMesh`, on a channel of
+/// the two alone.
+static void emitMessage(Emitter &emitter, Location loc, int64_t from, Value sent, int64_t to,
+                        Value received, Value stream) {
+  OpBuilder &builder = emitter.getBuilder();
+  MLIRContext *context = builder.getContext();
+  auto rank = StringAttr::get(context, "rank");
+  auto name = StringAttr::get(context, "ranks" + Twine(from) + "+" + Twine(to));
+  auto pair = fusion::MeshAttr::get(context, name, {{rank, 2}}, {from, to});
+  Value channel = emitter.getChannel(pair, {rank}, hostir::Capability::TwoSided);
+  emitter.onMesh(loc, pair, [&] {
+    Value me = emitter.getDeviceIndex(pair, rank);
+    Value isSender =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, me, emitter.getIndex(0));
+    auto group = hostir::GroupOp::create(builder, loc, channel, stream);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.createBlock(&group.getBody());
+    auto ifOp = scf::IfOp::create(builder, loc, isSender, /*withElseRegion=*/true);
+    builder.setInsertionPoint(ifOp.thenBlock()->getTerminator());
+    hostir::SendOp::create(builder, loc, sent, emitter.getIndex(1));
+    builder.setInsertionPoint(ifOp.elseBlock()->getTerminator());
+    hostir::RecvOp::create(builder, loc, received, emitter.getIndex(0));
+  });
+}
+
+LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream) {
+  Location loc = op.getLoc();
+  FailureOr<ReshardPlan> plan =
+      planReshard(op, index ? *index : SliceIndex(), &builder, [&] { return op.emitError(); });
+  if (failed(plan))
+    return failure();
+  if (plan->kind == ReshardKind::Transfer)
+    return emitTransfer(op, *plan, stream);
+  for (SmallVector<LocalDigit> &dim : plan->source)
+    for (LocalDigit &digit : dim)
+      if (digit.label <= kDeviceLabel)
+        digit.index = getDeviceIndex(plan->mesh, plan->axes[kDeviceLabel - digit.label]);
+
+  bool keepRank = !hasRankDim(plan->kind);
+  Value source = makeView(builder, loc, getBuffer(op.getInput()), plan->source, keepRank);
+  Value target = makeView(builder, loc, getOrAllocBuffer(op.getResult()), plan->target, keepRank);
+  std::optional<hostir::CollectiveKind> kind = getCollective(plan->kind);
+  if (!kind) {
+    hostir::CopyOp::create(builder, loc, source, target, stream);
+    return success();
+  }
+  auto kindAttr = hostir::CollectiveKindAttr::get(builder.getContext(), *kind);
+  fusion::ReduceKindAttr reduction;
+  if (plan->kind == ReshardKind::AllReduce || plan->kind == ReshardKind::ReduceScatter ||
+      plan->kind == ReshardKind::Reduce)
+    reduction = fusion::ReduceKindAttr::get(builder.getContext(), plan->reduction);
+  Value channel = getChannel(plan->groupMesh, plan->axes, hostir::Capability::Collectives);
+  Value root = plan->owner;
+  // A root that is not in the mesh: one device of the mesh stands for it.
+  int64_t deputy = -1;
+  if (plan->root != -1) {
+    deputy = plan->root;
+    if (plan->groupMesh.position(plan->root) == -1)
+      deputy = plan->groupMesh.worldRank(0);
+    root = getIndex(plan->groupPosition(deputy));
+  }
+  Value there;
+  if (deputy != plan->root)
+    there = hostir::AllocOp::create(
+        builder, loc,
+        MemRefType::get(cast<MemRefType>(target.getType()).getShape(),
+                        cast<MemRefType>(target.getType()).getElementType()),
+        stream, IntegerAttr(), IntegerAttr());
+  bool arrives = there && plan->kind == ReshardKind::Broadcast;
+  if (arrives)
+    emitMessage(*this, loc, plan->root, source, deputy, there, stream);
+  onMesh(loc, plan->groupMesh, [&] {
+    hostir::CollectiveOp::create(builder, loc, kindAttr, arrives ? there : source,
+                                 there && !arrives ? there : target, root, channel, stream,
+                                 reduction);
+  });
+  if (there && !arrives)
+    emitMessage(*this, loc, deputy, there, plan->root, target, stream);
+  return success();
+}
