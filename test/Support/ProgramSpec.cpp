@@ -194,9 +194,17 @@ static std::string encodeRank(const RankSpec &rank) {
     channels.push_back(
         sp::CreateChannelDirect(builder, c.name.c_str(), c.capabilities, "", &c.group, c.self));
   std::vector<flatbuffers::Offset<sp::Kernel>> kernels;
-  for (const KernelSpec &k : rank.kernels)
-    kernels.push_back(
-        sp::CreateKernelDirect(builder, k.name.c_str(), k.format, k.target.c_str(), &k.code));
+  for (const KernelSpec &k : rank.kernels) {
+    std::vector<flatbuffers::Offset<sp::NativeCode>> native;
+    for (const NativeCodeSpec &n : k.native)
+      native.push_back(sp::CreateNativeCodeDirect(builder, n.format, n.target.c_str(), &n.code));
+    auto name = builder.CreateString(k.name), target = builder.CreateString(k.target);
+    auto code = builder.CreateVector(k.code);
+    auto types = builder.CreateVector(reinterpret_cast<const sp::DType *>(k.operandTypes.data()),
+                                      k.operandTypes.size());
+    auto natives = builder.CreateVector(native);
+    kernels.push_back(sp::CreateKernel(builder, name, k.format, target, code, types, natives));
+  }
   std::vector<flatbuffers::Offset<sp::Name>> names;
   for (const std::string &name : rank.names)
     names.push_back(sp::CreateNameDirect(builder, name.c_str(), ""));

@@ -38,11 +38,19 @@ struct ChannelSpec {
   uint32_t self = 0;
 };
 
+struct NativeCodeSpec {
+  sp::KernelFormat format = sp::KernelFormat::ptx;
+  std::string target = "sm_90";
+  std::vector<uint8_t> code;
+};
+
 struct KernelSpec {
   std::string name = "kernel";
   sp::KernelFormat format = sp::KernelFormat::expression;
   std::string target = "cpu";
   std::vector<uint8_t> code;
+  std::vector<uint8_t> operandTypes; ///< sp::DType
+  std::vector<NativeCodeSpec> native;
 };
 
 struct CommandSpec {

@@ -101,9 +101,16 @@ private:
   void kernels() {
     for (uint32_t i = 0, e = sizeOfVector(table.kernels()); i < e; ++i) {
       const sp::Kernel &kernel = *table.kernels()->Get(i);
-      fmt::format_to(out, "  kernel k{} \"{}\" {} target \"{}\" bytes {}\n", i, text(kernel.name()),
+      fmt::format_to(out, "  kernel k{} \"{}\" {} target \"{}\" bytes {}", i, text(kernel.name()),
                      sp::EnumNameKernelFormat(kernel.format()), text(kernel.target()),
                      sizeOfVector(kernel.code()));
+      for (uint32_t k = 0; k < sizeOfVector(kernel.native()); ++k) {
+        const sp::NativeCode &native = *kernel.native()->Get(k);
+        fmt::format_to(out, ", {} target \"{}\" bytes {}",
+                       sp::EnumNameKernelFormat(native.format()), text(native.target()),
+                       sizeOfVector(native.code()));
+      }
+      *out++ = '\n';
     }
   }
 

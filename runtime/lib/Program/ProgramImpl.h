@@ -30,6 +30,12 @@ struct Bytes {
 /// Uninitialised, aligned; null if there is no memory.
 std::shared_ptr<std::byte> allocateAligned(uint64_t size);
 
+/// What a verified expression asks of the operands of its launches.
+struct ExpressionTypes {
+  uint32_t outputs = 0, inputs = 0;
+  uint64_t mustBeI32 = 0; ///< a bit per operand, outputs first
+};
+
 class ProgramImpl final : public Program {
 public:
   std::string_view name() const override;
@@ -49,6 +55,7 @@ public:
   uint64_t hash = 0;
   std::vector<ArgumentInfo> args;
   std::vector<Layout> layouts;
+  std::vector<ExpressionTypes> expressions; ///< one per kernel, empty where it is not an expression
   Bytes indexBytes, bytes;
   const sp::Index *indexTable = nullptr;
   const sp::RankProgram *table = nullptr;
@@ -79,8 +86,8 @@ Status verifyRankProgram(ProgramImpl &program, const ProgramLimits &limits);
 /// The command part of it; needs args and layouts.
 Status verifyCommands(const ProgramImpl &program);
 
-/// An `Expression` buffer (any alignment).
-Status verifyExpression(const uint8_t *code, uint64_t size);
+/// An `Expression` buffer (any alignment). `types` is what it asks of its operands.
+Status verifyExpression(const uint8_t *code, uint64_t size, ExpressionTypes &types);
 
 /// True if no two index tuples of `layout` name the same element, seen from nested strides (a
 /// sufficient condition that every slice of a dense tensor meets).

@@ -270,8 +270,9 @@ private:
     const Layout &out = *refs[0].layout, &a = *refs[1].layout, &b = *refs[2].layout;
     if (out.dtype == DType::I32)
       return invalid("out: a matmul of i32");
-    TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "a"));
-    TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[2], "b"));
+    if (out.dtype != DType::F32 || a.dtype == DType::I32)
+      TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "a"));
+    TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[2], "b"));
     if (out.rank < 2 || a.rank < 2 || b.rank < 2)
       return invalid("expected at least 2 dimensions, found out {}, a {}, b {}", shapeText(out),
                      shapeText(a), shapeText(b));
@@ -291,7 +292,7 @@ private:
       return invalid("shapes do not fit: out {}, a {}{}, b {}{}", shapeText(out), shapeText(a),
                      ta ? " transposed" : "", shapeText(b), tb ? " transposed" : "");
     if (refs[3].present) {
-      TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[3], "bias"));
+      TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[3], "bias"));
       if (refs[3].layout->rank != 1 || refs[3].layout->shape[0] != n)
         return invalid("bias: expected [{}], found {}", n, shapeText(*refs[3].layout));
     }
@@ -462,28 +463,30 @@ private:
       return invalid("operands: {} from {} of {} launch_operands", count, first, all);
     if (kernel.format() != sp::KernelFormat::expression)
       return Status();
-    // The expression has been verified; its fields are read where they are unaligned-safe.
-    auto code = allocateAligned(kernel.code()->size());
-    if (!code)
-      return Status(Code::OutOfMemory, "no memory for the expression");
-    std::copy_n(kernel.code()->data(), kernel.code()->size(),
-                reinterpret_cast<uint8_t *>(code.get()));
-    const auto *expression = flatbuffers::GetRoot<sp::Expression>(code.get());
-    uint64_t expected = uint64_t(expression->inputs()) + expression->outputs();
+    const ExpressionTypes &types = program.expressions[command.aux()];
+    uint32_t expected = types.inputs + types.outputs;
     if (count != expected)
       return invalid("operands: kernel \"{}\" has {}, found {}", kernel.name()->string_view(),
                      expected, count);
     std::vector<Ref> operands(count);
     for (uint32_t k = 0; k < count; ++k)
       operands[k] = resolve(table.launch_operands()->Get(first + k));
+    const auto *declared = kernel.operand_types();
     for (uint32_t k = 0; k < count; ++k) {
       std::string what = fmt::format("operand {}", k);
+      DType dtype = operands[k].layout->dtype;
       TANDEM_RETURN_IF_ERROR(sameShape(operands[0], operands[k], what));
-      if (k < expression->outputs())
+      if (sizeOfVector(declared) != 0 && dtype != static_cast<DType>(declared->Get(k)))
+        return invalid("{}: kernel \"{}\" expects {}, found {}", what,
+                       kernel.name()->string_view(), toString(static_cast<DType>(declared->Get(k))),
+                       toString(dtype));
+      if ((types.mustBeI32 >> k & 1) && dtype != DType::I32)
+        return invalid("{}: expected i32, found {}", what, toString(dtype));
+      if (k < types.outputs)
         TANDEM_RETURN_IF_ERROR(written(operands[k], what));
-      for (uint32_t out = 0; out < expression->outputs() && out < k; ++out)
-        TANDEM_RETURN_IF_ERROR(disjoint(operands[out], operands[k], what,
-                                        /*orSame=*/k >= expression->outputs()));
+      for (uint32_t out = 0; out < types.outputs && out < k; ++out)
+        TANDEM_RETURN_IF_ERROR(
+            disjoint(operands[out], operands[k], what, /*orSame=*/k >= types.outputs));
     }
     return Status();
   }

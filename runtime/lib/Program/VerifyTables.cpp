@@ -310,19 +310,56 @@ private:
   }
 
   Status kernels() {
-    for (uint32_t i = 0, e = sizeOfVector(table.kernels()); i < e; ++i) {
+    uint32_t count = sizeOfVector(table.kernels());
+    program.expressions.assign(count, {});
+    for (uint32_t i = 0; i < count; ++i) {
       const sp::Kernel &kernel = *table.kernels()->Get(i);
-      std::string where = fmt::format("kernels[{}] (\"{}\"): ", i, kernel.name()->string_view());
-      if (static_cast<uint8_t>(kernel.format()) > 2)
-        return invalid("{}unknown format {}", where, static_cast<unsigned>(kernel.format()));
-      if (kernel.format() != sp::KernelFormat::expression)
-        continue;
-      if (!kernel.code())
-        return invalid("{}no code", where);
-      Status status = verifyExpression(kernel.code()->data(), kernel.code()->size());
-      if (!status.ok())
-        return status.withPrefix(where);
+      if (Status status = this->kernel(kernel, program.expressions[i]); !status.ok())
+        return status.withPrefix(
+            fmt::format("kernels[{}] (\"{}\"): ", i, kernel.name()->string_view()));
     }
+    return Status();
+  }
+
+  static Status format(sp::KernelFormat format) {
+    if (static_cast<uint8_t>(format) > 2)
+      return invalid("unknown format {}", static_cast<unsigned>(format));
+    return Status();
+  }
+
+  static Status kernel(const sp::Kernel &kernel, ExpressionTypes &types) {
+    TANDEM_RETURN_IF_ERROR(format(kernel.format()));
+    uint32_t operands = sizeOfVector(kernel.operand_types());
+    for (uint32_t k = 0; k < operands; ++k)
+      if (sp::DType type = static_cast<sp::DType>(kernel.operand_types()->Get(k));
+          !validDType(type))
+        return invalid("operand_types[{}]: unknown dtype {}", k, static_cast<unsigned>(type));
+    for (uint32_t k = 0; k < sizeOfVector(kernel.native()); ++k) {
+      const sp::NativeCode &native = *kernel.native()->Get(k);
+      Status status = format(native.format());
+      if (status.ok() && native.format() == sp::KernelFormat::expression)
+        status = invalid("expected native code, found an expression");
+      if (status.ok() && sizeOfVector(native.code()) == 0)
+        status = invalid("no code");
+      if (status.ok() && operands == 0)
+        status = invalid("the kernel has no operand_types");
+      if (!status.ok())
+        return status.withPrefix(fmt::format("native[{}]: ", k));
+    }
+    if (kernel.format() != sp::KernelFormat::expression)
+      return Status();
+    if (!kernel.code())
+      return invalid("no code");
+    TANDEM_RETURN_IF_ERROR(verifyExpression(kernel.code()->data(), kernel.code()->size(), types));
+    if (operands == 0)
+      return Status();
+    if (operands != types.outputs + types.inputs)
+      return invalid("operand_types: expected {}, found {}", types.outputs + types.inputs,
+                     operands);
+    for (uint32_t k = 0; k < operands; ++k)
+      if ((types.mustBeI32 >> k & 1) &&
+          static_cast<sp::DType>(kernel.operand_types()->Get(k)) != sp::DType::i32)
+        return invalid("operand_types[{}]: the expression accesses it as i32", k);
     return Status();
   }
 

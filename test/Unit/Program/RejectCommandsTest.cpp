@@ -226,6 +226,15 @@ std::vector<Reject> rejects() {
       [](P &, R &r) { r.commands[s::launch].operands[0] = 0xffffffffu; });
   add("launch-count", "operands: kernel \"double\" has 2, found 1",
       [](P &, R &r) { r.commands[s::launch].operands[1] = 1; });
+  add("launch-type", "operand 1: kernel \"double\" expects bf16, found f32",
+      [](P &, R &r) { r.kernels[0].operandTypes = {0, 2}; });
+  add("launch-int", "operand 1: expected i32, found f32", [](P &, R &r) {
+    using Op = sp::ExprOp;
+    r.kernels[0].code = encodeExpression(
+        1, 1, {{Op::load_i32, 0, 0, 0, 0}, {Op::from_i32, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+    r.kernels[0].operandTypes.clear();
+    r.kernels[0].native.clear();
+  });
   add("launch-shape", "operand 1: expected the shape of",
       [](P &, R &r) { r.launchOperands[1] = s::row; });
   add("launch-to-input", "operand 0: writes to the input argument",

@@ -183,6 +183,42 @@ std::vector<Reject> rejects() {
        {{static_cast<Op>(200), 0, 0, 0, 0}});
   code("expr-long", "expected at most 4096 instructions, found 5000", 1, 1,
        std::vector<sp::ExprInstr>(5000, {Op::load, 0, 0, 0, 0}));
+  code("expr-int-operand", "instruction 1: register 0: expected i32, found f32", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::add_i32, 0, 0, 0, 0}, {Op::store_i32, 1, 0, 0, 0}});
+  code("expr-float-operand", "instruction 1: register 0: expected f32, found i32", 1, 1,
+       {{Op::load_i32, 0, 0, 0, 0}, {Op::add, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+  code("expr-condition", "instruction 1: register 0: expected f32, found i32", 1, 1,
+       {{Op::load_i32, 0, 0, 0, 0}, {Op::select_i32, 0, 0, 0, 0}, {Op::store_i32, 1, 0, 0, 0}});
+  code("expr-truth", "instruction 2: register 1: expected i32, found f32", 1, 1,
+       {{Op::load_i32, 0, 0, 0, 0}, {Op::cmp_lt_i32, 0, 0, 0, 0}, {Op::store_i32, 1, 0, 0, 0}});
+  code("expr-store-type", "instruction 1: register 0: expected i32, found f32", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::store_i32, 0, 0, 0, 0}});
+  code("expr-int-input", "instruction 0: input 3 of 1", 1, 1, {{Op::load_i32, 3, 0, 0, 0}});
+  code("expr-int-output", "instruction 1: output 2 of 1", 1, 1,
+       {{Op::load_i32, 0, 0, 0, 0}, {Op::store_i32, 0, 2, 0, 0}});
+  add("kernel-types-count", "kernels[0] (\"double\"): operand_types: expected 2, found 3",
+      [](P &, R &r) { r.kernels[0].operandTypes = {0, 0, 0}; });
+  add("kernel-types-unknown", "operand_types[1]: unknown dtype 77",
+      [](P &, R &r) { r.kernels[0].operandTypes = {0, 77}; });
+  add("kernel-types-int", "operand_types[1]: the expression accesses it as i32", [](P &, R &r) {
+    r.kernels[0].code = encodeExpression(
+        1, 1, {{Op::load_i32, 0, 0, 0, 0}, {Op::from_i32, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+    r.kernels[0].operandTypes = {0, 0};
+  });
+  auto native = [&](const char *name, const char *expected, NativeCodeSpec code,
+                    std::vector<uint8_t> types) {
+    add(name, expected, [=](P &, R &r) {
+      r.kernels[0].operandTypes = types;
+      r.kernels[0].native = {{sp::KernelFormat::ptx, "sm_80", {1}}, code};
+    });
+  };
+  native("native-format", "native[1]: unknown format 7",
+         {static_cast<sp::KernelFormat>(7), "sm_90", {1}}, {0, 0});
+  native("native-expression", "native[1]: expected native code, found an expression",
+         {sp::KernelFormat::expression, "cpu", {1}}, {0, 0});
+  native("native-empty", "native[1]: no code", {sp::KernelFormat::ptx, "sm_90", {}}, {0, 0});
+  native("native-types", "native[0]: the kernel has no operand_types",
+         {sp::KernelFormat::ptx, "sm_90", {1}}, {});
   return all;
 }
 

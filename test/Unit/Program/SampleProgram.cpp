@@ -36,11 +36,15 @@ ProgramSpec sampleProgram() {
     rank.view(bb, f32, {4, 8}, 0);          // half
     uint16_t ch = rank.channel({0, 1}, 7);
     rank.slots = {2, 1};
-    rank.kernels.push_back({"double", sp::KernelFormat::expression, "cpu",
+    rank.kernels.push_back({"double",
+                            sp::KernelFormat::expression,
+                            "cpu",
                             encodeExpression(1, 1,
                                              {{sp::ExprOp::load, 0, 0, 0, 0},
                                               {sp::ExprOp::add, 0, 0, 0, 0},
-                                              {sp::ExprOp::store, 1, 0, 0, 0}})});
+                                              {sp::ExprOp::store, 1, 0, 0, 0}}),
+                            {0, 0},
+                            {{sp::KernelFormat::ptx, "sm_90", {'p', 't', 'x'}}}});
     rank.sync(1, 0);
     rank.copy(0, sample::a, sample::x);
     rank.add(sp::CommandKind::matmul, 0, {sample::y, sample::a, sample::b, sample::bias});

@@ -4,144 +4,431 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
+//
+// Runs expression code tile by tile: each instruction is a loop over the tile, whose registers fit
+// the first-level cache together. Prepared once: inputs are loaded where they are first used,
+// registers are shared by values that do not live at once, operands whose tiles are adjacent 32-bit
+// elements are used where they lie, and what is the same for all tiles is computed once.
+//
+//===----------------------------------------------------------------------===//
 
 #include "CpuDevice.h"
+#include "Tile.h"
+#include "TileNest.h"
 
 #include "tandem/Runtime/HostOps.h"
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
 
 namespace tandem::cpu {
 
 namespace {
 
-constexpr int64_t kTile = 256;
+constexpr uint32_t kNone = 0xffffffffu;
+/// Of all registers of a tile: a share of a 32 KiB cache that leaves room for what streams through.
+constexpr int64_t kRegisterBytes = 20 * 1024;
+constexpr int64_t kMinTile = 64, kMaxTile = 2048;
 
-/// One instruction on one tile. Registers are rows of kTile floats; loops this plain vectorise.
-void evaluate(const sp::ExprInstr &instr, size_t count, float *registers, float *result,
-              int64_t n) {
-  // Fields that the operation does not use may hold anything.
-  auto row = [&](uint32_t r) { return registers + (r < count ? int64_t(r) * kTile : 0); };
-  const float *a = row(instr.a()), *b = row(instr.b()), *c = row(instr.c());
-  auto loop = [&](auto f) {
-    for (int64_t i = 0; i < n; ++i)
-      result[i] = f(i);
-  };
-  switch (instr.op()) {
-  case sp::ExprOp::load:
-  case sp::ExprOp::store: // moved by the caller
-    return;
-  case sp::ExprOp::constant:
-    return loop([&](int64_t) { return instr.imm(); });
-  case sp::ExprOp::add:
-    return loop([&](int64_t i) { return a[i] + b[i]; });
-  case sp::ExprOp::sub:
-    return loop([&](int64_t i) { return a[i] - b[i]; });
-  case sp::ExprOp::mul:
-    return loop([&](int64_t i) { return a[i] * b[i]; });
-  case sp::ExprOp::div:
-    return loop([&](int64_t i) { return a[i] / b[i]; });
-  case sp::ExprOp::max: // NaN if either is
-    return loop([&](int64_t i) { return a[i] > b[i] || std::isnan(a[i]) ? a[i] : b[i]; });
-  case sp::ExprOp::min:
-    return loop([&](int64_t i) { return a[i] < b[i] || std::isnan(a[i]) ? a[i] : b[i]; });
-  case sp::ExprOp::pow:
-    return loop([&](int64_t i) { return std::pow(a[i], b[i]); });
-  case sp::ExprOp::neg:
-    return loop([&](int64_t i) { return -a[i]; });
-  case sp::ExprOp::abs:
-    return loop([&](int64_t i) { return std::fabs(a[i]); });
-  case sp::ExprOp::exp:
-    return loop([&](int64_t i) { return std::exp(a[i]); });
-  case sp::ExprOp::exp2:
-    return loop([&](int64_t i) { return std::exp2(a[i]); });
-  case sp::ExprOp::log:
-    return loop([&](int64_t i) { return std::log(a[i]); });
-  case sp::ExprOp::sqrt:
-    return loop([&](int64_t i) { return std::sqrt(a[i]); });
-  case sp::ExprOp::rsqrt:
-    return loop([&](int64_t i) { return 1.0f / std::sqrt(a[i]); });
-  case sp::ExprOp::tanh:
-    return loop([&](int64_t i) { return std::tanh(a[i]); });
-  case sp::ExprOp::erf:
-    return loop([&](int64_t i) { return std::erf(a[i]); });
-  case sp::ExprOp::sin:
-    return loop([&](int64_t i) { return std::sin(a[i]); });
-  case sp::ExprOp::cos:
-    return loop([&](int64_t i) { return std::cos(a[i]); });
-  case sp::ExprOp::floor:
-    return loop([&](int64_t i) { return std::floor(a[i]); });
-  case sp::ExprOp::ceil:
-    return loop([&](int64_t i) { return std::ceil(a[i]); });
-  case sp::ExprOp::cmp_lt:
-    return loop([&](int64_t i) { return a[i] < b[i] ? 1.0f : 0.0f; });
-  case sp::ExprOp::cmp_le:
-    return loop([&](int64_t i) { return a[i] <= b[i] ? 1.0f : 0.0f; });
-  case sp::ExprOp::cmp_eq:
-    return loop([&](int64_t i) { return a[i] == b[i] ? 1.0f : 0.0f; });
-  case sp::ExprOp::select:
-    return loop([&](int64_t i) { return a[i] != 0.0f ? b[i] : c[i]; });
-  case sp::ExprOp::fma:
-    return loop([&](int64_t i) { return std::fma(a[i], b[i], c[i]); });
+TileFunction functionOf(const TileFunctions &functions, sp::ExprOp op) {
+  switch (op) {
+#define TANDEM_CASE(name)                                                                          \
+  case sp::ExprOp::name:                                                                           \
+    return functions.name;
+    TANDEM_TILE_FUNCTIONS(TANDEM_CASE)
+#undef TANDEM_CASE
+  default:
+    return nullptr;
   }
+}
+
+/// Registers that an operation reads. Fields that it does not have may hold anything.
+unsigned numOperands(sp::ExprOp op) {
+  switch (op) {
+  case sp::ExprOp::load:
+  case sp::ExprOp::load_i32:
+  case sp::ExprOp::constant:
+  case sp::ExprOp::constant_i32:
+    return 0;
+  case sp::ExprOp::store:
+  case sp::ExprOp::store_i32:
+  case sp::ExprOp::neg:
+  case sp::ExprOp::abs:
+  case sp::ExprOp::exp:
+  case sp::ExprOp::exp2:
+  case sp::ExprOp::log:
+  case sp::ExprOp::sqrt:
+  case sp::ExprOp::rsqrt:
+  case sp::ExprOp::tanh:
+  case sp::ExprOp::erf:
+  case sp::ExprOp::sin:
+  case sp::ExprOp::cos:
+  case sp::ExprOp::floor:
+  case sp::ExprOp::ceil:
+  case sp::ExprOp::round_f16:
+  case sp::ExprOp::round_bf16:
+  case sp::ExprOp::from_i32:
+  case sp::ExprOp::to_i32:
+    return 1;
+  case sp::ExprOp::select:
+  case sp::ExprOp::select_i32:
+  case sp::ExprOp::fma:
+    return 3;
+  default:
+    return 2;
+  }
+}
+
+bool isLoad(sp::ExprOp op) { return op == sp::ExprOp::load || op == sp::ExprOp::load_i32; }
+bool isStore(sp::ExprOp op) { return op == sp::ExprOp::store || op == sp::ExprOp::store_i32; }
+bool isConstant(sp::ExprOp op) {
+  return op == sp::ExprOp::constant || op == sp::ExprOp::constant_i32;
+}
+
+/// Where a value is: in a register of the tile, or in an operand's memory.
+struct Place {
+  bool isMemory = false;
+  uint32_t index = kNone;
+};
+
+struct Step {
+  TileFunction function; ///< null: a load of `operand`
+  Place result, operands[3];
+  uint32_t operand = kNone;
+  bool isInt = false; ///< of a load
+};
+
+struct Store {
+  uint32_t operand;
+  Place value;
+  bool isInt;
+};
+
+/// What an expression is for operands of known layouts.
+struct Plan {
+  std::vector<std::pair<uint32_t, uint32_t>> constants; ///< register, bits
+  std::vector<Step> prologue;                           ///< loads of what no tile changes
+  std::vector<Step> steps;
+  std::vector<Store> stores;
+  uint32_t numRegisters = 0;
+};
+
+class Planner {
+public:
+  Planner(const std::vector<sp::ExprInstr> &code, uint32_t outputs, const std::vector<DType> &types,
+          const TileNest &nest, const TileFunctions &functions)
+      : code(code), outputs(outputs), types(types), nest(nest), functions(functions),
+        places(code.size()), isNeeded(code.size(), false), lastUse(code.size(), 0) {}
+
+  Plan run();
+
+private:
+  template <typename Fn> void forOperands(const sp::ExprInstr &instr, Fn fn) const {
+    uint32_t used[] = {instr.a(), instr.b(), instr.c()};
+    for (unsigned k = 0; k < numOperands(instr.op()); ++k)
+      fn(k, used[k]);
+  }
+  void findUses();
+  void findDirectStores();
+  void compute(uint32_t i);
+  Place place(uint32_t r);
+  Place load(uint32_t r);
+  uint32_t newRegister();
+  void release(uint32_t i, uint32_t r);
+
+  const std::vector<sp::ExprInstr> &code;
+  uint32_t outputs;
+  const std::vector<DType> &types;
+  const TileNest &nest;
+  const TileFunctions &functions;
+  std::vector<Place> places; ///< per instruction; index kNone: none yet
+  std::vector<bool> isNeeded;
+  std::vector<uint32_t> lastUse;
+  std::vector<uint32_t> directOutput; ///< per instruction, or kNone
+  std::vector<uint32_t> freeRegisters;
+  Plan plan;
+};
+
+void Planner::findUses() {
+  auto end = static_cast<uint32_t>(code.size());
+  for (uint32_t i = end; i-- > 0;) {
+    if (!isStore(code[i].op()) && !isNeeded[i])
+      continue;
+    forOperands(code[i], [&](unsigned, uint32_t r) {
+      isNeeded[r] = true;
+      // Stores come last: an output may be the memory of an input that is read later.
+      lastUse[r] = std::max(lastUse[r], isStore(code[i].op()) ? end : i);
+    });
+  }
+}
+
+/// A result goes straight to its output if no input is read after it: see findUses.
+void Planner::findDirectStores() {
+  directOutput.assign(code.size(), kNone);
+  uint32_t lastRead = 0;
+  for (uint32_t i = 0; i < code.size(); ++i)
+    if (isNeeded[i])
+      forOperands(code[i], [&](unsigned, uint32_t r) {
+        if (isLoad(code[r].op()))
+          lastRead = i;
+      });
+  for (const sp::ExprInstr &instr : code) {
+    if (!isStore(instr.op()))
+      continue;
+    uint32_t value = instr.a(), output = instr.b();
+    DType type = instr.op() == sp::ExprOp::store ? DType::F32 : DType::I32;
+    if (functionOf(functions, code[value].op()) && value >= lastRead && types[output] == type &&
+        nest.isAdjacent(output) && directOutput[value] == kNone)
+      directOutput[value] = output;
+  }
+}
+
+uint32_t Planner::newRegister() {
+  if (freeRegisters.empty())
+    return plan.numRegisters++;
+  uint32_t r = freeRegisters.back();
+  freeRegisters.pop_back();
+  return r;
+}
+
+Place Planner::load(uint32_t r) {
+  uint32_t operand = outputs + code[r].a();
+  bool isInt = code[r].op() == sp::ExprOp::load_i32;
+  if (types[operand] == (isInt ? DType::I32 : DType::F32) && nest.isAdjacent(operand))
+    return {true, operand};
+  if (nest.steps(operand).isInvariant && nest.hasWholeRows()) {
+    // Never freed: what it holds is for all tiles.
+    Place place{false, plan.numRegisters++};
+    plan.prologue.push_back({nullptr, place, {}, operand, isInt});
+    lastUse[r] = kNone;
+    return place;
+  }
+  Place place{false, newRegister()};
+  plan.steps.push_back({nullptr, place, {}, operand, isInt});
+  return place;
+}
+
+Place Planner::place(uint32_t r) {
+  if (places[r].index != kNone)
+    return places[r];
+  const sp::ExprInstr &instr = code[r];
+  if (isConstant(instr.op())) {
+    uint32_t bits = instr.a();
+    if (float value = instr.imm(); instr.op() == sp::ExprOp::constant)
+      std::memcpy(&bits, &value, sizeof bits);
+    places[r] = {false, plan.numRegisters++};
+    plan.constants.emplace_back(places[r].index, bits);
+    lastUse[r] = kNone;
+  } else {
+    places[r] = load(r);
+  }
+  return places[r];
+}
+
+void Planner::release(uint32_t i, uint32_t r) {
+  if (lastUse[r] != i || places[r].isMemory)
+    return;
+  freeRegisters.push_back(places[r].index);
+  lastUse[r] = kNone; // an instruction may name it twice
+}
+
+void Planner::compute(uint32_t i) {
+  Step step{functionOf(functions, code[i].op()), {}, {}, kNone, false};
+  forOperands(code[i], [&](unsigned k, uint32_t r) { step.operands[k] = place(r); });
+  // The result may take an operand's register: each element is read before it is written.
+  forOperands(code[i], [&](unsigned, uint32_t r) { release(i, r); });
+  places[i] = directOutput[i] == kNone ? Place{false, newRegister()} : Place{true, directOutput[i]};
+  step.result = places[i];
+  plan.steps.push_back(step);
+}
+
+Plan Planner::run() {
+  findUses();
+  findDirectStores();
+  for (uint32_t i = 0; i < code.size(); ++i)
+    if (isNeeded[i] && functionOf(functions, code[i].op()))
+      compute(i);
+  for (const sp::ExprInstr &instr : code)
+    if (isStore(instr.op()) && directOutput[instr.a()] != instr.b())
+      plan.stores.push_back({instr.b(), place(instr.a()), instr.op() == sp::ExprOp::store_i32});
+  return std::move(plan);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// A tile's elements, row by row without gaps.
+template <typename T>
+void gather(T *to, const std::byte *from, const TileNest::Steps &steps, int64_t rows,
+            int64_t columns) {
+  const auto *base = reinterpret_cast<const T *>(from);
+  if (steps.row == 1 && steps.column > 1) {
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t r = 0; r < rows; ++r)
+        to[r * columns + c] = base[c * steps.column + r];
+    return;
+  }
+  for (int64_t r = 0; r < rows; ++r, to += columns, base += steps.row) {
+    if (steps.column == 1)
+      std::memcpy(to, base, static_cast<size_t>(columns) * sizeof(T));
+    else if (steps.column == 0)
+      std::fill_n(to, columns, *base);
+    else
+      for (int64_t c = 0; c < columns; ++c)
+        to[c] = base[c * steps.column];
+  }
+}
+
+template <typename T>
+void scatter(std::byte *to, const T *from, const TileNest::Steps &steps, int64_t rows,
+             int64_t columns) {
+  auto *base = reinterpret_cast<T *>(to);
+  for (int64_t r = 0; r < rows; ++r, from += columns, base += steps.row) {
+    if (steps.column == 1)
+      std::memcpy(base, from, static_cast<size_t>(columns) * sizeof(T));
+    else
+      for (int64_t c = 0; c < columns; ++c)
+        base[c * steps.column] = from[c];
+  }
+}
+
+struct AlignedDelete {
+  void operator()(std::byte *p) const { ::operator delete[](p, std::align_val_t(64)); }
+};
+using AlignedBytes = std::unique_ptr<std::byte[], AlignedDelete>;
+
+//===----------------------------------------------------------------------===//
+// Operation
+//===----------------------------------------------------------------------===//
+
+std::vector<Layout> layoutsOf(const std::vector<Operand> &operands) {
+  std::vector<Layout> layouts;
+  for (const Operand &operand : operands)
+    layouts.push_back(operand.layout);
+  return layouts;
 }
 
 class ExpressionOperation final : public HostOperation {
 public:
-  ExpressionOperation(std::vector<sp::ExprInstr> code, uint32_t outputs,
+  ExpressionOperation(const std::vector<sp::ExprInstr> &code, uint32_t outputs,
                       const std::vector<Operand> &operands)
-      : code(std::move(code)), outputs(outputs) {
-    std::vector<Layout> layouts;
+      : functions(*tileFunctions().front()), nest(layoutsOf(operands), kMinTile) {
     for (const Operand &operand : operands) {
       slots.push_back(operand.slot);
       types.push_back(operand.layout.dtype);
-      layouts.push_back(operand.layout);
     }
-    nest = LoopNest(layouts);
+    // How many registers there are says how large a tile may be; that may save some more.
+    uint32_t registers = Planner(code, outputs, types, nest, functions).run().numRegisters;
+    int64_t tile = kRegisterBytes / (int64_t(sizeof(float)) * std::max(registers, 1u));
+    tile = std::clamp(tile / kMinTile * kMinTile, kMinTile, kMaxTile);
+    nest = TileNest(layoutsOf(operands), tile);
+    plan = Planner(code, outputs, types, nest, functions).run();
   }
 
   Status execute(const Frame &frame) override {
     std::vector<std::byte *> bases;
     for (uint32_t slot : slots)
       bases.push_back(static_cast<std::byte *>(frame.pointers[slot]));
-    std::vector<float> registers(code.size() * kTile);
-    nest.run(bases, [&](std::byte *const *at) {
-      for (int64_t i = 0; i < nest.rowLength(); i += kTile)
-        tile(at, i, std::min(kTile, nest.rowLength() - i), registers.data());
+    int64_t pitch = nest.rows() * nest.columns();
+    // One row more: 16-bit elements on their way.
+    auto bytes = static_cast<size_t>(pitch) * sizeof(float) * (plan.numRegisters + 1);
+    AlignedBytes memory(new (std::align_val_t(64)) std::byte[bytes]);
+    Tile tile{bases.data(), nest.rows(), nest.columns(), pitch,
+              reinterpret_cast<float *>(memory.get())};
+    for (auto [reg, bits] : plan.constants)
+      std::fill_n(reinterpret_cast<uint32_t *>(tile.reg(reg)), pitch, bits);
+    if (!nest.isEmpty())
+      for (const Step &step : plan.prologue)
+        load(step, tile);
+    nest.run(bases, [&](std::byte *const *at, int64_t rows, int64_t columns) {
+      tile.at = at;
+      tile.rows = rows;
+      tile.columns = columns;
+      run(tile);
     });
     return Status();
   }
 
 private:
-  void tile(std::byte *const *at, int64_t i, int64_t n, float *registers) const {
-    auto place = [&](size_t k) {
-      return at[k] + i * nest.rowStride(k) * static_cast<int64_t>(sizeOf(types[k]));
-    };
-    // Stores come last: an output may be the same memory as an input that is loaded after the store
-    // stands.
-    for (size_t r = 0; r < code.size(); ++r) {
-      float *result = registers + static_cast<int64_t>(r) * kTile;
-      if (code[r].op() == sp::ExprOp::load) {
-        size_t k = outputs + code[r].a();
-        loadAsF32(types[k], place(k), nest.rowStride(k), n, result);
-      } else {
-        evaluate(code[r], code.size(), registers, result, n);
-      }
+  struct Tile {
+    std::byte *const *at;
+    int64_t rows, columns, pitch;
+    float *registers;
+    float *reg(uint32_t index) const { return registers + static_cast<int64_t>(index) * pitch; }
+    void *find(Place place) const {
+      if (place.isMemory)
+        return at[place.index];
+      return place.index == kNone ? nullptr : reg(place.index);
     }
-    for (const sp::ExprInstr &instr : code)
-      if (instr.op() == sp::ExprOp::store)
-        storeFromF32(types[instr.b()], registers + int64_t(instr.a()) * kTile, place(instr.b()),
-                     nest.rowStride(instr.b()), n);
+    int64_t size() const { return rows * columns; }
+  };
+
+  void run(const Tile &tile) const {
+    for (const Step &step : plan.steps) {
+      if (step.function)
+        step.function(tile.find(step.result), tile.find(step.operands[0]),
+                      tile.find(step.operands[1]), tile.find(step.operands[2]), tile.size());
+      else
+        load(step, tile);
+    }
+    for (const Store &s : plan.stores)
+      store(s, tile);
   }
 
-  std::vector<sp::ExprInstr> code;
-  uint32_t outputs;
+  uint16_t *halves(const Tile &tile) const {
+    return reinterpret_cast<uint16_t *>(tile.reg(plan.numRegisters));
+  }
+
+  void load(const Step &step, const Tile &tile) const {
+    uint32_t k = step.operand;
+    float *to = tile.reg(step.result.index);
+    const std::byte *from = tile.at[k];
+    if (sizeOf(types[k]) == 4) {
+      gather(reinterpret_cast<uint32_t *>(to), from, nest.steps(k), tile.rows, tile.columns);
+      if (types[k] == DType::I32 && !step.isInt)
+        functions.from_i32(to, to, nullptr, nullptr, tile.size());
+      return;
+    }
+    const auto *source = reinterpret_cast<const uint16_t *>(from);
+    if (!nest.isAdjacent(k)) {
+      gather(halves(tile), from, nest.steps(k), tile.rows, tile.columns);
+      source = halves(tile);
+    }
+    (types[k] == DType::F16 ? functions.loadF16 : functions.loadBF16)(to, source, tile.size());
+  }
+
+  void store(const Store &s, const Tile &tile) const {
+    uint32_t k = s.operand;
+    const auto *from = static_cast<const float *>(tile.find(s.value));
+    std::byte *to = tile.at[k];
+    const TileNest::Steps &steps = nest.steps(k);
+    if (types[k] == DType::I32 && !s.isInt) {
+      for (int64_t r = 0; r < tile.rows; ++r)
+        storeFromF32(DType::I32, from + r * tile.columns,
+                     reinterpret_cast<int32_t *>(to) + r * steps.row, steps.column, tile.columns);
+    } else if (sizeOf(types[k]) == 4) {
+      scatter(to, reinterpret_cast<const uint32_t *>(from), steps, tile.rows, tile.columns);
+    } else {
+      TileStore convert = types[k] == DType::F16 ? functions.storeF16 : functions.storeBF16;
+      if (nest.isAdjacent(k)) {
+        convert(reinterpret_cast<uint16_t *>(to), from, tile.size());
+      } else {
+        convert(halves(tile), from, tile.size());
+        scatter(to, halves(tile), steps, tile.rows, tile.columns);
+      }
+    }
+  }
+
+  const TileFunctions &functions;
   std::vector<uint32_t> slots;
   std::vector<DType> types;
-  LoopNest nest;
+  TileNest nest;
+  Plan plan;
 };
 
 } // namespace
@@ -159,8 +446,7 @@ Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) {
   std::vector<sp::ExprInstr> code;
   for (const sp::ExprInstr *instr : *expression->code())
     code.push_back(*instr);
-  return std::make_unique<ExpressionOperation>(std::move(code), expression->outputs(),
-                                               desc.operands);
+  return std::make_unique<ExpressionOperation>(code, expression->outputs(), desc.operands);
 }
 
 } // namespace tandem::cpu

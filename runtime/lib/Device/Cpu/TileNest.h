@@ -1,0 +1,87 @@
+//===- TileNest.h - the tiles of elementwise work ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_CPU_TILENEST_H
+#define TANDEM_LIB_DEVICE_CPU_TILENEST_H
+
+#include "tandem/Runtime/Types.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace tandem::cpu {
+
+/// Cuts operands of one shape into tiles of rows and columns, with as few dimensions as their
+/// strides allow. Columns run along the first operand's memory; rows along another operand's, where
+/// one lies transposed.
+class TileNest {
+public:
+  /// One operand's steps, in elements.
+  struct Steps {
+    int64_t row = 0, column = 0;
+    bool isInvariant = false; ///< every tile of the same columns sees the same elements
+  };
+
+  /// `layouts`: same shape, any dtypes. A tile has at most `maxElements` elements.
+  TileNest(const std::vector<Layout> &layouts, int64_t maxElements);
+
+  /// Whether there are no elements.
+  bool isEmpty() const { return empty; }
+  /// The largest tile's extents. All but the last of a row or column have them.
+  int64_t rows() const { return tileRows; }
+  int64_t columns() const { return tileColumns; }
+  const Steps &steps(size_t operand) const { return operandSteps[operand]; }
+  /// Whether a tile's elements are adjacent in the operand, whatever its extents.
+  bool isAdjacent(size_t operand) const {
+    const Steps &s = operandSteps[operand];
+    return s.column == 1 && (tileRows == 1 || (s.row == numColumns && tileColumns == numColumns));
+  }
+  /// Whether there is one tile to a row, so that invariant operands never change.
+  bool hasWholeRows() const { return tileColumns == numColumns; }
+
+  /// Calls body(pointers, rows, columns) for each tile, `pointers` being where it starts in each
+  /// operand.
+  template <typename Body> void run(const std::vector<std::byte *> &bases, Body &&body) const {
+    if (empty)
+      return;
+    std::vector<std::byte *> outer = bases, at = bases;
+    std::vector<int64_t> index(extents.size(), 0);
+    for (;;) {
+      for (int64_t row = 0; row < numRows; row += tileRows)
+        for (int64_t column = 0; column < numColumns; column += tileColumns) {
+          for (size_t k = 0; k < at.size(); ++k)
+            at[k] = outer[k] +
+                    (row * operandSteps[k].row + column * operandSteps[k].column) * elementBytes[k];
+          body(at.data(), row + tileRows < numRows ? tileRows : numRows - row,
+               column + tileColumns < numColumns ? tileColumns : numColumns - column);
+        }
+      size_t d = extents.size();
+      for (; d-- > 0;) {
+        bool carry = ++index[d] == extents[d];
+        for (size_t k = 0; k < outer.size(); ++k)
+          outer[k] += (carry ? -strides[d][k] * (extents[d] - 1) : strides[d][k]) * elementBytes[k];
+        if (!carry)
+          break;
+        index[d] = 0;
+      }
+      if (d == static_cast<size_t>(-1))
+        return;
+    }
+  }
+
+private:
+  bool empty = false;
+  int64_t numRows = 1, numColumns = 1, tileRows = 1, tileColumns = 1;
+  std::vector<Steps> operandSteps;
+  std::vector<int64_t> elementBytes;
+  std::vector<int64_t> extents;              ///< outer dimensions
+  std::vector<std::vector<int64_t>> strides; ///< [dimension][operand], elements
+};
+
+} // namespace tandem::cpu
+
+#endif // TANDEM_LIB_DEVICE_CPU_TILENEST_H
