@@ -48,6 +48,37 @@ Status Machine::checkRanks(uint32_t ranks) const {
                             name, uint64_t(nodes) * devicesPerNode));
 }
 
+namespace {
+
+/// Seconds = startup + operations * slope.
+struct Line {
+  double startup = 0, slope = 0;
+  double at(double operations) const { return startup + operations * slope; }
+};
+
+/// Least squares of the relative error; through the origin where a startup would be negative.
+Line fit(const std::vector<MatmulPoint> &points) {
+  // sum over points of ((startup + f * slope) / t - 1)^2, with u = 1 / t and v = f / t.
+  double uu = 0, uv = 0, vv = 0, u1 = 0, v1 = 0;
+  for (const MatmulPoint &point : points) {
+    double u = 1 / point.seconds, v = 2 * point.m * point.n * point.k * u;
+    uu += u * u;
+    uv += u * v;
+    vv += v * v;
+    u1 += u;
+    v1 += v;
+  }
+  double determinant = uu * vv - uv * uv;
+  Line line;
+  if (determinant > 1e-6 * uu * vv)
+    line = {(u1 * vv - v1 * uv) / determinant, (v1 * uu - u1 * uv) / determinant};
+  if (!(line.startup > 0 && line.slope > 0))
+    line = {0, vv > 0 ? v1 / vv : 0};
+  return line;
+}
+
+} // namespace
+
 double Machine::matmulSeconds(DType dtype, double batch, double m, double n, double k) const {
   double operations = 2 * batch * m * n * k;
   if (operations <= 0)
@@ -55,21 +86,23 @@ double Machine::matmulSeconds(DType dtype, double batch, double m, double n, dou
   // Batches are more rows: libraries run them as one grid.
   double rows = batch * m;
   const std::vector<MatmulPoint> &points = matmuls[static_cast<size_t>(dtype)];
-  // Shepard's inverse-distance weights, of the rate's logarithm: exact at the points, between the
-  // neighbours' rates elsewhere, and no grid is asked of whoever measured.
+  // A line through the points, startup + operations / rate, and what the nearest points differ from
+  // it, by inverse-distance weights in log2 of the shape (Shepard): exact at the points, sane far
+  // from them, and nobody has to measure a grid.
+  Line line = fit(points);
   double sum = 0, weights = 0;
   double lm = std::log2(rows), ln = std::log2(n), lk = std::log2(k);
   for (const MatmulPoint &point : points) {
     double dm = lm - std::log2(point.m), dn = ln - std::log2(point.n), dk = lk - std::log2(point.k);
     double squared = dm * dm + dn * dn + dk * dk;
     double weight = 1 / (squared * squared + 1e-9);
-    sum += weight * std::log(point.rate());
+    sum += weight * std::log(point.seconds / line.at(2 * point.m * point.n * point.k));
     weights += weight;
   }
-  double rate = weights > 0 ? std::exp(sum / weights) : 0;
+  double seconds = weights > 0 ? line.at(operations) * std::exp(sum / weights) : 0;
   double bytes = sizeOf(dtype) * (rows * k + k * n + rows * n);
   double reading = memorySeconds(MemoryWork::Elementwise, bytes);
-  return rate > 0 ? std::max(operations / rate, reading) : reading;
+  return std::max(seconds, reading);
 }
 
 double Machine::memorySeconds(MemoryWork work, double bytes) const {

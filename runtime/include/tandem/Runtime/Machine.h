@@ -157,9 +157,9 @@ public:
     return nodeOf(a) == nodeOf(b) ? node : network;
   }
 
-  /// Of [batch, m, k] x [k, n], alone on the device, without launch. The rate is interpolated
-  /// between the measured shapes of the type in log2 of m, n and k, and no matmul is quicker than
-  /// its operands can be read.
+  /// Of [batch, m, k] x [k, n], alone on the device, without launch. A line through the measured
+  /// points of the type (startup + operations / rate), bent to meet each of them; never quicker
+  /// than its operands can be read.
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
   /// `bytes`: read and written.
   double memorySeconds(MemoryWork work, double bytes) const;
