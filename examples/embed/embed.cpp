@@ -4,13 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Compiles a fusion from text, then runs it on four ranks, which are threads here: each brings its
-// rows of x, and all get the whole product x * w. With processes instead of threads, give
-// tandem_context_options a `launch` and the channel "ucx"; nothing else changes.
+// rows of x, and all get the whole product x * w. How many rows there are shows only at run time:
+// the fusion says `?`, and each number of rows that comes along is compiled once. With processes
+// instead of threads, give tandem_context_options a `launch` and the channel "ucx"; nothing else
+// changes.
 //
 //===----------------------------------------------------------------------===//
 
 #include "tandem-c/Runtime.h"
-#include "tandem/Compiler/Compiler.h"
+#include "tandem/Compiler/ModuleCompiler.h"
 
 #include <cmath>
 #include <cstdio>
@@ -20,28 +22,29 @@
 
 namespace {
 
-constexpr int kRanks = 4, kRows = 8, kInner = 16, kColumns = 12;
+constexpr int kRanks = 4, kInner = 16, kColumns = 12;
 
 // x is split by rows over the mesh axis "x"; the result is computed slice by slice, each as soon as
 // its rows have come.
 const char *const kFusion = R"mlir(
 #tp = #fusion.mesh<"tp", ["x" = ?]>
 func.func @gather_matmul(
-    %x: tensor<?x8x16xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "x", fusion.shape = ["x", 8, 16]},
+    %x: tensor<?x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},
     %w: tensor<16x12xf32, #fusion.axes<#tp, [-, -]>> {fusion.name = "w"})
-    -> (tensor<?x8x12xf32, #fusion.axes<#tp, [stream, -, -]>> {fusion.name = "y"}) {
+    -> (tensor<?x12xf32, #fusion.axes<#tp, [stream("x"), -]>> {fusion.name = "y"}) {
   %y = fusion.matmul %x, %w
-      : tensor<?x8x16xf32, #fusion.axes<#tp, [didx("x"), -, -]>>, tensor<16x12xf32, #fusion.axes<#tp, [-, -]>>
-     -> tensor<?x8x12xf32, #fusion.axes<#tp, [stream, -, -]>>
-  return %y : tensor<?x8x12xf32, #fusion.axes<#tp, [stream, -, -]>>
+      : tensor<?x16xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x12xf32, #fusion.axes<#tp, [-, -]>>
+     -> tensor<?x12xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  return %y : tensor<?x12xf32, #fusion.axes<#tp, [stream("x"), -]>>
 }
 )mlir";
 
 float xAt(int row, int k) { return 0.01f * static_cast<float>((7 * row + 3 * k) % 23 - 11); }
 float wAt(int k, int column) { return 0.1f * static_cast<float>((5 * k + column) % 17 - 8); }
 
-/// What one rank does. Empty, or what went wrong.
-std::string runRank(const std::string &program, tandem_local_world *world, uint32_t rank) {
+/// What one rank does with its `rows` rows of x. Empty, or what went wrong.
+std::string runRank(const std::string &program, tandem_local_world *world, uint32_t rank,
+                    int rows) {
   tandem_context_options options = {};
   options.struct_size = sizeof options;
   options.device = "cpu";
@@ -51,9 +54,9 @@ std::string runRank(const std::string &program, tandem_local_world *world, uint3
   tandem_context *context = nullptr;
   tandem_program *loaded = nullptr;
   tandem_instance *instance = nullptr;
-  std::vector<float> x, w, y(kRanks * kRows * kColumns);
-  for (int i = 0; i < kRows * kInner; ++i)
-    x.push_back(xAt(static_cast<int>(rank) * kRows + i / kInner, i % kInner));
+  std::vector<float> x, w, y(kRanks * rows * kColumns);
+  for (int i = 0; i < rows * kInner; ++i)
+    x.push_back(xAt(static_cast<int>(rank) * rows + i / kInner, i % kInner));
   for (int i = 0; i < kInner * kColumns; ++i)
     w.push_back(wAt(i / kColumns, i % kColumns));
 
@@ -78,7 +81,7 @@ std::string runRank(const std::string &program, tandem_local_world *world, uint3
   tandem_instance_destroy(instance);
   tandem_program_destroy(loaded);
   tandem_context_destroy(context);
-  for (int i = 0; error.empty() && i < kRanks * kRows * kColumns; ++i) {
+  for (int i = 0; error.empty() && i < kRanks * rows * kColumns; ++i) {
     float expected = 0;
     for (int k = 0; k < kInner; ++k)
       expected += xAt(i / kColumns, k) * wAt(k, i % kColumns);
@@ -89,34 +92,48 @@ std::string runRank(const std::string &program, tandem_local_world *world, uint3
   return error;
 }
 
-} // namespace
-
-int main() {
+/// All ranks, with the program for this number of rows.
+bool runAll(tandem::compiler::ModuleCompiler &compiler, int rows) {
   tandem::compiler::CompileOptions options;
   options.mesh = {{"x", kRanks}};
+  options.shapes = {{"x", {int64_t(kRanks) * rows, kInner}}};
   options.target = "cpu-local";
-  tandem::compiler::CompileResult compiled =
-      tandem::compiler::compileText(kFusion, options, "gather_matmul.mlir");
-  if (!compiled) {
-    std::fprintf(stderr, "%s\n", compiled.errorText().c_str());
-    return 1;
+  auto program = compiler.compile(options);
+  if (!program->ok) {
+    std::fprintf(stderr, "%s\n", program->errorText().c_str());
+    return false;
   }
 
   tandem_local_world *world = nullptr;
   if (tandem_local_world_create(kRanks, /*timeout_ms=*/30000, &world) != TANDEM_OK)
-    return 1;
+    return false;
   std::vector<std::string> errors(kRanks);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < kRanks; ++rank)
-    threads.emplace_back([&, rank] { errors[rank] = runRank(compiled.output, world, rank); });
+    threads.emplace_back([&, rank] { errors[rank] = runRank(program->output, world, rank, rows); });
   for (std::thread &thread : threads)
     thread.join();
   tandem_local_world_destroy(world);
   for (int rank = 0; rank < kRanks; ++rank)
     if (!errors[rank].empty()) {
       std::fprintf(stderr, "rank %d: %s\n", rank, errors[rank].c_str());
-      return 1;
+      return false;
     }
-  std::printf("%d ranks computed the same product: %llu commands, %zu bytes\n", kRanks,
-              static_cast<unsigned long long>(compiled.numCommands), compiled.output.size());
+  std::printf("%d ranks computed the same product of %d rows each: %llu commands, %zu bytes\n",
+              kRanks, rows, static_cast<unsigned long long>(program->numCommands),
+              program->output.size());
+  return true;
+}
+
+} // namespace
+
+int main() {
+  tandem::compiler::ModuleCompiler compiler(kFusion, {"gather_matmul.mlir", {}, {}});
+  for (int rows : {8, 3, 8})
+    if (!runAll(compiler, rows))
+      return 1;
+  tandem::compiler::CacheStatistics counts = compiler.statistics();
+  std::printf("compiled %llu programs, used one again %llu times\n",
+              static_cast<unsigned long long>(counts.compiled),
+              static_cast<unsigned long long>(counts.hits));
 }

@@ -79,6 +79,37 @@ size_t tandem_compilation_num_diagnostics(const tandem_compilation *compilation)
 int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t index,
                                   tandem_diagnostic *diagnostic);
 
+/* A module that is read once and compiled for as many sizes as asked; what has been compiled is
+ * kept, and compiled once where several threads ask for it. Any number of threads may use one. See
+ * tandem/Compiler/ModuleCompiler.h. */
+typedef struct tandem_module_compiler tandem_module_compiler;
+
+/* Zero everything but struct_size for the defaults. */
+typedef struct tandem_module_options {
+  size_t struct_size;    /* sizeof(tandem_module_options): newer fields are then taken as 0 */
+  const char *name;      /* in diagnostics; NULL: "input.mlir" */
+  uint64_t max_programs; /* kept in memory; 0: 256 */
+  uint64_t max_bytes;    /* of them; 0: 256 MiB */
+  const char *directory; /* in which programs outlive the process; NULL: none */
+} tandem_module_options;
+
+typedef struct tandem_cache_statistics {
+  uint64_t hits, joined, compiled, from_disk, failed, evicted;
+  uint64_t programs, bytes; /* in memory now */
+} tandem_cache_statistics;
+
+/* Never NULL but where there is no memory; text that cannot be read is told of by every compile. */
+tandem_module_compiler *tandem_module_compiler_create(const char *text, size_t size,
+                                                      const tandem_module_options *options);
+/* After the calls with it; its compilations stay good. */
+void tandem_module_compiler_destroy(tandem_module_compiler *compiler);
+/* As tandem_compile, for the module: destroy what it returns. The bytes of two compilations for the
+ * same options are the same memory. */
+tandem_compilation *tandem_module_compile(tandem_module_compiler *compiler,
+                                          const tandem_compile_options *options);
+void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
+                                       tandem_cache_statistics *statistics);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 
 #include "tandem/Compiler/CompilerMLIR.h"
 
+#include "Compilation.h"
 #include "PassStatistics.h"
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
@@ -243,6 +244,18 @@ void capturing(MLIRContext &context, CompileResult &result, Function compile) {
         {Severity::Error, "compilation failed without saying why", "", 0, 0, {}});
 }
 
+OwningOpRef<ModuleOp> parseBuffer(MLIRContext &context, std::unique_ptr<llvm::MemoryBuffer> buffer,
+                                  CompileResult &result) {
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  OwningOpRef<ModuleOp> module;
+  capturing(context, result, [&] {
+    module = parseSourceFile<ModuleOp>(sources, &context);
+    return success(static_cast<bool>(module));
+  });
+  return module;
+}
+
 CompileResult compileBuffer(std::unique_ptr<llvm::MemoryBuffer> buffer,
                             const CompileOptions &options) {
   CompileResult result;
@@ -250,16 +263,18 @@ CompileResult compileBuffer(std::unique_ptr<llvm::MemoryBuffer> buffer,
   registerTandemDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.printOpOnDiagnostic(false); // the text of whole programs, at every error
-  llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
-  capturing(context, result, [&]() -> LogicalResult {
-    OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
-    return success(module && succeeded(Compilation(*module, options, result).run()));
-  });
+  OwningOpRef<ModuleOp> module = parseBuffer(context, std::move(buffer), result);
+  if (module)
+    capturing(context, result, [&] { return Compilation(*module, options, result).run(); });
   return result;
 }
 
 } // namespace
+
+OwningOpRef<ModuleOp> parseModule(MLIRContext &context, StringRef text, StringRef name,
+                                  CompileResult &result) {
+  return parseBuffer(context, llvm::MemoryBuffer::getMemBufferCopy(text, name), result);
+}
 
 CompileResult compileModule(ModuleOp module, const CompileOptions &options) {
   CompileResult result;

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Compiler/Compiler.h"
+#include "tandem/Compiler/ModuleCompiler.h"
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
@@ -13,6 +13,7 @@
 #include "mlir/Parser/Parser.h"
 
 #include <benchmark/benchmark.h>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -152,5 +153,55 @@ BENCHMARK(compileLayers)
     ->Arg(1000)
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
+
+/// The MLP, forward and backward, for shapes that have been compiled before: what a step of
+/// training pays for asking.
+void moduleCompilerHit(benchmark::State &state) {
+  compiler::ModuleCompiler compiler(readProgram("mlp"));
+  compiler::CompileOptions options;
+  options.mesh = {{"x", 8}};
+  for (auto _ : state) {
+    auto program = compiler.compile(options);
+    if (!program->ok) {
+      state.SkipWithError(program->errorText().c_str());
+      return;
+    }
+    benchmark::DoNotOptimize(program->output.data());
+  }
+}
+BENCHMARK(moduleCompilerHit);
+
+/// The same, where nothing has been compiled for them: the module is parsed already, and the
+/// program is read back.
+void moduleCompilerCold(benchmark::State &state) {
+  compiler::ModuleCompiler compiler(readProgram("mlp"));
+  compiler::CompileOptions options;
+  options.mesh = {{"x", state.range(0)}};
+  uint64_t commands = 0;
+  for (auto _ : state) {
+    compiler.clear();
+    commands = compiler.compile(options)->numCommands;
+  }
+  report(state, commands);
+}
+BENCHMARK(moduleCompilerCold)->ArgName("ranks")->Arg(4)->Arg(8)->Unit(benchmark::kMillisecond);
+
+/// The same from a folder of programs.
+void moduleCompilerFromDisk(benchmark::State &state) {
+  std::string directory = std::filesystem::temp_directory_path() / "tandem-benchmark-cache";
+  compiler::CompilerSettings settings;
+  settings.directory = directory;
+  compiler::ModuleCompiler compiler(readProgram("mlp"), settings);
+  compiler::CompileOptions options;
+  options.mesh = {{"x", 8}};
+  for (auto _ : state) {
+    compiler.clear();
+    benchmark::DoNotOptimize(compiler.compile(options)->output.data());
+  }
+  if (compiler.statistics().compiled > 1)
+    state.SkipWithError("compiled again");
+  std::filesystem::remove_all(directory);
+}
+BENCHMARK(moduleCompilerFromDisk)->Unit(benchmark::kMicrosecond);
 
 } // namespace

@@ -42,8 +42,8 @@ func.func @unknown_axis(%0: tensor<?xf32, #fusion.axes<#tp, [didx("x")]>> {fusio
 // -----
 
 #tp = #fusion.mesh<"tp", ["x" = ?]>
-// expected-error @+1 {{expected extent 6 in dimension 0 of 'tensor<6x?xf32>', found 9 from its given shape}}
-func.func @contradicts_argument(%0: tensor<6x?xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.shape = [9, 2]}) {
+// expected-error @+1 {{argument 0 ("rows"): expected extent 6 in dimension 0 of 'tensor<6x?xf32>', found 9 from its given shape}}
+func.func @contradicts_argument(%0: tensor<6x?xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "rows", fusion.shape = [9, 2]}) {
   return
 }
 

@@ -12,7 +12,7 @@
 // LARGE: expected 'axis=size' or 'mesh.axis=size' with a positive size in option 'mesh', found 'x=99999999999'
 // SHAPE: expected 'argument=8x64' for distinct arguments in option 'shape', found 'arg0=8x'
 // TWICE: expected 'argument=8x64' for distinct arguments in option 'shape', found 'arg0=9'
-// RANK: options-invalid.mlir:[[#@LINE+5]]:14: error: expected a shape of rank 1 from its given shape, found rank 2
+// RANK: options-invalid.mlir:[[#@LINE+5]]:14: error: argument 0: expected a shape of rank 1 from its given shape, found rank 2
 // NAME: expected the position or name of an argument in option 'shape', found 'b'
 // ENTRY: expected a function of that name with a body in option 'entry', found 'g'
 

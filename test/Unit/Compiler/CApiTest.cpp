@@ -72,4 +72,51 @@ TEST(CompilerCApi, Diagnostics) {
   }
 }
 
+TEST(CompilerCApi, ModuleCompiler) {
+  tandem_module_options settings = {};
+  settings.struct_size = sizeof settings;
+  settings.name = "f.mlir";
+  settings.max_programs = 1;
+  tandem_module_compiler *compiler =
+      tandem_module_compiler_create(kText, std::strlen(kText), &settings);
+  ASSERT_NE(compiler, nullptr);
+  tandem_mesh_size mesh = {"x", 3};
+  int64_t extents[] = {6, 4};
+  tandem_argument_shape shape = {"arg0", extents, 2};
+  tandem_compile_options options = {};
+  options.struct_size = sizeof options;
+  options.mesh = &mesh;
+  options.num_mesh = 1;
+  options.shapes = &shape;
+  options.num_shapes = 1;
+  tandem_compilation *first = tandem_module_compile(compiler, &options);
+  tandem_compilation *again = tandem_module_compile(compiler, &options);
+  extents[0] = 9;
+  tandem_compilation *larger = tandem_module_compile(compiler, &options);
+  extents[0] = 7;
+  tandem_compilation *wrong = tandem_module_compile(compiler, &options);
+  tandem_cache_statistics counts;
+  tandem_module_compiler_statistics(compiler, &counts);
+  EXPECT_EQ(counts.hits, 1u);
+  EXPECT_EQ(counts.compiled, 3u);
+  EXPECT_EQ(counts.failed, 1u);
+  EXPECT_EQ(counts.evicted, 1u);
+  EXPECT_EQ(counts.programs, 1u);
+  tandem_module_compiler_destroy(compiler);
+
+  // They outlive the compiler and the limit.
+  size_t size = 0, sameSize = 0, largerSize = 0;
+  const void *bytes = tandem_compilation_bytes(first, &size);
+  EXPECT_NE(bytes, nullptr);
+  EXPECT_EQ(tandem_compilation_bytes(again, &sameSize), bytes);
+  EXPECT_EQ(size, sameSize);
+  EXPECT_NE(tandem_compilation_bytes(larger, &largerSize), bytes);
+  EXPECT_FALSE(tandem_compilation_ok(wrong));
+  tandem_diagnostic diagnostic;
+  ASSERT_TRUE(tandem_compilation_diagnostic(wrong, 0, &diagnostic));
+  EXPECT_STREQ(diagnostic.file, "f.mlir");
+  for (tandem_compilation *compilation : {first, again, larger, wrong})
+    tandem_compilation_destroy(compilation);
+}
+
 } // namespace

@@ -13,6 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mlir::tandem::fusion {
 #define GEN_PASS_DEF_FUSIONSPECIALIZE
@@ -25,6 +26,24 @@ using namespace mlir::tandem::fusion;
 
 using Shape = SmallVector<int64_t>;
 
+/// "argument 0", with its name if it has one: who gives shapes knows nothing of locations.
+static std::string describe(BlockArgument argument) {
+  unsigned number = argument.getArgNumber();
+  std::string text = "argument " + std::to_string(number);
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (auto name = function ? function.getArgAttrOfType<StringAttr>(number, kNameAttrName) : nullptr)
+    text += (" (\"" + name.getValue() + "\")").str();
+  return text;
+}
+
+/// An error at a value; it names an argument.
+static InFlightDiagnostic emitErrorAt(Value value) {
+  InFlightDiagnostic diag = emitError(value.getLoc());
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    diag << describe(argument) << ": ";
+  return diag;
+}
+
 /// The axes still fit the type, now that more is known.
 static LogicalResult verifyAxes(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -32,7 +51,7 @@ static LogicalResult verifyAxes(Value value) {
   if (!axes)
     return success();
   return axes.verifyEncoding(type.getShape(), type.getElementType(),
-                             [&] { return emitError(value.getLoc()); });
+                             [&] { return emitErrorAt(value); });
 }
 
 static LogicalResult verifyKnown(Value value, const Twine &what) {
@@ -65,30 +84,19 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
     extents = 0;
     if (failed(specializeMeshes(getOperation(), mesh, say)) || failed(parseShapes()))
       return signalPassFailure();
-    if (failed(checkEntry()))
+    if (failed(checkEntry()) || failed(checkNames()))
       return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() && failed(specialize(function)))
         return signalPassFailure();
-    for (auto &[name, given] : shapes)
-      if (!given.used) {
-        getOperation().emitError() << "expected the position or name of an argument in option "
-                                      "'shape', found '"
-                                   << name << "'";
-        return signalPassFailure();
-      }
     say.summary(getOperation().getLoc(), {{"extents", extents}});
     numExtents += extents;
   }
 
 private:
   unsigned extents = 0;
-  struct GivenShape {
-    Shape shape;
-    bool used = false;
-  };
-  /// By name; the names live in the option.
-  llvm::MapVector<StringRef, GivenShape> shapes;
+  /// By name or position of the argument; the names live in the option.
+  llvm::MapVector<StringRef, Shape> shapes;
 
   LogicalResult checkEntry() {
     auto function = getOperation().lookupSymbol<func::FuncOp>(entry);
@@ -105,7 +113,7 @@ private:
     for (const std::string &option : shape) {
       StringRef text = option;
       auto [name, extents] = text.split('=');
-      GivenShape given;
+      Shape given;
       bool valid = !name.empty() && text.contains('=');
       for (StringRef part : llvm::split(extents, 'x')) {
         int64_t extent;
@@ -114,7 +122,7 @@ private:
         if (part.getAsInteger(10, extent) || extent < 0)
           valid = false;
         else
-          given.shape.push_back(extent);
+          given.push_back(extent);
       }
       if (!valid || !shapes.insert({name, given}).second)
         return getOperation().emitError()
@@ -124,19 +132,36 @@ private:
     return success();
   }
 
+  /// What option `shape` says of an argument, if anything.
+  llvm::MapVector<StringRef, Shape>::iterator findOption(func::FuncOp function, unsigned number) {
+    if (!entry.empty() && function.getSymName() != entry)
+      return shapes.end();
+    auto it = shapes.find("arg" + std::to_string(number));
+    auto name = function.getArgAttrOfType<StringAttr>(number, kNameAttrName);
+    return it == shapes.end() && name ? shapes.find(name.getValue()) : it;
+  }
+
+  /// Every shape is one of an argument.
+  LogicalResult checkNames() {
+    llvm::StringSet<> used;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (unsigned number = 0; !function.isExternal() && number < function.getNumArguments();
+           ++number)
+        if (auto *it = findOption(function, number); it != shapes.end())
+          used.insert(it->first);
+    for (const auto &[name, shape] : shapes)
+      if (!used.contains(name))
+        return getOperation().emitError() << "expected the position or name of an argument in "
+                                             "option 'shape', found '"
+                                          << name << "'";
+    return success();
+  }
+
   /// The shape that option `shape` or `fusion.shape` gives to an argument; null if neither does.
   FailureOr<std::optional<Shape>> getGivenShape(func::FuncOp function, BlockArgument argument) {
     unsigned number = argument.getArgNumber();
-    if (entry.empty() || function.getSymName() == entry) {
-      auto name = function.getArgAttrOfType<StringAttr>(number, kNameAttrName);
-      auto it = shapes.find("arg" + std::to_string(number));
-      if (it == shapes.end() && name)
-        it = shapes.find(name.getValue());
-      if (it != shapes.end()) {
-        it->second.used = true;
-        return std::optional(it->second.shape);
-      }
-    }
+    if (const auto *it = findOption(function, number); it != shapes.end())
+      return std::optional(it->second);
     auto attr = function.getArgAttrOfType<ArrayAttr>(number, kShapeAttrName);
     if (!attr)
       return std::optional<Shape>();
@@ -163,8 +188,8 @@ private:
   LogicalResult refine(Value value, ArrayRef<int64_t> shape, const Twine &source) {
     auto type = cast<RankedTensorType>(value.getType());
     if (static_cast<int64_t>(shape.size()) != type.getRank())
-      return emitError(value.getLoc()) << "expected a shape of rank " << type.getRank() << " from "
-                                       << source << ", found rank " << shape.size();
+      return emitErrorAt(value) << "expected a shape of rank " << type.getRank() << " from "
+                                << source << ", found rank " << shape.size();
     Shape refined(type.getShape());
     for (auto [dim, extent] : llvm::enumerate(shape)) {
       int64_t &mine = refined[dim];
@@ -172,9 +197,9 @@ private:
         mine = extent;
         ++extents;
       } else if (!ShapedType::isDynamic(extent) && mine != extent) {
-        return emitError(value.getLoc())
-               << "expected extent " << mine << " in dimension " << dim << " of "
-               << withoutAxes(value) << ", found " << extent << " from " << source;
+        return emitErrorAt(value) << "expected extent " << mine << " in dimension " << dim << " of "
+                                  << withoutAxes(value) << ", found " << extent << " from "
+                                  << source;
       }
     }
     retype(value, RankedTensorType::get(refined, type.getElementType(), type.getEncoding()));
@@ -212,7 +237,7 @@ private:
       if (*given ? failed(refine(argument, **given, "its given shape"))
                  : failed(verifyAxes(argument)))
         return failure();
-      if (failed(verifyKnown(argument, "argument " + Twine(argument.getArgNumber()))))
+      if (failed(verifyKnown(argument, describe(argument))))
         return failure();
     }
     WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {

@@ -1,0 +1,102 @@
+//===- DiskCache.cpp - compiled programs that outlive a process -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A file is one line of text and the bytes of the program:
+//
+//   tandem-cache 1 <hash of what follows this word> <ranks> <commands> <messages> <key>\n<bytes>
+//
+//===----------------------------------------------------------------------===//
+
+#include "DiskCache.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/BLAKE3.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <dlfcn.h>
+
+using namespace tandem::compiler;
+using llvm::StringRef;
+
+static constexpr StringRef kMagic = "tandem-cache 1 ";
+
+static std::string hashOf(StringRef text) {
+  return llvm::toHex(llvm::BLAKE3::hash<32>(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
+}
+
+/// What tells this build of the compiler from any other: version() does not tell two builds of one
+/// version apart. Empty if that cannot be found out.
+static std::string buildIdentity() {
+  static const char anchor = 0;
+  Dl_info info;
+  llvm::sys::fs::file_status status;
+  if (!::dladdr(&anchor, &info) || !info.dli_fname ||
+      llvm::sys::fs::status("/proc/self/exe", status))
+    return "";
+  // In a static executable dli_fname is what it was started as, which need not lead to it.
+  llvm::sys::fs::file_status library;
+  if (!llvm::sys::fs::status(info.dli_fname, library))
+    status = library;
+  auto time = status.getLastModificationTime().time_since_epoch().count();
+  return version() + " " + std::to_string(status.getSize()) + " " + std::to_string(time);
+}
+
+DiskCache::DiskCache(std::string folder, std::string_view text) : directory(std::move(folder)) {
+  if (directory.empty())
+    return;
+  std::string build = buildIdentity();
+  if (build.empty())
+    directory.clear();
+  scope = hashOf(build + "\n" + std::string(text));
+}
+
+std::string DiskCache::path(const std::string &key) const {
+  llvm::SmallString<128> result(directory);
+  llvm::sys::path::append(result, hashOf(scope + key) + ".tsp-cache");
+  return std::string(result);
+}
+
+CompileResult DiskCache::load(const std::string &key) const {
+  CompileResult result;
+  if (directory.empty())
+    return result;
+  auto buffer = llvm::MemoryBuffer::getFile(path(key), /*IsText=*/false,
+                                            /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return result;
+  StringRef rest = (*buffer)->getBuffer();
+  if (!rest.consume_front(kMagic))
+    return result;
+  auto [hash, content] = rest.split(' ');
+  if (hash != hashOf(content))
+    return result;
+  auto [header, bytes] = content.split('\n');
+  if (header.consumeInteger(10, result.numRanks) || !header.consume_front(" ") ||
+      header.consumeInteger(10, result.numCommands) || !header.consume_front(" ") ||
+      header.consumeInteger(10, result.numMessages) || header != " " + scope + key)
+    return CompileResult();
+  result.output = bytes.str();
+  result.ok = true;
+  return result;
+}
+
+void DiskCache::store(const std::string &key, const CompileResult &result) const {
+  if (directory.empty() || !result.ok || !result.diagnostics.empty() ||
+      llvm::sys::fs::create_directories(directory))
+    return;
+  std::string content = std::to_string(result.numRanks) + " " + std::to_string(result.numCommands) +
+                        " " + std::to_string(result.numMessages) + " " + scope + key + "\n" +
+                        result.output;
+  std::string hash = hashOf(content);
+  // Under another name until it is whole.
+  llvm::consumeError(llvm::writeToOutput(path(key), [&](llvm::raw_ostream &os) {
+    os << kMagic << hash << ' ' << content;
+    return llvm::Error::success();
+  }));
+}

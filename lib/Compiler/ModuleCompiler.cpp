@@ -1,0 +1,178 @@
+//===- ModuleCompiler.cpp - one module, many sizes --------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Compiler/ModuleCompiler.h"
+
+#include "Compilation.h"
+#include "DiskCache.h"
+#include "ProgramCache.h"
+#include "tandem/Compiler/CompilerMLIR.h"
+#include "tandem/Compiler/Registration.h"
+
+#include <algorithm>
+#include <atomic>
+
+using namespace mlir;
+
+namespace tandem::compiler {
+
+namespace {
+
+/// A context and the module in it, for one thread at a time.
+struct Workbench {
+  Workbench(const DialectRegistry &registry, StringRef text, StringRef name, CompileResult &result)
+      : context(registry, MLIRContext::Threading::DISABLED) {
+    context.printOpOnDiagnostic(false);
+    module = parseModule(context, text, name, result);
+  }
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  unsigned compiles = 0;
+};
+
+/// A context never gives back the types and attributes of what it has compiled.
+constexpr unsigned kCompilesPerWorkbench = 64;
+
+/// A text that two sets of options share if they lead to the same program.
+std::string keyOf(const CompileOptions &options) {
+  std::string key;
+  // Names come from the caller: with their lengths, no two lists can look alike.
+  auto add = [&](std::string_view text) {
+    key += std::to_string(text.size()) + ":";
+    key += text;
+  };
+  auto number = [&](uint64_t value) { key += std::to_string(value) + ","; };
+  std::vector<std::string> parts;
+  auto list = [&] {
+    std::sort(parts.begin(), parts.end());
+    number(parts.size());
+    for (const std::string &part : parts)
+      add(part);
+    parts.clear();
+  };
+  add(options.entry);
+  for (const auto &[axis, size] : options.mesh)
+    parts.push_back(axis + "=" + std::to_string(size));
+  list();
+  for (const auto &[argument, shape] : options.shapes) {
+    std::string part = argument + "=";
+    for (int64_t extent : shape)
+      part += std::to_string(extent) + "x";
+    parts.push_back(std::move(part));
+  }
+  list();
+  parts = options.disabledPasses;
+  list();
+  add(options.target);
+  add(options.gather);
+  number(options.rank ? uint64_t(*options.rank) + 1 : 0);
+  number(options.numRanks);
+  number(options.workers);
+  number(options.oracle);
+  number(options.verifyOutput);
+  number(options.maxCommands);
+  number(static_cast<uint64_t>(options.output));
+  return key;
+}
+
+} // namespace
+
+class ModuleCompiler::Implementation {
+public:
+  Implementation(std::string_view text, CompilerSettings settings)
+      : text(text), settings(std::move(settings)), programs(this->settings.limits),
+        disk(this->settings.directory, text) {
+    mlir::tandem::registerTandemDialects(registry);
+    CompileResult parsed;
+    giveBack(makeWorkbench(parsed));
+  }
+
+  CompileResult compile(const CompileOptions &options) {
+    CompileResult result;
+    std::unique_ptr<Workbench> workbench = take(result);
+    if (!workbench->module)
+      return result;
+    result = compileModule(*workbench->module, options);
+    giveBack(std::move(workbench));
+    return result;
+  }
+
+  CompileResult findOrCompile(const std::string &key, const CompileOptions &options) {
+    CompileResult result = disk.load(key);
+    if (result.ok) {
+      ++fromDisk;
+      return result;
+    }
+    ++compiled;
+    result = compile(options);
+    disk.store(key, result);
+    return result;
+  }
+
+private:
+  std::unique_ptr<Workbench> makeWorkbench(CompileResult &result) {
+    return std::make_unique<Workbench>(registry, text, settings.name, result);
+  }
+
+  std::unique_ptr<Workbench> take(CompileResult &result) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!idle.empty()) {
+        std::unique_ptr<Workbench> workbench = std::move(idle.back());
+        idle.pop_back();
+        return workbench;
+      }
+    }
+    return makeWorkbench(result);
+  }
+
+  void giveBack(std::unique_ptr<Workbench> workbench) {
+    if (!workbench->module || ++workbench->compiles > kCompilesPerWorkbench)
+      return;
+    std::lock_guard<std::mutex> lock(mutex);
+    idle.push_back(std::move(workbench));
+  }
+
+  const std::string text;
+  const CompilerSettings settings;
+  DialectRegistry registry;
+  std::mutex mutex;
+  /// As many as have compiled at once.
+  std::vector<std::unique_ptr<Workbench>> idle;
+
+public:
+  ProgramCache programs;
+  const DiskCache disk;
+  std::atomic<uint64_t> compiled{0}, fromDisk{0}, bypassed{0};
+};
+
+ModuleCompiler::ModuleCompiler(std::string_view text, CompilerSettings settings)
+    : implementation(std::make_unique<Implementation>(text, std::move(settings))) {}
+
+ModuleCompiler::~ModuleCompiler() = default;
+
+std::shared_ptr<const CompileResult> ModuleCompiler::compile(const CompileOptions &options) {
+  if (options.log || options.statistics || !options.snapshotDirectory.empty()) {
+    ++implementation->bypassed;
+    return std::make_shared<const CompileResult>(implementation->compile(options));
+  }
+  std::string key = keyOf(options);
+  return implementation->programs.get(key,
+                                      [&] { return implementation->findOrCompile(key, options); });
+}
+
+CacheStatistics ModuleCompiler::statistics() const {
+  CacheStatistics result = implementation->programs.statistics();
+  result.compiled = implementation->compiled;
+  result.fromDisk = implementation->fromDisk;
+  result.bypassed = implementation->bypassed;
+  return result;
+}
+
+void ModuleCompiler::clear() { implementation->programs.clear(); }
+
+} // namespace tandem::compiler
