@@ -46,26 +46,6 @@ func.func @partial_broadcast(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = 
 
 // -----
 
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 2]>
-func.func @meshes(%0: tensor<8x4xf32, #fusion.axes<#a, [-, -]>>) {
-  // expected-error @+1 {{expected operands and results on one mesh, found "b" and "a"; insert a fusion.reshard between them}}
-  %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#a, [-, -]>> -> tensor<4x8xf32, #fusion.axes<#b, [-, -]>>
-  return
-}
-
-// -----
-
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 4]>
-func.func @no_row(%0: tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>>) {
-  // expected-error @+1 {{expected pieces of the same size on both sides, or one device on one side and one split dimension on the other, found another split going from mesh "a" to mesh "b"}}
-  %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#b, [didx("x"), -]>>
-  return
-}
-
-// -----
-
 #any = #fusion.mesh<"any", ["x" = ?]>
 func.func @unknown(%0: tensor<8x4xf32, #fusion.axes<#any, [didx("x"), -]>>) {
   // expected-error @+1 {{expected known extents and mesh sizes, found '?' (run fusion-specialize first)}}

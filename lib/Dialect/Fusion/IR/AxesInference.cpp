@@ -81,6 +81,25 @@ bool fusion::samePlacement(AxesAttr a, AxesAttr b) {
          a.getPlacement().getDims() == b.getPlacement().getDims() && samePartial(a, b);
 }
 
+DimAxesAttr fusion::dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes) {
+  if (llvm::none_of(dim.getDigits(), [&](const Digit &digit) {
+        return digit.isDevice() && axes.contains(digit.axis);
+      }))
+    return dim;
+  SmallVector<Digit> digits;
+  for (const Digit &digit : dim.getDigits()) {
+    if (!digit.isDevice() || !axes.contains(digit.axis)) {
+      digits.push_back(digit);
+      continue;
+    }
+    if (mesh.axisSize(digit.axis.getValue()) != 1)
+      digits.push_back(Digit::serial(digit.axis));
+  }
+  while (!digits.empty() && digits.back().isSerial())
+    digits.pop_back();
+  return resolveSymbolicDigits(DimAxesAttr::get(dim.getContext(), digits), mesh);
+}
+
 //===----------------------------------------------------------------------===//
 // Factors
 //===----------------------------------------------------------------------===//
@@ -161,7 +180,7 @@ static LogicalResult collectPartial(const AxesRule &rule, ArrayRef<AxesAttr> ope
     conflict = {std::move(reason), operand, first == operand ? -1 : first};
     return failure();
   };
-  llvm::SmallPtrSet<Attribute, 4> found;
+  AxisSet found;
   kind = rule.reduceKind;
   for (auto [operand, axes] : llvm::enumerate(operandAxes)) {
     if (!axes)
@@ -314,25 +333,27 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
     return DimAxesAttr::get(op->getContext(), {});
   };
   MLIRContext *context = op->getContext();
-  SmallVector<DimAxesAttr> dims;
-  llvm::SmallPtrSet<Attribute, 4> used, reduced;
+  ArrayRef<int64_t> factors = rule->operands[operand];
+  SmallVector<DimAxesAttr> dims(factors.size(), DimAxesAttr::get(context, {}));
+  auto passes = [&](int64_t factor) {
+    return factor != AxesRule::kNone && rule->factors[factor] != FactorKind::Whole;
+  };
   ArrayRef<int64_t> resultFactors = rule->results[result];
-  for (auto [dim, factor] : llvm::enumerate(rule->operands[operand])) {
-    DimAxesAttr digits = DimAxesAttr::get(context, {});
-    bool passes = factor != AxesRule::kNone && rule->factors[factor] != FactorKind::Whole;
-    const int64_t *it = passes ? llvm::find(resultFactors, factor) : resultFactors.end();
-    if (it != resultFactors.end()) {
-      digits = resultAxes.getDims()[it - resultFactors.begin()];
-    } else if (passes) {
-      digits = siblingDigits(factor);
-      for (StringAttr axis : deviceAxes(digits))
-        reduced.insert(axis);
-    }
-    for (StringAttr axis : deviceAxes(digits))
-      if (!used.insert(axis).second)
+  AxisSet reduced;
+  for (auto [dim, factor] : llvm::enumerate(factors)) {
+    if (!passes(factor) || llvm::is_contained(resultFactors, factor))
+      continue;
+    dims[dim] = siblingDigits(factor);
+    for (StringAttr axis : deviceAxes(dims[dim]))
+      if (!reduced.insert(axis).second)
         return {};
-    dims.push_back(digits);
   }
+  // Behind a contraction the result is scattered along its mesh axes.
+  for (auto [dim, factor] : llvm::enumerate(factors))
+    if (const int64_t *it = llvm::find(resultFactors, factor);
+        passes(factor) && it != resultFactors.end())
+      dims[dim] = dropDevices(resultAxes.getDims()[it - resultFactors.begin()],
+                              resultAxes.getMesh(), reduced);
   // What the result is partial over, and the reduction here does not explain, the operand is
   // partial over.
   SmallVector<StringAttr> partial;

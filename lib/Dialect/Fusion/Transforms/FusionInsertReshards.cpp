@@ -81,8 +81,7 @@ private:
     if (!isa<FusionTensorOpInterface>(op))
       return verifyLocal(op, [op] { return op->emitOpError(); });
     std::string reason;
-    FailureOr<LocalPlan> plan =
-        gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
+    FailureOr<LocalPlan> plan = planLocal(op, gather, reason);
     if (failed(plan))
       return op->emitOpError() << reason;
     // A bias is added once, so not to the terms of a sum.

@@ -5,8 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "LocalPlan.h"
 #include "PassLog.h"
 #include "Retype.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -62,9 +64,20 @@ struct FusionPropagateAxesPass
 private:
   /// Undecided tensors in program order, arguments first.
   SmallVector<Value> values;
-  llvm::DenseSet<Value> decidedHere;
+  /// Where the axes of a value that this pass has decided come from, for whom it may concern.
+  /// Null: from nothing.
+  llvm::DenseMap<Value, Value> origins;
   /// Ops whose operands, and ops whose results, have been decided since they were looked at last.
   std::deque<Operation *> forward, backward;
+  /// Ops whose operands do not fit each other: decided when nothing else says anything of their
+  /// results.
+  std::deque<Operation *> open;
+  /// Elementwise ops of which one operand has been decided and another may be open: it is as the
+  /// first when nothing else says anything of it.
+  std::deque<Operation *> besides;
+  /// Ops of which an operand is undecided, and a contraction with another operand that is split
+  /// would decide it: asked when nothing else says anything of it.
+  std::deque<Operation *> guesses;
   MeshAttr mesh;
   const PassLog *say = nullptr;
   unsigned fromOperands = 0, fromUses = 0, replicated = 0;
@@ -72,9 +85,12 @@ private:
   /// Finds the undecided values and the function's mesh: that of the first decided value.
   LogicalResult collect(func::FuncOp function) {
     values.clear();
-    decidedHere.clear();
+    origins.clear();
     forward.clear();
     backward.clear();
+    open.clear();
+    besides.clear();
+    guesses.clear();
     mesh = {};
     fromOperands = fromUses = replicated = 0;
     bool isFusion = false;
@@ -93,6 +109,8 @@ private:
       if (isLocalComputation(op)) {
         forward.push_back(op);
         backward.push_front(op);
+        if (isElementwise(op))
+          besides.push_back(op);
       }
     });
     if (mesh || values.empty())
@@ -118,6 +136,21 @@ private:
         backward.pop_front();
         if (failed(goBackward(op)))
           return failure();
+      } else if (!open.empty()) {
+        Operation *op = open.front();
+        open.pop_front();
+        if (failed(choose(op)))
+          return failure();
+      } else if (!besides.empty()) {
+        Operation *op = besides.front();
+        besides.pop_front();
+        if (failed(goBeside(op)))
+          return failure();
+      } else if (!guesses.empty()) {
+        Operation *op = guesses.front();
+        guesses.pop_front();
+        if (failed(goBackward(op, /*mayGuess=*/true)))
+          return failure();
       } else {
         while (next < values.size() && !isUndecided(values[next]))
           ++next;
@@ -125,23 +158,23 @@ private:
           return alignElementwise();
         Value value = values[next];
         auto type = cast<RankedTensorType>(value.getType());
-        AxesAttr beside = besideOf(value);
+        Value beside = besideOf(value);
         ++(beside ? fromUses : replicated);
-        if (failed(beside ? decide(value, beside, "the other operand does")
-                          : decide(value, AxesAttr::getReplicated(mesh, type.getRank()),
+        if (failed(beside ? decide(value, getAxes(beside), beside, "the other operand does")
+                          : decide(value, AxesAttr::getReplicated(mesh, type.getRank()), Value(),
                                    "nothing says otherwise")))
           return failure();
       }
     }
   }
 
-  LogicalResult decide(Value value, AxesAttr axes, StringRef why) {
+  LogicalResult decide(Value value, AxesAttr axes, Value from, StringRef why) {
     auto type = cast<RankedTensorType>(value.getType());
     if (failed(axes.verifyEncoding(type.getShape(), type.getElementType(),
                                    [&] { return emitError(value.getLoc()); })))
       return failure();
     retype(value, withAxes(type, axes));
-    decidedHere.insert(value);
+    origins[value] = from;
     (*say)(value.getLoc(), [&](raw_ostream &os) {
       if (auto argument = dyn_cast<BlockArgument>(value))
         os << "argument " << argument.getArgNumber();
@@ -154,6 +187,8 @@ private:
         return;
       forward.push_back(op);
       backward.push_back(op);
+      if (isElementwise(op))
+        besides.push_back(op);
     };
     if (Operation *op = value.getDefiningOp())
       enqueue(op);
@@ -164,22 +199,70 @@ private:
 
   /// Operands decide results.
   LogicalResult goForward(Operation *op) {
-    if (op->getNumOperands() == 0 || llvm::any_of(op->getOperands(), isUndecided))
-      return success();
+    auto isAwaited = [](Value value) {
+      return isUndecided(value) && !isa_and_present<arith::ConstantOp>(value.getDefiningOp());
+    };
     SmallVector<AxesAttr> operands = operandAxesOf(op);
+    if (llvm::none_of(operands, [](AxesAttr axes) { return axes != nullptr; }) ||
+        llvm::any_of(op->getOperands(), isAwaited))
+      return success();
     for (auto [i, result] : llvm::enumerate(op->getResults())) {
       if (!isUndecided(result))
         continue;
       std::optional<AxesConflict> conflict;
       AxesAttr axes = inferResultAxes(op, i, operands, conflict);
-      if (conflict)
-        return report(op, *conflict);
-      if (!axes)
-        continue;
-      ++fromOperands;
-      if (failed(alignOperands(op, axes)) || failed(decide(result, axes, "its operands do")))
+      if (conflict) {
+        open.push_back(op);
+        return success();
+      }
+      if (axes && failed(decideResult(op, i, axes)))
         return failure();
     }
+    return success();
+  }
+
+  LogicalResult decideResult(Operation *op, unsigned number, AxesAttr axes) {
+    // A bias is added once, so what it is added to is reduced.
+    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias())
+      axes = axes.withPartial({}, ReduceKind::Sum);
+    ++fromOperands;
+    Value from = op->getOperand(0);
+    for (Value operand : op->getOperands())
+      if (AxesAttr other = getAxes(operand); other && says(other) && !says(getAxes(from)))
+        from = operand;
+    if (failed(alignOperands(op, axes)))
+      return failure();
+    return decide(op->getResult(number), axes, from, "its operands do");
+  }
+
+  /// More than that all is everywhere.
+  static bool says(AxesAttr axes) {
+    return axes && (axes.isPartial() ||
+                    llvm::any_of(axes.getDims(), [](DimAxesAttr dim) { return dim.hasDevice(); }));
+  }
+
+  /// Operands that do not fit each other decide results all the same, if a reshard can mend it.
+  LogicalResult choose(Operation *op) {
+    if (llvm::none_of(op->getResults(), isUndecided))
+      return success();
+    std::optional<AxesConflict> conflict;
+    SmallVector<AxesAttr> operands = operandAxesOf(op);
+    for (unsigned i = 0; i < op->getNumResults() && !conflict; ++i)
+      inferResultAxes(op, i, operands, conflict);
+    if (!conflict)
+      return goForward(op);
+    std::string reason;
+    FailureOr<LocalPlan> plan = failure();
+    if (isa<FusionTensorOpInterface>(op) && !isa<ReshapeOp>(op))
+      plan = planAfter(op, reason);
+    if (failed(plan))
+      return report(op, *conflict);
+    (*say)(op->getLoc(), [&](raw_ostream &os) {
+      os << "its operands do not fit each other (" << conflict->reason << ')';
+    });
+    for (auto [i, result] : llvm::enumerate(op->getResults()))
+      if (isUndecided(result) && failed(decideResult(op, i, plan->results[i])))
+        return failure();
     return success();
   }
 
@@ -219,8 +302,26 @@ private:
     return success();
   }
 
+  /// Contracted dimensions of the operand are split in another operand, and the result does not say
+  /// whether they are summed up over the devices or gathered.
+  static bool isGuess(Operation *op, unsigned number, unsigned result) {
+    std::optional<AxesRule> rule = getAxesRule(op);
+    AxesAttr resultAxes = getAxes(op->getResult(result));
+    auto isOpen = [&](const Digit &digit) {
+      return digit.isDevice() && !llvm::is_contained(resultAxes.getPartial(), digit.axis);
+    };
+    for (auto [operand, dims] : llvm::zip_equal(op->getOperands(), rule->operands))
+      if (AxesAttr axes = getAxes(operand))
+        for (auto [dim, factor] : llvm::enumerate(dims))
+          if (factor != AxesRule::kNone && rule->factors[factor] == FactorKind::Reduction &&
+              llvm::is_contained(rule->operands[number], factor) &&
+              llvm::any_of(axes.getDims()[dim].getDigits(), isOpen))
+            return true;
+    return false;
+  }
+
   /// Results decide operands that nothing else has decided.
-  LogicalResult goBackward(Operation *op) {
+  LogicalResult goBackward(Operation *op, bool mayGuess = false) {
     std::optional<unsigned> number;
     for (auto [i, result] : llvm::enumerate(op->getResults()))
       if (getAxes(result)) {
@@ -232,34 +333,73 @@ private:
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       if (!isUndecided(operand))
         continue;
+      if (!mayGuess && !isa<ReshapeOp>(op) && isGuess(op, i, *number)) {
+        guesses.push_back(op);
+        continue;
+      }
       AxesAttr axes =
           inferOperandAxes(op, i, *number, getAxes(op->getResult(*number)), operandAxesOf(op));
       if (!axes)
         continue;
       ++fromUses;
-      if (failed(decide(operand, axes, "what is computed from it does")))
+      if (failed(decide(operand, axes, op->getResult(*number), "what is computed from it does")))
         return failure();
     }
     return success();
   }
 
-  /// Axes of the other operand of an elementwise op that uses the value; null if there is none.
-  AxesAttr besideOf(Value value) {
+  /// Operands of an elementwise op are as the first one that is split or partial.
+  LogicalResult goBeside(Operation *op) {
+    auto operands = op->getOperands();
+    auto it = llvm::find_if(operands, [](Value value) { return says(getAxes(value)); });
+    for (Value operand : operands) {
+      if (it == operands.end() || !isUndecided(operand))
+        continue;
+      ++fromUses;
+      if (failed(decide(operand, getAxes(*it), *it, "the other operand does")))
+        return failure();
+    }
+    return success();
+  }
+
+  /// The other, decided operand of an elementwise op that uses the value; null if there is none.
+  static Value besideOf(Value value) {
     for (Operation *user : value.getUsers())
       if (isElementwise(user))
         for (Value operand : user->getOperands())
-          if (AxesAttr axes = getAxes(operand))
-            return axes;
+          if (getAxes(operand))
+            return operand;
     return {};
   }
 
+  /// An error at the op, with a note at each of the two sources and at what it comes from, back to
+  /// what stands in the text.
   LogicalResult report(Operation *op, const AxesConflict &conflict) {
     InFlightDiagnostic diag = op->emitOpError() << conflict.reason;
-    for (int64_t operand : {conflict.first, conflict.second})
-      if (operand >= 0)
-        diag.attachNote(op->getOperand(operand).getLoc())
-            << "operand " << operand << " has " << formatAxes(getAxes(op->getOperand(operand)));
+    for (int64_t operand : {conflict.first, conflict.second}) {
+      if (operand < 0)
+        continue;
+      Value value = op->getOperand(operand);
+      diag.attachNote(value.getLoc())
+          << "operand " << operand << " has " << formatAxes(getAxes(value));
+      constexpr int maxNotes = 16;
+      for (int i = 0; i < maxNotes && origins.contains(value); ++i) {
+        value = origins.lookup(value);
+        if (!value) {
+          diag.attachNote(op->getOperand(operand).getLoc()) << "... for nothing says otherwise";
+          break;
+        }
+        diag.attachNote(value.getLoc())
+            << "... from " << nameOf(value) << ", which has " << formatAxes(getAxes(value));
+      }
+    }
     return diag;
+  }
+
+  static std::string nameOf(Value value) {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return "argument " + std::to_string(argument.getArgNumber());
+    return "the result of '" + value.getDefiningOp()->getName().getStringRef().str() + "'";
   }
 
   /// Lets values that this pass has decided be computed in the loop of what is computed from them:

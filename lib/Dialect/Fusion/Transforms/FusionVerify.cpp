@@ -36,20 +36,6 @@ static bool isForeign(func::FuncOp function) {
               .wasInterrupted();
 }
 
-static LogicalResult verifyOneMesh(Operation *op) {
-  MeshAttr mesh;
-  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
-    AxesAttr axes = getAxes(type);
-    if (!axes)
-      continue;
-    if (mesh && axes.getMesh() != mesh)
-      return op->emitOpError() << "expected operands and results on one mesh, found "
-                               << mesh.getName() << " and " << axes.getMesh().getName();
-    mesh = axes.getMesh();
-  }
-  return success();
-}
-
 /// A partial operand is worth something only to an op that commutes with its reduction.
 static LogicalResult verifyPartial(Operation *op) {
   std::optional<AxesRule> rule = getAxesRule(op);
@@ -117,7 +103,7 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
              << "expected an operation that a fusion can hold (fusion, elementwise arith and math, "
                 "return), found '"
              << op->getName() << "'";
-    if (local && (failed(verifyOneMesh(op)) || failed(verifyPartial(op))))
+    if (local && failed(verifyPartial(op)))
       return failure();
     if (stage != VerifyStage::Input && failed(verifyDecided(op)))
       return failure();

@@ -7,40 +7,16 @@
 
 #include "LocalPlan.h"
 
+#include "ChooseFactors.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
-using AxisSet = llvm::SmallPtrSet<Attribute, 4>;
-
 static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
-}
-
-/// `dim` without the device digits of `axes`. Serial digits keep the places of those after them.
-static DimAxesAttr dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes) {
-  SmallVector<Digit> digits;
-  for (const Digit &digit : dim.getDigits()) {
-    if (!digit.isDevice() || !axes.contains(digit.axis)) {
-      digits.push_back(digit);
-      continue;
-    }
-    if (mesh.axisSize(digit.axis.getValue()) != 1)
-      digits.push_back(Digit::serial(digit.axis));
-  }
-  while (!digits.empty() && digits.back().isSerial())
-    digits.pop_back();
-  return resolveSymbolicDigits(DimAxesAttr::get(dim.getContext(), digits), mesh);
-}
-
-static DimAxesAttr placementOf(DimAxesAttr dim, MeshAttr mesh) {
-  return AxesAttr::get(dim.getContext(), mesh, dim, {}, ReduceKind::Sum)
-      .getPlacement()
-      .getDims()[0];
 }
 
 /// True if no operand has a dimension of the factor: the result may split it as it likes.
@@ -63,11 +39,11 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
     std::optional<AxesConflict> conflict;
     AxesAttr axes = inferResultAxes(op, i, operands, conflict);
     AxesAttr wanted = getAxes(type);
-    if (!axes || !wanted) {
-      reason = conflict ? conflict->reason : "expected decided operands and results";
+    if (!axes) {
+      reason = conflict ? conflict->reason : "expected decided operands, found none";
       return failure();
     }
-    if (axes.getMesh() == wanted.getMesh()) {
+    if (wanted && axes.getMesh() == wanted.getMesh()) {
       SmallVector<DimAxesAttr> dims(axes.getDims());
       for (auto [dim, mine, other] : llvm::enumerate(dims, wanted.getDims())) {
         bool free = !isa<ReshapeOp>(op) && isNew(*rule, rule->results[i][dim]) &&
@@ -84,51 +60,82 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
   return results;
 }
 
+/// Less what the op cannot take: terms along a mesh axis that splits a factor, for a product with
+/// another operand's piece of it would not add up.
+static AxesAttr keepPartial(AxesAttr digits, AxesAttr had, const AxesRule &rule,
+                            ArrayRef<DimAxesAttr> factors) {
+  if (digits.getMesh() != had.getMesh())
+    return digits;
+  SmallVector<StringAttr> partial;
+  for (StringAttr axis : had.getPartial())
+    if (rule.partial != PartialKind::Product || llvm::none_of(factors, [&](DimAxesAttr dim) {
+          return llvm::is_contained(dim.getDigits(), Digit::device(axis));
+        }))
+      partial.push_back(axis);
+  return digits.withPartial(partial, had.getPartialKind());
+}
+
 FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
   LocalPlan plan;
   SmallVector<AxesAttr> operands = operandAxesOf(op);
-  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, operands, reason);
+  if (isa<ReshapeOp>(op)) {
+    plan.operands = operands;
+  } else {
+    AxesRule rule = *getAxesRule(op);
+    SmallVector<AxesAttr> wanted =
+        llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
+    FactorChoice choice = chooseFactors(op, rule, operands, wanted);
+    MLIRContext *context = op->getContext();
+    for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands)) {
+      plan.operands.push_back(axes);
+      if (!axes)
+        continue;
+      bool moves = axes.getMesh() != choice.mesh;
+      SmallVector<DimAxesAttr> digits(axes.getDims());
+      for (auto [dim, factor] : llvm::enumerate(dims)) {
+        if (factor == AxesRule::kNone) {
+          if (moves)
+            digits[dim] = DimAxesAttr::get(context, {});
+        } else if (moves || placementOf(digits[dim], choice.mesh) !=
+                                placementOf(choice.factors[factor], choice.mesh)) {
+          digits[dim] = choice.factors[factor];
+        }
+      }
+      plan.operands.back() =
+          keepPartial(AxesAttr::get(context, choice.mesh, digits, {}, ReduceKind::Sum), axes, rule,
+                      choice.factors);
+    }
+  }
+  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
   if (failed(results))
     return failure();
   plan.results = std::move(*results);
-  if (isa<ReshapeOp>(op)) {
-    plan.operands = operands;
-    return plan;
-  }
-  // A replicated operand beside a split one is sliced: each operand takes the digits that its
-  // factor has elsewhere.
-  AxesRule rule = *getAxesRule(op);
-  SmallVector<DimAxesAttr> factors(rule.factors.size());
-  for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands))
-    if (axes)
-      for (auto [dim, factor] : llvm::enumerate(dims))
-        if (factor != AxesRule::kNone &&
-            (!factors[factor] || (!factors[factor].hasDevice() && axes.getDims()[dim].hasDevice())))
-          factors[factor] = axes.getDims()[dim];
-  for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands)) {
-    plan.operands.push_back(axes);
-    if (!axes)
-      continue;
-    SmallVector<DimAxesAttr> digits(axes.getDims());
-    for (auto [dim, factor] : llvm::enumerate(dims))
-      if (factor != AxesRule::kNone &&
-          placementOf(digits[dim], axes.getMesh()) != placementOf(factors[factor], axes.getMesh()))
-        digits[dim] = factors[factor];
-    plan.operands.back() = axes.withDims(digits);
-  }
+  return plan;
+}
+
+/// Every device reshapes all of it, where digits fit neither what comes out nor what goes in.
+static FailureOr<LocalPlan> planReshapeWhole(Operation *op, std::string &reason) {
+  LocalPlan plan;
+  AxesAttr from = getAxes(op->getOperand(0));
+  plan.operands.push_back(AxesAttr::getReplicated(from.getMesh(), from.getDims().size())
+                              .withPartial(from.getPartial(), from.getPartialKind()));
+  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
+  if (failed(results))
+    return failure();
+  plan.results = std::move(*results);
   return plan;
 }
 
 static FailureOr<LocalPlan> planReshapeBefore(Operation *op, std::string &reason) {
   AxesAttr from = getAxes(op->getOperand(0)), to = getAxes(op->getResult(0));
   AxesAttr wanted = inferOperandAxes(op, 0, 0, to, {});
-  // The result's axes may be more than a reshape can carry, or it runs on what is there and is
+  // The result's axes may be more than a reshape can carry; then it runs on what is there and is
   // resharded behind.
-  if (!wanted || wanted.getMesh() != from.getMesh())
+  if (!wanted)
     return planAfter(op, reason);
   SmallVector<StringAttr> partial;
   for (StringAttr axis : from.getPartial())
-    if (llvm::is_contained(to.getPartial(), axis))
+    if (from.getMesh() == to.getMesh() && llvm::is_contained(to.getPartial(), axis))
       partial.push_back(axis);
   LocalPlan plan;
   plan.operands.push_back(wanted.withPartial(partial, from.getPartialKind()));
@@ -149,11 +156,6 @@ public:
         factors(rule.factors.size(), DimAxesAttr::get(op->getContext(), {})) {}
 
   FailureOr<LocalPlan> plan() {
-    for (AxesAttr axes : operands)
-      if (axes && axes.getMesh() != mesh)
-        return fail("expected operands and results on one mesh, found \"" + mesh.getName().str() +
-                    "\" and \"" + axes.getMesh().getName().str() +
-                    "\"; insert a fusion.reshard between them");
     AxisSet contracted;
     chooseReductions(contracted);
     chooseResults(contracted);
@@ -167,41 +169,62 @@ public:
   }
 
 private:
-  LogicalResult fail(std::string text) {
-    reason = std::move(text);
-    return failure();
-  }
-
-  /// Digits of a contracted dimension: what all operands have, or what makes the result partial as
-  /// it shall be; else whole.
+  /// Digits of a contracted dimension: what all operands have, and what makes the result partial as
+  /// it shall be. Where all are split and nothing of that is left, those of the larger operand: to
+  /// move the other one is less than to compute everything everywhere.
   void chooseReductions(AxisSet &contracted) {
     for (auto [factor, kind] : llvm::enumerate(rule.factors)) {
       if (kind != FactorKind::Reduction)
         continue;
-      bool agree = true;
-      DimAxesAttr found, split;
-      for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands)) {
-        const int64_t *it = llvm::find(dims, static_cast<int64_t>(factor));
-        if (!axes || it == dims.end())
-          continue;
-        DimAxesAttr digits = axes.getDims()[it - dims.begin()];
-        agree = agree && (!found || placementOf(found, mesh) == placementOf(digits, mesh));
-        if (!found || (!found.hasStream() && digits.hasStream()))
-          found = digits;
-        if (digits.hasDevice() && !split)
-          split = digits;
-      }
-      if (!agree && split && llvm::all_of(split.getDigits(), [&](const Digit &digit) {
-            return !digit.isDevice() || llvm::is_contained(target.getPartial(), digit.axis);
-          }))
-        found = split;
-      else if (!agree)
-        found = DimAxesAttr::get(op->getContext(), {});
-      factors[factor] = found;
-      for (const Digit &digit : found.getDigits())
+      factors[factor] = chooseReduction(static_cast<int64_t>(factor));
+      for (const Digit &digit : factors[factor].getDigits())
         if (digit.isDevice())
           contracted.insert(digit.axis);
     }
+  }
+
+  DimAxesAttr chooseReduction(int64_t factor) {
+    struct Side {
+      DimAxesAttr digits;
+      int64_t size;
+    };
+    SmallVector<Side> sides;
+    int64_t extent = 0;
+    for (auto [number, axes, dims] : llvm::enumerate(operands, rule.operands)) {
+      const int64_t *it = llvm::find(dims, factor);
+      if (!axes || axes.getMesh() != mesh || it == dims.end())
+        continue;
+      auto type = cast<RankedTensorType>(op->getOperand(number).getType());
+      extent = type.getDimSize(it - dims.begin());
+      sides.push_back({axes.getDims()[it - dims.begin()], sizeOf(type)});
+    }
+    DimAxesAttr none = DimAxesAttr::get(op->getContext(), {});
+    if (sides.empty())
+      return none;
+    // Streams first, then what is split most: of these the axes that the others do not have go.
+    const Side *best = &sides.front();
+    for (const Side &side : sides)
+      if (placementOf(side.digits, mesh) == placementOf(best->digits, mesh)
+              ? !best->digits.hasStream() && side.digits.hasStream()
+              : refines(side.digits, best->digits, extent, mesh) ||
+                    (!refines(best->digits, side.digits, extent, mesh) && side.size > best->size))
+        best = &side;
+    AxisSet lost;
+    for (const Digit &digit : best->digits.getDigits()) {
+      if (!digit.isDevice() || llvm::is_contained(target.getPartial(), digit.axis))
+        continue;
+      AxisSet others;
+      for (const Digit &other : best->digits.getDigits())
+        if (other.isDevice() && other.axis != digit.axis)
+          others.insert(other.axis);
+      DimAxesAttr alone = dropDevices(best->digits, mesh, others);
+      if (!llvm::all_of(
+              sides, [&](const Side &side) { return refines(side.digits, alone, extent, mesh); }))
+        lost.insert(digit.axis);
+    }
+    DimAxesAttr kept = dropDevices(best->digits, mesh, lost);
+    bool allSplit = llvm::all_of(sides, [](const Side &side) { return side.digits.hasDevice(); });
+    return !kept.hasDevice() && allSplit ? best->digits : kept;
   }
 
   /// Digits of the results' dimensions, less the mesh axes that a contraction has used up.
@@ -238,8 +261,9 @@ private:
           axes.getPartialKind() == target.getPartialKind() &&
           (rule.partial == PartialKind::Alike || axes.getPartialKind() == rule.reduceKind);
       for (StringAttr axis : axes.getPartial())
-        if (mayBePartial && llvm::is_contained(target.getPartial(), axis) &&
-            !contracted.contains(axis) && (!product || taken.insert(axis).second))
+        if (mayBePartial && axes.getMesh() == mesh &&
+            llvm::is_contained(target.getPartial(), axis) && !contracted.contains(axis) &&
+            (!product || taken.insert(axis).second))
           partial.push_back(axis);
       plan.operands.back() =
           AxesAttr::get(op->getContext(), mesh, digits, partial,
@@ -257,6 +281,15 @@ private:
 };
 } // namespace
 
-FailureOr<LocalPlan> fusion::planBefore(Operation *op, std::string &reason) {
+static FailureOr<LocalPlan> planBefore(Operation *op, std::string &reason) {
   return isa<ReshapeOp>(op) ? planReshapeBefore(op, reason) : BeforePlanner(op, reason).plan();
+}
+
+FailureOr<LocalPlan> fusion::planLocal(Operation *op, GatherMode gather, std::string &reason) {
+  FailureOr<LocalPlan> plan =
+      gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
+  if (succeeded(plan) || !isa<ReshapeOp>(op))
+    return plan;
+  plan = planBefore(op, reason);
+  return succeeded(plan) ? plan : planReshapeWhole(op, reason);
 }

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
 
 namespace mlir::tandem::fusion {
 
@@ -20,12 +21,14 @@ struct LocalPlan {
   SmallVector<AxesAttr> results;
 };
 
-/// The operands become what the results need, as far as a reshard before the op can do that; a
-/// dimension that is contracted in equal pieces stays as it is. Failure with `reason` if there is
-/// no such plan.
-FailureOr<LocalPlan> planBefore(Operation *op, std::string &reason);
+/// How `op` could run locally: with `GatherMode::Before` its operands become what its results need,
+/// as far as a reshard before the op can do that (a dimension that is contracted in equal pieces
+/// stays as it is); with `GatherMode::After` it runs on what is there (`planAfter`). All operands
+/// and results are decided. Failure with `reason` if there is no such plan.
+FailureOr<LocalPlan> planLocal(Operation *op, GatherMode gather, std::string &reason);
 
-/// The op runs on what is there.
+/// The op runs on what is there, and where that does not fit itself on what `chooseFactors` says.
+/// Results may be undecided.
 FailureOr<LocalPlan> planAfter(Operation *op, std::string &reason);
 
 } // namespace mlir::tandem::fusion

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/AxesRule.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 namespace mlir::tandem::fusion {
 
@@ -37,8 +38,8 @@ AxesAttr inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAttr> oper
 
 /// Axes that operand `operand` must have for the op to run locally and give result `result` the
 /// axes `resultAxes`; dimensions that the result says nothing of (a contracted one) take their
-/// digits from the first of `operandAxes` that has them (null entries: undecided). Null if there
-/// are none.
+/// digits from the first of `operandAxes` that has them (null entries: undecided), and take the
+/// mesh axes of these from the others. Null if there are none.
 AxesAttr inferOperandAxes(Operation *op, unsigned operand, unsigned result, AxesAttr resultAxes,
                           ArrayRef<AxesAttr> operandAxes);
 
@@ -46,6 +47,12 @@ AxesAttr inferOperandAxes(Operation *op, unsigned operand, unsigned result, Axes
 /// `reduce_c4`, ...). All operands and results must be decided. Says why not through `emitError`,
 /// if given.
 LogicalResult verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError);
+
+/// Names of mesh axes.
+using AxisSet = llvm::SmallPtrSet<Attribute, 4>;
+
+/// `dim` without the device digits of `axes`. Serial digits keep the places of those after them.
+DimAxesAttr dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes);
 
 /// True if the op's result could be left out of a chain: undecided as its operands are, or decided
 /// and local.

@@ -49,12 +49,24 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
 def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> {
   let summary = "Give every value its axes";
   let description = [{
-    An undecided value gets the axes that its decided operands lead to if the op runs locally; where operands are
-    undecided too, those that its consumers ask for; and what nothing determines is replicated on the function's mesh
-    (or takes the axes of the other operand of an elementwise op).
-    A split operand wins over a replicated one (a slice costs nothing); two different splits are an error at the op,
-    with notes at both sources. Operands of an elementwise op have one type, so the pass itself inserts a reshard where
-    they differ. Values that the pass has decided take the stream digits of what is computed from them.
+    An undecided value gets, in this order:
+
+    1. the axes that its decided operands lead to if the op runs locally. A split operand wins over a replicated one (a
+       slice costs nothing);
+    2. those that its consumers ask for, as far as their results say it;
+    3. where operands do not fit each other, what the op can run on when one of them is resharded. A mesh axis on two
+       dimensions stays on the contraction that all operands have, else on a dimension of the result (of a matmul's rhs
+       before lhs: the weight of a layer stays, its input is gathered), else on the contraction of one operand. Of two
+       splits of one dimension the finer one wins, else the larger operand's; of two meshes the larger operand's. A
+       dimension that is cut or concatenated is whole, and a sum that a bias is added to is reduced;
+    4. the axes of the other operand of an elementwise op;
+    5. a contracted dimension: the digits that it has in the other operand;
+    6. what nothing determines is replicated on the function's mesh.
+
+    Operands of an elementwise op have one type, so the pass itself inserts a reshard where they differ from what its
+    result is; if that is open, two different splits are an error at the op, with notes at both sources, back to the
+    values of the text that they come from. So are a reshape that digits do not fit, and a partial value where its terms
+    do not add up. Values that the pass has decided take the stream digits of what is computed from them.
     Every value is decided once and an op visited once per decision: linear.
 
     Before:
@@ -82,9 +94,13 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
   let description = [{
     Where an op's operands do not fit its result, a reshard goes before the op (`gather=before`: operands become what the
     result needs; the stream digits of the result stand on them too) or behind it (`gather=after`: the op runs on what is
-    there). A contraction of dimensions that are split alike always runs on what is there; its partial result is
-    resharded. A reshard that is several rows of the table at once is written out as a sequence, unless its schedule is
-    `hierarchical`; one that is none is an error.
+    there, or where that does not fit itself on what `fusion-propagate-axes` would choose). A contraction of dimensions
+    that are split alike always runs on what is there; its partial result is resharded, and a bias is added behind that.
+    A reshard that is several rows of the table at once is written out as a sequence, each part with its `row`, unless
+    its schedule is `hierarchical`; one that is none is an error.
+
+    Two attributes beside an op are the user's word on its reshards, and are taken off: `fusion.gather`, "before" or
+    "after", overrides the option, and `fusion.schedule` is the schedule of those of them that communicate.
 
     Before:
     ```mlir
@@ -174,10 +190,11 @@ def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
   let description = [{
     An encoding's own verifier sees one type; this sees the function.
 
-    - always: every op on tensors is one that the passes know; all its decided operands and results are over one mesh,
-      unless it is a reshard; no op makes of a partial value what its terms do not add up to.
+    - always: every op on tensors is one that the passes know, and makes of no partial value what its terms do not add
+      up to.
     - `propagated`: every tensor is decided.
-    - `resharded`: every op but `fusion.reshard` runs without communication, and every reshard is one row of the table.
+    - `resharded`: every op but `fusion.reshard` runs on one mesh and without communication, and every reshard is one row
+      of the table, the one that its `row` names.
 
     Before and after are the same IR. For example, with `stage=propagated`
     ```mlir
