@@ -23,18 +23,15 @@ public:
   Planner(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
           function_ref<InFlightDiagnostic()> emitError)
       : op(op), index(index), builder(builder), emitError(emitError),
-        sourceType(op.getInput().getType()),
-        targetType(op.getResult().getType()),
-        sourceAxes(fusion::getAxes(sourceType)),
-        targetAxes(fusion::getAxes(targetType)) {}
+        sourceType(op.getInput().getType()), targetType(op.getResult().getType()),
+        sourceAxes(fusion::getAxes(sourceType)), targetAxes(fusion::getAxes(targetType)) {}
 
   FailureOr<ReshardPlan> plan();
 
 private:
   LogicalResult align(int64_t dim);
   SideDigit cut(SideDigit &side, int64_t size);
-  CommonDigit cross(int64_t dim, MutableArrayRef<SideDigit> &from,
-                    MutableArrayRef<SideDigit> &to);
+  CommonDigit cross(int64_t dim, MutableArrayRef<SideDigit> &from, MutableArrayRef<SideDigit> &to);
   void dropSingleDevices();
   LogicalResult classify();
   LogicalResult classifyAcross();
@@ -66,12 +63,9 @@ SideDigit Planner::cut(SideDigit &side, int64_t size) {
   side.outer *= size;
   side.size = inner;
   if (side.value) {
-    Value divisor =
-        arith::ConstantIndexOp::create(*builder, op.getLoc(), inner);
-    outer.value =
-        arith::DivUIOp::create(*builder, op.getLoc(), outer.value, divisor);
-    side.value =
-        arith::RemUIOp::create(*builder, op.getLoc(), side.value, divisor);
+    Value divisor = arith::ConstantIndexOp::create(*builder, op.getLoc(), inner);
+    outer.value = arith::DivUIOp::create(*builder, op.getLoc(), outer.value, divisor);
+    side.value = arith::RemUIOp::create(*builder, op.getLoc(), side.value, divisor);
   }
   return outer;
 }
@@ -83,9 +77,8 @@ CommonDigit Planner::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
                            MutableArrayRef<SideDigit> &to) {
   CommonDigit digit{dim, {}, {}};
   int64_t taken = 1, takenOther = 1;
-  auto take = [&](MutableArrayRef<SideDigit> &side,
-                  SmallVectorImpl<SideDigit> &parts, int64_t &mine,
-                  int64_t other) {
+  auto take = [&](MutableArrayRef<SideDigit> &side, SmallVectorImpl<SideDigit> &parts,
+                  int64_t &mine, int64_t other) {
     // No more of the digit than it takes to meet, if a part of it will do.
     int64_t size = std::gcd(other / std::gcd(mine, other), side.front().size);
     if (size == 1)
@@ -108,33 +101,24 @@ CommonDigit Planner::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
 /// Cuts both sides of one dimension into digits of common sizes, outermost
 /// first.
 LogicalResult Planner::align(int64_t dim) {
-  auto source =
-      fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
-                         sourceAxes.getMesh());
-  auto target =
-      fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
-                         targetAxes.getMesh());
+  auto source = fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
+                                   sourceAxes.getMesh());
+  auto target = fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
+                                   targetAxes.getMesh());
   if (failed(source) || failed(target))
-    return emitError() << "dimension " << dim
-                       << ": extents must be known here; run "
+    return emitError() << "dimension " << dim << ": extents must be known here; run "
                        << "fusion-specialize first";
 
   // Stream digits of the source say how it was made, not where it is.
   SmallVector<SideDigit> from, to;
-  auto push = [](SmallVector<SideDigit> &side, DigitKind kind,
-                 const fusion::ResolvedDigit &digit) {
-    if (kind == DigitKind::Serial && !side.empty() &&
-        side.back().kind == DigitKind::Serial)
+  auto push = [](SmallVector<SideDigit> &side, DigitKind kind, const fusion::ResolvedDigit &digit) {
+    if (kind == DigitKind::Serial && !side.empty() && side.back().kind == DigitKind::Serial)
       side.back().size *= digit.size;
     else
-      side.push_back({digit.size, kind,
-                      kind == DigitKind::Device ? digit.axis : StringAttr()});
+      side.push_back({digit.size, kind, kind == DigitKind::Device ? digit.axis : StringAttr()});
   };
   for (const fusion::ResolvedDigit &digit : *source)
-    push(from,
-         digit.kind == DigitKind::Device ? DigitKind::Device
-                                         : DigitKind::Serial,
-         digit);
+    push(from, digit.kind == DigitKind::Device ? DigitKind::Device : DigitKind::Serial, digit);
   for (const fusion::ResolvedDigit &digit : *target) {
     if (digit.kind != DigitKind::Stream) {
       push(to, digit.kind, digit);
@@ -143,13 +127,7 @@ LogicalResult Planner::align(int64_t dim) {
     int64_t outer = 1;
     for (const IndexPart &part : index.digits[nextStream]) {
       int64_t inner = digit.size / outer / part.size;
-      to.push_back({part.size,
-                    DigitKind::Stream,
-                    {},
-                    nextStream,
-                    part.value,
-                    outer,
-                    inner});
+      to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
       outer *= part.size;
     }
     ++nextStream;
@@ -157,8 +135,7 @@ LogicalResult Planner::align(int64_t dim) {
 
   MutableArrayRef<SideDigit> left(from), right(to);
   auto dropEmpty = [](MutableArrayRef<SideDigit> &side) {
-    while (!side.empty() && side.front().size == 1 &&
-           side.front().kind == DigitKind::Serial)
+    while (!side.empty() && side.front().size == 1 && side.front().kind == DigitKind::Serial)
       side = side.drop_front();
   };
   while (true) {
@@ -169,8 +146,7 @@ LogicalResult Planner::align(int64_t dim) {
     bool rightIsOne = !right.empty() && right.front().size == 1;
     if (!left.empty() && left.front().size == 1) {
       SideDigit gone = left.consume_front(), meets;
-      if (rightIsOne &&
-          (right.front().isStream() || right.front().axis == gone.axis))
+      if (rightIsOne && (right.front().isStream() || right.front().axis == gone.axis))
         meets = right.consume_front();
       result.digits.push_back({dim, gone, meets});
       continue;
@@ -188,8 +164,7 @@ LogicalResult Planner::align(int64_t dim) {
       result.digits.push_back(cross(dim, left, right));
       continue;
     }
-    result.digits.push_back(
-        {dim, cut(left.front(), size), cut(right.front(), size)});
+    result.digits.push_back({dim, cut(left.front(), size), cut(right.front(), size)});
     // What is used up must not be taken for a digit of size 1.
     if (left.front().size == 1)
       left = left.drop_front();
@@ -201,9 +176,7 @@ LogicalResult Planner::align(int64_t dim) {
 /// Mesh axes of one device move nothing: where others do, their digits are
 /// taken out.
 void Planner::dropSingleDevices() {
-  auto isSingle = [](const SideDigit &side) {
-    return side.isDevice() && side.size == 1;
-  };
+  auto isSingle = [](const SideDigit &side) { return side.isDevice() && side.size == 1; };
   auto changes = [&](const CommonDigit &digit) {
     return (digit.source.isDevice() || digit.target.isDevice()) &&
            digit.source.axis != digit.target.axis;
@@ -214,8 +187,7 @@ void Planner::dropSingleDevices() {
   });
   if (reduces || result.sourceMesh != result.mesh ||
       llvm::any_of(result.digits, [&](const CommonDigit &digit) {
-        return changes(digit) && !isSingle(digit.source) &&
-               !isSingle(digit.target);
+        return changes(digit) && !isSingle(digit.source) && !isSingle(digit.target);
       }))
     llvm::erase_if(result.digits, [&](const CommonDigit &digit) {
       return isSingle(digit.source) || isSingle(digit.target);
@@ -245,12 +217,10 @@ LogicalResult Planner::classifyAcross() {
   fusion::MeshAttr from = result.sourceMesh, to = result.mesh;
   bool fromOne = from.numDevices() == 1, toOne = to.numDevices() == 1;
   auto countAxes = [](fusion::MeshAttr mesh) {
-    return llvm::count_if(mesh.getAxes(),
-                          [](const auto &axis) { return axis.size > 1; });
+    return llvm::count_if(mesh.getAxes(), [](const auto &axis) { return axis.size > 1; });
   };
   auto allAxes = [](fusion::MeshAttr mesh) {
-    return llvm::map_to_vector(mesh.getAxes(),
-                               [](const auto &axis) { return axis.name; });
+    return llvm::map_to_vector(mesh.getAxes(), [](const auto &axis) { return axis.name; });
   };
   SmallVector<const CommonDigit *> gathered, scattered;
   bool simple = true;
@@ -264,14 +234,12 @@ LogicalResult Planner::classifyAcross() {
       scattered.push_back(&digit);
   }
 
-  int64_t reduced =
-      llvm::count_if(sourceAxes.getPartial(),
-                     [&](StringAttr axis) { return from.axisSize(axis) > 1; });
+  int64_t reduced = llvm::count_if(sourceAxes.getPartial(),
+                                   [&](StringAttr axis) { return from.axisSize(axis) > 1; });
   if (reduced > 0) {
     if (!toOne || reduced != countAxes(from))
-      return emitError() << "a partial value does not move from mesh @"
-                         << from.getName().getValue() << " to mesh @"
-                         << to.getName().getValue()
+      return emitError() << "a partial value does not move from mesh @" << from.getName().getValue()
+                         << " to mesh @" << to.getName().getValue()
                          << ", but from all devices of its mesh to one device; "
                             "reduce it on its "
                             "own mesh first";
@@ -283,25 +251,21 @@ LogicalResult Planner::classifyAcross() {
     return success();
   }
   result.kind = ReshardKind::Transfer;
-  result.staysLocal = fusion::classifyReshard(sourceType, targetType).kind ==
-                      fusion::ReshardKind::Nothing;
+  result.staysLocal =
+      fusion::classifyReshard(sourceType, targetType).kind == fusion::ReshardKind::Nothing;
   if (result.staysLocal)
     return success();
   if (fromOne && !toOne && simple && scattered.empty()) {
     result.kind = ReshardKind::Broadcast;
     result.root = from.worldRank(0);
     result.axes = allAxes(to);
-  } else if (fromOne && !toOne && simple &&
-             to.position(from.worldRank(0)) != -1 &&
-             static_cast<int64_t>(scattered.size()) == countAxes(to) &&
-             areOneFactor(scattered)) {
+  } else if (fromOne && !toOne && simple && to.position(from.worldRank(0)) != -1 &&
+             static_cast<int64_t>(scattered.size()) == countAxes(to) && areOneFactor(scattered)) {
     result.kind = ReshardKind::Scatter;
     result.root = from.worldRank(0);
     nameAxes(scattered, false);
-  } else if (!fromOne && toOne && simple &&
-             from.position(to.worldRank(0)) != -1 &&
-             static_cast<int64_t>(gathered.size()) == countAxes(from) &&
-             areOneFactor(gathered)) {
+  } else if (!fromOne && toOne && simple && from.position(to.worldRank(0)) != -1 &&
+             static_cast<int64_t>(gathered.size()) == countAxes(from) && areOneFactor(gathered)) {
     result.kind = ReshardKind::Gather;
     result.groupMesh = from;
     result.root = to.worldRank(0);
@@ -312,11 +276,18 @@ LogicalResult Planner::classifyAcross() {
 
 /// What is done along which mesh axes.
 LogicalResult Planner::classify() {
+  // A reduction along an axis of one device is none, unless it is all that
+  // there is to do.
+  bool changes = llvm::any_of(result.digits, [](const CommonDigit &digit) {
+    return digit.crosses() ||
+           (std::max(digit.source.size, digit.target.size) > 1 &&
+            (digit.source.isDevice() || digit.target.isDevice()) &&
+            (digit.source.axis != digit.target.axis || digit.source.inner != digit.target.inner));
+  });
   SmallVector<StringAttr> reduced;
   for (StringAttr axis : sourceAxes.getPartial())
     if (!llvm::is_contained(targetAxes.getPartial(), axis) &&
-        (result.sourceMesh.axisSize(axis) > 1 ||
-         sourceAxes.getPartial().size() == 1))
+        (result.sourceMesh.axisSize(axis) > 1 || (!changes && sourceAxes.getPartial().size() == 1)))
       reduced.push_back(axis);
   if (result.sourceMesh != result.mesh)
     return classifyAcross();
@@ -335,13 +306,12 @@ LogicalResult Planner::classify() {
   for (const CommonDigit &digit : result.digits) {
     useParts(digit.sourceParts);
     useParts(digit.targetParts);
-    bool fromDevice = digit.source.isDevice(),
-         toDevice = digit.target.isDevice();
+    bool fromDevice = digit.source.isDevice(), toDevice = digit.target.isDevice();
     if (fromDevice && toDevice && digit.source.axis == digit.target.axis &&
         digit.source.inner == digit.target.inner)
       continue;
-    moves |= (fromDevice && (toDevice || digit.source.isPart())) ||
-             (toDevice && digit.target.isPart());
+    moves |=
+        (fromDevice && (toDevice || digit.source.isPart())) || (toDevice && digit.target.isPart());
     if (fromDevice)
       used.insert(digit.source.axis);
     if (toDevice)
@@ -366,8 +336,8 @@ LogicalResult Planner::classify() {
       result.kind = ReshardKind::AllReduce;
       return success();
     }
-    if (simple && scattered.size() == reduced.size() &&
-        used.size() == reduced.size() && areOneFactor(scattered)) {
+    if (simple && scattered.size() == reduced.size() && used.size() == reduced.size() &&
+        areOneFactor(scattered)) {
       result.kind = ReshardKind::ReduceScatter;
       nameAxes(scattered, false);
       return success();
@@ -375,9 +345,8 @@ LogicalResult Planner::classify() {
     InFlightDiagnostic diag = emitError();
     diag << "a reduction that moves data along other mesh axes too is not one "
             "step, found ";
-    llvm::interleaveComma(result.axes, diag, [&](StringAttr a) {
-      diag << '"' << a.getValue() << '"';
-    });
+    llvm::interleaveComma(result.axes, diag,
+                          [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
     return diag << "; write the reduction as a reshard of its own";
   }
 
@@ -397,8 +366,8 @@ LogicalResult Planner::classify() {
              llvm::equal(gathered, scattered, areAlike)) {
     result.kind = ReshardKind::AllToAll;
     nameAxes(gathered, true);
-  } else if (!moves && result.axes.size() == 1 && owned.size() == 1 &&
-             gathered.empty() && scattered.empty()) {
+  } else if (!moves && result.axes.size() == 1 && owned.size() == 1 && gathered.empty() &&
+             scattered.empty()) {
     result.kind = ReshardKind::OwnerMoves;
     const SideDigit &stream = owned.front()->target;
     result.owner = stream.value;
@@ -428,11 +397,9 @@ void Planner::fillDims() {
       if (target.isDevice())
         sourceLabel =
             result.kind == ReshardKind::LocalSlice
-                ? kDeviceLabel - (llvm::find(result.axes, target.axis) -
-                                  result.axes.begin())
+                ? kDeviceLabel - (llvm::find(result.axes, target.axis) - result.axes.begin())
                 : sourceFront++;
-      result.source[digit.dim].push_back(
-          {source.size, target.value, sourceLabel});
+      result.source[digit.dim].push_back({source.size, target.value, sourceLabel});
     }
     if (!target.isDevice())
       result.target[digit.dim].push_back(
@@ -455,19 +422,16 @@ FailureOr<ReshardPlan> Planner::plan() {
 }
 
 int64_t ReshardPlan::groupPosition(int64_t worldRank) const {
-  SmallVector<int64_t> coordinates =
-      groupMesh.coordinates(groupMesh.position(worldRank));
+  SmallVector<int64_t> coordinates = groupMesh.coordinates(groupMesh.position(worldRank));
   int64_t position = 0;
   for (StringAttr axis : axes)
-    position = position * groupMesh.axisSize(axis) +
-               coordinates[groupMesh.axisIndex(axis)];
+    position = position * groupMesh.axisSize(axis) + coordinates[groupMesh.axisIndex(axis)];
   return position;
 }
 
-FailureOr<ReshardPlan>
-tandem::planReshard(fusion::ReshardOp op, const SliceIndex &index,
-                    OpBuilder *builder,
-                    function_ref<InFlightDiagnostic()> emitError) {
+FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op, const SliceIndex &index,
+                                           OpBuilder *builder,
+                                           function_ref<InFlightDiagnostic()> emitError) {
   return Planner(op, index, builder, emitError).plan();
 }
 

@@ -323,14 +323,14 @@ FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program) {
           if (failed(add(axes.getMesh(), program)))
             return failure();
   WalkResult result = program.walk([&](Operation *op) {
-    LogicalResult added = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                              .Case<hostir::DeviceIndexOp, hostir::InMeshOp, hostir::ChannelOp>(
-                                  [&](auto o) { return add(o.getMesh(), op); })
-                              .Case([&](hostir::TranslatePositionOp o) {
-                                return success(succeeded(add(o.getFrom(), op)) &&
-                                               succeeded(add(o.getTo(), op)));
-                              })
-                              .Default(success());
+    LogicalResult added =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case<hostir::DeviceIndexOp, hostir::InMeshOp, hostir::ChannelOp>(
+                [&](auto o) { return add(o.getMesh(), op); })
+            .Case([&](hostir::TranslatePositionOp o) {
+              return success(succeeded(add(o.getFrom(), op)) && succeeded(add(o.getTo(), op)));
+            })
+            .Default(success());
     return failed(added) ? WalkResult::interrupt() : WalkResult::advance();
   });
   if (result.wasInterrupted())

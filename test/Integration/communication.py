@@ -1,0 +1,239 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every kind of communication between devices and meshes (test/Programs/Communication), with every rank as the root,
+every reduction and meshes of every shape: compiled, run on real ranks, compared with the oracle and with NumPy.
+
+  communication.py [--all] [-v] [PATTERN...]
+
+Ranks, root, reduction, channel and dtype are combined pairwise, with --all all of them. The files stand for four ranks
+and one root; their meshes are written anew for the others.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import os
+import re
+import sys
+import unittest
+
+import numpy as np
+
+import harness
+from programs import CHANNELS, EXACT, FLOATS, NUMPY, TOLERANCE, pairwise
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs", "Communication")
+REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min}
+#: Of the ranks; "outside": one more.
+ROOTS = ("first", "middle", "last", "outside")
+
+
+def mesh(name, axes, devices=()):
+    sizes = ", ".join(f'"{axis}" = {size}' for axis, size in axes.items())
+    listed = f", devices = [{', '.join(map(str, devices))}]" if devices else ""
+    return f'#fusion.mesh<"{name}", [{sizes}]{listed}>'
+
+
+def one_root(backwards=False):
+    """All ranks, and one of them (or one more) alone."""
+    def meshes(p, root):
+        devices = tuple(reversed(range(p))) if backwards else ()
+        return {"tp": mesh("tp", {"x": p}, devices), "root": mesh("root", {}, (root,))}
+    return meshes
+
+
+def all_ranks(p, root):
+    return {"tp": mesh("tp", {"x": p})}
+
+
+def halves(first, second, axes="xy"):
+    """Two meshes of different devices: the even ranks forwards, as many odd ones backwards."""
+    def meshes(p, root):
+        count = p // 2
+        return {first: mesh(first, {axes[0]: count}, tuple(range(0, 2 * count, 2))),
+                second: mesh(second, {axes[1]: count}, tuple(range(1, 2 * count, 2))[::-1])}
+    return meshes
+
+
+def turned(p, root):
+    """`root` is how far."""
+    return {**all_ranks(p, root),
+            "turned": mesh("turned", {"x": p}, tuple((i + root) % p for i in range(p)))}
+
+
+def overlapping(p, root):
+    """All ranks from `root` on, and all but one: they share all but one."""
+    few = [(root + 2 * i) % p for i in range((p + 1) // 2)] if p % 2 else list(range(0, p, 2))
+    many = [r for r in range(p) if r != root % p][::-1]
+    return {"few": mesh("few", {"x": len(few)}, tuple(few)), "many": mesh("many", {"y": len(many)}, tuple(many))}
+
+
+def pod(p, root):
+    nodes = 2 if p % 2 == 0 else 1
+    return {"pod": mesh("pod", {"node": nodes, "gpu": p // nodes})}
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One file. `meshes` takes the number of ranks and the root; `shapes` the number of ranks, and gives the inputs' and
+    outputs'; `reference` the inputs and a reduction of NumPy."""
+
+    name: str
+    meshes: callable
+    shapes: callable
+    reference: callable
+    roots: tuple = ("first",)
+    reduces: bool = False
+    dtypes: tuple = EXACT
+    #: Partial sums travel rounded.
+    tolerance: float = 0
+
+    @property
+    def reductions(self):
+        return tuple(REDUCTIONS) if self.reduces else (None,)
+
+
+def signed(t, reduction):
+    """What the reducing programs reduce: nothing above 0 for a maximum, nothing below for a minimum."""
+    return np.abs(t) if reduction == "min" else -np.abs(t)
+
+
+def reduced(t, reduction):
+    return {"t1": REDUCTIONS[reduction](signed(t["t0"], reduction), axis=0)}
+
+
+def moved(t, reduction):
+    return {"t1": t["t0"]}
+
+
+def rows(*extents, factor=3):
+    """Shapes of a first dimension of `factor` rows a rank."""
+    return lambda p: {"t0": (factor * p, *extents), "t1": (factor * p, *extents)}
+
+
+PROGRAMS = [
+    Program("broadcast", one_root(), lambda p: {"t0": (6, 5), "t1": (6, 5)}, moved, ROOTS),
+    Program("scatter", one_root(backwards=True), rows(5), moved, ROOTS),
+    Program("gather", one_root(), rows(6), moved, ROOTS),
+    Program("reduce", one_root(), lambda p: {"t0": (2 * p, 4, 3), "t1": (4, 3)}, reduced, ROOTS, True, FLOATS, 2),
+    Program("all-reduce", all_ranks, lambda p: {"t0": (2 * p, 10, 3), "t1": (10, 3)}, reduced, ("first",), True, FLOATS,
+            2),
+    Program("reduce-scatter", all_ranks, lambda p: {"t0": (2 * p, 3 * p, 4), "t1": (3 * p, 4)}, reduced, ("first",), True,
+            FLOATS, 2),
+    Program("all-to-all", all_ranks, lambda p: {"t0": (2 * p, 3 * p, 4), "t1": (2 * p, 3 * p, 4)}, moved),
+    Program("send-recv", halves("here", "there"), rows(5), moved),
+    Program("permute", turned, rows(5), moved, ("first", "middle", "last")),
+    Program("two-meshes", halves("first", "second"),
+            lambda p: {"x": (8, 6), "a": (6, 4 * (p // 2)), "b": (4 * (p // 2), 5), "out": (8, 5)},
+            lambda t, reduction: {"out": t["x"] @ t["a"] @ t["b"]}, dtypes=FLOATS, tolerance=2),
+    Program("pod", pod, lambda p: {"t0": (p, 3 * p, 2 * p), "t1": (3 * p, 2 * p)},
+            lambda t, reduction: {"t1": t["t0"].sum(0)}, dtypes=EXACT, tolerance=2),
+]
+RANKS = (2, 3, 4, 8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Combination:
+    program: Program
+    ranks: int
+    root: int
+    reduction: str
+    channel: str
+    dtype: str
+
+    @property
+    def name(self):
+        parts = [self.program.name, f"{self.ranks}r{self.root}", self.reduction, self.channel, self.dtype]
+        return "/".join(filter(None, parts))
+
+
+def combinations(everything):
+    for program in PROGRAMS:
+        factors = (RANKS, program.roots, program.reductions, CHANNELS, program.dtypes)
+        for ranks, root, *rest in itertools.product(*factors) if everything else pairwise(*factors):
+            places = {"first": [0], "middle": [ranks // 2], "last": [ranks - 1], "outside": [ranks]}[root]
+            if everything and root == "middle":
+                places = range(1, ranks - 1)
+            elif everything and root == "last" and ranks == 1:
+                places = []
+            for place in places:
+                yield Combination(program, ranks, place, *rest)
+
+
+class CommunicationTest(harness.Test):
+    combination = None
+
+    def id(self):
+        return self.combination.name
+
+    __str__ = id
+
+    def source(self):
+        c = self.combination
+        with open(os.path.join(SOURCES, c.program.name + ".mlir")) as file:
+            text = "".join(line for line in file if not line.startswith("//"))
+        for name, written in c.program.meshes(c.ranks, c.root).items():
+            text, count = re.subn(rf"^#{name} = .*$", f"#{name} = {written}", text, flags=re.M)
+            self.assertEqual(count, 1, f"mesh #{name}")
+        if c.reduction:
+            text = text.replace("reduce max", f"reduce {c.reduction}").replace("partial = max", f"partial = {c.reduction}")
+            if c.reduction == "min":
+                text = text.replace("arith.negf %positive", "math.absf %positive")
+        text = re.sub(r"(?<=x)f32\b", c.dtype, text)
+        path = self.path("program.mlir")
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def runTest(self):
+        c = self.combination
+        shapes = c.program.shapes(c.ranks)
+        inputs = [name for name in shapes if name not in ("t1", "out")]
+        compiled, dump = self.path("program.tsp"), self.path("dump")
+        done = harness.run([harness.tool("tandem-compile"), self.source(), f"--target=cpu-{c.channel}", "-o", compiled]
+                           + [f"--shape=arg{i}={'x'.join(map(str, shapes[name]))}" for i, name in enumerate(inputs)])
+        self.assertEqual(done.code, 0, str(done))
+        done = harness.tandem_run(compiled, f"--channel={c.channel}", "--verify", "--repeat=2", f"--dump-npy={dump}",
+                                  limit=120)
+        self.assertEqual(done.code, 0, str(done))
+        tensors = harness.read_dump(dump)
+        wide = {name: tensors[name].astype(np.int64 if c.dtype == "i32" else np.float64) for name in inputs}
+        for name, wanted in c.program.reference(wide, c.reduction).items():
+            found = tensors[name]
+            self.assertEqual(found.shape, shapes[name])
+            tolerance = 0 if c.reduction in ("max", "min") else c.program.tolerance * TOLERANCE[c.dtype]
+            if tolerance == 0:
+                np.testing.assert_array_equal(found, wanted.astype(NUMPY[c.dtype]))
+                continue
+            error = np.linalg.norm(found.astype(np.float64) - wanted)
+            self.assertLessEqual(error, tolerance * np.linalg.norm(wanted))
+
+
+class Harness(unittest.TestCase):
+    def test_every_program_has_a_row(self):
+        files = {os.path.splitext(name)[0] for name in os.listdir(SOURCES) if name.endswith(".mlir")}
+        self.assertEqual(files, {program.name for program in PROGRAMS})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="every combination")
+    parser.add_argument("-v", "--verbose", action="store_true", help="names of tests")
+    parser.add_argument("patterns", nargs="*")
+    options = parser.parse_args()
+    suite = unittest.TestSuite()
+    if not options.patterns:
+        suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(Harness))
+    for combination in combinations(options.all):
+        if not options.patterns or any(pattern in combination.name for pattern in options.patterns):
+            test = CommunicationTest()
+            test.combination = combination
+            suite.addTest(test)
+    if suite.countTestCases() == 0:
+        sys.exit("no combination has such a name")
+    result = unittest.TextTestRunner(verbosity=2 if options.verbose else 1).run(suite)
+    sys.exit(not result.wasSuccessful())
+
+
+if __name__ == "__main__":
+    main()
