@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LocalPass.h"
+#include "Remote.h"
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <thread>
 
 namespace tandem::check {
@@ -82,8 +83,13 @@ public:
       checkQueues(world, options, findings, report.limits);
     checkRanks();
     reportRaces();
-    if (!execution.finished)
+    if (execution.finished)
+      checkPeers();
+    else
       report.limits.emplace_back("order between ranks: the program does not end");
+    if (order && order->exhausted())
+      report.limits.emplace_back(
+          "order between ranks: too many accesses that only a search relates");
     for (unsigned d = 0; d < kNumDiagnoses; ++d)
       for (Finding &finding : findings.list)
         if (finding.diagnosis == static_cast<Diagnosis>(d))
@@ -118,9 +124,27 @@ private:
     }
   }
 
+  Order &orderOfAll() {
+    if (!order)
+      order.emplace(world);
+    return *order;
+  }
+
+  void checkPeers() {
+    bool oneSided = false;
+    for (const Slot &slot : world.slots)
+      oneSided |= !slot.waits.empty();
+    for (const auto &puts : world.incoming)
+      oneSided |= !puts.empty();
+    if (oneSided)
+      checkRemote(world, options, execution, locals, footprints, orderOfAll(), findings);
+  }
+
   void reportRaces() {
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       for (const OpenPair &pair : locals[r].open) {
+        if (orderOfAll().before(pair.first, pair.second) || order->before(pair.second, pair.first))
+          continue;
         if (!findings.wants(Diagnosis::Race)) {
           findings.count(Diagnosis::Race);
           continue;
@@ -145,6 +169,7 @@ private:
   FootprintTable footprints;
   Execution execution;
   std::vector<LocalResult> locals;
+  std::optional<Order> order; ///< made when first asked
   Report report;
 };
 

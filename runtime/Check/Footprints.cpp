@@ -36,9 +36,17 @@ ByteSet::ByteSet(const Layout &layout) {
   }
   span = run;
   bytes = run;
-  for (const Dim &dim : dims) {
-    span += (dim.extent - 1) * dim.stride;
-    bytes *= dim.extent;
+  bool overlapsItself = false;
+  for (size_t d = dims.size(); d-- > 0;) {
+    overlapsItself |= dims[d].stride < span;
+    span += (dims[d].extent - 1) * dims[d].stride;
+    bytes *= dims[d].extent;
+  }
+  std::vector<Interval> pieces;
+  if (overlapsItself && intervals(0, *this, pieces)) {
+    bytes = 0;
+    for (const Interval &piece : pieces)
+      bytes += piece.end - piece.begin;
   }
 }
 
@@ -201,8 +209,9 @@ bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out)
   }
   std::sort(raw.begin(), raw.end(),
             [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
+  size_t before = out.size(); // what other sets have left there
   for (const Interval &piece : raw) {
-    if (!out.empty() && piece.begin <= out.back().end)
+    if (out.size() > before && piece.begin <= out.back().end)
       out.back().end = std::max(out.back().end, piece.end);
     else
       out.push_back(piece);

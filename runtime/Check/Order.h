@@ -1,0 +1,80 @@
+//===- Order.h - what is before what, over all ranks ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHECK_ORDER_H
+#define TANDEM_CHECK_ORDER_H
+
+#include "CheckImpl.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tandem::check {
+
+/// The relation `<` of docs/semantics.md, by search: exact, and linear in the program per source.
+/// Sources are asked for one after the other, so ask all about one before the next.
+class Order {
+public:
+  explicit Order(const World &world);
+
+  /// E(x) < B(y); of a put x: its arrival < B(y). `runs` later: y is in that many runs after x's.
+  bool before(CommandId x, CommandId y, unsigned runs = 0);
+  /// Of a put x: its arrival, else E(x) < END of `rank` in x's run.
+  bool beforeEnd(CommandId x, uint32_t rank);
+  /// True once searches have cost too much: from then on everything is said to be ordered.
+  bool exhausted() const { return isExhausted; }
+
+private:
+  void search(CommandId x);
+  /// Continues what `reached` holds at the end of a run into the next one.
+  void nextRun();
+  void clear();
+  void reachBegin(CommandId c);
+  void reachEnd(CommandId c);
+  void reachRaise(CommandId signal);
+  void reachArrival(CommandId put);
+  void drain();
+  void visit(CommandId c);
+  void visitCollective(CommandId c);
+
+  uint32_t chainOf(CommandId c) const {
+    return firstChain[world.rankOf(c)] + world.commands[c].stream;
+  }
+
+  const World &world;
+  std::vector<uint32_t> firstChain, firstEvent; ///< per rank
+  std::vector<CommandId> head;                  ///< per chain (a stream of a rank)
+  std::vector<uint32_t> firstWait;              ///< per event, into waits; one more at the end
+  std::vector<CommandId> waits;
+
+  CommandId source = kNone;
+  unsigned run = 0;               ///< after that of `source`, which `reached` shows
+  std::vector<CommandId> reached; ///< per chain: the first command whose B is after; kNone
+  std::vector<uint8_t> ended;     ///< per chain: its end is after
+  std::vector<std::pair<CommandId, CommandId>> pending; ///< [first, last) on one chain
+  std::unordered_map<CommandId, uint32_t> raisesOf;     ///< per wait: raises that are after
+  std::unordered_set<CommandId> raised;
+  uint64_t visited = 0; ///< commands, over all searches
+  bool isExhausted = false;
+};
+
+/// Which pairs of ranks one run ties: START on rank a < END on rank b.
+class Ties {
+public:
+  Ties(const World &world, const CheckOptions &options);
+  bool tied(uint32_t from, uint32_t to) const {
+    return bits[size_t(to) * words + from / 64] >> from % 64 & 1;
+  }
+
+private:
+  size_t words;
+  std::vector<uint64_t> bits;
+};
+
+} // namespace tandem::check
+
+#endif // TANDEM_CHECK_ORDER_H

@@ -1,0 +1,286 @@
+//===- Remote.cpp - memory that peers reach into ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Remote.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+namespace tandem::check {
+
+using namespace replay;
+
+namespace {
+
+/// An access to the symmetric memory of one rank, by itself or by a peer's put.
+struct Touch {
+  CommandId command = kNone;
+  uint32_t rank = 0; ///< that issues it
+  uint32_t place = 0;
+  bool writes = false, isPut = false;
+  const uint32_t *clock = nullptr; ///< local ones: what has ended before, per stream
+};
+
+class RemoteChecker {
+public:
+  RemoteChecker(const World &world, const CheckOptions &options, const Execution &execution,
+                const std::vector<LocalResult> &locals, const FootprintTable &footprints,
+                Order &order, Findings &findings)
+      : world(world), execution(execution), locals(locals), footprints(footprints), order(order),
+        findings(findings) {
+    bool oneSided = std::any_of(world.incoming.begin(), world.incoming.end(),
+                                [](const auto &puts) { return !puts.empty(); });
+    if (oneSided)
+      ties.emplace(world, options);
+  }
+
+  void run() {
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      if (!world.incoming[r].empty())
+        checkTarget(r);
+    for (const Slot &slot : world.slots)
+      checkSlot(slot);
+  }
+
+private:
+  // Within one run
+
+  void checkTarget(uint32_t r) {
+    target = r;
+    graph = locals[r].overlaps.get();
+    std::vector<Touch> touches;
+    for (const SymmetricAccess &access : locals[r].symmetric)
+      touches.push_back({access.command, r, access.place, access.writes, false,
+                         locals[r].clocks.data() + access.clock});
+    for (CommandId put : world.incoming[r])
+      touches.push_back({put, world.rankOf(put), placeOfPut(put), true, true, nullptr});
+    std::sort(touches.begin(), touches.end(), [&](const Touch &a, const Touch &b) {
+      return execution.when[a.command] < execution.when[b.command];
+    });
+    indexWaits();
+    writes.assign(graph->places.size(), {});
+    reads.assign(graph->places.size(), {});
+    for (const Touch &touch : touches)
+      compare(touch);
+    checkRuns(touches);
+  }
+
+  uint32_t placeOfPut(CommandId put) const {
+    const Command &command = world.commands[put];
+    const View &dst = *world.operand(world.ranks[world.rankOf(put)], command, 0);
+    Place place{Space::Symmetric, 0, dst.address, dst.layout};
+    return static_cast<uint32_t>(
+        std::lower_bound(graph->places.begin(), graph->places.end(), place) -
+        graph->places.begin());
+  }
+
+  /// The numbers of the waits in their streams, as clocks count.
+  void indexWaits() {
+    waitTicks.clear();
+    const Rank &rank = world.ranks[target];
+    bool any = false;
+    for (uint32_t s = world.firstSlot[target]; s < world.firstSlot[target + 1]; ++s)
+      any |= !world.slots[s].waits.empty();
+    if (!any)
+      return;
+    std::vector<uint32_t> ticks(rank.numStreams, 0);
+    ticks[0] = 1; // START
+    for (CommandId i = rank.begin; i < rank.end; ++i) {
+      const Command &command = world.commands[i];
+      if (!isMessage(command.kind))
+        ++ticks[command.stream];
+      if (command.kind == Kind::WaitSignal)
+        waitTicks[i] = ticks[command.stream];
+    }
+  }
+
+  void compare(const Touch &touch) {
+    for (const Overlaps::Edge *e = graph->begin(touch.place); e != graph->end(touch.place); ++e) {
+      for (const Touch &earlier : writes[e->to])
+        compare(earlier, touch);
+      if (touch.writes)
+        for (const Touch &earlier : reads[e->to])
+          compare(earlier, touch);
+    }
+    if (touch.writes) {
+      writes[touch.place].assign(1, touch);
+      reads[touch.place].clear();
+    } else {
+      reads[touch.place].push_back(touch);
+    }
+  }
+
+  void compare(const Touch &a, const Touch &b) {
+    if (a.command == b.command || (!a.isPut && !b.isPut) || ordered(a, b))
+      return;
+    // Another execution may have them the other way round, which `<` does not say either.
+    if (!findings.wants(Diagnosis::Race))
+      return findings.count(Diagnosis::Race);
+    auto verb = [](const Touch &t) { return t.isPut ? "puts" : t.writes ? "writes" : "reads"; };
+    findings.add({Diagnosis::Race,
+                  fmt::format("rank {} {} {} of rank {}, which rank {} {} in no order with it",
+                              b.rank, verb(b),
+                              describeBytes(world, target, footprints, graph->places[a.place],
+                                            graph->places[b.place]),
+                              target, a.rank, verb(a)),
+                  {b.command, a.command},
+                  {world.describe(b.command), world.describe(a.command)}});
+  }
+
+  /// `a` came first in the execution, so only a < b can be.
+  bool ordered(const Touch &a, const Touch &b) {
+    if (a.isPut && !b.isPut && waitBetween(a.command, b.clock))
+      return true;
+    return order.before(a.command, b.command);
+  }
+
+  /// The usual case without a search: the first signal behind the put, and a wait for it alone that
+  /// is over at `clock` of the target.
+  bool waitBetween(CommandId put, const uint32_t *clock) const {
+    const Command &p = world.commands[put];
+    unsigned steps = 0;
+    for (CommandId c = p.next; c != kNone && steps < 16; c = world.commands[c].next, ++steps) {
+      const Command &signal = world.commands[c];
+      if (signal.kind != Kind::Signal || signal.channel != p.channel || signal.peer != p.peer)
+        continue;
+      const Slot &slot = *world.slotOf(signal.peer, signal.aux);
+      return std::any_of(slot.waits.begin(), slot.waits.end(), [&](CommandId wait) {
+        return clock[world.commands[wait].stream] >= waitTicks.find(wait)->second &&
+               onlyAfter(slot, world.commands[wait].value, put);
+      });
+    }
+    return false;
+  }
+
+  /// Whether all that could have raised the slot to `value` are signals behind the put.
+  bool onlyAfter(const Slot &slot, uint64_t value, CommandId put) const {
+    const Command &p = world.commands[put];
+    const Rank &rank = world.ranks[world.rankOf(put)];
+    auto valueOf = [&](CommandId raise) { return world.commands[raise].value; };
+    auto first = std::partition_point(slot.raises.begin(), slot.raises.end(),
+                                      [&](CommandId raise) { return valueOf(raise) < value; });
+    return std::all_of(first, slot.raises.end(), [&](CommandId raise) {
+      const Command &signal = world.commands[raise];
+      return raise > put && raise < rank.end && signal.stream == p.stream &&
+             signal.channel == p.channel;
+    });
+  }
+
+  // Over runs
+
+  /// R2: what a run does with a half is over before the next but one writes there, and the other
+  /// way round.
+  void checkRuns(const std::vector<Touch> &touches) {
+    // Per place and rank one reader and one writer: all commands of a rank are inside of its run.
+    std::vector<std::vector<const Touch *>> some(graph->places.size());
+    for (const Touch &touch : touches) {
+      auto &known = some[touch.place];
+      bool stands = std::any_of(known.begin(), known.end(), [&](const Touch *t) {
+        return t->rank == touch.rank && t->writes == touch.writes && t->isPut == touch.isPut &&
+               !touch.isPut;
+      });
+      if (!stands)
+        known.push_back(&touch);
+    }
+    for (uint32_t p = 0; p < some.size(); ++p)
+      for (const Overlaps::Edge *e = graph->begin(p); e != graph->end(p); ++e)
+        for (const Touch *x : some[p])
+          for (const Touch *y : some[e->to])
+            if ((x->writes || y->writes) && (x->isPut || y->isPut) && !overRuns(*x, *y))
+              reportRuns(*x, *y);
+  }
+
+  /// x of run n is over before y of run n + 2.
+  bool overRuns(const Touch &x, const Touch &y) {
+    if (x.isPut) {
+      // Its arrival is known to the target; from there on as an access of the target.
+      if ((waitBetween(x.command, locals[target].clockAtEnd.data()) ||
+           order.beforeEnd(x.command, target)) &&
+          (y.rank == target || ties->tied(target, y.rank)))
+        return true;
+    } else if (x.rank == y.rank || ties->tied(x.rank, y.rank)) {
+      return true;
+    }
+    return order.before(x.command, y.command, 2);
+  }
+
+  void reportRuns(const Touch &x, const Touch &y) {
+    if (!findings.wants(Diagnosis::OverwrittenEarly))
+      return findings.count(Diagnosis::OverwrittenEarly);
+    auto verb = [](const Touch &t) { return t.isPut ? "put" : t.writes ? "write" : "read"; };
+    findings.add(
+        {Diagnosis::OverwrittenEarly,
+         fmt::format("rank {} may {} {} of rank {} two runs ahead, before rank {} has {} it",
+                     y.rank, verb(y),
+                     describeBytes(world, target, footprints, graph->places[x.place],
+                                   graph->places[y.place]),
+                     target, x.rank, x.isPut || x.writes ? "written" : "read"),
+         {y.command, x.command},
+         {world.describe(y.command), world.describe(x.command)}});
+  }
+
+  /// Whether a later run's signal can release a wait before one of its own run has been raised.
+  void checkSlot(const Slot &slot) {
+    if (slot.waits.empty() || slot.raises.size() < 2)
+      return;
+    auto stream = [&](CommandId c) {
+      return std::make_pair(world.rankOf(c), world.commands[c].stream);
+    };
+    CommandId front = slot.raises.front();
+    if (std::all_of(slot.raises.begin(), slot.raises.end(),
+                    [&](CommandId c) { return stream(c) == stream(front); }))
+      return;
+    std::set<uint64_t> seen;
+    for (CommandId wait : slot.waits) {
+      uint64_t value = world.commands[wait].value;
+      for (CommandId early : slot.raises) {
+        if (world.commands[early].value >= value)
+          break; // it releases the wait in this run too
+        auto guards = [&](CommandId g) {
+          return world.commands[g].value >= value &&
+                 (stream(g) == stream(early) || order.before(g, early, 1));
+        };
+        if (order.before(wait, early, 1) ||
+            std::any_of(slot.raises.begin(), slot.raises.end(), guards))
+          continue;
+        if (!seen.insert(uint64_t(wait) << 32 | early).second)
+          continue;
+        findings.add({Diagnosis::SignalWrongRun,
+                      fmt::format("rank {} waits for slot {} to reach {}; rank {} may be a run "
+                                  "ahead and raise it to {} of the next run before",
+                                  slot.rank, slot.slot, value, world.rankOf(early),
+                                  world.commands[early].value),
+                      {wait, early},
+                      {world.describe(wait), world.describe(early)}});
+      }
+    }
+  }
+
+  const World &world;
+  const Execution &execution;
+  const std::vector<LocalResult> &locals;
+  const FootprintTable &footprints;
+  Order &order;
+  Findings &findings;
+  std::optional<Ties> ties;
+
+  uint32_t target = 0;
+  const Overlaps *graph = nullptr;
+  std::unordered_map<CommandId, uint32_t> waitTicks;
+  std::vector<std::vector<Touch>> writes, reads; ///< per place: the last write, the reads since
+};
+
+} // namespace
+
+void checkRemote(const World &world, const CheckOptions &options, const Execution &execution,
+                 const std::vector<LocalResult> &locals, const FootprintTable &footprints,
+                 Order &order, Findings &findings) {
+  RemoteChecker(world, options, execution, locals, footprints, order, findings).run();
+}
+
+} // namespace tandem::check

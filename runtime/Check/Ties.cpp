@@ -1,0 +1,168 @@
+//===- Ties.cpp - which ranks one run ties ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Order.h"
+
+#include <algorithm>
+
+namespace tandem::check {
+
+using namespace replay;
+
+namespace {
+
+using Words = std::vector<uint64_t>;
+
+/// Carries along one execution, per stream, the set of ranks whose START is before its next
+/// command.
+class TieDriver final : public InstantDriver {
+public:
+  TieDriver(const World &world, size_t words) : InstantDriver(world), words(words) {
+    uint32_t chains = 0, events = 0;
+    for (const Rank &rank : world.ranks) {
+      firstChain.push_back(chains);
+      firstEvent.push_back(events);
+      chains += rank.numStreams;
+      events += rank.numEvents;
+    }
+    sets.assign(chains, Words(words, 0));
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      sets[firstChain[r]][r / 64] |= uint64_t(1) << r % 64;
+    recorded.resize(events);
+    waitsLeft.assign(events, 0);
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      for (CommandId i = world.ranks[r].begin; i < world.ranks[r].end; ++i)
+        if (world.commands[i].kind == Kind::Wait)
+          ++waitsLeft[firstEvent[r] + world.commands[i].aux];
+    raised.resize(world.slots.size());
+  }
+
+  void begin(CommandId c) override {
+    const Command &command = world.commands[c];
+    uint32_t rank = world.rankOf(c);
+    Words &set = sets[firstChain[rank] + command.stream];
+    uint32_t event = firstEvent[rank] + command.aux;
+    switch (command.kind) {
+    case Kind::Record:
+      if (waitsLeft[event] > 0)
+        recorded[event] = set;
+      break;
+    case Kind::Wait:
+      join(set, recorded[event]);
+      if (--waitsLeft[event] == 0)
+        Words().swap(recorded[event]);
+      break;
+    case Kind::Send:
+      if (command.partner != kNone)
+        messages[c] = set;
+      break;
+    case Kind::Signal:
+      raised[world.firstSlot[command.peer] + command.aux].push_back({c, set});
+      break;
+    case Kind::WaitSignal:
+      join(set, commonOfRaises(world.firstSlot[rank] + command.aux, command.value));
+      break;
+    default:
+      break;
+    }
+    InstantDriver::begin(c);
+  }
+
+  void beginCollective(uint32_t index) override {
+    const replay::Collective &collective = world.collectives[index];
+    const CommandId *members = &world.members[collective.members];
+    const std::vector<uint32_t> &group = world.groups[collective.group];
+    const Command &first = world.commands[members[0]];
+    auto kind = static_cast<tandem::CollectiveKind>(first.op);
+    bool fromRoot =
+        kind == tandem::CollectiveKind::Broadcast || kind == tandem::CollectiveKind::Scatter;
+    bool toRoot = kind == tandem::CollectiveKind::Reduce || kind == tandem::CollectiveKind::Gather;
+    Words all(words, 0);
+    for (uint32_t m = 0; m < group.size(); ++m)
+      if (!fromRoot || group[m] == first.peer)
+        join(all, setOf(members[m]));
+    for (uint32_t m = 0; m < group.size(); ++m)
+      if (!toRoot || group[m] == first.peer)
+        join(setOf(members[m]), all);
+    InstantDriver::beginCollective(index);
+  }
+
+  void end(CommandId c) override {
+    if (world.commands[c].kind != Kind::Group)
+      return;
+    for (CommandId m = c + 1; m <= c + world.commands[c].aux; ++m) {
+      const Command &message = world.commands[m];
+      if (message.kind != Kind::Recv)
+        continue;
+      auto at = messages.find(message.partner);
+      if (at == messages.end())
+        continue;
+      join(setOf(c), at->second);
+      messages.erase(at);
+    }
+  }
+
+  const Words &atEnd(uint32_t rank) const { return sets[firstChain[rank]]; }
+
+private:
+  struct Raise {
+    CommandId signal;
+    Words set;
+  };
+
+  Words &setOf(CommandId c) { return sets[firstChain[world.rankOf(c)] + world.commands[c].stream]; }
+  static void join(Words &into, const Words &from) {
+    for (size_t w = 0; w < from.size(); ++w)
+      into[w] |= from[w];
+  }
+
+  /// What is before every signal that could have raised the slot to `value`. Of those of one stream
+  /// only the first counts; one of another stream that has not come yet leaves nothing.
+  Words commonOfRaises(uint32_t slot, uint64_t value) const {
+    Words common(words, ~uint64_t(0));
+    std::vector<uint64_t> seen; // streams whose first candidate has come
+    auto stream = [&](CommandId c) {
+      return uint64_t(world.rankOf(c)) << 16 | world.commands[c].stream;
+    };
+    for (const Raise &raise : raised[slot]) {
+      if (world.commands[raise.signal].value < value ||
+          std::find(seen.begin(), seen.end(), stream(raise.signal)) != seen.end())
+        continue;
+      seen.push_back(stream(raise.signal));
+      for (size_t w = 0; w < words; ++w)
+        common[w] &= raise.set[w];
+    }
+    for (CommandId other : world.slots[slot].raises)
+      if (world.commands[other].value >= value &&
+          std::find(seen.begin(), seen.end(), stream(other)) == seen.end())
+        return Words(words, 0);
+    return common;
+  }
+
+  const size_t words;
+  std::vector<uint32_t> firstChain, firstEvent;
+  std::vector<Words> sets;                       ///< per stream of a rank
+  std::vector<Words> recorded;                   ///< per event, until its last wait
+  std::vector<uint32_t> waitsLeft;               ///< per event
+  std::unordered_map<CommandId, Words> messages; ///< per send that is under way
+  std::vector<std::vector<Raise>> raised;        ///< per slot, in the order of the execution
+};
+
+} // namespace
+
+Ties::Ties(const World &world, const CheckOptions &options)
+    : words((world.numRanks() + 63) / 64), bits(words * world.numRanks(), 0) {
+  TieDriver driver(world, words);
+  WalkOptions walk;
+  walk.bufferedSends = options.bufferedSends;
+  Walker walker(world, walk, driver);
+  driver.run(walker);
+  for (uint32_t r = 0; r < world.numRanks(); ++r)
+    std::copy(driver.atEnd(r).begin(), driver.atEnd(r).end(), bits.begin() + r * words);
+}
+
+} // namespace tandem::check
