@@ -74,6 +74,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "canonicalize",
                                     "cse",
                                     "hostir-localize-buffers",
+                                    "hostir-fuse-launches",
                                     "hostir-expand-collectives",
                                     "hostir-insert-deallocs",
                                     "hostir-plan-buffers",
@@ -136,6 +137,10 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   builder.addOnModule(createCSEPass());
   // While collectives are still single ops: each is one access to a slice.
   builder.addOnPrograms(hostir::createLocalizeBuffers({log}));
+  // Each slice of an intermediate is a buffer by now, which fusion makes superfluous.
+  hostir::FuseLaunchesOptions fuse;
+  fuse.log = log;
+  builder.addOnModule(hostir::createFuseLaunches(fuse));
   if (!target->has(hostir::Capability::Collectives)) {
     hostir::ExpandCollectivesOptions expand;
     expand.channelsWithoutCollectives = {"*"};

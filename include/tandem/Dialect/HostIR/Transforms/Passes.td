@@ -55,6 +55,46 @@ def LocalizeBuffers : HostIR_Pass<"hostir-localize-buffers"> {
   ];
 }
 
+def FuseLaunches : Pass<"hostir-fuse-launches", "::mlir::ModuleOp"> {
+  let summary = "Make one kernel of elementwise launches that feed each other";
+  let description = [{
+    Launches of one block and one stream that are connected by buffers become one launch of one kernel, at the place of
+    the last of them. A buffer that only they use is gone: its elements stay in registers. One that others read too becomes
+    an output of the kernel. Kernels that compute the same are one; kernels that nobody launches any more are removed. An
+    oracle is left as it is, so that a mistake here is not in both.
+
+    A launch joins the launch that writes what it reads if
+    - it reads it through a view of the same elements in the same order,
+    - no other operand of the two shares a buffer that one of them writes, unless it is the very same view,
+    - nothing in between touches what the first writes or writes what it reads,
+    - nothing in between tells another stream, or another rank, that the first is done,
+    - the kernel stays within `max-operands` and `max-ops`.
+
+    f16 and bf16 intermediates are no longer rounded where they would have been stored (kernels compute in f32);
+    `arith.truncf` rounds as ever.
+
+    Before:
+    ```mlir
+    %t = hostir.alloc on %s : memref<8xf32>
+    hostir.launch @add ins(%a, %b : memref<8xf32>, memref<8xf32>) outs(%t : memref<8xf32>) on %s
+    hostir.launch @tanh ins(%t : memref<8xf32>) outs(%c : memref<8xf32>) on %s
+    ```
+    After:
+    ```mlir
+    hostir.launch @addf_tanh ins(%a, %b : memref<8xf32>, memref<8xf32>) outs(%c : memref<8xf32>) on %s
+    ```
+  }];
+  let options = [
+    Option<"maxOperands", "max-operands", "int64_t", /*default=*/"24", "most operands of a kernel">,
+    Option<"maxOps", "max-ops", "int64_t", /*default=*/"256", "most operations of a kernel">,
+    Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks">
+  ];
+  let statistics = [
+    Statistic<"numFused", "fused", "launches that became part of another">,
+    Statistic<"numBuffers", "buffers", "buffers that are gone">
+  ];
+}
+
 def ExpandCollectives : HostIR_Pass<"hostir-expand-collectives"> {
   let summary = "Write collectives as sends and receives where the channel has no collectives";
   let description = [{
