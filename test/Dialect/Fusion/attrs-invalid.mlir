@@ -197,6 +197,31 @@ func.func private @f() attributes {fusion.speed = 1 : i64}
 
 // -----
 
+func.func @f(%0: tensor<8xf32>) {
+  // expected-error @+1 {{expected a '#fusion.schedule' in 'fusion.schedule', found "ring"}}
+  %1 = math.exp %0 {fusion.schedule = "ring"} : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%0: tensor<8xf32>) {
+  // expected-error @+1 {{expected "before" or "after" in 'fusion.gather', found "between"}}
+  %1 = math.exp %0 {fusion.gather = "between"} : tensor<8xf32>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
+  // expected-error @+1 {{expected 'fusion.schedule' on an operation that computes locally}}
+  %1 = fusion.reshard %0 {fusion.schedule = #fusion.schedule<ring>} : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [-]>>
+  return
+}
+
+// -----
+
 // expected-error @+1 {{expected a symbol in 'fusion.oracle_of', found 1}}
 func.func private @f() attributes {fusion.oracle_of = 1 : i64}
 

@@ -14,7 +14,7 @@
 !part = tensor<16x16xf32, #fusion.axes<#tp, [-, -], partial = max ["x"]>>
 !here = tensor<16x16xf32, #fusion.axes<#one, [-, -]>>
 
-// expected-remark @+1 {{fusion-select-schedule: 0 exchange, 14 pipeline, 0 named by the user}}
+// expected-remark @+1 {{fusion-select-schedule: 0 exchange, 15 pipeline, 0 named by the user}}
 func.func @rows_of_the_table(%rows: !rows, %whole: !whole, %part: !part, %here: !here,
     %node: tensor<16x16xf32, #fusion.axes<#pod, [didx("node"), -]>>) {
   // expected-remark @+1 {{nothing goes through}}
@@ -45,5 +45,7 @@ func.func @rows_of_the_table(%rows: !rows, %whole: !whole, %part: !part, %here: 
   %12 = fusion.reshard %rows : !rows -> !here
   // expected-remark @+1 {{reduce goes through}}
   %13 = fusion.reshard %part : !part -> !here
+  // expected-remark @+1 {{transfer goes through}}
+  %14 = fusion.reshard %node : tensor<16x16xf32, #fusion.axes<#pod, [didx("node"), -]>> -> !cols
   return
 }

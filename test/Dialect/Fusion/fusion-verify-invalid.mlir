@@ -263,3 +263,13 @@ func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
   %1 = tensor.cast %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> to tensor<?xf32, #fusion.axes<#tp, [-]>>
   return
 }
+
+// -----
+
+// reshard_c4
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  // expected-error @+1 {{expected 'all-gather over x from dimension 0' in 'row', found '1 of 2: all-reduce over x'}}
+  %1 = fusion.reshard %0 {row = "1 of 2: all-reduce over x"} : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}

@@ -41,12 +41,59 @@ StringRef fusion::stringifyReshardKind(ReshardKind kind) {
     return "gather";
   case ReshardKind::Reduce:
     return "reduce";
+  case ReshardKind::Transfer:
+    return "transfer";
   case ReshardKind::Sequence:
     return "sequence";
   case ReshardKind::Unsupported:
     return "unsupported";
   }
   return "unsupported";
+}
+
+void fusion::appendSteps(SmallVectorImpl<ReshardStep> &steps, const Reshard &more) {
+  if (more.kind == ReshardKind::Sequence)
+    llvm::append_range(steps, more.steps);
+  else
+    steps.push_back(more);
+}
+
+Reshard fusion::makeReshard(SmallVector<ReshardStep> steps) {
+  Reshard result;
+  if (steps.size() == 1) {
+    static_cast<ReshardStep &>(result) = steps.front();
+    return result;
+  }
+  result.kind = ReshardKind::Sequence;
+  result.to = steps.back().to;
+  for (const ReshardStep &step : steps)
+    for (StringAttr axis : step.axes)
+      if (!llvm::is_contained(result.axes, axis))
+        result.axes.push_back(axis);
+  result.steps = std::move(steps);
+  return result;
+}
+
+std::string fusion::describeReshard(const ReshardStep &step) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << stringifyReshardKind(step.kind);
+  bool reduces = step.kind == ReshardKind::AllReduce || step.kind == ReshardKind::ReduceScatter ||
+                 step.kind == ReshardKind::Reduce;
+  if (reduces && step.reduceKind != ReduceKind::Sum)
+    os << " by " << stringifyReduceKind(step.reduceKind);
+  if (!step.axes.empty()) {
+    os << " over ";
+    llvm::interleaveComma(step.axes, os, [&](StringAttr axis) { os << axis.getValue(); });
+  }
+  if (step.fromDim >= 0)
+    os << " from dimension " << step.fromDim;
+  if (step.toDim >= 0)
+    os << " onto dimension " << step.toDim;
+  if (step.root >= 0)
+    os << (step.kind == ReshardKind::Gather || step.kind == ReshardKind::Reduce ? " to " : " from ")
+       << "device " << step.root;
+  return text;
 }
 
 Reshard fusion::unsupportedReshard(std::string reason) {
@@ -157,54 +204,87 @@ static void fill(ReshardStep &step, const Change &change, ReduceKind reduceKind)
   step.reduceKind = reduceKind;
 }
 
-/// Writes the changes out one after another: what shrinks data first, gathers last.
-static FailureOr<SmallVector<ReshardStep>> makeSequence(RankedTensorType from, RankedTensorType to,
-                                                        SmallVector<Change> changes) {
-  static constexpr ReshardKind order[] = {ReshardKind::Slice, ReshardKind::ReduceScatter,
-                                          ReshardKind::AllReduce, ReshardKind::AllToAll,
-                                          ReshardKind::AllGather};
+namespace {
+/// Changes written out one after another.
+struct Sequence {
+  SmallVector<ReshardStep> steps;
+  SmallVector<Change> rest; ///< for which digits overlap on the way
+  AxesAttr at;              ///< where the steps lead
+};
+} // namespace
+
+/// Writes out one after another what `order` names.
+static Sequence makeSequence(RankedTensorType from, ArrayRef<Change> changes,
+                             ArrayRef<ReshardKind> order) {
   AxesAttr axes = getAxes(from);
   MeshAttr mesh = axes.getMesh();
   SmallVector<AxisState> states = *getStates(from);
-  SmallVector<ReshardStep> steps;
-  while (!changes.empty()) {
-    bool progress = false;
-    for (ReshardKind kind : order) {
-      for (size_t i = 0; i < changes.size() && !progress; ++i) {
-        if (changes[i].kind != kind)
-          continue;
-        // Take along what can be merged, as long as the digits do not overlap.
-        SmallVector<AxisState> next = states;
-        ReshardStep step;
-        SmallVector<size_t> taken;
-        for (size_t j = i; j < changes.size(); ++j) {
-          if (j != i && !canMerge(changes[i], changes[j]))
-            continue;
-          SmallVector<AxisState> trial = next;
-          trial[mesh.axisIndex(changes[j].axis.getValue())] = changes[j].to;
-          AxesAttr trialAxes = buildAxes(from, mesh, trial, axes.getPartialKind());
-          if (!trialAxes)
-            continue;
-          next = std::move(trial);
-          fill(step, changes[j], axes.getPartialKind());
-          step.to = trialAxes;
-          taken.push_back(j);
-        }
-        if (taken.empty())
-          continue;
-        for (size_t j : llvm::reverse(taken))
-          changes.erase(changes.begin() + j);
-        states = std::move(next);
-        steps.push_back(std::move(step));
-        progress = true;
-      }
-      if (progress)
-        break;
-    }
-    if (!progress)
-      return failure();
+  Sequence sequence{{}, SmallVector<Change>(changes), axes};
+  // The first change of a kind that fits, and those that can be merged with it.
+  auto step = [&](ReshardKind kind) {
+    ReshardStep made;
+    std::optional<Change> first;
+    llvm::erase_if(sequence.rest, [&](const Change &change) {
+      if (first ? !canMerge(*first, change) : change.kind != kind)
+        return false;
+      SmallVector<AxisState> trial = states;
+      trial[mesh.axisIndex(change.axis.getValue())] = change.to;
+      AxesAttr trialAxes = buildAxes(from, mesh, trial, axes.getPartialKind());
+      if (!trialAxes)
+        return false;
+      if (!first)
+        first = change;
+      states = std::move(trial);
+      fill(made, change, axes.getPartialKind());
+      made.to = sequence.at = trialAxes;
+      return true;
+    });
+    if (first)
+      sequence.steps.push_back(std::move(made));
+    return first.has_value();
+  };
+  while (llvm::any_of(order, step)) {
   }
-  steps.back().to = getAxes(to);
+  return sequence;
+}
+
+/// As rows one after another: what shrinks data first, gathers last. Where digits overlap on the
+/// way the reductions, and then what is left at once.
+static SmallVector<ReshardStep> writeOut(RankedTensorType from, RankedTensorType to,
+                                         ArrayRef<Change> changes) {
+  Sequence all =
+      makeSequence(from, changes,
+                   {ReshardKind::Slice, ReshardKind::ReduceScatter, ReshardKind::AllReduce,
+                    ReshardKind::AllToAll, ReshardKind::AllGather});
+  if (all.rest.empty()) {
+    all.steps.back().to = getAxes(to);
+    return all.steps;
+  }
+  // A value that no row but the last makes whole is reduced before it moves.
+  Sequence reduced =
+      makeSequence(from, changes, {ReshardKind::ReduceScatter, ReshardKind::AllReduce});
+  llvm::erase_if(reduced.rest,
+                 [](const Change &change) { return change.kind != ReshardKind::ReduceScatter; });
+  for (Change &change : reduced.rest) {
+    change.to = {};
+    change.kind = ReshardKind::AllReduce;
+  }
+  SmallVector<ReshardStep> steps = std::move(reduced.steps);
+  RankedTensorType at = withAxes(from, reduced.at);
+  if (!reduced.rest.empty()) {
+    Sequence more = makeSequence(at, reduced.rest, {ReshardKind::AllReduce});
+    llvm::append_range(steps, more.steps);
+    at = withAxes(from, more.at);
+  }
+  if (steps.empty()) {
+    ReshardStep transfer;
+    transfer.kind = ReshardKind::Transfer;
+    for (const Change &change : changes)
+      transfer.axes.push_back(change.axis);
+    transfer.to = getAxes(to);
+    return {transfer};
+  }
+  appendSteps(steps, classifyReshard(at, to));
   return steps;
 }
 
@@ -255,24 +335,7 @@ Reshard fusion::classifyReshard(RankedTensorType from, RankedTensorType to) {
       return result;
     }
   }
-  FailureOr<SmallVector<ReshardStep>> steps = makeSequence(from, to, changes);
-  if (failed(steps)) {
-    std::string axes;
-    for (const Change &change : changes)
-      axes += (axes.empty() ? "\"" : ", \"") + change.axis.str() + "\"";
-    return unsupportedReshard("expected changes of the mesh axes " + axes +
-                              " that can be made one after another or move whole pieces, found "
-                              "digits that overlap on the way");
-  }
-  if (steps->size() == 1) {
-    static_cast<ReshardStep &>(result) = steps->front();
-    return result;
-  }
-  result.kind = ReshardKind::Sequence;
-  result.steps = std::move(*steps);
-  for (const Change &change : changes)
-    result.axes.push_back(change.axis);
-  return result;
+  return makeReshard(writeOut(from, to, changes));
 }
 
 bool fusion::slicesHaveOneOwner(RankedTensorType from, RankedTensorType to) {

@@ -69,16 +69,6 @@ static int64_t splitDim(AxesAttr axes) {
   return found;
 }
 
-/// The world ranks of the mesh, in its order, are those of the other one.
-static bool sameDevices(MeshAttr a, MeshAttr b) {
-  if (a.numDevices() != b.numDevices())
-    return false;
-  for (int64_t position = 0; position < a.numDevices(); ++position)
-    if (a.worldRank(position) != b.worldRank(position))
-      return false;
-  return true;
-}
-
 static bool sameDeviceSet(MeshAttr a, MeshAttr b) {
   auto ranks = [](MeshAttr mesh) {
     SmallVector<int64_t> list;
@@ -97,21 +87,27 @@ Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to)
   result.reduceKind = a.getPartialKind();
   result.fromDim = splitDim(a);
   result.toDim = splitDim(b);
-  auto meshes = [&] {
-    return "mesh \"" + a.getMesh().getName().str() + "\" to mesh \"" + b.getMesh().getName().str() +
-           "\"";
-  };
   if (a.isPartial()) {
-    // All axes but the partial ones must be whole, and the terms go to one device.
-    if (b.getMesh().numDevices() == 1 && result.fromDim == -1 &&
-        a.getPartial().size() == a.getMesh().getAxes().size()) {
+    // The terms of all devices of the mesh go to one device at once; else they are summed up where
+    // they are.
+    auto numAxes = [&](auto &&counts) {
+      return llvm::count_if(a.getMesh().getAxes(), [&](const MeshAxis &axis) {
+        return axis.size > 1 && counts(axis.name);
+      });
+    };
+    int64_t summed =
+        numAxes([&](StringAttr axis) { return llvm::is_contained(a.getPartial(), axis); });
+    if (b.getMesh().numDevices() == 1 && summed > 0 && result.fromDim == -1 &&
+        summed == numAxes([](StringAttr) { return true; })) {
       result.kind = ReshardKind::Reduce;
       result.root = b.getMesh().worldRank(0);
       return result;
     }
-    return unsupportedReshard("expected a value that is partial over all axes of its mesh and goes "
-                              "to one device, or is not partial, found one partial over \"" +
-                              a.getPartial().front().str() + "\" going from " + meshes());
+    RankedTensorType whole = withAxes(from, a.withPartial({}, ReduceKind::Sum));
+    SmallVector<ReshardStep> steps;
+    appendSteps(steps, classifyReshard(from, whole));
+    appendSteps(steps, classifyAcrossMeshes(whole, to));
+    return makeReshard(std::move(steps));
   }
   if (FailureOr<SmallVector<int64_t>> sources = findPieceSources(from, to); succeeded(sources)) {
     bool stays = true;
@@ -148,10 +144,6 @@ Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to)
       return result;
     }
   }
-  std::string hint =
-      sameDevices(a.getMesh(), b.getMesh()) ? " (both name the same devices: use one mesh)" : "";
-  return unsupportedReshard("expected pieces of the same size on both sides, or one device on one "
-                            "side and one split dimension on the other, found another split going "
-                            "from " +
-                            meshes() + hint);
+  result.kind = ReshardKind::Transfer;
+  return result;
 }

@@ -15,6 +15,12 @@ namespace mlir::tandem::fusion {
 /// A reshard that is not supported.
 Reshard unsupportedReshard(std::string reason);
 
+/// Adds the row, or the rows of the sequence.
+void appendSteps(SmallVectorImpl<ReshardStep> &steps, const Reshard &more);
+
+/// A row, or a sequence of more than one.
+Reshard makeReshard(SmallVector<ReshardStep> steps);
+
 /// Per position of the destination's mesh the world rank that holds exactly the piece wanted there,
 /// spread evenly over those that do; failure if there is none for some position. Both types are
 /// static and decided.

@@ -48,14 +48,15 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
 
 namespace {
 /// A reshard of a reshard goes the whole way at once, unless a user has put a word on the first
-/// one, or the first is used otherwise (both results exist then, and the second is cheaper from the
-/// first).
+/// one, or it has been written out in parts, or the first is used otherwise (both results exist
+/// then, and the second is cheaper from the first).
 struct MergeReshards : public OpRewritePattern<ReshardOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(ReshardOp op, PatternRewriter &rewriter) const override {
     auto first = op.getInput().getDefiningOp<ReshardOp>();
-    if (!first || first.getScheduleAttr() || !first->hasOneUse())
+    if (!first || first.getScheduleAttr() || first.getRowAttr() || op.getRowAttr() ||
+        !first->hasOneUse())
       return failure();
     // Partial terms must exist where they are still promised.
     AxesAttr from = fusion::getAxes(first.getInput()), to = fusion::getAxes(op.getType());

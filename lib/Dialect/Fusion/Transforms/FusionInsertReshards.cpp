@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 
 namespace mlir::tandem::fusion {
@@ -41,6 +42,9 @@ struct FusionInsertReshardsPass
     for (Operation *op : ops)
       if (failed(makeLocal(op, say)))
         return signalPassFailure();
+    for (Operation *op : ops)
+      for (StringRef word : {kScheduleAttrName, kGatherAttrName})
+        op->removeDiscardableAttr(word);
     SmallVector<ReshardOp> reshards;
     getOperation().walk([&](ReshardOp op) { reshards.push_back(op); });
     for (ReshardOp op : reshards) {
@@ -68,6 +72,12 @@ private:
            llvm::any_of(op->getResultTypes(), decided);
   }
 
+  /// The user's word at the op, else the option's.
+  GatherMode gatherOf(Operation *op) {
+    auto word = op->getAttrOfType<StringAttr>(kGatherAttrName);
+    return !word ? gather : word == "after" ? GatherMode::After : GatherMode::Before;
+  }
+
   LogicalResult makeLocal(Operation *op, const PassLog &say) {
     auto undecided = [](Type type) { return isa<RankedTensorType>(type) && !getAxes(type); };
     if (llvm::any_of(op->getOperandTypes(), undecided) ||
@@ -81,7 +91,7 @@ private:
     if (!isa<FusionTensorOpInterface>(op))
       return verifyLocal(op, [op] { return op->emitOpError(); });
     std::string reason;
-    FailureOr<LocalPlan> plan = planLocal(op, gather, reason);
+    FailureOr<LocalPlan> plan = planLocal(op, gatherOf(op), reason);
     if (failed(plan))
       return op->emitOpError() << reason;
     // A bias is added once, so not to the terms of a sum.
@@ -100,7 +110,7 @@ private:
     builder.setInsertionPointAfter(op);
     auto biasAxes =
         AxesAttr::get(op.getContext(), axes.getMesh(), axes.getDims().back(), {}, ReduceKind::Sum);
-    Value bias = reshardTo(builder, op.getLoc(), op.getBias(), biasAxes);
+    Value bias = reshardTo(builder, op, op.getBias(), biasAxes);
     auto wide = BroadcastOp::create(builder, op.getLoc(), type, bias,
                                     ArrayRef<int64_t>{type.getRank() - 1});
     auto sum = arith::AddFOp::create(builder, op.getLoc(), op.getResult(), wide);
@@ -110,16 +120,30 @@ private:
     return op;
   }
 
-  /// `value` with other axes: itself, a reshard that stands already, or a new one.
-  Value reshardTo(OpBuilder &builder, Location loc, Value value, AxesAttr axes) {
+  /// A reshard beside `op`, with the schedule that stands there if it communicates.
+  static ReshardOp makeReshard(OpBuilder &builder, Operation *op, RankedTensorType type,
+                               Value value) {
+    auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
+    if (schedule && classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal())
+      schedule = {};
+    return ReshardOp::create(builder, op->getLoc(), type, value, schedule, false, StringAttr());
+  }
+
+  /// `value` with other axes for `op`: itself, a reshard that stands already, or a new one.
+  Value reshardTo(OpBuilder &builder, Operation *op, Value value, AxesAttr axes) {
     if (samePlacement(axes, getAxes(value)))
       return value;
     RankedTensorType type = withAxes(cast<RankedTensorType>(value.getType()), axes);
     // Ops are visited in order, so an earlier reshard in the same block stands before this one.
     ReshardOp &known = made[{value, type}];
-    if (known && known->getBlock() == builder.getInsertionBlock())
+    auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
+    if (known && known->getBlock() == builder.getInsertionBlock() &&
+        (!schedule || !known.getScheduleAttr() || schedule == known.getScheduleAttr())) {
+      if (schedule && !classifyReshard(known.getInput().getType(), type).isLocal())
+        known.setScheduleAttr(schedule);
       return known;
-    known = ReshardOp::create(builder, loc, type, value, ScheduleAttr(), false, StringAttr());
+    }
+    known = makeReshard(builder, op, type, value);
     ++before;
     return known;
   }
@@ -139,7 +163,7 @@ private:
       auto type = cast<RankedTensorType>(operand.get().getType());
       if (failed(fits(type, axes)))
         return failure();
-      operand.set(reshardTo(builder, op->getLoc(), operand.get(), axes));
+      operand.set(reshardTo(builder, op, operand.get(), axes));
       say(op->getLoc(), [&](raw_ostream &os) {
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
@@ -159,8 +183,7 @@ private:
       if (failed(fits(type, axes)))
         return failure();
       retype(result, withAxes(type, axes));
-      auto reshard = ReshardOp::create(builder, op->getLoc(), type, result, ScheduleAttr(), false,
-                                       StringAttr());
+      ReshardOp reshard = makeReshard(builder, op, type, result);
       result.replaceAllUsesExcept(reshard.getResult(), reshard);
       ++after;
       say(op->getLoc(), [&](raw_ostream &os) {

@@ -277,7 +277,8 @@ private:
       OpBuilder builder(op);
       auto type = cast<RankedTensorType>(operand.get().getType());
       auto reshard = ReshardOp::create(builder, op->getLoc(), withAxes(type, axes), operand.get(),
-                                       ScheduleAttr(), false, StringAttr());
+                                       op->getAttrOfType<ScheduleAttr>(kScheduleAttrName), false,
+                                       StringAttr());
       operand.set(reshard.getResult());
       (*say)(op->getLoc(), [&](raw_ostream &os) {
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);

@@ -8,6 +8,7 @@
 #include "WriteOutReshards.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/Location.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
@@ -24,11 +25,23 @@ FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
     return 1;
   OpBuilder builder(op);
   Value value = op.getInput();
-  for (const ReshardStep &step : ArrayRef(reshard.steps).drop_back()) {
-    auto part = ReshardOp::create(builder, op.getLoc(), withAxes(from, step.to), value,
-                                  op.getScheduleAttr(), false, StringAttr());
+  ScheduleAttr schedule = op.getScheduleAttr();
+  Location loc = op.getLoc();
+  for (auto [number, step] : llvm::enumerate(reshard.steps)) {
+    std::string text = std::to_string(number + 1) + " of " + std::to_string(reshard.steps.size()) +
+                       ": " + describeReshard(step);
+    StringAttr row = builder.getStringAttr(text);
+    ReshardOp part = op;
+    if (number + 1 == reshard.steps.size())
+      op.getInputMutable().assign(value);
+    else
+      part = ReshardOp::create(builder, loc, withAxes(from, step.to), value, schedule, false, row);
+    part.setRowAttr(row);
+    part->setLoc(NameLoc::get(row, loc));
+    // A word on how data moves is no word where none does.
+    if (step.isLocal())
+      part.removeScheduleAttr();
     value = part.getResult();
   }
-  op.getInputMutable().assign(value);
   return static_cast<int64_t>(reshard.steps.size());
 }

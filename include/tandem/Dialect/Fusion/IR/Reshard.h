@@ -27,8 +27,9 @@ enum class ReshardKind {
   Scatter,       ///< one device -> split on toDim on another mesh
   Gather,        ///< split on fromDim -> one device
   Reduce,        ///< partial -> one device
-  Sequence,      ///< several of the above, one after another: `steps`
-  Unsupported,   ///< `reason` says what was found and what is accepted
+  Transfer, ///< anything else that only moves data: each device gets what it lacks from its owners
+  Sequence, ///< several of the above, one after another: `steps`
+  Unsupported, ///< `reason` says what was found and what is accepted
 };
 
 StringRef stringifyReshardKind(ReshardKind kind);
@@ -49,6 +50,9 @@ struct ReshardStep {
   /// Broadcast, Scatter: the one source; Gather, Reduce: the one destination; a world rank, else
   /// -1.
   int64_t root = -1;
+
+  /// No byte leaves a device.
+  bool isLocal() const { return kind == ReshardKind::Nothing || kind == ReshardKind::Slice; }
 };
 
 struct Reshard : ReshardStep {
@@ -56,13 +60,17 @@ struct Reshard : ReshardStep {
   std::string reason;             ///< Unsupported
 
   bool isSupported() const { return kind != ReshardKind::Unsupported; }
-  /// No byte leaves a device.
-  bool isLocal() const { return kind == ReshardKind::Nothing || kind == ReshardKind::Slice; }
 };
 
+/// The row in words: `reduce-scatter by max over gpu onto dimension 1`.
+std::string describeReshard(const ReshardStep &step);
+
 /// What turning a value of type `from` into one of type `to` (same shape) is. A total function: it
-/// looks at placement, never at stream digits; mesh axes of one device do not matter; extents and
-/// mesh sizes must be known. Linear in the number of devices.
+/// looks at placement, never at stream digits; mesh axes of one device do not matter. What is
+/// several rows is a sequence: reductions before the rest, and a transfer for what no other rows
+/// lead to. Unsupported is only what means nothing: undecided axes, two shapes, extents or mesh
+/// sizes that are not known, and a result that is partial where the operand is not. Linear in the
+/// number of devices.
 Reshard classifyReshard(RankedTensorType from, RankedTensorType to);
 
 /// True if every stream slice of `to` lies on one device of `from` along each mesh axis that `from`

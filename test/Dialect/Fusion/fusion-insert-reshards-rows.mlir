@@ -1,0 +1,44 @@
+// RUN: tandem-opt %s -fusion-insert-reshards -fusion-verify --mlir-print-debuginfo | FileCheck %s
+// RUN: tandem-opt %s -fusion-insert-reshards -canonicalize -fusion-verify | FileCheck %s --check-prefix=KEPT
+
+// A reshard of several rows is written out, and every part says in the text and by its name in traces which row it is.
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
+#one = #fusion.mesh<"one", [], devices = [3]>
+!terms = tensor<16x16xf32, #fusion.axes<#pod, [didx("node"), -], partial = max ["gpu"]>>
+
+// CHECK-LABEL: @two_axes
+// CHECK:         %[[A:.*]] = fusion.reshard %arg0 {row = "1 of 2: reduce-scatter by max over gpu onto dimension 1"} : {{.*}} -> tensor<16x16xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>> loc([[A_LOC:#.*]])
+// CHECK-NEXT:    fusion.reshard %[[A]] {row = "2 of 2: all-gather over node from dimension 0"} : {{.*}} loc([[B_LOC:#.*]])
+// KEPT-LABEL: @two_axes
+// KEPT-COUNT-2:  fusion.reshard
+func.func @two_axes(%0: !terms) -> tensor<16x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>> {
+  %1 = fusion.reshard %0 : !terms -> tensor<16x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>
+  return %1 : tensor<16x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>
+}
+
+// What is partial is reduced before it goes to another mesh, or where no rows lead.
+// CHECK-LABEL: @terms_away
+// CHECK:         fusion.reshard %arg0 {row = "1 of 2: all-reduce by max over gpu"}
+// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: transfer from dimension 0"}
+// CHECK-NEXT:    fusion.reshard %arg1 {row = "1 of 2: reduce-scatter over z onto dimension 0"}
+// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: transfer over x, y"}
+#cube = #fusion.mesh<"cube", ["x" = 2, "y" = 4, "z" = 2]>
+!crossed = tensor<16x16xf32, #fusion.axes<#cube, [didx("x"), didx("y")], partial = ["z"]>>
+func.func @terms_away(%0: !terms, %2: !crossed) {
+  %1 = fusion.reshard %0 : !terms -> tensor<16x16xf32, #fusion.axes<#one, [-, -]>>
+  %3 = fusion.reshard %2 : !crossed -> tensor<16x16xf32, #fusion.axes<#cube, [didx("y") * didx("z"), didx("x")]>>
+  return
+}
+
+// A matmul whose terms are scattered along one axis while the result moves along another.
+// CHECK-LABEL: @reduction_and_move
+// CHECK:         fusion.matmul
+// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "1 of 2: reduce-scatter over gpu onto dimension 0"}
+// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: all-gather over node from dimension 1"}
+func.func @reduction_and_move(%0: tensor<16x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>, %1: tensor<16x16xf32, #fusion.axes<#pod, [didx("gpu"), didx("node")]>>) {
+  %2 = fusion.matmul %0, %1 {fusion.gather = "after"} : tensor<16x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>, tensor<16x16xf32, #fusion.axes<#pod, [didx("gpu"), didx("node")]>> -> tensor<16x16xf32, #fusion.axes<#pod, [didx("gpu"), -]>>
+  return
+}
+
+// CHECK: [[A_LOC]] = loc("1 of 2: reduce-scatter by max over gpu onto dimension 1"({{.*}}))
+// CHECK: [[B_LOC]] = loc("2 of 2: all-gather over node from dimension 0"({{.*}}))
