@@ -132,6 +132,20 @@ tandem_code tandem_run_on(tandem_instance *instance, tandem_stream *stream);
 /* Waits for everything enqueued. */
 tandem_code tandem_wait(tandem_instance *instance);
 
+/* When a command ran: nanoseconds of the host's monotonic clock. */
+typedef struct tandem_command_time {
+  int64_t begin_ns, end_ns;
+} tandem_command_time;
+
+/* Whether runs enqueued from now on note when their commands begin and end; waits for those before.
+ * Devices whose streams are not the host's cannot. */
+tandem_code tandem_trace(tandem_instance *instance, int on);
+/* Of the run enqueued last, once it is complete: one per command of this rank, zeros for what is
+ * not noted (records, waits; messages have their group's). Good until the next call of
+ * tandem_trace. */
+tandem_code tandem_command_times(const tandem_instance *instance, const tandem_command_time **times,
+                                 uint32_t *count);
+
 tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream);
 tandem_code tandem_stream_synchronize(tandem_stream *stream);
 void tandem_stream_destroy(tandem_stream *stream);

@@ -129,11 +129,10 @@ private:
   };
   struct Timer {
     double time;
-    uint64_t order;
     CommandId command;
     Phase phase;
     bool operator<(const Timer &other) const {
-      return time != other.time ? time > other.time : order > other.order;
+      return time != other.time ? time > other.time : command > other.command;
     }
   };
   /// A device's copy engines.
@@ -144,8 +143,9 @@ private:
   };
 
   void at(double time, CommandId command, Phase phase) {
-    if (time > now)
-      timers.push({time, order++, command, phase});
+    // Work that could begin at one time begins in the order of issue: a copy engine takes turns.
+    if (time > now || phase == Phase::Work)
+      timers.push({time, command, phase});
     else
       enter(phase, command);
   }
@@ -324,7 +324,6 @@ private:
   std::priority_queue<Timer> timers;
   std::vector<Sharing::Use> uses;
   double now = 0;
-  uint64_t order = 0;
 };
 
 } // namespace

@@ -43,6 +43,8 @@ Runs
 Reports
   --per-rank          one line a rank
   --json=FILE         times, errors, bytes moved, commands
+  --trace=FILE        one more run, measured, as a Chrome trace (Perfetto opens it; tandem-sim compares)
+  --svg=FILE          the same as a picture
   --dump-npy=DIR      logical inputs and outputs as .npy and their list as index.json (bf16 as uint16)
 )";
 
@@ -120,6 +122,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       {"--target", text(o.target)},
       {"--json", text(o.json)},
       {"--dump-npy", text(o.dumpNpy)},
+      {"--trace", text(o.trace)},
+      {"--svg", text(o.svg)},
       {"--mesh", [&](auto &, auto &v) { return split(v, o.mesh), Status::success(); }},
       {"--shape", [&](auto &, auto &v) { return split(v, o.shapes), Status::success(); }},
       {"--device", [&](auto &k, auto &v) { return oneOf(k, v, o.device, {"cpu", "null"}); }},
@@ -157,5 +161,7 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
     return Status(Code::InvalidArgument, "expected a program (.tsp or .mlir); --help says more");
   if (o.verify && o.device == "null")
     return Status(Code::InvalidArgument, "--verify: device null computes nothing");
+  if ((!o.trace.empty() || !o.svg.empty()) && o.device == "null")
+    return Status(Code::InvalidArgument, "--trace, --svg: device null runs nothing");
   return o;
 }

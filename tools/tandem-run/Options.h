@@ -34,7 +34,7 @@ struct Options {
   uint32_t repeat = 1, warmup = 0;
   uint64_t seed = 0;
 
-  std::string json, dumpNpy;
+  std::string json, dumpNpy, trace, svg;
   bool perRank = false, prefix = false;
   bool help = false, version = false;
 

@@ -8,6 +8,7 @@
 #include "Session.h"
 
 #include "Inputs.h"
+#include "Measure.h"
 #include "Npy.h"
 #include "tandem/Schema/stream_program_generated.h"
 
@@ -79,6 +80,7 @@ public:
     }
     if (options.verify)
       TANDEM_RETURN_IF_ERROR(examine(false));
+    TANDEM_RETURN_IF_ERROR(measure());
     return collect();
   }
 
@@ -307,6 +309,24 @@ private:
       TANDEM_RETURN_IF_ERROR(folder.add(
           info.name, info.isResult, info.isResult ? results[result++] : logicalInputs[input++]));
     return folder.finish();
+  }
+
+  /// One more run, of which every command's time is noted.
+  Status measure() {
+    if (options.trace.empty() && options.svg.empty())
+      return Status::success();
+    TANDEM_RETURN_IF_ERROR(handles.check(tandem_trace(handles.instance, 1)));
+    TANDEM_RETURN_IF_ERROR(launch.barrier());
+    MeasuredRun mine;
+    mine.begin = nanoseconds();
+    TANDEM_RETURN_IF_ERROR(runOnce().status());
+    mine.end = nanoseconds();
+    uint32_t count = 0;
+    TANDEM_RETURN_IF_ERROR(
+        handles.check(tandem_command_times(handles.instance, &mine.times, &count)));
+    mine.count = count;
+    std::string origin = fmt::format("measured on {} over {}", options.device, options.channel);
+    return drawRun(*file, launch, mine, origin, options.trace, options.svg);
   }
 
   Status collect() {

@@ -309,6 +309,23 @@ tandem_code tandem_wait(tandem_instance *instance) {
   return guarded(instance->context, [&] { return instance->instance->wait(); });
 }
 
+tandem_code tandem_trace(tandem_instance *instance, int on) {
+  if (!instance)
+    return TANDEM_INVALID_ARGUMENT;
+  return guarded(instance->context, [&] { return instance->instance->trace(on != 0); });
+}
+
+tandem_code tandem_command_times(const tandem_instance *instance, const tandem_command_time **times,
+                                 uint32_t *count) {
+  static_assert(sizeof(tandem_command_time) == sizeof(CommandTime));
+  if (!instance || !times || !count)
+    return TANDEM_INVALID_ARGUMENT;
+  const std::vector<CommandTime> &noted = instance->instance->times();
+  *times = reinterpret_cast<const tandem_command_time *>(noted.data());
+  *count = static_cast<uint32_t>(noted.size());
+  return TANDEM_OK;
+}
+
 tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream) {
   return guarded(context, [&]() -> Status {
     TANDEM_RETURN_IF_ERROR(usable(context));

@@ -112,6 +112,7 @@ Status InstanceImpl::enqueue(Stream *main) {
   TANDEM_RETURN_IF_ERROR(finish(slot));
   resolve(slot);
   slot.frame.epoch = epoch;
+  slot.frame.times = tracing ? commandTimes.data() : nullptr;
   slot.main = main ? main : streams[0];
   ++epoch;
   // A second run in flight starts its time when the first one's is over, at the latest.
@@ -159,6 +160,17 @@ Status InstanceImpl::wait() {
   for (unsigned k = 0; k < 2; ++k)
     finish(slots[(epoch + k) % 2]).ignore();
   return context.health();
+}
+
+Status InstanceImpl::trace(bool on) {
+  if (on && !context.device().hostMemory())
+    return Status(Code::Unsupported,
+                  fmt::format("device {} cannot say when commands run", context.device().name()));
+  // Runs in flight write where they were told to.
+  TANDEM_RETURN_IF_ERROR(wait());
+  commandTimes.assign(on ? data.commands()->size() : 0, {});
+  tracing = on;
+  return Status();
 }
 
 Status InstanceImpl::finish(Slot &slot) {

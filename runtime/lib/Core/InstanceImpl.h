@@ -40,6 +40,8 @@ public:
   Status run() override;
   Status enqueue(Stream *main) override;
   Status wait() override;
+  Status trace(bool on) override;
+  const std::vector<CommandTime> &times() const override { return commandTimes; }
 
   std::chrono::steady_clock::time_point deadline() override;
   std::string describeStall() override;
@@ -99,6 +101,8 @@ private:
   uint64_t bindings = 1;
   uint64_t epoch = 0;
   Slot slots[2];
+  std::vector<CommandTime> commandTimes; ///< empty: not traced yet
+  bool tracing = false;
   bool watched = false;
 };
 

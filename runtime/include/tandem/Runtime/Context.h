@@ -73,6 +73,13 @@ public:
   virtual Status enqueue(Stream *main = nullptr) = 0;
   /// Waits for everything enqueued; the first error of those runs.
   virtual Status wait() = 0;
+
+  /// Whether runs enqueued from now on note when their commands begin and end. Unsupported where
+  /// streams are not the host's.
+  virtual Status trace(bool on) = 0;
+  /// By command number, of the run that was enqueued last, once it is complete; zeros for what was
+  /// not noted: records, waits, and messages (their group's times are theirs).
+  virtual const std::vector<CommandTime> &times() const = 0;
 };
 
 } // namespace tandem

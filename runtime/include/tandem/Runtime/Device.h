@@ -34,6 +34,11 @@ public:
   virtual void report(const Status &error, Marker marker) = 0;
 };
 
+/// When a command ran, in nanoseconds of std::chrono::steady_clock.
+struct CommandTime {
+  int64_t begin = 0, end = 0;
+};
+
 /// The addresses of one run. Stays valid and unchanged until every operation enqueued with it has
 /// completed.
 struct Frame {
@@ -44,6 +49,9 @@ struct Frame {
   /// Which half of the symmetric arena this run uses: epoch % 2.
   unsigned half = 0;
   ErrorSink *errors = nullptr;
+  /// By command number (the low half of a marker): where streams of the host note when operations
+  /// ran. Null: nobody has asked.
+  CommandTime *times = nullptr;
 };
 
 /// An operand of an operation: its address is frame.pointers[slot], its layout is known at prepare.

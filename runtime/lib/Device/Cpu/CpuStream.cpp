@@ -9,6 +9,7 @@
 
 #include "CpuDevice.h"
 
+#include <chrono>
 #include <dlfcn.h>
 #include <exception>
 
@@ -155,6 +156,22 @@ void CpuStream::execute(const Task &task) {
       task.event->reach(task.ticket);
     return;
   }
+  if (task.frame->times)
+    return executeTimed(task);
+  run(task);
+}
+
+void CpuStream::executeTimed(const Task &task) {
+  auto now = [] {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  };
+  CommandTime &time = task.frame->times[static_cast<uint32_t>(task.marker)];
+  time.begin = now();
+  run(task);
+  time.end = now();
+}
+
+void CpuStream::run(const Task &task) {
   Status status;
   try {
     status = task.operation->execute(*task.frame);

@@ -77,6 +77,8 @@ private:
   Status push(const Task &task);
   void work();
   void execute(const Task &task);
+  void executeTimed(const Task &task);
+  static void run(const Task &task);
 
   std::shared_ptr<Shared> shared;
   std::thread worker; ///< started by the first task

@@ -1,0 +1,230 @@
+//===- CommunicationTest.cpp - times computed by hand: several devices ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToyMachine.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::test {
+namespace {
+
+constexpr double kNear = 1e-9;
+
+double endOf(const simulate::Result &result, const replay::World &world, uint32_t rank,
+             uint32_t command) {
+  return result.end[world.ranks[rank].begin + command];
+}
+
+// Rank 1 receives two chunks one after the other and multiplies each when it is there: the second
+// arrives behind the first multiplication.
+TEST(SimulateCommunication, PipelineOfTwo) {
+  ToyProgram program(2);
+  for (uint32_t chunk = 0; chunk < 2; ++chunk) {
+    program.exchange(0, 1, 1, -1, 1, chunk, 0);
+    program.exchange(1, 1, -1, 0, 1, 0, chunk);
+    program[1].sync(2, 1);
+    program.matmul(1, 2, 2);
+  }
+  simulate::Result result = program.simulate(toyMachine());
+  EXPECT_NEAR(result.seconds, 5 * kMs, kNear);
+  EXPECT_EQ(result.slowestRank, 1u);
+  EXPECT_NEAR(result.ranks[1].shares.exposed, 1 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[1].shares.communication, 2 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[0].shares.exposed, 2 * kMs, kNear);
+  EXPECT_NEAR(result.sequential, 6 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, AMessageWaitsForBothEnds) {
+  ToyProgram program(2);
+  program.matmul(1, 1, 3);
+  program.exchange(0, 1, 1, -1, 1);
+  program.exchange(1, 1, -1, 0, 1);
+  simulate::Result result = program.simulate(toyMachine());
+  EXPECT_NEAR(result.ranks[0].shares.total, 4 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[0].shares.exposed, 4 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, TwoMessagesShareAPort) {
+  // 0 sends one megabyte to 1 and two to 2: half of its port each, until the first is through.
+  ToyProgram program(3);
+  program.exchange(0, 1, 1, -1, 1);
+  program.exchange(0, 2, 2, -1, 2);
+  program.exchange(1, 1, -1, 0, 1);
+  program.exchange(2, 1, -1, 0, 2);
+  simulate::Result result = program.simulate(toyMachine());
+  EXPECT_NEAR(result.ranks[1].shares.total, 2 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[2].shares.total, 3 * kMs, kNear);
+  // Ports in: 1 and 2 megabytes in 3 ms; out: 3.
+  for (const simulate::Utilisation &engine : result.utilisation)
+    if (engine.engine == "link out")
+      EXPECT_NEAR(engine.most, 1, 1e-6);
+}
+
+TEST(SimulateCommunication, BothDirectionsDoNotShare) {
+  ToyProgram program(2);
+  program.exchange(0, 1, 1, 1, 2);
+  program.exchange(1, 1, 0, 0, 2);
+  EXPECT_NEAR(program.simulate(toyMachine()).seconds, 2 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, AMeshHasALinkForEachPair) {
+  ToyProgram program(3);
+  program.exchange(0, 1, 1, -1, 1);
+  program.exchange(0, 2, 2, -1, 1);
+  program.exchange(1, 1, -1, 0, 1);
+  program.exchange(2, 1, -1, 0, 1);
+  machine::Machine mesh = toyMachine({{"/links/node/topology", R"("mesh")"}});
+  EXPECT_NEAR(program.simulate(mesh).seconds, 1 * kMs, kNear);
+  machine::Machine shared = toyMachine({{"/links/node/topology", R"("shared")"}});
+  EXPECT_NEAR(program.simulate(shared).seconds, 2 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, ASwitchMayBeNarrowerThanItsPorts) {
+  ToyProgram program(4);
+  for (uint32_t rank : {0u, 2u}) {
+    program.exchange(rank, 1, static_cast<int>(rank + 1), -1, 3);
+    program.exchange(rank + 1, 1, -1, static_cast<int>(rank), 3);
+  }
+  machine::Machine narrow = toyMachine({{"/links/node/core", R"([1.5, "GB/s", "toy"])"}});
+  EXPECT_NEAR(program.simulate(narrow).seconds, 4 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, CopyEnginesAreFew) {
+  ToyProgram program(4);
+  for (uint16_t stream = 1; stream < 4; ++stream)
+    program.put(0, stream, stream, 1);
+  for (uint32_t rank = 1; rank < 4; ++rank)
+    program[rank].symmetricBytes = program[0].symmetricBytes;
+  machine::Machine one = toyMachine({{"/transports/one_sided/startup", R"([1, "ms", "toy"])"}});
+  auto world = program.load();
+  simulate::Result result = program.simulate(one);
+  // One after the other, each with its startup.
+  for (uint32_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(endOf(result, *world, 0, i), 2 * (i + 1) * kMs, kNear);
+  machine::Machine three = toyMachine({{"/transports/one_sided/startup", R"([1, "ms", "toy"])"},
+                                       {"/device/copy_engines", R"([3, "1", "toy"])"}});
+  // Startups at once, then a third of the port each.
+  EXPECT_NEAR(program.simulate(three).seconds, 4 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, CopiesDisturbAMatmul) {
+  ToyProgram program(2);
+  program.put(0, 1, 1, 3);
+  program[1].symmetricBytes = program[0].symmetricBytes;
+  for (uint32_t rank = 0; rank < 2; ++rank)
+    program.matmul(rank, 2, 3);
+  machine::Machine machine = toyMachine({{"/device/copy_interference", R"([1.5, "1", "toy"])"}});
+  // 2 ms of work in the 3 ms of the copy, the third alone; on both ends of it.
+  simulate::Result result = program.simulate(machine);
+  EXPECT_NEAR(result.ranks[0].shares.total, 4 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[1].shares.total, 4 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, SignalsRelease) {
+  ToyProgram program(2);
+  program.put(0, 1, 1, 2);
+  program[0].slots = program[1].slots = {1};
+  program[1].symmetricBytes = program[0].symmetricBytes;
+  program[0].signal(1, 0, 1, 0, 1);
+  program[1].waitSignal(1, 0, 0, 1);
+  program.matmul(1, 1, 1);
+  machine::Machine machine =
+      toyMachine({{"/launch/streams/device/signal", R"([100, "us", "toy"])"},
+                  {"/launch/streams/device/wait_signal", R"([200, "us", "toy"])"}});
+  simulate::Result result = program.simulate(machine);
+  EXPECT_NEAR(result.seconds, 3.3 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[1].shares.exposed, 2.3 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, ARingOfMessages) {
+  ToyProgram program(4);
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    for (uint32_t step = 0; step < 3; ++step) {
+      program.exchange(rank, 1, static_cast<int>((rank + 1) % 4), static_cast<int>((rank + 3) % 4),
+                       1, step, step);
+      program[rank].sync(2, 1);
+      program.matmul(rank, 2, 2);
+    }
+  // Steps of 1 ms, hidden behind multiplications of 2.
+  machine::Machine machine =
+      toyMachine({{"/transports/two_sided/startup", R"([0.5, "ms", "toy"])"}});
+  EXPECT_NEAR(program.simulate(machine).seconds, (1.5 + 3 * 2) * kMs, kNear);
+}
+
+TEST(SimulateCommunication, ARingCollective) {
+  ToyProgram program(4);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    program.matmul(rank, 1, 1 + rank);
+    program.collective(rank, 1, CollectiveKind::AllGather, 1, 4);
+  }
+  machine::Machine machine =
+      toyMachine({{"/transports/collectives/startup", R"([10, "us", "toy"])"},
+                  {"/transports/collectives/step", R"([20, "us", "toy"])"}});
+  // It begins when the last has come, at 4 ms; 3 steps, 3 MB through each port.
+  simulate::Result result = program.simulate(machine);
+  EXPECT_NEAR(result.seconds, (4 + 0.01 + 0.06 + 3) * kMs, kNear);
+  EXPECT_NEAR(result.ranks[0].shares.total, result.seconds, kNear);
+  EXPECT_NEAR(result.ranks[0].shares.exposed, result.seconds - 1 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, ACollectiveTakesSms) {
+  ToyProgram program(4);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    program.collective(rank, 1, CollectiveKind::AllGather, 1, 4);
+    program.matmul(rank, 2, 2);
+  }
+  machine::Machine machine = toyMachine({{"/transports/collectives/mover", R"("sm")"},
+                                         {"/transports/collectives/sms", R"([50, "1", "toy"])"}});
+  // Half speed for 3 ms, and half a millisecond is left.
+  EXPECT_NEAR(program.simulate(machine).seconds, 3.5 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, BetweenNodes) {
+  std::map<std::string, std::string> changes = {
+      {"/nodes", R"("any")"},
+      {"/devices_per_node", "2"},
+      {"/links/network",
+       R"({"topology":"switch","latency":[100,"us","toy"],"bandwidth":[0.5,"GB/s","toy"]})"},
+      {"/transports/collectives/network_step", R"([0, "us", "toy"])"},
+      {"/transports/collectives/network_bandwidth", R"([0.5, "GB/s", "toy"])"}};
+  ToyProgram program(4);
+  program.exchange(0, 1, 1, -1, 1);
+  program.exchange(1, 1, -1, 0, 1);
+  program.exchange(2, 1, 1, -1, 1);
+  program.exchange(1, 2, -1, 2, 1);
+  auto world = program.load();
+  simulate::Result result = program.simulate(toyMachine(changes));
+  EXPECT_NEAR(result.ranks[0].shares.total, 1 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[2].shares.total, 2.1 * kMs, kNear);
+
+  ToyProgram gather(4);
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    gather.collective(rank, 1, CollectiveKind::AllGather, 1, 4);
+  // 3 MB through a port of the node (3 ms); half of 4 MB come from the other node, through 2 ports.
+  machine::CollectiveCost cost =
+      toyMachine(changes).collectiveCost(CollectiveKind::AllGather, 4, 2, 1e6);
+  EXPECT_NEAR(cost.networkBytes, 1e6, 1);
+  EXPECT_NEAR(gather.simulate(toyMachine(changes)).seconds, 3 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, WhatIfLinksWereTwiceAsWide) {
+  ToyProgram program(2);
+  program.exchange(0, 1, 1, 1, 2);
+  program.exchange(1, 1, 0, 0, 2);
+  machine::Machine machine = toyMachine();
+  EXPECT_TRUE(machine.scale("link.bandwidth", 2).ok());
+  EXPECT_NEAR(program.simulate(machine).seconds, 1 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, AMessageToOneself) {
+  ToyProgram program(1);
+  program.exchange(0, 1, 0, 0, 1);
+  EXPECT_NEAR(program.simulate(toyMachine()).seconds, 2 * kMs, kNear); // read and written
+}
+
+} // namespace
+} // namespace tandem::test

@@ -1,0 +1,169 @@
+//===- MachineTest.cpp - machine files and their formulas ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToyMachine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem::machine {
+namespace {
+
+using test::toyMachine;
+using test::toyMachineText;
+using testing::HasSubstr;
+
+TEST(Machine, ShippedFilesAreGood) {
+  for (const char *name : {"h200x8", "h100x8", "mi300x8", "dgx-h100-pod", "cpu2"}) {
+    auto machine = Machine::load(std::string(TANDEM_MACHINES) + "/" + name + ".json");
+    ASSERT_TRUE(machine.ok()) << machine.status().message();
+    EXPECT_EQ(machine->name, name);
+    EXPECT_FALSE(machine->about.empty());
+    for (const Source &source : machine->sources)
+      EXPECT_GT(source.text.size(), 20u) << name << ": " << source.name;
+    EXPECT_GT(machine->numbersBySource[0] + machine->numbersBySource[1] +
+                  machine->numbersBySource[2],
+              30u);
+  }
+}
+
+// Numbers of the H200's own file against what was measured there (ms).
+TEST(Machine, H200MatmulsAndCollectives) {
+  auto machine = Machine::load(std::string(TANDEM_MACHINES) + "/h200x8.json");
+  ASSERT_TRUE(machine.ok());
+  EXPECT_NEAR(machine->matmulSeconds(DType::BF16, 1, 8192, 3584, 8192), .607e-3, 1e-6);
+  EXPECT_NEAR(machine->matmulSeconds(DType::BF16, 1, 8192, 6656, 16384), 2.366e-3, 1e-6);
+  // A chunk of an eighth of the rows costs something, but not much.
+  double chunks = 8 * machine->matmulSeconds(DType::BF16, 1, 1024, 3584, 8192);
+  EXPECT_GT(chunks, .607e-3 * 1.02);
+  EXPECT_LT(chunks, .607e-3 * 1.35);
+  double gather = machine->collectiveCost(CollectiveKind::AllGather, 8, 1, 1024 * 8192 * 2).seconds;
+  EXPECT_NEAR(gather, .383e-3, .02e-3);
+}
+
+TEST(Machine, MatmulMeetsItsPointsAndStaysBetweenThem) {
+  Machine machine =
+      toyMachine({{"/device/matmul/0/points",
+                   "[[100, 1000, 1000, 0.5], [1000, 1000, 1000, 0.8], [4000, 1000, 1000, 1.0]]"}});
+  auto rate = [&](double m) {
+    return 2 * m * 1e6 / machine.matmulSeconds(DType::F32, 1, m, 1000, 1000) / 1e12;
+  };
+  EXPECT_NEAR(rate(100), 0.5, 1e-6);
+  EXPECT_NEAR(rate(1000), 0.8, 1e-6);
+  EXPECT_NEAR(rate(4000), 1.0, 1e-6);
+  EXPECT_GT(rate(300), 0.5);
+  EXPECT_LT(rate(300), 0.8);
+  // More work takes longer.
+  double last = 0;
+  for (double m = 16; m <= 65536; m *= 2) {
+    double seconds = machine.matmulSeconds(DType::F32, 1, m, 1000, 1000);
+    EXPECT_GT(seconds, last);
+    last = seconds;
+  }
+  EXPECT_EQ(machine.matmulSeconds(DType::F32, 1, 0, 1000, 1000), 0);
+}
+
+TEST(Machine, AMatmulIsNoQuickerThanItsOperandsAreRead) {
+  Machine machine = toyMachine({{"/device/memory/elementwise", R"([1, "GB/s", "toy"])"}});
+  // 4 bytes * (1 * 1000 + 1000 * 1000 + 1000).
+  EXPECT_NEAR(machine.matmulSeconds(DType::F32, 1, 1, 1000, 1000), 4.008e-3, 1e-9);
+}
+
+TEST(Machine, SmallAllReducesGoThroughATree) {
+  Machine machine = toyMachine({{"/transports/collectives/step", R"([10, "us", "toy"])"}});
+  // 64 bytes among 16: 8 steps of a tree, not 30 of a ring.
+  CollectiveCost small = machine.collectiveCost(CollectiveKind::AllReduce, 16, 1, 64);
+  EXPECT_TRUE(small.tree);
+  EXPECT_NEAR(small.latency, 80e-6, 1e-9);
+  CollectiveCost large = machine.collectiveCost(CollectiveKind::AllReduce, 16, 1, 16e6);
+  EXPECT_FALSE(large.tree);
+  EXPECT_NEAR(large.seconds, 300e-6 + 30e-3, 1e-9);
+  EXPECT_EQ(machine.collectiveCost(CollectiveKind::AllReduce, 1, 1, 16e6).seconds, 0);
+}
+
+TEST(Machine, CurvesAreLinearInTheLogarithm) {
+  Curve curve({{1024, 1}, {4096, 3}});
+  EXPECT_DOUBLE_EQ(curve.at(0), 1);
+  EXPECT_DOUBLE_EQ(curve.at(2048), 2);
+  EXPECT_DOUBLE_EQ(curve.at(4096), 3);
+  EXPECT_DOUBLE_EQ(curve.at(1e9), 3);
+}
+
+TEST(Machine, ScalesWhatIsNamed) {
+  for (std::string_view name : Machine::scalable()) {
+    Machine machine = toyMachine();
+    EXPECT_TRUE(machine.scale(name, 2).ok()) << name;
+  }
+  Machine machine = toyMachine();
+  EXPECT_TRUE(machine.scale("matmul.rate", 4).ok());
+  EXPECT_NEAR(machine.matmulSeconds(DType::F32, 1, 1000, 1000, 1000), 0.5e-3, 1e-9);
+  EXPECT_THAT(machine.scale("link.width", 2).message(),
+              HasSubstr("no parameter \"link.width\", expected one of link.bandwidth"));
+  EXPECT_THAT(machine.scale("link.latency", 0).message(), HasSubstr("expected a factor above 0"));
+}
+
+struct Bad {
+  const char *name, *pointer, *value, *message;
+};
+class MachineErrors : public testing::TestWithParam<Bad> {};
+
+TEST_P(MachineErrors, NameFileAndField) {
+  const Bad &bad = GetParam();
+  auto machine = Machine::parse(toyMachineText({{bad.pointer, bad.value}}), "bad.json");
+  ASSERT_FALSE(machine.ok());
+  EXPECT_EQ(machine.status().message(), std::string("bad.json: ") + bad.message);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MachineErrors,
+    testing::Values(
+        Bad{"version", "/tandem_machine", "2",
+            "tandem_machine: this program reads version 1, found 2"},
+        Bad{"unknown", "/links/node/width", "1",
+            "links.node.width: unknown field, expected one of topology, latency, bandwidth, "
+            "sharing, core"},
+        Bad{"bareNumber", "/links/node/bandwidth", "385",
+            "links.node.bandwidth: expected [value, unit, source], found 385"},
+        Bad{"unit", "/links/node/bandwidth", R"([385, "us", "toy"])",
+            "links.node.bandwidth: expected a unit out of GB/s, TB/s, found \"us\""},
+        Bad{"source", "/links/node/bandwidth", R"([385, "GB/s", "hearsay"])",
+            "links.node.bandwidth: expected the name of a source, found \"hearsay\""},
+        Bad{"range", "/device/sms", R"([0, "1", "toy"])",
+            "device.sms: expected a number from 1 to 1000000, found 0"},
+        Bad{"type", "/device/memory", "[]", "device.memory: expected an object, found []"},
+        Bad{"topology", "/links/node/topology", R"("torus")",
+            "links.node.topology: expected one of switch, mesh, shared, found \"torus\""},
+        Bad{"nodes", "/nodes", "2", "links.network: missing, and there is more than one node"},
+        Bad{"kind", "/sources/toy/kind", R"("rumour")",
+            "sources.toy.kind: expected one of measured, published, estimate, found \"rumour\""},
+        Bad{"point", "/device/matmul/0/points/0", "[1, 2, 3]",
+            "device.matmul[0].points[0]: expected [m, n, k, value], all above 0, found [1,2,3]"},
+        Bad{"dtype", "/device/matmul/0/dtypes", R"(["f32"])", "device.matmul: no point for f16"},
+        Bad{"curve", "/transports/two_sided/startup", R"([[[8, 1], [4, 2]], "us", "toy"])",
+            "transports.two_sided.startup: expected [bytes, value] with bytes ascending, found "
+            "[4,2]"},
+        Bad{"count", "/devices_per_node", "-1",
+            "devices_per_node: expected a whole number from 1 to 1048576, found -1"}),
+    [](const auto &info) { return std::string(info.param.name); });
+
+TEST(Machine, MissingFields) {
+  auto machine = Machine::parse(R"({"tandem_machine": 1, "name": "x"})", "bad.json");
+  ASSERT_FALSE(machine.ok());
+  EXPECT_EQ(machine.status().message(), "bad.json: about: missing");
+}
+
+TEST(Machine, NotJson) {
+  auto machine = Machine::parse("{", "bad.json");
+  ASSERT_FALSE(machine.ok());
+  EXPECT_THAT(machine.status().message(), HasSubstr("bad.json: "));
+  EXPECT_THAT(Machine::load("/nowhere/x.json").status().message(),
+              HasSubstr("/nowhere/x.json: cannot read"));
+  EXPECT_FALSE(Machine::parse("[]", "bad.json").ok());
+}
+
+} // namespace
+} // namespace tandem::machine

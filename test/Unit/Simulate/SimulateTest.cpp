@@ -1,0 +1,184 @@
+//===- SimulateTest.cpp - times computed by hand: one device ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ToyMachine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kNear = 1e-9;
+
+double endOf(const simulate::Result &result, const replay::World &world, uint32_t rank,
+             uint32_t command) {
+  return result.end[world.ranks[rank].begin + command];
+}
+
+TEST(Simulate, CommandsOfAStreamFollowEachOther) {
+  ToyProgram program(1);
+  program.matmul(0, 0, 2);
+  program.matmul(0, 0, 3);
+  simulate::Result result = program.simulate(toyMachine());
+  EXPECT_NEAR(result.seconds, 5 * kMs, kNear);
+  EXPECT_NEAR(result.sequential, 5 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[0].shares.compute, 5 * kMs, kNear);
+}
+
+TEST(Simulate, MatmulsOfTwoStreamsShareTheDevice) {
+  ToyProgram program(1);
+  program.matmul(0, 1, 2);
+  program.matmul(0, 2, 4);
+  simulate::Result result = program.simulate(toyMachine());
+  // Half speed each: 2 is done at 4, what is left of 4 (2) alone.
+  EXPECT_NEAR(endOf(result, *program.load(), 0, 0), 4 * kMs, kNear);
+  EXPECT_NEAR(result.seconds, 6 * kMs, kNear);
+}
+
+TEST(Simulate, AnEventOrdersTwoStreams) {
+  ToyProgram program(1);
+  program.matmul(0, 1, 2);
+  program[0].sync(2, 1);
+  program.matmul(0, 2, 1);
+  EXPECT_NEAR(program.simulate(toyMachine()).seconds, 3 * kMs, kNear);
+  // News from another stream take a millisecond.
+  machine::Machine slow = toyMachine({{"/launch/streams/device/event", R"([1, "ms", "toy"])"}});
+  EXPECT_NEAR(program.simulate(slow).seconds, 4 * kMs, kNear);
+}
+
+TEST(Simulate, OldNewsCostNothing) {
+  ToyProgram program(1);
+  program.matmul(0, 1, 1);
+  uint32_t event = program[0].record(1);
+  program[0].wait(2, event);
+  program.matmul(0, 2, 8);
+  program[0].wait(2, event); // was reached long ago
+  program.matmul(0, 2, 1);
+  machine::Machine slow = toyMachine({{"/launch/streams/device/event", R"([1, "ms", "toy"])"}});
+  EXPECT_NEAR(program.simulate(slow).seconds, (1 + 1 + 8 + 1) * kMs, kNear);
+}
+
+TEST(Simulate, TheHostIssuesInOrder) {
+  ToyProgram program(1);
+  program.matmul(0, 1, 1);
+  program.matmul(0, 2, 1);
+  machine::Machine machine = toyMachine({{"/launch/streams/issue/matmul", R"([4, "ms", "toy"])"},
+                                         {"/launch/streams/run", R"([1, "ms", "toy"])"}});
+  // Issued at 5 and 9.
+  simulate::Result result = program.simulate(machine);
+  EXPECT_NEAR(result.seconds, 10 * kMs, kNear);
+  EXPECT_NEAR(result.ranks[0].path.issue, 9 * kMs, kNear);
+}
+
+TEST(Simulate, AGraphIsIssuedAtOnce) {
+  std::string costs = R"({"kernel":[0,"us","toy"],"matmul":[0,"us","toy"],"copy":[0,"us","toy"],)"
+                      R"("message":[0,"us","toy"],"collective":[0,"us","toy"],)"
+                      R"("event":[0,"us","toy"],"signal":[0,"us","toy"],)"
+                      R"("wait_signal":[0,"us","toy"]})";
+  machine::Machine machine =
+      toyMachine({{"/launch/streams/issue/matmul", R"([4, "ms", "toy"])"},
+                  {"/launch/graph", R"({"issue":)" + costs + R"(,"device":)" + costs +
+                                        R"(,"run":[2,"ms","toy"]})"}});
+  ToyProgram program(1);
+  program.matmul(0, 0, 1);
+  program.matmul(0, 0, 1);
+  EXPECT_NEAR(program.simulate(machine).seconds, 4 * kMs, kNear);
+  simulate::Options streams;
+  streams.noGraph = true;
+  EXPECT_NEAR(program.simulate(machine, streams).seconds, 9 * kMs, kNear);
+}
+
+TEST(Simulate, MemoryBoundCommands) {
+  ToyProgram program(1);
+  uint32_t a = program.memory(0, 2), b = program.memory(0, 2);
+  program[0].copy(0, a, b); // reads 2 MB and writes 2 MB, at 1 GB/s
+  EXPECT_NEAR(program.simulate(toyMachine()).seconds, 4 * kMs, kNear);
+}
+
+TEST(Simulate, RanksOfOneNodeMayShareItsCores) {
+  ToyProgram program(3);
+  for (uint32_t rank = 0; rank < 3; ++rank)
+    program.matmul(rank, 0, 2);
+  machine::Machine machine = toyMachine({{"/device/cores", R"([2, "1", "toy"])"}});
+  simulate::Result result = program.simulate(machine);
+  EXPECT_NEAR(result.seconds, 3 * kMs, kNear);
+  ASSERT_FALSE(result.utilisation.empty());
+  EXPECT_EQ(result.utilisation[0].engine, "cores");
+  EXPECT_NEAR(result.utilisation[0].average, 1, 1e-6);
+}
+
+TEST(Simulate, ThePathIsTheWholeTime) {
+  ToyProgram program(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    program.matmul(rank, 1, rank == 0 ? 2 : 1);
+    program.exchange(rank, 1, static_cast<int>(1 - rank), static_cast<int>(1 - rank), 3);
+    program[rank].sync(2, 1);
+    program.matmul(rank, 2, 1);
+  }
+  simulate::Result result = program.simulate(toyMachine());
+  EXPECT_NEAR(result.seconds, 6 * kMs, kNear);
+  for (const simulate::RankResult &rank : result.ranks) {
+    double sum = rank.path.issue + rank.path.latency;
+    for (double part : rank.path.byKind)
+      sum += part;
+    EXPECT_NEAR(sum, 6 * kMs, kNear);
+    // Rank 1 waited for rank 0: both paths lead through rank 0's first matmul.
+    EXPECT_NEAR(rank.path.byKind[static_cast<size_t>(replay::Kind::Matmul)], 3 * kMs, kNear);
+    EXPECT_NEAR(rank.path.byKind[static_cast<size_t>(replay::Kind::Group)], 3 * kMs, kNear);
+  }
+  ASSERT_EQ(result.path.size(), 3u);
+  EXPECT_NEAR(result.path[0].begin, 0, kNear);
+  EXPECT_NEAR(result.path[2].end, 6 * kMs, kNear);
+}
+
+TEST(Simulate, TwiceTheSameIsTheSame) {
+  ToyProgram program(4);
+  for (uint32_t rank = 0; rank < 4; ++rank)
+    for (uint16_t stream = 1; stream < 4; ++stream) {
+      program.exchange(rank, stream, static_cast<int>((rank + stream) % 4),
+                       static_cast<int>((rank + 4 - stream) % 4), 1 + stream);
+      program.matmul(rank, stream, 1 + rank);
+    }
+  auto world = program.load();
+  machine::Machine machine = toyMachine();
+  std::string first = reportJson(*world, machine, program.simulate(machine));
+  EXPECT_EQ(first, reportJson(*world, machine, program.simulate(machine)));
+}
+
+TEST(Simulate, WhatDoesNotEndIsAnError) {
+  ToyProgram program(2);
+  program.exchange(0, 1, 1, -1, 1);
+  program.exchange(0, 1, -1, 1, 1);
+  program.exchange(1, 1, 0, -1, 1);
+  program.exchange(1, 1, -1, 0, 1);
+  auto result = simulate::simulate(*program.load(), toyMachine());
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.status().message(), HasSubstr("@toy does not come to its end: rank 0"));
+}
+
+TEST(Simulate, TheMachineMustBeLargeEnough) {
+  ToyProgram program(5);
+  for (uint32_t rank = 0; rank < 5; ++rank)
+    program.matmul(rank, 0, 1);
+  auto result = simulate::simulate(*program.load(), toyMachine());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().message(), "the program is for 5 ranks, machine \"toy\" has 4 devices");
+}
+
+TEST(Simulate, AnEmptyProgram) {
+  ToyProgram program(2);
+  simulate::Result result = program.simulate(toyMachine());
+  EXPECT_EQ(result.seconds, 0);
+  auto world = program.load();
+  EXPECT_THAT(report(*world, toyMachine(), result), HasSubstr("0 commands"));
+}
+
+} // namespace
+} // namespace tandem::test

@@ -1,0 +1,141 @@
+//===- Measure.cpp - a measured run as a timeline ---------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Measure.h"
+
+#include "tandem/Runtime/Simulate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fmt/format.h>
+#include <fstream>
+#include <limits>
+
+using namespace tandem;
+using namespace tandem::run;
+
+int64_t run::nanoseconds() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+/// Hosts that are one have this in common, and their monotonic clock.
+static std::string bootId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+Expected<int64_t> run::clockOffset(Launch &launch) {
+  TANDEM_ASSIGN_OR_RETURN(auto hosts, allGatherStrings(launch, bootId()));
+  bool oneHost = std::all_of(hosts.begin(), hosts.end(), [&](const std::string &host) {
+    return !host.empty() && host == hosts[0];
+  });
+  if (oneHost)
+    return 0;
+  // Every round gives a bound on both sides: rank 0's time was sent before it was read here, and
+  // this rank's before it was read there.
+  constexpr int rounds = 16;
+  std::vector<int64_t> sent(launch.worldSize()), read(launch.worldSize());
+  int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < rounds; ++i) {
+    int64_t mine = nanoseconds();
+    TANDEM_RETURN_IF_ERROR(launch.allGather(&mine, sizeof mine, sent.data()));
+    int64_t arrived = nanoseconds();
+    TANDEM_RETURN_IF_ERROR(launch.allGather(&arrived, sizeof arrived, read.data()));
+    most = std::min(most, arrived - sent[0]);
+    least = std::max(least, mine - read[0]);
+  }
+  return launch.rank() == 0 || least == std::numeric_limits<int64_t>::min()
+             ? 0
+             : least + (most - least) / 2;
+}
+
+namespace {
+
+/// What a rank sends: {begin, end, offset}, then two numbers a command.
+std::string encode(const MeasuredRun &mine, int64_t offset) {
+  const int64_t head[] = {mine.begin, mine.end, offset};
+  std::string text(reinterpret_cast<const char *>(head), sizeof head);
+  if (mine.count)
+    text.append(reinterpret_cast<const char *>(mine.times), mine.count * sizeof *mine.times);
+  return text;
+}
+
+int64_t numberAt(const std::string &text, size_t index) {
+  int64_t value = 0;
+  std::memcpy(&value, text.data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+constexpr size_t kHead = 3;
+
+/// Times of all ranks on one clock, from the earliest rank's start on.
+Expected<simulate::Result> join(const replay::World &world, const std::vector<std::string> &all) {
+  simulate::Result result;
+  result.begin.assign(world.commands.size(), 0);
+  result.end.assign(world.commands.size(), 0);
+  int64_t start = std::numeric_limits<int64_t>::max();
+  for (uint32_t r = 0; r < all.size(); ++r) {
+    const replay::Rank &rank = world.ranks[r];
+    if (all[r].size() != (kHead + 2 * uint64_t(rank.end - rank.begin)) * sizeof(int64_t))
+      return Status(Code::Internal, fmt::format("rank {} has measured another program", r));
+    start = std::min(start, numberAt(all[r], 0) - numberAt(all[r], 2));
+  }
+  for (uint32_t r = 0; r < all.size(); ++r) {
+    int64_t zero = start + numberAt(all[r], 2);
+    auto seconds = [&](int64_t time) { return static_cast<double>(time - zero) * 1e-9; };
+    const replay::Rank &rank = world.ranks[r];
+    result.seconds = std::max(result.seconds, seconds(numberAt(all[r], 1)));
+    // Records and waits were not noted: they end with what is before them.
+    std::vector<double> last(rank.numStreams, seconds(numberAt(all[r], 0)));
+    for (replay::CommandId c = rank.begin; c < rank.end; ++c) {
+      const replay::Command &command = world.commands[c];
+      if (replay::isMessage(command.kind)) {
+        result.begin[c] = result.begin[command.next];
+        result.end[c] = result.end[command.next];
+        continue;
+      }
+      int64_t begin = numberAt(all[r], kHead + 2 * size_t(c - rank.begin)),
+              end = numberAt(all[r], kHead + 2 * size_t(c - rank.begin) + 1);
+      result.begin[c] = begin ? seconds(begin) : last[command.stream];
+      result.end[c] = begin ? seconds(end) : last[command.stream];
+      last[command.stream] = result.end[c];
+    }
+  }
+  // A message has arrived when its receiver says so.
+  for (replay::CommandId c = 0; c < world.commands.size(); ++c) {
+    const replay::Command &command = world.commands[c];
+    if (command.kind == replay::Kind::Send && command.partner != replay::kNone)
+      result.end[c] = result.end[world.commands[command.partner].next];
+  }
+  return result;
+}
+
+Status draw(const ProgramFile &file, const std::vector<std::string> &all, const std::string &origin,
+            const std::string &trace, const std::string &svg) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(file));
+  TANDEM_ASSIGN_OR_RETURN(simulate::Result result, join(*world, all));
+  timeline::Timeline timeline = simulate::makeTimeline(*world, result, origin, world->numRanks());
+  if (!trace.empty())
+    TANDEM_RETURN_IF_ERROR(timeline::writeTrace(timeline, trace));
+  return svg.empty() ? Status() : timeline::writeSvg(timeline, svg);
+}
+
+} // namespace
+
+Status run::drawRun(const ProgramFile &file, Launch &launch, const MeasuredRun &mine,
+                    const std::string &origin, const std::string &trace, const std::string &svg) {
+  TANDEM_ASSIGN_OR_RETURN(int64_t offset, clockOffset(launch));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, encode(mine, offset)));
+  std::string problem;
+  if (launch.rank() == 0)
+    problem = draw(file, all, origin, trace, svg).message();
+  TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(launch, problem));
+  return verdicts[0].empty() ? Status() : Status(Code::Io, verdicts[0]);
+}
