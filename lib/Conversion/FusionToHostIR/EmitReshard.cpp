@@ -79,7 +79,11 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
       planReshard(op, index ? *index : SliceIndex(), &builder, [&] { return op.emitError(); });
   if (failed(plan))
     return failure();
-  if (plan->kind == ReshardKind::Transfer)
+  // Who names `exchange` wants messages.
+  std::optional<fusion::ScheduleAttr> schedule = op.getSchedule();
+  bool direct = schedule && schedule->getKind() == fusion::ScheduleKind::Exchange &&
+                !op.getChosen() && !plan->reduces() && getCollective(plan->kind);
+  if (plan->kind == ReshardKind::Transfer || direct)
     return emitTransfer(op, *plan, stream);
   for (SmallVector<LocalDigit> &dim : plan->source)
     for (LocalDigit &digit : dim)
@@ -96,8 +100,7 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
   }
   auto kindAttr = hostir::CollectiveKindAttr::get(builder.getContext(), *kind);
   fusion::ReduceKindAttr reduction;
-  if (plan->kind == ReshardKind::AllReduce || plan->kind == ReshardKind::ReduceScatter ||
-      plan->kind == ReshardKind::Reduce)
+  if (plan->reduces())
     reduction = fusion::ReduceKindAttr::get(builder.getContext(), plan->reduction);
   Value channel = getChannel(plan->groupMesh, plan->axes, hostir::Capability::Collectives);
   Value root = plan->owner;

@@ -342,6 +342,15 @@ LogicalResult Planner::classify() {
       nameAxes(scattered, false);
       return success();
     }
+    // Axes of one device alone: nothing is reduced, and nothing moves.
+    if (llvm::all_of(reduced,
+                     [&](StringAttr axis) { return result.sourceMesh.axisSize(axis) == 1; })) {
+      llvm::erase_if(result.digits, [](const CommonDigit &digit) {
+        return digit.source.size == 1 && (digit.source.isDevice() || digit.target.isDevice());
+      });
+      result.axes.clear();
+      return success();
+    }
     InFlightDiagnostic diag = emitError();
     diag << "a reduction that moves data along other mesh axes too is not one "
             "step, found ";

@@ -20,13 +20,13 @@ enum class ReshardKind {
   AllReduce,     // partial to replicated
   ReduceScatter, // partial to split
   AllToAll,      // split on one dimension to split on another
-  OwnerMoves, // split to streamed: each slice has one owner, which has it all
-  Broadcast,  // one device to replicated on another mesh
-  Reduce,     // partial to one device of its mesh or another
-  Gather,     // split to one device of its mesh
-  Scatter,    // one device to split on a mesh that it belongs to
-  Transfer,   // anything else that only moves data: messages between pairs of
-              // devices
+  OwnerMoves,    // split to streamed: each slice has one owner, which has it all
+  Broadcast,     // one device to replicated on another mesh
+  Reduce,        // partial to one device of its mesh or another
+  Gather,        // split to one device of its mesh
+  Scatter,       // one device to split on a mesh that it belongs to
+  Transfer,      // anything else that only moves data: messages between pairs of
+                 // devices
 };
 
 /// Label of the digit of a source that takes this device's coordinate on the
@@ -67,18 +67,16 @@ struct CommonDigit {
 struct ReshardPlan {
   ReshardKind kind = ReshardKind::Copy;
   fusion::MeshAttr sourceMesh, mesh;
-  fusion::MeshAttr
-      groupMesh; ///< whose devices communicate: the source's for Reduce and
-                 ///< Gather, else the target's; not for Transfer
-  SmallVector<StringAttr>
-      axes; ///< the mesh axes that communicate, in the order in which they
-            ///< number the group; none for Copy and Transfer
-  bool staysLocal = false; ///< Transfer: every device has what it gets
-  int64_t root = -1; ///< Broadcast, Reduce, Gather, Scatter: the world rank of
-                     ///< the one device
+  fusion::MeshAttr groupMesh;   ///< whose devices communicate: the source's for Reduce and
+                                ///< Gather, else the target's; not for Transfer
+  SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order in which they
+                                ///< number the group; none for Copy and Transfer
+  bool staysLocal = false;      ///< Transfer: every device has what it gets
+  int64_t root = -1;            ///< Broadcast, Reduce, Gather, Scatter: the world rank of
+                                ///< the one device
   fusion::ReduceKind reduction = fusion::ReduceKind::Sum;
   SmallVector<CommonDigit>
-      digits; ///< both sides cut to common sizes, by dimension, outermost first
+      digits;               ///< both sides cut to common sizes, by dimension, outermost first
   LocalDims source, target; ///< not for Transfer
 
   /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream
@@ -94,6 +92,10 @@ struct ReshardPlan {
       size *= groupMesh.axisSize(axis);
     return size;
   }
+  bool reduces() const {
+    return kind == ReshardKind::AllReduce || kind == ReshardKind::ReduceScatter ||
+           kind == ReshardKind::Reduce;
+  }
   /// Position in the group of a device of the group's mesh, where all of its
   /// axes communicate.
   int64_t groupPosition(int64_t worldRank) const;
@@ -103,9 +105,9 @@ struct ReshardPlan {
 /// `index` (the whole value if the result is not streamed) is. With a null
 /// `builder` nothing is emitted and indices are null: for asking only. Errors
 /// go through `emitError` and say what was found and what is accepted.
-FailureOr<ReshardPlan>
-planReshard(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
-            function_ref<InFlightDiagnostic()> emitError);
+FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
+                                   OpBuilder *builder,
+                                   function_ref<InFlightDiagnostic()> emitError);
 
 /// An index for asking: one part a stream digit of `sizes`, without values.
 SliceIndex getSymbolicIndex(ArrayRef<int64_t> sizes);

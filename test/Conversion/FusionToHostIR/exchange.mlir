@@ -126,3 +126,25 @@ func.func @alone(%x: tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
       : tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<1x8xf32, #fusion.axes<#tp, [stream, -]>>
   return %0 : tensor<1x8xf32, #fusion.axes<#tp, [stream, -]>>
 }
+
+// -----
+
+// Slices that all devices have a part of: a user who names the schedule gets messages between all, and no collective.
+
+// CHECK-LABEL: hostir.program @shared_slices
+// CHECK-NOT: hostir.collective
+// CHECK: scf.for
+// CHECK: hostir.copy
+// CHECK: hostir.group
+// CHECK: scf.for
+// CHECK: hostir.recv %{{.+}} : memref<1x2xf32, {{.+}}>
+// CHECK: scf.for
+// CHECK: hostir.send %{{.+}} : memref<1x2xf32, {{.+}}>
+// CHECK-NOT: hostir.collective
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+func.func @shared_slices(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
+    -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>> {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}
+      : tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
+  return %0 : tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
+}

@@ -12,11 +12,11 @@ func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 // -----
 
 #tp = #fusion.mesh<"tp", ["x" = 4]>
-func.func @no_owner(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
+func.func @exchange_reduces(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>)
     -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>> {
-  // expected-error @below {{schedule exchange needs a result whose stream digits line up with the device digits of the operand, so that each slice has one owner}}
+  // expected-error @below {{schedule exchange only moves data, found a reduction; pipeline reduces}}
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}
-      : tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
+      : tensor<6x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
   return %0 : tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
 }
 

@@ -72,11 +72,23 @@ class Generator:
             return Mesh(name, tuple(zip("xyz", sizes)), devices, is_open and not devices)
 
         world = list(range(8))
-        if self.chance(0.12):
+        kind = r.choices(("one", "apart", "any", "root", "turned"), (13, 2, 3, 2, 1))[0]
+        if kind == "one":
+            return (mesh("m", world),)
+        if kind == "apart":
             cut = r.randint(1, 7)
             r.shuffle(world)
             return (mesh("m", sorted(world[:cut])), mesh("n", sorted(world[cut:])))
-        return (mesh("m", world),)
+        is_open = False
+        if kind == "any":
+            # They share devices, most likely.
+            return tuple(mesh(name, r.sample(world, r.randint(2, 7))) for name in "mno"[:r.randint(2, 3)])
+        first = mesh("m", world)
+        if kind == "root":
+            # One device alone, of the mesh or not.
+            root = r.choice(first.ranks) if self.chance(0.7) else r.choice(world)
+            return (first, Mesh("root", (), (root,)))
+        return (first, dataclasses.replace(first, name="n", devices=tuple(r.sample(first.ranks, len(first.ranks)))))
 
     def extent(self):
         r = self.random
@@ -215,7 +227,8 @@ class Generator:
         if value.axes and value.shape and self.chance(0.5):
             axes = self.nearby(value.axes, value.shape)
         else:
-            axes = self.axes(value.shape, value.axes.mesh if value.axes and self.chance(0.8) else None)
+            stays = 0.8 if len(self.meshes) == 1 else 0.4
+            axes = self.axes(value.shape, value.axes.mesh if value.axes and self.chance(stays) else None)
         if value.axes and value.axes.partial and value.axes.mesh == axes.mesh and self.chance(0.25):
             used = {what for dim in axes.dims for kind, what in dim if kind == "didx"}
             kept = tuple(a for a in value.axes.partial if a not in used and self.chance(0.7))

@@ -28,6 +28,9 @@ struct OwnerDigits {
 /// For a gather whose slices have one owner each. Own slices first, without communication; then at
 /// distance d = 1 ... P-1 this device sends its own slices to (me - d) and receives those of (me +
 /// d), and computes on them.
+///
+/// Slices of several owners, where a user has named it: slice by slice in order, each in messages
+/// from its owners to those who get it, without a collective.
 class Exchange : public Schedule {
   fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Exchange; }
   LogicalResult matches(const StreamGroup &group,
@@ -37,6 +40,20 @@ class Exchange : public Schedule {
 };
 
 } // namespace
+
+/// The plan of a slice of the group's one reshard if it has one owner, else failure.
+static FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group) {
+  SmallVector<fusion::ReshardOp> reshards = group.reshards();
+  if (reshards.size() != 1 || group.ops.front() != reshards.front().getOperation())
+    return failure();
+  ScopedDiagnosticHandler quiet(group.ops.front()->getContext(),
+                                [](Diagnostic &) { return success(); });
+  FailureOr<ReshardPlan> plan = planReshard(reshards.front(), getSymbolicIndex(group.streamSizes),
+                                            nullptr, [&] { return reshards.front().emitError(); });
+  if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)
+    return failure();
+  return plan;
+}
 
 static OwnerDigits getOwnerDigits(const StreamGroup &group, ReshardPlan plan) {
   OwnerDigits digits;
@@ -77,28 +94,27 @@ SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner,
 
 LogicalResult Exchange::matches(const StreamGroup &group,
                                 function_ref<InFlightDiagnostic()> why) const {
-  SmallVector<fusion::ReshardOp> reshards = group.reshards();
-  if (reshards.size() != 1 || group.ops.front() != reshards.front().getOperation())
-    return why() << "schedule exchange needs a stream loop that starts with its one reshard, found "
-                 << reshards.size() << " reshards";
-  FailureOr<ReshardPlan> plan =
-      planReshard(reshards.front(), getSymbolicIndex(group.streamSizes), nullptr, why);
-  if (failed(plan))
-    return failure();
-  if (plan->kind != ReshardKind::OwnerMoves)
-    return why() << "schedule exchange needs a result whose stream digits line up with the device "
-                    "digits of the operand, so that each slice has one owner";
+  for (fusion::ReshardOp reshard : group.reshards()) {
+    FailureOr<ReshardPlan> plan =
+        planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr, why);
+    if (failed(plan))
+      return failure();
+    if (plan->reduces())
+      return why() << "schedule exchange only moves data, found a reduction; pipeline reduces";
+  }
+  // Nobody has asked for it: then a collective is as good.
+  if (!group.scheduleIsNamed && failed(getOwnerPlan(group)))
+    return why() << "schedule exchange needs a loop of one gather whose slices have one owner each";
   return success();
 }
 
 LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
+  FailureOr<ReshardPlan> symbolic = getOwnerPlan(group);
+  if (failed(symbolic))
+    return getPipelineSchedule().emit(group, emitter);
   OpBuilder &builder = emitter.getBuilder();
   fusion::ReshardOp reshard = group.reshards().front();
   Location loc = reshard.getLoc();
-  FailureOr<ReshardPlan> symbolic = planReshard(reshard, getSymbolicIndex(group.streamSizes),
-                                                nullptr, [&] { return reshard.emitError(); });
-  if (failed(symbolic))
-    return failure();
   OwnerDigits digits = getOwnerDigits(group, std::move(*symbolic));
   int64_t devices = digits.plan.groupSize();
   int64_t slices = 1; // of one owner
@@ -207,12 +223,11 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
 }
 
 ScheduleCost Exchange::cost(const StreamGroup &group) const {
+  FailureOr<ReshardPlan> plan = getOwnerPlan(group);
+  if (failed(plan))
+    return getPipelineSchedule().cost(group);
   ScheduleCost cost;
   fusion::ReshardOp reshard = group.reshards().front();
-  auto plan = planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
-                          [&] { return reshard.emitError(); });
-  if (failed(plan))
-    return cost;
   int64_t devices = plan->groupSize(), slices = group.numSlices();
   auto shard = fusion::getLocalShape(reshard.getInput().getType());
   int64_t bytes = (reshard.getResult().getType().getElementTypeBitWidth() + 7) / 8;

@@ -59,12 +59,6 @@ private:
     bool oneOwner = reshard.kind == ReshardKind::AllGather && reshard.axes.size() == 1 &&
                     slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
     if (ScheduleAttr schedule = op.getScheduleAttr()) {
-      if (schedule.getKind() == ScheduleKind::Exchange && reshard.kind == ReshardKind::AllGather &&
-          !oneOwner)
-        return op.emitOpError()
-               << "expected stream digits of the result that give each slice one owner along mesh "
-                  "axis "
-               << reshard.axes.front() << " for schedule 'exchange', found " << to;
       ++user;
       say(op.getLoc(), [&](raw_ostream &os) {
         os << stringifyReshardKind(reshard.kind) << " keeps schedule "
