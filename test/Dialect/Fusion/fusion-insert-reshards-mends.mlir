@@ -87,13 +87,18 @@ func.func @terms_beside_split(%0: tensor<8x4xf32, #fusion.axes<#m, [-, -], parti
 // CHECK-LABEL: @reshape
 // CHECK-NEXT:    %[[R:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<6x4xf32, #fusion.axes<#m, [didx("x"), -]>>
 // CHECK-NEXT:    fusion.reshape %[[R]] : {{.*}} -> tensor<8x3xf32, #fusion.axes<#m, [didx("x"), -]>>
-// CHECK-NEXT:    return
+// CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<6x4xf32, #fusion.axes<#m, [-, -]>>
+// CHECK-NEXT:    %[[W:.*]] = fusion.reshape %[[G]] : {{.*}} -> tensor<8x3xf32, #fusion.axes<#m, [-, -]>>
+// CHECK-NEXT:    fusion.reshard %[[W]] : {{.*}} -> tensor<8x3xf32, #fusion.axes<#m, [serial(4) * didx("x"), -]>>
 // AFTER-LABEL: @reshape
-// AFTER-NEXT:    fusion.reshard %arg0 : {{.*}} -> tensor<6x4xf32, #fusion.axes<#m, [-, -]>>
-// AFTER-NEXT:    fusion.reshape
+// AFTER-NEXT:    %[[R:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<6x4xf32, #fusion.axes<#m, [didx("x"), -]>>
+// AFTER-NEXT:    fusion.reshape %[[R]]
+// AFTER-NEXT:    %[[G:.*]] = fusion.reshard %arg0
+// AFTER-NEXT:    fusion.reshape %[[G]]
 // AFTER-NEXT:    fusion.reshard
 func.func @reshape(%0: tensor<6x4xf32, #fusion.axes<#m, [-, serial(2) * didx("x")]>>) {
   %1 = fusion.reshape %0 : tensor<6x4xf32, #fusion.axes<#m, [-, serial(2) * didx("x")]>> -> tensor<8x3xf32, #fusion.axes<#m, [didx("x"), -]>>
+  %2 = fusion.reshape %0 : tensor<6x4xf32, #fusion.axes<#m, [-, serial(2) * didx("x")]>> -> tensor<8x3xf32, #fusion.axes<#m, [serial(4) * didx("x"), -]>>
   return
 }
 
