@@ -36,7 +36,8 @@ std::string_view toString(Diagnosis diagnosis) {
                                                             "put-outside",
                                                             "serial-stream",
                                                             "redundant-sync",
-                                                            "copy-view"};
+                                                            "copy-view",
+                                                            "unread-data"};
   return names[static_cast<unsigned>(diagnosis)];
 }
 
@@ -110,7 +111,7 @@ private:
     std::atomic<uint32_t> next{0};
     auto work = [&] {
       for (uint32_t r = next++; r < world.numRanks(); r = next++)
-        locals[r] = checkRank(world, r, execution, footprints, found[r]);
+        locals[r] = checkRank(world, r, options, execution, footprints, found[r]);
     };
     std::vector<std::thread> pool;
     for (unsigned t = 1; t < threads; ++t)

@@ -37,7 +37,8 @@ uint64_t commonBytes(uint64_t a, const ByteSet &setA, uint64_t b, const ByteSet 
 struct Interval {
   uint64_t begin, end;
 };
-/// Appends the set at `address` as sorted disjoint intervals; false if there are more than a million.
+/// Appends the set at `address` as sorted disjoint intervals; false if there are more than a
+/// million.
 bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out);
 
 /// A place in one rank's memory.

@@ -7,7 +7,10 @@
 
 #include "LocalPass.h"
 
+#include "Lint.h"
+
 #include <algorithm>
+#include <optional>
 
 namespace tandem::check {
 
@@ -21,16 +24,16 @@ constexpr size_t kMaxOpen = 64;
 /// One access, for comparing with later ones.
 struct Last {
   CommandId command = kNone;
-  uint32_t stream = 0, tick = 0; ///< the tick-th command of its stream, from 1
+  uint32_t stream = 0, tick = 0; ///< the tick-th of its stream, from 1: see takesPart
   uint32_t buffer = kNone;       ///< through which it went
 };
 
 class RankChecker {
 public:
-  RankChecker(const World &world, uint32_t r, const Execution &execution,
-              FootprintTable &footprints, Findings &findings)
-      : world(world), rank(world.ranks[r]), r(r), execution(execution), footprints(footprints),
-        findings(findings) {}
+  RankChecker(const World &world, uint32_t r, const CheckOptions &options,
+              const Execution &execution, FootprintTable &footprints, Findings &findings)
+      : world(world), rank(world.ranks[r]), r(r), options(options), execution(execution),
+        footprints(footprints), findings(findings) {}
 
   LocalResult run() {
     collectPlaces();
@@ -44,6 +47,8 @@ public:
     ticks[0] = clock[0] = 1; // START is the first of stream 0
     eventClocks.assign(size_t(rank.numEvents) * streams, 0);
     lastAccess.resize(streams);
+    if (options.lint)
+      lint.emplace(world, r, footprints, graph, findings);
     for (CommandId i = rank.begin; i < rank.end; ++i)
       step(i);
     finish();
@@ -112,17 +117,22 @@ private:
   void step(CommandId i) {
     const Command &command = world.commands[i];
     uint32_t stream = command.stream;
-    if (command.kind == Kind::Wait)
-      join(clockOf(stream), &eventClocks[size_t(command.aux) * streams], streams);
-    if (!isMessage(command.kind)) {
-      // The group before is over.
-      clockOf(stream)[stream] = ticks[stream];
-      ++ticks[stream];
+    if (command.kind == Kind::Wait) {
+      const uint32_t *event = &eventClocks[size_t(command.aux) * streams];
+      if (lint && std::equal(event, event + streams, clockOf(stream), std::less_equal<>()))
+        lint->redundantWait(i);
+      join(clockOf(stream), event, streams);
     }
+    if (!isMessage(command.kind)) {
+      // What stands before on the stream is over.
+      clockOf(stream)[stream] = ticks[stream];
+      ticks[stream] += takesPart(command.kind);
+    }
+    if (lint)
+      observe(i, command);
     if (command.kind == Kind::Record) {
       uint32_t *event = &eventClocks[size_t(command.aux) * streams];
       join(event, clockOf(stream), streams);
-      event[stream] = ticks[stream];
       return;
     }
     accesses.clear();
@@ -141,11 +151,33 @@ private:
         apply(here, access, placeOfView[access.view]);
   }
 
+  void observe(CommandId i, const Command &command) {
+    switch (command.kind) {
+    case Kind::Record:
+    case Kind::Wait:
+    case Kind::Signal:
+    case Kind::WaitSignal:
+    case Kind::Send:
+    case Kind::Recv:
+      return;
+    default:
+      lint->work(i, ended(lastWork, command.stream));
+      lastWork = {i, command.stream, ticks[command.stream], kNone};
+    }
+    if (command.kind != Kind::Copy)
+      return;
+    const View &to = *world.operand(rank, command, 0), &from = *world.operand(rank, command, 1);
+    lint->copy(i, placeOfView[rank.operands[command.operands]],
+               placeOfView[rank.operands[command.operands + 1]], to.layout == from.layout);
+  }
+
   // Accesses
 
   void apply(Last here, const Access &access, uint32_t place) {
     here.buffer = rank.views[access.view].buffer;
     const Place &where = graph->places[place];
+    if (lint)
+      lint->access(here.command, place, access.reads, access.writes);
     if (access.reads) {
       compareWithWrites(here, place, access.writes);
       checkInitialized(here, access, place);
@@ -370,6 +402,8 @@ private:
   }
 
   void finish() {
+    if (lint)
+      lint->finish();
     clockOf(0)[0] = ticks[0];
     result.clockAtEnd.assign(clockOf(0), clockOf(0) + streams);
     for (uint32_t s = 1; s < streams; ++s)
@@ -419,6 +453,7 @@ private:
   const World &world;
   const Rank &rank;
   const uint32_t r;
+  const CheckOptions &options;
   const Execution &execution;
   FootprintTable &footprints;
   Findings &findings;
@@ -435,13 +470,15 @@ private:
   std::vector<Last> lastAccess;                    ///< per stream
   std::vector<Access> accesses;
   bool startReported = false;
+  std::optional<Lint> lint;
+  Last lastWork;
 };
 
 } // namespace
 
-LocalResult checkRank(const World &world, uint32_t rank, const Execution &execution,
-                      FootprintTable &footprints, Findings &findings) {
-  return RankChecker(world, rank, execution, footprints, findings).run();
+LocalResult checkRank(const World &world, uint32_t rank, const CheckOptions &options,
+                      const Execution &execution, FootprintTable &footprints, Findings &findings) {
+  return RankChecker(world, rank, options, execution, footprints, findings).run();
 }
 
 std::string describeBytes(const World &world, uint32_t rank, const FootprintTable &footprints,

@@ -12,6 +12,12 @@
 
 namespace tandem::check {
 
+/// Clocks count these: records and waits only hand on what others have counted, and the messages of
+/// a group are counted with it.
+inline bool takesPart(replay::Kind kind) {
+  return kind != replay::Kind::Record && kind != replay::Kind::Wait && !replay::isMessage(kind);
+}
+
 /// Two accesses that the rank's own order leaves open. Other ranks may order them.
 struct OpenPair {
   CommandId first, second; ///< in the order of issue
@@ -41,8 +47,8 @@ struct LocalResult {
 
 /// Section 3 for one rank: vector clocks over its streams in the order of issue, and per place the
 /// last write and the reads since. Reports uninitialized reads, lives, results, R1.
-LocalResult checkRank(const World &world, uint32_t rank, const Execution &execution,
-                      FootprintTable &footprints, Findings &findings);
+LocalResult checkRank(const World &world, uint32_t rank, const CheckOptions &options,
+                      const Execution &execution, FootprintTable &footprints, Findings &findings);
 
 /// "bytes [0, 64) of arg2 "t2"", of what two places of a rank have in common.
 std::string describeBytes(const World &world, uint32_t rank, const FootprintTable &footprints,

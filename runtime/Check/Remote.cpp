@@ -92,8 +92,7 @@ private:
     ticks[0] = 1; // START
     for (CommandId i = rank.begin; i < rank.end; ++i) {
       const Command &command = world.commands[i];
-      if (!isMessage(command.kind))
-        ++ticks[command.stream];
+      ticks[command.stream] += takesPart(command.kind);
       if (command.kind == Kind::WaitSignal)
         waitTicks[i] = ticks[command.stream];
     }

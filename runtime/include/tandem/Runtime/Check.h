@@ -40,9 +40,10 @@ enum class Diagnosis : uint8_t {
   // lint
   SerialStream,
   RedundantSync,
-  CopyView
+  CopyView,
+  UnreadData
 };
-inline constexpr unsigned kNumDiagnoses = 20;
+inline constexpr unsigned kNumDiagnoses = 21;
 /// "deadlock", "queue-deadlock", ...
 std::string_view toString(Diagnosis diagnosis);
 /// Legal, but it costs.

@@ -1,0 +1,55 @@
+//===- Lint.h - what is legal but costs ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHECK_LINT_H
+#define TANDEM_CHECK_LINT_H
+
+#include "Footprints.h"
+
+namespace tandem::check {
+
+/// Watches the pass over one rank.
+class Lint {
+public:
+  Lint(const World &world, uint32_t rank, const FootprintTable &footprints,
+       std::shared_ptr<const Overlaps> graph, Findings &findings);
+
+  /// A wait for what has ended anyway.
+  void redundantWait(CommandId wait);
+  /// A command that takes time; `afterPrevious`: the one issued before it has surely ended.
+  void work(CommandId command, bool afterPrevious);
+  /// An access to a place of `graph`.
+  void access(CommandId command, uint32_t place, bool reads, bool writes);
+  /// `source`: a place, or kNone for an input, which nobody writes.
+  void copy(CommandId command, uint32_t target, uint32_t source, bool sameLayout);
+  void finish();
+
+private:
+  struct Copy {
+    CommandId command;
+    uint32_t target, source;
+  };
+
+  void add(Diagnosis diagnosis, CommandId command, std::string message);
+  bool couldBeView(const Copy &copy) const;
+
+  const World &world;
+  const uint32_t rank;
+  const FootprintTable &footprints;
+  std::shared_ptr<const Overlaps> graph;
+  Findings &findings;
+  std::vector<uint32_t> writes;     ///< per place: how many
+  std::vector<CommandId> lastWrite; ///< per place
+  std::vector<CommandId> unread;    ///< per place: a write that nobody has read a byte of yet
+  std::vector<Copy> copies;
+  CommandId firstWork = kNone;
+  bool communicates = false, computes = false, overlaps = false;
+};
+
+} // namespace tandem::check
+
+#endif // TANDEM_CHECK_LINT_H
