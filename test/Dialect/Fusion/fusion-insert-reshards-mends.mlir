@@ -59,6 +59,16 @@ func.func @contraction(%0: !cols, %1: tensor<4x16xf32, #fusion.axes<#m, [didx("y
   return
 }
 
+// A loop over the contraction that one operand asks for: the other one is gathered into its slices.
+// CHECK-LABEL: @contraction_in_slices
+// CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x4xf32, #fusion.axes<#m, [-, stream(2)]>>
+// CHECK-NEXT:    fusion.matmul %[[G]], %arg1
+// AFTER-LABEL: @contraction_in_slices
+func.func @contraction_in_slices(%0: !cols, %1: tensor<4x16xf32, #fusion.axes<#m, [stream(2), -]>>) {
+  %2 = fusion.matmul %0, %1 : !cols, tensor<4x16xf32, #fusion.axes<#m, [stream(2), -]>> -> !out
+  return
+}
+
 // A mesh axis on M and N: the result says which one moves.
 // CHECK-LABEL: @on_both
 // CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg1 : {{.*}} -> tensor<4x16xf32, #fusion.axes<#m, [-, -]>>

@@ -273,3 +273,14 @@ func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
   %1 = fusion.reshard %0 {row = "1 of 2: all-reduce over x"} : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
   return
 }
+
+// -----
+
+// Elements that no later stage has, and those that one has.
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi64, #fusion.axes<#tp, [didx("x")]>>) {
+  %2 = arith.addi %0, %0 : tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
+  // expected-error @+1 {{expected elements of f32, f16, bf16 or i32, found 'i64' in operand 0}}
+  %3 = arith.addi %1, %1 : tensor<8xi64, #fusion.axes<#tp, [didx("x")]>>
+  return
+}

@@ -36,6 +36,22 @@ static bool isForeign(func::FuncOp function) {
               .wasInterrupted();
 }
 
+/// Tensors of other elements exist for no later stage (truth values: between elementwise ops).
+static LogicalResult verifyElements(Operation *op) {
+  for (auto [what, types] : {std::pair<StringRef, TypeRange>("operand", op->getOperandTypes()),
+                             std::pair<StringRef, TypeRange>("result", op->getResultTypes())})
+    for (auto [i, type] : llvm::enumerate(types)) {
+      auto tensor = dyn_cast<RankedTensorType>(type);
+      if (!tensor || isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType()) ||
+          tensor.getElementType().isSignlessInteger(32) ||
+          tensor.getElementType().isSignlessInteger(1))
+        continue;
+      return op->emitOpError() << "expected elements of f32, f16, bf16 or i32, found "
+                               << tensor.getElementType() << " in " << what << ' ' << i;
+    }
+  return success();
+}
+
 /// A partial operand is worth something only to an op that commutes with its reduction.
 static LogicalResult verifyPartial(Operation *op) {
   std::optional<AxesRule> rule = getAxesRule(op);
@@ -99,6 +115,8 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
     if (op == getOperation() || (llvm::none_of(op->getOperandTypes(), isTensor) &&
                                  llvm::none_of(op->getResultTypes(), isTensor)))
       return success();
+    if (failed(verifyElements(op)))
+      return failure();
     bool local = isLocalComputation(op);
     auto reshard = dyn_cast<ReshardOp>(op);
     if (!local && !reshard && !isa<func::ReturnOp>(op))

@@ -224,7 +224,14 @@ private:
     }
     DimAxesAttr kept = dropDevices(best->digits, mesh, lost);
     bool allSplit = llvm::all_of(sides, [](const Side &side) { return side.digits.hasDevice(); });
-    return !kept.hasDevice() && allSplit ? best->digits : kept;
+    if (!kept.hasDevice() && allSplit)
+      return best->digits;
+    // A loop over the contraction is one operand's word for all.
+    for (const Side &side : sides)
+      if (!kept.hasStream() && side.digits.hasStream() &&
+          placementOf(side.digits, mesh) == placementOf(kept, mesh))
+        return side.digits;
+    return kept;
   }
 
   /// Digits of the results' dimensions, less the mesh axes that a contraction has used up.
