@@ -43,7 +43,9 @@ struct TandemSnapshot : public tandem::impl::TandemSnapshotBase<TandemSnapshot> 
       error = llvm::errorToErrorCode(std::move(failed));
     }
     if (error) {
-      getOperation().emitError("cannot write snapshot ") << path << ": " << error.message();
+      // At its place, not on it: the text of the whole module would follow.
+      emitError(getOperation()->getLoc())
+          << "cannot write snapshot " << path << ": " << error.message();
       signalPassFailure();
     }
   }

@@ -170,8 +170,11 @@ ProgramSpec partial(uint32_t size, DType dtype) {
     uint32_t x = rank.view(rank.argument(0, bytes), dtype, shape);
     rank.copy(0, rank.view(rank.argument(1, bytes), dtype, shape), x);
   };
-  for (RankSpec &rank : spec.ranks)
+  for (RankSpec &rank : spec.ranks) {
     fill(rank);
+    for (ShardSpec &shard : rank.shards)
+      shard.term = rank.rank;
+  }
   spec.oracle.emplace();
   fill(*spec.oracle);
   return spec;

@@ -115,6 +115,11 @@ def gone(pid):
         return True
 
 
+def read_json(path):
+    with open(path) as file:
+        return json.load(file)
+
+
 def read_dump(folder):
     """name -> array, of what --dump-npy wrote; bf16 becomes f32."""
     tensors = {}

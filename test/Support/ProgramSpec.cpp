@@ -184,8 +184,8 @@ static std::string encodeRank(const RankSpec &rank) {
   flatbuffers::FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<sp::Shard>> shards;
   for (const ShardSpec &s : rank.shards)
-    shards.push_back(
-        sp::CreateShardDirect(builder, s.present, s.offset, &s.shape, &s.strides, &s.local, false));
+    shards.push_back(sp::CreateShardDirect(builder, s.present, s.offset, &s.shape, &s.strides,
+                                           &s.local, s.term));
   std::vector<flatbuffers::Offset<sp::Layout>> layouts;
   for (const LayoutSpec &l : rank.layouts)
     layouts.push_back(sp::CreateLayoutDirect(builder, l.dtype, &l.shape, &l.strides));

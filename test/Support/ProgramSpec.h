@@ -29,6 +29,7 @@ struct ShardSpec {
   bool present = true;
   int64_t offset = 0;
   Shape shape, strides, local;
+  uint32_t term = 0;
 };
 
 struct ChannelSpec {

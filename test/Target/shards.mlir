@@ -1,4 +1,5 @@
 // RUN: tandem-compile %s --dump --rank=1 --ranks=6 | FileCheck %s
+// RUN: tandem-compile %s --dump --rank=4 --ranks=6 | FileCheck %s --check-prefix=FOUR
 // RUN: tandem-compile %s --dump --rank=0 --ranks=6 | FileCheck %s --check-prefix=OUTSIDE
 // RUN: tandem-compile %s --dump --rank=oracle | FileCheck %s --check-prefix=ORACLE
 
@@ -7,16 +8,19 @@
 #part = #fusion.mesh<"part", ["x" = 2, "y" = 2], devices = [5, 1, 4, 2]>
 #one = #fusion.mesh<"one", []>
 
-// CHECK: stream program @shards version 1 ranks 6
+// CHECK: stream program @shards version {{[0-9]+}} ranks 6
 // CHECK: argument arg0 input "arg0" f16[8,4] axes [serial(2) * didx("y"), didx("x")] mesh @part["x" = 2, "y" = 2]
 // CHECK: argument arg1 input "terms" f16[8,4] axes [-, -] mesh @part{{.*}} partial max of 2
 // CHECK: argument arg2 result "res0" f16[8,4] axes [stream, didx("x")]
 // CHECK: oracle bytes
 // CHECK: program @shards rank 1 of 6
 // CHECK: argument arg0 {{.*}} local [4,2] shard 8+[2,2,2]:[16,4,1]
-// CHECK: argument arg1 {{.*}} partial max local [8,4] shard 0+[8,4]:[4,1]
+// CHECK: argument arg1 {{.*}} partial max term 0 of 2 local [8,4] shard 0+[8,4]:[4,1]
 // CHECK: argument arg2 {{.*}} local [8,2] shard 0+[8,2]:[4,1]
 // CHECK: 0 s0 copy
+
+// FOUR: program @shards rank 4 of 6
+// FOUR: argument arg1 {{.*}} partial max term 1 of 2 local [8,4] shard 0+[8,4]:[4,1]
 
 // OUTSIDE: program @shards rank 0 of 6
 // OUTSIDE-NEXT: streams 1, events 0, arena 0, symmetric 2x0, signals [], commands 0

@@ -127,6 +127,7 @@ int parseOptions(compiler::CompileOptions &options) {
 /// Writes the output: all of it, or nothing under that name.
 int write(llvm::StringRef bytes) {
   llvm::StringRef path = outputPath.empty() ? "-" : llvm::StringRef(outputPath);
+  std::string name = path == "-" ? "to the standard output" : path.str();
   // writeToOutput puts a new file in the place of what has that name; a pipe or a device is to be
   // written to.
   namespace fs = llvm::sys::fs;
@@ -140,7 +141,7 @@ int write(llvm::StringRef bytes) {
       error = os.error();
       os.clear_error();
     }
-    return error ? fail("cannot write " + path + ": " + error.message()) : 0;
+    return error ? fail("cannot write " + name + ": " + error.message()) : 0;
   }
   llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
     os << bytes;
@@ -148,7 +149,7 @@ int write(llvm::StringRef bytes) {
   });
   if (!error)
     return 0;
-  return fail("cannot write " + path + ": " + llvm::toString(std::move(error)));
+  return fail("cannot write " + name + ": " + llvm::toString(std::move(error)));
 }
 
 int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {

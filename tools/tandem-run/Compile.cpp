@@ -85,7 +85,8 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   compiler::CompileOptions options;
   options.entry = request.entry;
   options.target = request.target;
-  options.numRanks = request.mesh.empty() ? 0 : request.ranks;
+  // Ranks outside of the meshes run nothing.
+  options.numRanks = request.ranks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
     return result;
   if (request.mesh.empty() && request.ranks)

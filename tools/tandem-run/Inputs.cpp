@@ -58,13 +58,13 @@ static double termOf(uint64_t seed, uint32_t argument, const ArgumentInfo &info,
 }
 
 Tensor run::makeShard(uint64_t seed, uint32_t argument, const ArgumentInfo &info,
-                      const Shard &shard, uint32_t term, uint32_t terms) {
+                      const Shard &shard) {
   Tensor result(info.dtype, shard.present ? info.localShape : std::vector<int64_t>{0});
   shard.forEach([&](int64_t local, int64_t logical) {
     auto element = static_cast<uint64_t>(logical);
     double value = valueOf(randomBits(seed, argument, element), info.dtype, info.partial);
     if (info.partial)
-      value = termOf(seed, argument, info, element, value, term, terms);
+      value = termOf(seed, argument, info, element, value, shard.term, info.terms);
     result.set(local, value);
   });
   return result;

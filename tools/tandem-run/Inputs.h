@@ -34,9 +34,8 @@ uint64_t randomBits(uint64_t seed, uint64_t stream, uint64_t element);
 /// The logical value of argument number `argument`.
 Tensor makeInput(uint64_t seed, uint32_t argument, const ArgumentInfo &info);
 
-/// The elements of one rank. `term`: which of `terms` it holds, for a partial argument.
-Tensor makeShard(uint64_t seed, uint32_t argument, const ArgumentInfo &info, const Shard &shard,
-                 uint32_t term, uint32_t terms);
+/// The elements of one rank, of the term that it holds if the argument is partial.
+Tensor makeShard(uint64_t seed, uint32_t argument, const ArgumentInfo &info, const Shard &shard);
 
 /// Fills with a NaN, for i32 with 0xa5a5a5a5: what is not written shows.
 void poison(Tensor &tensor);

@@ -159,6 +159,16 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   }
   if (o.program.empty() && !o.help && !o.version)
     return Status(Code::InvalidArgument, "expected a program (.tsp or .mlir); --help says more");
+  if (!o.isSource() && !o.help && !o.version)
+    for (auto [option, given] : {std::pair("--entry", !o.entry.empty()),
+                                 {"--mesh", !o.mesh.empty()},
+                                 {"--shape", !o.shapes.empty()},
+                                 {"--target", !o.target.empty()}})
+      if (given)
+        return Status(Code::InvalidArgument,
+                      fmt::format("{}: only for a program that is still to be compiled (.mlir), "
+                                  "found \"{}\"",
+                                  option, o.program));
   if (o.verify && o.device == "null")
     return Status(Code::InvalidArgument, "--verify: device null computes nothing");
   if ((!o.trace.empty() || !o.svg.empty()) && o.device == "null")

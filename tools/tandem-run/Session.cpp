@@ -146,8 +146,8 @@ private:
     TANDEM_ASSIGN_OR_RETURN(std::vector<Shard> mine, shardsOf(*program));
     std::vector<int64_t> numbers;
     for (const Shard &shard : mine) {
-      numbers.insert(numbers.end(),
-                     {shard.present, shard.offset, static_cast<int64_t>(shard.shape.size())});
+      numbers.insert(numbers.end(), {shard.present, shard.offset, shard.term,
+                                     static_cast<int64_t>(shard.shape.size())});
       numbers.insert(numbers.end(), shard.shape.begin(), shard.shape.end());
       numbers.insert(numbers.end(), shard.strides.begin(), shard.strides.end());
     }
@@ -168,6 +168,7 @@ private:
         Shard shard;
         shard.present = next() != 0;
         shard.offset = next();
+        shard.term = static_cast<uint32_t>(next());
         auto dims = static_cast<size_t>(next());
         for (std::vector<int64_t> *part : {&shard.shape, &shard.strides})
           for (size_t d = 0; d < dims; ++d)
@@ -189,11 +190,7 @@ private:
       if (info.isResult) {
         buffers.emplace_back(info.dtype, shard.present ? info.localShape : std::vector<int64_t>{0});
       } else {
-        uint32_t terms = termsOf(*program, i), term = 0;
-        if (info.partial) {
-          TANDEM_ASSIGN_OR_RETURN(term, termOfRank(placements[i], launch.rank(), terms, info.name));
-        }
-        buffers.push_back(makeShard(options.seed, i, info, shard, term, terms));
+        buffers.push_back(makeShard(options.seed, i, info, shard));
       }
       Tensor &buffer = buffers.back();
       if (shard.present)
@@ -231,7 +228,7 @@ private:
                                                 buffers[i].data.size()}));
       if (!root || !problem.empty())
         continue;
-      auto whole = assemble(arguments[i], placements[i], termsOf(*program, i), parts);
+      auto whole = assemble(arguments[i], placements[i], parts);
       if (whole)
         results.push_back(std::move(*whole));
       else
@@ -258,7 +255,7 @@ private:
       auto oracle = file->oracle();
       if (!oracle)
         return oracle.status().withPrefix("oracle: ");
-      exact = onlyMovesData(**oracle);
+      paths = pathsToResults(**oracle);
       auto computed = runOracle(*oracle, logicalInputs);
       if (!computed)
         return computed.status().withPrefix("oracle: ");
@@ -282,7 +279,7 @@ private:
       return Status(Code::InvalidProgram,
                     fmt::format("argument \"{}\": the oracle's is {}, the program's {}", info.name,
                                 reference.layout().str(), out.layout().str()));
-    Comparison comparison = compare(out, reference, exact, program->index().reduced_wire());
+    Comparison comparison = compare(out, reference, paths[number], program->index().reduced_wire());
     if (report.results.size() <= number)
       report.results.push_back({info.name, info.dtype, comparison});
     else if (!(comparison.error <= report.results[number].comparison.error))
@@ -360,7 +357,7 @@ private:
   std::vector<double> times;         ///< ms
   std::vector<Tensor> logicalInputs; ///< rank 0
   std::optional<std::vector<Tensor>> references; ///< rank 0
-  bool exact = false;
+  std::vector<Path> paths;                       ///< rank 0; to the results
   Handles handles;
 };
 

@@ -132,11 +132,6 @@ bool Shard::inside(int64_t elements) const {
   return low >= 0 && high < elements;
 }
 
-bool Shard::operator==(const Shard &other) const {
-  return present == other.present && offset == other.offset && shape == other.shape &&
-         strides == other.strides;
-}
-
 Expected<std::vector<Shard>> run::shardsOf(const Program &program) {
   std::vector<Shard> result;
   const auto &arguments = program.arguments();
@@ -149,6 +144,7 @@ Expected<std::vector<Shard>> run::shardsOf(const Program &program) {
                                                       program.rank(), arguments[i].name));
     shard.present = stored->present();
     shard.offset = stored->offset();
+    shard.term = stored->term();
     if (stored->shape())
       shard.shape.assign(stored->shape()->begin(), stored->shape()->end());
     if (stored->strides())

@@ -43,11 +43,11 @@ struct Shard {
   bool present = true;
   int64_t offset = 0;
   std::vector<int64_t> shape, strides;
+  uint32_t term = 0; ///< of a partial argument
 
   int64_t numElements() const;
   /// Every element lies in a tensor of `elements` elements.
   bool inside(int64_t elements) const;
-  bool operator==(const Shard &other) const;
 
   /// Calls f(local element, logical element), in the order of the local ones.
   template <typename F> void forEach(F &&f) const {

@@ -9,6 +9,7 @@
 
 #include "Inputs.h"
 #include "tandem/Runtime/Context.h"
+#include "tandem/Schema/Container.h"
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <cmath>
@@ -16,27 +17,6 @@
 
 using namespace tandem;
 using namespace tandem::run;
-
-uint32_t run::termsOf(const Program &program, uint32_t argument) {
-  const sp::Argument *info = program.index().arguments()->Get(argument);
-  return info->partial() ? std::max(info->partial_axes_size(), 1u) : 1;
-}
-
-Expected<uint32_t> run::termOfRank(const Placement &placement, uint32_t rank, uint32_t terms,
-                                   const std::string &name) {
-  uint32_t place = 0, holders = 0;
-  for (uint32_t other = 0; other < placement.size(); ++other)
-    if (placement[other] == placement[rank]) {
-      place += other < rank;
-      ++holders;
-    }
-  if (holders != terms)
-    return Status(Code::Unsupported,
-                  fmt::format("argument \"{}\" is partial in {} terms, and {} ranks hold the same "
-                              "elements as rank {}: cannot tell who holds which term",
-                              name, terms, holders, rank));
-  return place;
-}
 
 static double reduceTerms(ReduceOp op, double a, double b) {
   switch (op) {
@@ -50,12 +30,11 @@ static double reduceTerms(ReduceOp op, double a, double b) {
   return a;
 }
 
-Expected<Tensor> run::assemble(const ArgumentInfo &info, const Placement &placement, uint32_t terms,
+Expected<Tensor> run::assemble(const ArgumentInfo &info, const Placement &placement,
                                const std::vector<std::string> &parts) {
-  Tensor whole(info.dtype, info.shape);
-  auto count = static_cast<size_t>(whole.numElements());
-  std::vector<uint32_t> holders(count, 0);
-  std::vector<double> reduced(info.partial ? count : 0);
+  std::vector<Tensor> terms(info.terms, Tensor(info.dtype, info.shape));
+  auto count = static_cast<size_t>(terms[0].numElements());
+  std::vector<std::vector<bool>> held(info.terms, std::vector<bool>(count));
   for (uint32_t rank = 0; rank < placement.size(); ++rank) {
     const Shard &shard = placement[rank];
     Tensor part(info.dtype, {shard.numElements()});
@@ -65,46 +44,61 @@ Expected<Tensor> run::assemble(const ArgumentInfo &info, const Placement &placem
                                 parts[rank].size(), part.data.size()));
     if (!part.data.empty())
       std::memcpy(part.data.data(), parts[rank].data(), part.data.size());
+    Tensor &whole = terms[shard.term];
+    std::vector<bool> &known = held[shard.term];
     int64_t differs = -1;
     shard.forEach([&](int64_t local, int64_t logical) {
       auto element = static_cast<size_t>(logical);
-      bool first = holders[element]++ == 0;
-      if (info.partial)
-        reduced[element] = first ? part.get(local)
-                                 : reduceTerms(info.partialOp, reduced[element], part.get(local));
-      else if (first)
+      if (!known[element])
         whole.setBits(logical, part.bits(local));
       else if (whole.bits(logical) != part.bits(local) && differs < 0)
         differs = logical;
+      known[element] = true;
     });
     if (differs >= 0)
       return Status(Code::Internal,
                     fmt::format("argument \"{}\", index {}: rank {} holds another value than rank "
                                 "{}; copies must be equal to the last bit",
                                 info.name, indexText(info.shape, differs), rank,
-                                rankOf(placement, differs)));
+                                rankOf(placement, differs, shard.term)));
   }
-  for (size_t i = 0; i < count; ++i) {
-    if (holders[i] == 0)
-      return Status(Code::InvalidProgram,
-                    fmt::format("argument \"{}\", index {}: no rank holds this element", info.name,
-                                indexText(info.shape, static_cast<int64_t>(i))));
-    if (info.partial) {
-      double value = reduced[i];
-      // Copies of a term have been added as often as there are copies.
-      if (info.partialOp == ReduceOp::Sum)
-        value *= static_cast<double>(terms) / holders[i];
-      whole.set(static_cast<int64_t>(i), value);
+  for (uint32_t term = 0; term < info.terms; ++term)
+    for (size_t i = 0; i < count; ++i)
+      if (!held[term][i])
+        return Status(
+            Code::InvalidProgram,
+            fmt::format("argument \"{}\", index {}{}: no rank holds this element", info.name,
+                        indexText(info.shape, static_cast<int64_t>(i)),
+                        info.partial ? fmt::format(", term {} of {}", term, info.terms) : ""));
+  if (info.partial)
+    for (int64_t i = 0, e = static_cast<int64_t>(count); i < e; ++i) {
+      double value = terms[0].get(i);
+      for (uint32_t term = 1; term < info.terms; ++term)
+        value = reduceTerms(info.partialOp, value, terms[term].get(i));
+      terms[0].set(i, value);
     }
-  }
-  return whole;
+  return std::move(terms[0]);
 }
 
-Comparison run::compare(const Tensor &out, const Tensor &reference, bool exact, bool reducedWire) {
+static double toleranceOf(DType dtype) {
+  switch (dtype) {
+  case DType::F16:
+    return 1e-3;
+  case DType::BF16:
+    return 8e-3;
+  case DType::F32:
+  case DType::I32:
+    break;
+  }
+  return 1e-5;
+}
+
+Comparison run::compare(const Tensor &out, const Tensor &reference, const Path &path,
+                        bool reducedWire) {
   Comparison result;
-  result.exact = exact || out.dtype == DType::I32;
+  result.exact = !path.computed || out.dtype == DType::I32;
   if (!result.exact) {
-    result.tolerance = out.dtype == DType::F32 ? 1e-5 : out.dtype == DType::F16 ? 1e-3 : 8e-3;
+    result.tolerance = std::max(toleranceOf(out.dtype), toleranceOf(path.loosest));
     result.tolerance *= reducedWire ? 2 : 1;
   }
   int64_t count = out.numElements(), firstDifferent = -1;
@@ -140,25 +134,67 @@ Comparison run::compare(const Tensor &out, const Tensor &reference, bool exact, 
   return result;
 }
 
-bool run::onlyMovesData(const Program &program) {
-  for (const sp::Command *command : *program.data().commands())
-    switch (command->kind()) {
-    case sp::CommandKind::matmul:
-    case sp::CommandKind::accumulate:
-    case sp::CommandKind::reduce:
-    case sp::CommandKind::launch:
-      return false;
-    case sp::CommandKind::collective: {
-      auto kind = static_cast<CollectiveKind>(command->op());
-      if (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
-          kind == CollectiveKind::Reduce)
-        return false;
-      break;
+static bool computes(const sp::Command &command) {
+  switch (command.kind()) {
+  case sp::CommandKind::matmul:
+  case sp::CommandKind::accumulate:
+  case sp::CommandKind::reduce:
+  case sp::CommandKind::launch:
+    return true;
+  case sp::CommandKind::collective: {
+    auto kind = static_cast<CollectiveKind>(command.op());
+    return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+           kind == CollectiveKind::Reduce;
+  }
+  default:
+    return false;
+  }
+}
+
+std::vector<Path> run::pathsToResults(const Program &program) {
+  const sp::RankProgram &data = program.data();
+  std::vector<Path> buffers(data.buffers()->size());
+  for (const sp::Command *command : *data.commands()) {
+    // What is written stands first, and is one view but for a kernel.
+    std::vector<uint32_t> views(command->operands()->begin(), command->operands()->end());
+    size_t written = 1;
+    if (command->kind() == sp::CommandKind::launch) {
+      const auto *first = data.launch_operands()->data() + views[0];
+      views.assign(first, first + views[1]);
+      const sp::Kernel *kernel = data.kernels()->Get(command->aux());
+      if (kernel->format() == sp::KernelFormat::expression)
+        written = flatbuffers::GetRoot<sp::Expression>(kernel->code()->data())->outputs();
     }
-    default:
-      break;
-    }
-  return true;
+    Path path;
+    path.computed = computes(*command);
+    auto merge = [&path](const Path &other) {
+      path.computed |= other.computed;
+      if (toleranceOf(other.loosest) > toleranceOf(path.loosest))
+        path.loosest = other.loosest;
+    };
+    for (uint32_t view : views)
+      if (view != sp::kNoView) {
+        merge(buffers[data.views()->Get(view)->buffer()]);
+        merge({false, program.layout(data.views()->Get(view)->layout()).dtype});
+      }
+    // A buffer is written piece by piece: what it was counts on, having been merged above.
+    for (size_t i = 0; i < std::min(written, views.size()); ++i)
+      if (views[i] != sp::kNoView)
+        buffers[data.views()->Get(views[i])->buffer()] = path;
+  }
+  std::vector<Path> results;
+  for (uint32_t i = 0; i < program.arguments().size(); ++i) {
+    if (!program.arguments()[i].isResult)
+      continue;
+    Path path;
+    path.loosest = program.arguments()[i].dtype;
+    for (uint32_t b = 0; b < buffers.size(); ++b)
+      if (data.buffers()->Get(b)->space() == sp::Space::argument &&
+          data.buffers()->Get(b)->argument() == i)
+        path = buffers[b];
+    results.push_back(path);
+  }
+  return results;
 }
 
 Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> oracle,
@@ -186,9 +222,11 @@ Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> orac
   return results;
 }
 
-int run::rankOf(const Placement &placement, int64_t element) {
+int run::rankOf(const Placement &placement, int64_t element, std::optional<uint32_t> term) {
   for (size_t rank = 0; rank < placement.size(); ++rank) {
     bool held = false;
+    if (term && placement[rank].term != *term)
+      continue;
     placement[rank].forEach([&](int64_t, int64_t logical) { held |= logical == element; });
     if (held)
       return static_cast<int>(rank);

@@ -11,24 +11,17 @@
 #include "Tensor.h"
 
 #include <memory>
+#include <optional>
 
 namespace tandem::run {
 
 /// The shards of one argument on all ranks.
 using Placement = std::vector<Shard>;
 
-/// Number of terms of a partial argument, 1 of any other.
-uint32_t termsOf(const Program &program, uint32_t argument);
-
-/// Which term of a partial argument a rank holds: its place among the ranks that hold the same
-/// elements. An error where more ranks than terms hold them: the file does not say who is a copy.
-Expected<uint32_t> termOfRank(const Placement &placement, uint32_t rank, uint32_t terms,
-                              const std::string &name);
-
 /// The logical tensor from what each rank holds. Copies must be equal to the last bit, the terms of
-/// a partial argument are reduced in f64 and rounded once, and every element must be held by
-/// someone; an error names the argument, the rank and the first index.
-Expected<Tensor> assemble(const ArgumentInfo &info, const Placement &placement, uint32_t terms,
+/// a partial argument are reduced in f64 and rounded once, and every element (of every term) must
+/// be held by someone; an error names the argument, the rank and the first index.
+Expected<Tensor> assemble(const ArgumentInfo &info, const Placement &placement,
                           const std::vector<std::string> &parts);
 
 /// How a result compares.
@@ -39,20 +32,30 @@ struct Comparison {
   int64_t firstWrong = -1; ///< logical element; -1: within the tolerance
 };
 
-/// Tolerances of the design: f32 1e-5, f16 1e-3, bf16 8e-3, twice that if `reducedWire`; i32 and
-/// `exact` to the last bit.
-Comparison compare(const Tensor &out, const Tensor &reference, bool exact, bool reducedWire);
+/// What lies on the way from the inputs to a result.
+struct Path {
+  /// Not only moved: matmuls, reductions, accumulations or kernels.
+  bool computed = false;
+  /// The least precise type of what was read and written; what a kernel rounds to inside of itself
+  /// does not show.
+  DType loosest = DType::F32;
+};
 
-/// True if a program only moves data: no matmul, reduction, accumulation or kernel.
-bool onlyMovesData(const Program &program);
+/// The paths of a program's results, in order, from which buffers its commands read and write.
+std::vector<Path> pathsToResults(const Program &program);
+
+/// Tolerances of the design, by the path's loosest type: f32 1e-5, f16 1e-3, bf16 8e-3, twice that
+/// if `reducedWire`; i32 and what is not computed to the last bit.
+Comparison compare(const Tensor &out, const Tensor &reference, const Path &path, bool reducedWire);
 
 /// Runs the oracle on device cpu. `inputs` are the logical tensors of the input arguments, in
 /// order; gives the results, in order.
 Expected<std::vector<Tensor>> runOracle(std::shared_ptr<const Program> oracle,
                                         std::vector<Tensor> &inputs);
 
-/// The rank that holds logical element `element`, the lowest if several do.
-int rankOf(const Placement &placement, int64_t element);
+/// The rank that holds logical element `element` (of a term, if one is named), the lowest if
+/// several do.
+int rankOf(const Placement &placement, int64_t element, std::optional<uint32_t> term = {});
 
 } // namespace tandem::run
 

@@ -122,7 +122,11 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
       return program.emitOpError("argument ")
              << number << ": rank " << rank << ": no piece of " << info.type;
     shard.walk = std::move(*walk);
-    shard.partial = info.isPartial;
+    fusion::AxesAttr axes = fusion::getAxes(info.type);
+    SmallVector<int64_t> coordinates = axes.getMesh().coordinates(position);
+    for (StringAttr axis : axes.getPartial())
+      shard.term =
+          shard.term * axes.getMesh().axisSize(axis) + coordinates[axes.getMesh().axisIndex(axis)];
   }
   return success();
 }

@@ -135,7 +135,7 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     auto shape = ints(shard.walk.shape), strides = ints(shard.walk.strides);
     auto local = ints(shard.localShape);
     shardList.push_back(
-        sp::CreateShard(b, true, shard.walk.offset, shape, strides, local, shard.partial));
+        sp::CreateShard(b, true, shard.walk.offset, shape, strides, local, shard.term));
   }
   std::vector<flatbuffers::Offset<sp::Layout>> layoutList;
   for (uint32_t number : layouts.list()) {

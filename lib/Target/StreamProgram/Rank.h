@@ -64,7 +64,8 @@ private:
 
 /// How one argument lies on one rank.
 struct ShardInfo {
-  bool present = true, partial = false;
+  bool present = true;
+  uint32_t term = 0; ///< of a partial argument
   fusion::StridedWalk walk;
   SmallVector<int64_t, 4> localShape;
 };

@@ -67,7 +67,8 @@ private:
       if (!info.axes.empty())
         fmt::format_to(out, " axes {}", info.axes);
       if (info.partial)
-        fmt::format_to(out, " partial {}", toString(info.partialOp));
+        fmt::format_to(out, " partial {} term {} of {}", toString(info.partialOp), info.term,
+                       info.terms);
       if (!info.present) {
         fmt::format_to(out, " absent\n");
         continue;

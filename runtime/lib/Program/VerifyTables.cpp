@@ -149,6 +149,11 @@ private:
     info.mesh = argument.mesh() ? argument.mesh()->str() : "";
     info.partial = argument.partial();
     info.partialOp = static_cast<ReduceOp>(argument.partial_op());
+    if (info.partial)
+      info.terms = std::max(argument.partial_axes_size(), 1u);
+    info.term = shard.term();
+    if (info.term >= info.terms)
+      return invalid("term: expected less than {}, found {}", info.terms, info.term);
     if (shard.present()) {
       uint64_t logical = 0, local = 0, walked = 0, last = 0;
       TANDEM_RETURN_IF_ERROR(countBytes(argument.shape(), info.dtype, logical));

@@ -62,6 +62,8 @@ std::vector<Reject> rejects() {
   // Shards.
   add("shard-count", "field shards: expected one per argument (2), found 1",
       [](P &, R &r) { r.shards.pop_back(); });
+  add("shard-term", "shards[0] (argument \"x\"): term: expected less than 1, found 1",
+      [](P &, R &r) { r.shards[0].term = 1; });
   add("shard-ranks", "shards[0] (argument \"x\"): shape and strides: expected equal ranks",
       [](P &, R &r) { r.shards[0].strides.pop_back(); });
   add("shard-elements", "shards[0] (argument \"x\"): shape has 16 elements, local_shape 32",

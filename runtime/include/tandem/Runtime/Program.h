@@ -44,6 +44,8 @@ struct ArgumentInfo {
   std::string axes, mesh;          ///< for people
   bool partial = false;            ///< ranks hold terms of `partialOp`
   ReduceOp partialOp = ReduceOp::Sum;
+  uint32_t terms = 1; ///< of a partial argument: how many there are
+  uint32_t term = 0;  ///< and which one this rank holds
   uint64_t localBytes() const;
 };
 

@@ -46,4 +46,10 @@ TEST(Options, Errors) {
     EXPECT_FALSE(parseOptions({"p.tsp", bad})) << bad;
   EXPECT_EQ(parseOptions({"p.tsp", "--json"}).status().message(), "--json: expected a value");
   EXPECT_FALSE(parseOptions({"p.tsp", "--device=null", "--verify"}));
+  for (const char *compiling : {"--entry=f", "--mesh=x=2", "--shape=arg0=4", "--target=cpu-ucx"}) {
+    EXPECT_FALSE(parseOptions({"p.tsp", compiling})) << compiling;
+    EXPECT_TRUE(parseOptions({"p.mlir", compiling})) << compiling;
+  }
+  EXPECT_EQ(parseOptions({"p.tsp", "--mesh=x=2"}).status().message(),
+            "--mesh: only for a program that is still to be compiled (.mlir), found \"p.tsp\"");
 }

@@ -95,7 +95,7 @@ TEST(Inputs, ShardsAgreeWithTheWhole) {
   Tensor whole = makeInput(5, 1, info);
   for (int64_t rank = 0; rank < 3; ++rank) {
     Shard shard{true, 2 * rank, {4, 2}, {6, 1}};
-    Tensor part = makeShard(5, 1, info, shard, 0, 1);
+    Tensor part = makeShard(5, 1, info, shard);
     shard.forEach(
         [&](int64_t local, int64_t logical) { EXPECT_EQ(part.bits(local), whole.bits(logical)); });
   }
@@ -115,8 +115,9 @@ TEST(Inputs, TermsAddUpExactly) {
         Tensor whole = makeInput(3, 0, info);
         Shard shard{true, 0, {100}, {1}};
         std::vector<Tensor> parts;
-        for (uint32_t term = 0; term < terms; ++term)
-          parts.push_back(makeShard(3, 0, info, shard, term, terms));
+        info.terms = terms;
+        for (shard.term = 0; shard.term < terms; ++shard.term)
+          parts.push_back(makeShard(3, 0, info, shard));
         for (int64_t i = 0; i < 100; ++i) {
           double value = parts[0].get(i);
           for (uint32_t term = 1; term < terms; ++term) {

@@ -39,8 +39,7 @@ static std::string bytes(const Tensor &tensor) {
 TEST(Assemble, PutsShardsInTheirPlaces) {
   Placement placement = {{true, 0, {2, 2}, {4, 1}}, {false, 0, {}, {}}, {true, 2, {2, 2}, {4, 1}}};
   Tensor left = filled(DType::I32, {4}, 0, 1), right = filled(DType::I32, {4}, 10, 1);
-  auto whole =
-      assemble(argument(DType::I32, {2, 4}), placement, 1, {bytes(left), "", bytes(right)});
+  auto whole = assemble(argument(DType::I32, {2, 4}), placement, {bytes(left), "", bytes(right)});
   ASSERT_TRUE(whole) << whole.status().message();
   std::vector<double> values;
   for (int64_t i = 0; i < 8; ++i)
@@ -51,9 +50,9 @@ TEST(Assemble, PutsShardsInTheirPlaces) {
 TEST(Assemble, CopiesMustBeEqualToTheLastBit) {
   Placement placement(2, Shard{true, 0, {2, 2}, {2, 1}});
   Tensor a = filled(DType::F32, {4}, 1, 1), b = a;
-  EXPECT_TRUE(assemble(argument(DType::F32, {2, 2}), placement, 1, {bytes(a), bytes(b)}));
+  EXPECT_TRUE(assemble(argument(DType::F32, {2, 2}), placement, {bytes(a), bytes(b)}));
   b.setBits(2, b.bits(2) + 1);
-  auto whole = assemble(argument(DType::F32, {2, 2}), placement, 1, {bytes(a), bytes(b)});
+  auto whole = assemble(argument(DType::F32, {2, 2}), placement, {bytes(a), bytes(b)});
   ASSERT_FALSE(whole);
   EXPECT_THAT(whole.status().message(),
               HasSubstr("argument \"y\", index [1,0]: rank 1 holds another value than rank 0"));
@@ -62,7 +61,7 @@ TEST(Assemble, CopiesMustBeEqualToTheLastBit) {
 TEST(Assemble, EveryElementIsHeld) {
   Placement placement = {{true, 1, {3}, {1}}};
   auto whole =
-      assemble(argument(DType::F32, {4}), placement, 1, {bytes(filled(DType::F32, {3}, 0, 1))});
+      assemble(argument(DType::F32, {4}), placement, {bytes(filled(DType::F32, {3}, 0, 1))});
   ASSERT_FALSE(whole);
   EXPECT_THAT(whole.status().message(), HasSubstr("index [0]: no rank holds this element"));
 }
@@ -70,32 +69,51 @@ TEST(Assemble, EveryElementIsHeld) {
 TEST(Assemble, TermsAreReduced) {
   ArgumentInfo info = argument(DType::F32, {3});
   info.partial = true;
-  // Two terms, each on two ranks.
+  info.terms = 2;
+  // Each on two ranks.
   Placement placement(4, Shard{true, 0, {3}, {1}});
+  placement[1].term = placement[3].term = 1;
   std::string one = bytes(filled(DType::F32, {3}, 1, 1)),
               two = bytes(filled(DType::F32, {3}, 5, -9));
-  auto sum = assemble(info, placement, 2, {one, two, one, two});
+  auto sum = assemble(info, placement, {one, two, one, two});
   ASSERT_TRUE(sum) << sum.status().message();
   EXPECT_EQ(sum->get(0), 6);
   EXPECT_EQ(sum->get(2), -10);
   info.partialOp = ReduceOp::Max;
-  auto most = assemble(info, placement, 2, {one, two, one, two});
+  auto most = assemble(info, placement, {one, two, one, two});
   ASSERT_TRUE(most);
   EXPECT_EQ(most->get(0), 5);
   EXPECT_EQ(most->get(2), 3);
+
+  auto copies = assemble(info, placement, {one, two, one, one});
+  ASSERT_FALSE(copies);
+  EXPECT_THAT(copies.status().message(),
+              HasSubstr("index [0]: rank 3 holds another value than rank 1"));
+  placement[1].term = placement[3].term = 0;
+  auto missing = assemble(info, placement, {one, one, one, one});
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.status().message(), HasSubstr("term 1 of 2: no rank holds this element"));
 }
+
+const Path kMoved;
+Path computed(DType loosest) { return {true, loosest}; }
 
 TEST(Compare, TolerancesOfTheDesign) {
   for (auto [dtype, tolerance] :
        {std::pair(DType::F32, 1e-5), {DType::F16, 1e-3}, {DType::BF16, 8e-3}}) {
     Tensor reference = filled(dtype, {1}, 1, 0);
     Tensor out = filled(dtype, {1}, 1 + 1.5 * tolerance, 0);
-    EXPECT_DOUBLE_EQ(compare(out, reference, false, false).tolerance, tolerance);
-    EXPECT_EQ(compare(out, reference, false, false).firstWrong, 0);
-    EXPECT_EQ(compare(out, reference, false, true).firstWrong, -1);
-    EXPECT_EQ(compare(out, reference, true, true).firstWrong, 0);
-    EXPECT_EQ(compare(reference, reference, true, false).firstWrong, -1);
+    Path path = computed(DType::F32);
+    EXPECT_DOUBLE_EQ(compare(out, reference, path, false).tolerance, tolerance);
+    EXPECT_EQ(compare(out, reference, path, false).firstWrong, 0);
+    EXPECT_EQ(compare(out, reference, path, true).firstWrong, -1);
+    EXPECT_EQ(compare(out, reference, kMoved, true).firstWrong, 0);
+    EXPECT_EQ(compare(reference, reference, kMoved, false).firstWrong, -1);
   }
+  // What has been bf16 on the way is no better for being f32 at the end.
+  Tensor wide = filled(DType::F32, {1}, 1, 0);
+  EXPECT_DOUBLE_EQ(compare(wide, wide, computed(DType::BF16), false).tolerance, 8e-3);
+  EXPECT_DOUBLE_EQ(compare(wide, wide, computed(DType::F16), true).tolerance, 2e-3);
 }
 
 TEST(Compare, NamesTheFirstThatIsWrong) {
@@ -103,30 +121,20 @@ TEST(Compare, NamesTheFirstThatIsWrong) {
   // Rounding in one place, an error in another.
   out.setBits(3, out.bits(3) + 1);
   out.set(40, 0);
-  Comparison comparison = compare(out, reference, false, false);
+  Comparison comparison = compare(out, reference, computed(DType::F32), false);
   EXPECT_EQ(comparison.firstWrong, 40);
-  EXPECT_EQ(compare(out, reference, true, false).firstWrong, 3);
+  EXPECT_EQ(compare(out, reference, kMoved, false).firstWrong, 3);
 }
 
 TEST(Compare, PoisonIsWrong) {
   Tensor reference = filled(DType::F32, {10}, 1, 1), out = reference, poisoned = reference;
   poison(poisoned);
   out.setBits(7, poisoned.bits(7));
-  Comparison comparison = compare(out, reference, false, false);
+  Comparison comparison = compare(out, reference, computed(DType::F32), false);
   EXPECT_EQ(comparison.firstWrong, 7);
   EXPECT_TRUE(std::isnan(comparison.error));
-  EXPECT_EQ(compare(filled(DType::I32, {2}, 1, 1), filled(DType::I32, {2}, 1, 2), false, false)
+  EXPECT_EQ(compare(filled(DType::I32, {2}, 1, 1), filled(DType::I32, {2}, 1, 2),
+                    computed(DType::I32), false)
                 .firstWrong,
             1);
-}
-
-TEST(Terms, AreNumberedAmongThoseWhoHoldTheSame) {
-  Placement placement = {
-      {true, 0, {2}, {1}}, {true, 2, {2}, {1}}, {true, 0, {2}, {1}}, {true, 2, {2}, {1}}};
-  EXPECT_EQ(*termOfRank(placement, 0, 2, "y"), 0u);
-  EXPECT_EQ(*termOfRank(placement, 1, 2, "y"), 0u);
-  EXPECT_EQ(*termOfRank(placement, 3, 2, "y"), 1u);
-  auto unclear = termOfRank(placement, 3, 1, "y");
-  ASSERT_FALSE(unclear);
-  EXPECT_THAT(unclear.status().message(), HasSubstr("cannot tell who holds which term"));
 }

@@ -1,0 +1,98 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""tandem-run on a program that it compiles itself: who runs what, who holds which term, and what is compared how."""
+
+import unittest
+
+import harness
+
+REDUCE = """
+#pod = #fusion.mesh<"pod", ["x" = ?, "y" = 2]>
+#terms = #fusion.axes<#pod, [-, didx("y")], partial = ["x"]>
+#columns = #fusion.axes<#pod, [-, didx("y")]>
+#all = #fusion.axes<#pod, [-, -]>
+func.func @copied_terms(%a: tensor<4x6xf32, #fusion.axes<#pod, [-, -], partial = ["x"]>> {fusion.name = "a"})
+    -> (tensor<4x6xf32, #all> {fusion.name = "b"}) {
+  %b = fusion.reshard %a : tensor<4x6xf32, #fusion.axes<#pod, [-, -], partial = ["x"]>> -> tensor<4x6xf32, #all>
+  return %b : tensor<4x6xf32, #all>
+}
+func.func @stays_partial(%a: tensor<4x6xf32, #terms> {fusion.name = "a"}) -> (tensor<4x6xf32, #terms> {fusion.name = "b"}) {
+  %b = arith.addf %a, %a : tensor<4x6xf32, #terms>
+  return %b : tensor<4x6xf32, #terms>
+}
+"""
+
+GATHER = """
+#tp = #fusion.mesh<"tp", ["x" = %s]%s>
+func.func @gather(%%a: tensor<12x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<12x4xf32, #fusion.axes<#tp, [-, -]>> {
+  %%b = fusion.reshard %%a : tensor<12x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<12x4xf32, #fusion.axes<#tp, [-, -]>>
+  return %%b : tensor<12x4xf32, #fusion.axes<#tp, [-, -]>>
+}
+"""
+
+MIXED = """
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+func.func @mixed(%a: tensor<8x16xbf16, #rows> {fusion.name = "a"}, %w: tensor<16x16xbf16, #fusion.axes<#tp, [-, -]>>,
+                 %c: tensor<8x16xf32, #rows> {fusion.name = "c"})
+    -> (tensor<8x16xf32, #rows> {fusion.name = "y"}, tensor<8x16xf32, #rows> {fusion.name = "z"},
+        tensor<8x16xf32, #fusion.axes<#tp, [-, -]>> {fusion.name = "moved"}) {
+  %p = fusion.matmul %a, %w
+      : tensor<8x16xbf16, #rows>, tensor<16x16xbf16, #fusion.axes<#tp, [-, -]>> -> tensor<8x16xbf16, #rows>
+  %y = arith.extf %p : tensor<8x16xbf16, #rows> to tensor<8x16xf32, #rows>
+  %z = arith.addf %c, %c : tensor<8x16xf32, #rows>
+  %m = fusion.reshard %c : tensor<8x16xf32, #rows> -> tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>
+  return %y, %z, %m : tensor<8x16xf32, #rows>, tensor<8x16xf32, #rows>, tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>
+}
+"""
+
+
+class Source(harness.Test):
+    def write(self, text):
+        path = self.path("program.mlir")
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def test_copies_of_terms(self):
+        """A term has copies where the value is replicated over another axis of the mesh."""
+        path = self.write(REDUCE)
+        for entry in ("copied_terms", "stays_partial"):
+            for x in (2, 3):
+                with self.subTest(entry=entry, x=x):
+                    done = harness.tandem_run(path, "-n", 2 * x, f"--mesh=x={x}", f"--entry={entry}", "--channel=local",
+                                              "--verify")
+                    self.assertVerified(done, 2 * x)
+
+    def test_ranks_outside_of_the_mesh(self):
+        """They run nothing, however the mesh got its size and wherever it lies."""
+        for size, devices, mesh in (("2", "", ()), ("?", "", ("--mesh=x=2",)), ("2", ", devices = [3, 1]", ())):
+            for channel in ("local", "ucx"):
+                with self.subTest(size=size, devices=devices, channel=channel):
+                    path = self.write(GATHER % (size, devices))
+                    done = harness.tandem_run(path, "-n", 4, f"--channel={channel}", *mesh, "--verify", "--per-rank")
+                    self.assertVerified(done, 4)
+                    idle = (0, 2) if devices else (2, 3)
+                    for rank in range(4):
+                        words = f"rank {rank}: 0 commands" in done.out
+                        self.assertEqual(words, rank in idle, done.out)
+
+    def test_too_few_ranks(self):
+        done = harness.tandem_run(self.write(GATHER % ("4", "")), "-n", 2, "--channel=local")
+        self.assertNotEqual(done.code, 0)
+        self.assertIn("needs 4 ranks, 2 were asked for", done.err)
+
+    def test_tolerance_by_result(self):
+        """By the loosest type on the way to a result; what is only moved is compared exactly."""
+        report = self.path("report.json")
+        done = harness.tandem_run(self.write(MIXED), "-n", 2, "--channel=local", "--verify", f"--json={report}")
+        self.assertVerified(done, 2)
+        results = {result["name"]: result for result in harness.read_json(report)["results"]}
+        self.assertEqual(results["y"]["tolerance"], 8e-3)
+        self.assertEqual(results["z"]["tolerance"], 1e-5)
+        self.assertTrue(results["moved"]["exact"])
+        self.assertFalse(results["z"]["exact"])
+
+
+if __name__ == "__main__":
+    unittest.main()
