@@ -8,6 +8,7 @@
 #include "LocalPlan.h"
 #include "PassLog.h"
 #include "Retype.h"
+#include "TakeStreamDigits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -29,11 +30,6 @@ static bool isUndecided(Value value) {
   return isa<RankedTensorType>(value.getType()) && !getAxes(value);
 }
 
-/// Operands and result of an upstream elementwise op have one type.
-static bool isElementwise(Operation *op) {
-  return isLocalComputation(op) && !isa<FusionTensorOpInterface>(op);
-}
-
 static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getOperands(), [](Value value) { return getAxes(value); });
 }
@@ -51,7 +47,7 @@ struct FusionPropagateAxesPass
     say = &logger;
     if (failed(propagate()))
       return signalPassFailure();
-    takeStreamDigits();
+    takeStreamDigits(values);
     updateSignature(function);
     logger.summary(function.getLoc(), {{"decided by operands", fromOperands},
                                        {"decided by consumers", fromUses},
@@ -401,39 +397,6 @@ private:
     if (auto argument = dyn_cast<BlockArgument>(value))
       return "argument " + std::to_string(argument.getArgNumber());
     return "the result of '" + value.getDefiningOp()->getName().getStringRef().str() + "'";
-  }
-
-  /// Lets values that this pass has decided be computed in the loop of what is computed from them:
-  /// they take its stream digits where a dimension is placed alike.
-  void takeStreamDigits() {
-    for (Value value : llvm::reverse(values)) {
-      Operation *producer = value.getDefiningOp();
-      AxesAttr axes = getAxes(value);
-      if (!producer || isElementwise(producer) || axes.hasStream() || !value.hasOneUse())
-        continue;
-      Operation *user = *value.getUsers().begin();
-      if (!isLocalComputation(user) || isElementwise(user) || user->getNumResults() != 1 ||
-          !getAxes(user->getResult(0)) || getAxes(user->getResult(0)).getMesh() != axes.getMesh())
-        continue;
-      unsigned number = value.getUses().begin()->getOperandNumber();
-      std::optional<AxesRule> rule = getAxesRule(user);
-      if (isa<ReshapeOp>(user))
-        continue;
-      AxesAttr wanted = getAxes(user->getResult(0));
-      SmallVector<DimAxesAttr> dims(axes.getDims());
-      AxesAttr place = axes.getPlacement(), wantedPlace = wanted.getPlacement();
-      for (auto [dim, factor] : llvm::enumerate(rule->operands[number])) {
-        const int64_t *it = llvm::find(rule->results[0], factor);
-        if (factor == AxesRule::kNone || rule->factors[factor] == FactorKind::Whole ||
-            it == rule->results[0].end())
-          continue;
-        size_t other = it - rule->results[0].begin();
-        if (place.getDims()[dim] == wantedPlace.getDims()[other])
-          dims[dim] = wanted.getDims()[other];
-      }
-      auto type = cast<RankedTensorType>(value.getType());
-      retype(value, withAxes(type, axes.withDims(dims)));
-    }
   }
 };
 } // namespace

@@ -1,0 +1,25 @@
+//===- TakeStreamDigits.h - a value is computed in the loop of its consumer -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H
+#define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H
+
+#include "mlir/IR/Operation.h"
+
+namespace mlir::tandem::fusion {
+
+/// Operands and result of an upstream elementwise op have one type.
+bool isElementwise(Operation *op);
+
+/// Lets each of `values` be computed in the loop of the one op that is computed from it: it takes
+/// the stream digits of that op's result where a dimension is placed alike. All are decided; they
+/// stand in program order.
+void takeStreamDigits(ArrayRef<Value> values);
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H
