@@ -60,21 +60,6 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
   return results;
 }
 
-/// Less what the op cannot take: terms along a mesh axis that splits a factor, for a product with
-/// another operand's piece of it would not add up.
-static AxesAttr keepPartial(AxesAttr digits, AxesAttr had, const AxesRule &rule,
-                            ArrayRef<DimAxesAttr> factors) {
-  if (digits.getMesh() != had.getMesh())
-    return digits;
-  SmallVector<StringAttr> partial;
-  for (StringAttr axis : had.getPartial())
-    if (rule.partial != PartialKind::Product || llvm::none_of(factors, [&](DimAxesAttr dim) {
-          return llvm::is_contained(dim.getDigits(), Digit::device(axis));
-        }))
-      partial.push_back(axis);
-  return digits.withPartial(partial, had.getPartialKind());
-}
-
 FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
   LocalPlan plan;
   SmallVector<AxesAttr> operands = operandAxesOf(op);
@@ -86,6 +71,11 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
         llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
     FactorChoice choice = chooseFactors(op, rule, operands, wanted);
     MLIRContext *context = op->getContext();
+    AxisSet split;
+    for (DimAxesAttr dim : choice.factors)
+      for (const Digit &digit : dim.getDigits())
+        if (digit.isDevice())
+          split.insert(digit.axis);
     for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands)) {
       plan.operands.push_back(axes);
       if (!axes)
@@ -94,16 +84,21 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
       SmallVector<DimAxesAttr> digits(axes.getDims());
       for (auto [dim, factor] : llvm::enumerate(dims)) {
         if (factor == AxesRule::kNone) {
-          if (moves)
-            digits[dim] = DimAxesAttr::get(context, {});
+          digits[dim] =
+              moves ? DimAxesAttr::get(context, {}) : dropDevices(digits[dim], choice.mesh, split);
         } else if (moves || placementOf(digits[dim], choice.mesh) !=
                                 placementOf(choice.factors[factor], choice.mesh)) {
           digits[dim] = choice.factors[factor];
         }
       }
+      // Terms along a mesh axis that splits a factor are added up before.
+      SmallVector<StringAttr> partial;
+      for (StringAttr axis : axes.getPartial())
+        if (!moves && !split.contains(axis))
+          partial.push_back(axis);
       plan.operands.back() =
-          keepPartial(AxesAttr::get(context, choice.mesh, digits, {}, ReduceKind::Sum), axes, rule,
-                      choice.factors);
+          AxesAttr::get(context, choice.mesh, digits, partial,
+                        partial.empty() ? ReduceKind::Sum : axes.getPartialKind());
     }
   }
   FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
