@@ -138,6 +138,8 @@ PROGRAMS = [
     layer("gate-up", "", "x 48 16, wg 16 24, wu 16 24", "y 48 24",
           lambda t: {"y": (g := t["x"] @ t["wg"]) / (1 + np.exp(-g)) * (t["x"] @ t["wu"])}),
     Program("mlp", FLOATS, lambda p: LAYER, mlp, reduced_wire=True),
+    Program("mlp-data-parallel", FLOATS, lambda p: LAYER, mlp, reduced_wire=True,
+            mesh=lambda p: {2: "dp=1,tp=2", 3: "dp=3,tp=1", 4: "dp=2,tp=2", 8: "dp=2,tp=4"}[p]),
 ]
 
 CHANNELS = ("ucx", "local")

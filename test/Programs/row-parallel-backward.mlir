@@ -22,14 +22,14 @@
 // PLANNED-LABEL: hostir.program @row_parallel_backward(
 // PLANNED-SAME: arena_bytes = 3072
 //
-// RANK1-COUNT-18: group c0 of 2
+// RANK1-COUNT-3: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}
 
 #tp = #fusion.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
-#sliced = #fusion.axes<#tp, [stream(24), -]>
-#sliced_columns = #fusion.axes<#tp, [stream(24), didx("x")]>
+#sliced = #fusion.axes<#tp, [stream("x"), -]>
+#sliced_columns = #fusion.axes<#tp, [stream("x"), didx("x")]>
 
 func.func @row_parallel_backward(
     %x: tensor<48x24xf32, #columns> {fusion.name = "x"},
