@@ -224,14 +224,21 @@ static Sequence makeSequence(RankedTensorType from, ArrayRef<Change> changes,
   auto step = [&](ReshardKind kind) {
     ReshardStep made;
     std::optional<Change> first;
+    int64_t runLow = 0, runHigh = 0;
     llvm::erase_if(sequence.rest, [&](const Change &change) {
       if (first ? !canMerge(*first, change) : change.kind != kind)
+        return false;
+      // Terms are scattered in one step onto one run of digits.
+      int64_t low = change.to.weight, high = low * mesh.axisSize(change.axis.getValue());
+      if (first && kind == ReshardKind::ReduceScatter && low != runHigh && high != runLow)
         return false;
       SmallVector<AxisState> trial = states;
       trial[mesh.axisIndex(change.axis.getValue())] = change.to;
       AxesAttr trialAxes = buildAxes(from, mesh, trial, axes.getPartialKind());
       if (!trialAxes)
         return false;
+      runLow = first ? std::min(runLow, low) : low;
+      runHigh = first ? std::max(runHigh, high) : high;
       if (!first)
         first = change;
       states = std::move(trial);

@@ -144,6 +144,18 @@ TEST_F(ReshardTable, SeveralAxesOfOneKindAreOneStep) {
   EXPECT_TRUE(slice.isLocal());
 }
 
+TEST_F(ReshardTable, TermsAreScatteredOntoOneRunOfDigits) {
+  std::string from = "[-, -], partial = [\"n\", \"g\"]";
+  std::string mesh = "#fusion.mesh<\"p\", [\"n\" = 2, \"g\" = 2]>";
+  EXPECT_EQ(classify(mesh, from, "[didx(\"g\") * didx(\"n\"), -]").kind,
+            ReshardKind::ReduceScatter);
+  Reshard apart = classify(mesh, from, "[didx(\"g\") * serial(2) * didx(\"n\"), -]");
+  ASSERT_EQ(apart.kind, ReshardKind::Sequence);
+  ASSERT_EQ(apart.steps.size(), 2u);
+  for (const ReshardStep &step : apart.steps)
+    EXPECT_EQ(step.kind, ReshardKind::ReduceScatter);
+}
+
 TEST_F(ReshardTable, SeveralAxesOfSeveralKindsAreASequence) {
   Reshard r = classify(xy, "[didx(\"y\"), -], partial = [\"x\"]", "[-, didx(\"x\")]");
   ASSERT_EQ(r.kind, ReshardKind::Sequence);
