@@ -25,6 +25,13 @@ for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"):
 config.substitutions.append(("%python", config.tandem_python or "python3"))
 config.substitutions.append(("%tandem_src", config.tandem_source_dir))
 
+# The assembler for PTX, where the CUDA toolkit is installed.
+cuda = [os.path.join(os.environ[name], "bin") for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+ptxas = lit.util.which("ptxas", os.pathsep.join(cuda + ["/usr/local/cuda/bin", os.environ.get("PATH", "")]))
+if ptxas:
+    config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
+
 # REQUIRES: asks for one of these.
 for feature in config.tandem_features.split(";"):
     if feature:

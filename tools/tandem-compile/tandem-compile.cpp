@@ -56,6 +56,8 @@ cl::opt<bool> statistics("statistics", cl::desc("say what was counted (--stats f
                          cl::cat(category));
 cl::opt<std::string> emit("emit", cl::desc("what to write: tsp (default) or hostir"),
                           cl::init("tsp"), cl::cat(category));
+cl::opt<bool> dumpCode("kernels", cl::desc("with --dump: also the kernels' code"),
+                       cl::cat(category));
 cl::opt<bool> dump("dump",
                    cl::desc("print a stream program as text: that of a .tsp file, or the "
                             "one that would be written"),
@@ -160,6 +162,8 @@ int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {
     if (!program)
       return fail(program.status().message());
     text += "\n" + dumpProgram(**program);
+    if (dumpCode)
+      text += "\n" + dumpKernels(**program);
     return 0;
   };
   uint32_t number = 0;

@@ -131,6 +131,7 @@ struct Allocation {
   Operation *op;
   uint32_t layout;
   bool perWorker;       ///< each worker has a place of its own
+  uint32_t firstWorker; ///< the first that has one
   uint32_t places;      ///< how many there are
   uint32_t firstBuffer; ///< number of the first one's buffer
 };
@@ -143,6 +144,8 @@ struct Launch {
 struct KernelCode {
   std::string name;
   std::vector<uint8_t> expression;
+  std::vector<sp::DType> operandTypes; ///< outputs, then inputs
+  std::string ptx, arch;               ///< for a GPU; empty: none
 };
 
 struct Name {
@@ -184,14 +187,23 @@ struct Code {
 };
 
 /// Numbers a program for a world of `numRanks` (0: as large as its meshes need). Reports what
-/// cannot be evaluated at compile time at the operation.
-FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks);
+/// cannot be evaluated at compile time at the operation. `gpuArch`: kernels are also compiled for
+/// that GPU; empty: none.
+FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks,
+                                           StringRef gpuArch = {});
 
 /// One more than the largest world rank of any mesh of the program.
 FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program);
 
 /// Translates an elementwise kernel into an `Expression` buffer.
 FailureOr<std::vector<uint8_t>> buildExpression(hostir::KernelOp kernel);
+
+/// Translates an elementwise kernel into PTX for a GPU ("sm_90"); see docs/kernels.md for the
+/// calls.
+FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch);
+
+/// PTX of a gpu.module of llvm and nvvm ops.
+FailureOr<std::string> translateToPtx(Operation *gpuModule, StringRef arch);
 
 /// "file.mlir:12:5", or "" where nobody knows.
 std::string locationText(Location loc);

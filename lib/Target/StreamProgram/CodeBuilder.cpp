@@ -215,13 +215,14 @@ SmallVector<Operand, 4> CodeBuilder::operandsOf(ArrayRef<OpFoldResult> values) c
   return llvm::map_to_vector<4>(values, [&](OpFoldResult v) { return operand(v); });
 }
 
-FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks) {
+FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks,
+                                           StringRef gpuArch) {
   FailureOr<uint32_t> needed = worldSizeOf(program);
   if (failed(needed))
     return failure();
   if (numRanks && numRanks < *needed)
     return program.emitOpError("needs ") << *needed << " ranks, " << numRanks << " were asked for";
-  CodeBuilder builder(program, numRanks ? numRanks : *needed);
+  CodeBuilder builder(program, numRanks ? numRanks : *needed, gpuArch);
   if (failed(builder.run()))
     return failure();
   return builder.take();

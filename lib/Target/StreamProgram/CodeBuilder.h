@@ -19,8 +19,8 @@ namespace mlir::tandem::target {
 
 class CodeBuilder {
 public:
-  CodeBuilder(hostir::ProgramOp program, uint32_t numRanks)
-      : code(std::make_unique<Code>()), program(program) {
+  CodeBuilder(hostir::ProgramOp program, uint32_t numRanks, StringRef gpuArch)
+      : code(std::make_unique<Code>()), program(program), gpuArch(gpuArch) {
     code->program = program;
     code->numRanks = numRanks;
     code->workers = std::max<int64_t>(program.getWorkers(), 1);
@@ -46,6 +46,7 @@ private:
   LogicalResult channel(hostir::ChannelOp op);
   LogicalResult group(hostir::GroupOp op);
   LogicalResult launch(hostir::LaunchOp op);
+  LogicalResult kernel(hostir::KernelOp op);
   /// True if `op` is a hostir operation that was numbered.
   FailureOr<bool> hostOp(Operation *op);
 
@@ -66,6 +67,7 @@ private:
 
   std::unique_ptr<Code> code;
   hostir::ProgramOp program;
+  StringRef gpuArch;
   llvm::DenseMap<Value, uint32_t> slots;
   llvm::DenseMap<Attribute, uint32_t> meshNumbers;
   llvm::StringMap<uint32_t> channelNumbers, kernelNumbers, ordinals;

@@ -172,17 +172,30 @@ LogicalResult CodeBuilder::group(hostir::GroupOp op) {
   return success();
 }
 
+LogicalResult CodeBuilder::kernel(hostir::KernelOp op) {
+  FailureOr<std::vector<uint8_t>> expression = buildExpression(op);
+  if (failed(expression))
+    return failure();
+  KernelCode kernel{op.getSymName().str(), std::move(*expression), {}, {}, gpuArch.str()};
+  for (Type type : llvm::concat<const Type>(op.getResultTypes(), op.getArgumentTypes()))
+    kernel.operandTypes.push_back(*dtypeOf(type));
+  if (!gpuArch.empty()) {
+    FailureOr<std::string> ptx = buildPtx(op, gpuArch);
+    if (failed(ptx))
+      return failure();
+    kernel.ptx = std::move(*ptx);
+  }
+  code->kernels.push_back(std::move(kernel));
+  return success();
+}
+
 LogicalResult CodeBuilder::launch(hostir::LaunchOp op) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<hostir::KernelOp>(op, op.getKernelAttr());
   if (!kernel)
     return op.emitOpError("no kernel called ") << op.getKernelAttr();
   auto [known, isNew] = kernelNumbers.try_emplace(op.getKernel(), code->kernels.size());
-  if (isNew) {
-    FailureOr<std::vector<uint8_t>> expression = buildExpression(kernel);
-    if (failed(expression))
-      return failure();
-    code->kernels.push_back({op.getKernel().str(), std::move(*expression)});
-  }
+  if (isNew && failed(this->kernel(kernel)))
+    return failure();
   Launch launch{known->second, {}};
   for (ValueRange values : {ValueRange(op.getOutputs()), ValueRange(op.getInputs())})
     for (Value value : values)

@@ -161,7 +161,17 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     const KernelCode &kernel = code.kernels[number];
     auto name = b.CreateString(kernel.name), target = b.CreateString("cpu");
     auto bytes = b.CreateVector(kernel.expression);
-    kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes));
+    auto types = b.CreateVector(kernel.operandTypes.data(), kernel.operandTypes.size());
+    std::vector<flatbuffers::Offset<sp::NativeCode>> native;
+    if (!kernel.ptx.empty()) {
+      auto arch = b.CreateString(kernel.arch);
+      auto text =
+          b.CreateVector(reinterpret_cast<const uint8_t *>(kernel.ptx.data()), kernel.ptx.size());
+      native.push_back(sp::CreateNativeCode(b, sp::KernelFormat::ptx, arch, text));
+    }
+    auto natives = b.CreateVector(native);
+    kernelList.push_back(
+        sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes, types, natives));
   }
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {

@@ -17,9 +17,11 @@ namespace {
 enum : uint32_t { kTwoSided = 1, kOneSided = 2, kCollectives = 4 };
 
 constexpr TargetInfo kTargets[] = {
-    {"cpu-ucx", "host memory, one process a rank, UCX", kTwoSided | kOneSided},
+    {"cpu-ucx", "host memory, one process a rank, UCX", kTwoSided | kOneSided, ""},
     {"cpu-local", "host memory, ranks as threads of one process",
-     kTwoSided | kOneSided | kCollectives},
+     kTwoSided | kOneSided | kCollectives, ""},
+    {"cuda-nccl", "NVIDIA GPUs, one a rank, NCCL; also runs on the CPU", kTwoSided | kCollectives,
+     "sm_90"},
 };
 } // namespace
 

@@ -34,6 +34,11 @@ public:
 private:
   LogicalResult findPrograms();
   LogicalResult checkTarget(const Code &code);
+  /// What kernels are compiled for beside the CPU.
+  StringRef gpuArch() const {
+    const TargetInfo *target = lookupTarget(options.target);
+    return target ? target->gpuArch : StringRef();
+  }
   LogicalResult writeRanks();
   LogicalResult writeOracle();
   void writeIndex();
@@ -132,7 +137,7 @@ LogicalResult Translation::writeRanks() {
 }
 
 LogicalResult Translation::writeOracle() {
-  FailureOr<std::unique_ptr<Code>> oracleCode = buildCode(oracle, /*numRanks=*/1);
+  FailureOr<std::unique_ptr<Code>> oracleCode = buildCode(oracle, /*numRanks=*/1, gpuArch());
   if (failed(oracleCode))
     return failure();
   FailureOr<std::vector<ArgumentInfo>> oracleArguments =
@@ -194,7 +199,7 @@ void Translation::writeIndex() {
 FailureOr<std::string> Translation::run() {
   if (failed(findPrograms()))
     return failure();
-  FailureOr<std::unique_ptr<Code>> built = buildCode(program, options.numRanks);
+  FailureOr<std::unique_ptr<Code>> built = buildCode(program, options.numRanks, gpuArch());
   if (failed(built))
     return failure();
   code = std::move(*built);

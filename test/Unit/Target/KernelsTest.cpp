@@ -7,6 +7,8 @@
 
 #include "Translated.h"
 
+#include "llvm/ADT/bit.h"
+
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -38,7 +40,11 @@ std::string launched(const std::string &kernel, int inputs, int outputs = 1,
          kernel;
 }
 
-/// What the only kernel of a program makes of inputs: the schema's meaning, in ten lines.
+float asFloat(int32_t bits) { return llvm::bit_cast<float>(bits); }
+int32_t asInt(float bits) { return llvm::bit_cast<int32_t>(bits); }
+
+/// What the only kernel of a program makes of inputs: the schema's meaning. An i32 is the float of
+/// its bits.
 std::vector<float> evaluate(const Translated &t, const std::vector<float> &inputs) {
   using E = sp::ExprOp;
   auto program = t.file->rankProgram(0);
@@ -137,6 +143,69 @@ std::vector<float> evaluate(const Translated &t, const std::vector<float> &input
       break;
     case E::fma:
       v = a * b + c;
+      break;
+    case E::round_f16:
+      v = static_cast<float>(std::lrint(a * 1024)) / 1024; // enough for numbers from 1 to 2
+      break;
+    case E::round_bf16:
+      v = static_cast<float>(std::lrint(a * 128)) / 128;
+      break;
+    case E::load_i32:
+      v = inputs[i->a()];
+      break;
+    case E::constant_i32:
+      v = asFloat(static_cast<int32_t>(i->a()));
+      break;
+    case E::store_i32:
+      outputs[i->b()] = a;
+      break;
+    case E::add_i32:
+      v = asFloat(asInt(a) + asInt(b));
+      break;
+    case E::sub_i32:
+      v = asFloat(asInt(a) - asInt(b));
+      break;
+    case E::mul_i32:
+      v = asFloat(asInt(a) * asInt(b));
+      break;
+    case E::max_i32:
+      v = asFloat(std::max(asInt(a), asInt(b)));
+      break;
+    case E::min_i32:
+      v = asFloat(std::min(asInt(a), asInt(b)));
+      break;
+    case E::and_i32:
+      v = asFloat(asInt(a) & asInt(b));
+      break;
+    case E::or_i32:
+      v = asFloat(asInt(a) | asInt(b));
+      break;
+    case E::xor_i32:
+      v = asFloat(asInt(a) ^ asInt(b));
+      break;
+    case E::shl_i32:
+      v = asFloat(asInt(a) << asInt(b));
+      break;
+    case E::shr_i32:
+      v = asFloat(asInt(a) >> asInt(b));
+      break;
+    case E::cmp_lt_i32:
+      v = asInt(a) < asInt(b);
+      break;
+    case E::cmp_le_i32:
+      v = asInt(a) <= asInt(b);
+      break;
+    case E::cmp_eq_i32:
+      v = asInt(a) == asInt(b);
+      break;
+    case E::select_i32:
+      v = a != 0 ? b : c;
+      break;
+    case E::from_i32:
+      v = static_cast<float>(asInt(a));
+      break;
+    case E::to_i32:
+      v = asFloat(static_cast<int32_t>(a));
       break;
     }
     r.push_back(v);
@@ -248,15 +317,85 @@ TEST(Kernels, TruthValuesConstantsAndTwoOutputs) {
   EXPECT_EQ(evaluate(t, {0, 0}), (std::vector<float>{0, 0.5f}));
 }
 
+int32_t evaluateInts(const std::string &op, int32_t a, int32_t b) {
+  Translated t(launched("hostir.kernel @k(%a: i32, %b: i32) -> i32 {\n" + op +
+                            "  hostir.yield %r : i32\n}\n",
+                        2, 1, "i32"));
+  EXPECT_TRUE(t.ok) << t.errors;
+  return t.ok ? asInt(evaluate(t, {asFloat(a), asFloat(b)})[0]) : 0;
+}
+
+TEST(Kernels, Integers) {
+  struct Case {
+    const char *op;
+    int32_t result;
+  };
+  const Case cases[] = {{"arith.addi", 4},  {"arith.subi", -10}, {"arith.muli", -21},
+                        {"arith.maxsi", 7}, {"arith.minsi", -3}, {"arith.andi", 5},
+                        {"arith.ori", -1},  {"arith.xori", -6},  {"arith.shli", -384},
+                        {"arith.shrsi", -1}};
+  for (const Case &c : cases)
+    EXPECT_EQ(evaluateInts("  %r = " + std::string(c.op) + " %a, %b : i32\n", -3, 7), c.result)
+        << c.op;
+  struct Comparison {
+    const char *predicate;
+    bool less, equal;
+  };
+  const Comparison comparisons[] = {{"eq", 0, 1},  {"ne", 1, 0},  {"slt", 1, 0}, {"sle", 1, 1},
+                                    {"sgt", 0, 0}, {"sge", 0, 1}, {"ult", 0, 0}, {"ule", 0, 1},
+                                    {"ugt", 1, 0}, {"uge", 1, 1}};
+  for (const Comparison &c : comparisons) {
+    std::string op = "  %c = arith.cmpi " + std::string(c.predicate) + ", %a, %b : i32\n";
+    EXPECT_EQ(evaluateInts(op + "  %r = arith.extui %c : i1 to i32\n", -3, 7), c.less)
+        << c.predicate;
+    EXPECT_EQ(evaluateInts(op + "  %r = arith.select %c, %a, %b : i32\n", 7, 7), 7);
+    EXPECT_EQ(evaluateInts(op + "  %r = arith.extsi %c : i1 to i32\n", 7, 7), -c.equal)
+        << c.predicate;
+  }
+  EXPECT_EQ(evaluateInts("  %f = arith.sitofp %a : i32 to f32\n  %h = arith.constant 0.5 : f32\n"
+                         "  %p = arith.mulf %f, %h : f32\n  %q = arith.fptosi %p : f32 to i32\n"
+                         "  %k = arith.constant 1000 : i32\n  %r = arith.addi %q, %k : i32\n",
+                         -3, 0),
+            999);
+}
+
+TEST(Kernels, CastsRoundAndNumbersWinOverNaN) {
+  Translated t(launched("hostir.kernel @k(%a: f32, %b: f32) -> f32 {\n"
+                        "  %h = arith.truncf %a : f32 to bf16\n  %x = arith.extf %h : bf16 to f32\n"
+                        "  %g = arith.truncf %b : f32 to f16\n  %y = arith.extf %g : f16 to f32\n"
+                        "  %r = arith.addf %x, %y : f32\n  hostir.yield %r : f32\n}\n",
+                        2));
+  ASSERT_TRUE(t.ok) << t.errors;
+  EXPECT_EQ(evaluate(t, {1 + 0x1p-9f, 1 + 0x1p-12f})[0], 2);
+  for (const char *op : {"arith.maxnumf", "arith.minnumf"}) {
+    Translated u(launched("hostir.kernel @k(%a: f32, %b: f32) -> f32 {\n  %r = " + std::string(op) +
+                              " %a, %b : f32\n  hostir.yield %r : f32\n}\n",
+                          2));
+    ASSERT_TRUE(u.ok) << u.errors;
+    EXPECT_EQ(evaluate(u, {NAN, 3})[0], 3) << op;
+    EXPECT_EQ(evaluate(u, {3, NAN})[0], 3) << op;
+  }
+}
+
+TEST(Kernels, WhatIsComputedTwiceIsThereOnce) {
+  Translated t(launched("hostir.kernel @k(%a: f32) -> f32 {\n"
+                        "  %c = arith.constant 2.0 : f32\n  %d = arith.constant 2.0 : f32\n"
+                        "  %x = arith.mulf %a, %c : f32\n  %y = arith.mulf %a, %d : f32\n"
+                        "  %r = arith.addf %x, %y : f32\n  hostir.yield %r : f32\n}\n",
+                        1));
+  ASSERT_TRUE(t.ok) << t.errors;
+  auto program = t.file->rankProgram(0);
+  const auto *code = (*program)->data().kernels()->Get(0)->code();
+  std::vector<uint8_t> bytes(code->begin(), code->end());
+  EXPECT_EQ(flatbuffers::GetRoot<sp::Expression>(bytes.data())->code()->size(), 5u);
+  EXPECT_EQ((*program)->data().kernels()->Get(0)->operand_types()->size(), 2u);
+}
+
 TEST(Kernels, WhatHasNoCounterpart) {
-  Translated t(launched("hostir.kernel @k(%a: i32) -> i32 {\n  %r = arith.addi %a, %a : i32\n  "
+  Translated t(launched("hostir.kernel @k(%a: i32) -> i32 {\n  %r = arith.divsi %a, %a : i32\n  "
                         "hostir.yield %r : i32\n}\n",
                         1, 1, "i32"));
-  EXPECT_EQ(t.errors, "'arith.addi' op has no counterpart in expression code for type 'i32'\n");
-  Translated u(
-      launched("hostir.kernel @k(%a: i32) -> i32 {\n  hostir.yield %a : i32\n}\n", 1, 1, "i32"));
-  EXPECT_EQ(u.errors,
-            "'hostir.yield' op result 0: expression code cannot store elements of type 'i32'\n");
+  EXPECT_EQ(t.errors, "'arith.divsi' op has no counterpart in expression code for type 'i32'\n");
   Translated v(launched(
       "hostir.kernel @k(%a: f32) -> f32 {\n  %r = math.atan %a : f32\n  hostir.yield %r : f32\n}\n",
       1));

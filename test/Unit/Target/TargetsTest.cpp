@@ -21,8 +21,13 @@ TEST(Targets, TableOfCapabilities) {
   EXPECT_TRUE(ucx->has(hostir::Capability::OneSided));
   EXPECT_FALSE(ucx->has(hostir::Capability::Collectives));
   EXPECT_TRUE(local->has(hostir::Capability::Collectives));
+  EXPECT_TRUE(ucx->gpuArch.empty());
+  const TargetInfo *nccl = lookupTarget("cuda-nccl");
+  ASSERT_TRUE(nccl);
+  EXPECT_EQ(capabilityNames(nccl->capabilities), "two_sided, collectives");
+  EXPECT_EQ(nccl->gpuArch, "sm_90");
   EXPECT_EQ(lookupTarget("cpu"), nullptr);
-  EXPECT_EQ(unknownTargetMessage("cpu"), "unknown target \"cpu\", expected cpu-ucx or cpu-local");
+  EXPECT_EQ(unknownTargetMessage("cpu"), "unknown target \"cpu\", expected cpu-ucx or cpu-local or cuda-nccl");
   EXPECT_EQ(capabilityNames(local->capabilities), "two_sided, one_sided, collectives");
 }
 
@@ -76,7 +81,7 @@ TEST(Targets, Unknown) {
   StreamProgramOptions options;
   options.target = "gpu";
   Translated t(withChannel("collectives", kGather), options);
-  EXPECT_EQ(t.errors, "unknown target \"gpu\", expected cpu-ucx or cpu-local\n");
+  EXPECT_EQ(t.errors, "unknown target \"gpu\", expected cpu-ucx or cpu-local or cuda-nccl\n");
 }
 
 } // namespace

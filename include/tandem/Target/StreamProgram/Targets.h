@@ -23,6 +23,9 @@ struct TargetInfo {
   /// Bit i is set if channels have capability i; numbers as in hostir::Capability and
   /// sp::Capability.
   uint32_t capabilities;
+  /// The GPU that kernels are compiled for beside the CPU, as PTX: "sm_90" also runs on later ones.
+  /// Empty: none.
+  llvm::StringRef gpuArch;
 
   /// `capability`: a hostir::Capability.
   template <typename CapabilityT> bool has(CapabilityT capability) const {

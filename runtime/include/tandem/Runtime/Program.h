@@ -95,6 +95,8 @@ public:
 
 /// Readable text of one rank's program: a header part, then one command a line.
 std::string dumpProgram(const Program &program);
+/// The code of its kernels: expressions, an instruction a line with its fields a, b and c, and PTX.
+std::string dumpKernels(const Program &program);
 /// Text of the file's header and index, without the ranks.
 std::string dumpIndex(const ProgramFile &file);
 
