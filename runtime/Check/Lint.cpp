@@ -48,6 +48,8 @@ void Lint::access(CommandId command, uint32_t place, bool reads, bool isWrite) {
       unread[e->to] = kNone;
   if (!isWrite)
     return;
+  if (unread[place] != kNone && unread[place] != command)
+    unreadData(place);
   ++writes[place];
   lastWrite[place] = command;
   if (graph->places[place].space == Space::Arena)
@@ -85,9 +87,16 @@ void Lint::finish() {
           fmt::format("rank {} copies what its readers could read where it lies", rank));
   for (uint32_t p = 0; p < unread.size(); ++p)
     if (unread[p] != kNone)
-      add(Diagnosis::UnreadData, unread[p],
-          fmt::format("rank {}: nobody reads what is written to {}", rank,
-                      describeBytes(world, rank, footprints, graph->places[p], graph->places[p])));
+      unreadData(p);
+}
+
+void Lint::unreadData(uint32_t place) {
+  if (!findings.wants(Diagnosis::UnreadData))
+    return findings.count(Diagnosis::UnreadData);
+  const Place &where = graph->places[place];
+  add(Diagnosis::UnreadData, unread[place],
+      fmt::format("rank {}: nobody reads what is written to {}", rank,
+                  describeBytes(world, rank, footprints, where, where)));
 }
 
 } // namespace tandem::check

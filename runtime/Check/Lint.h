@@ -22,7 +22,7 @@ public:
   void redundantWait(CommandId wait);
   /// A command that takes time; `afterPrevious`: the one issued before it has surely ended.
   void work(CommandId command, bool afterPrevious);
-  /// An access to a place of `graph`.
+  /// An access to a place of `graph`. A command that reads and writes says so in one call.
   void access(CommandId command, uint32_t place, bool reads, bool writes);
   /// `source`: a place, or kNone for an input, which nobody writes.
   void copy(CommandId command, uint32_t target, uint32_t source, bool sameLayout);
@@ -35,6 +35,7 @@ private:
   };
 
   void add(Diagnosis diagnosis, CommandId command, std::string message);
+  void unreadData(uint32_t place);
   bool couldBeView(const Copy &copy) const;
 
   const World &world;

@@ -186,12 +186,22 @@ private:
       if (!stands)
         known.push_back(&touch);
     }
-    for (uint32_t p = 0; p < some.size(); ++p)
-      for (const Overlaps::Edge *e = graph->begin(p); e != graph->end(p); ++e)
-        for (const Touch *x : some[p])
-          for (const Touch *y : some[e->to])
-            if ((x->writes || y->writes) && (x->isPut || y->isPut) && !overRuns(*x, *y))
-              reportRuns(*x, *y);
+    // What a put does to itself is said only where nothing else is said of it.
+    std::unordered_set<CommandId> reported;
+    for (bool itself : {false, true})
+      for (uint32_t p = 0; p < some.size(); ++p)
+        for (const Overlaps::Edge *e = graph->begin(p); e != graph->end(p); ++e)
+          for (const Touch *x : some[p])
+            for (const Touch *y : some[e->to])
+              if ((x->command == y->command) == itself && conflict(*x, *y) && !overRuns(*x, *y) &&
+                  (!itself || !reported.count(y->command))) {
+                reported.insert(y->command);
+                reportRuns(*x, *y);
+              }
+  }
+
+  static bool conflict(const Touch &x, const Touch &y) {
+    return (x.writes || y.writes) && (x.isPut || y.isPut);
   }
 
   /// x of run n is over before y of run n + 2.

@@ -26,7 +26,7 @@ namespace {
 constexpr const char *kUsage = R"(usage: check-mutants [options] program.tsp...
 
 Breaks each program in one place in many ways, and counts what the reader refuses, what the checker
-finds, and what both let through.
+finds, what only its lint warns of, and what is let through.
 
   --sample=N        mutants per program, chosen at random (default: all)
   --seed=S          of the choice (default 1)
@@ -37,7 +37,7 @@ exit status: 0, or 2 for bad arguments or if a program is not correct to begin w
 )";
 
 struct Outcome {
-  uint64_t refused = 0, caught = 0, survived = 0;
+  uint64_t refused = 0, caught = 0, warned = 0, survived = 0;
 };
 
 struct Campaign {
@@ -51,6 +51,8 @@ struct Campaign {
 
   int run(const std::string &path);
   void judge(const std::string &path, const std::string &file, uint32_t rank, const Mutant &mutant);
+
+  check::Report original; ///< of the program that is being broken
 };
 
 /// Reads, checks; false if it is refused.
@@ -61,7 +63,9 @@ bool checkBytes(const std::string &bytes, check::Report &report, std::string &wh
     auto world = replay::World::load(**file);
     status = world.status();
     if (world) {
-      report = check::check(**world);
+      check::CheckOptions options;
+      options.lint = true;
+      report = check::check(**world, options);
       why = toText(**world, report);
       return true;
     }
@@ -85,6 +89,12 @@ void Campaign::judge(const std::string &path, const std::string &file, uint32_t 
     ++total.caught;
     return;
   }
+  for (unsigned d = 0; d < check::kNumDiagnoses; ++d)
+    if (report.counts[d] > original.counts[d]) {
+      ++kind.warned;
+      ++total.warned;
+      return;
+    }
   ++kind.survived;
   ++total.survived;
   std::string line = fmt::format("{}: {}, {}", path, mutant.kind, mutant.detail);
@@ -102,8 +112,7 @@ int Campaign::run(const std::string &path) {
   std::ostringstream buffer;
   buffer << in.rdbuf();
   std::string file = buffer.str(), why;
-  check::Report report;
-  if (!in || !checkBytes(file, report, why) || report.hasErrors()) {
+  if (!in || !checkBytes(file, original, why) || original.hasErrors()) {
     fmt::print(stderr, "check-mutants: {}: not correct to begin with\n{}\n", path, why);
     return 2;
   }
@@ -169,11 +178,11 @@ int main(int argc, char **argv) {
   for (const std::string &path : paths)
     if (int code = campaign.run(path))
       return code;
-  fmt::print("{:<32} {:>8} {:>8} {:>8}\n", "mutation", "refused", "caught", "survived");
+  campaign.byKind["all"] = campaign.total;
+  fmt::print("{:<32} {:>8} {:>8} {:>8} {:>8}\n", "mutation", "refused", "caught", "warned",
+             "survived");
   for (const auto &[kind, outcome] : campaign.byKind)
-    fmt::print("{:<32} {:>8} {:>8} {:>8}\n", kind, outcome.refused, outcome.caught,
-               outcome.survived);
-  const Outcome &all = campaign.total;
-  fmt::print("{:<32} {:>8} {:>8} {:>8}\n", "all", all.refused, all.caught, all.survived);
+    fmt::print("{:<32} {:>8} {:>8} {:>8} {:>8}\n", kind, outcome.refused, outcome.caught,
+               outcome.warned, outcome.survived);
   return 0;
 }

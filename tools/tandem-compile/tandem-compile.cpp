@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Compiler/Compiler.h"
+#include "tandem/Runtime/Check.h"
 #include "tandem/Runtime/Program.h"
+#include "tandem/Runtime/Replay.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -65,6 +67,14 @@ cl::opt<bool> dump("dump",
 cl::opt<bool> verifyOutput("verify-output",
                            cl::desc("read back what was made, as a runtime would (default)"),
                            cl::init(true), cl::cat(category));
+/// Beyond these ranks a check is made only if it is asked for: it costs about as much as compiling.
+constexpr uint32_t kMaxRanksChecked = 64;
+
+cl::opt<cl::boolOrDefault>
+    checkOutput("check",
+                cl::desc("prove that what was made cannot hang or race, as tandem-check does, and "
+                         "write nothing that may (default for up to 64 ranks)"),
+                cl::cat(category));
 cl::opt<uint64_t> maxCommands("max-commands",
                               cl::desc("commands of a rank beyond which a program has no end"),
                               cl::init(uint64_t(1) << 24), cl::cat(category));
@@ -185,6 +195,28 @@ int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {
   return write(text);
 }
 
+/// What the checker says about the result; the exit code.
+int checkResult(const compiler::CompileResult &result) {
+  bool wanted = checkOutput == cl::BOU_UNSET ? result.numRanks <= kMaxRanksChecked && rank == "all"
+                                             : checkOutput == cl::BOU_TRUE;
+  if (!wanted)
+    return 0;
+  auto file = ProgramFile::fromMemory(result.output);
+  if (!file)
+    return fail(file.status().message());
+  auto world = replay::World::load(**file);
+  if (!world)
+    return fail(world.status().message());
+  check::CheckOptions options;
+  options.queues = check::defaultQueues((*world)->target);
+  check::Report report = check::check(**world, options);
+  if (!report.hasErrors())
+    return 0;
+  llvm::errs() << toText(**world, report);
+  return fail("the program may not run as it should: nothing is written (--check=false writes it "
+              "all the same)");
+}
+
 bool isStreamProgram(const std::string &path) {
   auto buffer = llvm::MemoryBuffer::getFileSlice(path, 8, 0);
   return buffer && (*buffer)->getBuffer() == "TANDEMSP";
@@ -226,6 +258,9 @@ int main(int argc, char **argv) {
   if (!result)
     return 1;
   llvm::errs() << result.statistics;
+  if (options.output == compiler::Output::StreamProgram)
+    if (int code = checkResult(result))
+      return code;
   if (dump && options.output == compiler::Output::StreamProgram)
     return dumpFile(ProgramFile::fromMemory(result.output));
   return write(result.output);
