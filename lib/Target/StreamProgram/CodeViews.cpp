@@ -94,18 +94,27 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   bool symmetric = hostir::isSymmetric(type);
   int64_t arena = (symmetric ? program.getSymmetricBytes() : program.getArenaBytes()).value_or(0);
   int64_t offset = *op.getOffset(), pitch = op.getPitch().value_or(0), bytes = layout->bytes();
-  if (offset < 0 || pitch < 0 || offset % 64 != 0 || pitch % 64 != 0)
-    return op.emitOpError("expected offset and pitch that are multiples of 64 and not negative, "
-                          "found ")
+  constexpr int64_t farBefore = -(int64_t(1) << 56);
+  if ((offset < 0 && pitch == 0) || offset < farBefore || pitch < 0 || offset % 64 != 0 || pitch % 64 != 0)
+    return op.emitOpError("expected offset and pitch that are multiples of 64 and not negative "
+                          "(offset may be, beside a pitch), found ")
            << offset << " and " << pitch;
-  // A loop of fewer iterations than workers has fewer places than there are workers.
+  // A loop of fewer iterations than workers has fewer places than there are workers, and one that
+  // begins with another worker than the first has none for those before.
+  int64_t first = offset < 0 ? (pitch - 1 - offset) / pitch : 0;
+  offset += first * pitch;
   int64_t left = arena - bytes - offset;
   if (bytes > arena || offset > arena || left < 0)
     return op.emitOpError("a buffer of ")
            << bytes << " bytes at offset " << offset << " does not fit in the " << arena
            << " bytes of the " << (symmetric ? "symmetric arena" : "arena");
-  uint32_t places = pitch ? std::min<int64_t>(left / pitch + 1, code->workers) : 1;
-  Allocation allocation{op, code->layouts.intern(*layout), pitch != 0, places,
+  auto places = static_cast<uint32_t>(
+      pitch ? std::clamp<int64_t>(code->workers - first, 0, left / pitch + 1) : 1);
+  Allocation allocation{op,
+                        code->layouts.intern(*layout),
+                        pitch != 0,
+                        static_cast<uint32_t>(first),
+                        places,
                         static_cast<uint32_t>(code->buffers.size())};
   uint32_t number = name(op, "alloc");
   for (uint32_t worker = 0; worker < places; ++worker)

@@ -147,10 +147,12 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     const Allocation &allocation = code.allocations[instr.a];
     int64_t stream = ints[instr.e];
     uint32_t worker = allocation.perWorker && stream > 0 ? stream - 1 : 0;
-    if (worker >= allocation.places)
+    uint32_t place = worker - allocation.firstWorker;
+    if (worker < allocation.firstWorker || place >= allocation.places)
       return error(instr) << "a buffer of worker " << worker << ", the arena has places for "
-                          << allocation.places;
-    views[instr.dst] = {allocation.firstBuffer + worker, allocation.layout, 0};
+                          << allocation.places << " from worker " << allocation.firstWorker
+                          << " on";
+    views[instr.dst] = {allocation.firstBuffer + place, allocation.layout, 0};
     return success();
   }
   case Opcode::DeviceIndex: {

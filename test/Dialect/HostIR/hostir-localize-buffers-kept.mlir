@@ -61,7 +61,7 @@ hostir.program @other_slice(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}
 
 // -----
 
-// Written on one stream, read on another.
+// Written on one stream, read on another, which nothing says the end of.
 // CHECK-LABEL: hostir.program @two_streams
 // CHECK:         hostir.alloc on %{{.*}} : memref<4x8xf32>
 hostir.program @two_streams(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
@@ -69,7 +69,7 @@ hostir.program @two_streams(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
-  // expected-remark @+1 {{kept whole: a slice is used on two streams}}
+  // expected-remark @+1 {{kept whole: another stream uses a slice, and no sync in the block says when that is over}}
   %g = hostir.alloc on %main : memref<4x8xf32>
   scf.for %i = %c0 to %c3 step %c1 {
     %s = hostir.worker_stream %i
@@ -152,4 +152,25 @@ hostir.program @others(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
   %c = hostir.alloc on %main : memref<8xf32, #hostir.symmetric>
   // expected-remark @+1 {{kept whole: nobody uses it}}
   %d = hostir.alloc on %main : memref<8xf32>
+}
+
+// -----
+
+// Read on another stream, which nothing orders after the write.
+// CHECK-LABEL: hostir.program @unordered
+// CHECK:         hostir.alloc on %{{.*}} : memref<4x8xf32>
+hostir.program @unordered(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  // expected-remark @+1 {{kept whole: another stream uses a slice without a sync in the block}}
+  %g = hostir.alloc on %main : memref<4x8xf32>
+  scf.for %i = %c0 to %c3 step %c1 {
+    %s = hostir.worker_stream %i
+    %row = memref.subview %g[%i, 0] [1, 8] [1, 1] : memref<4x8xf32> to memref<8xf32, strided<[1], offset: ?>>
+    hostir.copy %x to %row on %s : memref<8xf32> to memref<8xf32, strided<[1], offset: ?>>
+    hostir.copy %row to %y on %main : memref<8xf32, strided<[1], offset: ?>> to memref<8xf32>
+    hostir.sync %s after %main
+  }
 }

@@ -125,3 +125,42 @@ hostir.program @columns(%x: memref<4x2xf32>, %y: memref<4x8xf32> {hostir.result}
         : memref<2x4xf32, strided<[1, 8], offset: ?>> to memref<2x4xf32, strided<[1, 8], offset: ?>>
   }
 }
+
+// -----
+
+// Each slice comes on a worker and is used on the main stream, under a condition: it ends where the worker is ordered
+// after that.
+// CHECK-LABEL: hostir.program @used_on_main
+// CHECK-NOT:   memref<4x8xf32>
+// CHECK:       scf.for
+// CHECK:         %[[S:.+]] = hostir.worker_stream
+// CHECK:         %[[SLOT:.+]] = hostir.alloc on %[[S]] : memref<8xf32>
+// CHECK:         hostir.copy %{{.+}} to %[[SLOT]] on %[[S]]
+// CHECK:         hostir.sync %[[MAIN:.+]] after %[[S]]
+// CHECK:         scf.if
+// CHECK:           hostir.copy %[[SLOT]] to %{{.+}} on %[[MAIN]]
+// CHECK:         else
+// CHECK:           hostir.accumulate sum %[[SLOT]] into %{{.+}} on %[[MAIN]]
+// CHECK:         hostir.sync %[[S]] after %[[MAIN]]
+// CHECK-NEXT:    hostir.dealloc %[[SLOT]] on %[[S]]
+hostir.program @used_on_main(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  // expected-remark @+1 {{replaced by a slice in 1 places}}
+  %g = hostir.alloc on %main : memref<4x8xf32>
+  scf.for %i = %c0 to %c4 step %c1 {
+    %s = hostir.worker_stream %i
+    %row = memref.subview %g[%i, 0] [1, 8] [1, 1] : memref<4x8xf32> to memref<8xf32, strided<[1], offset: ?>>
+    hostir.copy %x to %row on %s : memref<8xf32> to memref<8xf32, strided<[1], offset: ?>>
+    hostir.sync %main after %s
+    %first = arith.cmpi eq, %i, %c0 : index
+    scf.if %first {
+      hostir.copy %row to %y on %main : memref<8xf32, strided<[1], offset: ?>> to memref<8xf32>
+    } else {
+      hostir.accumulate sum %row into %y on %main : memref<8xf32, strided<[1], offset: ?>> to memref<8xf32>
+    }
+    hostir.sync %s after %main
+  }
+}

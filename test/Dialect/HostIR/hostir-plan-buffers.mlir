@@ -84,19 +84,19 @@ hostir.program @workers(%x: memref<16xf32>, %z: memref<32xf32>, %y: memref<16xf3
 
 // -----
 
-// Two iterations, two places. Worker 1 is the first: nothing is kept for worker 0.
+// Two iterations, two places. Worker 1 is the first: nothing is kept for worker 0, whose place would lie before the arena.
 // CHECK-LABEL: hostir.program @few_iterations
 // CHECK-SAME:  attributes {arena_bytes = 192 : i64, symmetric_bytes = 0 : i64, workers = 8 : i64}
 hostir.program @few_iterations(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) attributes {workers = 8 : i64} {
   %main = hostir.main_stream
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
-  // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64} : memref<16xf32>
+  // CHECK: hostir.alloc on %{{.*}} {offset = 128 : i64} : memref<16xf32>
   %m = hostir.alloc on %main : memref<16xf32>
   scf.for %i = %c1 to %c3 step %c1 {
     %s = hostir.worker_stream %i
     hostir.sync %s after %main
-    // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64, pitch = 64 : i64} : memref<16xf32>
+    // CHECK: hostir.alloc on %{{.*}} {offset = -64 : i64, pitch = 64 : i64} : memref<16xf32>
     %a = hostir.alloc on %s : memref<16xf32>
     hostir.copy %x to %a on %s : memref<16xf32> to memref<16xf32>
     hostir.sync %main after %s
@@ -203,4 +203,61 @@ hostir.program @again(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result})
   // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64} : memref<16xf32>
   %a = hostir.alloc on %main {offset = 1024 : i64, pitch = 64 : i64} : memref<16xf32>
   hostir.copy %x to %a on %main : memref<16xf32> to memref<16xf32>
+}
+
+// -----
+
+// The last iteration's slice is shorter: it lies in its worker's place.
+// CHECK-LABEL: hostir.program @shorter
+// CHECK-SAME:  arena_bytes = 256
+hostir.program @shorter(%x: memref<32xf32>, %y: memref<16xf32> {hostir.result}) attributes {workers = 2 : i64} {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  scf.for %i = %c0 to %c3 step %c1 {
+    %s = hostir.worker_stream %i
+    hostir.sync %s after %main
+    %last = arith.cmpi eq, %i, %c2 : index
+    scf.if %last {
+      // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64, pitch = 128 : i64} : memref<16xf32>
+      %a = hostir.alloc on %s : memref<16xf32>
+      hostir.copy %y to %a on %s : memref<16xf32> to memref<16xf32>
+    } else {
+      // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64, pitch = 128 : i64} : memref<32xf32>
+      %b = hostir.alloc on %s : memref<32xf32>
+      hostir.copy %x to %b on %s : memref<32xf32> to memref<32xf32>
+    }
+    hostir.sync %main after %s
+  }
+}
+
+// -----
+
+// Two slices that the main stream works on, one after the other: the dealloc says where the first is over.
+// CHECK-LABEL: hostir.program @bracketed
+// CHECK-SAME:  arena_bytes = 128
+hostir.program @bracketed(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) attributes {workers = 2 : i64} {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    %s = hostir.worker_stream %i
+    hostir.sync %s after %main
+    %a = hostir.alloc on %s : memref<16xf32>
+    hostir.copy %x to %a on %s : memref<16xf32> to memref<16xf32>
+    hostir.sync %main after %s
+    hostir.copy %a to %y on %main : memref<16xf32> to memref<16xf32>
+    hostir.sync %s after %main
+    hostir.dealloc %a on %s : memref<16xf32>
+    %b = hostir.alloc on %s : memref<16xf32>
+    hostir.copy %x to %b on %s : memref<16xf32> to memref<16xf32>
+    hostir.sync %main after %s
+    hostir.copy %b to %y on %main : memref<16xf32> to memref<16xf32>
+    hostir.sync %s after %main
+    hostir.dealloc %b on %s : memref<16xf32>
+  }
+  hostir.sync %main after %main
 }

@@ -142,7 +142,8 @@ TEST(Errors, BuffersWithoutAPlace) {
       errorsOf(program(
           pitch +
           "  %b = hostir.alloc on %s {offset = 128 : i64, pitch = 128 : i64} : memref<8xf32>\n")),
-      "'hostir.alloc' op rank 0: a buffer of worker 1, the arena has places for 1\n");
+      "'hostir.alloc' op rank 0: a buffer of worker 1, the arena has places for 1 from "
+      "worker 0 on\n");
 }
 
 TEST(Errors, ChannelsOfOneName) {

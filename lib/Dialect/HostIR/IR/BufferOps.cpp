@@ -19,7 +19,8 @@ LogicalResult AllocOp::verify() {
     if (!value)
       continue;
     auto bytes = static_cast<int64_t>(*value);
-    if (bytes < 0 || bytes % kBufferAlignment != 0)
+    bool mayBeNegative = name == getOffsetAttrName() && getPitch().value_or(0) != 0;
+    if ((bytes < 0 && !mayBeNegative) || bytes % kBufferAlignment != 0)
       return emitOpError() << "expected '" << name.getValue() << "' that is a multiple of "
                            << kBufferAlignment << " and not negative, found " << bytes;
   }

@@ -76,7 +76,7 @@ int64_t hostir::placeItems(MutableArrayRef<ArenaItem> items,
       if (placed[other] && items[other].size > 0)
         taken.emplace_back(items[other].offset, items[other].offset + items[other].size);
     llvm::sort(taken);
-    int64_t offset = llvm::alignTo(items[i].leastOffset, kBufferAlignment);
+    int64_t offset = 0;
     for (auto [begin, end] : taken) {
       if (offset + items[i].size <= begin)
         break;

@@ -20,8 +20,6 @@ namespace mlir::tandem::hostir {
 /// One item of an arena. Sizes and offsets are multiples of kBufferAlignment.
 struct ArenaItem {
   int64_t size = 0;
-  /// The least offset it may get.
-  int64_t leastOffset = 0;
   /// Order of its first life's begin.
   Position first = 0;
   /// What has surely ended when it begins, and when it ends: see BufferLife.

@@ -50,6 +50,11 @@ public:
       life.textBegin = life.textEnd = text.begin(op);
       if (life.lastAccess)
         life.textEnd = text.end(op->getBlock()->findAncestorOpInBlock(*life.lastAccess));
+      auto dealloc = deallocs.find(op);
+      life.isBracketed = dealloc != deallocs.end() && dealloc->second &&
+                         dealloc->second->getBlock() == op->getBlock();
+      if (life.isBracketed && !life.isOnOneStream)
+        life.textEnd = std::max(life.textEnd, text.begin(dealloc->second));
       // Lives on a worker that is not known follow each other only if the worker alone uses them.
       if (life.hasUnknownStream && !life.isOnOneStream)
         life.overlapsItself = true;
@@ -120,6 +125,17 @@ public:
     return success();
   }
 
+  LogicalResult onDealloc(DeallocOp op, int stream) override {
+    Operation *alloc = op.getBuffer().getDefiningOp();
+    auto now = current.find(alloc);
+    bool isOver = now != current.end() && stream == now->second.stream &&
+                  stream != kUnknownWorker && isBefore(ends[{alloc, stream}], order.before(stream));
+    auto [dealloc, isFirst] = deallocs.try_emplace(alloc, op);
+    if (!isOver || dealloc->second != op)
+      dealloc->second = nullptr;
+    return success();
+  }
+
   BufferLives lives;
 
 private:
@@ -140,6 +156,8 @@ private:
   StreamOrder order;
   TextOrder text;
   llvm::DenseMap<Operation *, CurrentLife> current;
+  /// By alloc; null if some life does not end there.
+  llvm::DenseMap<Operation *, Operation *> deallocs;
   llvm::DenseMap<std::pair<Operation *, int>, Clock> ends;
 };
 

@@ -34,6 +34,9 @@ struct BufferLife {
   bool everAllocated = false;
   /// Every access of a life is on the stream that allocated it.
   bool isOnOneStream = true;
+  /// Every life ends with a dealloc in the alloc's block and on its stream, which is ordered after
+  /// all accesses; `textEnd` is that place unless all are on one stream anyway.
+  bool isBracketed = false;
   /// The worker of some life depends on the rank.
   bool hasUnknownStream = false;
   /// An access that is not ordered after its alloc; null if there is none.
@@ -42,6 +45,8 @@ struct BufferLife {
   bool overlapsItself = false;
 
   bool variesInStream() const { return firstStream != lastStream; }
+  /// What its stream runs behind `textEnd` is ordered after all of a life.
+  bool endsInText() const { return isOnOneStream || isBracketed; }
 };
 
 /// Lives by alloc, in order of first evaluation. Allocs that are never evaluated are missing.

@@ -26,7 +26,7 @@ namespace {
 /// One operand of a command that is a view of the buffer.
 struct Access {
   OpOperand *operand;
-  /// What stands for the command in its block: itself, or the group it is in.
+  /// What stands for the command in the block of its part: itself, or what holds it.
   Operation *inBlock;
   int64_t place; // of the command, in the text
   StridedBox box;
@@ -36,7 +36,10 @@ struct Access {
 struct Part {
   SmallVector<Access, 2> accesses; // in the text's order
   SmallVector<BoxDim> slice;       // normalized
+  /// The op of the block behind which the stream of the first access is ordered after all of them.
+  Operation *last = nullptr;
   Value stream() const { return getStream(accesses.front().operand->getOwner()); }
+  Block *block() const { return accesses.front().inBlock->getBlock(); }
 };
 
 using TextPlaces = llvm::DenseMap<Operation *, int64_t>;
@@ -55,7 +58,7 @@ private:
   std::string collect(Value view);
   std::string addAccess(OpOperand &use);
   std::string checkParts();
-  std::string checkPart(const Part &part);
+  std::string checkPart(Part &part);
   void rewritePart(Part &part);
 
   AllocOp alloc;
@@ -125,17 +128,38 @@ std::string Localizer::collect(Value view) {
   return "";
 }
 
-std::string Localizer::checkPart(const Part &part) {
+// The first sync of `waiter` after `signaler` in the ops from `from` up to (without) `to`; null if
+// there is none.
+static Operation *findSync(Block::iterator from, Block::iterator to, Value waiter, Value signaler) {
+  for (Operation &op : llvm::make_range(from, to))
+    if (auto sync = dyn_cast<SyncOp>(op); sync && isSameStream(sync.getWaiter(), waiter) &&
+                                          isSameStream(sync.getSignaler(), signaler))
+      return sync;
+  return nullptr;
+}
+
+std::string Localizer::checkPart(Part &part) {
   const Access &first = part.accesses.front();
   if (!writesWhole(*first.operand))
     return "its first access in a block does not write the whole slice";
   if (part.accesses.size() > 1 && part.accesses[1].inBlock == first.inBlock)
     return "the command that writes it first uses it twice";
+  part.last = part.accesses.back().inBlock;
   for (const Access &access : part.accesses) {
-    if (!isSameStream(getStream(access.operand->getOwner()), part.stream()))
-      return "a slice is used on two streams";
     if (!compactStrides(part.slice, access.box.dims))
       return "a view of it is not understood";
+    Value stream = getStream(access.operand->getOwner());
+    if (isSameStream(stream, part.stream()))
+      continue;
+    // Another stream may use it between syncs of the block: after its begin, and before its end.
+    Block::iterator use = access.inBlock->getIterator();
+    if (!findSync(first.inBlock->getIterator(), use, stream, part.stream()))
+      return "another stream uses a slice without a sync in the block";
+    Operation *end = findSync(use, part.block()->end(), part.stream(), stream);
+    if (!end)
+      return "another stream uses a slice, and no sync in the block says when that is over";
+    if (part.last->isBeforeInBlock(end))
+      part.last = end;
   }
   return "";
 }
@@ -145,19 +169,21 @@ std::string Localizer::checkParts() {
     return std::pair(a.place, a.operand->getOperandNumber()) <
            std::pair(b.place, b.operand->getOperandNumber());
   });
-  // Of one block and one slice, without anything of another part in between.
+  // Of one block (or of conditions in it) and one slice, without anything of another part in
+  // between.
   for (Access &access : accesses) {
     SmallVector<BoxDim> slice = access.box.normalized();
-    bool continues =
-        !parts.empty() &&
-        parts.back().accesses.front().inBlock->getBlock() == access.inBlock->getBlock() &&
-        parts.back().slice == slice &&
-        parts.back().accesses.front().box.offset == access.box.offset;
-    if (!continues)
+    Operation *inBlock =
+        parts.empty() ? nullptr : parts.back().block()->findAncestorOpInBlock(*access.inBlock);
+    bool continues = inBlock && parts.back().slice == slice &&
+                     parts.back().accesses.front().box.offset == access.box.offset;
+    if (continues)
+      access.inBlock = inBlock;
+    else
       parts.push_back({{}, slice});
     parts.back().accesses.push_back(access);
   }
-  for (const Part &part : parts)
+  for (Part &part : parts)
     if (std::string why = checkPart(part); !why.empty())
       return why;
   return "";
@@ -230,7 +256,7 @@ void Localizer::rewritePart(Part &part) {
     access.operand->set(memref::ReinterpretCastOp::create(builder, loc, viewType, slice,
                                                           /*offset=*/0, old.getShape(), wanted));
   }
-  builder.setInsertionPointAfter(part.accesses.back().inBlock);
+  builder.setInsertionPointAfter(part.last);
   DeallocOp::create(builder, loc, slice, stream);
 }
 

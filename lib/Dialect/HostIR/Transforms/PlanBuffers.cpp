@@ -25,9 +25,9 @@ static constexpr int64_t kMaxArenaBytes = int64_t(1) << 56;
 
 namespace {
 
-/// Buffers of one top-level op that live on one stream (or on one stream per iteration) alone:
-/// their order is their order in the text, so they share the places of a frame; the frame's lives
-/// are those of all of them.
+/// Buffers of one top-level op that live on one stream (or on one stream per iteration), from one
+/// place of it to another: their order is their order in the text, so they share the places of a
+/// frame; the frame's lives are those of all of them.
 struct Frame {
   SmallVector<const BufferLife *> lives;
   ArenaItem item;
@@ -99,34 +99,70 @@ LogicalResult Planner::verify(const BufferLife &life) {
 // Frames
 //===----------------------------------------------------------------------===//
 
+static bool fitsInto(const Frame &frame, const BufferLife &life);
+
 void Planner::buildFrames() {
   llvm::DenseMap<std::pair<Operation *, int>, unsigned> frameOf;
-  for (const auto &[op, life] : lives) {
-    if (isSymmetric(op->getResult(0).getType()))
-      continue;
-    Operation *top = program.getBody().front().findAncestorOpInBlock(*op);
-    int stream = life.variesInStream() ? kUnknownWorker : life.firstStream;
+  auto topOf = [&](Operation *op) { return program.getBody().front().findAncestorOpInBlock(*op); };
+  auto add = [&](const BufferLife &life, Operation *top, int stream) {
     unsigned index = frames.size();
-    if (top != op && life.isOnOneStream)
+    if (top)
       index = frameOf.try_emplace({top, stream}, index).first->second;
     if (index == frames.size())
       frames.emplace_back();
     frames[index].lives.push_back(&life);
+  };
+  for (const auto &[op, life] : lives)
+    if (!isSymmetric(op->getResult(0).getType()) && life.variesInStream())
+      add(life, topOf(op) != op && life.endsInText() ? topOf(op) : nullptr, kUnknownWorker);
+  // What one worker alone has, in some iteration, lies in its place of the loop's frame if that
+  // does not make all the places larger.
+  for (const auto &[op, life] : lives) {
+    if (isSymmetric(op->getResult(0).getType()) || life.variesInStream())
+      continue;
+    bool mayShare = topOf(op) != op && life.endsInText();
+    auto around = frameOf.find({topOf(op), kUnknownWorker});
+    if (mayShare && around != frameOf.end() && fitsInto(frames[around->second], life))
+      frames[around->second].lives.push_back(&life);
+    else
+      add(life, mayShare ? topOf(op) : nullptr, life.firstStream);
   }
+}
+
+/// The bytes of one place for buffers whose lives follow each other as in the text, and where each
+/// lies in it.
+static int64_t layOutPlace(ArrayRef<const BufferLife *> lives, SmallVector<ArenaItem> &items) {
+  SmallVector<std::pair<int64_t, int64_t>> ranges;
+  for (const BufferLife *life : lives) {
+    ranges.emplace_back(life->textBegin, life->textEnd);
+    items.emplace_back().size = bytesOf(life->alloc);
+  }
+  return placeItems(items, findMeetings(ranges));
+}
+
+static bool fitsInto(const Frame &frame, const BufferLife &life) {
+  auto isCovered = [&](const BufferLife *other) {
+    return other->firstStream <= life.firstStream && life.lastStream <= other->lastStream;
+  };
+  if (llvm::none_of(frame.lives, isCovered))
+    return false;
+  SmallVector<ArenaItem> without, with;
+  SmallVector<const BufferLife *> all(frame.lives);
+  int64_t bytes = layOutPlace(all, without);
+  all.push_back(&life);
+  return layOutPlace(all, with) == bytes;
 }
 
 // Places of the buffers inside one place of the frame are put in `offset` of the allocs; planArena
 // adds the frame's.
 void Planner::layOut(Frame &frame) {
-  SmallVector<std::pair<int64_t, int64_t>> ranges;
   SmallVector<ArenaItem> items;
+  int64_t bytes = layOutPlace(frame.lives, items);
   const BufferLife &first = *frame.lives.front();
-  frame.item = {0, 0, first.firstAlloc, first.start, first.end, 0};
+  frame.item = {0, first.firstAlloc, first.start, first.end, 0};
   int firstStream = first.firstStream, lastStream = first.lastStream;
-  for (const BufferLife *life : frame.lives) {
-    ranges.emplace_back(life->textBegin, life->textEnd);
-    items.emplace_back().size = bytesOf(life->alloc);
-    bytesUnshared += items.back().size * numPlaces(*life);
+  for (auto [life, place] : llvm::zip_equal(frame.lives, items)) {
+    bytesUnshared += place.size * numPlaces(*life);
     for (size_t s = 0; s < frame.item.start.size(); ++s) {
       frame.item.start[s] = std::min(frame.item.start[s], life->start[s]);
       frame.item.end[s] = std::max(frame.item.end[s], life->end[s]);
@@ -135,16 +171,14 @@ void Planner::layOut(Frame &frame) {
     firstStream = std::min(firstStream, life->firstStream);
     lastStream = std::max(lastStream, life->lastStream);
   }
-  int64_t bytes = placeItems(items, findMeetings(ranges));
   for (auto [life, item] : llvm::zip_equal(frame.lives, items))
     setPlace(life->alloc, item.offset, 0);
   frame.item.size = bytes * (lastStream - firstStream + 1);
   if (firstStream != lastStream) {
-    // Worker w lies at offset + w * pitch: workers before the first have no place, but their offset
-    // counts.
+    // Worker w lies at offset + w * pitch; workers before the first have no place, and that of
+    // worker 0 may lie before the arena.
     frame.pitch = bytes;
     frame.firstPlace = firstStream - 1;
-    frame.item.leastOffset = frame.pitch * frame.firstPlace;
   }
 }
 
@@ -203,6 +237,7 @@ LogicalResult Planner::plan() {
     if (lives.contains(alloc))
       return;
     setPlace(alloc, 0, 0);
+    bytesUnshared += bytesOf(alloc);
     int64_t &bytes = isSymmetric(alloc.getType()) ? symmetricBytes : arenaBytes;
     bytes = std::max(bytes, bytesOf(alloc));
   });

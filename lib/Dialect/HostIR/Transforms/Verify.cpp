@@ -252,29 +252,34 @@ struct Verify : public hostir::impl::VerifyBase<Verify> {
         return alloc.emitOpError() << "expected a place in the arena, found none: "
                                       "'hostir-plan-buffers' has not run";
       auto found = lives->find(alloc);
-      int64_t lastWorker = 0;
+      int64_t firstWorker = 0, lastWorker = 0;
       if (found != lives->end()) {
         if (Operation *access = found->second.unordered)
           return access->emitOpError() << "expected to be ordered after the buffer's alloc by "
                                           "streams and 'hostir.sync'";
+        firstWorker = std::max(found->second.firstStream - 1, 0);
         lastWorker = std::max(found->second.lastStream - 1, 0);
       }
-      return verifyPlace(alloc, static_cast<int64_t>(*arena), lastWorker);
+      return verifyPlace(alloc, static_cast<int64_t>(*arena), firstWorker, lastWorker);
     });
     return failure(walk.wasInterrupted());
   }
 
-  static LogicalResult verifyPlace(AllocOp alloc, int64_t arena, int64_t lastWorker) {
+  static LogicalResult verifyPlace(AllocOp alloc, int64_t arena, int64_t firstWorker,
+                                   int64_t lastWorker) {
     MemRefType type = alloc.getType();
-    int64_t bytes = type.getElementTypeBitWidth() / 8, end = 0;
+    int64_t bytes = type.getElementTypeBitWidth() / 8, begin = 0, end = 0;
     bool overflows = false;
     for (int64_t extent : type.getShape())
       overflows |= llvm::MulOverflow(bytes, extent, bytes);
-    overflows |=
-        llvm::MulOverflow(static_cast<int64_t>(alloc.getPitch().value_or(0)), lastWorker, end);
-    overflows |= llvm::AddOverflow(end, static_cast<int64_t>(*alloc.getOffset()), end);
+    auto pitch = static_cast<int64_t>(alloc.getPitch().value_or(0));
+    auto offset = static_cast<int64_t>(*alloc.getOffset());
+    overflows |= llvm::MulOverflow(pitch, firstWorker, begin);
+    overflows |= llvm::AddOverflow(begin, offset, begin);
+    overflows |= llvm::MulOverflow(pitch, lastWorker, end);
+    overflows |= llvm::AddOverflow(end, offset, end);
     overflows |= llvm::AddOverflow(end, bytes, end);
-    if (!overflows && end <= arena)
+    if (!overflows && begin >= 0 && end <= arena)
       return success();
     return alloc.emitOpError() << "expected a place inside the arena of " << arena << " bytes";
   }

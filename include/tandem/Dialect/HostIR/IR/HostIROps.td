@@ -269,7 +269,8 @@ def HostIR_AllocOp : HostIR_Op<"alloc"> {
 
     Constraints:
     - alloc_c1: static shape, identity layout, default or symmetric memory space.
-    - alloc_c2: offset and pitch are multiples of 64 and not negative.
+    - alloc_c2: offset and pitch are multiples of 64, and pitch is not negative. Beside a pitch offset may be: worker 0 has
+      no place then, and nor has any other whose place would lie before the arena.
 
     Example:
     ```mlir

@@ -23,9 +23,10 @@ def LocalizeBuffers : HostIR_Pass<"hostir-localize-buffers"> {
     A gathered tensor that only the loop's own matmuls read is needed slice by slice. Such a buffer of the main stream is
     replaced by one buffer of the slice's shape in each block that uses it: loop bodies and the peeled own slice.
 
-    A buffer qualifies if its accesses fall into parts, each within one block (and the groups nested in it) and on one
-    stream; in each part the first access writes a box of the buffer whole, and all later accesses are of exactly that box;
-    and the parts follow each other in the text. Anything else stays as it is; `log` says why.
+    A buffer qualifies if its accesses fall into parts, each within one block (and what is nested in it) and on one stream;
+    in each part the first access writes a box of the buffer whole, and all later accesses are of exactly that box; and the
+    parts follow each other in the text. Another stream may use the slice too, if syncs of the block order it after the
+    first access, and the first access's stream after it. Anything else stays as it is; `log` says why.
 
     Before:
     ```mlir
