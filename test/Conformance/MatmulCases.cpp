@@ -20,7 +20,7 @@ Scenario matmul(Matmul m) {
   OneRank one;
   uint32_t a = one.input(m.a, 1), b = one.input(m.b, 2), bias = sp::kNoView;
   int64_t n = m.out.shape.back();
-  Tensor row = dense(m.out.dtype, {n});
+  Tensor row = dense(m.a.dtype, {n});
   if (m.bias)
     bias = one.input(row, 3);
   uint32_t out = one.output(m.out, m.accumulate);
@@ -93,6 +93,20 @@ void addMatmulCases(Cases &cases) {
                        : "no-k-accumulate-bias",
           empty);
     }
+    // A sum of many products is kept in f32.
+    for (int64_t k : {8, 0}) {
+      Matmul wide{dense(t, {5, k}), dense(t, {k, 7}), dense(DType::F32, {5, 7})};
+      std::string name = k ? "wide" : "no-k-wide";
+      add(name, wide);
+      wide.accumulate = true;
+      add(name + "-accumulate", wide);
+      wide.bias = true;
+      add(name + "-accumulate-bias", wide);
+    }
+    Matmul wideView{strided(t, {6, 5}, {20, 2}, 1, 130), dense(t, {5, 7}),
+                    strided(DType::F32, {6, 7}, {30, 2}, 0, 200)};
+    wideView.accumulate = true;
+    add("strided-wide-accumulate", wideView);
     add("batch", {dense(t, {3, 4, 5}), dense(t, {3, 5, 6}), dense(t, {3, 4, 6})});
     add("batch-shared-b", {dense(t, {3, 4, 5}), dense(t, {5, 6}), dense(t, {3, 4, 6})});
     add("batch-shared-a", {dense(t, {4, 5}), dense(t, {3, 5, 6}), dense(t, {3, 4, 6})});

@@ -5,7 +5,8 @@
 // RUN: tandem-compile %s --entry=row_parallel_backward --mesh x=4 -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=RANK1
 
 // Row-parallel layer with sequence parallelism, backward, as one program: dx = AG(dy) W^T and dW = x^T AG(dy) share one
-// gather. dx is computed slice by slice as dy comes; dW contracts over all of it.
+// gather and one loop. dx is computed slice by slice as dy comes; dW contracts over the slices, so it accumulates on the
+// main stream.
 //
 // FUSION-LABEL: func.func @row_parallel_backward(
 // FUSION-COUNT-1: fusion.reshard
@@ -14,13 +15,16 @@
 //
 // HOSTIR-LABEL: hostir.program @row_parallel_backward(
 // HOSTIR-SAME: %[[X:[^:]+]]: memref<48x6xf32> {{.*}} %[[W:[^:]+]]: memref<6x16xf32> {{.*}} %[[DY:[^:]+]]: memref<12x16xf32> {{.*}} %[[DX:[^:]+]]: memref<48x6xf32> {{.*}} %[[DW:[^:]+]]: memref<6x16xf32>
-// HOSTIR: %[[G:.+]] = hostir.alloc on %{{.+}} : memref<48x16xf32>
+// HOSTIR: hostir.matmul %{{.+}}, %[[OWN:.+]] to %[[DW]] on %[[MAIN:.+]] {transpose_a}
+// HOSTIR: hostir.matmul %{{.+}}, %[[OWN]] to %[[DW]] on %[[MAIN]] {accumulate, transpose_a}
 // HOSTIR: hostir.group
-// HOSTIR: hostir.matmul %{{.+}}, %[[W]] to %{{.+}} {transpose_b}
-// HOSTIR: hostir.matmul %[[X]], %[[G]] to %[[DW]] {{.*}} {transpose_a}
+// HOSTIR: hostir.matmul %[[SLICE:.+]], %[[W]] to %{{.+}} on %[[S:.+]] {transpose_b}
+// HOSTIR: hostir.sync %[[MAIN]] after %[[S]]
+// HOSTIR: hostir.matmul %{{.+}}, %[[SLICE]] to %[[DW]] on %[[MAIN]] {accumulate, transpose_a}
+// HOSTIR: hostir.sync %[[S]] after %[[MAIN]]
 //
 // PLANNED-LABEL: hostir.program @row_parallel_backward(
-// PLANNED-SAME: arena_bytes = 3072
+// PLANNED-SAME: arena_bytes = 512
 //
 // RANK1-COUNT-3: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}

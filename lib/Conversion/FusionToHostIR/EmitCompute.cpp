@@ -27,6 +27,33 @@ LocalDims Emitter::getOperandDims(Operation *op, const fusion::AxesRule &rule, u
   return dims;
 }
 
+OpDims Emitter::getOpDims(Operation *op, const SliceIndex *index, std::optional<unsigned> operand) {
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  OpDims dims;
+  auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
+  if (!operand) {
+    dims.result = getLocalDims(resultType, index);
+    for (unsigned i = 0; i < op->getNumOperands(); ++i)
+      dims.operands.push_back(getOperandDims(op, rule, i, dims.result));
+    return dims;
+  }
+  auto type = cast<RankedTensorType>(op->getOperand(*operand).getType());
+  LocalDims sliced = getLocalDims(type, index);
+  auto follow = [&](LocalDims whole, ArrayRef<int64_t> factors) {
+    for (auto [dim, factor] : llvm::zip_equal(whole, factors)) {
+      const auto *along = llvm::find(rule.operands[*operand], factor);
+      if (factor != fusion::AxesRule::kNone && along != rule.operands[*operand].end())
+        dim = sliced[along - rule.operands[*operand].begin()];
+    }
+    return whole;
+  };
+  for (auto [i, other] : llvm::enumerate(op->getOperandTypes()))
+    dims.operands.push_back(
+        follow(getLocalDims(cast<RankedTensorType>(other), nullptr), rule.operands[i]));
+  dims.result = follow(getLocalDims(resultType, nullptr), rule.results[0]);
+  return dims;
+}
+
 Value Emitter::getOperandView(Value operand, LocalDims &dims, Location loc) {
   auto own = ownSlices.find(operand);
   if (own == ownSlices.end())
@@ -39,92 +66,12 @@ Value Emitter::getResultView(Value result, const LocalDims &dims, Location loc) 
   return makeView(builder, loc, getOrAllocBuffer(result), dims, true);
 }
 
-/// `view` with the dimensions in [first, first + count) moved to the front.
-static Value moveToFront(OpBuilder &builder, Location loc, Value view, int64_t first,
-                         int64_t count) {
-  if (count == 0 || first == 0)
-    return view;
-  SmallVector<unsigned> permutation;
-  int64_t rank = cast<MemRefType>(view.getType()).getRank();
-  for (int64_t i = first; i < first + count; ++i)
-    permutation.push_back(i);
-  for (int64_t i = 0; i < rank; ++i)
-    if (i < first || i >= first + count)
-      permutation.push_back(i);
-  auto map = AffineMap::getPermutationMap(permutation, builder.getContext());
-  return memref::TransposeOp::create(builder, loc, view, AffineMapAttr::get(map));
-}
-
-LogicalResult Emitter::emitMatmul(fusion::MatmulOp op, const SliceIndex *index, Value stream) {
+LogicalResult Emitter::emitReduce(fusion::ReduceOp op, OpDims opDims, Value out, FirstSlice first,
+                                  Value stream) {
   Location loc = op.getLoc();
-  fusion::AxesRule rule = *fusion::getAxesRule(op);
-  auto resultType = cast<RankedTensorType>(op.getResult().getType());
-  LocalDims outDims = getLocalDims(resultType, index);
-  LocalDims lhsDims = getOperandDims(op, rule, 0, outDims);
-  LocalDims rhsDims = getOperandDims(op, rule, 1, outDims);
-  Value lhs = getOperandView(op.getLhs(), lhsDims, loc);
-  Value rhs = getOperandView(op.getRhs(), rhsDims, loc);
-  Value out = getResultView(op.getResult(), outDims, loc);
-
-  // A slice of M (or N) that is not contiguous is several runs of rows: all but the last become
-  // batch dimensions, which the other operand does not have and so broadcasts over.
-  auto split = [](const LocalDims &dims, int64_t dim) { return getViewRanks(dims)[dim] - 1; };
-  auto first = [](const LocalDims &dims, int64_t dim) {
-    SmallVector<int64_t> ranks = getViewRanks(dims);
-    int64_t sum = 0;
-    for (int64_t i = 0; i < dim; ++i)
-      sum += ranks[i];
-    return sum;
-  };
-  int64_t rank = resultType.getRank();
-  int64_t splitM = split(outDims, rank - 2), splitN = split(outDims, rank - 1);
-  if (split(lhsDims, op.lhsK()) || split(rhsDims, op.rhsK()))
-    return op.emitError("a slice of the contracted dimension that is not contiguous is not "
-                        "lowered yet");
-  if ((splitM || splitN) && (op.getLhs().getType().getRank() > 2 && splitN))
-    return op.emitError("a slice of N that is not contiguous is lowered only for an lhs without "
-                        "batch dimensions");
-  if (splitM && op.getRhs().getType().getRank() > 2)
-    return op.emitError("a slice of M that is not contiguous is lowered only for an rhs without "
-                        "batch dimensions");
-  if (splitM && splitN)
-    return op.emitError("slices of both M and N that are not contiguous are not lowered yet");
-  if (splitM && split(lhsDims, op.lhsM()) != splitM)
-    return op.emitError("operand and result slices of M have different digits");
-  if (splitN && split(rhsDims, op.rhsN()) != splitN)
-    return op.emitError("operand and result slices of N have different digits");
-  // Batch dimensions that the result has in front stay in front of the runs.
-  if (splitM && rank == 2) {
-    lhs = moveToFront(builder, loc, lhs, first(lhsDims, op.lhsM()), splitM);
-    out = moveToFront(builder, loc, out, first(outDims, rank - 2), splitM);
-  } else if (splitM && op.getTransposeA()) {
-    return op.emitError("a slice of M that is not contiguous is not lowered yet for a transposed "
-                        "lhs with batch dimensions");
-  }
-  if (splitN) {
-    rhs = moveToFront(builder, loc, rhs, first(rhsDims, op.rhsN()), splitN);
-    out = moveToFront(builder, loc, out, first(outDims, rank - 1), splitN);
-  }
-
-  Value bias;
-  if (op.getBias()) {
-    LocalDims biasDims = getOperandDims(op, rule, 2, outDims);
-    if (splitN)
-      return op.emitError("a bias with a slice of N that is not contiguous is not lowered yet");
-    bias = getOperandView(op.getBias(), biasDims, loc);
-  }
-  hostir::MatmulOp::create(builder, loc, lhs, rhs, bias, out, stream, op.getTransposeA(),
-                           op.getTransposeB(), /*accumulate=*/false);
-  return success();
-}
-
-LogicalResult Emitter::emitReduce(fusion::ReduceOp op, const SliceIndex *index, Value stream) {
-  Location loc = op.getLoc();
-  fusion::AxesRule rule = *fusion::getAxesRule(op);
-  LocalDims outDims = getLocalDims(cast<RankedTensorType>(op.getResult().getType()), index);
-  LocalDims inDims = getOperandDims(op, rule, 0, outDims);
+  LocalDims &inDims = opDims.operands[0];
   Value in = getOperandView(op.getInput(), inDims, loc);
-  Value out = getResultView(op.getResult(), outDims, loc);
+  out = makeView(builder, loc, out, opDims.result, true);
 
   // The view's dimensions that the reduced dimensions became.
   SmallVector<int64_t> dims;
@@ -133,12 +80,37 @@ LogicalResult Emitter::emitReduce(fusion::ReduceOp op, const SliceIndex *index, 
     for (int64_t i = 0; i < ranks; ++i, ++viewDim)
       if (llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
         dims.push_back(viewDim);
-  if (dims.empty()) {
-    hostir::CopyOp::create(builder, loc, in, out, stream);
-    return success();
+  auto kind = fusion::ReduceKindAttr::get(builder.getContext(), op.getKind());
+  Type element = cast<MemRefType>(out.getType()).getElementType();
+  auto alloc = [&](ArrayRef<int64_t> shape) -> Value {
+    return hostir::AllocOp::create(builder, loc, MemRefType::get(shape, element), stream,
+                                   IntegerAttr(), IntegerAttr());
+  };
+  auto inType = cast<MemRefType>(in.getType());
+  if (inType.getElementType() != element) {
+    Value wide = alloc(inType.getShape());
+    hostir::KernelOp cast = getCastKernel(loc, inType.getElementType(), element);
+    hostir::LaunchOp::create(builder, loc, FlatSymbolRefAttr::get(cast.getSymNameAttr()),
+                             ValueRange(in), ValueRange(wide), stream);
+    in = wide;
   }
-  hostir::ReduceOp::create(builder, loc,
-                           fusion::ReduceKindAttr::get(builder.getContext(), op.getKind()), in, out,
-                           builder.getDenseI64ArrayAttr(dims), stream);
-  return success();
+  auto reduceTo = [&](Value target) {
+    if (dims.empty())
+      hostir::CopyOp::create(builder, loc, in, target, stream);
+    else
+      hostir::ReduceOp::create(builder, loc, kind, in, target, builder.getDenseI64ArrayAttr(dims),
+                               stream);
+    return success();
+  };
+  return ifFirst(
+      loc, first, [&] { return reduceTo(out); },
+      [&] {
+        Value term = in;
+        if (!dims.empty()) {
+          term = alloc(cast<MemRefType>(out.getType()).getShape());
+          (void)reduceTo(term);
+        }
+        hostir::AccumulateOp::create(builder, loc, kind, term, out, stream);
+        return success();
+      });
 }

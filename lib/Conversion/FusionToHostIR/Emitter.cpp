@@ -150,10 +150,13 @@ LogicalResult Emitter::emitSlice(Operation *op, const SliceIndex *index, Value s
 }
 
 LogicalResult Emitter::emitCompute(Operation *op, const SliceIndex *index, Value stream) {
-  if (auto matmul = dyn_cast<fusion::MatmulOp>(op))
-    return emitMatmul(matmul, index, stream);
-  if (auto reduce = dyn_cast<fusion::ReduceOp>(op))
-    return emitReduce(reduce, index, stream);
+  if (isa<fusion::MatmulOp, fusion::ReduceOp>(op)) {
+    OpDims dims = getOpDims(op, index, std::nullopt);
+    Value out = getOrAllocBuffer(op->getResult(0));
+    if (auto matmul = dyn_cast<fusion::MatmulOp>(op))
+      return emitMatmul(matmul, std::move(dims), out, FirstSlice(), stream);
+    return emitReduce(cast<fusion::ReduceOp>(op), std::move(dims), out, FirstSlice(), stream);
+  }
   if (auto concat = dyn_cast<fusion::ConcatOp>(op))
     return emitConcat(concat, index, stream);
   if (isView(op))

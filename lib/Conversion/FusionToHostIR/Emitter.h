@@ -25,6 +25,20 @@ struct OwnSlice {
   LocalDims dims;
 };
 
+/// The dimensions of an op's operands and result in one slice.
+struct OpDims {
+  SmallVector<LocalDims> operands;
+  LocalDims result;
+};
+
+/// Whether a slice is the first that is combined into its result.
+struct FirstSlice {
+  /// Surely not.
+  bool never = false;
+  /// If this holds; null: surely, unless `never`.
+  Value condition;
+};
+
 /// Builds the body of one `hostir.program`: knows the buffer of every value, and emits ops slice by
 /// slice. What schedules build with.
 class Emitter {
@@ -62,6 +76,21 @@ public:
   LogicalResult loop(Location loc, int64_t lower, int64_t upper,
                      function_ref<LogicalResult(Value iteration)> body);
 
+  /// Emits `body` for the slice at `index`: under conditions, if the loop of `group` has ragged
+  /// digits, so that each is told whether its slice is the last, shorter one. Does nothing else.
+  LogicalResult forEachShape(Location loc, const StreamGroup &group, const SliceIndex &index,
+                             function_ref<LogicalResult(const SliceIndex &)> body);
+
+  /// Gives the results of a group their buffers, before its loop.
+  LogicalResult prepare(const StreamGroup &group);
+  /// Emits one slice of `ops`, which are all of the group's or those behind what has been emitted:
+  /// in order on `stream`, then those that accumulate, on the main stream, one slice after another.
+  /// `isStreamUsed`: they read what has been issued on `stream` before.
+  LogicalResult emitSlices(const StreamGroup &group, ArrayRef<Operation *> ops,
+                           const SliceIndex &index, Value stream, bool isStreamUsed);
+  /// Behind the loop: rounds what was accumulated in f32 to the type of its result.
+  LogicalResult finish(const StreamGroup &group);
+
   /// Whether an op only looks at its operand in another way.
   static bool isView(Operation *op);
 
@@ -86,8 +115,27 @@ private:
   LogicalResult emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream);
   LogicalResult emitTransfer(fusion::ReshardOp op, const ReshardPlan &plan, Value stream);
   LogicalResult emitCompute(Operation *op, const SliceIndex *index, Value stream);
-  LogicalResult emitMatmul(fusion::MatmulOp op, const SliceIndex *index, Value stream);
-  LogicalResult emitReduce(fusion::ReduceOp op, const SliceIndex *index, Value stream);
+  LogicalResult emitMatmul(fusion::MatmulOp op, OpDims dims, Value out, FirstSlice first,
+                           Value stream);
+  LogicalResult emitMatmulRuns(fusion::MatmulOp op, OpDims &dims, Value out, FirstSlice first,
+                               Value stream);
+  LogicalResult emitContiguousMatmul(fusion::MatmulOp op, OpDims &dims, Value out, FirstSlice first,
+                                     Value stream);
+  /// Runs `body` for each run of a dimension's digits, so that each view is contiguous in it:
+  /// `lists` are the digits that the operands have for it. `body` is told the loop's index, null
+  /// without a loop.
+  LogicalResult forEachRun(Operation *op, StringRef what, ArrayRef<SmallVector<LocalDigit> *> lists,
+                           function_ref<LogicalResult(Value)> body);
+  LogicalResult emitReduce(fusion::ReduceOp op, OpDims dims, Value out, FirstSlice first,
+                           Value stream);
+  LogicalResult prepareAccumulator(Operation *op);
+  LogicalResult emitAccumulation(Operation *op, unsigned operand, const SliceIndex &index);
+  /// Emits `first` or `later` under the condition that the slice is its result's first.
+  LogicalResult ifFirst(Location loc, const FirstSlice &isFirst,
+                        function_ref<LogicalResult()> first, function_ref<LogicalResult()> later);
+  FirstSlice isFirstSlice(Operation *op, unsigned operand, const SliceIndex &index);
+  /// A kernel that converts between floating point types.
+  hostir::KernelOp getCastKernel(Location loc, Type from, Type to);
   LogicalResult emitView(Operation *op, const SliceIndex *index, Value stream);
   LogicalResult emitConcat(fusion::ConcatOp op, const SliceIndex *index, Value stream);
   /// The operand's whole buffer as the result of a view op sees it.
@@ -97,6 +145,9 @@ private:
   /// the others.
   FailureOr<hostir::KernelOp> getKernel(Operation *op, ArrayRef<TypedAttr> scalars);
 
+  /// Local digits of operands and result for a slice: that of the result at `index`, or, if an
+  /// operand is named, what belongs to the slice of that operand.
+  OpDims getOpDims(Operation *op, const SliceIndex *index, std::optional<unsigned> operand);
   /// Local digits of the operand's dimensions for the slice `result` of the op's result.
   LocalDims getOperandDims(Operation *op, const fusion::AxesRule &rule, unsigned operand,
                            const LocalDims &result);
@@ -115,7 +166,8 @@ private:
   Operation *lastOfEntry =
       nullptr; // streams, channels and device indices stand at the entry, in order of need
   DenseMap<Value, Value> buffers;
-  DenseSet<Value> views; // whose buffer is a view of their operand's
+  DenseMap<Operation *, Value> accumulators; // the buffer that an op accumulates in
+  DenseSet<Value> views;                     // whose buffer is a view of their operand's
   DenseMap<Value, OwnSlice> ownSlices;
   llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
   std::optional<SymbolTable> symbols;        // of the module, once kernels are made

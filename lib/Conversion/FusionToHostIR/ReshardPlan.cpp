@@ -113,15 +113,23 @@ LogicalResult Planner::align(int64_t dim) {
   SmallVector<SideDigit> from, to;
   auto push = [](SmallVector<SideDigit> &side, DigitKind kind, const fusion::ResolvedDigit &digit) {
     if (kind == DigitKind::Serial && !side.empty() && side.back().kind == DigitKind::Serial)
-      side.back().size *= digit.size;
+      side.back().size *= digit.span();
     else
-      side.push_back({digit.size, kind, kind == DigitKind::Device ? digit.axis : StringAttr()});
+      side.push_back({digit.span(), kind, kind == DigitKind::Device ? digit.axis : StringAttr()});
   };
   for (const fusion::ResolvedDigit &digit : *source)
     push(from, digit.kind == DigitKind::Device ? DigitKind::Device : DigitKind::Serial, digit);
   for (const fusion::ResolvedDigit &digit : *target) {
     if (digit.kind != DigitKind::Stream) {
       push(to, digit.kind, digit);
+      continue;
+    }
+    if (digit.ragged) {
+      const IndexPart &part = index.digits[nextStream].front();
+      LocalDigit slice = getRaggedDigit(digit, part.value, part.isShort, 0);
+      to.push_back({digit.ragged, DigitKind::Stream, {}, nextStream++, part.value});
+      to.back().chunk = digit.weight;
+      to.back().length = slice.length;
       continue;
     }
     int64_t outer = 1;
@@ -133,6 +141,9 @@ LogicalResult Planner::align(int64_t dim) {
     ++nextStream;
   }
 
+  int64_t shared = 0; // by slices that are not all alike
+  for (const SideDigit &digit : to)
+    shared = digit.chunk ? digit.size : shared;
   MutableArrayRef<SideDigit> left(from), right(to);
   auto dropEmpty = [](MutableArrayRef<SideDigit> &side) {
     while (!side.empty() && side.front().size == 1 && side.front().kind == DigitKind::Serial)
@@ -160,10 +171,20 @@ LogicalResult Planner::align(int64_t dim) {
     // An extent of 0 has an innermost digit of 0, which takes any cut.
     int64_t a = left.front().size, b = right.front().size;
     int64_t size = a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
-    if (size != 0 && (a % size || b % size)) {
+    // Slices that are not alike are cut out of one digit.
+    auto isRagged = [](const SideDigit &digit) { return digit.chunk != 0; };
+    bool crosses = size != 0 && (a % size || b % size);
+    bool fits = !isRagged(right.front()) || (!left.front().isDevice() && a % b == 0);
+    if (fits && crosses) {
       result.digits.push_back(cross(dim, left, right));
-      continue;
+      fits = llvm::none_of(result.digits.back().targetParts, isRagged);
     }
+    if (!fits)
+      return emitError() << "dimension " << dim << ": slices that are not all alike do not line up "
+                         << "with the operand's device digits; expected the " << shared
+                         << " indices that they share to be one run of them on each device";
+    if (crosses)
+      continue;
     result.digits.push_back({dim, cut(left.front(), size), cut(right.front(), size)});
     // What is used up must not be taken for a digit of size 1.
     if (left.front().size == 1)
@@ -408,12 +429,14 @@ void Planner::fillDims() {
             result.kind == ReshardKind::LocalSlice
                 ? kDeviceLabel - (llvm::find(result.axes, target.axis) - result.axes.begin())
                 : sourceFront++;
-      result.source[digit.dim].push_back({source.size, target.value, sourceLabel});
+      result.source[digit.dim].push_back(
+          {source.size, target.value, sourceLabel, target.chunk, target.length});
     }
     if (!target.isDevice())
       result.target[digit.dim].push_back(
           {target.size, target.value,
-           source.isDevice() && !target.isStream() ? targetFront++ : label});
+           source.isDevice() && !target.isStream() ? targetFront++ : label, target.chunk,
+           target.length});
   }
 }
 

@@ -44,6 +44,8 @@ struct SideDigit {
   /// Of a part of a device or stream digit: the indices of it outside and
   /// inside of this part.
   int64_t outer = 1, inner = 1;
+  /// Of a ragged stream digit: as in LocalDigit.
+  int64_t chunk = 0, length = 0;
 
   bool isDevice() const { return kind == fusion::DigitKind::Device; }
   bool isStream() const { return kind == fusion::DigitKind::Stream; }

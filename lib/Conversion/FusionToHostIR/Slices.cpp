@@ -15,6 +15,16 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
+LocalDigit tandem::getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
+                                  int64_t label) {
+  LocalDigit local{digit.ragged, index, label};
+  if (!index)
+    return local;
+  local.chunk = digit.weight;
+  local.length = isShort ? digit.ragged - (digit.size - 1) * digit.weight : digit.weight;
+  return local;
+}
+
 LocalDims tandem::getLocalDims(RankedTensorType type, const SliceIndex *index) {
   LocalDims dims;
   size_t stream = 0;
@@ -28,7 +38,12 @@ LocalDims tandem::getLocalDims(RankedTensorType type, const SliceIndex *index) {
     for (const fusion::ResolvedDigit &digit : *digits) {
       if (digit.kind == fusion::DigitKind::Device)
         continue;
-      if (digit.kind == fusion::DigitKind::Stream && index) {
+      bool isSliced = digit.kind == fusion::DigitKind::Stream && index;
+      if (digit.ragged) {
+        const IndexPart *part = isSliced ? &index->digits[stream].front() : nullptr;
+        local.push_back(
+            getRaggedDigit(digit, part ? part->value : Value(), part && part->isShort, label));
+      } else if (isSliced) {
         for (const IndexPart &part : index->digits[stream])
           local.push_back({part.size, part.value, 0});
       } else {
@@ -59,24 +74,34 @@ SliceIndex tandem::getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int6
 }
 
 namespace {
-/// A run of digits of one buffer dimension: taken at `index`, or kept whole.
+/// A run of digits of one buffer dimension: one index of it is taken (`kept` is 1 and it
+/// `vanishes`) or `kept` of them from `offset` on (null: all).
 struct Run {
   int64_t size;
-  Value index;
+  Value offset;
+  int64_t kept;
   int64_t label;
+  bool vanishes = false;
 };
 
-/// One dimension of the buffer once non-contiguous dimensions are split: `kept` indices from `index
-/// * kept` on (from the start without index); of a dimension of which nothing is kept, `kept` is 1
+/// One dimension of the buffer once non-contiguous dimensions are split: `kept` indices from
+/// `offset` on (from the start without one); of a dimension of which nothing is kept, `kept` is 1
 /// and `vanishes` is set.
 struct Piece {
   int64_t extent;
   int64_t kept;
-  Value index;
+  Value offset;
   int64_t label = 0;
   bool vanishes = false;
 };
 } // namespace
+
+static Value scaled(OpBuilder &builder, Location loc, Value index, int64_t factor) {
+  if (factor == 1)
+    return index;
+  Value size = arith::ConstantIndexOp::create(builder, loc, factor);
+  return arith::MulIOp::create(builder, loc, index, size);
+}
 
 /// Merges neighbouring digits: fixed ones into one index, kept ones of consecutive labels into one
 /// run.
@@ -84,16 +109,21 @@ static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<L
   SmallVector<Run> runs;
   int64_t lastLabel = 0;
   for (const LocalDigit &digit : digits) {
-    if (!runs.empty() && digit.index && runs.back().index) {
-      Value size = arith::ConstantIndexOp::create(builder, loc, digit.size);
-      Value high = arith::MulIOp::create(builder, loc, runs.back().index, size);
-      runs.back().index = arith::AddIOp::create(builder, loc, high, digit.index);
-      runs.back().size *= digit.size;
-    } else if (!runs.empty() && !digit.index && !runs.back().index &&
-               digit.label == lastLabel + 1) {
-      runs.back().size *= digit.size;
+    Run *last = runs.empty() ? nullptr : &runs.back();
+    if (digit.index && digit.chunk) {
+      Value offset = scaled(builder, loc, digit.index, digit.chunk);
+      runs.push_back({digit.size, offset, digit.length, digit.label});
+    } else if (last && digit.index && last->vanishes) {
+      Value high = scaled(builder, loc, last->offset, digit.size);
+      last->offset = arith::AddIOp::create(builder, loc, high, digit.index);
+      last->size *= digit.size;
+    } else if (last && !digit.index && !last->offset && digit.label == lastLabel + 1) {
+      last->size *= digit.size;
+      last->kept = last->size;
     } else {
-      runs.push_back({digit.size, digit.index, digit.label});
+      bool isKept = !digit.index;
+      runs.push_back(
+          {digit.size, digit.index, isKept ? digit.size : 1, isKept ? digit.label : 0, !isKept});
     }
     lastLabel = digit.label;
   }
@@ -102,22 +132,21 @@ static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<L
 
 /// The pieces of one dimension. One kept run, one fixed index, or a fixed index before a kept run
 /// is one piece: its slice is contiguous. Otherwise the dimension is split, a piece a run.
-static SmallVector<Piece> getPieces(ArrayRef<Run> runs, int64_t extent, bool keepRank) {
+static SmallVector<Piece> getPieces(OpBuilder &builder, Location loc, ArrayRef<Run> runs,
+                                    int64_t extent, bool keepRank) {
   if (runs.empty())
     return {{extent, 1, {}, 0, !keepRank}};
-  if (runs.size() == 1 && runs[0].index)
-    return {{extent, 1, runs[0].index, 0, !keepRank}};
   if (runs.size() == 1)
-    return {{extent, extent, {}, runs[0].label}};
-  if (runs.size() == 2 && runs[0].index && !runs[1].index)
-    return {{extent, runs[1].size, runs[0].index, runs[1].label}};
-  SmallVector<Piece> pieces;
-  for (const Run &run : runs) {
-    if (run.index)
-      pieces.push_back({run.size, 1, run.index, 0, true});
-    else
-      pieces.push_back({run.size, run.size, {}, run.label});
+    return {{extent, runs[0].kept, runs[0].offset, runs[0].label, runs[0].vanishes && !keepRank}};
+  if (runs.size() == 2 && runs[0].vanishes && !runs[1].vanishes) {
+    Value offset = scaled(builder, loc, runs[0].offset, runs[1].size);
+    if (runs[1].offset)
+      offset = arith::AddIOp::create(builder, loc, offset, runs[1].offset);
+    return {{extent, runs[1].kept, offset, runs[1].label}};
   }
+  SmallVector<Piece> pieces;
+  for (const Run &run : runs)
+    pieces.push_back({run.size, run.kept, run.offset, run.label, run.vanishes});
   return pieces;
 }
 
@@ -153,14 +182,8 @@ static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<int64_t> shape;
   for (const Piece &piece : pieces) {
-    if (!piece.index) {
-      offsets.push_back(builder.getIndexAttr(0));
-    } else if (piece.kept == 1) {
-      offsets.push_back(piece.index);
-    } else {
-      Value size = arith::ConstantIndexOp::create(builder, loc, piece.kept);
-      offsets.push_back(arith::MulIOp::create(builder, loc, piece.index, size).getResult());
-    }
+    offsets.push_back(piece.offset ? OpFoldResult(piece.offset)
+                                   : OpFoldResult(builder.getIndexAttr(0)));
     sizes.push_back(builder.getIndexAttr(piece.kept));
     if (!piece.vanishes)
       shape.push_back(piece.kept);
@@ -183,8 +206,9 @@ SmallVector<int64_t> tandem::getViewRanks(const LocalDims &dims) {
   return llvm::map_to_vector(dims, [](ArrayRef<LocalDigit> digits) {
     int64_t runs = 0;
     for (size_t i = 0; i < digits.size(); ++i)
-      if (!digits[i].index)
-        runs += i == 0 || digits[i - 1].index || digits[i].label != digits[i - 1].label + 1;
+      if (digits[i].isKept())
+        runs += i == 0 || digits[i - 1].index || digits[i].index ||
+                digits[i].label != digits[i - 1].label + 1;
     return std::max<int64_t>(runs, 1);
   });
 }
@@ -196,7 +220,8 @@ Value tandem::makeView(OpBuilder &builder, Location loc, Value buffer, const Loc
   SmallVector<ReassociationIndices> groups;
   for (auto [digits, extent] : llvm::zip_equal(dims, type.getShape())) {
     ReassociationIndices &group = groups.emplace_back();
-    for (Piece &piece : getPieces(mergeDigits(builder, loc, digits), extent, keepRank)) {
+    for (Piece &piece :
+         getPieces(builder, loc, mergeDigits(builder, loc, digits), extent, keepRank)) {
       group.push_back(pieces.size());
       pieces.push_back(piece);
     }
@@ -208,7 +233,7 @@ Value tandem::makeView(OpBuilder &builder, Location loc, Value buffer, const Loc
     auto expanded = memref::ExpandShapeOp::computeExpandedType(type, shape, groups);
     buffer = memref::ExpandShapeOp::create(builder, loc, *expanded, buffer, groups);
   }
-  if (llvm::any_of(pieces, [](const Piece &p) { return p.index || p.vanishes; }))
+  if (llvm::any_of(pieces, [](const Piece &p) { return p.offset || p.vanishes; }))
     buffer = takePieces(builder, loc, buffer, pieces);
 
   llvm::erase_if(pieces, [](const Piece &piece) { return piece.vanishes; });

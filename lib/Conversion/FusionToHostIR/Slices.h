@@ -11,6 +11,8 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include <optional>
 
 namespace mlir::tandem {
 
@@ -19,6 +21,11 @@ namespace mlir::tandem {
 struct IndexPart {
   int64_t size;
   Value value;
+  /// Whether `value` is what the loop begins with, where that is known; it begins with 0 unless
+  /// this says otherwise.
+  std::optional<bool> isFirst = std::nullopt;
+  /// The last slice of a ragged digit is meant, which is shorter.
+  bool isShort = false;
 };
 
 /// Which iteration of a stream loop is meant: for each stream digit of the loop's types, in order
@@ -28,17 +35,26 @@ struct SliceIndex {
 };
 
 /// A digit of a dimension of a *local* buffer (device digits are not in it). `index` set: the view
-/// takes that one index. Otherwise the digit is kept; `label` numbers kept digits: neighbours with
-/// consecutive labels are one dimension of the view, others are dimensions of their own.
+/// takes that one index; with `chunk` set, the `length` indices from `index * chunk` on. Otherwise
+/// the digit is kept; `label` numbers kept digits: neighbours with consecutive labels are one
+/// dimension of the view, others are dimensions of their own.
 struct LocalDigit {
   int64_t size;
   Value index;
   int64_t label = 0;
+  int64_t chunk = 0, length = 0;
+
+  /// Whether the view has a dimension for it.
+  bool isKept() const { return !index || chunk; }
 };
 /// Label of the digit that numbers the ranks of a collective.
 inline constexpr int64_t kFrontLabel = -100;
 
 using LocalDims = SmallVector<SmallVector<LocalDigit>>;
+
+/// What a slice takes of a ragged digit: its last slice if `isShort`. A null `index` keeps it all.
+LocalDigit getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
+                          int64_t label);
 
 /// The local digits of a buffer that holds a value of `type`. Stream digits take `index`; all are
 /// kept if it is null.

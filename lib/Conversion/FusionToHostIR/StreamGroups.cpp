@@ -32,6 +32,10 @@ int64_t StreamGroup::numSlices() const {
 
 namespace {
 
+/// Where a stream digit stands: the dimension (of the result, or a factor of the op), weight, size
+/// and, of ragged ones, the indices that the slices share.
+using Place = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+
 class Grouper {
 public:
   explicit Grouper(func::FuncOp func) : func(func) {}
@@ -40,9 +44,13 @@ public:
 private:
   static constexpr unsigned kNoGroup = ~0u;
 
+  LogicalResult add(Operation *op);
+  std::pair<unsigned, std::optional<unsigned>> findGroup(Operation *op, ArrayRef<int64_t> sizes);
   bool slicesAgree(Operation *op, OpOperand &operand);
+  bool accumulates(Operation *op, unsigned operand);
   bool dependsOn(Operation *op, unsigned group);
-  bool canJoin(Operation *op, unsigned group);
+  bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
+  LogicalResult chooseSchedule(StreamGroup &group);
   FailureOr<SmallVector<StreamGroup>> sort();
 
   func::FuncOp func;
@@ -53,15 +61,26 @@ private:
 
 } // namespace
 
+/// The stream digits of a type in the order of the loop: the same digits in another order are
+/// another slice. Dimension i runs along `along[i]`.
+static SmallVector<Place> getPlaces(RankedTensorType type, ArrayRef<int64_t> along) {
+  SmallVector<Place> found;
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  for (auto [i, dim] : llvm::enumerate(axes.getDims())) {
+    auto digits = fusion::resolveDim(dim, type.getDimSize(i), axes.getMesh());
+    if (failed(digits))
+      continue;
+    for (const fusion::ResolvedDigit &digit : *digits)
+      if (digit.kind == fusion::DigitKind::Stream)
+        found.push_back({along[i], digit.weight, digit.size, digit.ragged});
+  }
+  return found;
+}
+
 /// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`.
 bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
   auto operandType = cast<RankedTensorType>(operand.get().getType());
   auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
-  auto operandSizes = fusion::getStreamSizes(operandType);
-  auto resultSizes = fusion::getStreamSizes(resultType);
-  if (failed(operandSizes) || failed(resultSizes) || *operandSizes != *resultSizes)
-    return false;
-
   // Which result dimension each operand dimension runs along.
   SmallVector<int64_t> along(operandType.getRank(), -1);
   if (isa<fusion::ReshardOp>(op)) {
@@ -75,27 +94,38 @@ bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
       if (factor != fusion::AxesRule::kNone)
         along[i] = llvm::find(rule->results[0], factor) - rule->results[0].begin();
   }
-
   // The stream digits must stand at the same places of dimensions that run together. A reshard may
   // change the device digits around them, but then the elements of a slice must still be the same:
   // sizes before and after are compared.
-  using Place = std::tuple<int64_t, int64_t, int64_t>; // result dimension, weight, size
-  auto places = [](RankedTensorType type, ArrayRef<int64_t> along) {
-    SmallVector<Place> found;
-    fusion::AxesAttr axes = fusion::getAxes(type);
-    for (auto [i, dim] : llvm::enumerate(axes.getDims())) {
-      auto digits = fusion::resolveDim(dim, type.getDimSize(i), axes.getMesh());
-      if (failed(digits))
-        continue;
-      for (const fusion::ResolvedDigit &digit : *digits)
-        if (digit.kind == fusion::DigitKind::Stream)
-          found.push_back(
-              {along.empty() ? static_cast<int64_t>(i) : along[i], digit.weight, digit.size});
-    }
-    // In the order of the loop: the same digits in another order are another slice.
-    return found;
+  return getPlaces(operandType, along) ==
+         getPlaces(resultType, llvm::to_vector(llvm::seq<int64_t>(0, resultType.getRank())));
+}
+
+/// Whether `op` can be run slice by slice of `operand`, whose stream digits stand on dimensions
+/// that the op combines over, and else on those of the result's stream digits.
+bool Grouper::accumulates(Operation *op, unsigned operand) {
+  if (!isa<fusion::MatmulOp, fusion::ReduceOp>(op))
+    return false;
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  auto isReduction = [&](const Place &place) {
+    return std::get<0>(place) != fusion::AxesRule::kNone &&
+           rule.factors[std::get<0>(place)] == fusion::FactorKind::Reduction;
   };
-  return places(operandType, along) == places(resultType, {});
+  auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
+  SmallVector<Place> places = getPlaces(type, rule.operands[operand]);
+  if (llvm::none_of(places, isReduction))
+    return false;
+  // Whatever else the loop has made must lie in the same slices.
+  unsigned group = groupOf.lookup(op->getOperand(operand).getDefiningOp());
+  for (OpOperand &other : op->getOpOperands()) {
+    Operation *producer = other.get().getDefiningOp();
+    if (producer && groupOf.lookup_or(producer, kNoGroup) == group &&
+        getPlaces(cast<RankedTensorType>(other.get().getType()),
+                  rule.operands[other.getOperandNumber()]) != places)
+      return false;
+  }
+  llvm::erase_if(places, isReduction);
+  return places == getPlaces(cast<RankedTensorType>(op->getResult(0).getType()), rule.results[0]);
 }
 
 /// Whether `op` needs, through ops outside of it, what `group` makes.
@@ -125,85 +155,105 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
 }
 
 /// Whether `op` may run in the loop of `group`: of what the group makes it reads the slice of its
-/// own iteration, and all its other operands can be there before the loop starts.
-bool Grouper::canJoin(Operation *op, unsigned group) {
+/// own iteration (of the loop's slices, if it accumulates over those of an operand), and all its
+/// other operands can be there before the loop starts.
+bool Grouper::canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated) {
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
     Operation *producer = operand.get().getDefiningOp();
     if (!producer)
       return true;
     if (groupOf.lookup_or(producer, kNoGroup) == group)
-      return slicesAgree(op, operand);
+      return !groups[group].accumulators.contains(producer) &&
+             (accumulated || slicesAgree(op, operand));
     return !dependsOn(producer, group);
   });
+}
+
+/// The group that `op` joins, and the operand that it accumulates over if it does.
+std::pair<unsigned, std::optional<unsigned>> Grouper::findGroup(Operation *op,
+                                                                ArrayRef<int64_t> sizes) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    Operation *producer = operand.get().getDefiningOp();
+    unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
+    if (group == kNoGroup || groups[group].streamSizes.empty() ||
+        groups[group].accumulators.contains(producer))
+      continue;
+    if (!sizes.empty() && slicesAgree(op, operand) && canJoin(op, group, std::nullopt))
+      return {group, std::nullopt};
+    unsigned number = operand.getOperandNumber();
+    if (accumulates(op, number) && canJoin(op, group, number))
+      return {group, number};
+  }
+  return {kNoGroup, std::nullopt};
+}
+
+LogicalResult Grouper::add(Operation *op) {
+  if (op->getNumResults() == 0)
+    return op->emitError("expected an op with results");
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type || !fusion::getAxes(type))
+    return op->emitError("expected results with axes, found ")
+           << op->getResult(0).getType() << "; run fusion-propagate-axes";
+  auto sizes = fusion::getStreamSizes(type);
+  if (failed(sizes))
+    return op->emitError("expected known extents and mesh sizes, found ")
+           << type << "; run fusion-specialize";
+  auto [group, accumulated] = findGroup(op, *sizes);
+  if (group == kNoGroup) {
+    group = groups.size();
+    groups.emplace_back().streamSizes = *sizes;
+    SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
+    for (auto [i, place] : llvm::enumerate(getPlaces(type, dims)))
+      if (std::get<3>(place))
+        groups[group].raggedDigits.push_back(i);
+  }
+  if (accumulated)
+    groups[group].accumulators[op] = *accumulated;
+  groups[group].ops.push_back(op);
+  groupOf[op] = group;
+  return success();
+}
+
+LogicalResult Grouper::chooseSchedule(StreamGroup &group) {
+  fusion::ReshardOp source;
+  for (fusion::ReshardOp reshard : group.reshards()) {
+    fusion::ScheduleAttr named = reshard.getScheduleAttr();
+    if (!named)
+      continue;
+    bool isNamed = !reshard.getChosen();
+    // Two that can't both be had: the user's word goes before a choice, and what is not the
+    // fallback before it.
+    bool isBetter = !group.schedule ||
+                    std::pair(isNamed, named.getKind() != fusion::ScheduleKind::Pipeline) >
+                        std::pair(group.scheduleIsNamed,
+                                  group.schedule.getKind() != fusion::ScheduleKind::Pipeline);
+    if (isBetter) {
+      group.schedule = named;
+      group.scheduleIsNamed = isNamed;
+      source = reshard;
+    } else if (isNamed && named.getKind() != fusion::ScheduleKind::Pipeline &&
+               named != group.schedule) {
+      InFlightDiagnostic diag = reshard.emitError("schedule ")
+                                << named << " stands in one stream loop with " << group.schedule;
+      diag.attachNote(source.getLoc()) << "the other schedule";
+      return diag;
+    }
+  }
+  if (!group.schedule)
+    group.schedule =
+        fusion::ScheduleAttr::get(func.getContext(), fusion::ScheduleKind::Pipeline, 1, 0, "");
+  return success();
 }
 
 FailureOr<SmallVector<StreamGroup>> Grouper::run() {
   for (auto [i, op] : llvm::enumerate(func.getBody().front()))
     number[&op] = i;
-  for (Operation &op : func.getBody().front().without_terminator()) {
-    if (op.hasTrait<OpTrait::ConstantLike>())
-      continue;
-    if (op.getNumResults() == 0)
-      return op.emitError("expected an op with results");
-    auto type = dyn_cast<RankedTensorType>(op.getResult(0).getType());
-    if (!type || !fusion::getAxes(type))
-      return op.emitError("expected results with axes, found ")
-             << op.getResult(0).getType() << "; run fusion-propagate-axes";
-    auto streamSizes = fusion::getStreamSizes(type);
-    if (failed(streamSizes))
-      return op.emitError("expected known extents and mesh sizes, found ")
-             << type << "; run fusion-specialize";
-    SmallVector<int64_t> sizes = std::move(*streamSizes);
-    unsigned joined = kNoGroup;
-    if (!sizes.empty()) {
-      for (OpOperand &operand : op.getOpOperands()) {
-        Operation *producer = operand.get().getDefiningOp();
-        unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
-        if (group == kNoGroup || groups[group].streamSizes.empty())
-          continue;
-        if (slicesAgree(&op, operand) && canJoin(&op, group)) {
-          joined = group;
-          break;
-        }
-      }
-    }
-    if (joined == kNoGroup) {
-      joined = groups.size();
-      groups.emplace_back().streamSizes = sizes;
-    }
-    groups[joined].ops.push_back(&op);
-    groupOf[&op] = joined;
-  }
-
-  MLIRContext *context = func.getContext();
-  for (StreamGroup &group : groups) {
-    fusion::ReshardOp source;
-    for (fusion::ReshardOp reshard : group.reshards()) {
-      fusion::ScheduleAttr named = reshard.getScheduleAttr();
-      if (!named)
-        continue;
-      bool isNamed = !reshard.getChosen();
-      // Two that can't both be had: the user's word goes before a choice, and what is not the
-      // fallback before it.
-      bool isBetter = !group.schedule ||
-                      std::pair(isNamed, named.getKind() != fusion::ScheduleKind::Pipeline) >
-                          std::pair(group.scheduleIsNamed,
-                                    group.schedule.getKind() != fusion::ScheduleKind::Pipeline);
-      if (isBetter) {
-        group.schedule = named;
-        group.scheduleIsNamed = isNamed;
-        source = reshard;
-      } else if (isNamed && named.getKind() != fusion::ScheduleKind::Pipeline &&
-                 named != group.schedule) {
-        InFlightDiagnostic diag = reshard.emitError("schedule ")
-                                  << named << " stands in one stream loop with " << group.schedule;
-        diag.attachNote(source.getLoc()) << "the other schedule";
-        return diag;
-      }
-    }
-    if (!group.schedule)
-      group.schedule = fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Pipeline, 1, 0, "");
-  }
+  for (Operation &op : func.getBody().front().without_terminator())
+    if (!op.hasTrait<OpTrait::ConstantLike>() && failed(add(&op)))
+      return failure();
+  for (StreamGroup &group : groups)
+    if (failed(chooseSchedule(group)))
+      return failure();
   return sort();
 }
 

@@ -16,7 +16,14 @@ namespace mlir::tandem {
 /// Ops that one stream loop runs, slice by slice, or a single op that is not streamed.
 struct StreamGroup {
   SmallVector<Operation *> ops;     ///< in an order that respects data flow
-  SmallVector<int64_t> streamSizes; ///< of every result in the group; empty: not streamed
+  SmallVector<int64_t> streamSizes; ///< the loop's digits; empty: not streamed
+  /// Numbers of the loop's ragged digits: their last slice is shorter.
+  SmallVector<unsigned> raggedDigits;
+  /// Ops that combine over some of the loop's digits (a matmul over slices of K, a reduction), and
+  /// the operand whose stream digits are those of the loop. Their results are whole behind the loop
+  /// only; the results of all others have the loop's digits.
+  DenseMap<Operation *, unsigned> accumulators;
+
   SmallVector<fusion::ReshardOp> reshards() const;
   int64_t numSlices() const;
   /// The schedule that the reshards of the group name; `pipeline` if there is none.
@@ -27,8 +34,10 @@ struct StreamGroup {
 
 /// Groups the ops of `func` by data flow: an op joins the group of an operand if both are streamed
 /// alike (the slice that an iteration reads is the slice that the same iteration of the producer
-/// wrote) and if nothing outside of the group stands between them. Groups come in an order in which
-/// they can be emitted. Every op is in one group; constants and the terminator are in none.
+/// wrote) and if nothing outside of the group stands between them. An op that combines over a
+/// dimension joins too if the loop runs over that dimension: it accumulates. Groups come in an
+/// order in which they can be emitted. Every op is in one group; constants and the terminator are
+/// in none.
 FailureOr<SmallVector<StreamGroup>> getStreamGroups(func::FuncOp func);
 
 } // namespace mlir::tandem

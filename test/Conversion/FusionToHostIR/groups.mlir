@@ -125,3 +125,108 @@ func.func @other_slices(%x: tensor<6x6xf32, #s>) -> tensor<6x6xf32, #s> {
   %1 = fusion.matmul %0, %0 : tensor<6x6xf32, #s>, tensor<6x6xf32, #s> -> tensor<6x6xf32, #s>
   return %1 : tensor<6x6xf32, #s>
 }
+
+// -----
+
+// One, two, three ops in one loop: bias and residual between two communications, all in it.
+
+// CHECK-LABEL: hostir.program @three
+// CHECK: scf.for %[[I:.+]] = %c0 to %c6
+// CHECK: hostir.collective all_gather
+// CHECK: hostir.matmul
+// CHECK: hostir.launch @three.addf
+// CHECK: hostir.launch @three.tanh
+// CHECK: hostir.collective all_to_all
+// CHECK-NOT: hostir.launch
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+#x = #fusion.axes<#tp, [-, didx("x"), -]>
+#g = #fusion.axes<#tp, [stream, -, -]>
+#c = #fusion.axes<#tp, [stream, -, didx("x")]>
+#d = #fusion.axes<#tp, [stream, didx("x"), -]>
+#w = #fusion.axes<#tp, [-, didx("x")]>
+func.func @three(%x: tensor<6x4x8xf32, #x>, %w: tensor<8x4xf32, #w>, %r: tensor<6x4x4xf32, #c>) -> tensor<6x4x4xf32, #d> {
+  %0 = fusion.reshard %x : tensor<6x4x8xf32, #x> -> tensor<6x4x8xf32, #g>
+  %1 = fusion.matmul %0, %w : tensor<6x4x8xf32, #g>, tensor<8x4xf32, #w> -> tensor<6x4x4xf32, #c>
+  %2 = arith.addf %1, %r : tensor<6x4x4xf32, #c>
+  %3 = math.tanh %2 : tensor<6x4x4xf32, #c>
+  %4 = fusion.reshard %3 : tensor<6x4x4xf32, #c> -> tensor<6x4x4xf32, #d>
+  return %4 : tensor<6x4x4xf32, #d>
+}
+
+// -----
+
+// Three ops whose stream digits do not line up: three loops, each after the one before.
+
+// CHECK-LABEL: hostir.program @disjoint
+// CHECK: scf.for
+// CHECK: hostir.launch @disjoint.negf
+// CHECK: hostir.sync %[[MAIN:.+]] after
+// CHECK: scf.for
+// CHECK: hostir.launch @disjoint.exp
+// CHECK: hostir.sync %[[MAIN]] after
+// CHECK: scf.for
+// CHECK: hostir.launch @disjoint.tanh
+// CHECK: hostir.sync %[[MAIN]] after
+#tp = #fusion.mesh<"tp", ["x" = 1]>
+#a = #fusion.axes<#tp, [stream(2), -]>
+#b = #fusion.axes<#tp, [-, stream(3)]>
+#c = #fusion.axes<#tp, [serial(2) * stream(3), -]>
+func.func @disjoint(%x: tensor<6x6xf32, #a>) -> tensor<6x6xf32, #c> {
+  %0 = arith.negf %x : tensor<6x6xf32, #a>
+  %1 = fusion.reshard %0 : tensor<6x6xf32, #a> -> tensor<6x6xf32, #b>
+  %2 = math.exp %1 : tensor<6x6xf32, #b>
+  %3 = fusion.reshard %2 : tensor<6x6xf32, #b> -> tensor<6x6xf32, #c>
+  %4 = math.tanh %3 : tensor<6x6xf32, #c>
+  return %4 : tensor<6x6xf32, #c>
+}
+
+// -----
+
+// A reduction inside of the loop, over a dimension that is not streamed, and two results.
+
+// CHECK-LABEL: hostir.program @reduced
+// CHECK: scf.for %[[I:.+]] = %c0 to %c3
+// CHECK: hostir.launch @reduced.exp
+// CHECK: hostir.reduce sum {{.*}} dims [1]
+// CHECK: hostir.launch @reduced.negf
+// CHECK-NEXT: }
+// CHECK-NOT: hostir.launch
+// CHECK: hostir.sync %{{.+}} after
+#tp = #fusion.mesh<"tp", ["x" = 1]>
+#a = #fusion.axes<#tp, [stream(3), -]>
+#v = #fusion.axes<#tp, [stream(3)]>
+func.func @reduced(%x: tensor<6x4xf32, #a>) -> (tensor<6xf32, #v>, tensor<6x4xf32, #a>) {
+  %0 = math.exp %x : tensor<6x4xf32, #a>
+  %1 = fusion.reduce sum %0 dims [1] : tensor<6x4xf32, #a> -> tensor<6xf32, #v>
+  %2 = arith.negf %1 : tensor<6xf32, #v>
+  return %2, %0 : tensor<6xf32, #v>, tensor<6x4xf32, #a>
+}
+
+// -----
+
+// Two layers: the first one's result feeds the second, slice by slice, with one communication at either end.
+
+// CHECK-LABEL: hostir.program @two_layers
+// CHECK: scf.for %[[I:.+]] = %c0 to %c4
+// CHECK: hostir.collective all_gather
+// CHECK: hostir.matmul
+// CHECK: hostir.launch @two_layers.tanh
+// CHECK: hostir.matmul
+// CHECK: hostir.collective reduce_scatter
+// CHECK-NOT: hostir.collective
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+#x = #fusion.axes<#tp, [-, didx("x"), -]>
+#g = #fusion.axes<#tp, [stream, -, -]>
+#h = #fusion.axes<#tp, [stream, -, didx("x")]>
+#p = #fusion.axes<#tp, [stream, -, -], partial = ["x"]>
+#y = #fusion.axes<#tp, [stream, didx("x"), -]>
+#w1 = #fusion.axes<#tp, [-, didx("x")]>
+#w2 = #fusion.axes<#tp, [didx("x"), -]>
+func.func @two_layers(%x: tensor<4x4x8xf32, #x>, %w1: tensor<8x6xf32, #w1>, %w2: tensor<6x8xf32, #w2>) -> tensor<4x4x8xf32, #y> {
+  %0 = fusion.reshard %x : tensor<4x4x8xf32, #x> -> tensor<4x4x8xf32, #g>
+  %1 = fusion.matmul %0, %w1 : tensor<4x4x8xf32, #g>, tensor<8x6xf32, #w1> -> tensor<4x4x6xf32, #h>
+  %2 = math.tanh %1 : tensor<4x4x6xf32, #h>
+  %3 = fusion.matmul %2, %w2 : tensor<4x4x6xf32, #h>, tensor<6x8xf32, #w2> -> tensor<4x4x8xf32, #p>
+  %4 = fusion.reshard %3 : tensor<4x4x8xf32, #p> -> tensor<4x4x8xf32, #y>
+  return %4 : tensor<4x4x8xf32, #y>
+}

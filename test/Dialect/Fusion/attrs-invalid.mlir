@@ -133,8 +133,22 @@ func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
 
 // axes_c5
 #tp = #fusion.mesh<"tp", ["x" = 2]>
-// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'stream(8)' (product 16)}}
+// expected-error @+1 {{expected a number of slices that leaves none empty, found 'stream(8)' of 4 indices in dimension 0: slices of 1 leave 4 empty; accepted nearby: 4}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [didx("x") * stream(8)]>>)
+
+// -----
+
+// axes_c5
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{found 'stream(7)' of 10 indices in dimension 0: slices of 2 leave 2 empty; accepted nearby: 5 and 10}}
+func.func private @f(tensor<20xf32, #fusion.axes<#tp, [didx("x") * stream(7)]>>)
+
+// -----
+
+// axes_c5
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+// expected-error @+1 {{expected digits whose product divides the extent 10 of dimension 0, found 'stream(3)'}}
+func.func private @f(tensor<10xf32, #fusion.axes<#tp, [stream(3) * didx("x")]>>)
 
 // -----
 

@@ -12,7 +12,7 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // matmul_c1
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
   %main = hostir.main_stream
-  // expected-error @+1 {{expected equal floating point element types, found 'f16' and 'f32'}}
+  // expected-error @+1 {{expected equal floating point element types (or an output of f32), found 'f16' and 'f32'}}
   hostir.matmul %a, %h to %c on %main : memref<4x8xf32>, memref<8x2xf16> to memref<4x2xf32>
 }
 
@@ -21,8 +21,17 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>,
 // matmul_c1
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
   %main = hostir.main_stream
-  // expected-error @+1 {{expected equal floating point element types, found 'i32' and 'i32'}}
+  // expected-error @+1 {{expected equal floating point element types (or an output of f32), found 'i32' and 'i32'}}
   hostir.matmul %i, %i to %i on %main {transpose_a} : memref<8x2xi32>, memref<8x2xi32> to memref<8x2xi32>
+}
+
+// -----
+
+// matmul_c1
+hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal floating point element types (or an output of f32), found 'f16' and 'f32'}}
+  hostir.matmul %a, %b to %c on %main : memref<4x8xf32>, memref<8x2xf32> to memref<4x2xf16>
 }
 
 // -----

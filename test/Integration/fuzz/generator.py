@@ -19,6 +19,11 @@ def divisors(n):
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
+def ragged(n):
+    """Counts of slices of which the last is shorter, but not empty."""
+    return [c for c in range(2, n) if n % c and -(-n // -(-n // c)) == c]
+
+
 class Generator:
     def __init__(self, seed):
         self.seed = seed
@@ -131,11 +136,21 @@ class Generator:
         terms.sort(key=[axis for axis, _ in mesh.axes].index)
         stream = self.streams if stream is None else stream
         slices = 1
+        closed = set()  # dimensions whose last digit has been written
         if stream and self.chance(0.6):
             for _ in range(r.choices((1, 2, 3), (7, 3, 1))[0]):
                 d = r.randrange(len(shape))
+                if d in closed:
+                    continue
+                if self.chance(0.2) and ragged(rest[d]) and slices * min(ragged(rest[d])) <= 24:
+                    n = r.choice([c for c in ragged(rest[d]) if slices * c <= 24])
+                    slices *= n
+                    r.shuffle(digits[d])
+                    digits[d].append(("stream", n))
+                    closed.add(d)
+                    continue
                 n = r.choice(divisors(rest[d]))
-                if slices * n > 24 or any(kind == "stream" and what is None for kind, what in digits[d]):
+                if slices * n > 24:
                     continue
                 slices *= n
                 if self.chance(0.4) and slices // n * rest[d] <= 24:
@@ -143,15 +158,16 @@ class Generator:
                     r.shuffle(digits[d])
                     digits[d].append(("stream", None))
                     rest[d] = 1
+                    closed.add(d)
                     continue
                 rest[d] //= n
                 digits[d].append(("stream", n))
         if self.chance(0.25):
             d = r.randrange(len(shape))
-            if ("stream", None) not in digits[d]:
+            if d not in closed:
                 digits[d].append(("serial", r.choice(divisors(rest[d]))))
-        for dim in digits:
-            if ("stream", None) not in dim:
+        for d, dim in enumerate(digits):
+            if d not in closed:
                 r.shuffle(dim)
         kind = r.choice(("sum", "sum", "sum", "max", "min")) if terms else "sum"
         return Axes(mesh, tuple(map(tuple, digits)), tuple(terms), kind)
@@ -235,6 +251,16 @@ class Generator:
             axes = dataclasses.replace(axes, partial=kept, kind=value.axes.kind if kept else "sum")
         return self.add("reshard", [value], value.shape, axes, schedule=self.schedule())
 
+    def streamed(self, value, d):
+        """`value`, resharded so that dimension d comes in slices: what combines over it accumulates."""
+        if not self.streams or not value.axes or value.shape[d] < 2 or self.chance(0.7):
+            return value
+        for _ in range(4):
+            axes = self.axes(value.shape, value.axes.mesh, stream=True)
+            if any(kind == "stream" for kind, _ in axes.dims[d]):
+                return self.add("reshard", [value], value.shape, axes, schedule=self.schedule())
+        return value
+
     def alike(self, value, like):
         """`value` as an elementwise op with `like` takes it: decided alike."""
         if value.axes == like.axes:
@@ -275,6 +301,9 @@ class Generator:
         bound = k * lhs.bound * rhs.bound
         if math.prod(shape) > MAX_ELEMENTS or bound > 500:
             return
+        lhs = self.streamed(lhs, len(lhs.shape) - (2 if transpose_a else 1))
+        if self.chance(0.2):
+            rhs = self.streamed(rhs, len(rhs.shape) - (1 if transpose_b else 2))
         operands = [lhs, rhs]
         if self.chance(0.15):
             operands.append(self.argument((n,), lhs.dtype))
@@ -296,6 +325,8 @@ class Generator:
             bound *= math.prod(value.shape[d] for d in dims)
         if bound > 1000:
             return
+        if dims:
+            value = self.streamed(value, r.choice(dims))
         self.add("reduce", [value], shape, self.result_axes(shape, [value]), bound, reduction=reduction, dims=tuple(dims))
 
     def elementwise(self, value):

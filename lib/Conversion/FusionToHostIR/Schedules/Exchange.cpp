@@ -8,6 +8,7 @@
 #include "../Schedule.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
@@ -22,15 +23,18 @@ struct OwnerDigits {
   ArrayRef<int64_t> streamSizes;
 
   /// The index of slice `number` (0 ... number of slices of one owner) of `owner`.
-  SliceIndex getIndex(OpBuilder &builder, Location loc, Value owner, Value number) const;
+  /// `isOwn`: the owner is this device, with whose slices the loop begins.
+  SliceIndex getIndex(OpBuilder &builder, Location loc, Value owner, Value number,
+                      bool isOwn) const;
 };
 
 /// For a gather whose slices have one owner each. Own slices first, without communication; then at
 /// distance d = 1 ... P-1 this device sends its own slices to (me - d) and receives those of (me +
 /// d), and computes on them.
 ///
-/// Slices of several owners, where a user has named it: slice by slice in order, each in messages
-/// from its owners to those who get it, without a collective.
+/// Slices of several owners, and those that add up to copies of one result, where a user has named
+/// it: slice by slice in order, each in messages from its owners to those who get it, without a
+/// collective.
 class Exchange : public Schedule {
   fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Exchange; }
   LogicalResult matches(const StreamGroup &group,
@@ -41,7 +45,34 @@ class Exchange : public Schedule {
 
 } // namespace
 
-/// The plan of a slice of the group's one reshard if it has one owner, else failure.
+/// Whether `op`, which accumulates over an owner's slices, rounds on the way to a result of which
+/// the owners hold copies: each begins with its own slice, so their copies would differ.
+static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
+  auto reduce = dyn_cast<fusion::ReduceOp>(op);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if ((reduce && reduce.getKind() != fusion::ReduceKind::Sum) || type.getElementType().isInteger())
+    return false;
+  // The dimension on which the owners' digit stands.
+  fusion::AxesAttr sliced = fusion::getAxes(op->getOperand(operand));
+  int64_t dim = 0;
+  size_t stream = 0;
+  for (auto [i, digits] : llvm::enumerate(sliced.getDims()))
+    for (const fusion::Digit &digit : digits.getDigits())
+      if (digit.isStream() && stream++ == plan.ownerDigit)
+        dim = static_cast<int64_t>(i);
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  int64_t factor = rule.operands[operand][dim];
+  if (factor == fusion::AxesRule::kNone || rule.factors[factor] != fusion::FactorKind::Reduction)
+    return false;
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  return llvm::any_of(plan.axes, [&](StringAttr axis) {
+    return axes.getMesh().axisSize(axis) > 1 && axes.dimOfDeviceAxis(axis) < 0 &&
+           !llvm::is_contained(axes.getPartial(), axis);
+  });
+}
+
+/// The plan of a slice of the group's one reshard if it has one owner, who may begin with it, else
+/// failure.
 static FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group) {
   SmallVector<fusion::ReshardOp> reshards = group.reshards();
   if (reshards.size() != 1 || group.ops.front() != reshards.front().getOperation())
@@ -52,6 +83,9 @@ static FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group) {
                                             nullptr, [&] { return reshards.front().emitError(); });
   if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)
     return failure();
+  for (auto [op, sliced] : group.accumulators)
+    if (wouldDiffer(op, sliced, *plan))
+      return failure();
   return plan;
 }
 
@@ -72,8 +106,8 @@ static OwnerDigits getOwnerDigits(const StreamGroup &group, ReshardPlan plan) {
   return digits;
 }
 
-SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner,
-                                 Value number) const {
+SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner, Value number,
+                                 bool isOwn) const {
   SliceIndex others = tandem::getSliceIndex(builder, loc, otherSizes, number);
   SliceIndex index;
   size_t next = 0;
@@ -85,7 +119,7 @@ SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner,
     }
     if (plan.ownerOuter > 1)
       parts.append(others.digits[next++]);
-    parts.push_back({plan.groupSize(), owner});
+    parts.push_back({plan.groupSize(), owner, isOwn});
     if (plan.ownerInner > 1)
       parts.append(others.digits[next++]);
   }
@@ -128,32 +162,13 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     return !llvm::is_contained(consumers, user) || Emitter::isView(user);
   });
   Value source = emitter.getBuffer(reshard.getInput());
-  for (Operation *op : group.ops)
-    if (failed(emitter.prepare(op)))
-      return failure();
+  if (failed(emitter.prepare(group)))
+    return failure();
   Value gathered = emitter.getBuffer(reshard.getResult());
   Value me = emitter.getDeviceIndex(digits.plan.mesh, digits.plan.axes.front());
 
-  // The plan of one slice, and the views of both sides.
-  struct Slice {
-    SliceIndex index;
-    ReshardPlan plan;
-  };
-  auto getSlice = [&](Value owner, Value number) -> FailureOr<Slice> {
-    Slice slice;
-    slice.index = digits.getIndex(builder, loc, owner, number);
-    FailureOr<ReshardPlan> plan =
-        planReshard(reshard, slice.index, &builder, [&] { return reshard.emitError(); });
-    if (failed(plan))
-      return failure();
-    slice.plan = std::move(*plan);
-    return slice;
-  };
-  auto compute = [&](const SliceIndex &index, Value stream) -> LogicalResult {
-    for (Operation *op : consumers)
-      if (failed(emitter.emitSlice(op, &index, stream)))
-        return failure();
-    return success();
+  auto getPlan = [&](const SliceIndex &index) {
+    return planReshard(reshard, index, &builder, [&] { return reshard.emitError(); });
   };
 
   int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
@@ -163,20 +178,23 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
 
   // Own slices: nothing to wait for.
   auto own = [&](Value number) -> LogicalResult {
-    FailureOr<Slice> slice = getSlice(me, number);
-    if (failed(slice))
-      return failure();
     Value stream = emitter.getStream(loc, number, streams);
-    if (gatheredIsRead) {
-      Value from = makeView(builder, loc, source, slice->plan.source, true);
-      Value to = makeView(builder, loc, gathered, slice->plan.target, true);
-      hostir::CopyOp::create(builder, loc, from, to, stream);
-    } else {
-      emitter.setOwnSlice(reshard.getResult(), {source, slice->plan.source});
-    }
-    LogicalResult done = compute(slice->index, stream);
-    emitter.clearOwnSlices();
-    return done;
+    SliceIndex index = digits.getIndex(builder, loc, me, number, /*isOwn=*/true);
+    return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) -> LogicalResult {
+      FailureOr<ReshardPlan> plan = getPlan(slice);
+      if (failed(plan))
+        return failure();
+      if (gatheredIsRead) {
+        Value from = makeView(builder, loc, source, plan->source, true);
+        Value to = makeView(builder, loc, gathered, plan->target, true);
+        hostir::CopyOp::create(builder, loc, from, to, stream);
+      } else {
+        emitter.setOwnSlice(reshard.getResult(), {source, plan->source});
+      }
+      LogicalResult done = emitter.emitSlices(group, consumers, slice, stream, gatheredIsRead);
+      emitter.clearOwnSlices();
+      return done;
+    });
   };
   auto remote = [&](Value distance) -> LogicalResult {
     Value count = emitter.getIndex(devices);
@@ -185,20 +203,13 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     Value behind = arith::SubIOp::create(builder, loc, count, distance);
     Value to = arith::RemUIOp::create(
         builder, loc, arith::AddIOp::create(builder, loc, me, behind).getResult(), count);
-    auto body = [&](Value number) -> LogicalResult {
-      FailureOr<Slice> mine = getSlice(me, number);
-      FailureOr<Slice> theirs = getSlice(from, number);
-      if (failed(mine) || failed(theirs))
+    auto exchange = [&](const SliceIndex &slice, const SliceIndex &mine,
+                        Value stream) -> LogicalResult {
+      FailureOr<ReshardPlan> given = getPlan(mine), taken = getPlan(slice);
+      if (failed(given) || failed(taken))
         return failure();
-      Value iteration = distance;
-      if (slices > 1)
-        iteration = arith::AddIOp::create(
-            builder, loc,
-            arith::MulIOp::create(builder, loc, distance, emitter.getIndex(slices)).getResult(),
-            number);
-      Value stream = emitter.getStream(loc, iteration, streams);
-      Value out = makeView(builder, loc, source, mine->plan.source, true);
-      Value in = makeView(builder, loc, gathered, theirs->plan.target, true);
+      Value out = makeView(builder, loc, source, given->source, true);
+      Value in = makeView(builder, loc, gathered, taken->target, true);
       auto together = hostir::GroupOp::create(builder, loc, channel, stream);
       {
         OpBuilder::InsertionGuard guard(builder);
@@ -206,7 +217,24 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
         hostir::RecvOp::create(builder, loc, in, from);
         hostir::SendOp::create(builder, loc, out, to);
       }
-      return compute(theirs->index, stream);
+      return emitter.emitSlices(group, consumers, slice, stream, /*isStreamUsed=*/true);
+    };
+    auto body = [&](Value number) -> LogicalResult {
+      SliceIndex mine = digits.getIndex(builder, loc, me, number, /*isOwn=*/true);
+      SliceIndex theirs = digits.getIndex(builder, loc, from, number, /*isOwn=*/false);
+      Value iteration = distance;
+      if (slices > 1)
+        iteration = arith::AddIOp::create(
+            builder, loc,
+            arith::MulIOp::create(builder, loc, distance, emitter.getIndex(slices)).getResult(),
+            number);
+      Value stream = emitter.getStream(loc, iteration, streams);
+      return emitter.forEachShape(loc, group, theirs, [&](const SliceIndex &slice) {
+        // Slices of one number are of one shape, whoever owns them.
+        for (unsigned digit : group.raggedDigits)
+          mine.digits[digit].front().isShort = slice.digits[digit].front().isShort;
+        return exchange(slice, mine, stream);
+      });
     };
     return emitter.loop(loc, 0, slices, body);
   };
@@ -219,7 +247,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
       done = emitter.loop(loc, 1, devices, remote);
   });
   emitter.join(loc, streams);
-  return done;
+  return succeeded(done) ? emitter.finish(group) : done;
 }
 
 ScheduleCost Exchange::cost(const StreamGroup &group) const {

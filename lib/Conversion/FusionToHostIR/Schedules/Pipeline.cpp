@@ -37,25 +37,22 @@ class Pipeline : public Schedule {
       return success();
     }
     Location loc = group.ops.front()->getLoc();
-    for (Operation *op : group.ops)
-      if (failed(emitter.prepare(op)))
-        return failure();
+    if (failed(emitter.prepare(group)))
+      return failure();
     int64_t slices = group.numSlices();
     int64_t streams = emitter.getNumStreams(group.schedule, slices);
     emitter.fork(loc, streams);
     auto iteration = [&](Value i) -> LogicalResult {
-      OpBuilder &builder = emitter.getBuilder();
       Value stream = emitter.getStream(loc, i, streams);
-      SliceIndex index = getSliceIndex(builder, loc, group.streamSizes, i);
-      for (Operation *op : group.ops)
-        if (failed(emitter.emitSlice(op, &index, stream)))
-          return failure();
-      return success();
+      SliceIndex index = getSliceIndex(emitter.getBuilder(), loc, group.streamSizes, i);
+      return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) {
+        return emitter.emitSlices(group, group.ops, slice, stream, /*isStreamUsed=*/false);
+      });
     };
     if (failed(emitter.loop(loc, 0, slices, iteration)))
       return failure();
     emitter.join(loc, streams);
-    return success();
+    return emitter.finish(group);
   }
 
   ScheduleCost cost(const StreamGroup &group) const override {

@@ -9,6 +9,7 @@
 
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -144,6 +145,23 @@ LogicalResult AxesAttr::verify(function_ref<InFlightDiagnostic()> emitError, Mes
   return success();
 }
 
+/// The last slice may be shorter, but not empty.
+static LogicalResult verifySliceCount(int64_t extent, int64_t count, size_t dim,
+                                      function_ref<InFlightDiagnostic()> emitError) {
+  if (isSliceCount(extent, count))
+    return success();
+  // Counts come by the size of a slice: the next smaller size gives the next larger count.
+  auto slice = static_cast<int64_t>(llvm::divideCeil(extent, count));
+  auto below = static_cast<int64_t>(llvm::divideCeil(extent, slice));
+  InFlightDiagnostic diag = emitError();
+  diag << "expected a number of slices that leaves none empty, found 'stream(" << count << ")' of "
+       << extent << " indices in dimension " << dim << ": slices of " << slice << " leave "
+       << count - below << " empty; accepted nearby: " << below;
+  if (slice > 1)
+    diag << " and " << llvm::divideCeil(extent, slice - 1);
+  return diag;
+}
+
 LogicalResult AxesAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
                                        function_ref<InFlightDiagnostic()> emitError) const {
   if (shape.size() != getDims().size())
@@ -153,22 +171,31 @@ LogicalResult AxesAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType
     if (ShapedType::isDynamic(extent))
       continue;
     int64_t product = 1;
+    bool outerIsKnown = true;
     for (const Digit &digit : dim.getDigits()) {
       int64_t size = getDigitSize(digit, getMesh());
-      if (ShapedType::isDynamic(size))
+      if (ShapedType::isDynamic(size)) {
+        outerIsKnown = false;
         continue;
-      if (llvm::MulOverflow(product, size, product) || extent % product != 0) {
-        InFlightDiagnostic diag = emitError();
-        diag << "expected digits whose product divides the extent " << extent << " of dimension "
-             << i << ", found ";
-        if (digit.isDevice())
-          diag << "mesh axis " << digit.axis << " of size " << size;
-        else
-          diag << '\'' << (digit.isStream() ? "stream" : "serial") << '(' << size << ")'";
-        if (product != size)
-          diag << " (product " << product << ')';
-        return diag;
       }
+      int64_t outer = product;
+      if (!llvm::MulOverflow(product, size, product) && extent % product == 0)
+        continue;
+      if (digit.isStream() && &digit == &dim.getDigits().back()) {
+        if (outerIsKnown && failed(verifySliceCount(extent / outer, size, i, emitError)))
+          return failure();
+        continue;
+      }
+      InFlightDiagnostic diag = emitError();
+      diag << "expected digits whose product divides the extent " << extent << " of dimension " << i
+           << ", found ";
+      if (digit.isDevice())
+        diag << "mesh axis " << digit.axis << " of size " << size;
+      else
+        diag << '\'' << (digit.isStream() ? "stream" : "serial") << '(' << size << ")'";
+      if (product != size)
+        diag << " (product " << product << ')';
+      return diag;
     }
   }
   return success();

@@ -14,35 +14,40 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
+bool fusion::isSliceCount(int64_t extent, int64_t count) {
+  if (count < 1 || extent < 1)
+    return count == 1;
+  auto slice = static_cast<int64_t>(llvm::divideCeil(extent, count));
+  return static_cast<int64_t>(llvm::divideCeil(extent, slice)) == count;
+}
+
 FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_t extent,
                                                          MeshAttr mesh) {
   if (ShapedType::isDynamic(extent))
     return failure();
-  int64_t product = 1;
-  for (const Digit &digit : dim.getDigits()) {
-    if (digit.isRest())
-      continue;
-    int64_t size = getDigitSize(digit, mesh);
-    if (ShapedType::isDynamic(size) || llvm::MulOverflow(product, size, product))
-      return failure();
-  }
-  if (extent % product != 0)
-    return failure();
-  int64_t rest = extent / product;
   SmallVector<ResolvedDigit> digits;
+  int64_t rest = extent, ragged = 0;
   for (const Digit &digit : dim.getDigits()) {
-    digits.push_back({digit.kind, digit.isDevice() ? digit.axis : StringAttr(),
-                      digit.isRest() ? rest : getDigitSize(digit, mesh), 0});
-    if (digit.isRest())
-      rest = 1;
+    int64_t size = digit.isRest() ? rest : getDigitSize(digit, mesh);
+    if (ShapedType::isDynamic(size))
+      return failure();
+    bool divides = size == 0 ? rest == 0 : rest % size == 0;
+    bool isLast = &digit == &dim.getDigits().back();
+    if (!divides && (!isLast || !digit.isStream() || !isSliceCount(rest, size)))
+      return failure();
+    if (!divides)
+      ragged = rest;
+    digits.push_back({digit.kind, digit.isDevice() ? digit.axis : StringAttr(), size, 0, ragged});
+    rest = digit.isRest() || ragged ? 1 : rest / size;
   }
   if (rest != 1 || digits.empty())
     digits.push_back({DigitKind::Serial, {}, rest, 0});
   // An extent of 0 leaves the innermost digit 0, and outer weights too.
   int64_t weight = 1;
   for (ResolvedDigit &digit : llvm::reverse(digits)) {
-    digit.weight = weight;
-    weight *= digit.size;
+    digit.weight =
+        digit.ragged ? static_cast<int64_t>(llvm::divideCeil(digit.ragged, digit.size)) : weight;
+    weight *= digit.span();
   }
   return digits;
 }
@@ -77,7 +82,9 @@ static FailureOr<SmallVector<int64_t>> getShapeOf(RankedTensorType type, bool dr
     if (failed(digits))
       return failure();
     for (const ResolvedDigit &digit : *digits)
-      if (digit.kind == DigitKind::Device || (dropStream && digit.kind == DigitKind::Stream))
+      if (dropStream && digit.ragged)
+        local = local / digit.ragged * digit.weight;
+      else if (digit.kind == DigitKind::Device || (dropStream && digit.kind == DigitKind::Stream))
         local = digit.size == 0 ? 0 : local / digit.size;
     shape.push_back(local);
   }
@@ -152,13 +159,13 @@ FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position)
         walk.offset += coordinates[mesh.axisIndex(digit.axis.getValue())] * digit.weight * stride;
         continue;
       }
-      // Neighbouring digits that continue each other are one loop.
-      int64_t inner = digit.weight * stride;
-      if (walk.shape.size() > first && walk.strides.back() == inner * digit.size) {
-        walk.shape.back() *= digit.size;
+      // Neighbouring digits that continue each other are one loop; slices make no difference.
+      int64_t inner = (digit.ragged ? 1 : digit.weight) * stride;
+      if (walk.shape.size() > first && walk.strides.back() == inner * digit.span()) {
+        walk.shape.back() *= digit.span();
         walk.strides.back() = inner;
       } else {
-        walk.shape.push_back(digit.size);
+        walk.shape.push_back(digit.span());
         walk.strides.push_back(inner);
       }
     }
@@ -179,13 +186,14 @@ FailureOr<SmallVector<SmallVector<LocalDigit>>> fusion::getLocalDigits(RankedTen
     SmallVector<LocalDigit> &list = local.emplace_back();
     for (const ResolvedDigit &digit : digits)
       if (digit.kind != DigitKind::Device)
-        list.push_back({digit.kind == DigitKind::Stream, digit.size, 0});
+        list.push_back({digit.kind == DigitKind::Stream, digit.size, digit.weight, digit.ragged});
     if (list.empty())
       list.push_back({false, 1, 1});
     int64_t weight = 1;
     for (LocalDigit &digit : llvm::reverse(list)) {
-      digit.weight = weight;
-      weight *= digit.size;
+      if (!digit.ragged)
+        digit.weight = weight;
+      weight *= digit.ragged ? digit.ragged : digit.size;
     }
   }
   return local;
@@ -220,7 +228,12 @@ FailureOr<StridedWalk> fusion::getLocalSlice(RankedTensorType type, int64_t iter
     size_t first = walk.shape.size();
     for (const LocalDigit &digit : digits) {
       if (digit.isStream) {
-        walk.offset += *value++ * digit.weight * stride;
+        int64_t begin = *value++ * digit.weight;
+        walk.offset += begin * stride;
+        if (digit.ragged) {
+          walk.shape.push_back(std::min(digit.weight, digit.ragged - begin));
+          walk.strides.push_back(stride);
+        }
       } else {
         walk.shape.push_back(digit.size);
         walk.strides.push_back(digit.weight * stride);
@@ -244,15 +257,20 @@ FailureOr<SliceBox> fusion::getLocalSliceBox(RankedTensorType type, int64_t iter
   for (const SmallVector<LocalDigit> &digits : *local) {
     int64_t offset = 0, size = 1, stride = 1;
     for (const LocalDigit &digit : digits) {
+      int64_t count = digit.size, weight = digit.weight;
       if (digit.isStream) {
-        offset += *value++ * digit.weight;
-      } else if (digit.size != 1) {
-        // Indices so far run in steps of `stride`; this digit must fill one step.
-        if (size > 1 && stride != digit.weight * digit.size)
-          return failure();
-        size *= digit.size;
-        stride = digit.weight;
+        int64_t begin = *value++ * digit.weight;
+        offset += begin;
+        count = digit.ragged ? std::min(digit.weight, digit.ragged - begin) : 1;
+        weight = 1;
       }
+      if (count == 1)
+        continue;
+      // Indices so far run in steps of `stride`; this digit must fill one step.
+      if (size > 1 && stride != weight * count)
+        return failure();
+      size *= count;
+      stride = weight;
     }
     box.offsets.push_back(offset);
     box.sizes.push_back(size);

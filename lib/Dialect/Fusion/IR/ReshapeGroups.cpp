@@ -179,6 +179,9 @@ FailureOr<SmallVector<DimAxesAttr>> fusion::reshapeDims(MeshAttr mesh, ArrayRef<
         return failure();
       }
       for (ResolvedDigit &digit : *resolved) {
+        // Slices that are not alike end where their dimension does.
+        if (digit.ragged)
+          digit = {DigitKind::Serial, {}, digit.ragged, 1};
         // A digit of size 1 says nothing, unless it is a mesh axis.
         if (digit.kind == DigitKind::Serial && !digits.empty() &&
             digits.back().kind == DigitKind::Serial)

@@ -36,14 +36,16 @@ static FailureOr<SmallVector<int64_t>> broadcastBatch(ArrayRef<int64_t> a, Array
 }
 
 LogicalResult MatmulOp::verify() {
-  Type element = elementOf(getOutput());
+  Type element = elementOf(getLhs()), result = elementOf(getOutput());
   for (Value buffer : getOperands().drop_back()) {
-    bool isBias = buffer == getBias();
-    if (!isBias && shapeOf(buffer).size() < 2)
+    if (buffer != getBias() && shapeOf(buffer).size() < 2)
       return emitOpError() << "expected operands of rank 2 or more, found "
                            << printShape(shapeOf(buffer));
+    if (buffer == getOutput() && isa<FloatType>(element) && result.isF32())
+      continue;
     if (elementOf(buffer) != element || !isa<FloatType>(element))
-      return emitOpError() << "expected equal floating point element types, found "
+      return emitOpError() << "expected equal floating point element types (or an output of f32), "
+                              "found "
                            << elementOf(buffer) << " and " << element;
   }
   ArrayRef<int64_t> lhs = shapeOf(getLhs()), rhs = shapeOf(getRhs());

@@ -199,12 +199,12 @@ public:
       lb = transposed(lb);
     // oneDNN 2.6 multiplies no f16 on CPUs; f16 is exact in f32, and f32 is what accumulation asks
     // for.
-    bool native = o.dtype == DType::F32 || (o.dtype == DType::BF16 && multipliesBF16Well());
-    DType compute = native ? o.dtype : DType::F32;
+    DType factor = la.dtype;
+    bool native = factor == DType::F32 || (factor == DType::BF16 && multipliesBF16Well());
     hasBias = desc.bias.present();
-    a = Staged(desc.a, la, compute);
-    b = Staged(desc.b, lb, compute);
-    out = Staged(desc.out, o, compute);
+    a = Staged(desc.a, la, native ? factor : DType::F32);
+    b = Staged(desc.b, lb, native ? factor : DType::F32);
+    out = Staged(desc.out, o, native ? o.dtype : DType::F32);
 
     dnnl::primitive_attr attributes;
     if (accumulate) {
@@ -274,14 +274,26 @@ public:
   explicit EmptyProductOperation(const MatmulDesc &desc)
       : out(desc.out), bias(desc.bias), accumulate(desc.accumulate) {
     Layout wide = out.layout; // the bias, repeated along all dimensions but the last
+    int64_t stride = bias.present() ? bias.layout.strides[0] : 0;
+    converts = bias.present() && bias.layout.dtype != out.layout.dtype;
+    if (converts) {
+      // The output is f32, beside factors of another type.
+      convert = ConvertPlan(denseLike(bias.layout, DType::F32), bias.layout);
+      stride = 1;
+    }
     for (unsigned d = 0; d < wide.rank; ++d)
-      wide.strides[d] = d + 1 == wide.rank && bias.present() ? bias.layout.strides[0] : 0;
+      wide.strides[d] = d + 1 == wide.rank ? stride : 0;
     add = accumulate ? CombinePlan(out.layout, {out.layout, wide}, ReduceOp::Sum)
                      : CombinePlan(out.layout, {wide}, ReduceOp::Sum);
   }
   Status execute(const Frame &frame) override {
     static const float zero = 0;
     const void *term = bias.present() ? frame.pointers[bias.slot] : &zero;
+    if (converts) {
+      converted.resize(static_cast<size_t>(bias.layout.numElements()));
+      convert.run(converted.data(), frame.pointers[bias.slot]);
+      term = converted.data();
+    }
     void *target = frame.pointers[out.slot];
     if (accumulate)
       add.run(target, {target, term});
@@ -292,8 +304,10 @@ public:
 
 private:
   Operand out, bias;
-  bool accumulate;
+  bool accumulate, converts = false;
   CombinePlan add;
+  ConvertPlan convert;
+  std::vector<float> converted;
 };
 
 } // namespace

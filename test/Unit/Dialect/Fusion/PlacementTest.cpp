@@ -112,6 +112,47 @@ TEST_F(Placement, BlockCyclicShard) {
   EXPECT_EQ(walk->strides, (Ints{12, 3, 1}));
 }
 
+TEST_F(Placement, LastSliceIsShorter) {
+  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2]>";
+  RankedTensorType t = type(mesh, "20x3x", "[didx(\"x\") * stream(3), -]");
+  auto dims = resolveDims(t);
+  ASSERT_TRUE(succeeded(dims));
+  auto x = StringAttr::get(&context, "x");
+  SmallVector<ResolvedDigit> digits{{DigitKind::Device, x, 2, 10},
+                                    {DigitKind::Stream, {}, 3, 4, 10}};
+  EXPECT_EQ((*dims)[0], digits);
+  EXPECT_EQ(*getStreamSizes(t), (Ints{3}));
+  EXPECT_EQ(*getLocalShape(t), (Ints{10, 3}));
+  EXPECT_EQ(*getSliceShape(t), (Ints{4, 3}));
+  // Device 1 holds rows 10 to 19; its slices have 4, 4 and 2 of them.
+  std::vector<int64_t> shard = follow(*getShard(t, 1));
+  EXPECT_EQ(shard.size(), 30u);
+  EXPECT_EQ(shard.front(), 30);
+  EXPECT_EQ(shard.back(), 59);
+  EXPECT_EQ(follow(*getLocalSlice(t, 1)).front(), 12);
+  EXPECT_EQ(follow(*getLocalSlice(t, 1)).size(), 12u);
+  EXPECT_EQ(follow(*getLocalSlice(t, 2)), (std::vector<int64_t>{24, 25, 26, 27, 28, 29}));
+  FailureOr<SliceBox> box = getLocalSliceBox(t, 2);
+  ASSERT_TRUE(succeeded(box));
+  EXPECT_EQ(box->offsets, (Ints{8, 0}));
+  EXPECT_EQ(box->sizes, (Ints{2, 3}));
+  EXPECT_EQ(*ownersOf(t, {13, 0}), (Ints{1}));
+  // The last slice of both blocks.
+  RankedTensorType blocks = type(mesh, "20x", "[serial(2) * stream(3)]");
+  EXPECT_EQ(follow(*getLocalSlice(blocks, 2)), (std::vector<int64_t>{8, 9, 18, 19}));
+  EXPECT_TRUE(failed(getLocalSliceBox(blocks, 2)));
+}
+
+TEST_F(Placement, SliceCountsLeaveNoneEmpty) {
+  for (int64_t extent = 1; extent < 40; ++extent)
+    for (int64_t count = 1; count < 45; ++count) {
+      int64_t slice = (extent + count - 1) / count;
+      EXPECT_EQ(isSliceCount(extent, count), (count - 1) * slice < extent)
+          << count << " of " << extent;
+    }
+  EXPECT_FALSE(isSliceCount(int64_t(1) << 62, (int64_t(1) << 61) - 1));
+}
+
 TEST_F(Placement, PartialIsHeldByAll) {
   std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
   RankedTensorType t = type(mesh, "4x", "[didx(\"y\")], partial = [\"x\"]");

@@ -7,7 +7,7 @@
 //
 // Pure functions on types. A *position* is the row-major index of a device in its mesh (not its
 // world rank). All functions fail, without a diagnostic, where they need an extent or a mesh size
-// that is `?`, or where digits do not divide an extent (which the encoding's verifier excludes for
+// that is `?`, or where digits do not suit an extent (which the encoding's verifier excludes for
 // extents that it knows).
 //
 //===----------------------------------------------------------------------===//
@@ -26,13 +26,24 @@ struct ResolvedDigit {
   StringAttr axis;
   int64_t size;
   int64_t weight;
+  /// Of a stream digit whose slices are not all alike, always the innermost digit: the indices that
+  /// it cuts into `size` slices of `weight`, the last one shorter. Otherwise 0.
+  int64_t ragged = 0;
+
+  /// What the digit (and a ragged one's slices) contribute to the product that is the extent.
+  int64_t span() const { return ragged ? ragged : size; }
   bool operator==(const ResolvedDigit &o) const {
-    return kind == o.kind && axis == o.axis && size == o.size && weight == o.weight;
+    return kind == o.kind && axis == o.axis && size == o.size && weight == o.weight &&
+           ragged == o.ragged;
   }
 };
 
+/// Whether `count` slices of ceil(extent / count) indices, the last one shorter, leave none empty.
+bool isSliceCount(int64_t extent, int64_t count);
+
 /// The digits of a dimension of `extent` indices, outermost first; bare `stream` has its size. What
-/// they leave over follows as a serial digit, if it is more than 1 or there is no other digit.
+/// they leave over follows as a serial digit, if it is more than 1 or there is no other digit. A
+/// ragged stream digit leaves nothing over.
 FailureOr<SmallVector<ResolvedDigit>> resolveDim(DimAxesAttr dim, int64_t extent, MeshAttr mesh);
 
 /// `resolveDim` of every dimension of a decided type.
@@ -41,7 +52,8 @@ FailureOr<SmallVector<SmallVector<ResolvedDigit>>> resolveDims(RankedTensorType 
 /// Extents of what one device holds: device digits are taken out. A dynamic extent stays dynamic.
 FailureOr<SmallVector<int64_t>> getLocalShape(RankedTensorType type);
 
-/// Extents of what one device holds of one iteration: device and stream digits are taken out.
+/// Extents of what one device holds of one iteration: device and stream digits are taken out. Of
+/// ragged slices the largest.
 FailureOr<SmallVector<int64_t>> getSliceShape(RankedTensorType type);
 
 /// Sizes of the stream digits, outermost dimension first and outermost digit first within it: the
@@ -65,13 +77,14 @@ struct StridedWalk {
 FailureOr<StridedWalk> getShard(RankedTensorType type, int64_t position);
 
 /// A digit of the local buffer: indices of a dimension of `getLocalShape` are read in these,
-/// outermost first. `weight` is in local indices.
+/// outermost first. `weight` is in local indices, `ragged` as in ResolvedDigit.
 struct LocalDigit {
   bool isStream;
   int64_t size;
   int64_t weight;
+  int64_t ragged = 0;
   bool operator==(const LocalDigit &o) const {
-    return isStream == o.isStream && size == o.size && weight == o.weight;
+    return isStream == o.isStream && size == o.size && weight == o.weight && ragged == o.ragged;
   }
 };
 

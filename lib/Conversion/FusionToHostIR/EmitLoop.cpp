@@ -1,0 +1,207 @@
+//===- EmitLoop.cpp - one iteration of a stream loop -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/SymbolTable.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+LogicalResult Emitter::forEachShape(Location loc, const StreamGroup &group, const SliceIndex &index,
+                                    function_ref<LogicalResult(const SliceIndex &)> body) {
+  SliceIndex shaped = index;
+  std::function<LogicalResult(ArrayRef<unsigned>)> emit =
+      [&](ArrayRef<unsigned> digits) -> LogicalResult {
+    if (digits.empty())
+      return body(shaped);
+    IndexPart &part = shaped.digits[digits.front()].front();
+    Value isLast = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, part.value,
+                                         getIndex(part.size - 1));
+    auto branch = scf::IfOp::create(builder, loc, isLast, /*withElseRegion=*/true);
+    LogicalResult done = success();
+    for (bool isShort : {true, false}) {
+      OpBuilder::InsertionGuard guard(builder);
+      Block *block = isShort ? branch.thenBlock() : branch.elseBlock();
+      builder.setInsertionPoint(block->getTerminator());
+      part.isShort = isShort;
+      if (failed(emit(digits.drop_front())))
+        done = failure();
+    }
+    part.isShort = false;
+    return done;
+  };
+  return emit(group.raggedDigits);
+}
+
+LogicalResult Emitter::prepare(const StreamGroup &group) {
+  for (Operation *op : group.ops)
+    if (failed(group.accumulators.contains(op) ? prepareAccumulator(op) : prepare(op)))
+      return failure();
+  return success();
+}
+
+LogicalResult Emitter::emitSlices(const StreamGroup &group, ArrayRef<Operation *> ops,
+                                  const SliceIndex &index, Value stream, bool isStreamUsed) {
+  auto accumulates = [&](Operation *op) { return group.accumulators.contains(op); };
+  for (Operation *op : ops) {
+    if (accumulates(op))
+      continue;
+    isStreamUsed = true;
+    if (failed(emitSlice(op, &index, stream)))
+      return failure();
+  }
+  const auto *first = llvm::find_if(ops, accumulates);
+  if (first == ops.end())
+    return success();
+  // One result for all slices: they are combined on one stream, in the order of the loop, while the
+  // workers are on to the next ones.
+  Location loc = (*first)->getLoc();
+  if (isStreamUsed)
+    hostir::SyncOp::create(builder, loc, mainStream, stream);
+  for (Operation *op : ops)
+    if (accumulates(op) && failed(emitAccumulation(op, group.accumulators.lookup(op), index)))
+      return failure();
+  if (isStreamUsed)
+    hostir::SyncOp::create(builder, loc, stream, mainStream);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Accumulation
+//===----------------------------------------------------------------------===//
+
+/// Sums of f16 and bf16 are kept in f32 until the last slice is in them: a rounding per slice would
+/// make the error grow with the number of slices.
+static bool needsWideSum(Operation *op) {
+  auto reduce = dyn_cast<fusion::ReduceOp>(op);
+  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  return isa<Float16Type, BFloat16Type>(element) &&
+         (!reduce || reduce.getKind() == fusion::ReduceKind::Sum);
+}
+
+LogicalResult Emitter::prepareAccumulator(Operation *op) {
+  Value result = getOrAllocBuffer(op->getResult(0));
+  Value &buffer = accumulators[op];
+  buffer = result;
+  if (!needsWideSum(op))
+    return success();
+  auto type = MemRefType::get(cast<MemRefType>(result.getType()).getShape(), builder.getF32Type());
+  buffer = hostir::AllocOp::create(builder, op->getLoc(), type, mainStream, IntegerAttr(),
+                                   IntegerAttr());
+  return success();
+}
+
+FirstSlice Emitter::isFirstSlice(Operation *op, unsigned operand, const SliceIndex &index) {
+  FirstSlice first;
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  Location loc = op->getLoc();
+  size_t stream = 0;
+  for (auto [dim, factor] : llvm::zip_equal(axes.getDims(), rule.operands[operand])) {
+    bool combines =
+        factor != fusion::AxesRule::kNone && rule.factors[factor] == fusion::FactorKind::Reduction;
+    for (const fusion::Digit &digit : dim.getDigits()) {
+      if (!digit.isStream())
+        continue;
+      for (const IndexPart &part : index.digits[stream++]) {
+        if (!combines || part.size == 1 || part.isFirst.value_or(false))
+          continue;
+        // A digit with a shorter slice has more than one.
+        if (part.isShort || part.isFirst.has_value())
+          return {/*never=*/true, {}};
+        Value begins =
+            arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, part.value, getIndex(0));
+        first.condition =
+            first.condition
+                ? arith::AndIOp::create(builder, loc, first.condition, begins).getResult()
+                : begins;
+      }
+    }
+  }
+  return first;
+}
+
+LogicalResult Emitter::ifFirst(Location loc, const FirstSlice &isFirst,
+                               function_ref<LogicalResult()> first,
+                               function_ref<LogicalResult()> later) {
+  if (isFirst.never)
+    return later();
+  if (!isFirst.condition)
+    return first();
+  auto branch = scf::IfOp::create(builder, loc, isFirst.condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+  if (failed(first()))
+    return failure();
+  builder.setInsertionPoint(branch.elseBlock()->getTerminator());
+  return later();
+}
+
+LogicalResult Emitter::emitAccumulation(Operation *op, unsigned operand, const SliceIndex &index) {
+  LogicalResult done = success();
+  onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
+    OpDims dims = getOpDims(op, &index, operand);
+    FirstSlice first = isFirstSlice(op, operand, index);
+    Value out = accumulators.lookup(op);
+    done = isa<fusion::MatmulOp>(op)
+               ? emitMatmul(cast<fusion::MatmulOp>(op), std::move(dims), out, first, mainStream)
+               : emitReduce(cast<fusion::ReduceOp>(op), std::move(dims), out, first, mainStream);
+  });
+  return done;
+}
+
+LogicalResult Emitter::finish(const StreamGroup &group) {
+  for (Operation *op : group.ops) {
+    Value result = getBuffer(op->getResult(0)), sum = accumulators.lookup(op);
+    if (!sum || sum == result)
+      continue;
+    hostir::KernelOp cast =
+        getCastKernel(op->getLoc(), llvm::cast<MemRefType>(sum.getType()).getElementType(),
+                      llvm::cast<MemRefType>(result.getType()).getElementType());
+    onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
+      hostir::LaunchOp::create(builder, op->getLoc(), FlatSymbolRefAttr::get(cast.getSymNameAttr()),
+                               ValueRange(sum), ValueRange(result), mainStream);
+    });
+  }
+  return success();
+}
+
+hostir::KernelOp Emitter::getCastKernel(Location loc, Type from, Type to) {
+  std::string key;
+  llvm::raw_string_ostream(key) << "cast " << from << "->" << to;
+  hostir::KernelOp &kernel = kernels[key];
+  if (kernel)
+    return kernel;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(program);
+  bool isWider = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+  OperationState state(loc, hostir::KernelOp::getOperationName());
+  auto &properties = state.getOrAddProperties<hostir::KernelOp::Properties>();
+  properties.sym_name =
+      builder.getStringAttr(program.getSymName() + (isWider ? ".extf" : ".truncf"));
+  properties.sym_visibility = builder.getStringAttr("private");
+  properties.function_type = TypeAttr::get(builder.getFunctionType(from, to));
+  Block *body = new Block();
+  state.addRegion()->push_back(body);
+  kernel = cast<hostir::KernelOp>(builder.create(state));
+  if (!symbols)
+    symbols.emplace(program->getParentOp());
+  symbols->insert(kernel);
+  builder.setInsertionPointToStart(body);
+  Value element = body->addArgument(from, loc);
+  Value converted = isWider ? arith::ExtFOp::create(builder, loc, to, element).getResult()
+                            : arith::TruncFOp::create(builder, loc, to, element).getResult();
+  hostir::YieldOp::create(builder, loc, ValueRange(converted));
+  return kernel;
+}
