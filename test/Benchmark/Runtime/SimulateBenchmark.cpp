@@ -1,0 +1,96 @@
+//===- SimulateBenchmark.cpp - what simulating costs ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Support/ProgramSpec.h"
+
+#include "tandem/Runtime/Simulate.h"
+
+#include <benchmark/benchmark.h>
+#include <numeric>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+/// allgather-matmul-p2p: every rank exchanges with each other on four streams in turn, and
+/// multiplies what has come. About 4 commands for each pair of ranks.
+std::string exchange(uint32_t ranks) {
+  ProgramSpec spec(ranks);
+  spec.name = "exchange";
+  std::vector<uint32_t> all(ranks);
+  std::iota(all.begin(), all.end(), 0U);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    rank.numStreams = 5;
+    rank.channel(all);
+    auto matrix = [&](int64_t rows, int64_t columns) {
+      return rank.view(rank.arena(static_cast<uint64_t>(rows * columns) * 2), DType::BF16,
+                       {rows, columns});
+    };
+    uint32_t own = matrix(256, 512), weight = matrix(512, 512), out = matrix(256, 512),
+             slots[] = {matrix(256, 512), matrix(256, 512), matrix(256, 512), matrix(256, 512)};
+    for (uint32_t i = 1; i < ranks; ++i) {
+      auto stream = static_cast<uint16_t>(1 + i % 4);
+      rank.group(stream, 0, 2);
+      rank.recv(stream, 0, slots[i % 4], (r + i) % ranks, 0);
+      rank.send(stream, 0, own, (r + ranks - i) % ranks, 0);
+      rank.add(sp::CommandKind::matmul, stream, {out, slots[i % 4], weight});
+    }
+  }
+  return spec.encode();
+}
+
+machine::Machine pod() {
+  auto machine = machine::Machine::load(std::string(TANDEM_MACHINES) + "/dgx-h100-pod.json");
+  return machine ? *machine : machine::Machine();
+}
+
+std::shared_ptr<const replay::World> load(const std::string &bytes) {
+  auto file = ProgramFile::fromMemory(bytes);
+  if (!file)
+    return nullptr;
+  auto world = replay::World::load(**file);
+  return world ? *world : nullptr;
+}
+
+void simulateExchange(benchmark::State &state) {
+  std::shared_ptr<const replay::World> world =
+      load(exchange(static_cast<uint32_t>(state.range(0))));
+  machine::Machine machine = pod();
+  if (!world || machine.name.empty())
+    return state.SkipWithError("the program or the machine could not be loaded");
+  for (auto _ : state) {
+    auto result = simulate::simulate(*world, machine);
+    if (!result)
+      return state.SkipWithError(result.status().message().c_str());
+    benchmark::DoNotOptimize(result);
+  }
+  state.counters["time/command"] = benchmark::Counter(
+      static_cast<double>(world->commands.size()),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(simulateExchange)
+    ->ArgName("ranks")
+    ->Arg(8)
+    ->Arg(64)
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
+
+void drawExchange(benchmark::State &state) {
+  std::shared_ptr<const replay::World> world =
+      load(exchange(static_cast<uint32_t>(state.range(0))));
+  auto result = world ? simulate::simulate(*world, pod()) : Status(Code::Internal, "no program");
+  if (!result)
+    return state.SkipWithError(result.status().message().c_str());
+  timeline::Timeline timeline = makeTimeline(*world, *result, "benchmark", world->numRanks());
+  for (auto _ : state)
+    benchmark::DoNotOptimize(timeline::svg(timeline));
+}
+BENCHMARK(drawExchange)->ArgName("ranks")->Arg(8)->Arg(64)->Unit(benchmark::kMillisecond);
+
+} // namespace
