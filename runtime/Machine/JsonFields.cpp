@@ -7,6 +7,7 @@
 
 #include "JsonFields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

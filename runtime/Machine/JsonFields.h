@@ -10,7 +10,10 @@
 
 #include "tandem/Runtime/Machine.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 namespace tandem::machine {
 

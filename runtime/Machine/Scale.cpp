@@ -7,6 +7,7 @@
 
 #include "tandem/Runtime/Machine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
