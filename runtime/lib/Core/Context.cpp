@@ -110,6 +110,9 @@ Expected<std::unique_ptr<Context>> Context::create(ContextOptions options) {
     return Status(
         Code::InvalidArgument,
         fmt::format("timeout: expected a positive time, found {} ms", options.timeout.count()));
+  for (auto &transport : options.transports)
+    if (!transport->moves(*options.device))
+      transport = stageThroughHost(std::move(transport));
   return std::make_unique<core::ContextImpl>(std::move(options));
 }
 

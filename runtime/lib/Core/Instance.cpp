@@ -178,7 +178,8 @@ Status InstanceImpl::finish(Slot &slot) {
     return context.health();
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
-      slot.ends[s]->synchronize().ignore();
+      if (Status status = slot.ends[s]->synchronize(); !status.ok())
+        context.poison(status.withPrefix(prefix())); // the device says more than a command did
   // Poisoned: what was running when the device was aborted must have left the buffers before anyone
   // frees them.
   Status health = context.health();

@@ -74,6 +74,7 @@ private:
   /// Collective: every rank's status; success only if all succeeded.
   Status agree(const Status &mine, const char *what);
   Status agreeOnProgram();
+  Status agreeOnCommands();
   Status makeChannels();
 
   Status finish(Slot &slot);

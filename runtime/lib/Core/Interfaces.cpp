@@ -8,6 +8,8 @@
 #include "tandem/Runtime/Channel.h"
 #include "tandem/Runtime/Context.h"
 
+#include <cstring>
+
 namespace tandem {
 
 ErrorSink::~ErrorSink() = default;
@@ -21,6 +23,16 @@ Channel::~Channel() = default;
 Transport::~Transport() = default;
 Context::~Context() = default;
 Instance::~Instance() = default;
+
+Status Device::upload(void *dst, const void *src, uint64_t bytes) {
+  if (bytes)
+    std::memcpy(dst, src, bytes);
+  return Status();
+}
+Status Device::download(void *dst, const void *src, uint64_t bytes) {
+  return upload(dst, src, bytes);
+}
+Status Device::agree(Launch &) { return Status(); }
 
 Status HostOperation::enqueue(Stream &stream, const Frame &frame) {
   return stream.enqueueHost(*this, frame);
@@ -37,6 +49,8 @@ std::string capabilitiesToString(uint32_t capabilities) {
   add(Collectives, "collectives");
   return text.empty() ? "none" : text;
 }
+
+Status Channel::compare(const std::vector<std::string> &, Marker &) { return Status(); }
 
 static Status lacks(const char *what) {
   return Status(Code::Unsupported, std::string("this channel cannot do ") + what);

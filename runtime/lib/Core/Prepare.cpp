@@ -9,6 +9,7 @@
 
 #include "tandem/Schema/Container.h"
 
+#include <cstdlib>
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -37,6 +38,7 @@ Status InstanceImpl::prepare() {
   TANDEM_RETURN_IF_ERROR(agreeOnProgram());
   TANDEM_RETURN_IF_ERROR(makeChannels());
   TANDEM_RETURN_IF_ERROR(agree(prepareOperations(), "prepare the program"));
+  TANDEM_RETURN_IF_ERROR(agreeOnCommands());
   context.watch(this);
   watched = true;
   return Status();
@@ -94,6 +96,40 @@ Status InstanceImpl::agreeOnProgram() {
           fmt::format("{}rank {} loaded another program (name, channels or signals differ)",
                       prefix(), r));
   return Status();
+}
+
+Status InstanceImpl::agreeOnCommands() {
+  // The texts of all channels in one exchange, each behind its length.
+  std::string mine;
+  for (const auto &channel : channels) {
+    std::string text = channel ? channel->prepared() : std::string();
+    mine += fmt::format("{} {}", text.size(), text);
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.launch(), mine));
+  std::vector<const char *> at;
+  for (const std::string &text : all)
+    at.push_back(text.c_str());
+  Status status;
+  for (uint32_t c = 0; c < channels.size(); ++c) {
+    std::vector<std::string> texts;
+    for (const char *&text : at) {
+      char *end = nullptr;
+      uint64_t size = std::strtoull(text, &end, 10);
+      texts.emplace_back(end + 1, size);
+      text = end + 1 + size;
+    }
+    if (!channels[c] || !status.ok())
+      continue;
+    std::vector<std::string> members;
+    for (uint32_t rank : *data.channels()->Get(c)->group())
+      members.push_back(texts[rank]);
+    Marker culprit = kNoMarker;
+    status = channels[c]->compare(members, culprit);
+    if (culprit != kNoMarker)
+      status = status.withPrefix(describe(static_cast<uint32_t>(culprit)) + ": ");
+  }
+  Status device = context.device().agree(context.launch());
+  return agree(status.ok() ? device : status, "prepare the program");
 }
 
 Status InstanceImpl::allocate() {

@@ -116,6 +116,12 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal);
   virtual Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait);
   virtual Expected<std::unique_ptr<Operation>> prepareCollective(const Collective &collective);
+  /// What the other members must know of what this rank has prepared, and the check against what
+  /// they said (by group index; `culprit`: the command that an error is about, if one is). For
+  /// channels that would not notice at run that their members disagree. Called once, after the last
+  /// prepare function.
+  virtual std::string prepared() { return {}; }
+  virtual Status compare(const std::vector<std::string> &members, Marker &culprit);
 
   /// Makes operations that wait return `reason`, and later ones fail with it. Tells the peers if
   /// that can be done without waiting. Any thread, any number of times, also while operations run.
@@ -129,6 +135,9 @@ public:
   /// "local", "ucx", "ccl", "peer".
   virtual std::string_view name() const = 0;
   virtual uint32_t capabilities() const = 0;
+  /// True if its channels move memory of `device` as it is. A transport of host memory that meets a
+  /// device with its own is used through host memory; see stageThroughHost().
+  virtual bool moves(const Device &device) const { return device.hostMemory(); }
   /// Collective over the world: every rank calls it for every channel of the table, in order, also
   /// those whose group is empty (they get null). Exchanges through `launch` what the peers need:
   /// addresses, symmetric memory. Checks that all members named the same group. `device` and
@@ -136,6 +145,10 @@ public:
   virtual Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                            Launch &launch) = 0;
 };
+
+/// A transport that moves a device's memory through copies in host memory, by `inner`, which moves
+/// only that. Peers cannot reach into the device's memory so: it lacks OneSided.
+std::unique_ptr<Transport> stageThroughHost(std::unique_ptr<Transport> inner);
 
 } // namespace tandem
 

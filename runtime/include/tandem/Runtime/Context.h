@@ -21,7 +21,8 @@ namespace tandem {
 
 struct ContextOptions {
   std::unique_ptr<Device> device;
-  /// A program channel is bound to the first that can do what it needs.
+  /// A program channel is bound to the first that can do what it needs. One of host memory is
+  /// staged where the device has its own.
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Launch> launch;
   /// A run that takes longer is ended by the watchdog.

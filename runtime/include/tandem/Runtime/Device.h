@@ -66,6 +66,7 @@ struct Operand {
   }
 };
 
+class Launch;
 class Stream;
 
 /// Work prepared once, enqueued once per run, in stream order. Not copied; outlives the runs that
@@ -140,6 +141,7 @@ protected:
 enum class MemoryKind : uint8_t {
   Plain,
   Symmetric, ///< peers will reach in: may be registered, exported, or mapped
+  Host,      ///< the host's, which the device's operations can read and write too
 };
 
 /// out[..., M, N] (+)= op(a)[..., M, K] * op(b)[..., K, N] + bias[N]; batch dims broadcast; f32
@@ -173,6 +175,9 @@ public:
   virtual Expected<std::unique_ptr<Event>> createEvent() = 0;
   /// At least 64-byte aligned, zeroed. `bytes` may be 0 (data() is then not to be used).
   virtual Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) = 0;
+  /// Copy from and to memory of the host; return when that is done. Ordered after no stream.
+  virtual Status upload(void *dst, const void *src, uint64_t bytes);
+  virtual Status download(void *dst, const void *src, uint64_t bytes);
 
   /// Prepared operations. dst and src: same shape and dtype.
   virtual Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
@@ -185,6 +190,9 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
                                                              uint64_t dims, ReduceOp op) = 0;
   virtual Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) = 0;
+  /// Collective, after every command of a program was prepared on all ranks: what must be decided
+  /// alike everywhere (algorithms of matmuls, say) is decided.
+  virtual Status agree(Launch &launch);
 
   /// Releases every stream that waits, drops queued work, makes everything enqueued later an error.
   /// Any thread, any number of times; the first reason stays. A context calls it when it is
