@@ -59,8 +59,9 @@ typedef struct tandem_launch {
 
 typedef struct tandem_context_options {
   size_t struct_size;   /* sizeof(tandem_context_options): newer fields are then taken as 0 */
-  const char *device;   /* "cpu" (also for NULL), "null" */
-  const char *channels; /* comma-separated, first choice first: "ucx", "local"; NULL: none */
+  const char *device;   /* "cpu" (also for NULL), "null", "cuda" (the GPU whose number is the local
+                         * rank's, modulo those there are), "cuda:1" */
+  const char *channels; /* comma-separated, first choice first: "ucx", "local", "ccl"; NULL: none */
   const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
   tandem_local_world *local_world; /* ranks as threads; needed by channel "local" */
   uint32_t local_world_rank;
@@ -145,6 +146,19 @@ tandem_code tandem_trace(tandem_instance *instance, int on);
  * tandem_trace. */
 tandem_code tandem_command_times(const tandem_instance *instance, const tandem_command_time **times,
                                  uint32_t *count);
+
+/* Memory of the context's device, zeroed: for callers that have no allocator of their own. Device
+ * "cpu" takes any memory of the host. Destroy it before the context. */
+typedef struct tandem_memory tandem_memory;
+tandem_code tandem_memory_create(tandem_context *context, uint64_t bytes, tandem_memory **memory);
+void tandem_memory_destroy(tandem_memory *memory);
+/* What tandem_bind takes. */
+void *tandem_memory_data(tandem_memory *memory);
+/* Copy `bytes` bytes at `offset` from and to memory of the host; return when that is done. Ordered
+ * after no stream: wait for runs first. */
+tandem_code tandem_memory_write(tandem_memory *memory, uint64_t offset, const void *from,
+                                uint64_t bytes);
+tandem_code tandem_memory_read(tandem_memory *memory, uint64_t offset, void *to, uint64_t bytes);
 
 tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream);
 tandem_code tandem_stream_synchronize(tandem_stream *stream);

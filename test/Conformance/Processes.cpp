@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
@@ -169,14 +170,16 @@ std::string readAll(int fd) {
 
 } // namespace
 
-std::string probeTransport(const std::string &name) {
+namespace {
+
+/// What `question` says, asked in a child.
+std::string askChild(const std::function<std::string()> &question) {
   int ends[2];
   if (::pipe(ends) != 0)
     return "no pipe";
   pid_t pid = ::fork();
   if (pid == 0) {
-    auto transport = createTransport(name);
-    writeAll(ends[1], transport ? "" : transport.status().message());
+    writeAll(ends[1], question());
     ::_exit(0);
   }
   ::close(ends[1]);
@@ -184,7 +187,35 @@ std::string probeTransport(const std::string &name) {
   ::close(ends[0]);
   int status = 0;
   ::waitpid(pid, &status, 0);
-  return status == 0 ? message : "its creation ended the process";
+  return status == 0 ? message : "asking for it ended the process";
+}
+
+} // namespace
+
+std::string probeTransport(const std::string &name) {
+  return askChild([&] {
+    auto transport = createTransport(name);
+    return transport ? std::string() : transport.status().message();
+  });
+}
+
+Probe probeGpus() {
+  Probe probe;
+  // With more and more GPUs asked for, until there are not as many.
+  std::string text = askChild([]() -> std::string {
+    std::string why = whyNoGpu(1);
+    if (!why.empty())
+      return why;
+    uint32_t count = 1;
+    while (whyNoGpu(count + 1).empty())
+      ++count;
+    return "#" + std::to_string(count);
+  });
+  if (text[0] == '#')
+    probe.count = static_cast<unsigned>(std::stoul(text.substr(1)));
+  else
+    probe.why = text;
+  return probe;
 }
 
 std::vector<RankResult> runProcesses(const Backend &backend, const Scenario &scenario) {

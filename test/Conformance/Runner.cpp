@@ -19,47 +19,103 @@ namespace tandem::test {
 
 namespace {
 
-Status runAll(Instance &instance, const Scenario &scenario, uint32_t rank, RankResult &result) {
+/// The cpu device, which says that its memory is not the host's: channels of host memory must then
+/// be staged, as for a GPU.
+class ApartDevice final : public Device {
+public:
+  std::string_view name() const override { return "apart"; }
+  bool hostMemory() const override { return false; }
+  Expected<std::unique_ptr<Stream>> createStream() override { return inner->createStream(); }
+  Expected<std::unique_ptr<Event>> createEvent() override { return inner->createEvent(); }
+  Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) override {
+    return inner->allocate(bytes, kind);
+  }
+  Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
+                                                   const Operand &src) override {
+    return inner->prepareCopy(dst, src);
+  }
+  Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
+    return inner->prepareMatmul(desc);
+  }
+  Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &dst, const Operand &src,
+                                                         ReduceOp op) override {
+    return inner->prepareAccumulate(dst, src, op);
+  }
+  Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
+                                                     uint64_t dims, ReduceOp op) override {
+    return inner->prepareReduce(dst, src, dims, op);
+  }
+  Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
+    return inner->prepareLaunch(desc);
+  }
+  void abort(const Status &reason) override { inner->abort(reason); }
+
+private:
+  std::unique_ptr<Device> inner = createCpuDevice();
+};
+
+Expected<std::unique_ptr<Device>> makeDevice(const std::string &name, uint32_t localRank) {
+  if (name == "apart")
+    return std::make_unique<ApartDevice>();
+  return createDevice(name, {}, localRank);
+}
+
+/// An argument's memory on the device.
+struct Bound {
+  std::unique_ptr<Memory> memory;
+  uint64_t bytes = 0;
+};
+
+Status runAll(Context &context, Instance &instance, const Scenario &scenario, uint32_t rank,
+              RankResult &result) {
   const Program &program = instance.program();
+  Device &device = context.device();
   size_t count = program.arguments().size();
-  std::vector<std::vector<uint64_t>> memory(count); // aligned for any dtype
+  std::vector<Bound> bound(count);
   for (uint32_t i = 0; i < count; ++i) {
     const ArgumentInfo &info = program.arguments()[i];
     if (!info.present)
       continue;
-    memory[i].resize(info.localBytes() / 8 + 1);
+    bound[i].bytes = info.localBytes();
+    TANDEM_ASSIGN_OR_RETURN(bound[i].memory, device.allocate(info.localBytes(), MemoryKind::Plain));
     Layout layout = Layout::dense(info.dtype, info.localShape.data(),
                                   static_cast<unsigned>(info.localShape.size()));
-    TANDEM_RETURN_IF_ERROR(instance.bind(i, {memory[i].data(), layout}, info.localBytes()));
+    TANDEM_RETURN_IF_ERROR(instance.bind(i, {bound[i].memory->data(), layout}, info.localBytes()));
   }
-  auto fill = [&](unsigned run) {
+  auto fill = [&](unsigned run) -> Status {
     const auto &set = scenario.data[run % scenario.data.size()][rank];
-    for (uint32_t i = 0; i < count; ++i)
-      if (program.arguments()[i].isResult)
-        std::memset(memory[i].data(), kPoison, memory[i].size() * 8);
-      else if (!set[i].empty())
-        std::memcpy(memory[i].data(), set[i].data(), set[i].size());
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!bound[i].memory)
+        continue;
+      Bytes bytes = program.arguments()[i].isResult || set[i].empty()
+                        ? Bytes(bound[i].bytes, kPoison)
+                        : set[i];
+      TANDEM_RETURN_IF_ERROR(device.upload(bound[i].memory->data(), bytes.data(), bytes.size()));
+    }
+    return Status();
   };
-  auto collect = [&] {
+  auto collect = [&]() -> Status {
     std::vector<Bytes> outputs(count);
     for (uint32_t i = 0; i < count; ++i)
-      if (program.arguments()[i].isResult && program.arguments()[i].present)
-        outputs[i].assign(reinterpret_cast<const char *>(memory[i].data()),
-                          program.arguments()[i].localBytes());
+      if (program.arguments()[i].isResult && bound[i].memory) {
+        outputs[i].resize(bound[i].bytes);
+        TANDEM_RETURN_IF_ERROR(
+            device.download(outputs[i].data(), bound[i].memory->data(), bound[i].bytes));
+      }
     result.outputs.push_back(std::move(outputs));
+    return Status();
   };
   if (scenario.pipelined) {
-    fill(0);
+    TANDEM_RETURN_IF_ERROR(fill(0));
     for (unsigned run = 0; run < scenario.runs; ++run)
       TANDEM_RETURN_IF_ERROR(instance.enqueue());
     TANDEM_RETURN_IF_ERROR(instance.wait());
-    collect();
-    return Status();
+    return collect();
   }
   for (unsigned run = 0; run < scenario.runs; ++run) {
-    fill(run);
+    TANDEM_RETURN_IF_ERROR(fill(run));
     TANDEM_RETURN_IF_ERROR(instance.run());
-    collect();
+    TANDEM_RETURN_IF_ERROR(collect());
   }
   return Status();
 }
@@ -78,7 +134,7 @@ Status runOn(Context &context, const ProgramFile &file, const Scenario &scenario
     std::this_thread::sleep_for(scenario.timeout * 3);
     return Status(Code::Aborted, "stalled on purpose");
   }
-  return runAll(*instance, scenario, rank, result);
+  return runAll(context, *instance, scenario, rank, result);
 }
 
 } // namespace
@@ -88,7 +144,7 @@ RankResult runRank(const Backend &backend, const Scenario &scenario, const std::
   RankResult result;
   result.status = [&]() -> Status {
     ContextOptions options;
-    TANDEM_ASSIGN_OR_RETURN(options.device, createDevice(backend.device));
+    TANDEM_ASSIGN_OR_RETURN(options.device, makeDevice(backend.device, launch->localRank()));
     options.launch = std::move(launch);
     if (transport)
       options.transports.push_back(std::move(transport));
@@ -110,7 +166,16 @@ std::vector<RankResult> runScenario(const Backend &backend, const Scenario &scen
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < size; ++r)
     threads.emplace_back([&, r] {
-      results[r] = runRank(backend, scenario, file, world->launch(r), world->transport(r));
+      if (backend.channel == "local") {
+        results[r] = runRank(backend, scenario, file, world->launch(r), world->transport(r));
+        return;
+      }
+      auto launch = world->launch(r);
+      auto transport = createTransport(backend.channel);
+      if (transport)
+        results[r] = runRank(backend, scenario, file, std::move(launch), std::move(*transport));
+      else
+        results[r].status = transport.status();
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -123,6 +188,27 @@ std::vector<Backend> backends() {
   Backend ucx{"CpuUcx", "cpu", "ucx", true, TwoSided | OneSided, ""};
   ucx.unavailable = probeTransport("ucx");
   all.push_back(ucx);
+  all.push_back({"StagedLocal", "apart", "local", false, TwoSided | Collectives, ""});
+  // GPUs. Staged channels let ranks share one; ccl does not.
+  Probe gpus = probeGpus();
+  // Processes first: once a driver was started here, children that are forked have none.
+  std::string noUcx = gpus.why.empty() ? ucx.unavailable : gpus.why;
+  all.push_back({"CudaUcx", "cuda", "ucx", true, TwoSided, noUcx});
+  std::string noCcl = gpus.why.empty() ? probeTransport("ccl") : gpus.why;
+  for (bool processes : {true, false}) {
+    Backend ccl{processes ? "CudaCclProcesses" : "CudaCcl",
+                "cuda",
+                "ccl",
+                processes,
+                TwoSided | Collectives,
+                noCcl};
+    ccl.lacks = kTagsInAnyOrder;
+    ccl.mostRanks = std::max(gpus.count, 2u);
+    if (noCcl.empty() && gpus.count < 2)
+      ccl.unavailable = "this machine has one GPU";
+    all.push_back(ccl);
+  }
+  all.push_back({"CudaLocal", "cuda", "local", false, TwoSided | Collectives, gpus.why});
   return all;
 }
 

@@ -25,6 +25,14 @@ std::vector<RankResult> runProcesses(const Backend &backend, const Scenario &sce
 /// and libraries that it brings must not be there when the ranks are forked.
 std::string probeTransport(const std::string &name);
 
+/// How many GPUs there are, and why there are none. In a process of its own, too: a driver that was
+/// started does not survive a fork.
+struct Probe {
+  unsigned count = 0;
+  std::string why;
+};
+Probe probeGpus();
+
 } // namespace tandem::test
 
 #endif // TANDEM_TEST_CONFORMANCE_RUNNER_H

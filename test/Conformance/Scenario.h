@@ -71,7 +71,12 @@ struct Backend {
   uint32_t capabilities = 0;
   /// Not empty: it cannot run on this machine, and why.
   std::string unavailable;
+  uint32_t lacks = 0;          ///< of Case::needs; the cases are then refused, as for capabilities
+  uint32_t mostRanks = 0xffff; ///< cases with more are left out: a GPU for each
 };
+
+/// Receives may be posted in another order than their sends, in groups of their own.
+inline constexpr uint32_t kTagsInAnyOrder = 1;
 std::vector<Backend> backends();
 
 /// Runs the scenario on all ranks.
@@ -82,6 +87,7 @@ struct Case {
   std::vector<uint32_t> ranks;
   uint32_t capabilities = 0; ///< that a channel must have
   std::function<Scenario(uint32_t ranks)> make;
+  uint32_t needs = 0; ///< beyond what a capability says
 };
 using Cases = std::vector<Case>;
 

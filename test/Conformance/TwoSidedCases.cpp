@@ -249,6 +249,7 @@ void addTwoSidedCases(Cases &cases) {
   add("exchange.large", {2, 4}, [](uint32_t p) { return exchange(p, 50000, false, 4, true); });
   add("tags.one-group", {1, 2, 3}, [](uint32_t p) { return tagsOutOfOrder(p, false); });
   add("tags.streams", {1, 2, 3}, [](uint32_t p) { return tagsOutOfOrder(p, true); });
+  cases.back().needs = kTagsInAnyOrder;
   add("other-shape", {1, 2}, [](uint32_t p) { return otherShape(p); });
   add("subgroup", {4}, [](uint32_t p) { return subgroup(p, {3, 1}); });
   add("subgroup-of-one", {3}, [](uint32_t p) { return subgroup(p, {2}); });

@@ -50,8 +50,8 @@ struct KernelSpec {
   sp::KernelFormat format = sp::KernelFormat::expression;
   std::string target = "cpu";
   std::vector<uint8_t> code;
-  std::vector<uint8_t> operandTypes; ///< sp::DType
-  std::vector<NativeCodeSpec> native;
+  std::vector<uint8_t> operandTypes = {}; ///< sp::DType
+  std::vector<NativeCodeSpec> native = {};
 };
 
 struct CommandSpec {

@@ -23,8 +23,13 @@ Runs a stream program on all its ranks with seeded random inputs.
 Ranks
   -n N                start N ranks here. Without it the ranks come from mpirun, srun or torchrun
                       (see Environment.h), and where there is none of them the program says how many
-  --device=cpu|null   default cpu; null does nothing and measures dispatch
-  --channel=ucx|local default ucx: one process a rank; local: ranks are threads of one process
+  --device=cpu|null|cuda
+                      default cpu; null does nothing and measures dispatch; cuda: a rank uses the
+                      GPU of its number on its node, modulo those there are
+  --channel=ucx|local|ccl
+                      default ucx: one process a rank; local: ranks are threads of one process; ccl:
+                      GPUs, one process a rank, or with --threads one thread
+  --threads           with ccl: ranks are threads of one process
   --timeout=SECONDS   ends a run that makes no progress; default 60
   --prefix            puts "[rank] " before each line that a rank prints
 
@@ -113,9 +118,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                            : Status::success();
     };
   };
-  const std::map<std::string, bool *> flags = {{"--verify", &o.verify}, {"--per-rank", &o.perRank},
-                                               {"--prefix", &o.prefix}, {"--version", &o.version},
-                                               {"--help", &o.help},     {"-h", &o.help}};
+  const std::map<std::string, bool *> flags = {{"--verify", &o.verify},  {"--per-rank", &o.perRank},
+                                               {"--prefix", &o.prefix},  {"--version", &o.version},
+                                               {"--help", &o.help},      {"-h", &o.help},
+                                               {"--threads", &o.threads}};
   const std::map<std::string, Apply> values = {
       {"-n", [&](auto &k, auto &v) { return number(k, v, o.ranks, 1, 65536); }},
       {"--entry", text(o.entry)},
@@ -126,8 +132,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       {"--svg", text(o.svg)},
       {"--mesh", [&](auto &, auto &v) { return split(v, o.mesh), Status::success(); }},
       {"--shape", [&](auto &, auto &v) { return split(v, o.shapes), Status::success(); }},
-      {"--device", [&](auto &k, auto &v) { return oneOf(k, v, o.device, {"cpu", "null"}); }},
-      {"--channel", [&](auto &k, auto &v) { return oneOf(k, v, o.channel, {"ucx", "local"}); }},
+      {"--device",
+       [&](auto &k, auto &v) { return oneOf(k, v, o.device, {"cpu", "null", "cuda"}); }},
+      {"--channel",
+       [&](auto &k, auto &v) { return oneOf(k, v, o.channel, {"ucx", "local", "ccl"}); }},
       {"--timeout", [&](auto &k, auto &v) { return seconds(k, v, o.timeout); }},
       {"--repeat", [&](auto &k, auto &v) { return number(k, v, o.repeat, 1, 100000000); }},
       {"--warmup", [&](auto &k, auto &v) { return number(k, v, o.warmup, 0, 100000000); }},
@@ -169,6 +177,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                       fmt::format("{}: only for a program that is still to be compiled (.mlir), "
                                   "found \"{}\"",
                                   option, o.program));
+  if (o.threads && o.channel == "ucx")
+    return Status(Code::InvalidArgument, "--threads: ranks of channel ucx are processes");
+  if (o.channel == "local")
+    o.threads = true;
   if (o.verify && o.device == "null")
     return Status(Code::InvalidArgument, "--verify: device null computes nothing");
   if ((!o.trace.empty() || !o.svg.empty()) && o.device == "null")

@@ -28,10 +28,13 @@ struct Handles {
   tandem_context *context = nullptr;
   tandem_program *program = nullptr;
   tandem_instance *instance = nullptr;
+  std::vector<tandem_memory *> memories; ///< by argument; empty where the device takes the host's
 
   ~Handles() {
     if (instance)
       tandem_instance_destroy(instance);
+    for (tandem_memory *memory : memories)
+      tandem_memory_destroy(memory);
     if (program)
       tandem_program_destroy(program);
     if (context)
@@ -72,7 +75,7 @@ public:
       TANDEM_RETURN_IF_ERROR(examine(!options.dumpNpy.empty()));
     for (uint32_t i = 0; i < options.warmup; ++i)
       TANDEM_RETURN_IF_ERROR(runOnce().status());
-    poisonResults();
+    TANDEM_RETURN_IF_ERROR(poisonResults());
     for (uint32_t i = 0; i < options.repeat; ++i) {
       TANDEM_RETURN_IF_ERROR(launch.barrier());
       TANDEM_ASSIGN_OR_RETURN(double ms, runOnce());
@@ -193,20 +196,38 @@ private:
         buffers.push_back(makeShard(options.seed, i, info, shard));
       }
       Tensor &buffer = buffers.back();
+      TANDEM_ASSIGN_OR_RETURN(void *place, placeOf(buffer));
       if (shard.present)
-        TANDEM_RETURN_IF_ERROR(handles.check(
-            tandem_bind(handles.instance, i, buffer.data.data(), buffer.data.size(),
-                        static_cast<tandem_dtype>(info.dtype),
-                        static_cast<uint32_t>(buffer.shape.size()), buffer.shape.data())));
+        TANDEM_RETURN_IF_ERROR(handles.check(tandem_bind(
+            handles.instance, i, place, buffer.data.size(), static_cast<tandem_dtype>(info.dtype),
+            static_cast<uint32_t>(buffer.shape.size()), buffer.shape.data())));
     }
-    poisonResults();
+    TANDEM_RETURN_IF_ERROR(poisonResults());
     return launch.barrier();
   }
 
-  void poisonResults() {
+  /// Where the device finds `buffer`: a GPU has a copy.
+  Expected<void *> placeOf(Tensor &buffer) {
+    if (options.device.compare(0, 4, "cuda") != 0)
+      return static_cast<void *>(buffer.data.data());
+    tandem_memory *memory = nullptr;
+    TANDEM_RETURN_IF_ERROR(
+        handles.check(tandem_memory_create(handles.context, buffer.data.size(), &memory)));
+    handles.memories.push_back(memory);
+    TANDEM_RETURN_IF_ERROR(
+        handles.check(tandem_memory_write(memory, 0, buffer.data.data(), buffer.data.size())));
+    return tandem_memory_data(memory);
+  }
+
+  Status poisonResults() {
     for (uint32_t i = 0; i < buffers.size(); ++i)
-      if (program->arguments()[i].isResult)
+      if (program->arguments()[i].isResult) {
         poison(buffers[i]);
+        if (!handles.memories.empty())
+          TANDEM_RETURN_IF_ERROR(handles.check(tandem_memory_write(
+              handles.memories[i], 0, buffers[i].data.data(), buffers[i].data.size())));
+      }
+    return Status::success();
   }
 
   Expected<double> runOnce() {
@@ -223,6 +244,9 @@ private:
     for (uint32_t i = 0; i < arguments.size(); ++i) {
       if (!arguments[i].isResult)
         continue;
+      if (!handles.memories.empty())
+        TANDEM_RETURN_IF_ERROR(handles.check(tandem_memory_read(
+            handles.memories[i], 0, buffers[i].data.data(), buffers[i].data.size())));
       TANDEM_ASSIGN_OR_RETURN(
           auto parts, allGatherStrings(launch, {reinterpret_cast<char *>(buffers[i].data.data()),
                                                 buffers[i].data.size()}));

@@ -43,16 +43,16 @@ int main(int argc, char **argv) {
   bool launches =
       launcher == Launcher::None || (launcher == Launcher::Slurm && options->ranks != 0);
   if (launches)
-    return options->channel == "local" ? runThreads(*options) : runProcesses(*options, arguments);
+    return options->threads ? runThreads(*options) : runProcesses(*options, arguments);
   if (options->ranks && options->ranks != environment->worldSize)
     return fail(
         Status(Code::InvalidArgument,
                fmt::format("-n {}, but {} has started this as rank {} of {}", options->ranks,
                            toString(launcher), environment->rank, environment->worldSize)));
-  if (options->channel == "local" && environment->worldSize > 1)
+  if (options->threads && environment->worldSize > 1)
     return fail(Status(Code::InvalidArgument,
-                       fmt::format("--channel=local: ranks must be threads, but {} has started "
+                       fmt::format("--channel={}: ranks must be threads, but {} has started "
                                    "{} processes",
-                                   toString(launcher), environment->worldSize)));
+                                   options->channel, toString(launcher), environment->worldSize)));
   return runAsRank(*options, *environment);
 }

@@ -36,6 +36,11 @@ struct tandem_stream {
   std::unique_ptr<Stream> stream;
 };
 
+struct tandem_memory {
+  tandem_context *context;
+  std::unique_ptr<Memory> memory;
+};
+
 struct tandem_local_world {
   std::shared_ptr<LocalWorld> world;
 };
@@ -130,8 +135,12 @@ Status createContext(const tandem_context_options *given, tandem_context &contex
   ContextOptions result;
   CpuDeviceOptions cpu;
   cpu.matmulThreads = options.matmul_threads ? options.matmul_threads : 1;
+  uint32_t localRank = options.local_world          ? options.local_world_rank
+                       : !options.launch            ? 0
+                       : options.launch->local_size ? options.launch->local_rank
+                                                    : options.launch->rank;
   TANDEM_ASSIGN_OR_RETURN(result.device,
-                          createDevice(options.device ? options.device : "cpu", cpu));
+                          createDevice(options.device ? options.device : "cpu", cpu, localRank));
   if (options.local_world) {
     // Checked before a launch is made: the world has no such rank to leave it.
     TANDEM_RETURN_IF_ERROR(options.local_world->world->checkRank(options.local_world_rank));
@@ -157,6 +166,13 @@ Status usable(const tandem_context *context) {
   if (!context || !context->context)
     return Status(Code::InvalidArgument, "the context is null, or its creation failed");
   return Status();
+}
+
+Status inside(const Memory &memory, uint64_t offset, uint64_t bytes) {
+  if (offset <= memory.size() && bytes <= memory.size() - offset)
+    return Status();
+  return Status(Code::InvalidArgument, fmt::format("{} bytes at {} do not lie inside the {} there",
+                                                   bytes, offset, memory.size()));
 }
 
 } // namespace
@@ -324,6 +340,45 @@ tandem_code tandem_command_times(const tandem_instance *instance, const tandem_c
   *times = reinterpret_cast<const tandem_command_time *>(noted.data());
   *count = static_cast<uint32_t>(noted.size());
   return TANDEM_OK;
+}
+
+tandem_code tandem_memory_create(tandem_context *context, uint64_t bytes, tandem_memory **memory) {
+  return guarded(context, [&]() -> Status {
+    TANDEM_RETURN_IF_ERROR(usable(context));
+    if (!memory)
+      return missing("memory");
+    TANDEM_ASSIGN_OR_RETURN(auto made,
+                            context->context->device().allocate(bytes, MemoryKind::Plain));
+    *memory = new tandem_memory{context, std::move(made)};
+    return Status();
+  });
+}
+
+void tandem_memory_destroy(tandem_memory *memory) { delete memory; }
+
+void *tandem_memory_data(tandem_memory *memory) {
+  return memory ? memory->memory->data() : nullptr;
+}
+
+tandem_code tandem_memory_write(tandem_memory *memory, uint64_t offset, const void *from,
+                                uint64_t bytes) {
+  if (!memory)
+    return TANDEM_INVALID_ARGUMENT;
+  return guarded(memory->context, [&]() -> Status {
+    TANDEM_RETURN_IF_ERROR(inside(*memory->memory, offset, bytes));
+    auto *to = static_cast<std::byte *>(memory->memory->data()) + offset;
+    return memory->context->context->device().upload(to, from, bytes);
+  });
+}
+
+tandem_code tandem_memory_read(tandem_memory *memory, uint64_t offset, void *to, uint64_t bytes) {
+  if (!memory)
+    return TANDEM_INVALID_ARGUMENT;
+  return guarded(memory->context, [&]() -> Status {
+    TANDEM_RETURN_IF_ERROR(inside(*memory->memory, offset, bytes));
+    auto *from = static_cast<const std::byte *>(memory->memory->data()) + offset;
+    return memory->context->context->device().download(to, from, bytes);
+  });
 }
 
 tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream) {

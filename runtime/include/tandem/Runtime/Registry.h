@@ -11,14 +11,21 @@
 #include "tandem/Runtime/Channel.h"
 #include "tandem/Runtime/Device.h"
 
+#include <string>
+
 namespace tandem {
 
-/// "cpu" or "null"; anything else is an error that lists what there is.
-Expected<std::unique_ptr<Device>> createDevice(std::string_view name,
-                                               const CpuDeviceOptions &cpu = {});
+/// "cpu", "null", "cuda" (the GPU of this rank of the node) or "cuda:NUMBER"; anything else is an
+/// error that lists what there is. Unsupported where this build or this machine lacks it.
+Expected<std::unique_ptr<Device>>
+createDevice(std::string_view name, const CpuDeviceOptions &cpu = {}, uint32_t localRank = 0);
 
-/// A transport between processes: "ucx". (Ranks that are threads get theirs from a LocalWorld.)
-/// Unsupported where this build or this machine lacks it.
+/// Empty if this build has device "cuda" and this machine such GPUs, else what is missing.
+std::string whyNoGpu(uint32_t gpus = 1);
+
+/// A transport between processes: "ucx", or "ccl", which is one between GPUs of threads, too.
+/// (Ranks that are threads get theirs from a LocalWorld.) Unsupported where this build or this
+/// machine lacks it.
 Expected<std::unique_ptr<Transport>> createTransport(std::string_view name);
 
 } // namespace tandem

@@ -151,7 +151,7 @@ TEST(CApi, ContextErrors) {
   expect(&options, TANDEM_INVALID_ARGUMENT, "struct_size");
   options.struct_size = sizeof options;
   options.device = "abacus";
-  expect(&options, TANDEM_UNSUPPORTED, "unknown device \"abacus\", expected cpu or null");
+  expect(&options, TANDEM_UNSUPPORTED, "unknown device \"abacus\", expected cpu, null or cuda");
   options.device = nullptr;
   options.channels = "pigeon";
   expect(&options, TANDEM_UNSUPPORTED, "unknown channel \"pigeon\"");

@@ -1,0 +1,54 @@
+//===- Api.h - NCCL by symbol table -----------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHANNEL_CCL_API_H
+#define TANDEM_CHANNEL_CCL_API_H
+
+#include "tandem/Runtime/Status.h"
+
+#include <nccl.h>
+
+namespace tandem::ccl {
+
+/// The functions of libnccl.so.2 that the channel uses. RCCL has the same.
+#define TANDEM_NCCL_FUNCTIONS(X)                                                                   \
+  X(ncclGetVersion)                                                                                \
+  X(ncclGetUniqueId)                                                                               \
+  X(ncclGetErrorString)                                                                            \
+  X(ncclGetLastError)                                                                              \
+  X(ncclCommInitRankConfig)                                                                        \
+  X(ncclCommFinalize)                                                                              \
+  X(ncclCommDestroy)                                                                               \
+  X(ncclCommAbort)                                                                                 \
+  X(ncclCommGetAsyncError)                                                                         \
+  X(ncclGroupStart)                                                                                \
+  X(ncclGroupEnd)                                                                                  \
+  X(ncclAllGather)                                                                                 \
+  X(ncclAllReduce)                                                                                 \
+  X(ncclReduceScatter)                                                                             \
+  X(ncclBroadcast)                                                                                 \
+  X(ncclReduce)                                                                                    \
+  X(ncclSend)                                                                                      \
+  X(ncclRecv)
+
+/// Pointers to them, under their own names: `api.ncclSend(...)`.
+struct Api {
+#define X(name) decltype(&::name) name = nullptr;
+  TANDEM_NCCL_FUNCTIONS(X)
+#undef X
+
+  /// Opens libnccl.so.2, or what TANDEM_NCCL_LIBRARY names, once per process. Unsupported, with the
+  /// loader's message, where it is missing, or older than 2.18.
+  static Expected<const Api *> get();
+
+  /// "<what>: <NCCL's text> (<its last words>)"; success and "in progress" are no errors.
+  Status status(ncclResult_t result, const char *what) const;
+};
+
+} // namespace tandem::ccl
+
+#endif // TANDEM_CHANNEL_CCL_API_H

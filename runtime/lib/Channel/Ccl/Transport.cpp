@@ -1,0 +1,252 @@
+//===- Transport.cpp - channels between GPUs by NCCL ------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicator.h"
+
+#include "tandem/Runtime/Gpu.h"
+
+#include <cstring>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sstream>
+
+namespace tandem {
+
+namespace ccl {
+
+namespace {
+
+constexpr std::chrono::milliseconds kTimeout{60000};
+
+/// Communicators that no channel uses at the moment, by group. Instances come and go in one order
+/// on all ranks, so all members of a group find the same one here.
+struct Pool {
+  std::map<std::vector<uint32_t>, std::vector<CommunicatorRef>> idle;
+};
+
+class CclChannel final : public Channel {
+public:
+  CclChannel(std::shared_ptr<Pool> pool, CommunicatorRef communicator, const gpu::Kernels &kernels)
+      : pool(std::move(pool)), communicator(std::move(communicator)), kernels(kernels) {
+    state().addPoller(this, [this] { return this->communicator->poll(); });
+  }
+  ~CclChannel() override {
+    state().removePoller(this);
+    if (!aborted)
+      pool->idle[communicator->group].push_back(communicator);
+  }
+
+  Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &messages) override {
+    TANDEM_ASSIGN_OR_RETURN(auto operation, ccl::prepareMessages(communicator, kernels, messages));
+    std::vector<Message> sorted = messages;
+    sortByTag(sorted);
+    for (const Message &message : sorted)
+      lines.push_back(
+          {operation.get(), fmt::format("{} {} {} {}", message.isSend ? 's' : 'r', message.peer,
+                                        message.tag, message.buffer.layout.numBytes())});
+    return operation;
+  }
+
+  Expected<std::unique_ptr<Operation>> prepareCollective(const Collective &collective) override {
+    TANDEM_ASSIGN_OR_RETURN(auto operation,
+                            ccl::prepareCollective(communicator, kernels, collective));
+    const Operand &seen = collective.in.present() ? collective.in : collective.out;
+    bool stacksIn = collective.kind == CollectiveKind::ReduceScatter ||
+                    collective.kind == CollectiveKind::AllToAll ||
+                    collective.kind == CollectiveKind::Scatter;
+    bool stacksOut = collective.kind == CollectiveKind::AllGather ||
+                     collective.kind == CollectiveKind::AllToAll ||
+                     collective.kind == CollectiveKind::Gather;
+    bool stacked = collective.in.present() ? stacksIn : stacksOut;
+    uint64_t bytes = seen.layout.numBytes() / (stacked ? communicator->group.size() : 1);
+    bool reduces = collective.kind == CollectiveKind::AllReduce ||
+                   collective.kind == CollectiveKind::ReduceScatter ||
+                   collective.kind == CollectiveKind::Reduce;
+    bool rooted = collective.kind >= CollectiveKind::Broadcast;
+    lines.push_back(
+        {operation.get(), fmt::format("c {}{}{} of {} bytes of {}", toString(collective.kind),
+                                      reduces ? fmt::format(" {}", toString(collective.op)) : "",
+                                      rooted ? fmt::format(" root {}", collective.root) : "", bytes,
+                                      toString(seen.layout.dtype))});
+    return operation;
+  }
+
+  std::string prepared() override {
+    std::string text;
+    for (const Line &line : lines)
+      text += line.text + "\n";
+    return text;
+  }
+
+  Status compare(const std::vector<std::string> &members, Marker &culprit) override {
+    auto self = communicator->self;
+    for (uint32_t m = 0; m < members.size(); ++m) {
+      if (m == self)
+        continue;
+      std::vector<std::string> collectives, sends, receives;
+      std::istringstream in(members[m]);
+      for (std::string line; std::getline(in, line);) {
+        if (line[0] == 'c')
+          collectives.push_back(line.substr(2));
+        std::string end = fmt::format("{} ", self);
+        if (line.compare(2, end.size(), end) == 0)
+          (line[0] == 's' ? sends : receives).push_back(line.substr(2 + end.size()));
+      }
+      TANDEM_RETURN_IF_ERROR(match('c', "", collectives, m, culprit));
+      std::string peer = fmt::format("{} ", m);
+      TANDEM_RETURN_IF_ERROR(match('s', peer, receives, m, culprit));
+      TANDEM_RETURN_IF_ERROR(match('r', peer, sends, m, culprit));
+    }
+    return Status();
+  }
+
+  void abort(const Status &reason) override {
+    aborted = true;
+    communicator->abort(reason);
+  }
+
+private:
+  struct Line {
+    Operation *operation;
+    std::string text;
+  };
+
+  DeviceState &state() const { return *communicator->state; }
+
+  /// This rank's lines of one kind (and peer) against what the member says; NCCL matches by order
+  /// alone, and would hang or mix up what differs.
+  Status match(char kind, const std::string &peer, const std::vector<std::string> &theirs,
+               uint32_t member, Marker &culprit) const {
+    size_t n = 0;
+    const char *what = kind == 'c' ? "collective" : "(tag, bytes) of a message";
+    for (const Line &line : lines) {
+      if (line.text[0] != kind || line.text.compare(2, peer.size(), peer) != 0)
+        continue;
+      std::string mine = line.text.substr(2 + peer.size());
+      std::string other = n < theirs.size() ? theirs[n] : "none";
+      ++n;
+      if (mine == other)
+        continue;
+      culprit = line.operation->marker;
+      bool sameBytes = kind != 'c' && n <= theirs.size();
+      return Status(sameBytes && tagOf(mine) != tagOf(other) ? Code::Unsupported
+                                                             : Code::InvalidProgram,
+                    fmt::format("channel ccl matches in order of issue: {} {}: found {} here and "
+                                "{} on rank {}",
+                                what, n - 1, mine, other, communicator->group[member]));
+    }
+    if (n != theirs.size())
+      return Status(Code::InvalidProgram,
+                    fmt::format("channel ccl: rank {} has {} {}s where this rank has {}",
+                                communicator->group[member], theirs.size(), what, n));
+    return Status();
+  }
+  static std::string tagOf(const std::string &line) { return line.substr(0, line.find(' ')); }
+
+  std::shared_ptr<Pool> pool;
+  CommunicatorRef communicator;
+  const gpu::Kernels &kernels;
+  std::vector<Line> lines; ///< of what was prepared, in order
+  std::atomic<bool> aborted{false};
+};
+
+class CclTransport final : public Transport {
+public:
+  explicit CclTransport(const Api &api) : api(api) {}
+
+  std::string_view name() const override { return "ccl"; }
+  uint32_t capabilities() const override { return TwoSided | Collectives; }
+  bool moves(const Device &) const override { return true; } // or says why not
+
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
+                                                   Launch &launch) override {
+    auto *gpu = dynamic_cast<gpu::GpuAccess *>(&device);
+    Status mine;
+    if (!gpu)
+      mine = Status(Code::Unsupported,
+                    fmt::format("channel ccl connects GPUs, and device {} is none", device.name()));
+    // One exchange: state of this rank, its group and GPU, the communicator that it would take from
+    // the pool; from the first member of a new one, the id.
+    CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
+    ncclUniqueId id{};
+    bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
+    if (leads)
+      mine = api.status(api.ncclGetUniqueId(&id), "ncclGetUniqueId");
+    std::string head =
+        mine.ok() ? fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
+                                fmt::join(desc.group, ","))
+                  : "!" + mine.message();
+    std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
+                       std::string(id.internal, leads ? sizeof id.internal : 0);
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
+    TANDEM_RETURN_IF_ERROR(mine);
+    TANDEM_RETURN_IF_ERROR(checkGroup(desc, head, all));
+    if (desc.group.empty())
+      return std::unique_ptr<Channel>();
+    if (!communicator) {
+      const std::string &leader = all[desc.group[0]];
+      if (leader.size() < sizeof id.internal)
+        return Status(Code::Internal, "channel ccl: no id of a communicator");
+      std::memcpy(id.internal, leader.data() + leader.size() - sizeof id.internal,
+                  sizeof id.internal);
+      TANDEM_ASSIGN_OR_RETURN(
+          communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
+      TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
+    }
+    return std::make_unique<CclChannel>(pool, std::move(communicator), gpu->kernels());
+  }
+
+private:
+  CommunicatorRef takeIdle(const std::vector<uint32_t> &group) {
+    auto found = pool->idle.find(group);
+    if (group.empty() || found == pool->idle.end() || found->second.empty())
+      return nullptr;
+    CommunicatorRef communicator = found->second.back();
+    found->second.pop_back();
+    return communicator;
+  }
+
+  static Status checkGroup(const ChannelDesc &desc, const std::string &head,
+                           const std::vector<std::string> &all) {
+    auto lineOf = [&](uint32_t rank, int line) {
+      std::istringstream in(all[rank]);
+      std::string text;
+      for (int i = 0; i <= line; ++i)
+        std::getline(in, text);
+      return text;
+    };
+    for (uint32_t rank = 0; rank < all.size(); ++rank)
+      if (all[rank][0] == '!')
+        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, lineOf(rank, 0).substr(1)));
+    std::map<std::string, uint32_t> owners;
+    for (uint32_t rank : desc.group) {
+      if (lineOf(rank, 0) != head)
+        return Status(Code::InvalidProgram,
+                      fmt::format("rank {} names another group for this channel", rank));
+      auto [other, fresh] = owners.emplace(lineOf(rank, 1), rank);
+      if (!fresh)
+        return Status(
+            Code::Unsupported,
+            fmt::format("channel ccl needs a GPU for each rank: ranks {} and {} share one",
+                        other->second, rank));
+    }
+    return Status();
+  }
+
+  const Api &api;
+  std::shared_ptr<Pool> pool = std::make_shared<Pool>();
+};
+
+} // namespace
+} // namespace ccl
+
+Expected<std::unique_ptr<Transport>> createCclTransport() {
+  TANDEM_ASSIGN_OR_RETURN(const ccl::Api *api, ccl::Api::get());
+  return std::make_unique<ccl::CclTransport>(*api);
+}
+
+} // namespace tandem

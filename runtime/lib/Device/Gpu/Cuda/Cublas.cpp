@@ -1,0 +1,243 @@
+//===- Cublas.cpp - matmul by cuBLASLt ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+// cuBLASLt thinks in columns. A row-major out[m, n] is a column-major n x m matrix, so what it
+// computes is out^T = b^T a^T: its A is our b, its B our a, and its bias, one value per row, is
+// ours of n.
+
+#include "CudaApi.h"
+
+#include "../Driver.h"
+
+#include <cstdlib>
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <vector>
+
+namespace tandem::gpu {
+
+namespace {
+
+#define TANDEM_CUBLASLT_FUNCTIONS(X)                                                               \
+  X(cublasLtCreate)                                                                                \
+  X(cublasLtDestroy)                                                                               \
+  X(cublasLtGetVersion)                                                                            \
+  X(cublasLtGetStatusString)                                                                       \
+  X(cublasLtMatmul)                                                                                \
+  X(cublasLtMatmulAlgoGetHeuristic)                                                                \
+  X(cublasLtMatmulDescCreate)                                                                      \
+  X(cublasLtMatmulDescDestroy)                                                                     \
+  X(cublasLtMatmulDescSetAttribute)                                                                \
+  X(cublasLtMatrixLayoutCreate)                                                                    \
+  X(cublasLtMatrixLayoutDestroy)                                                                   \
+  X(cublasLtMatrixLayoutSetAttribute)                                                              \
+  X(cublasLtMatmulPreferenceCreate)                                                                \
+  X(cublasLtMatmulPreferenceDestroy)                                                               \
+  X(cublasLtMatmulPreferenceSetAttribute)
+
+struct Api {
+#define X(name) decltype(&::name) name = nullptr;
+  TANDEM_CUBLASLT_FUNCTIONS(X)
+#undef X
+
+  Status status(cublasStatus_t result, const char *what) const {
+    if (result == CUBLAS_STATUS_SUCCESS)
+      return Status();
+    Code code = result == CUBLAS_STATUS_NOT_SUPPORTED ? Code::Unsupported : Code::Io;
+    return Status(code, fmt::format("{}: {}", what, cublasLtGetStatusString(result)));
+  }
+};
+
+Expected<Api> load() {
+  const char *given = std::getenv("TANDEM_CUBLASLT_LIBRARY");
+  void *handle = nullptr;
+  std::string why;
+  std::vector<const char *> names{"libcublasLt.so.13", "libcublasLt.so.12"};
+  if (given && *given)
+    names = {given};
+  for (const char *name : names) {
+    handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (handle)
+      break;
+    why += (why.empty() ? "" : "; ") + std::string(::dlerror());
+  }
+  if (!handle)
+    return Status(Code::Unsupported,
+                  "device cuda has no matmul: cuBLASLt is not installed: " + why);
+  Api api;
+#define X(name)                                                                                    \
+  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(handle, #name));                         \
+  if (!api.name)                                                                                   \
+    return Status(Code::Unsupported, fmt::format("device cuda: cuBLASLt has no {}", #name));
+  TANDEM_CUBLASLT_FUNCTIONS(X)
+#undef X
+  return api;
+}
+
+Expected<const Api *> getApi() {
+  static const Expected<Api> api = load();
+  if (!api)
+    return api.status();
+  return &*api;
+}
+
+cudaDataType_t dataType(DType type) {
+  return type == DType::F16 ? CUDA_R_16F : type == DType::BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+class CublasPlan final : public ProductPlan {
+public:
+  CublasPlan(const Api &api, Driver &driver, cublasLtHandle_t handle, const Product &product)
+      : api(api), driver(driver), handle(handle), product(product) {}
+  ~CublasPlan() override {
+    for (cublasLtMatrixLayout_t layout : {a, b, out})
+      if (layout)
+        api.cublasLtMatrixLayoutDestroy(layout);
+    if (desc)
+      api.cublasLtMatmulDescDestroy(desc);
+  }
+
+  Status make(unsigned maxCandidates) {
+    const Product &p = product;
+    // Plain f32, unless somebody asks for tf32 in so many words: it keeps 11 bits.
+    const char *tf32 = std::getenv("TANDEM_TF32");
+    cublasComputeType_t compute = tf32 && *tf32 == '1' && p.dtype == DType::F32
+                                      ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                      : CUBLAS_COMPUTE_32F;
+    TANDEM_RETURN_IF_ERROR(api.status(api.cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F),
+                                      "cublasLtMatmulDescCreate"));
+    TANDEM_RETURN_IF_ERROR(
+        set(CUBLASLT_MATMUL_DESC_TRANSA, p.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N));
+    TANDEM_RETURN_IF_ERROR(
+        set(CUBLASLT_MATMUL_DESC_TRANSB, p.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (p.bias) {
+      TANDEM_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+      TANDEM_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, dataType(p.outType)));
+    }
+    TANDEM_RETURN_IF_ERROR(
+        layout(&a, p.dtype, p.transposeB ? p.k : p.n, p.transposeB ? p.n : p.k, p.ldb, p.strideB));
+    TANDEM_RETURN_IF_ERROR(
+        layout(&b, p.dtype, p.transposeA ? p.m : p.k, p.transposeA ? p.k : p.m, p.lda, p.strideA));
+    TANDEM_RETURN_IF_ERROR(layout(&out, p.outType, p.n, p.m, p.ldo, p.strideOut));
+    return search(maxCandidates);
+  }
+
+  unsigned candidates() const override { return static_cast<unsigned>(found.size()); }
+  void select(unsigned candidate) override { chosen = candidate; }
+  uint64_t workspaceBytes() const override { return found[chosen].workspaceSize; }
+
+  Status run(StreamHandle stream, void *workspace, const void *aData, const void *bData,
+             void *outData, const void *bias) override {
+    if (bias)
+      TANDEM_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+    float one = 1, beta = product.accumulate ? 1 : 0;
+    const cublasLtMatmulHeuristicResult_t &how = found[chosen];
+    return driver.within([&] {
+      return api.status(api.cublasLtMatmul(handle, desc, &one, bData, a, aData, b, &beta, outData,
+                                           out, outData, out, &how.algo, workspace,
+                                           how.workspaceSize, static_cast<CUstream>(stream)),
+                        "cublasLtMatmul");
+    });
+  }
+
+private:
+  template <typename T> Status set(cublasLtMatmulDescAttributes_t what, const T &value) {
+    return api.status(api.cublasLtMatmulDescSetAttribute(desc, what, &value, sizeof value),
+                      "cublasLtMatmulDescSetAttribute");
+  }
+
+  Status layout(cublasLtMatrixLayout_t *made, DType type, int64_t rows, int64_t columns, int64_t ld,
+                int64_t stride) {
+    TANDEM_RETURN_IF_ERROR(
+        api.status(api.cublasLtMatrixLayoutCreate(made, dataType(type), static_cast<uint64_t>(rows),
+                                                  static_cast<uint64_t>(columns), ld),
+                   "cublasLtMatrixLayoutCreate"));
+    if (product.batch == 1)
+      return Status();
+    auto count = static_cast<int32_t>(product.batch);
+    TANDEM_RETURN_IF_ERROR(
+        api.status(api.cublasLtMatrixLayoutSetAttribute(*made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                        &count, sizeof count),
+                   "cublasLtMatrixLayoutSetAttribute"));
+    return api.status(
+        api.cublasLtMatrixLayoutSetAttribute(*made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                             &stride, sizeof stride),
+        "cublasLtMatrixLayoutSetAttribute");
+  }
+
+  Status search(unsigned maxCandidates) {
+    cublasLtMatmulPreference_t preference = nullptr;
+    TANDEM_RETURN_IF_ERROR(api.status(api.cublasLtMatmulPreferenceCreate(&preference),
+                                      "cublasLtMatmulPreferenceCreate"));
+    auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
+      api.cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof value);
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    for (cublasLtMatmulPreferenceAttributes_t which :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer(which, static_cast<uint32_t>(product.alignment));
+    found.resize(maxCandidates);
+    int count = 0;
+    cublasStatus_t result =
+        api.cublasLtMatmulAlgoGetHeuristic(handle, desc, a, b, out, out, preference,
+                                           static_cast<int>(maxCandidates), found.data(), &count);
+    api.cublasLtMatmulPreferenceDestroy(preference);
+    found.resize(result == CUBLAS_STATUS_SUCCESS ? static_cast<size_t>(count) : 0);
+    if (!found.empty())
+      return Status();
+    return Status(Code::Unsupported,
+                  fmt::format("cuBLASLt has no algorithm for {} {}x{}x{} (batch {}): {}",
+                              toString(product.dtype), product.m, product.n, product.k,
+                              product.batch, api.cublasLtGetStatusString(result)));
+  }
+
+  const Api &api;
+  Driver &driver;
+  cublasLtHandle_t handle;
+  Product product;
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
+  std::vector<cublasLtMatmulHeuristicResult_t> found;
+  unsigned chosen = 0;
+};
+
+class Cublas final : public Blas {
+public:
+  Cublas(const Api &api, Driver &driver) : api(api), driver(driver) {}
+  ~Cublas() override {
+    if (handle)
+      driver.within([&] { return api.status(api.cublasLtDestroy(handle), "cublasLtDestroy"); })
+          .ignore();
+  }
+  Status open() {
+    return driver.within([&] { return api.status(api.cublasLtCreate(&handle), "cublasLtCreate"); });
+  }
+  Expected<std::unique_ptr<ProductPlan>> plan(const Product &product,
+                                              unsigned maxCandidates) override {
+    auto made = std::make_unique<CublasPlan>(api, driver, handle, product);
+    TANDEM_RETURN_IF_ERROR(driver.within([&] { return made->make(maxCandidates); }));
+    return made;
+  }
+
+private:
+  const Api &api;
+  Driver &driver;
+  cublasLtHandle_t handle = nullptr;
+};
+
+} // namespace
+
+Expected<std::unique_ptr<Blas>> openCublas(Driver &driver) {
+  TANDEM_ASSIGN_OR_RETURN(const Api *api, getApi());
+  auto blas = std::make_unique<Cublas>(*api, driver);
+  TANDEM_RETURN_IF_ERROR(blas->open());
+  return blas;
+}
+
+} // namespace tandem::gpu

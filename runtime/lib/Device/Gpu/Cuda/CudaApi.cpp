@@ -1,0 +1,72 @@
+//===- CudaApi.cpp - the CUDA driver by symbol table ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaApi.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+// The second step replaces cuda.h's names by those of the versions that they stand for.
+#define TANDEM_NAME_OF(x) #x
+#define TANDEM_SYMBOL_OF(x) TANDEM_NAME_OF(x)
+
+namespace tandem::gpu {
+
+namespace {
+
+Expected<CudaApi> load() {
+  const char *given = std::getenv("TANDEM_CUDA_LIBRARY");
+  const char *library = given && *given ? given : "libcuda.so.1";
+  void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (!handle)
+    return Status(Code::Unsupported,
+                  fmt::format("device cuda: no driver of NVIDIA GPUs here: {}", ::dlerror()));
+  CudaApi api;
+#define X(name)                                                                                    \
+  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(handle, TANDEM_SYMBOL_OF(name)));        \
+  if (!api.name)                                                                                   \
+    return Status(Code::Unsupported,                                                               \
+                  fmt::format("device cuda: {} has no {}", library, TANDEM_SYMBOL_OF(name)));
+  TANDEM_CUDA_FUNCTIONS(X)
+#undef X
+  Status started = api.status(api.cuInit(0), "cuInit");
+  if (!started.ok())
+    return Status(Code::Unsupported, "device cuda: " + started.message());
+  int version = 0;
+  TANDEM_RETURN_IF_ERROR(api.status(api.cuDriverGetVersion(&version), "cuDriverGetVersion"));
+  if (version < 12040)
+    return Status(Code::Unsupported,
+                  fmt::format("device cuda: expected a driver of CUDA 12.4 or later, found {}.{}",
+                              version / 1000, version % 1000 / 10));
+  return api;
+}
+
+} // namespace
+
+Expected<const CudaApi *> CudaApi::get() {
+  static const Expected<CudaApi> api = load();
+  if (!api)
+    return api.status();
+  return &*api;
+}
+
+Status CudaApi::status(CUresult result, const char *what) const {
+  if (result == CUDA_SUCCESS)
+    return Status();
+  const char *name = nullptr, *text = nullptr;
+  cuGetErrorName(result, &name);
+  cuGetErrorString(result, &text);
+  Code code = result == CUDA_ERROR_OUT_OF_MEMORY   ? Code::OutOfMemory
+              : result == CUDA_ERROR_INVALID_VALUE ? Code::InvalidArgument
+              : result == CUDA_ERROR_NO_DEVICE     ? Code::Unsupported
+                                                   : Code::Io;
+  return Status(code, fmt::format("{}: {} ({})", what, text ? text : "unknown error",
+                                  name ? name : std::to_string(result)));
+}
+
+} // namespace tandem::gpu

@@ -1,0 +1,72 @@
+//===- CudaApi.h - the CUDA driver by symbol table ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_CUDA_CUDAAPI_H
+#define TANDEM_LIB_DEVICE_GPU_CUDA_CUDAAPI_H
+
+#include "tandem/Runtime/Status.h"
+
+#include <cuda.h>
+
+namespace tandem::gpu {
+
+/// The functions of libcuda.so.1 (the driver's own library, there wherever a driver is) that the
+/// backend uses. cuda.h renames some of them to their newer versions.
+#define TANDEM_CUDA_FUNCTIONS(X)                                                                   \
+  X(cuInit)                                                                                        \
+  X(cuDriverGetVersion)                                                                            \
+  X(cuGetErrorName)                                                                                \
+  X(cuGetErrorString)                                                                              \
+  X(cuDeviceGetCount)                                                                              \
+  X(cuDeviceGet)                                                                                   \
+  X(cuDeviceGetName)                                                                               \
+  X(cuDeviceGetUuid)                                                                               \
+  X(cuDeviceGetAttribute)                                                                          \
+  X(cuDevicePrimaryCtxRetain)                                                                      \
+  X(cuCtxGetCurrent)                                                                               \
+  X(cuCtxPushCurrent)                                                                              \
+  X(cuCtxPopCurrent)                                                                               \
+  X(cuMemAlloc)                                                                                    \
+  X(cuMemFree)                                                                                     \
+  X(cuMemHostAlloc)                                                                                \
+  X(cuMemFreeHost)                                                                                 \
+  X(cuMemcpyAsync)                                                                                 \
+  X(cuMemcpy2DAsync)                                                                               \
+  X(cuMemsetD8Async)                                                                               \
+  X(cuStreamCreateWithPriority)                                                                    \
+  X(cuStreamDestroy)                                                                               \
+  X(cuStreamQuery)                                                                                 \
+  X(cuStreamSynchronize)                                                                           \
+  X(cuStreamWaitEvent)                                                                             \
+  X(cuEventCreate)                                                                                 \
+  X(cuEventDestroy)                                                                                \
+  X(cuEventRecord)                                                                                 \
+  X(cuEventQuery)                                                                                  \
+  X(cuEventElapsedTime)                                                                            \
+  X(cuModuleLoadData)                                                                              \
+  X(cuModuleUnload)                                                                                \
+  X(cuModuleGetFunction)                                                                           \
+  X(cuFuncLoad)                                                                                    \
+  X(cuLaunchKernel)
+
+/// Pointers to them, under their own names: `api.cuStreamQuery(...)`.
+struct CudaApi {
+#define X(name) decltype(&::name) name = nullptr;
+  TANDEM_CUDA_FUNCTIONS(X)
+#undef X
+
+  /// Opens libcuda.so.1, or what TANDEM_CUDA_LIBRARY names, once per process, and initialises it.
+  /// Unsupported, with the loader's or the driver's message, where it is missing or finds no GPU.
+  static Expected<const CudaApi *> get();
+
+  /// "<what>: <the driver's name and text>" for an error.
+  Status status(CUresult result, const char *what) const;
+};
+
+} // namespace tandem::gpu
+
+#endif // TANDEM_LIB_DEVICE_GPU_CUDA_CUDAAPI_H

@@ -1,0 +1,237 @@
+//===- CudaDriver.cpp - the table of GPU functions, filled for CUDA ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CudaApi.h"
+
+#include "../Driver.h"
+
+#include <fmt/format.h>
+
+namespace tandem::gpu {
+
+namespace {
+
+CUdeviceptr address(const void *memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+CUstream stream(StreamHandle handle) { return static_cast<CUstream>(handle); }
+CUevent event(EventHandle handle) { return static_cast<CUevent>(handle); }
+
+/// In the GPU's primary context, which the embedder's libraries use too; what was current on the
+/// calling thread is so again afterwards.
+class Current {
+public:
+  Current(const CudaApi &api, CUcontext context) : api(api) {
+    CUcontext now = nullptr;
+    api.cuCtxGetCurrent(&now);
+    if (now != context)
+      pushed = api.cuCtxPushCurrent(context) == CUDA_SUCCESS;
+  }
+  ~Current() {
+    CUcontext ignored;
+    if (pushed)
+      api.cuCtxPopCurrent(&ignored);
+  }
+
+private:
+  const CudaApi &api;
+  bool pushed = false;
+};
+
+#define TANDEM_CUDA(name, ...)                                                                     \
+  Current current(api, context);                                                                   \
+  return api.status(api.name(__VA_ARGS__), #name)
+
+class CudaDriver final : public Driver {
+public:
+  CudaDriver(const CudaApi &api, CUdevice device) : api(api), device(device) {}
+  ~CudaDriver() override {
+    if (transfers)
+      destroyStream(transfers).ignore();
+  }
+  Status open(unsigned index) {
+    // Never released: the embedder's libraries are in it too, and the next device of this process
+    // would take a quarter of a second to make it again.
+    TANDEM_RETURN_IF_ERROR(
+        api.status(api.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain"));
+    char name[256] = "";
+    TANDEM_RETURN_IF_ERROR(
+        api.status(api.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName"));
+    description.name = fmt::format("cuda:{}", index);
+    description.model = name;
+    CUuuid uuid{};
+    TANDEM_RETURN_IF_ERROR(api.status(api.cuDeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
+    for (char byte : uuid.bytes)
+      description.uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    description.index = index;
+    TANDEM_ASSIGN_OR_RETURN(int major, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+    TANDEM_ASSIGN_OR_RETURN(int minor, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+    TANDEM_ASSIGN_OR_RETURN(int processors, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    description.architecture = static_cast<unsigned>(major * 10 + minor);
+    description.processors = static_cast<unsigned>(processors);
+    StreamHandle made = nullptr;
+    TANDEM_RETURN_IF_ERROR(createStream(&made));
+    transfers = stream(made);
+    return Status();
+  }
+
+  const DeviceInfo &info() const override { return description; }
+  Status within(const std::function<Status()> &body) override {
+    Current current(api, context);
+    return body();
+  }
+
+  Status allocate(uint64_t bytes, void **memory) override {
+    Current current(api, context);
+    CUdeviceptr made = 0;
+    Status status = api.status(api.cuMemAlloc(&made, bytes), "cuMemAlloc");
+    *memory = reinterpret_cast<void *>(made);
+    return status;
+  }
+  Status free(void *memory) override { TANDEM_CUDA(cuMemFree, address(memory)); }
+  Status allocateHost(uint64_t bytes, void **memory) override {
+    TANDEM_CUDA(cuMemHostAlloc, memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
+  }
+  Status freeHost(void *memory) override { TANDEM_CUDA(cuMemFreeHost, memory); }
+  // The blocking calls of the driver return before a small copy or a fill is done, and other
+  // streams do not wait for it.
+  Status copy(void *dst, const void *src, uint64_t bytes) override {
+    TANDEM_RETURN_IF_ERROR(copyAsync(dst, src, bytes, transfers));
+    TANDEM_CUDA(cuStreamSynchronize, transfers);
+  }
+  Status fill(void *dst, uint8_t value, uint64_t bytes) override {
+    Current current(api, context);
+    TANDEM_RETURN_IF_ERROR(
+        api.status(api.cuMemsetD8Async(address(dst), value, bytes, transfers), "cuMemsetD8Async"));
+    return api.status(api.cuStreamSynchronize(transfers), "cuStreamSynchronize");
+  }
+
+  Status createStream(StreamHandle *handle) override {
+    Current current(api, context);
+    CUstream made = nullptr;
+    Status status = api.status(api.cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, 0),
+                               "cuStreamCreate");
+    *handle = made;
+    return status;
+  }
+  Status destroyStream(StreamHandle handle) override {
+    TANDEM_CUDA(cuStreamDestroy, stream(handle));
+  }
+  Status queryStream(StreamHandle handle, bool *done) override {
+    Current current(api, context);
+    return query(api.cuStreamQuery(stream(handle)), "the stream has failed", done);
+  }
+  Status createEvent(EventHandle *handle, bool timing) override {
+    Current current(api, context);
+    CUevent made = nullptr;
+    Status status =
+        api.status(api.cuEventCreate(&made, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING),
+                   "cuEventCreate");
+    *handle = made;
+    return status;
+  }
+  Status destroyEvent(EventHandle handle) override { TANDEM_CUDA(cuEventDestroy, event(handle)); }
+  Status record(EventHandle handle, StreamHandle on) override {
+    TANDEM_CUDA(cuEventRecord, event(handle), stream(on));
+  }
+  Status wait(StreamHandle waiting, EventHandle handle) override {
+    TANDEM_CUDA(cuStreamWaitEvent, stream(waiting), event(handle), CU_EVENT_WAIT_DEFAULT);
+  }
+  Status queryEvent(EventHandle handle, bool *done) override {
+    Current current(api, context);
+    return query(api.cuEventQuery(event(handle)), "work before an event has failed", done);
+  }
+  Status elapsed(EventHandle from, EventHandle to, float *milliseconds) override {
+    TANDEM_CUDA(cuEventElapsedTime, milliseconds, event(from), event(to));
+  }
+
+  Status copyAsync(void *dst, const void *src, uint64_t bytes, StreamHandle on) override {
+    TANDEM_CUDA(cuMemcpyAsync, address(dst), address(src), bytes, stream(on));
+  }
+  Status copyRowsAsync(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
+                       uint64_t width, uint64_t rows, StreamHandle on) override {
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.srcDevice = address(src);
+    copy.srcPitch = srcPitch;
+    copy.dstDevice = address(dst);
+    copy.dstPitch = dstPitch;
+    copy.WidthInBytes = width;
+    copy.Height = rows;
+    TANDEM_CUDA(cuMemcpy2DAsync, &copy, stream(on));
+  }
+
+  Status loadModule(const void *image, ModuleHandle *handle) override {
+    Current current(api, context);
+    CUmodule made = nullptr;
+    Status status = api.status(api.cuModuleLoadData(&made, image), "cuModuleLoadData");
+    *handle = made;
+    return status;
+  }
+  Status unloadModule(ModuleHandle handle) override {
+    TANDEM_CUDA(cuModuleUnload, static_cast<CUmodule>(handle));
+  }
+  Status function(ModuleHandle handle, const char *name, FunctionHandle *function) override {
+    Current current(api, context);
+    CUfunction made = nullptr;
+    TANDEM_RETURN_IF_ERROR(
+        api.status(api.cuModuleGetFunction(&made, static_cast<CUmodule>(handle), name),
+                   "cuModuleGetFunction")
+            .withPrefix(fmt::format("kernel \"{}\": ", name)));
+    *function = made;
+    // Loading it at the first launch would wait for everything that runs, a waiting kernel too.
+    return api.status(api.cuFuncLoad(made), "cuFuncLoad");
+  }
+  Status launch(FunctionHandle function, unsigned blocks, unsigned threads, StreamHandle on,
+                void **arguments) override {
+    TANDEM_CUDA(cuLaunchKernel, static_cast<CUfunction>(function), blocks, 1, 1, threads, 1, 1, 0,
+                stream(on), arguments, nullptr);
+  }
+
+private:
+  Expected<int> attribute(CUdevice_attribute which) {
+    int value = 0;
+    TANDEM_RETURN_IF_ERROR(
+        api.status(api.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute"));
+    return value;
+  }
+  Status query(CUresult result, const char *what, bool *done) const {
+    *done = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_READY ? Status() : api.status(result, what);
+  }
+
+  const CudaApi &api;
+  CUdevice device;
+  CUcontext context = nullptr;
+  CUstream transfers = nullptr; ///< of copy() and fill()
+  DeviceInfo description;
+};
+
+#undef TANDEM_CUDA
+
+} // namespace
+
+Expected<unsigned> countCudaDevices() {
+  TANDEM_ASSIGN_OR_RETURN(const CudaApi *api, CudaApi::get());
+  int count = 0;
+  TANDEM_RETURN_IF_ERROR(api->status(api->cuDeviceGetCount(&count), "cuDeviceGetCount"));
+  return static_cast<unsigned>(count);
+}
+
+Expected<std::unique_ptr<Driver>> openCuda(unsigned index) {
+  TANDEM_ASSIGN_OR_RETURN(unsigned count, countCudaDevices());
+  if (index >= count)
+    return Status(Code::Unsupported,
+                  fmt::format("device cuda:{}: this machine has {} of them", index, count));
+  TANDEM_ASSIGN_OR_RETURN(const CudaApi *api, CudaApi::get());
+  CUdevice device = 0;
+  TANDEM_RETURN_IF_ERROR(
+      api->status(api->cuDeviceGet(&device, static_cast<int>(index)), "cuDeviceGet"));
+  auto driver = std::make_unique<CudaDriver>(*api, device);
+  TANDEM_RETURN_IF_ERROR(driver->open(index).withPrefix(fmt::format("device cuda:{}: ", index)));
+  return driver;
+}
+
+} // namespace tandem::gpu

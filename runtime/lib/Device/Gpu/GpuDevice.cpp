@@ -1,0 +1,210 @@
+//===- GpuDevice.cpp - a GPU as a device ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuDevice.h"
+
+#include "tandem/Runtime/Gpu.h"
+
+#include <charconv>
+#include <cstring>
+#include <fmt/format.h>
+
+namespace tandem {
+
+namespace gpu {
+
+Driver::~Driver() = default;
+Blas::~Blas() = default;
+ProductPlan::~ProductPlan() = default;
+
+Scratch &Scratch::operator=(Scratch &&other) noexcept {
+  std::swap(state, other.state);
+  std::swap(memory, other.memory);
+  std::swap(bytes, other.bytes);
+  return *this;
+}
+
+Scratch::~Scratch() {
+  if (memory && !state->stuck)
+    state->driver->free(memory).ignore();
+}
+
+Expected<Scratch> Scratch::make(std::shared_ptr<DeviceState> state, uint64_t bytes) {
+  Scratch scratch;
+  TANDEM_RETURN_IF_ERROR(state->driver->allocate(std::max<uint64_t>(bytes, 64), &scratch.memory));
+  scratch.state = std::move(state);
+  scratch.bytes = bytes;
+  return scratch;
+}
+
+Expected<Blas *> Toolbox::matrixLibrary() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!blas) {
+    TANDEM_ASSIGN_OR_RETURN(blas, openCublas(driver()));
+  }
+  return blas.get();
+}
+
+namespace {
+
+class GpuMemory final : public Memory {
+public:
+  GpuMemory(std::shared_ptr<DeviceState> state, bool host) : state(std::move(state)), host(host) {}
+  ~GpuMemory() override {
+    // Memory that something may still write to is not given back, and freeing it would wait.
+    if (base && !state->stuck)
+      (host ? state->driver->freeHost(base) : state->driver->free(base)).ignore();
+  }
+  Status allocate(uint64_t size) {
+    bytes = size;
+    uint64_t rounded = std::max<uint64_t>((size + 63) / 64 * 64, 64);
+    Driver &driver = *state->driver;
+    Status status = host ? driver.allocateHost(rounded, &base) : driver.allocate(rounded, &base);
+    TANDEM_RETURN_IF_ERROR(status.withPrefix(fmt::format("cannot allocate {} bytes: ", size)));
+    if (!host)
+      return driver.fill(base, 0, rounded);
+    std::memset(base, 0, rounded);
+    return Status();
+  }
+
+private:
+  std::shared_ptr<DeviceState> state;
+  bool host;
+};
+
+class CopyOperation final : public GpuOperation {
+public:
+  CopyOperation(Tools tools, CopyPlan plan, uint32_t dst, uint32_t src)
+      : tools(std::move(tools)), plan(std::move(plan)), dst(dst), src(src) {}
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    return plan.run(*tools->kernels, stream.native(), frame.pointers[dst], frame.pointers[src]);
+  }
+
+private:
+  Tools tools;
+  CopyPlan plan;
+  uint32_t dst, src;
+};
+
+class AccumulateOperation final : public GpuOperation {
+public:
+  AccumulateOperation(Tools tools, CombinePlan plan, uint32_t dst, uint32_t src)
+      : tools(std::move(tools)), plan(std::move(plan)), dst(dst), src(src) {}
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    return plan.run(*tools->kernels, stream.native(), frame.pointers[dst], frame.pointers[dst],
+                    frame.pointers[src]);
+  }
+
+private:
+  Tools tools;
+  CombinePlan plan;
+  uint32_t dst, src;
+};
+
+class ReduceOperation final : public GpuOperation {
+public:
+  ReduceOperation(Tools tools, ReducePlan plan, uint32_t dst, uint32_t src)
+      : tools(std::move(tools)), plan(std::move(plan)), dst(dst), src(src) {}
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    return plan.run(*tools->kernels, stream.native(), frame.pointers[dst], frame.pointers[src]);
+  }
+
+private:
+  Tools tools;
+  ReducePlan plan;
+  uint32_t dst, src;
+};
+
+class GpuDevice final : public Device, public GpuAccess {
+public:
+  explicit GpuDevice(Tools tools) : tools(std::move(tools)), state(this->tools->state) {}
+
+  std::string_view name() const override { return state->driver->info().name; }
+  bool hostMemory() const override { return false; }
+  std::shared_ptr<DeviceState> shared() const override { return state; }
+  const Kernels &kernels() const override { return *tools->kernels; }
+
+  Expected<std::unique_ptr<Stream>> createStream() override {
+    TANDEM_ASSIGN_OR_RETURN(auto stream, GpuStream::create(state));
+    return std::unique_ptr<Stream>(std::move(stream));
+  }
+  Expected<std::unique_ptr<Event>> createEvent() override {
+    EventHandle handle = nullptr;
+    TANDEM_RETURN_IF_ERROR(state->driver->createEvent(&handle, false));
+    return std::make_unique<GpuEvent>(state, handle);
+  }
+  Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) override {
+    auto memory = std::make_unique<GpuMemory>(state, kind == MemoryKind::Host);
+    TANDEM_RETURN_IF_ERROR(memory->allocate(bytes));
+    return std::unique_ptr<Memory>(std::move(memory));
+  }
+  Status upload(void *dst, const void *src, uint64_t bytes) override {
+    return bytes ? state->driver->copy(dst, src, bytes) : Status();
+  }
+  Status download(void *dst, const void *src, uint64_t bytes) override {
+    return upload(dst, src, bytes);
+  }
+
+  Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
+                                                   const Operand &src) override {
+    TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(*tools->kernels, dst.layout, src.layout));
+    return std::make_unique<CopyOperation>(tools, std::move(plan), dst.slot, src.slot);
+  }
+  Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
+    return gpu::prepareMatmul(tools, desc);
+  }
+  Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &dst, const Operand &src,
+                                                         ReduceOp op) override {
+    TANDEM_ASSIGN_OR_RETURN(CombinePlan plan, CombinePlan::make(*tools->kernels, dst.layout,
+                                                                dst.layout, src.layout, op));
+    return std::make_unique<AccumulateOperation>(tools, std::move(plan), dst.slot, src.slot);
+  }
+  Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
+                                                     uint64_t dims, ReduceOp op) override {
+    TANDEM_ASSIGN_OR_RETURN(ReducePlan plan,
+                            ReducePlan::make(*tools->kernels, dst.layout, src.layout, dims, op));
+    return std::make_unique<ReduceOperation>(tools, std::move(plan), dst.slot, src.slot);
+  }
+  Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
+    return gpu::prepareLaunch(tools, desc);
+  }
+  Status agree(Launch &launch) override { return agreeOnAlgorithms(*tools, launch); }
+
+  void abort(const Status &reason) override { state->abort(reason); }
+
+private:
+  Tools tools;
+  std::shared_ptr<DeviceState> state;
+};
+
+} // namespace
+
+GpuAccess::~GpuAccess() = default;
+
+} // namespace gpu
+
+Expected<unsigned> countGpus() { return gpu::countCudaDevices(); }
+
+Expected<std::unique_ptr<Device>> createGpuDevice(std::string_view name, uint32_t localRank) {
+  using namespace gpu;
+  TANDEM_ASSIGN_OR_RETURN(unsigned count, countCudaDevices());
+  unsigned index = count ? localRank % count : 0;
+  if (size_t colon = name.find(':'); colon != std::string_view::npos) {
+    std::string_view digits = name.substr(colon + 1);
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (error != std::errc() || end != digits.data() + digits.size() || digits.empty())
+      return Status(Code::InvalidArgument,
+                    fmt::format("device \"{}\": expected cuda or cuda:NUMBER", name));
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto driver, openCuda(index));
+  auto tools = std::make_shared<Toolbox>();
+  tools->state = std::make_shared<DeviceState>(std::move(driver));
+  TANDEM_ASSIGN_OR_RETURN(tools->kernels, Kernels::load(tools->driver()));
+  return std::unique_ptr<Device>(std::make_unique<GpuDevice>(std::move(tools)));
+}
+
+} // namespace tandem

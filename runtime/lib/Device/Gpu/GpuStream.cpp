@@ -1,0 +1,339 @@
+//===- GpuStream.cpp - streams and events of a GPU ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuStream.h"
+
+#include <exception>
+
+namespace tandem::gpu {
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+/// How long work may take to end after an abort before it is given up for lost.
+constexpr std::chrono::seconds kGrace{10};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// What is shared
+//===----------------------------------------------------------------------===//
+
+void DeviceState::abort(const Status &why) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!aborted) {
+    reason = why.ok() ? Status(Code::Aborted, "the device was aborted") : why;
+    aborted = true;
+  }
+  changed.notify_all();
+}
+
+Status DeviceState::abortReason() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return reason;
+}
+
+void DeviceState::addPoller(const void *owner, std::function<Status()> poller) {
+  std::lock_guard<std::mutex> lock(pollerMutex);
+  pollers[owner] = std::move(poller);
+}
+
+void DeviceState::removePoller(const void *owner) {
+  std::lock_guard<std::mutex> lock(pollerMutex);
+  pollers.erase(owner);
+}
+
+Status DeviceState::poll() {
+  std::lock_guard<std::mutex> lock(pollerMutex);
+  for (const auto &[owner, poller] : pollers)
+    TANDEM_RETURN_IF_ERROR(poller());
+  return Status();
+}
+
+void Backoff::pause() {
+  auto waited = Clock::now() - start;
+  if (waited < std::chrono::microseconds(100))
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(waited < std::chrono::milliseconds(5)
+                                    ? std::chrono::microseconds(10)
+                                    : std::chrono::microseconds(100));
+}
+
+//===----------------------------------------------------------------------===//
+// Events
+//===----------------------------------------------------------------------===//
+
+GpuEvent::~GpuEvent() {
+  if (!state->stuck)
+    state->driver->destroyEvent(handle).ignore();
+}
+
+bool GpuEvent::reached() {
+  if (recorded < issued)
+    return false;
+  if (issued == 0)
+    return true;
+  bool done = false;
+  return !state->driver->queryEvent(handle, &done).ok() || done;
+}
+
+Status GpuEvent::synchronize() {
+  uint64_t target = issued;
+  if (target == 0)
+    return Status();
+  if (recorded < target) {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    state->changed.wait(lock, [&] { return state->aborted || recorded >= target; });
+  }
+  auto nextPoll = Clock::now() + std::chrono::milliseconds(1);
+  for (Backoff backoff; !state->aborted; backoff.pause()) {
+    bool done = false;
+    TANDEM_RETURN_IF_ERROR(state->driver->queryEvent(handle, &done));
+    if (done)
+      return Status();
+    if (Clock::now() >= nextPoll) {
+      TANDEM_RETURN_IF_ERROR(state->poll());
+      nextPoll = Clock::now() + std::chrono::milliseconds(1);
+    }
+  }
+  return state->abortReason();
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+Status GpuOperation::enqueue(Stream &stream, const Frame &frame) {
+  return static_cast<GpuStream &>(stream).submit(*this, frame); // all of the device's are
+}
+
+Expected<std::unique_ptr<GpuStream>> GpuStream::create(std::shared_ptr<DeviceState> state) {
+  Driver &driver = *state->driver;
+  std::unique_ptr<GpuStream> stream(new GpuStream(std::move(state)));
+  TANDEM_RETURN_IF_ERROR(driver.createStream(&stream->handle));
+  TANDEM_RETURN_IF_ERROR(driver.allocate(kWorkspaceBytes, &stream->scratch));
+  return stream;
+}
+
+GpuStream::~GpuStream() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopping = true;
+    wake.notify_all();
+  }
+  if (worker.joinable())
+    worker.join();
+  drain().ignore();
+  if (state->stuck)
+    return;
+  Driver &driver = *state->driver;
+  for (const Tracked &entry : tracked)
+    driver.destroyEvent(entry.event).ignore();
+  for (EventHandle event : spare)
+    driver.destroyEvent(event).ignore();
+  if (handle)
+    driver.destroyStream(handle).ignore();
+  if (scratch)
+    driver.free(scratch).ignore();
+}
+
+Status GpuStream::submit(GpuOperation &operation, const Frame &frame) {
+  Task task;
+  task.operation = &operation;
+  task.frame = &frame;
+  task.marker = operation.marker;
+  return take(task);
+}
+
+Status GpuStream::enqueueHost(HostOperation &operation, const Frame &frame) {
+  Task task;
+  task.host = &operation;
+  task.frame = &frame;
+  task.marker = operation.marker;
+  return take(task);
+}
+
+Status GpuStream::record(Event &event, Marker marker) {
+  Task task;
+  task.event = static_cast<GpuEvent *>(&event);
+  task.ticket = ++task.event->issued;
+  task.marker = marker;
+  return take(task);
+}
+
+Status GpuStream::wait(Event &event, Marker marker) {
+  Task task;
+  task.event = static_cast<GpuEvent *>(&event);
+  task.ticket = task.event->issued;
+  task.marker = marker;
+  task.isWait = true;
+  return task.ticket ? take(task) : Status();
+}
+
+Status GpuStream::take(const Task &task) {
+  if (state->aborted)
+    return state->abortReason();
+  std::lock_guard<std::mutex> lock(mutex);
+  // A record that is queued elsewhere cannot be waited for yet.
+  bool possible = !task.host && !(task.isWait && task.event->recorded < task.ticket);
+  if (pending == 0 && possible)
+    return issueTask(task);
+  return push(task);
+}
+
+Status GpuStream::push(const Task &task) {
+  if (!worker.joinable()) {
+    try {
+      worker = std::thread([this] { work(); });
+    } catch (const std::exception &error) {
+      return Status(Code::Internal,
+                    std::string("cannot start a thread for a stream: ") + error.what());
+    }
+  }
+  queue.push_back(task);
+  ++pending;
+  wake.notify_one();
+  return Status();
+}
+
+Status GpuStream::issueTask(const Task &task) {
+  Driver &driver = *state->driver;
+  if (task.operation) {
+    current.store(task.marker, std::memory_order_relaxed);
+    Status status = task.operation->issue(*this, *task.frame);
+    current.store(kNoMarker, std::memory_order_relaxed);
+    return status;
+  }
+  if (task.isWait)
+    return driver.wait(handle, task.event->handle);
+  TANDEM_RETURN_IF_ERROR(driver.record(task.event->handle, handle));
+  std::lock_guard<std::mutex> lock(state->mutex);
+  task.event->recorded = task.ticket;
+  state->changed.notify_all();
+  return Status();
+}
+
+void GpuStream::work() {
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) {
+    wake.wait(lock, [&] { return stopping || !queue.empty(); });
+    if (queue.empty())
+      return;
+    Task task = queue.front();
+    queue.pop_front();
+    lock.unlock();
+    execute(task);
+    lock.lock();
+    if (--pending == 0)
+      drained.notify_all();
+  }
+}
+
+void GpuStream::execute(const Task &task) {
+  if (state->aborted)
+    return;
+  current.store(task.marker, std::memory_order_relaxed);
+  Status status;
+  if (task.isWait) {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    state->changed.wait(lock,
+                        [&] { return state->aborted || task.event->recorded >= task.ticket; });
+    if (state->aborted) {
+      current.store(kNoMarker, std::memory_order_relaxed);
+      return;
+    }
+  }
+  if (task.host) {
+    status = drain();
+    try {
+      if (status.ok() && !state->aborted)
+        status = task.host->execute(*task.frame);
+    } catch (const std::exception &error) {
+      status = Status(Code::Internal, error.what());
+    }
+  } else {
+    status = issueTask(task);
+  }
+  current.store(kNoMarker, std::memory_order_relaxed);
+  if (status.ok())
+    return;
+  if (task.frame && task.frame->errors)
+    task.frame->errors->report(status, task.marker);
+  else
+    state->abort(status);
+}
+
+Status GpuStream::drain() {
+  Clock::time_point giveUp = Clock::time_point::max();
+  for (Backoff backoff; !state->stuck; backoff.pause()) {
+    bool done = false;
+    TANDEM_RETURN_IF_ERROR(state->driver->queryStream(handle, &done));
+    if (done)
+      return Status();
+    if (state->aborted && giveUp == Clock::time_point::max())
+      giveUp = Clock::now() + kGrace;
+    if (Clock::now() > giveUp)
+      state->stuck = true;
+  }
+  return state->abortReason();
+}
+
+Status GpuStream::synchronize() {
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    drained.wait(lock, [&] { return pending == 0; });
+  }
+  Status status = drain();
+  return state->aborted ? state->abortReason() : status;
+}
+
+bool GpuStream::idle() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (pending)
+      return false;
+  }
+  bool done = false;
+  return !state->driver->queryStream(handle, &done).ok() || done;
+}
+
+Status GpuStream::track(Marker marker) {
+  if (marker == kNoMarker)
+    return Status();
+  std::lock_guard<std::mutex> lock(trackedMutex);
+  bool done = true;
+  while (done && tracked.size() > 1) {
+    if (!state->driver->queryEvent(tracked.front().event, &done).ok() || !done)
+      break;
+    spare.push_back(tracked.front().event);
+    tracked.pop_front();
+  }
+  EventHandle event = nullptr;
+  if (spare.empty()) {
+    TANDEM_RETURN_IF_ERROR(state->driver->createEvent(&event, false));
+  } else {
+    event = spare.back();
+    spare.pop_back();
+  }
+  tracked.push_back({marker, event});
+  return state->driver->record(event, handle);
+}
+
+Marker GpuStream::position() const {
+  Marker now = current.load(std::memory_order_relaxed);
+  if (now != kNoMarker)
+    return now;
+  std::lock_guard<std::mutex> lock(trackedMutex);
+  for (const Tracked &entry : tracked) {
+    bool done = false;
+    if (state->driver->queryEvent(entry.event, &done).ok() && !done)
+      return entry.marker;
+  }
+  return kNoMarker;
+}
+
+} // namespace tandem::gpu

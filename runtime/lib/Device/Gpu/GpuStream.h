@@ -1,0 +1,178 @@
+//===- GpuStream.h - streams and events of a GPU ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A stream has two ways to take work. *Direct*: the vendor's stream gets it at once; so it is as
+// long as everything is work of the GPU. *Queued*: a host function (a channel of host memory) must
+// run in stream order and may wait for a peer; from there on the work waits in a queue of the
+// stream, and a thread issues it, one piece after the other, until the queue is empty. The GPU
+// itself never waits for the host: streams share few hardware queues, and a wait in one of them can
+// stand in front of what another rank needs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_GPUSTREAM_H
+#define TANDEM_LIB_DEVICE_GPU_GPUSTREAM_H
+
+#include "Driver.h"
+
+#include "tandem/Runtime/Device.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tandem::gpu {
+
+class GpuStream;
+
+/// What streams, events, memory and channels of one device share; outlives them all.
+struct DeviceState {
+  explicit DeviceState(std::unique_ptr<Driver> driver) : driver(std::move(driver)) {}
+
+  const std::unique_ptr<Driver> driver;
+  std::atomic<bool> aborted{false};
+  /// Work did not end after an abort: what it uses cannot be given back.
+  std::atomic<bool> stuck{false};
+  std::mutex mutex; ///< guards what follows
+  std::condition_variable changed;
+
+  void abort(const Status &why);
+  Status abortReason();
+
+  /// Asked now and then by whoever waits for the GPU: errors of channels that nobody else would see
+  /// (a communication library's own). Any thread.
+  void addPoller(const void *owner, std::function<Status()> poller);
+  void removePoller(const void *owner);
+  Status poll();
+
+private:
+  Status reason;
+  std::mutex pollerMutex;
+  std::map<const void *, std::function<Status()>> pollers;
+};
+
+/// Memory of the GPU that a plan owns.
+class Scratch {
+public:
+  Scratch() = default;
+  Scratch(Scratch &&other) noexcept { *this = std::move(other); }
+  Scratch &operator=(Scratch &&other) noexcept;
+  ~Scratch();
+  /// Not initialised.
+  static Expected<Scratch> make(std::shared_ptr<DeviceState> state, uint64_t bytes);
+  void *data() const { return memory; }
+  uint64_t size() const { return bytes; }
+
+private:
+  std::shared_ptr<DeviceState> state;
+  void *memory = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// Sleeps a little, longer the longer it has waited: GPU work is short, failures are not.
+class Backoff {
+public:
+  void pause();
+
+private:
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
+
+class GpuEvent final : public Event {
+public:
+  GpuEvent(std::shared_ptr<DeviceState> state, EventHandle handle)
+      : state(std::move(state)), handle(handle) {}
+  ~GpuEvent() override;
+  bool reached() override;
+  Status synchronize() override;
+
+private:
+  friend class GpuStream;
+  const std::shared_ptr<DeviceState> state;
+  const EventHandle handle;
+  /// Records enqueued, and records that the vendor's stream has been given.
+  std::atomic<uint64_t> issued{0}, recorded{0};
+};
+
+/// Work of the GPU: issued to the vendor's stream in its turn.
+class GpuOperation : public Operation {
+public:
+  Status enqueue(Stream &stream, const Frame &frame) final;
+  /// Gives the work to the vendor's stream; any thread, one at a time per stream.
+  virtual Status issue(GpuStream &stream, const Frame &frame) = 0;
+};
+
+class GpuStream final : public Stream {
+public:
+  static Expected<std::unique_ptr<GpuStream>> create(std::shared_ptr<DeviceState> state);
+  ~GpuStream() override;
+
+  Status submit(GpuOperation &operation, const Frame &frame);
+  Status enqueueHost(HostOperation &operation, const Frame &frame) override;
+  Status record(Event &event, Marker marker) override;
+  Status wait(Event &event, Marker marker) override;
+  Status synchronize() override;
+  bool idle() override;
+  Marker position() const override;
+  void *native() override { return handle; }
+
+  /// Of kWorkspaceBytes.
+  void *workspace() const { return scratch; }
+  /// To be called by an operation that has issued something that may wait for a peer: position()
+  /// shows it until it is over.
+  Status track(Marker marker);
+
+private:
+  struct Task {
+    GpuOperation *operation = nullptr;
+    HostOperation *host = nullptr;
+    GpuEvent *event = nullptr;
+    const Frame *frame = nullptr;
+    uint64_t ticket = 0;
+    Marker marker = kNoMarker;
+    bool isWait = false;
+  };
+  struct Tracked {
+    Marker marker;
+    EventHandle event;
+  };
+
+  explicit GpuStream(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
+  /// Issues now if the stream is direct and the task can be; else queues it.
+  Status take(const Task &task);
+  Status issueTask(const Task &task);
+  Status push(const Task &task);
+  void work();
+  void execute(const Task &task);
+  /// Until the vendor's stream has nothing left, or the device was aborted.
+  Status drain();
+
+  const std::shared_ptr<DeviceState> state;
+  StreamHandle handle = nullptr;
+  void *scratch = nullptr;
+
+  std::mutex mutex; ///< held while a task is issued directly
+  std::condition_variable wake, drained;
+  std::deque<Task> queue;
+  uint64_t pending = 0; ///< tasks queued or in execution by the thread
+  bool stopping = false;
+  std::thread worker; ///< started by the first task that is queued
+  std::atomic<Marker> current{kNoMarker};
+
+  mutable std::mutex trackedMutex; ///< never held while something may block
+  mutable std::deque<Tracked> tracked;
+  mutable std::vector<EventHandle> spare;
+};
+
+} // namespace tandem::gpu
+
+#endif // TANDEM_LIB_DEVICE_GPU_GPUSTREAM_H

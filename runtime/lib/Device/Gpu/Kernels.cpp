@@ -1,0 +1,316 @@
+//===- Kernels.cpp - the GPU's own kernels, from the host's side ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernels.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+// What nvcc made of Kernels.cu.
+__asm__(".section .rodata\n"
+        ".balign 64\n"
+        ".globl tandemGpuKernels\n"
+        "tandemGpuKernels:\n"
+        ".incbin \"" TANDEM_GPU_KERNELS "\"\n"
+        ".byte 0\n"
+        ".previous\n");
+extern "C" const unsigned char tandemGpuKernels[];
+
+namespace tandem::gpu {
+
+namespace {
+
+constexpr unsigned kThreads = 256;
+/// The widest access of a thread, in bytes.
+constexpr unsigned kWidest = 16;
+
+/// The kernels with 32-bit indices are the fast ones.
+const char *bitsFor(uint64_t units) { return units < (uint64_t(1) << 31) ? "32" : "64"; }
+
+/// The power of two that all the addresses are multiples of, at most kWidest.
+unsigned alignmentOf(std::initializer_list<const void *> addresses) {
+  uintptr_t all = kWidest;
+  for (const void *address : addresses)
+    all |= reinterpret_cast<uintptr_t>(address);
+  return static_cast<unsigned>(all & (~all + 1));
+}
+
+template <typename Variants>
+const auto *pick(const Variants &variants, std::initializer_list<const void *> addresses) {
+  unsigned alignment = alignmentOf(addresses);
+  for (const auto &variant : variants)
+    if (variant.bytes <= alignment)
+      return &variant;
+  return &variants.back(); // elements themselves are aligned
+}
+
+/// The dimensions of `layout` whose bit in `mask` is `wanted`.
+Layout select(const Layout &layout, uint64_t mask, bool wanted) {
+  Layout result;
+  result.dtype = layout.dtype;
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (bool(mask >> d & 1) == wanted) {
+      result.shape[result.rank] = layout.shape[d];
+      result.strides[result.rank++] = layout.strides[d];
+    }
+  return result;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// The module
+//===----------------------------------------------------------------------===//
+
+Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
+  std::unique_ptr<Kernels> kernels(new Kernels(driver));
+  TANDEM_RETURN_IF_ERROR(driver.loadModule(tandemGpuKernels, &kernels->module));
+  std::vector<std::string> names{"expression", "widen_f16", "widen_bf16"};
+  for (const char *bits : {"32", "64"}) {
+    for (const char *width : {"16", "32", "64", "128"})
+      names.push_back(fmt::format("copy_{}_{}", width, bits));
+    for (DType type : {DType::F32, DType::F16, DType::BF16, DType::I32})
+      for (unsigned pack : {1u, kWidest / sizeOf(type)})
+        for (const char *kernel : {"combine", "reduce_apart", "reduce_together"})
+          names.push_back(fmt::format("{}_{}_{}_{}", kernel, toString(type), pack, bits));
+  }
+  for (const std::string &name : names)
+    TANDEM_RETURN_IF_ERROR(
+        driver.function(kernels->module, name.c_str(), &kernels->functions[name]));
+  return kernels;
+}
+
+Kernels::~Kernels() {
+  if (module)
+    driver.unloadModule(module).ignore();
+}
+
+Expected<FunctionHandle> Kernels::get(const std::string &name) const {
+  auto found = functions.find(name);
+  if (found == functions.end())
+    return Status(Code::Internal, fmt::format("no kernel \"{}\"", name));
+  return found->second;
+}
+
+Status Kernels::launch(FunctionHandle function, uint64_t units, StreamHandle stream,
+                       void **arguments) const {
+  return launchBlocks(function, (units + kThreads - 1) / kThreads, stream, arguments);
+}
+
+Status Kernels::launchBlocks(FunctionHandle function, uint64_t blocks, StreamHandle stream,
+                             void **arguments) const {
+  uint64_t most = uint64_t(driver.info().processors) * 32;
+  auto grid = static_cast<unsigned>(std::clamp<uint64_t>(blocks, 1, most));
+  return driver.launch(function, grid, kThreads, stream, arguments);
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+Loops::Loops(const std::vector<Layout> &layouts) : strides(layouts.size()) {
+  const Layout &first = layouts[0];
+  elements = static_cast<uint64_t>(first.numElements());
+  if (elements == 0)
+    return;
+  std::vector<unsigned> order;
+  for (unsigned d = 0; d < first.rank; ++d)
+    if (first.shape[d] != 1)
+      order.push_back(d);
+  std::sort(order.begin(), order.end(), [&](unsigned a, unsigned b) {
+    return first.strides[a] != first.strides[b] ? first.strides[a] > first.strides[b] : a < b;
+  });
+  for (unsigned d : order) {
+    bool merges = !extents.empty();
+    for (size_t k = 0; k < layouts.size(); ++k)
+      merges = merges && strides[k].back() == layouts[k].strides[d] * first.shape[d];
+    if (merges)
+      extents.back() *= first.shape[d];
+    else
+      extents.push_back(first.shape[d]);
+    for (size_t k = 0; k < layouts.size(); ++k) {
+      if (!merges)
+        strides[k].push_back(0);
+      strides[k].back() = layouts[k].strides[d];
+    }
+  }
+}
+
+unsigned Loops::pack(unsigned most) const {
+  unsigned result = 1;
+  for (unsigned candidate = 2; candidate <= most; candidate *= 2) {
+    bool fits = !extents.empty() && extents.back() % candidate == 0;
+    for (const std::vector<int64_t> &operand : strides) {
+      fits = fits && operand.back() == 1;
+      for (size_t d = 0; fits && d + 1 < operand.size(); ++d)
+        fits = operand[d] % candidate == 0;
+    }
+    if (!fits)
+      break;
+    result = candidate;
+  }
+  return result;
+}
+
+Nest Loops::nest(unsigned pack, bool inUnits) const {
+  Nest nest;
+  nest.total = elements / pack;
+  nest.inner = static_cast<uint64_t>(inner()) / pack;
+  nest.outer = static_cast<int32_t>(outer());
+  int64_t scale = inUnits ? pack : 1;
+  for (size_t k = 0; k < strides.size(); ++k) {
+    // Packs are of contiguous elements.
+    nest.innerStrides[k] = pack == 1 ? innerStride(k) : inUnits ? 1 : pack;
+    for (size_t d = 0; d < outer(); ++d)
+      nest.strides[k][d] = strides[k][d] / scale;
+  }
+  for (size_t d = 0; d < outer(); ++d)
+    nest.extents[d] = static_cast<uint64_t>(extents[d]);
+  return nest;
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+Expected<CopyPlan> CopyPlan::make(const Kernels &kernels, const Layout &dst, const Layout &src) {
+  CopyPlan plan;
+  Loops loops({dst, src});
+  unsigned element = sizeOf(dst.dtype);
+  if (loops.total() == 0)
+    return plan;
+  // Rows wide enough go to the copy engines, which take nothing from the matmul beside them.
+  constexpr uint64_t kWideRow = 1024;
+  bool rowsContiguous = loops.innerStride(0) == 1 && loops.innerStride(1) == 1;
+  uint64_t row = static_cast<uint64_t>(loops.inner()) * element;
+  if (rowsContiguous && (loops.outer() == 0 || (loops.outer() == 1 && row >= kWideRow))) {
+    plan.bytes = row;
+    if (loops.outer() == 1) {
+      plan.rows = static_cast<uint64_t>(loops.outerExtent(0));
+      plan.dstPitch = static_cast<uint64_t>(loops.outerStride(0, 0)) * element;
+      plan.srcPitch = static_cast<uint64_t>(loops.outerStride(1, 0)) * element;
+    }
+    // The engines read each row once and forward: a repeated row, and rows that lie closer than
+    // they are long, are for the kernel.
+    if (loops.outer() == 0 || (plan.dstPitch >= row && plan.srcPitch >= row))
+      return plan;
+    plan.rows = 1;
+  }
+  for (unsigned pack = loops.pack(kWidest / element);; pack /= 2) {
+    Nest nest = loops.nest(pack, true);
+    unsigned width = pack * element;
+    TANDEM_ASSIGN_OR_RETURN(FunctionHandle function,
+                            kernels.get(fmt::format("copy_{}_{}", width * 8, bitsFor(nest.total))));
+    plan.variants.push_back({width, function, nest});
+    if (pack == 1)
+      return plan;
+  }
+}
+
+Status CopyPlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
+                     const void *src) const {
+  if (variants.empty()) {
+    if (bytes == 0 || dst == src)
+      return Status();
+    if (rows == 1)
+      return kernels.driver.copyAsync(dst, src, bytes, stream);
+    return kernels.driver.copyRowsAsync(dst, dstPitch, src, srcPitch, bytes, rows, stream);
+  }
+  const Variant *variant = pick(variants, {dst, src});
+  Nest nest = variant->nest;
+  void *arguments[] = {&nest, &dst, &src};
+  return kernels.launch(variant->function, nest.total, stream, arguments);
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+Expected<CombinePlan> CombinePlan::make(const Kernels &kernels, const Layout &dst, const Layout &a,
+                                        const Layout &b, ReduceOp op) {
+  CombinePlan plan;
+  plan.op = static_cast<int>(op);
+  Loops loops({dst, a, b});
+  if (loops.total() == 0)
+    return plan;
+  unsigned element = sizeOf(dst.dtype), most = kWidest / element;
+  bool packs = loops.pack(most) == most;
+  for (unsigned pack : packs ? std::vector<unsigned>{most, 1} : std::vector<unsigned>{1}) {
+    Nest nest = loops.nest(pack, false);
+    TANDEM_ASSIGN_OR_RETURN(FunctionHandle function,
+                            kernels.get(fmt::format("combine_{}_{}_{}", toString(dst.dtype), pack,
+                                                    bitsFor(nest.total))));
+    plan.variants.push_back({pack * element, function, nest});
+  }
+  return plan;
+}
+
+Status CombinePlan::run(const Kernels &kernels, StreamHandle stream, void *dst, const void *a,
+                        const void *b) const {
+  if (variants.empty())
+    return Status();
+  const Variant *variant = pick(variants, {dst, a, b});
+  Nest nest = variant->nest;
+  int code = op;
+  void *arguments[] = {&nest, &dst, &a, &b, &code};
+  return kernels.launch(variant->function, nest.total, stream, arguments);
+}
+
+Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst, const Layout &src,
+                                      uint64_t mask, ReduceOp op) {
+  ReducePlan plan;
+  plan.op = static_cast<int>(op);
+  Loops kept({dst, select(src, mask, false)}), reduced({select(src, mask, true)});
+  if (kept.total() == 0)
+    return plan;
+  unsigned element = sizeOf(dst.dtype), most = kWidest / element;
+  // A thread per result reads well if results are contiguous in the source, and there are many.
+  bool apart = kept.innerStride(1) == 1 && kept.inner() >= 32;
+  plan.together =
+      !apart && reduced.total() >= 64 && (reduced.innerStride(0) == 1 || kept.total() < 4096);
+  const Loops &packed = plan.together ? reduced : kept;
+  std::vector<unsigned> packs{1};
+  bool aligned = true; // the loops that are not packed must keep the alignment too
+  const Loops &other = plan.together ? kept : reduced;
+  size_t operand = plan.together ? 1 : 0;
+  if (other.total() > 1) {
+    aligned = other.innerStride(operand) % most == 0;
+    for (size_t d = 0; d < other.outer(); ++d)
+      aligned = aligned && other.outerStride(operand, d) % most == 0;
+  }
+  if (aligned && packed.total() > 0 && packed.pack(most) == most)
+    packs.insert(packs.begin(), most);
+  for (unsigned pack : packs) {
+    Variant variant;
+    variant.bytes = pack * element;
+    variant.kept = kept.nest(plan.together ? 1 : pack, false);
+    variant.reduced = reduced.nest(plan.together ? pack : 1, false);
+    uint64_t larger = std::max(variant.kept.total, variant.reduced.total);
+    TANDEM_ASSIGN_OR_RETURN(
+        variant.function,
+        kernels.get(fmt::format("reduce_{}_{}_{}_{}", plan.together ? "together" : "apart",
+                                toString(dst.dtype), pack, bitsFor(larger))));
+    plan.variants.push_back(variant);
+  }
+  return plan;
+}
+
+Status ReducePlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
+                       const void *src) const {
+  if (variants.empty())
+    return Status();
+  // One result at a time is stored where blocks work together: its address need not fit packs.
+  const Variant *variant = together ? pick(variants, {src}) : pick(variants, {dst, src});
+  Nest kept = variant->kept, reduced = variant->reduced;
+  int code = op;
+  void *arguments[] = {&kept, &reduced, &dst, &src, &code};
+  if (together)
+    return kernels.launchBlocks(variant->function, kept.total, stream, arguments);
+  return kernels.launch(variant->function, kept.total, stream, arguments);
+}
+
+} // namespace tandem::gpu

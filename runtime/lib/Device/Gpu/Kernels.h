@@ -1,0 +1,132 @@
+//===- Kernels.h - the GPU's own kernels, from the host's side --*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Plans hold what is known of a copy or a reduction before its addresses are: loops with as few
+// dimensions as the strides allow, and the kernels for each alignment that the addresses may turn
+// out to have. Immutable once made; run() on any thread.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_KERNELS_H
+#define TANDEM_LIB_DEVICE_GPU_KERNELS_H
+
+#include "Driver.h"
+#include "KernelArguments.h"
+
+#include <map>
+#include <vector>
+
+namespace tandem::gpu {
+
+/// The module of Kernels.cu on one GPU.
+class Kernels {
+public:
+  /// Loads the module and every kernel of it.
+  static Expected<std::unique_ptr<Kernels>> load(Driver &driver);
+  ~Kernels();
+
+  Expected<FunctionHandle> get(const std::string &name) const;
+  /// `units` threads, or as many as the GPU has use for.
+  Status launch(FunctionHandle function, uint64_t units, StreamHandle stream,
+                void **arguments) const;
+  /// `blocks` blocks of 256 threads, or as many as the GPU has use for.
+  Status launchBlocks(FunctionHandle function, uint64_t blocks, StreamHandle stream,
+                      void **arguments) const;
+
+  Driver &driver;
+
+private:
+  explicit Kernels(Driver &driver) : driver(driver) {}
+  ModuleHandle module = nullptr;
+  std::map<std::string, FunctionHandle> functions;
+};
+
+/// Loops over operands of one shape (at most kMaxNestOperands), merged; the first operand decides
+/// their order.
+class Loops {
+public:
+  Loops() = default;
+  explicit Loops(const std::vector<Layout> &layouts);
+
+  uint64_t total() const { return elements; }
+  /// The most elements, a power of two up to `most`, that follow each other in every operand so
+  /// that whole packs of them are moved.
+  unsigned pack(unsigned most) const;
+  /// In units of `pack` elements; strides count units where `inUnits`, else elements.
+  Nest nest(unsigned pack, bool inUnits) const;
+  /// The innermost dimension, and how many there are around it.
+  int64_t inner() const { return extents.empty() ? 1 : extents.back(); }
+  int64_t innerStride(size_t operand) const {
+    return extents.empty() ? 1 : strides[operand].back();
+  }
+  size_t outer() const { return extents.empty() ? 0 : extents.size() - 1; }
+  int64_t outerExtent(size_t d) const { return extents[d]; }
+  int64_t outerStride(size_t operand, size_t d) const { return strides[operand][d]; }
+
+private:
+  std::vector<int64_t> extents;              ///< outermost first, none of extent 1
+  std::vector<std::vector<int64_t>> strides; ///< [operand][dimension], elements
+  uint64_t elements = 0;
+};
+
+/// Copies between views of one shape and dtype.
+class CopyPlan {
+public:
+  CopyPlan() = default;
+  static Expected<CopyPlan> make(const Kernels &kernels, const Layout &dst, const Layout &src);
+  Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
+
+private:
+  struct Variant {
+    unsigned bytes = 0; ///< of a unit; what addresses must be multiples of
+    FunctionHandle function = nullptr;
+    Nest nest;
+  };
+  uint64_t bytes = 0, rows = 1; ///< of a copy that the copy engines do
+  uint64_t dstPitch = 0, srcPitch = 0;
+  std::vector<Variant> variants; ///< widest first; empty: the copy engines do it
+};
+
+/// dst = a op b, elementwise.
+class CombinePlan {
+public:
+  CombinePlan() = default;
+  static Expected<CombinePlan> make(const Kernels &kernels, const Layout &dst, const Layout &a,
+                                    const Layout &b, ReduceOp op);
+  Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *a,
+             const void *b) const;
+
+private:
+  struct Variant {
+    unsigned bytes = 0;
+    FunctionHandle function = nullptr;
+    Nest nest;
+  };
+  std::vector<Variant> variants;
+  int op = 0;
+};
+
+/// dst = reduction of src over the dims of `mask`.
+class ReducePlan {
+public:
+  ReducePlan() = default;
+  static Expected<ReducePlan> make(const Kernels &kernels, const Layout &dst, const Layout &src,
+                                   uint64_t mask, ReduceOp op);
+  Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
+
+private:
+  struct Variant {
+    unsigned bytes = 0;
+    FunctionHandle function = nullptr;
+    Nest kept, reduced;
+  };
+  std::vector<Variant> variants;
+  bool together = false; ///< a block per result
+  int op = 0;
+};
+
+} // namespace tandem::gpu
+
+#endif // TANDEM_LIB_DEVICE_GPU_KERNELS_H

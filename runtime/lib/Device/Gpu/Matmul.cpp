@@ -1,0 +1,357 @@
+//===- Matmul.cpp - matmul by the vendor's library ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuDevice.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+namespace tandem::gpu {
+
+namespace {
+
+/// A matrix as strides of its logical rows and columns.
+struct Matrix {
+  int64_t rows = 0, columns = 0, rowStride = 0, columnStride = 0;
+};
+
+/// The two innermost dimensions, transposed if `transpose`.
+Matrix matrixOf(const Layout &layout, bool transpose) {
+  unsigned r = layout.rank - 2u, c = layout.rank - 1u;
+  if (transpose)
+    std::swap(r, c);
+  return {layout.shape[r], layout.shape[c], layout.strides[r], layout.strides[c]};
+}
+
+/// Elements between rows if the library can take the matrix row by row, else 0.
+int64_t leading(const Matrix &m) {
+  if (m.columnStride != 1 && m.columns > 1)
+    return 0;
+  if (m.rows == 1)
+    return std::max<int64_t>(m.columns, 1);
+  return m.rowStride >= m.columns ? m.rowStride : 0;
+}
+
+Matrix transposed(const Matrix &m) { return {m.columns, m.rows, m.columnStride, m.rowStride}; }
+
+/// Dimensions around the matrices, outermost first; strides of a, b and out.
+struct BatchDim {
+  int64_t extent = 1;
+  int64_t strides[3] = {};
+};
+
+int64_t batchStride(const Layout &layout, unsigned outRank, unsigned d) {
+  unsigned missing = outRank - layout.rank;
+  return d < missing || layout.shape[d - missing] == 1 ? 0 : layout.strides[d - missing];
+}
+
+/// Those of extent 1 left out, those that continue each other made one.
+std::vector<BatchDim> batchDims(const Layout &out, const Layout &a, const Layout &b) {
+  std::vector<BatchDim> dims;
+  for (unsigned d = 0; d + 2 < out.rank; ++d) {
+    BatchDim dim{out.shape[d],
+                 {batchStride(a, out.rank, d), batchStride(b, out.rank, d), out.strides[d]}};
+    if (dim.extent == 1)
+      continue;
+    bool merges = !dims.empty();
+    for (int k = 0; k < 3; ++k)
+      merges = merges && dims.back().strides[k] == dim.strides[k] * dim.extent;
+    if (merges)
+      dim.extent *= dims.back().extent, dims.back() = dim;
+    else
+      dims.push_back(dim);
+  }
+  return dims;
+}
+
+Layout denseLike(const Layout &layout) {
+  return Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
+}
+
+/// An operand that the library takes where it lies, or as a dense copy.
+struct Staged {
+  uint32_t slot = Operand::kNone;
+  Layout layout; ///< as the library sees it
+  bool copied = false;
+  CopyPlan in, out;
+  Scratch memory;
+
+  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, bool load,
+                               bool store) {
+    Staged staged;
+    staged.slot = operand.slot;
+    staged.layout = operand.layout;
+    staged.copied = copy;
+    if (!copy)
+      return staged;
+    staged.layout = denseLike(operand.layout);
+    TANDEM_ASSIGN_OR_RETURN(staged.memory, Scratch::make(tools->state, staged.layout.numBytes()));
+    if (load) {
+      TANDEM_ASSIGN_OR_RETURN(staged.in,
+                              CopyPlan::make(*tools->kernels, staged.layout, operand.layout));
+    }
+    if (store) {
+      TANDEM_ASSIGN_OR_RETURN(staged.out,
+                              CopyPlan::make(*tools->kernels, operand.layout, staged.layout));
+    }
+    return staged;
+  }
+  std::byte *data(const Frame &frame) const {
+    return static_cast<std::byte *>(copied ? memory.data() : frame.pointers[slot]);
+  }
+};
+
+/// The row that is added: a copy, dense and in the type of the result. The library reads it in
+/// packs, and a slice of a program's buffer may begin anywhere.
+class Bias {
+public:
+  Status prepare(const Tools &tools, const Operand &operand, DType type) {
+    slot = operand.slot;
+    count = static_cast<uint64_t>(operand.layout.shape[0]);
+    stride = operand.layout.strides[0];
+    Layout dense = Layout::dense(type, {operand.layout.shape[0]});
+    TANDEM_ASSIGN_OR_RETURN(memory, Scratch::make(tools->state, dense.numBytes()));
+    if (operand.layout.dtype == type) {
+      TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, dense, operand.layout));
+      return Status();
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        widen, tools->kernels->get(fmt::format("widen_{}", toString(operand.layout.dtype))));
+    return Status();
+  }
+  Status load(const Toolbox &tools, GpuStream &stream, const Frame &frame) {
+    void *to = memory.data(), *from = frame.pointers[slot];
+    if (!widen)
+      return copy.run(*tools.kernels, stream.native(), to, from);
+    void *arguments[] = {&count, &stride, &to, &from};
+    return tools.kernels->launch(widen, count, stream.native(), arguments);
+  }
+  bool present() const { return memory.data() != nullptr; }
+  const void *data() const { return memory.data(); }
+
+private:
+  uint32_t slot = Operand::kNone;
+  uint64_t count = 0;
+  int64_t stride = 1;
+  Scratch memory;
+  CopyPlan copy;
+  FunctionHandle widen = nullptr;
+};
+
+bool needsCopy(const Layout &layout) {
+  Matrix m = matrixOf(layout, false);
+  return leading(m) == 0 && leading(transposed(m)) == 0;
+}
+
+class MatmulOperation final : public GpuOperation {
+public:
+  explicit MatmulOperation(Tools tools) : tools(std::move(tools)) {}
+
+  Status prepare(const MatmulDesc &desc) {
+    accumulate = desc.accumulate;
+    bool outCopied = leading(matrixOf(desc.out.layout, false)) == 0;
+    TANDEM_ASSIGN_OR_RETURN(a, Staged::make(tools, desc.a, needsCopy(desc.a.layout), true, false));
+    TANDEM_ASSIGN_OR_RETURN(b, Staged::make(tools, desc.b, needsCopy(desc.b.layout), true, false));
+    TANDEM_ASSIGN_OR_RETURN(out, Staged::make(tools, desc.out, outCopied, accumulate, true));
+    if (desc.bias.present())
+      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype));
+    describe(desc);
+    return makePlans();
+  }
+
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    const Kernels &kernels = *tools->kernels;
+    for (Staged *staged : {&a, &b, &out})
+      if (staged->copied && (staged != &out || accumulate))
+        TANDEM_RETURN_IF_ERROR(staged->in.run(kernels, stream.native(), staged->memory.data(),
+                                              frame.pointers[staged->slot]));
+    std::byte *bases[3] = {a.data(frame), b.data(frame), out.data(frame)};
+    if (bias.present())
+      TANDEM_RETURN_IF_ERROR(bias.load(*tools, stream, frame));
+    const void *row = bias.present() ? bias.data() : nullptr;
+    TANDEM_RETURN_IF_ERROR(multiply(stream, bases, 0, row));
+    if (!out.copied)
+      return Status();
+    return out.out.run(kernels, stream.native(), frame.pointers[out.slot], out.memory.data());
+  }
+
+private:
+  void describe(const MatmulDesc &desc) {
+    const Layout &o = out.layout;
+    dims = batchDims(o, a.layout, b.layout);
+    Matrix ma = matrixOf(a.layout, desc.transposeA), mb = matrixOf(b.layout, desc.transposeB);
+    Matrix mo = matrixOf(o, false);
+    product.dtype = a.layout.dtype;
+    product.m = mo.rows;
+    product.n = mo.columns;
+    product.k = ma.columns;
+    product.lda = leading(ma);
+    if (product.lda == 0) {
+      product.transposeA = true;
+      product.lda = leading(transposed(ma));
+    }
+    product.ldb = leading(mb);
+    if (product.ldb == 0) {
+      product.transposeB = true;
+      product.ldb = leading(transposed(mb));
+    }
+    product.ldo = leading(mo);
+    product.accumulate = accumulate;
+    product.bias = bias.present();
+    product.outType = o.dtype;
+    element = sizeOf(a.layout.dtype);
+    outElement = sizeOf(o.dtype);
+  }
+
+  Status makePlans() {
+    TANDEM_ASSIGN_OR_RETURN(Blas * blas, tools->matrixLibrary());
+    if (!dims.empty()) {
+      const BatchDim &inner = dims.back();
+      product.batch = inner.extent;
+      product.strideA = inner.strides[0];
+      product.strideB = inner.strides[1];
+      product.strideOut = inner.strides[2];
+      auto whole = addPlans(*blas);
+      if (whole.ok()) {
+        dims.pop_back();
+        return Status();
+      }
+      product.batch = 1; // then one after the other
+      plans.clear();
+    }
+    return addPlans(*blas);
+  }
+
+  /// A plan for each alignment that the addresses may turn out to have, the best first.
+  Status addPlans(Blas &blas) {
+    int64_t steps = 0;
+    for (const BatchDim &dim : dims)
+      for (int64_t stride : dim.strides)
+        steps |= stride;
+    steps |= product.strideA | product.strideB | product.strideOut;
+    for (unsigned alignment : {16u, element}) {
+      if (alignment > element && steps * static_cast<int64_t>(element) % alignment != 0)
+        continue;
+      Product wanted = product;
+      wanted.alignment = alignment;
+      TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ProductPlan> plan, blas.plan(wanted, 8));
+      Candidate candidate{keyOf(wanted), plan, {}};
+      candidate.bytes[0] = a.layout.spanBytes();
+      candidate.bytes[1] = b.layout.spanBytes();
+      candidate.bytes[2] = out.layout.spanBytes();
+      candidate.bytes[3] = static_cast<uint64_t>(product.n) * outElement;
+      TANDEM_RETURN_IF_ERROR(warmUp(*tools, candidate));
+      std::lock_guard<std::mutex> lock(tools->mutex);
+      if (auto known = tools->choices.find(candidate.key); known != tools->choices.end())
+        plan->select(std::min(known->second, plan->candidates() - 1));
+      else
+        tools->candidates.push_back(std::move(candidate));
+      plans.push_back({alignment, std::move(plan)});
+    }
+    return Status();
+  }
+
+  static std::string keyOf(const Product &p) {
+    return fmt::format("{} {} {}x{}x{} ld {},{},{} {}{}{}{} batch {} {},{},{} align {}",
+                       toString(p.dtype), toString(p.outType), p.m, p.n, p.k, p.lda, p.ldb, p.ldo,
+                       p.transposeA ? "t" : "n", p.transposeB ? "t" : "n", p.accumulate ? "+" : "",
+                       p.bias ? "b" : "", p.batch, p.strideA, p.strideB, p.strideOut, p.alignment);
+  }
+
+  Status multiply(GpuStream &stream, std::byte *const (&at)[3], size_t d, const void *row) {
+    if (d == dims.size()) {
+      uintptr_t bits = 0;
+      for (std::byte *address : at)
+        bits |= reinterpret_cast<uintptr_t>(address);
+      for (const auto &[alignment, plan] : plans)
+        if (bits % alignment == 0 || alignment == element)
+          return plan->run(stream.native(), stream.workspace(), at[0], at[1], at[2], row);
+      return Status(Code::Internal, "no plan for the operands' alignment");
+    }
+    for (int64_t i = 0; i < dims[d].extent; ++i) {
+      std::byte *next[3];
+      for (int k = 0; k < 3; ++k)
+        next[k] =
+            at[k] + i * dims[d].strides[k] * static_cast<int64_t>(k == 2 ? outElement : element);
+      TANDEM_RETURN_IF_ERROR(multiply(stream, next, d + 1, row));
+    }
+    return Status();
+  }
+
+  Tools tools; ///< first: outlives the plans
+  Staged a, b, out;
+  Bias bias;
+  bool accumulate = false;
+  unsigned element = 4, outElement = 4;
+  Product product;
+  std::vector<BatchDim> dims; ///< that are walked here
+  std::vector<std::pair<unsigned, std::shared_ptr<ProductPlan>>> plans;
+};
+
+/// Where nothing is multiplied (k = 0): out (+)= bias, or zero.
+class EmptyProductOperation final : public GpuOperation {
+public:
+  explicit EmptyProductOperation(Tools tools) : tools(std::move(tools)) {}
+
+  Status prepare(const MatmulDesc &desc) {
+    out = desc.out.slot;
+    if (desc.bias.present())
+      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype));
+    accumulate = desc.accumulate;
+    TANDEM_ASSIGN_OR_RETURN(zero, Scratch::make(tools->state, 64));
+    TANDEM_RETURN_IF_ERROR(tools->driver().fill(zero.data(), 0, 64));
+    // The term repeats in every dimension but the last, or in all of them.
+    Layout term = desc.out.layout;
+    for (unsigned d = 0; d < term.rank; ++d)
+      term.strides[d] = desc.bias.present() && d + 1 == term.rank ? 1 : 0;
+    if (accumulate) {
+      TANDEM_ASSIGN_OR_RETURN(add, CombinePlan::make(*tools->kernels, desc.out.layout,
+                                                     desc.out.layout, term, ReduceOp::Sum));
+    } else {
+      TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, desc.out.layout, term));
+    }
+    return Status();
+  }
+
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    if (bias.present())
+      TANDEM_RETURN_IF_ERROR(bias.load(*tools, stream, frame));
+    const void *term = bias.present() ? bias.data() : zero.data();
+    void *target = frame.pointers[out];
+    if (accumulate)
+      return add.run(*tools->kernels, stream.native(), target, target, term);
+    return copy.run(*tools->kernels, stream.native(), target, term);
+  }
+
+private:
+  Tools tools;
+  uint32_t out = 0;
+  Bias bias;
+  bool accumulate = false;
+  Scratch zero;
+  CopyPlan copy;
+  CombinePlan add;
+};
+
+} // namespace
+
+Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc) {
+  int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
+  if (k == 0 || desc.out.layout.numElements() == 0) {
+    auto operation = std::make_unique<EmptyProductOperation>(tools);
+    TANDEM_RETURN_IF_ERROR(operation->prepare(desc));
+    return std::unique_ptr<Operation>(std::move(operation));
+  }
+  if (desc.out.layout.dtype == DType::I32)
+    return Status(Code::Unsupported, "the gpu device has no matmul of i32");
+  auto operation = std::make_unique<MatmulOperation>(tools);
+  TANDEM_RETURN_IF_ERROR(operation->prepare(desc).withPrefix(fmt::format(
+      "{} by {} into {}: ", desc.a.layout.str(), desc.b.layout.str(), desc.out.layout.str())));
+  return std::unique_ptr<Operation>(std::move(operation));
+}
+
+} // namespace tandem::gpu
