@@ -10,6 +10,7 @@
 #include "tandem/Runtime/Context.h"
 #include "tandem/Runtime/Local.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -99,6 +100,41 @@ TEST(Instance, ExchangeMatmulManyRuns) {
             ASSERT_EQ(out[s * 12 + i * 4 + j], sum) << "run " << run;
           }
     }
+  });
+}
+
+TEST(Instance, TracesWhenCommandsRan) {
+  onRanks(exchangeMatmul(), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    std::vector<float> x(15), w(20), out(24);
+    Layout layouts[] = {Layout::dense(DType::F32, {3, 5}), Layout::dense(DType::F32, {5, 4}),
+                        Layout::dense(DType::F32, {2, 3, 4})};
+    std::vector<float> *data[] = {&x, &w, &out};
+    for (uint32_t i = 0; i < 3; ++i) {
+      ASSERT_TRUE((*instance)->bind(i, {data[i]->data(), layouts[i]}, data[i]->size() * 4).ok());
+    }
+    ASSERT_TRUE((*instance)->run().ok());
+    EXPECT_TRUE((*instance)->times().empty());
+    ASSERT_TRUE((*instance)->trace(true).ok());
+    int64_t last = 0;
+    for (int run = 0; run < 3; ++run) {
+      ASSERT_TRUE((*instance)->run().ok());
+      const std::vector<CommandTime> &times = (*instance)->times();
+      // record, wait, group, recv, send, matmul, matmul, record, wait.
+      ASSERT_EQ(times.size(), 9u);
+      for (size_t noted : {2u, 5u, 6u}) {
+        EXPECT_GT(times[noted].begin, last) << noted;
+        EXPECT_GE(times[noted].end, times[noted].begin) << noted;
+      }
+      for (size_t other : {0u, 1u, 3u, 4u, 7u, 8u})
+        EXPECT_EQ(times[other].end, 0) << other;
+      EXPECT_GE(times[6].begin, times[2].end); // one stream
+      last = std::max(times[5].end, times[6].end);
+    }
+    ASSERT_TRUE((*instance)->trace(false).ok());
+    ASSERT_TRUE((*instance)->run().ok());
+    EXPECT_TRUE((*instance)->times().empty());
   });
 }
 
