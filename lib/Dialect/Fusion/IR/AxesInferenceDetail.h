@@ -1,0 +1,23 @@
+//===- AxesInferenceDetail.h - pieces of the inference of axes -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_FUSION_IR_AXESINFERENCEDETAIL_H
+#define TANDEM_LIB_DIALECT_FUSION_IR_AXESINFERENCEDETAIL_H
+
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+
+namespace mlir::tandem::fusion {
+
+/// Over the same mesh axes, in any order, by the same reduction.
+bool samePartial(AxesAttr a, AxesAttr b);
+
+/// Digits of one dimension as a placement: without stream digits.
+DimAxesAttr getDimPlacement(AxesAttr axes, int64_t dim);
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_LIB_DIALECT_FUSION_IR_AXESINFERENCEDETAIL_H

@@ -1,0 +1,106 @@
+//===- VerifyLocal.cpp - the placement constraints of ops that run locally -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "AxesInferenceDetail.h"
+#include "DimAxesSyntax.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+bool fusion::isTransparent(Operation *op) {
+  auto undecided = [](Type type) { return isa<RankedTensorType>(type) && !getAxes(type); };
+  if (llvm::all_of(op->getOperandTypes(), undecided) &&
+      llvm::all_of(op->getResultTypes(), undecided))
+    return true;
+  return !llvm::any_of(op->getOperandTypes(), undecided) &&
+         !llvm::any_of(op->getResultTypes(), undecided) && succeeded(verifyLocal(op, nullptr));
+}
+
+LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError) {
+  auto fail = [&](const Twine &reason) -> LogicalResult {
+    if (emitError)
+      emitError() << reason;
+    return failure();
+  };
+  SmallVector<AxesAttr> operandAxes =
+      llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
+  std::optional<AxesRule> rule = getAxesRule(op);
+  if (!rule)
+    return fail("expected an operation that computes locally, found '" +
+                op->getName().getStringRef() + "'");
+  // Placement of each factor, from whoever names it first.
+  SmallVector<DimAxesAttr> factors(rule->factors.size());
+  auto visit = [&](AxesAttr axes, ArrayRef<int64_t> dims, const Twine &what) -> LogicalResult {
+    for (auto [dim, factor] : llvm::enumerate(dims)) {
+      if (factor == AxesRule::kNone)
+        continue;
+      DimAxesAttr digits = getDimPlacement(axes, dim);
+      if (rule->factors[factor] == FactorKind::Whole && digits.hasDevice())
+        return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
+                    ", which is needed whole, found " + formatDimAxes(digits));
+      // A kernel is called once on its piece; other ops may be cut open by the lowering.
+      if (rule->factors[factor] == FactorKind::Whole && isa<CallOp>(op) &&
+          axes.getDims()[dim].hasStream())
+        return fail("expected no stream digit in dimension " + Twine(dim) + " of " + what +
+                    ", which is needed whole, found " + formatDimAxes(axes.getDims()[dim]));
+      if (!factors[factor])
+        factors[factor] = digits;
+      else if (factors[factor] != digits)
+        return fail("expected dimension " + Twine(dim) + " of " + what + " to be split as " +
+                    formatDimAxes(factors[factor]) + ", found " + formatDimAxes(digits));
+    }
+    return success();
+  };
+  MeshAttr mesh;
+  for (Type type : llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes())) {
+    AxesAttr axes = getAxes(type);
+    if (!axes)
+      continue;
+    if (mesh && axes.getMesh() != mesh)
+      return fail("expected operands and results on one mesh, found \"" +
+                  mesh.getName().getValue() + "\" and \"" + axes.getMesh().getName().getValue() +
+                  "\"");
+    mesh = axes.getMesh();
+  }
+  if (!isa<ReshapeOp>(op)) {
+    for (auto [i, axes] : llvm::enumerate(operandAxes))
+      if (axes && failed(visit(axes, rule->operands[i], "operand " + Twine(i))))
+        return failure();
+    for (auto [i, type] : llvm::enumerate(op->getResultTypes()))
+      if (getAxes(type) && failed(visit(getAxes(type), rule->results[i], "result " + Twine(i))))
+        return failure();
+  }
+  for (auto [i, type] : llvm::enumerate(op->getResultTypes())) {
+    AxesAttr axes = getAxes(type);
+    if (!axes)
+      continue;
+    if (op->getNumOperands() == 0) {
+      if (axes.isPartial())
+        return fail("expected a constant that is not partial, found it partial over \"" +
+                    axes.getPartial().front().getValue() + "\"");
+      continue;
+    }
+    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias() && axes.isPartial())
+      return fail("expected no bias beside a result that is partial over \"" +
+                  axes.getPartial().front().getValue() + "\": each term would have it");
+    std::optional<AxesConflict> conflict;
+    AxesAttr inferred = inferResultAxes(op, i, operandAxes, conflict);
+    if (conflict)
+      return fail(conflict->reason);
+    if (!inferred)
+      continue;
+    // Dimensions have been compared (new ones may be split freely); a reshape's only here.
+    if (isa<ReshapeOp>(op) ? !samePlacement(inferred, axes) : !samePartial(inferred, axes)) {
+      return fail("expected result " + Twine(i) + " with axes " + formatAxes(inferred) +
+                  ", found " + formatAxes(axes));
+    }
+  }
+  return success();
+}
