@@ -191,9 +191,11 @@ uint64_t commonBytes(uint64_t a, const ByteSet &setA, uint64_t b, const ByteSet 
 
 bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out) {
   uint64_t count = set.run ? 1 : 0;
-  for (const ByteSet::Dim &dim : set.dims)
-    if ((count *= dim.extent) > kMaxIntervals)
+  for (const ByteSet::Dim &dim : set.dims) {
+    count *= dim.extent;
+    if (count > kMaxIntervals)
       return false;
+  }
   std::vector<uint64_t> index(set.dims.size(), 0);
   std::vector<Interval> raw;
   for (uint64_t n = 0; n < count; ++n) {

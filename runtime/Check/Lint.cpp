@@ -7,8 +7,6 @@
 
 #include "Lint.h"
 
-#include "LocalPass.h"
-
 #include <algorithm>
 
 namespace tandem::check {
@@ -18,8 +16,7 @@ using namespace replay;
 Lint::Lint(const World &world, uint32_t rank, const FootprintTable &footprints,
            std::shared_ptr<const Overlaps> places, Findings &findings)
     : world(world), rank(rank), footprints(footprints), graph(std::move(places)),
-      findings(findings), writes(graph->places.size(), 0), lastWrite(graph->places.size(), kNone),
-      unread(graph->places.size(), kNone) {}
+      findings(findings), writes(graph->places.size(), 0), lastWrite(graph->places.size(), kNone) {}
 
 void Lint::add(Diagnosis diagnosis, CommandId command, std::string message) {
   findings.add({diagnosis, std::move(message), {command}, {world.describe(command)}});
@@ -43,17 +40,44 @@ void Lint::work(CommandId command, bool afterPrevious) {
 }
 
 void Lint::access(CommandId command, uint32_t place, bool reads, bool isWrite) {
-  if (reads)
-    for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e)
-      unread[e->to] = kNone;
+  bool inArena = graph->places[place].space == Space::Arena;
+  if (inArena)
+    forget(place, reads ? kNone : command);
   if (!isWrite)
     return;
-  if (unread[place] != kNone && unread[place] != command)
-    unreadData(place);
   ++writes[place];
   lastWrite[place] = command;
-  if (graph->places[place].space == Space::Arena)
-    unread[place] = command;
+  std::vector<Interval> pieces;
+  const Place &where = graph->places[place];
+  if (inArena && intervals(where.address, footprints.set(where.layout), pieces))
+    for (const Interval &piece : pieces)
+      unread[piece.begin] = {piece.end, command};
+}
+
+void Lint::forget(uint32_t place, CommandId writer) {
+  std::vector<Interval> pieces;
+  const Place &where = graph->places[place];
+  if (!intervals(where.address, footprints.set(where.layout), pieces))
+    return;
+  for (const Interval &piece : pieces) {
+    auto at = unread.upper_bound(piece.begin);
+    if (at != unread.begin())
+      --at;
+    while (at != unread.end() && at->first < piece.end) {
+      auto [begin, was] = *at;
+      if (was.end <= piece.begin) {
+        ++at;
+        continue;
+      }
+      at = unread.erase(at);
+      if (begin < piece.begin)
+        unread[begin] = {piece.begin, was.by};
+      if (was.end > piece.end)
+        at = unread.insert_or_assign(piece.end, Written{was.end, was.by}).first;
+      if (writer != kNone && writer != was.by)
+        unreadData(std::max(begin, piece.begin), std::min(was.end, piece.end), was.by);
+    }
+  }
 }
 
 void Lint::copy(CommandId command, uint32_t target, uint32_t source, bool sameLayout) {
@@ -85,18 +109,46 @@ void Lint::finish() {
     if (couldBeView(copy))
       add(Diagnosis::CopyView, copy.command,
           fmt::format("rank {} copies what its readers could read where it lies", rank));
-  for (uint32_t p = 0; p < unread.size(); ++p)
-    if (unread[p] != kNone)
-      unreadData(p);
+  for (const auto &[begin, was] : unread)
+    unreadData(begin, was.end, was.by);
+  checkInputs();
 }
 
-void Lint::unreadData(uint32_t place) {
+void Lint::inputRead(const View &view) {
+  inputs.insert({view.space, view.argument, view.address, view.layout});
+}
+
+void Lint::checkInputs() {
+  for (uint32_t a = 0; a < world.arguments.size(); ++a) {
+    if (world.arguments[a].isResult || !world.ranks[rank].argumentPresent[a])
+      continue;
+    std::vector<Interval> pieces;
+    for (const Place &place : inputs)
+      if (place.argument == a && !intervals(place.address, footprints.set(place.layout), pieces))
+        return;
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Interval &x, const Interval &y) { return x.begin < y.begin; });
+    uint64_t at = 0;
+    for (const Interval &piece : pieces)
+      if (piece.begin <= at)
+        at = std::max(at, piece.end);
+    if (at < world.ranks[rank].argumentBytes[a])
+      findings.add({Diagnosis::UnreadData,
+                    fmt::format("rank {}: nobody reads byte {} of input \"{}\"", rank, at,
+                                world.arguments[a].name),
+                    {},
+                    {}});
+  }
+}
+
+void Lint::unreadData(uint64_t begin, uint64_t end, CommandId writer) {
+  if (!reported.insert(writer).second)
+    return;
   if (!findings.wants(Diagnosis::UnreadData))
     return findings.count(Diagnosis::UnreadData);
-  const Place &where = graph->places[place];
-  add(Diagnosis::UnreadData, unread[place],
-      fmt::format("rank {}: nobody reads what is written to {}", rank,
-                  describeBytes(world, rank, footprints, where, where)));
+  add(Diagnosis::UnreadData, writer,
+      fmt::format("rank {}: nobody reads what is written to bytes [{}, {}) of the arena", rank,
+                  begin, end));
 }
 
 } // namespace tandem::check

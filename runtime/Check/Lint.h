@@ -10,6 +10,9 @@
 
 #include "Footprints.h"
 
+#include <map>
+#include <set>
+
 namespace tandem::check {
 
 /// Watches the pass over one rank.
@@ -24,6 +27,7 @@ public:
   void work(CommandId command, bool afterPrevious);
   /// An access to a place of `graph`. A command that reads and writes says so in one call.
   void access(CommandId command, uint32_t place, bool reads, bool writes);
+  void inputRead(const replay::View &view);
   /// `source`: a place, or kNone for an input, which nobody writes.
   void copy(CommandId command, uint32_t target, uint32_t source, bool sameLayout);
   void finish();
@@ -35,7 +39,10 @@ private:
   };
 
   void add(Diagnosis diagnosis, CommandId command, std::string message);
-  void unreadData(uint32_t place);
+  /// Takes the bytes of a place out of `unread`; if they are written anew, they are reported.
+  void forget(uint32_t place, CommandId writer);
+  void unreadData(uint64_t begin, uint64_t end, CommandId writer);
+  void checkInputs();
   bool couldBeView(const Copy &copy) const;
 
   const World &world;
@@ -45,8 +52,14 @@ private:
   Findings &findings;
   std::vector<uint32_t> writes;     ///< per place: how many
   std::vector<CommandId> lastWrite; ///< per place
-  std::vector<CommandId> unread;    ///< per place: a write that nobody has read a byte of yet
   std::vector<Copy> copies;
+  struct Written {
+    uint64_t end;
+    CommandId by;
+  };
+  std::map<uint64_t, Written> unread; ///< pieces of the arena by their begin: written, not yet read
+  std::set<CommandId> reported;
+  std::set<Place> inputs; ///< what is read of the inputs
   CommandId firstWork = kNone;
   bool communicates = false, computes = false, overlaps = false;
 };

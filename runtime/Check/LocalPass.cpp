@@ -149,6 +149,8 @@ private:
     for (const Access &access : accesses)
       if (placeOfView[access.view] != kNone)
         apply(here, access, placeOfView[access.view]);
+      else if (lint)
+        lint->inputRead(rank.views[access.view]);
   }
 
   void observe(CommandId i, const Command &command) {

@@ -42,11 +42,11 @@ public:
     if (perQueue >= streams)
       return report(all);
     // What two streams in one queue bring to a halt hangs under every fold that has them together.
-    for (uint16_t a = 0; a < streams; ++a)
-      for (uint16_t b = a + 1u; b < streams; ++b) {
+    for (uint32_t a = 0; a < streams; ++a)
+      for (uint32_t b = a + 1; b < streams; ++b) {
         Fold pair(streams);
-        for (uint16_t s = 0; s < streams; ++s)
-          pair[s] = s == b ? a : s;
+        for (uint32_t s = 0; s < streams; ++s)
+          pair[s] = static_cast<uint16_t>(s == b ? a : s);
         if (tryFold(pair))
           return;
       }
@@ -102,9 +102,9 @@ private:
     Walker walker(world, walk, driver);
     driver.run(walker);
     std::string shared;
-    for (uint16_t q = 0; q < streams; ++q) {
+    for (uint32_t q = 0; q < streams; ++q) {
       std::vector<unsigned> members;
-      for (uint16_t s = 0; s < streams; ++s)
+      for (uint32_t s = 0; s < streams; ++s)
         if (fold[s] == q)
           members.push_back(s);
       if (members.size() > 1)

@@ -85,6 +85,33 @@ TEST(Lint, NobodyReads) {
   expectOnly(spec, {"unread-data"}, lint());
 }
 
+TEST(Lint, HalfOfABufferIsNotRead) {
+  Basic spec(1, 1);
+  RankSpec &rank = spec.ranks[0];
+  uint32_t buffer = rank.arena(2 * kBytes);
+  uint32_t halves[] = {rank.view(buffer, DType::F32, {4}),
+                       rank.view(buffer, DType::F32, {4}, kBytes)};
+  rank.copy(0, halves[0], spec.x[0]);
+  rank.add(Kind::accumulate, 0, {halves[0], spec.x[0]});
+  rank.copy(0, halves[1], halves[0]);
+  rank.add(Kind::accumulate, 0, {halves[1], halves[0]});
+  rank.copy(0, spec.row[0][0], halves[0]);
+  Report report = run(spec, lint());
+  ASSERT_EQ(diagnoses(report), std::set<std::string>{"unread-data"});
+  EXPECT_EQ(report.findings[0].message,
+            "rank 0: nobody reads what is written to bytes [16, 32) of the arena");
+}
+
+TEST(Lint, PartOfAnInput) {
+  Basic spec(1, 1);
+  RankSpec &rank = spec.ranks[0];
+  uint32_t x = rank.views[spec.x[0]].buffer();
+  rank.copy(0, spec.row[0][0], rank.view(x, DType::F32, {4}, {0}, 4));
+  Report report = run(spec, lint());
+  ASSERT_EQ(diagnoses(report), std::set<std::string>{"unread-data"});
+  EXPECT_EQ(report.findings[0].message, "rank 0: nobody reads byte 0 of input \"x\"");
+}
+
 TEST(Lint, OneAfterTheOther) {
   // A collective and a matmul on two streams, tied so that they never overlap.
   Basic spec(2, 4);
