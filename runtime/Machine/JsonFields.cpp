@@ -32,7 +32,9 @@ constexpr UnitName kUnits[] = {
 /// "us" out of an array, shortened where it is long.
 std::string shown(const json &value) {
   std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  if (text.size() > 60)
+    text.replace(57, std::string::npos, "...");
+  return text;
 }
 
 const json kNothing;

@@ -212,14 +212,15 @@ private:
 
   void axis(TimeUnit unit, double bottom) {
     double step = tickFor(total);
+    int ticks = static_cast<int>(total * 1.0001 / step);
     fmt::format_to(out, "<g stroke=\"#ddd\">\n");
-    for (double t = 0; t <= total * 1.0001; t += step)
+    for (int tick = 0; tick <= ticks; ++tick)
       fmt::format_to(out, "<line x1=\"{0:.1f}\" y1=\"{1:.0f}\" x2=\"{0:.1f}\" y2=\"{2:.0f}\"/>\n",
-                     x(t), kTop - 4, bottom);
+                     x(tick * step), kTop - 4, bottom);
     fmt::format_to(out, "</g>\n<g text-anchor=\"middle\" fill=\"#555\">\n");
-    for (double t = 0; t <= total * 1.0001; t += step)
-      fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{:.0f}\">{:.6g}</text>\n", x(t), bottom + 14,
-                     std::round(t * unit.factor * 1e6) / 1e6);
+    for (int tick = 0; tick <= ticks; ++tick)
+      fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{:.0f}\">{:.6g}</text>\n", x(tick * step),
+                     bottom + 14, std::round(tick * step * unit.factor * 1e6) / 1e6);
     fmt::format_to(out, "<text x=\"{:.0f}\" y=\"{:.0f}\">time, {}</text>\n</g>\n",
                    kLeft + kPlot / 2, bottom + 32, unit.name);
   }

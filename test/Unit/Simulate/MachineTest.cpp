@@ -59,8 +59,8 @@ TEST(Machine, MatmulMeetsItsPointsAndStaysBetweenThem) {
   EXPECT_LT(rate(300), 0.8);
   // More work takes longer.
   double last = 0;
-  for (double m = 16; m <= 65536; m *= 2) {
-    double seconds = machine.matmulSeconds(DType::F32, 1, m, 1000, 1000);
+  for (int rows = 16; rows <= 65536; rows *= 2) {
+    double seconds = machine.matmulSeconds(DType::F32, 1, rows, 1000, 1000);
     EXPECT_GT(seconds, last);
     last = seconds;
   }

@@ -92,8 +92,11 @@ TEST(Sharing, EqualEndsComeInTheOrderOfTheirStart) {
 }
 
 // No resource is given away twice, whatever comes and goes, and all that was started ends.
-TEST(Sharing, RandomLoadNeverExceedsACapacity) {
-  std::mt19937 random(1);
+class RandomLoad : public testing::TestWithParam<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Sharing, RandomLoad, testing::Range(0U, 5U));
+
+TEST_P(RandomLoad, NeverExceedsACapacity) {
+  std::mt19937 random(GetParam());
   Sharing sharing;
   std::vector<Sharing::Resource> resources;
   for (int i = 0; i < 6; ++i)
