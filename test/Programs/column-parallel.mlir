@@ -30,10 +30,10 @@
 // HOSTIR-NEXT: hostir.send
 // HOSTIR: hostir.matmul %{{.+}}, %[[W]] bias %[[B]] to
 //
-// Of the gathered x only the slices in flight exist: 12x16 f32 for each of 4 workers.
+// Of the gathered x only the slices in flight exist: 12x16 f32 for each of the 3 workers that get one.
 //
 // PLANNED-LABEL: hostir.program @column_parallel(
-// PLANNED-SAME: arena_bytes = 3072
+// PLANNED-SAME: arena_bytes = 2304
 //
 // RANK1-COUNT-3: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}

@@ -21,7 +21,7 @@
 // HOSTIR-LABEL: hostir.program private @qkv__oracle(
 //
 // PLANNED-LABEL: hostir.program @qkv(
-// PLANNED-SAME: arena_bytes = 3072
+// PLANNED-SAME: arena_bytes = 2304
 //
 // RANK1-COUNT-3: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}

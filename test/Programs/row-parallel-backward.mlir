@@ -15,8 +15,7 @@
 //
 // HOSTIR-LABEL: hostir.program @row_parallel_backward(
 // HOSTIR-SAME: %[[X:[^:]+]]: memref<48x6xf32> {{.*}} %[[W:[^:]+]]: memref<6x16xf32> {{.*}} %[[DY:[^:]+]]: memref<12x16xf32> {{.*}} %[[DX:[^:]+]]: memref<48x6xf32> {{.*}} %[[DW:[^:]+]]: memref<6x16xf32>
-// HOSTIR: hostir.matmul %{{.+}}, %[[OWN:.+]] to %[[DW]] on %[[MAIN:.+]] {transpose_a}
-// HOSTIR: hostir.matmul %{{.+}}, %[[OWN]] to %[[DW]] on %[[MAIN]] {accumulate, transpose_a}
+// HOSTIR: hostir.matmul %{{.+}}, %[[DY]] to %[[DW]] on %[[MAIN:.+]] {transpose_a}
 // HOSTIR: hostir.group
 // HOSTIR: hostir.matmul %[[SLICE:.+]], %[[W]] to %{{.+}} on %[[S:.+]] {transpose_b}
 // HOSTIR: hostir.sync %[[MAIN]] after %[[S]]
@@ -24,7 +23,7 @@
 // HOSTIR: hostir.sync %[[S]] after %[[MAIN]]
 //
 // PLANNED-LABEL: hostir.program @row_parallel_backward(
-// PLANNED-SAME: arena_bytes = 512
+// PLANNED-SAME: arena_bytes = 2304
 //
 // RANK1-COUNT-3: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}

@@ -174,3 +174,27 @@ hostir.program @unordered(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) 
     hostir.sync %s after %main
   }
 }
+
+// -----
+
+// The inner loop runs over the next slice too.
+// CHECK-LABEL: hostir.program @beyond
+// CHECK:         hostir.alloc on %{{.*}} : memref<4x8xf32>
+hostir.program @beyond(%x: memref<2x8xf32>, %y: memref<8xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  // expected-remark @+1 {{kept whole: its first access in a block does not write the whole slice}}
+  %g = hostir.alloc on %main : memref<4x8xf32>
+  scf.for %i = %c0 to %c2 step %c1 {
+    %two = memref.subview %g[%i, 0] [2, 8] [1, 1] : memref<4x8xf32> to memref<2x8xf32, strided<[8, 1], offset: ?>>
+    hostir.copy %x to %two on %main : memref<2x8xf32> to memref<2x8xf32, strided<[8, 1], offset: ?>>
+    scf.for %j = %c0 to %c3 step %c1 {
+      %o = arith.addi %i, %j : index
+      %row = memref.subview %g[%o, 0] [1, 8] [1, 1] : memref<4x8xf32> to memref<8xf32, strided<[1], offset: ?>>
+      hostir.copy %row to %y on %main : memref<8xf32, strided<[1], offset: ?>> to memref<8xf32>
+    }
+  }
+}

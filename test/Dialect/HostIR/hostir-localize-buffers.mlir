@@ -164,3 +164,37 @@ hostir.program @used_on_main(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result
     hostir.sync %s after %main
   }
 }
+
+// -----
+
+// Columns of four blocks come at once, and a loop uses them block by block: pieces of the slice.
+// CHECK-LABEL: hostir.program @piece_by_piece
+// CHECK-NOT:   memref<8x12xf32>
+// CHECK:       scf.for %[[I:.+]] =
+// CHECK:         %[[SLOT:.+]] = hostir.alloc on %{{.+}} : memref<8x4x1xf32>
+// CHECK:         hostir.copy %{{.+}} to %[[SLOT]]
+// CHECK:         scf.for %[[J:.+]] =
+// CHECK:           %[[AT:.+]] = arith.muli %[[J]], %c1
+// CHECK:           %[[PIECE:.+]] = memref.reinterpret_cast %[[SLOT]] to offset: [%[[AT]]], sizes: [8, 1], strides: [4, 1]
+// CHECK:           hostir.copy %[[PIECE]] to
+// CHECK:         hostir.dealloc %[[SLOT]]
+hostir.program @piece_by_piece(%x: memref<8x4x1xf32>, %y: memref<8x1xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  // expected-remark @+1 {{replaced by a slice in 1 places}}
+  %g = hostir.alloc on %main : memref<8x12xf32>
+  scf.for %i = %c0 to %c3 step %c1 {
+    %e = memref.expand_shape %g [[0], [1, 2]] output_shape [8, 4, 3] : memref<8x12xf32> into memref<8x4x3xf32>
+    %s = memref.subview %e[0, 0, %i] [8, 4, 1] [1, 1, 1] : memref<8x4x3xf32> to memref<8x4x1xf32, strided<[12, 3, 1], offset: ?>>
+    hostir.copy %x to %s on %main : memref<8x4x1xf32> to memref<8x4x1xf32, strided<[12, 3, 1], offset: ?>>
+    scf.for %j = %c0 to %c4 step %c1 {
+      %b = arith.muli %j, %c3 : index
+      %o = arith.addi %b, %i : index
+      %p = memref.subview %g[0, %o] [8, 1] [1, 1] : memref<8x12xf32> to memref<8x1xf32, strided<[12, 1], offset: ?>>
+      hostir.copy %p to %y on %main : memref<8x1xf32, strided<[12, 1], offset: ?>> to memref<8x1xf32>
+    }
+  }
+}

@@ -9,6 +9,7 @@
 #include "StridedBox.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -30,6 +31,8 @@ struct Access {
   Operation *inBlock;
   int64_t place; // of the command, in the text
   StridedBox box;
+  /// Where it begins in the slice of its part, kept densely: a sum of loop indices.
+  SmallVector<std::pair<Value, int64_t>> offset = {};
 };
 
 /// The accesses of one slice in one block.
@@ -58,6 +61,7 @@ private:
   std::string collect(Value view);
   std::string addAccess(OpOperand &use);
   std::string checkParts();
+  bool continuesPart(Access &access);
   std::string checkPart(Part &part);
   void rewritePart(Part &part);
 
@@ -164,25 +168,81 @@ std::string Localizer::checkPart(Part &part) {
   return "";
 }
 
+// Iterations of the loop whose index `value` is, if it counts them from 0.
+static std::optional<int64_t> countOf(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto loop = argument ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()) : scf::ForOp();
+  if (!loop || argument != loop.getInductionVar() ||
+      getConstantIntValue(loop.getLowerBound()) != 0 || getConstantIntValue(loop.getStep()) != 1)
+    return std::nullopt;
+  return getConstantIntValue(loop.getUpperBound());
+}
+
+// Whether `box` lies in the slice of `part`, whatever the indices of the loops around it that are
+// not around the part; where it begins in the slice is put in `offset`.
+static bool liesIn(const StridedBox &box, const Part &part,
+                   SmallVectorImpl<std::pair<Value, int64_t>> &offset) {
+  LinearIndex begin = box.offset;
+  begin.add(part.accesses.front().box.offset, -1);
+  if (begin.constant != 0)
+    return false;
+  // For each piece of the slice, the last index that is taken of it.
+  SmallVector<int64_t> last(part.slice.size(), 0);
+  auto take = [&](int64_t stride, int64_t count, int64_t &denseStride) {
+    int64_t dense = 1;
+    std::optional<size_t> found;
+    for (auto [i, piece] : llvm::enumerate(part.slice)) {
+      if (stride > 0 && stride % piece.stride == 0 &&
+          last[i] + stride / piece.stride * (count - 1) < piece.size) {
+        found = i;
+        denseStride = dense * (stride / piece.stride);
+      }
+      dense *= piece.size;
+    }
+    if (found)
+      last[*found] += stride / part.slice[*found].stride * (count - 1);
+    return found.has_value();
+  };
+  int64_t dense = 0;
+  for (const BoxDim &dim : box.dims)
+    if (dim.size != 1 && !take(dim.stride, dim.size, dense))
+      return false;
+  for (auto [value, coefficient] : begin.terms) {
+    std::optional<int64_t> count = countOf(value);
+    if (!count || *count < 1 || !take(coefficient, *count, dense))
+      return false;
+    offset.emplace_back(value, dense);
+  }
+  return true;
+}
+
+// Whether the access is one of the last part's, which it joins then: of the part's block (or of
+// conditions and loops in it), and of its slice.
+bool Localizer::continuesPart(Access &access) {
+  if (parts.empty())
+    return false;
+  Part &part = parts.back();
+  Operation *inBlock = part.block()->findAncestorOpInBlock(*access.inBlock);
+  if (!inBlock)
+    return false;
+  bool isSame = part.slice == access.box.normalized() &&
+                part.accesses.front().box.offset == access.box.offset;
+  if (!isSame && !liesIn(access.box, part, access.offset))
+    return false;
+  access.inBlock = inBlock;
+  part.accesses.push_back(access);
+  return true;
+}
+
 std::string Localizer::checkParts() {
   llvm::sort(accesses, [](const Access &a, const Access &b) {
     return std::pair(a.place, a.operand->getOperandNumber()) <
            std::pair(b.place, b.operand->getOperandNumber());
   });
-  // Of one block (or of conditions in it) and one slice, without anything of another part in
-  // between.
-  for (Access &access : accesses) {
-    SmallVector<BoxDim> slice = access.box.normalized();
-    Operation *inBlock =
-        parts.empty() ? nullptr : parts.back().block()->findAncestorOpInBlock(*access.inBlock);
-    bool continues = inBlock && parts.back().slice == slice &&
-                     parts.back().accesses.front().box.offset == access.box.offset;
-    if (continues)
-      access.inBlock = inBlock;
-    else
-      parts.push_back({{}, slice});
-    parts.back().accesses.push_back(access);
-  }
+  // Of one block and one slice, without anything of another part in between.
+  for (Access &access : accesses)
+    if (!continuesPart(access))
+      parts.push_back({{access}, access.box.normalized()});
   for (Part &part : parts)
     if (std::string why = checkPart(part); !why.empty())
       return why;
@@ -227,6 +287,16 @@ static bool isRowMajor(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
   return true;
 }
 
+static Value sumOf(OpBuilder &builder, Location loc, ArrayRef<std::pair<Value, int64_t>> terms) {
+  Value sum;
+  for (auto [value, factor] : terms) {
+    Value size = arith::ConstantIndexOp::create(builder, loc, factor);
+    Value term = arith::MulIOp::create(builder, loc, value, size);
+    sum = sum ? arith::AddIOp::create(builder, loc, sum, term).getResult() : term;
+  }
+  return sum;
+}
+
 void Localizer::rewritePart(Part &part) {
   Access &first = part.accesses.front();
   OpBuilder builder(first.inBlock);
@@ -247,14 +317,28 @@ void Localizer::rewritePart(Part &part) {
   for (Access &access : part.accesses) {
     auto old = cast<MemRefType>(access.operand->get().getType());
     SmallVector<int64_t> wanted = *compactStrides(part.slice, access.box.dims);
-    if (old.getShape() == type.getShape() && isRowMajor(old.getShape(), wanted)) {
+    if (access.offset.empty() && old.getShape() == type.getShape() &&
+        isRowMajor(old.getShape(), wanted)) {
       access.operand->set(slice);
       continue;
     }
-    auto viewType = MemRefType::get(old.getShape(), element,
-                                    StridedLayoutAttr::get(builder.getContext(), 0, wanted));
-    access.operand->set(memref::ReinterpretCastOp::create(builder, loc, viewType, slice,
-                                                          /*offset=*/0, old.getShape(), wanted));
+    bool moves = !access.offset.empty();
+    auto layout =
+        StridedLayoutAttr::get(builder.getContext(), moves ? ShapedType::kDynamic : 0, wanted);
+    auto viewType = MemRefType::get(old.getShape(), element, layout);
+    OpBuilder::InsertionGuard guard(builder);
+    OpFoldResult offset = builder.getIndexAttr(0);
+    if (moves) {
+      builder.setInsertionPoint(isa<GroupOp>(access.operand->getOwner()->getParentOp())
+                                    ? access.operand->getOwner()->getParentOp()
+                                    : access.operand->getOwner());
+      offset = sumOf(builder, loc, access.offset);
+    }
+    auto asFold = [&](ArrayRef<int64_t> numbers) {
+      return getAsIndexOpFoldResult(builder.getContext(), numbers);
+    };
+    access.operand->set(memref::ReinterpretCastOp::create(builder, loc, viewType, slice, offset,
+                                                          asFold(old.getShape()), asFold(wanted)));
   }
   builder.setInsertionPointAfter(part.last);
   DeallocOp::create(builder, loc, slice, stream);

@@ -24,8 +24,8 @@ def LocalizeBuffers : HostIR_Pass<"hostir-localize-buffers"> {
     replaced by one buffer of the slice's shape in each block that uses it: loop bodies and the peeled own slice.
 
     A buffer qualifies if its accesses fall into parts, each within one block (and what is nested in it) and on one stream;
-    in each part the first access writes a box of the buffer whole, and all later accesses are of exactly that box; and the
-    parts follow each other in the text. Another stream may use the slice too, if syncs of the block order it after the
+    in each part the first access writes a box of the buffer whole, and all later accesses are of that box, or of pieces of
+    it that loops inside of the block run through; and the parts follow each other in the text. Another stream may use the slice too, if syncs of the block order it after the
     first access, and the first access's stream after it. Anything else stays as it is; `log` says why.
 
     Before:
@@ -49,7 +49,7 @@ def LocalizeBuffers : HostIR_Pass<"hostir-localize-buffers"> {
     }
     ```
   }];
-  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
   let statistics = [
     Statistic<"numLocalized", "localized", "buffers replaced by slices">,
     Statistic<"numKept", "kept", "buffers left whole">
