@@ -23,6 +23,8 @@ namespace {
 constexpr const char *kComputeColour = "#3b6fb6", *kCommunicationColour = "#f28e2b",
                      *kWaitColour = "#e3e3e3", *kExposedColour = "#c8102e";
 constexpr double kLeft = 118, kPlot = 960, kRight = 112, kTop = 78, kBottom = 46;
+/// Narrower is not seen.
+constexpr double kThin = 0.35;
 constexpr size_t kStreamsUpTo = 16, kMostRanks = 64;
 
 std::string escaped(std::string_view text) {
@@ -74,7 +76,8 @@ double tickFor(double span) {
 /// One horizontal strip of a rank.
 struct Lane {
   std::string label;
-  std::vector<const Span *> spans;
+  std::vector<Span> spans;
+  bool merged = false; ///< spans stand for many commands each
 };
 
 struct Band {
@@ -132,13 +135,12 @@ private:
         continue;
       if (span.stream >= lanes.size())
         lanes.resize(span.stream + 1u);
-      lanes[span.stream].spans.push_back(&span);
+      lanes[span.stream].spans.push_back(span);
     }
     for (size_t s = 0; s < lanes.size(); ++s) {
       // A stream that only waits says nothing.
-      bool works = std::any_of(lanes[s].spans.begin(), lanes[s].spans.end(), [](const Span *span) {
-        return span->category != Category::Waiting;
-      });
+      bool works = std::any_of(lanes[s].spans.begin(), lanes[s].spans.end(),
+                               [](const Span &span) { return span.category != Category::Waiting; });
       if (!works)
         continue;
       lanes[s].label = s == 0 ? "main" : fmt::format("s{}", s);
@@ -148,11 +150,25 @@ private:
       band.lanes.emplace_back();
   }
 
-  static void lanesOfCategories(const std::vector<Span> &spans, Band &band) {
+  /// What overlaps, or is closer than can be seen, becomes one.
+  void lanesOfCategories(const std::vector<Span> &spans, Band &band) const {
     band.lanes.resize(2);
     for (const Span &span : spans)
       if (isDrawn(span) && span.category != Category::Waiting)
-        band.lanes[span.category == Category::Compute ? 0 : 1].spans.push_back(&span);
+        band.lanes[span.category == Category::Compute ? 0 : 1].spans.push_back(span);
+    for (Lane &lane : band.lanes) {
+      std::sort(lane.spans.begin(), lane.spans.end(),
+                [](const Span &a, const Span &b) { return a.begin < b.begin; });
+      lane.merged = true;
+      size_t kept = 0;
+      for (const Span &span : lane.spans) {
+        if (kept > 0 && x(span.begin) <= x(lane.spans[kept - 1].end) + kThin)
+          lane.spans[kept - 1].end = std::max(lane.spans[kept - 1].end, span.end);
+        else
+          lane.spans[kept++] = span;
+      }
+      lane.spans.resize(kept);
+    }
   }
 
   double x(double seconds) const { return kLeft + seconds / total * kPlot; }
@@ -258,23 +274,23 @@ private:
   template <typename Out> void draw(const Lane &lane, double top, Out to) {
     // What is narrower than a third of a unit joins its neighbours: millions of commands stay a
     // picture of some thousand shapes.
-    constexpr double thin = 0.35;
     size_t count = lane.spans.size();
     for (size_t i = 0; i < count;) {
-      const Span &span = *lane.spans[i];
+      const Span &span = lane.spans[i];
       double begin = x(span.begin), end = x(span.end);
       size_t joined = 1;
-      if (end - begin < thin)
-        while (i + joined < count && lane.spans[i + joined]->category == span.category &&
-               x(lane.spans[i + joined]->end) - begin < 2 * thin) {
-          end = std::max(end, x(lane.spans[i + joined]->end));
+      if (end - begin < kThin)
+        while (i + joined < count && lane.spans[i + joined].category == span.category &&
+               x(lane.spans[i + joined].end) - begin < 2 * kThin) {
+          end = std::max(end, x(lane.spans[i + joined].end));
           ++joined;
         }
-      draw(span, joined, begin, end, top, to);
+      draw(span, lane.merged ? 0 : joined, begin, end, top, to);
       i += joined;
     }
   }
 
+  /// `joined`: the commands that the shape stands for; 0: too many to name one.
   template <typename Out>
   void draw(const Span &span, size_t joined, double begin, double end, double top, Out to) {
     const char *colour = span.category == Category::Compute         ? kComputeColour
@@ -284,7 +300,7 @@ private:
     fmt::format_to(to,
                    "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"",
                    begin, top + 1, std::max(0.15, end - begin - gap), laneHeight - 2, colour);
-    if (end - begin < 1) {
+    if (end - begin < 1 || joined == 0) {
       fmt::format_to(to, "/>\n");
       return;
     }
