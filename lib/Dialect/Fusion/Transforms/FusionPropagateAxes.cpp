@@ -195,12 +195,14 @@ private:
 
   /// Operands decide results.
   LogicalResult goForward(Operation *op) {
-    auto isAwaited = [](Value value) {
-      return isUndecided(value) && !isa_and_present<arith::ConstantOp>(value.getDefiningOp());
-    };
+    // A constant is as what it meets, if that is split; else consumers may say what both are.
     SmallVector<AxesAttr> operands = operandAxesOf(op);
-    if (llvm::none_of(operands, [](AxesAttr axes) { return axes != nullptr; }) ||
-        llvm::any_of(op->getOperands(), isAwaited))
+    bool isSaid = llvm::any_of(operands, says);
+    auto isAwaited = [&](Value value) {
+      return isUndecided(value) &&
+             !(isSaid && isa_and_present<arith::ConstantOp>(value.getDefiningOp()));
+    };
+    if (op->getNumOperands() == 0 || llvm::any_of(op->getOperands(), isAwaited))
       return success();
     for (auto [i, result] : llvm::enumerate(op->getResults())) {
       if (!isUndecided(result))
@@ -251,8 +253,11 @@ private:
     FailureOr<LocalPlan> plan = failure();
     if (isa<FusionTensorOpInterface>(op) && !isa<ReshapeOp>(op))
       plan = planAfter(op, reason);
-    if (failed(plan))
+    if (failed(plan)) {
+      if (!reason.empty())
+        conflict->reason = reason;
       return report(op, *conflict);
+    }
     (*say)(op->getLoc(), [&](raw_ostream &os) {
       os << "its operands do not fit each other (" << conflict->reason << ')';
     });
