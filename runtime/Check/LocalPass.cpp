@@ -7,6 +7,7 @@
 
 #include "LocalPass.h"
 
+#include "Contents.h"
 #include "Lint.h"
 
 #include <algorithm>
@@ -21,13 +22,6 @@ namespace {
 /// Pairs kept of one rank.
 constexpr size_t kMaxOpen = 64;
 
-/// One access, for comparing with later ones.
-struct Last {
-  CommandId command = kNone;
-  uint32_t stream = 0, tick = 0; ///< the tick-th of its stream, from 1: see takesPart
-  uint32_t buffer = kNone;       ///< through which it went
-};
-
 class RankChecker {
 public:
   RankChecker(const World &world, uint32_t r, const CheckOptions &options,
@@ -37,10 +31,7 @@ public:
 
   LocalResult run() {
     collectPlaces();
-    numPlaces = static_cast<uint32_t>(graph->places.size());
-    writes.resize(numPlaces);
-    readers.assign(numPlaces, kNone);
-    covered.assign(numPlaces, 0);
+    readers.assign(graph->places.size(), kNone);
     streams = rank.numStreams;
     clock.assign(size_t(streams) * streams, 0);
     ticks.assign(streams, 0);
@@ -83,11 +74,9 @@ private:
     for (size_t v = 0; v < rank.views.size(); ++v)
       if (isTracked(rank.views[v]))
         placeOfView[v] = find(ofView[v]);
-    putWhen.assign(world.incoming[r].empty() ? 0 : graph->places.size(), kNone);
-    for (CommandId put : world.incoming[r]) {
-      uint32_t &when = putWhen[find(placeOfPut(put))];
-      when = std::min(when, execution.when[put]);
-    }
+    contents.emplace(world, r, execution, footprints, graph, findings);
+    for (CommandId put : world.incoming[r])
+      contents->put(put, find(placeOfPut(put)));
   }
 
   Place placeOfPut(CommandId put) const {
@@ -182,9 +171,9 @@ private:
       lint->access(here.command, place, access.reads, access.writes);
     if (access.reads) {
       compareWithWrites(here, place, access.writes);
-      checkInitialized(here, access, place);
+      contents->checkInitialized(here, place);
       if (where.space == Space::Arena)
-        checkLife(here, place);
+        contents->checkLife(here, place);
     }
     if (access.writes) {
       if (!access.reads)
@@ -194,7 +183,7 @@ private:
     if (where.space == Space::Symmetric)
       noteSymmetric(here, place, access.writes);
     if (access.writes) {
-      writes[place] = here;
+      contents->write(here, place);
       readers[place] = kNone;
     } else {
       addReader(here, place);
@@ -203,7 +192,7 @@ private:
 
   void compareWithWrites(const Last &here, uint32_t place, bool isWrite) {
     for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e) {
-      const Last &last = writes[e->to];
+      const Last &last = contents->lastWrite(e->to);
       if (last.command != kNone && last.command != here.command && !ended(last, here.stream))
         open({last.command, here.command, true, isWrite, e->to, place});
     }
@@ -240,163 +229,6 @@ private:
     result.clocks.insert(result.clocks.end(), clockOf(here.stream), clockOf(here.stream) + streams);
   }
 
-  // Contents
-
-  bool isWritten(uint32_t place, uint32_t when) const {
-    return writes[place].command != kNone || (!putWhen.empty() && putWhen[place] < when);
-  }
-
-  /// Whether all bytes of a place have been written; `when`: puts before that count.
-  bool isCovered(uint32_t place, uint32_t when) {
-    if (covered[place])
-      return true;
-    uint64_t bytes = footprints.set(graph->places[place].layout).bytes, sum = 0;
-    for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e) {
-      if (!isWritten(e->to, when))
-        continue;
-      if (e->common == bytes)
-        return covered[place] = true;
-      sum += e->common;
-    }
-    if (sum < bytes)
-      return false;
-    return covered[place] = firstHole(place, when) == kNoHole;
-  }
-
-  static constexpr uint64_t kNoHole = ~uint64_t(0);
-
-  /// The first byte that nobody has written.
-  uint64_t firstHole(uint32_t place, uint32_t when) {
-    std::vector<Interval> wanted, written;
-    if (!intervals(graph->places[place].address, footprints.set(graph->places[place].layout),
-                   wanted))
-      return kNoHole;
-    for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e) {
-      const Place &other = graph->places[e->to];
-      if (isWritten(e->to, when) &&
-          !intervals(other.address, footprints.set(other.layout), written))
-        return kNoHole;
-    }
-    std::sort(written.begin(), written.end(),
-              [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
-    size_t w = 0;
-    for (const Interval &piece : wanted) {
-      uint64_t at = piece.begin;
-      for (; w < written.size() && written[w].begin <= at; ++w)
-        at = std::max(at, written[w].end);
-      // What reaches over this piece may serve the next one too.
-      if (at < piece.end)
-        return at;
-      while (w > 0 && written[w - 1].end > piece.end)
-        --w;
-    }
-    return kNoHole;
-  }
-
-  void checkInitialized(const Last &here, const Access &access, uint32_t place) {
-    uint32_t when = execution.when[here.command];
-    if (!execution.finished)
-      when = kNone; // what never ran counts as run: the hang is reported
-    if (isCovered(place, when))
-      return;
-    covered[place] = 1; // once
-    if (!findings.wants(Diagnosis::UninitializedRead))
-      return findings.count(Diagnosis::UninitializedRead);
-    const Place &where = graph->places[place];
-    findings.add(
-        {Diagnosis::UninitializedRead,
-         fmt::format("rank {} reads {}, of which byte {} has not been written in this run", r,
-                     describeBytes(world, r, footprints, where, where), firstHole(place, when)),
-         {here.command},
-         {world.describe(here.command)}});
-  }
-
-  /// A read finds what was written through its own buffer.
-  void checkLife(const Last &here, uint32_t place) {
-    const Overlaps::Edge *stranger = nullptr;
-    CommandId latestOwn = 0;
-    bool hasOwn = false;
-    uint64_t bytes = footprints.set(graph->places[place].layout).bytes;
-    for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e) {
-      const Last &last = writes[e->to];
-      if (last.command == kNone)
-        continue;
-      if (last.buffer == here.buffer) {
-        if (e->common == bytes) {
-          hasOwn = true;
-          latestOwn = std::max(latestOwn, last.command);
-        }
-      } else if (!stranger || last.command > writes[stranger->to].command) {
-        stranger = e;
-      }
-    }
-    if (!stranger || (hasOwn && latestOwn > writes[stranger->to].command))
-      return;
-    paint(here, place);
-  }
-
-  /// Byte by byte: who wrote last, for a place that another buffer's writes touch.
-  void paint(const Last &here, uint32_t place) {
-    std::vector<const Overlaps::Edge *> writers;
-    for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e)
-      if (writes[e->to].command != kNone)
-        writers.push_back(e);
-    std::sort(writers.begin(), writers.end(), [&](const auto *a, const auto *b) {
-      return writes[a->to].command > writes[b->to].command;
-    });
-    // From the last write back: what of the place is still open.
-    std::vector<Interval> open;
-    if (!intervals(graph->places[place].address, footprints.set(graph->places[place].layout), open))
-      return;
-    for (const Overlaps::Edge *e : writers) {
-      std::vector<Interval> written, rest;
-      const Place &other = graph->places[e->to];
-      if (!intervals(other.address, footprints.set(other.layout), written))
-        return;
-      bool touches = subtract(open, written, rest);
-      const Last &last = writes[e->to];
-      if (touches && last.buffer != here.buffer)
-        return reportLife(here, place, e->to);
-      open = std::move(rest);
-    }
-  }
-
-  /// rest = from - what; true if they touch.
-  static bool subtract(const std::vector<Interval> &from, const std::vector<Interval> &what,
-                       std::vector<Interval> &rest) {
-    bool touches = false;
-    size_t w = 0;
-    for (Interval piece : from) {
-      while (w > 0 && what[w - 1].end > piece.begin)
-        --w;
-      for (; w < what.size() && what[w].begin < piece.end; ++w) {
-        if (what[w].end <= piece.begin)
-          continue;
-        touches = true;
-        if (what[w].begin > piece.begin)
-          rest.push_back({piece.begin, what[w].begin});
-        piece.begin = std::min(piece.end, what[w].end);
-      }
-      if (piece.begin < piece.end)
-        rest.push_back(piece);
-    }
-    return touches;
-  }
-
-  void reportLife(const Last &here, uint32_t place, uint32_t by) {
-    const Last &last = writes[by];
-    auto buffer = [&](uint32_t b) {
-      return fmt::format("buffer {} \"{}\"", b, world.names[rank.buffers[b].name].text);
-    };
-    findings.add(
-        {Diagnosis::Lifetime,
-         fmt::format("rank {} reads {} through {}, which was last written through {}", r,
-                     describeBytes(world, r, footprints, graph->places[place], graph->places[by]),
-                     buffer(here.buffer), buffer(last.buffer)),
-         {here.command, last.command},
-         {world.describe(here.command), world.describe(last.command)}});
-  }
-
   // END
 
   void notJoined(CommandId command, std::string message) {
@@ -414,37 +246,7 @@ private:
                   fmt::format("rank {}: the main stream ends without waiting for stream {}", r, s));
     for (uint32_t a = 0; a < world.arguments.size(); ++a)
       if (world.arguments[a].isResult && rank.argumentPresent[a] && rank.argumentBytes[a] > 0)
-        checkResult(a);
-  }
-
-  void checkResult(uint32_t argument) {
-    std::vector<Interval> written;
-    Place key{Space::Argument, argument, 0, 0};
-    for (auto p = static_cast<uint32_t>(
-             std::lower_bound(graph->places.begin(), graph->places.end(), key) -
-             graph->places.begin());
-         p < numPlaces && graph->places[p].sameMemory(key); ++p) {
-      if (writes[p].command == kNone)
-        continue;
-      if (!intervals(graph->places[p].address, footprints.set(graph->places[p].layout), written))
-        return;
-    }
-    std::sort(written.begin(), written.end(),
-              [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
-    uint64_t at = 0;
-    for (const Interval &piece : written) {
-      if (piece.begin > at)
-        break;
-      at = std::max(at, piece.end);
-    }
-    uint64_t bytes = rank.argumentBytes[argument];
-    if (at >= bytes)
-      return;
-    findings.add({Diagnosis::ResultIncomplete,
-                  fmt::format("rank {}: byte {} of the {} of result \"{}\" is never written", r, at,
-                              bytes, world.arguments[argument].name),
-                  {},
-                  {}});
+        contents->checkResult(a);
   }
 
   struct Reader {
@@ -461,13 +263,11 @@ private:
   Findings &findings;
   LocalResult result;
   std::shared_ptr<const Overlaps> graph;
-  uint32_t numPlaces = 0, streams = 1;
+  std::optional<Contents> contents;
+  uint32_t streams = 1;
   std::vector<uint32_t> placeOfView;
-  std::vector<uint32_t> putWhen; ///< per place: the earliest put into it; empty: there are none
-  std::vector<Last> writes;      ///< per place: the last
   std::vector<uint32_t> readers; ///< per place: since the last write; into pool
   std::vector<Reader> pool;
-  std::vector<uint8_t> covered;                    ///< per place: all bytes are written
   std::vector<uint32_t> clock, ticks, eventClocks; ///< clocks: of what has ended, per stream
   std::vector<Last> lastAccess;                    ///< per stream
   std::vector<Access> accesses;

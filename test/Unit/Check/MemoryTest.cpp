@@ -90,6 +90,26 @@ TEST(Memory, EvenColumnsOnly) {
   expectOnly(spec, {"uninitialized-read"});
 }
 
+TEST(Memory, WritesInsideOfWrites) {
+  // Three pieces are read; two writes hold them together, a third lies inside of the first.
+  Basic spec(1, 1);
+  RankSpec &rank = spec.ranks[0];
+  uint32_t x = rank.views[spec.x[0]].buffer(), buffer = rank.arena(64);
+  auto write = [&](uint64_t offset, int64_t elements) {
+    rank.copy(0, rank.view(buffer, DType::F32, {elements}, offset),
+              rank.view(x, DType::F32, {elements}, test::Shape{0}, 0));
+  };
+  write(0, 11);
+  write(44, 5);
+  write(16, 2);
+  uint32_t out = rank.view(rank.views[spec.y[0]].buffer(), DType::F32, {2});
+  rank.copy(0, spec.row[0][0], spec.x[0]);
+  rank.add(Kind::reduce, 0, {out, rank.view(buffer, DType::F32, {3, 2}, {4, 1}, 20)}).value = 1;
+  expectClean(spec);
+  drop(spec, 0, Kind::copy, 1);
+  expectOnly(spec, {"uninitialized-read"});
+}
+
 TEST(Memory, EvenColumnsReadBack) {
   Basic spec(1, 1);
   RankSpec &rank = spec.ranks[0];
