@@ -118,8 +118,8 @@ static void registerAll() {
   addFailureCases(cases);
   std::set<std::string> devices{"apart"}; // computes as the cpu does
   for (const Backend &backend : backends()) {
-    // What needs no channel is a matter of the device: once for each.
-    bool newDevice = devices.insert(backend.device).second;
+    // What needs no channel is a matter of the device: once for each, in this process.
+    bool newDevice = !backend.processes && devices.insert(backend.device).second;
     for (const Case &c : cases) {
       bool gap = (c.capabilities & ~backend.capabilities) != 0;
       if (c.capabilities == 0 && !newDevice)

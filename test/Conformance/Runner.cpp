@@ -196,6 +196,8 @@ std::vector<Backend> backends() {
   all.push_back({"CudaUcx", "cuda", "ucx", true, TwoSided, noUcx});
   std::string noCcl = gpus.why.empty() ? probeTransport("ccl") : gpus.why;
   for (bool processes : {true, false}) {
+    if (!processes)
+      all.push_back({"CudaLocal", "cuda", "local", false, TwoSided | Collectives, gpus.why});
     Backend ccl{processes ? "CudaCclProcesses" : "CudaCcl",
                 "cuda",
                 "ccl",
@@ -208,7 +210,6 @@ std::vector<Backend> backends() {
       ccl.unavailable = "this machine has one GPU";
     all.push_back(ccl);
   }
-  all.push_back({"CudaLocal", "cuda", "local", false, TwoSided | Collectives, gpus.why});
   return all;
 }
 

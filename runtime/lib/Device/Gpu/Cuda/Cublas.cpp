@@ -133,7 +133,7 @@ public:
 
   Status run(StreamHandle stream, void *workspace, const void *aData, const void *bData,
              void *outData, const void *bias) override {
-    if (bias)
+    if (product.bias) // else the library refuses the pointer
       TANDEM_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
     float one = 1, beta = product.accumulate ? 1 : 0;
     const cublasLtMatmulHeuristicResult_t &how = found[chosen];
