@@ -15,6 +15,7 @@ A new program is a row of PROGRAMS.
 import argparse
 import dataclasses
 import itertools
+import math
 import os
 import re
 import sys
@@ -69,6 +70,14 @@ def gelu(h):
     c = np.sqrt(2 / np.pi)
     t = np.tanh(c * (h + 0.044715 * h**3))
     return h * (1 + t) / 2, (1 + t) / 2 + h * (1 - t**2) * c * (1 + 3 * 0.044715 * h**2) / 2
+
+
+def erf_gelu(h):
+    return h * (1 + np.vectorize(math.erf)(h * np.sqrt(0.5))) / 2
+
+
+def choose(s, u):
+    return {"p": np.where(s > 0, np.maximum(s, s * u), -s), "q": s * s * u}
 
 
 def mlp(p, t):
@@ -137,6 +146,11 @@ PROGRAMS = [
           lambda t: {"q": t["x"] @ t["wq"], "k": t["x"] @ t["wk"], "v": t["x"] @ t["wv"]}),
     layer("gate-up", "", "x 48 16, wg 16 24, wu 16 24", "y 48 24",
           lambda t: {"y": (g := t["x"] @ t["wg"]) / (1 + np.exp(-g)) * (t["x"] @ t["wu"])}),
+    # Elementwise kernels.
+    layer("bias-gelu", "elementwise", "x 48 16, w1 16 24, b1 24, w2 24 16, b2 16, r 48 16", "y 48 16",
+          lambda t: {"y": erf_gelu(t["x"] @ t["w1"] + t["b1"]) @ t["w2"] + t["b2"] + t["r"]}, reduced_wire=True),
+    layer("choose", "elementwise", "x 48 16, w 16 24, u 24 48", "p 48 24, q 48 24",
+          lambda t: choose(t["x"] @ t["w"], t["u"].T)),
     # Stream loops.
     layer("gather-k", "stream-contracted", "x 16 48, w 48 24, b 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
     layer("gather-k-chunks", "stream-contracted", "x 16 48, w 48 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"]},

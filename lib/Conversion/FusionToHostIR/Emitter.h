@@ -141,9 +141,13 @@ private:
   /// The operand's whole buffer as the result of a view op sees it.
   FailureOr<Value> makeWholeView(Operation *op);
   LogicalResult emitElementwise(Operation *op, const SliceIndex *index, Value stream);
-  /// The kernel of an elementwise op; `scalars` are the operands that are splat constants, null for
-  /// the others.
-  FailureOr<hostir::KernelOp> getKernel(Operation *op, ArrayRef<TypedAttr> scalars);
+  struct Elementwise;
+  /// Whether it is a tensor of i1, which has no buffer.
+  static bool isTruth(Value value);
+  /// Adds the op, and what makes its truth values, to a kernel; returns its number there.
+  FailureOr<unsigned> collectElementwise(Operation *op, Elementwise &kernel);
+  static std::string getKernelKey(const Elementwise &kernel);
+  FailureOr<hostir::KernelOp> getKernel(const Elementwise &elementwise);
 
   /// Local digits of operands and result for a slice: that of the result at `index`, or, if an
   /// operand is named, what belongs to the slice of that operand.
