@@ -51,8 +51,7 @@ std::string dumpKernels(const Program &program) {
                      sp::EnumNameKernelFormat(native.format()),
                      native.target() ? native.target()->string_view() : std::string_view());
       if (native.format() == sp::KernelFormat::ptx)
-        result.append(reinterpret_cast<const char *>(native.code()->data()),
-                      native.code()->size());
+        result.append(reinterpret_cast<const char *>(native.code()->data()), native.code()->size());
       *out++ = '\n';
     }
   }

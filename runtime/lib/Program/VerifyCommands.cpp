@@ -477,9 +477,8 @@ private:
       DType dtype = operands[k].layout->dtype;
       TANDEM_RETURN_IF_ERROR(sameShape(operands[0], operands[k], what));
       if (sizeOfVector(declared) != 0 && dtype != static_cast<DType>(declared->Get(k)))
-        return invalid("{}: kernel \"{}\" expects {}, found {}", what,
-                       kernel.name()->string_view(), toString(static_cast<DType>(declared->Get(k))),
-                       toString(dtype));
+        return invalid("{}: kernel \"{}\" expects {}, found {}", what, kernel.name()->string_view(),
+                       toString(static_cast<DType>(declared->Get(k))), toString(dtype));
       if ((types.mustBeI32 >> k & 1) && dtype != DType::I32)
         return invalid("{}: expected i32, found {}", what, toString(dtype));
       if (k < types.outputs)
