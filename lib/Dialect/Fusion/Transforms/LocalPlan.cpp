@@ -89,6 +89,13 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
         } else if (moves || placementOf(digits[dim], choice.mesh) !=
                                 placementOf(choice.factors[factor], choice.mesh)) {
           digits[dim] = choice.factors[factor];
+        } else {
+          // One of a single device, which moves nothing, may split another factor.
+          AxisSet others = split;
+          for (const Digit &digit : choice.factors[factor].getDigits())
+            if (digit.isDevice())
+              others.erase(digit.axis);
+          digits[dim] = dropDevices(digits[dim], choice.mesh, others);
         }
       }
       // Terms along a mesh axis that splits a factor are added up before.
