@@ -253,7 +253,7 @@ class Generator:
 
     def streamed(self, value, d):
         """`value`, resharded so that dimension d comes in slices: what combines over it accumulates."""
-        if not self.streams or not value.axes or value.shape[d] < 2 or self.chance(0.7):
+        if not self.streams or not value.axes or value.shape[d] < 2 or self.chance(0.3):
             return value
         for _ in range(4):
             axes = self.axes(value.shape, value.axes.mesh, stream=True)
