@@ -108,7 +108,9 @@ Expected<std::string> run::programBytes(const Options &options, uint32_t ranks) 
   request.entry = options.entry;
   request.mesh = options.mesh;
   request.shapes = options.shapes;
-  request.target = options.target.empty() ? options.device + "-" + options.channel : options.target;
+  // What a channel can do decides; a GPU runs programs of the host's channels too, staged.
+  std::string fitting = options.channel == "ccl" ? "cuda-nccl" : "cpu-" + options.channel;
+  request.target = options.target.empty() ? fitting : options.target;
   request.ranks = ranks;
   CompiledProgram compiled = compileProgram(request);
   if (!compiled.ok)

@@ -37,7 +37,7 @@ Compilation (program.mlir)
   --entry=NAME        function; default: the only one
   --mesh=x=4[,y=2]    sizes of mesh axes; an axis of unknown size gets N
   --shape=arg0=8x16   extents of an argument; may be given several times
-  --target=NAME       default cpu-CHANNEL
+  --target=NAME       default cpu-CHANNEL; cuda-nccl with ccl
 
 Runs
   --verify            compare with the oracle of the file; exit 0 only if it agrees
