@@ -31,7 +31,6 @@
 #tp = #fusion.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
-#sliced = #fusion.axes<#tp, [stream("x"), -]>
 #sliced_columns = #fusion.axes<#tp, [stream("x"), didx("x")]>
 
 func.func @row_parallel_backward(
@@ -39,10 +38,9 @@ func.func @row_parallel_backward(
     %w: tensor<24x16xf32, #rows> {fusion.name = "w"},
     %dy: tensor<48x16xf32, #rows> {fusion.name = "dy"})
     -> (tensor<48x24xf32, #sliced_columns> {fusion.name = "dx"}, tensor<24x16xf32, #rows> {fusion.name = "dw"}) {
-  %g = fusion.reshard %dy : tensor<48x16xf32, #rows> -> tensor<48x16xf32, #sliced>
-  %dx = fusion.matmul %g, %w {transpose_b}
-      : tensor<48x16xf32, #sliced>, tensor<24x16xf32, #rows> -> tensor<48x24xf32, #sliced_columns>
-  %dw = fusion.matmul %x, %g {transpose_a}
-      : tensor<48x24xf32, #columns>, tensor<48x16xf32, #sliced> -> tensor<24x16xf32, #rows>
+  %dx = fusion.matmul %dy, %w {transpose_b}
+      : tensor<48x16xf32, #rows>, tensor<24x16xf32, #rows> -> tensor<48x24xf32, #sliced_columns>
+  %dw = fusion.matmul %x, %dy {transpose_a}
+      : tensor<48x24xf32, #columns>, tensor<48x16xf32, #rows> -> tensor<24x16xf32, #rows>
   return %dx, %dw : tensor<48x24xf32, #sliced_columns>, tensor<24x16xf32, #rows>
 }

@@ -85,6 +85,33 @@ func.func private @kernel(tensor<8x16xf32>) -> tensor<8x16xf32>
 
 // -----
 
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#columns = #fusion.axes<#tp, [-, didx("x")]>
+
+// One gather, sliced or not: who needs no slices takes those of the other, be that before or behind.
+// CHECK-LABEL: @one_gather
+// CHECK:         %[[A:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x6xf32, #fusion.axes<#tp, [stream(2), -]>>
+// CHECK-NEXT:    fusion.matmul %[[A]], %arg1
+// CHECK-NEXT:    fusion.matmul %[[A]], %arg1
+// CHECK:         %[[B:.*]] = fusion.reshard %arg2 : {{.*}} -> tensor<8x6xf32, #fusion.axes<#tp, [stream(2), -]>>
+// CHECK-NEXT:    fusion.matmul %[[B]], %arg1
+// CHECK-NEXT:    fusion.matmul %[[B]], %arg1
+//
+// Other slices are another gather.
+// CHECK:         %[[C:.*]] = fusion.reshard %arg2 : {{.*}} -> tensor<8x6xf32, #fusion.axes<#tp, [stream(4), -]>>
+// CHECK-NEXT:    fusion.matmul %[[C]], %arg1
+func.func @one_gather(%0: tensor<8x6xf32, #rows>, %1: tensor<6x4xf32, #columns>, %2: tensor<8x6xf32, #rows>) {
+  %3 = fusion.matmul %0, %1 : tensor<8x6xf32, #rows>, tensor<6x4xf32, #columns> -> tensor<8x4xf32, #fusion.axes<#tp, [stream(2), didx("x")]>>
+  %4 = fusion.matmul %0, %1 : tensor<8x6xf32, #rows>, tensor<6x4xf32, #columns> -> tensor<8x4xf32, #columns>
+  %5 = fusion.matmul %2, %1 : tensor<8x6xf32, #rows>, tensor<6x4xf32, #columns> -> tensor<8x4xf32, #columns>
+  %6 = fusion.matmul %2, %1 : tensor<8x6xf32, #rows>, tensor<6x4xf32, #columns> -> tensor<8x4xf32, #fusion.axes<#tp, [stream(2), didx("x")]>>
+  %7 = fusion.matmul %2, %1 : tensor<8x6xf32, #rows>, tensor<6x4xf32, #columns> -> tensor<8x4xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>
+  return
+}
+
+// -----
+
 #pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
 !both = tensor<8x16xf32, #fusion.axes<#pod, [didx("node"), -], partial = ["gpu"]>>
 

@@ -134,21 +134,41 @@ private:
     if (samePlacement(axes, getAxes(value)))
       return value;
     RankedTensorType type = withAxes(cast<RankedTensorType>(value.getType()), axes);
-    // Ops are visited in order, so an earlier reshard in the same block stands before this one.
-    ReshardOp &known = made[{value, type}];
     auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
-    if (known && known->getBlock() == builder.getInsertionBlock() &&
-        (!schedule || !known.getScheduleAttr() || schedule == known.getScheduleAttr())) {
-      if (schedule && !classifyReshard(known.getInput().getType(), type).isLocal())
-        known.setScheduleAttr(schedule);
-      return known;
+    SmallVector<ReshardOp, 1> &known = made[{value, axes.getPlacement()}];
+    if (ReshardOp reshard = findReshard(known, type, schedule, builder.getInsertionBlock())) {
+      if (schedule && !classifyReshard(reshard.getInput().getType(), type).isLocal())
+        reshard.setScheduleAttr(schedule);
+      return reshard;
     }
-    known = makeReshard(builder, op, type, value);
+    known.push_back(makeReshard(builder, op, type, value));
     ++before;
-    return known;
+    return known.back();
   }
 
-  llvm::DenseMap<std::pair<Value, Type>, ReshardOp> made;
+  /// Of reshards of one value to one placement, the one that does for `type` too. Slices are a
+  /// loop's concern: who needs none takes any, and a reshard without them takes those that are
+  /// asked for first.
+  static ReshardOp findReshard(ArrayRef<ReshardOp> known, RankedTensorType type,
+                               ScheduleAttr schedule, Block *block) {
+    ReshardOp whole;
+    // Ops are visited in order, so an earlier reshard in the same block stands before this one.
+    for (ReshardOp reshard : known) {
+      if (reshard->getBlock() != block ||
+          (schedule && reshard.getScheduleAttr() && schedule != reshard.getScheduleAttr()))
+        continue;
+      if (reshard.getType() == type || !getAxes(type).hasStream())
+        return reshard;
+      if (!getAxes(reshard.getType()).hasStream())
+        whole = reshard;
+    }
+    if (whole)
+      retype(whole.getResult(), type);
+    return whole;
+  }
+
+  /// By value and placement.
+  llvm::DenseMap<std::pair<Value, Attribute>, SmallVector<ReshardOp, 1>> made;
 
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
