@@ -290,6 +290,11 @@ FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
     Value rounded = arith::TruncFOp::create(b, loc, narrow, operands[0]);
     return arith::ExtFOp::create(b, loc, type, rounded).getResult();
   }
+  // Upstream would call libdevice for these.
+  if (isa<arith::MaxNumFOp>(op))
+    return LLVM::MaxNumOp::create(b, loc, type, operands[0], operands[1]).getResult();
+  if (isa<arith::MinNumFOp>(op))
+    return LLVM::MinNumOp::create(b, loc, type, operands[0], operands[1]).getResult();
   if (isa<math::Log10Op>(op)) {
     Value log = math::LogOp::create(b, loc, operands[0]);
     return arith::MulFOp::create(b, loc, log, splat(b.getF32FloatAttr(1.0f / std::log(10.0f))))
