@@ -13,6 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/Support/raw_ostream.h"
+#include <functional>
 
 using namespace mlir;
 using namespace mlir::tandem;

@@ -7,6 +7,7 @@
 
 #include "CodeBuilder.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
+#include <algorithm>
 
 namespace mlir::tandem::target {
 
