@@ -211,8 +211,7 @@ Value Transfer::view(bool ofSource, ArrayRef<Value> values) {
     if (side.isDevice())
       continue;
     Value value = digit.target.isStream() ? digit.target.value : values[number];
-    dims[digit.dim].push_back(
-        {side.size, value, label, digit.target.chunk, digit.target.length});
+    dims[digit.dim].push_back({side.size, value, label, digit.target.chunk, digit.target.length});
   }
   return makeView(builder, loc, buffer, dims, true);
 }

@@ -96,7 +96,8 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   int64_t arena = (symmetric ? program.getSymmetricBytes() : program.getArenaBytes()).value_or(0);
   int64_t offset = *op.getOffset(), pitch = op.getPitch().value_or(0), bytes = layout->bytes();
   constexpr int64_t farBefore = -(int64_t(1) << 56);
-  if ((offset < 0 && pitch == 0) || offset < farBefore || pitch < 0 || offset % 64 != 0 || pitch % 64 != 0)
+  if ((offset < 0 && pitch == 0) || offset < farBefore || pitch < 0 || offset % 64 != 0 ||
+      pitch % 64 != 0)
     return op.emitOpError("expected offset and pitch that are multiples of 64 and not negative "
                           "(offset may be, beside a pitch), found ")
            << offset << " and " << pitch;
@@ -111,12 +112,9 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
            << " bytes of the " << (symmetric ? "symmetric arena" : "arena");
   auto places = static_cast<uint32_t>(
       pitch ? std::clamp<int64_t>(code->workers - first, 0, left / pitch + 1) : 1);
-  Allocation allocation{op,
-                        code->layouts.intern(*layout),
-                        pitch != 0,
-                        static_cast<uint32_t>(first),
-                        places,
-                        static_cast<uint32_t>(code->buffers.size())};
+  Allocation allocation{op,         code->layouts.intern(*layout),
+                        pitch != 0, static_cast<uint32_t>(first),
+                        places,     static_cast<uint32_t>(code->buffers.size())};
   uint32_t number = name(op, "alloc");
   for (uint32_t worker = 0; worker < places; ++worker)
     code->buffers.push_back({symmetric ? sp::Space::symmetric : sp::Space::arena, 0,
