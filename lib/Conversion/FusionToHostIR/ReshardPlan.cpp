@@ -70,9 +70,8 @@ SideDigit Planner::cut(SideDigit &side, int64_t size) {
   return outer;
 }
 
-/// Takes digits off both sides until as many indices are gone from either,
-/// where neither's first digit divides the other's. Ends at the last digits at
-/// the latest.
+/// Takes digits off both sides until as many indices are gone from either, where neither's first
+/// digit divides the other's. Ends at the last digits at the latest.
 CommonDigit Planner::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
                            MutableArrayRef<SideDigit> &to) {
   CommonDigit digit{dim, {}, {}};
@@ -98,8 +97,7 @@ CommonDigit Planner::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
   return digit;
 }
 
-/// Cuts both sides of one dimension into digits of common sizes, outermost
-/// first.
+/// Cuts both sides of one dimension into digits of common sizes, outermost first.
 LogicalResult Planner::align(int64_t dim) {
   auto source = fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
                                    sourceAxes.getMesh());
@@ -152,8 +150,8 @@ LogicalResult Planner::align(int64_t dim) {
   while (true) {
     dropEmpty(left);
     dropEmpty(right);
-    // A mesh axis of size 1 moves nothing, but it is accounted for like any
-    // other, and so is a loop of one iteration.
+    // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop
+    // of one iteration.
     bool rightIsOne = !right.empty() && right.front().size == 1;
     if (!left.empty() && left.front().size == 1) {
       SideDigit gone = left.consume_front(), meets;
@@ -194,8 +192,7 @@ LogicalResult Planner::align(int64_t dim) {
   }
 }
 
-/// Mesh axes of one device move nothing: where others do, their digits are
-/// taken out.
+/// Mesh axes of one device move nothing: where others do, their digits are taken out.
 void Planner::dropSingleDevices() {
   auto isSingle = [](const SideDigit &side) { return side.isDevice() && side.size == 1; };
   auto changes = [&](const CommonDigit &digit) {
@@ -215,8 +212,7 @@ void Planner::dropSingleDevices() {
     });
 }
 
-/// Whether device digits are neighbours in one dimension: then they count the
-/// ranks of one group.
+/// Whether device digits are neighbours in one dimension: then they count the ranks of one group.
 static bool areOneFactor(ArrayRef<const CommonDigit *> digits) {
   for (size_t i = 1; i < digits.size(); ++i)
     if (digits[i] != digits[i - 1] + 1 || digits[i]->dim != digits[i - 1]->dim)
@@ -224,16 +220,15 @@ static bool areOneFactor(ArrayRef<const CommonDigit *> digits) {
   return true;
 }
 
-/// Names the axes of these digits, in their order: the group is numbered as the
-/// digits are.
+/// Names the axes of these digits, in their order: the group is numbered as the digits are.
 void Planner::nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource) {
   result.axes.clear();
   for (const CommonDigit *digit : digits)
     result.axes.push_back((ofSource ? digit->source : digit->target).axis);
 }
 
-/// From one mesh to another: one device on one side may do a collective with
-/// the mesh that it belongs to.
+/// From one mesh to another: one device on one side may do a collective with the mesh that it
+/// belongs to.
 LogicalResult Planner::classifyAcross() {
   fusion::MeshAttr from = result.sourceMesh, to = result.mesh;
   bool fromOne = from.numDevices() == 1, toOne = to.numDevices() == 1;
@@ -261,8 +256,7 @@ LogicalResult Planner::classifyAcross() {
     if (!toOne || reduced != countAxes(from))
       return emitError() << "a partial value does not move from mesh @" << from.getName().getValue()
                          << " to mesh @" << to.getName().getValue()
-                         << ", but from all devices of its mesh to one device; "
-                            "reduce it on its "
+                         << ", but from all devices of its mesh to one device; reduce it on its "
                             "own mesh first";
     result.kind = ReshardKind::Reduce;
     result.reduction = sourceAxes.getPartialKind();
@@ -297,8 +291,7 @@ LogicalResult Planner::classifyAcross() {
 
 /// What is done along which mesh axes.
 LogicalResult Planner::classify() {
-  // A reduction along an axis of one device is none, unless it is all that
-  // there is to do.
+  // A reduction along an axis of one device is none, unless it is all that there is to do.
   bool changes = llvm::any_of(result.digits, [](const CommonDigit &digit) {
     return digit.crosses() ||
            (std::max(digit.source.size, digit.target.size) > 1 &&
@@ -373,8 +366,7 @@ LogicalResult Planner::classify() {
       return success();
     }
     InFlightDiagnostic diag = emitError();
-    diag << "a reduction that moves data along other mesh axes too is not one "
-            "step, found ";
+    diag << "a reduction that moves data along other mesh axes too is not one step, found ";
     llvm::interleaveComma(result.axes, diag,
                           [&](StringAttr a) { diag << '"' << a.getValue() << '"'; });
     return diag << "; write the reduction as a reshard of its own";
@@ -411,8 +403,8 @@ LogicalResult Planner::classify() {
   return success();
 }
 
-/// Each side's local digits. Labels number the common digits, so that both
-/// sides cut into the same pieces.
+/// Each side's local digits. Labels number the common digits, so that both sides cut into the same
+/// pieces.
 void Planner::fillDims() {
   if (result.kind == ReshardKind::Transfer)
     return;

@@ -25,12 +25,11 @@ enum class ReshardKind {
   Reduce,        // partial to one device of its mesh or another
   Gather,        // split to one device of its mesh
   Scatter,       // one device to split on a mesh that it belongs to
-  Transfer,      // anything else that only moves data: messages between pairs of
-                 // devices
+  Transfer,      // anything else that only moves data: messages between pairs of devices
 };
 
-/// Label of the digit of a source that takes this device's coordinate on the
-/// plan's first axis (LocalSlice); one less for each further axis.
+/// Label of the digit of a source that takes this device's coordinate on the plan's first axis
+/// (LocalSlice); one less for each further axis.
 inline constexpr int64_t kDeviceLabel = -200;
 
 /// What a digit is on one side of a reshard.
@@ -41,8 +40,7 @@ struct SideDigit {
   /// Of a stream digit (target only): which one, and its value.
   size_t stream = 0;
   Value value = {};
-  /// Of a part of a device or stream digit: the indices of it outside and
-  /// inside of this part.
+  /// Of a part of a device or stream digit: the indices of it outside and inside of this part.
   int64_t outer = 1, inner = 1;
   /// Of a ragged stream digit: as in LocalDigit.
   int64_t chunk = 0, length = 0;
@@ -52,10 +50,9 @@ struct SideDigit {
   bool isPart() const { return outer > 1 || inner > 1; }
 };
 
-/// A digit of both sides of a reshard. Where the digits of the sides cross
-/// (blocks of 3 become blocks of 2), it is a run of them: `sourceParts` and
-/// `targetParts`, each outermost first and of one product, and `source` and
-/// `target` are serial digits of that size.
+/// A digit of both sides of a reshard. Where the digits of the sides cross (blocks of 3 become
+/// blocks of 2), it is a run of them: `sourceParts` and `targetParts`, each outermost first and of
+/// one product, and `source` and `target` are serial digits of that size.
 struct CommonDigit {
   int64_t dim;
   SideDigit source, target;
@@ -64,26 +61,24 @@ struct CommonDigit {
   bool crosses() const { return !sourceParts.empty(); }
 };
 
-/// What one slice of a reshard is: the communication, and the pieces of the
-/// local source and target buffers.
+/// What one slice of a reshard is: the communication, and the pieces of the local source and target
+/// buffers.
 struct ReshardPlan {
   ReshardKind kind = ReshardKind::Copy;
   fusion::MeshAttr sourceMesh, mesh;
-  fusion::MeshAttr groupMesh;   ///< whose devices communicate: the source's for Reduce and
-                                ///< Gather, else the target's; not for Transfer
+  fusion::MeshAttr groupMesh;   ///< whose devices communicate: the source's for Reduce and Gather,
+                                ///< else the target's; not for Transfer
   SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order in which they
                                 ///< number the group; none for Copy and Transfer
   bool staysLocal = false;      ///< Transfer: every device has what it gets
-  int64_t root = -1;            ///< Broadcast, Reduce, Gather, Scatter: the world rank of
-                                ///< the one device
+  int64_t root = -1; ///< Broadcast, Reduce, Gather, Scatter: the world rank of the one device
   fusion::ReduceKind reduction = fusion::ReduceKind::Sum;
   SmallVector<CommonDigit>
       digits;               ///< both sides cut to common sizes, by dimension, outermost first
   LocalDims source, target; ///< not for Transfer
 
-  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream
-  /// digit number `ownerDigit`, which has `ownerOuter` indices outside of it
-  /// and `ownerInner` inside.
+  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream digit number
+  /// `ownerDigit`, which has `ownerOuter` indices outside of it and `ownerInner` inside.
   Value owner;
   size_t ownerDigit = 0;
   int64_t ownerOuter = 1, ownerInner = 1;
@@ -98,15 +93,14 @@ struct ReshardPlan {
     return kind == ReshardKind::AllReduce || kind == ReshardKind::ReduceScatter ||
            kind == ReshardKind::Reduce;
   }
-  /// Position in the group of a device of the group's mesh, where all of its
-  /// axes communicate.
+  /// Position in the group of a device of the group's mesh, where all of its axes communicate.
   int64_t groupPosition(int64_t worldRank) const;
 };
 
-/// Reads both sides of `op` as one list of digits and says what the slice at
-/// `index` (the whole value if the result is not streamed) is. With a null
-/// `builder` nothing is emitted and indices are null: for asking only. Errors
-/// go through `emitError` and say what was found and what is accepted.
+/// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole
+/// value if the result is not streamed) is. With a null `builder` nothing is emitted and indices
+/// are null: for asking only. Errors go through `emitError` and say what was found and what is
+/// accepted.
 FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
                                    OpBuilder *builder,
                                    function_ref<InFlightDiagnostic()> emitError);
