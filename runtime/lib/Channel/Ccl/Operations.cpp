@@ -155,7 +155,7 @@ public:
     cudaStream_t on = native(stream);
     TANDEM_RETURN_IF_ERROR(moveOwn(stream, from, to));
     TANDEM_RETURN_IF_ERROR(communicator->call(
-        toString(kind).data(), [&](const Api &api, ncclComm_t comm) -> ncclResult_t {
+        std::string(toString(kind)).c_str(), [&](const Api &api, ncclComm_t comm) -> ncclResult_t {
           auto at = static_cast<int>(root);
           switch (kind) {
           case CollectiveKind::AllGather:

@@ -222,7 +222,7 @@ Status CopyPlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
   }
   const Variant *variant = pick(variants, {dst, src});
   Nest nest = variant->nest;
-  void *arguments[] = {&nest, &dst, &src};
+  void *arguments[] = {argument(nest), argument(dst), argument(src)};
   return kernels.launch(variant->function, nest.total, stream, arguments);
 }
 
@@ -256,7 +256,7 @@ Status CombinePlan::run(const Kernels &kernels, StreamHandle stream, void *dst, 
   const Variant *variant = pick(variants, {dst, a, b});
   Nest nest = variant->nest;
   int code = op;
-  void *arguments[] = {&nest, &dst, &a, &b, &code};
+  void *arguments[] = {argument(nest), argument(dst), argument(a), argument(b), argument(code)};
   return kernels.launch(variant->function, nest.total, stream, arguments);
 }
 
@@ -307,7 +307,8 @@ Status ReducePlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
   const Variant *variant = together ? pick(variants, {src}) : pick(variants, {dst, src});
   Nest kept = variant->kept, reduced = variant->reduced;
   int code = op;
-  void *arguments[] = {&kept, &reduced, &dst, &src, &code};
+  void *arguments[] = {argument(kept), argument(reduced), argument(dst), argument(src),
+                       argument(code)};
   if (together)
     return kernels.launchBlocks(variant->function, kept.total, stream, arguments);
   return kernels.launch(variant->function, kept.total, stream, arguments);

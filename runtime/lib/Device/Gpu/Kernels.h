@@ -43,6 +43,11 @@ private:
   std::map<std::string, FunctionHandle> functions;
 };
 
+/// A kernel's argument, for the array that launches take.
+template <typename T> void *argument(T &value) {
+  return const_cast<void *>(static_cast<const void *>(&value));
+}
+
 /// Loops over operands of one shape (at most kMaxNestOperands), merged; the first operand decides
 /// their order.
 class Loops {

@@ -144,7 +144,7 @@ public:
     for (size_t k = 0; k < slots.size(); ++k)
       pointers.data[k] = frame.pointers[slots[k]];
     void *expression = memory.data();
-    void *arguments[] = {&expression, &total, &pointers};
+    void *arguments[] = {argument(expression), argument(total), argument(pointers)};
     return tools->kernels->launch(function, total, stream.native(), arguments);
   }
 

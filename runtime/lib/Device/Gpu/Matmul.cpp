@@ -127,7 +127,7 @@ public:
     void *to = memory.data(), *from = frame.pointers[slot];
     if (!widen)
       return copy.run(*tools.kernels, stream.native(), to, from);
-    void *arguments[] = {&count, &stride, &to, &from};
+    void *arguments[] = {argument(count), argument(stride), argument(to), argument(from)};
     return tools.kernels->launch(widen, count, stream.native(), arguments);
   }
   bool present() const { return memory.data() != nullptr; }

@@ -147,7 +147,8 @@ public:
 
 private:
   template <typename T> Status set(cublasLtMatmulDescAttributes_t what, const T &value) {
-    return api.status(api.cublasLtMatmulDescSetAttribute(desc, what, &value, sizeof value),
+    return api.status(api.cublasLtMatmulDescSetAttribute(
+                          desc, what, static_cast<const void *>(&value), sizeof value),
                       "cublasLtMatmulDescSetAttribute");
   }
 

@@ -9,6 +9,7 @@
 
 #include "../Driver.h"
 
+#include <cstring>
 #include <fmt/format.h>
 
 namespace tandem::gpu {
@@ -87,7 +88,7 @@ public:
     Current current(api, context);
     CUdeviceptr made = 0;
     Status status = api.status(api.cuMemAlloc(&made, bytes), "cuMemAlloc");
-    *memory = reinterpret_cast<void *>(made);
+    *memory = reinterpret_cast<void *>(made); // NOLINT(performance-no-int-to-ptr): it is the API's
     return status;
   }
   Status free(void *memory) override { TANDEM_CUDA(cuMemFree, address(memory)); }
@@ -152,7 +153,8 @@ public:
   }
   Status copyRowsAsync(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
                        uint64_t width, uint64_t rows, StreamHandle on) override {
-    CUDA_MEMCPY2D copy{};
+    CUDA_MEMCPY2D copy;
+    std::memset(&copy, 0, sizeof copy);
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
     copy.srcDevice = address(src);
     copy.srcPitch = srcPitch;
