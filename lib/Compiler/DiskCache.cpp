@@ -12,11 +12,11 @@
 #include "DiskCache.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/BLAKE3.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <dlfcn.h>

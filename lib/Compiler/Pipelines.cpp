@@ -64,21 +64,12 @@ private:
 } // namespace
 
 ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
-  static const StringRef names[] = {"fusion-specialize",
-                                    "fusion-outline-oracle",
-                                    "fusion-propagate-axes",
-                                    "fusion-insert-reshards",
-                                    "fusion-verify",
-                                    "fusion-select-schedule",
-                                    "convert-fusion-to-hostir",
-                                    "canonicalize",
-                                    "cse",
-                                    "hostir-localize-buffers",
-                                    "hostir-fuse-launches",
-                                    "hostir-expand-collectives",
-                                    "hostir-insert-deallocs",
-                                    "hostir-plan-buffers",
-                                    "hostir-verify"};
+  static const StringRef names[] = {
+      "fusion-specialize",        "fusion-outline-oracle", "fusion-propagate-axes",
+      "fusion-insert-reshards",   "fusion-verify",         "fusion-select-schedule",
+      "convert-fusion-to-hostir", "canonicalize",          "cse",
+      "hostir-localize-buffers",  "hostir-fuse-launches",  "hostir-expand-collectives",
+      "hostir-insert-deallocs",   "hostir-plan-buffers",   "hostir-verify"};
   return names;
 }
 

@@ -129,10 +129,9 @@ TEST(Evaluation, PositionsInAnotherMesh) {
     EXPECT_EQ(shown(t, 2), Numbers({intoPart ? 0 : 4}));
     EXPECT_EQ(shown(t, 3), Numbers({2}));
   }
-  Translated outside("#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
-                     program("  %t = hostir.translate_position %me from #part to #tp\n" +
-                                 show("%t"),
-                             4));
+  Translated outside(
+      "#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
+      program("  %t = hostir.translate_position %me from #part to #tp\n" + show("%t"), 4));
   EXPECT_NE(outside.errors.find("position 2 is outside"), std::string::npos) << outside.errors;
 }
 

@@ -27,7 +27,8 @@ TEST(Targets, TableOfCapabilities) {
   EXPECT_EQ(capabilityNames(nccl->capabilities), "two_sided, collectives");
   EXPECT_EQ(nccl->gpuArch, "sm_90");
   EXPECT_EQ(lookupTarget("cpu"), nullptr);
-  EXPECT_EQ(unknownTargetMessage("cpu"), "unknown target \"cpu\", expected cpu-ucx or cpu-local or cuda-nccl");
+  EXPECT_EQ(unknownTargetMessage("cpu"),
+            "unknown target \"cpu\", expected cpu-ucx or cpu-local or cuda-nccl");
   EXPECT_EQ(capabilityNames(local->capabilities), "two_sided, one_sided, collectives");
 }
 

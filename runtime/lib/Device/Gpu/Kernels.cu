@@ -377,9 +377,8 @@ COPY(64, uint2)
 COPY(128, uint4)
 
 #define ARITHMETIC(name, T, N, bits)                                                               \
-  extern "C" __global__ void combine_##name##_##N##_##bits(const __grid_constant__ Nest nest,      \
-                                                           T *dst, const T *a, const T *b,         \
-                                                           int op) {                               \
+  extern "C" __global__ void combine_##name##_##N##_##bits(                                        \
+      const __grid_constant__ Nest nest, T *dst, const T *a, const T *b, int op) {                 \
     combineUnits<T, N, uint##bits##_t>(nest, dst, a, b, op);                                       \
   }                                                                                                \
   extern "C" __global__ void reduce_apart_##name##_##N##_##bits(                                   \
@@ -452,8 +451,8 @@ extern "C" __global__ void expression(const Expression *expression, uint64_t tot
         static_cast<int *>(pointers.data[step.b])[place(step.b)] = registers[step.a].i;
         break;
       default:
-        registers[step.result] = evaluate(step, registers[step.a], registers[step.b],
-                                          registers[step.c]);
+        registers[step.result] =
+            evaluate(step, registers[step.a], registers[step.b], registers[step.c]);
       }
     }
   }
