@@ -134,6 +134,9 @@ private:
     if (auto subview = dyn_cast<memref::SubViewOp>(op))
       for (auto [offset, stride] : llvm::zip_equal(subview.getMixedOffsets(), source.strides))
         view.offset += number(offset) * stride;
+    // Counted from the start of the buffer, which is what the passes cast.
+    if (auto cast = dyn_cast<memref::ReinterpretCastOp>(op))
+      view.offset += number(cast.getMixedOffsets().front());
     return view;
   }
 
