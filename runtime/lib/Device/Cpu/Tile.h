@@ -31,14 +31,14 @@ using TileLoad = void (*)(float *to, const uint16_t *from, int64_t n);
 using TileStore = void (*)(uint16_t *to, const float *from, int64_t n);
 
 // The operations of sp::ExprOp that compute, by their names there.
-#define TANDEM_TILE_FUNCTIONS(X)                                                                   \
-  X(add)                                                                                           \
-  X(sub)                                                                                           \
-  X(mul) X(div) X(max) X(min) X(pow) X(neg) X(abs) X(exp) X(exp2) X(log) X(sqrt) X(rsqrt) X(tanh)  \
-      X(erf) X(sin) X(cos) X(floor) X(ceil) X(cmp_lt) X(cmp_le) X(cmp_eq) X(select) X(fma)         \
-          X(round_f16) X(round_bf16) X(add_i32) X(sub_i32) X(mul_i32) X(max_i32) X(min_i32)        \
-              X(and_i32) X(or_i32) X(xor_i32) X(shl_i32) X(shr_i32) X(cmp_lt_i32) X(cmp_le_i32)    \
-                  X(cmp_eq_i32) X(select_i32) X(from_i32) X(to_i32)
+// clang-format off
+#define TANDEM_TILE_FUNCTIONS(X) \
+  X(add) X(sub) X(mul) X(div) X(max) X(min) X(pow) X(neg) X(abs) X(exp) X(exp2) X(log) X(sqrt) \
+  X(rsqrt) X(tanh) X(erf) X(sin) X(cos) X(floor) X(ceil) X(cmp_lt) X(cmp_le) X(cmp_eq) \
+  X(select) X(fma) X(round_f16) X(round_bf16) X(add_i32) X(sub_i32) X(mul_i32) X(max_i32) \
+  X(min_i32) X(and_i32) X(or_i32) X(xor_i32) X(shl_i32) X(shr_i32) X(cmp_lt_i32) X(cmp_le_i32) \
+  X(cmp_eq_i32) X(select_i32) X(from_i32) X(to_i32)
+// clang-format on
 
 /// All operations for one instruction set.
 struct TileFunctions {
