@@ -61,13 +61,17 @@ bool Contents::isCovered(uint32_t place, uint32_t when) {
   for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e) {
     if (!isWritten(e->to, when))
       continue;
-    if (e->common == bytes)
-      return covered[place] = true;
+    if (e->common == bytes) {
+      covered[place] = 1;
+      return true;
+    }
     sum += e->common;
   }
   if (sum < bytes)
     return false;
-  return covered[place] = firstHole(place, when) == kNoHole;
+  bool whole = firstHole(place, when) == kNoHole;
+  covered[place] = whole ? 1 : 0;
+  return whole;
 }
 
 /// The first byte that nobody has written.

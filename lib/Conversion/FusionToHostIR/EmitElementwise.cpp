@@ -71,7 +71,8 @@ FailureOr<unsigned> Emitter::collectElementwise(Operation *op, Elementwise &kern
       FailureOr<unsigned> number = collectElementwise(producer, kernel);
       if (failed(number))
         return failure();
-      operands.push_back({{}, *number});
+      unsigned made = *number;
+      operands.push_back({{}, made});
       continue;
     }
     if (!type || !isBufferElement(type.getElementType()))
