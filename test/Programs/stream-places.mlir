@@ -95,6 +95,9 @@ func.func @columns_ragged(
 // Columns of both halves of N, while M is scattered.
 //
 // HOSTIR-LABEL: hostir.program @columns_split(
+// HOSTIR: scf.for
+// HOSTIR: scf.for
+// HOSTIR: hostir.matmul
 // HOSTIR: hostir.collective reduce_scatter
 // HOSTIR: hostir.launch @columns_split.addf
 func.func @columns_split(

@@ -50,6 +50,8 @@ private:
   bool accumulates(Operation *op, unsigned operand);
   bool dependsOn(Operation *op, unsigned group);
   bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
+  bool canUnite(unsigned group, unsigned other);
+  void unite(Operation *op);
   LogicalResult chooseSchedule(StreamGroup &group);
   FailureOr<SmallVector<StreamGroup>> sort();
 
@@ -136,10 +138,11 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
   llvm::SmallDenseSet<unsigned> seenGroups;
   while (!worklist.empty()) {
     Operation *current = worklist.pop_back_val();
-    if (number[current] < first || !seen.insert(current).second)
-      continue;
     // An op of another group runs when all of that group runs.
     unsigned other = groupOf.lookup_or(current, kNoGroup);
+    Operation *last = other == kNoGroup ? current : groups[other].ops.back();
+    if (number[last] < first || !seen.insert(current).second)
+      continue;
     if (other == group)
       return true;
     if (other != kNoGroup && !seenGroups.insert(other).second)
@@ -167,6 +170,50 @@ bool Grouper::canJoin(Operation *op, unsigned group, std::optional<unsigned> acc
              (accumulated || slicesAgree(op, operand));
     return !dependsOn(producer, group);
   });
+}
+
+/// Whether two loops may be one: they run over slices alike, neither needs what the other makes,
+/// and one loop can keep the schedules of both.
+bool Grouper::canUnite(unsigned group, unsigned other) {
+  const StreamGroup &a = groups[group], &b = groups[other];
+  if (a.streamSizes != b.streamSizes || a.raggedDigits != b.raggedDigits)
+    return false;
+  SmallVector<fusion::ReshardOp> reshards = a.reshards();
+  if (SmallVector<fusion::ReshardOp> more = b.reshards(); !reshards.empty() && !more.empty()) {
+    reshards.append(more);
+    if (llvm::any_of(reshards, [](fusion::ReshardOp reshard) {
+          fusion::ScheduleAttr schedule = reshard.getScheduleAttr();
+          return schedule &&
+                 (!reshard.getChosen() || schedule.getKind() != fusion::ScheduleKind::Pipeline);
+        }))
+      return false;
+  }
+  return !dependsOn(a.ops.back(), other) && !dependsOn(b.ops.back(), group);
+}
+
+/// Makes one loop of those that `op` reads the same slices of, as far as they may be one.
+void Grouper::unite(Operation *op) {
+  unsigned into = kNoGroup;
+  for (OpOperand &operand : op->getOpOperands()) {
+    Operation *producer = operand.get().getDefiningOp();
+    unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
+    if (group == kNoGroup || group == into || groups[group].streamSizes.empty() ||
+        groups[group].accumulators.contains(producer) || !slicesAgree(op, operand))
+      continue;
+    if (into == kNoGroup) {
+      into = group;
+      continue;
+    }
+    if (!canUnite(into, group))
+      continue;
+    StreamGroup &to = groups[into], &from = groups[group];
+    for (Operation *member : from.ops)
+      groupOf[member] = into;
+    to.ops.append(from.ops);
+    llvm::sort(to.ops, [&](Operation *a, Operation *b) { return number[a] < number[b]; });
+    to.accumulators.insert(from.accumulators.begin(), from.accumulators.end());
+    from = StreamGroup();
+  }
 }
 
 /// The group that `op` joins, and the operand that it accumulates over if it does.
@@ -198,6 +245,8 @@ LogicalResult Grouper::add(Operation *op) {
   if (failed(sizes))
     return op->emitError("expected known extents and mesh sizes, found ")
            << type << "; run fusion-specialize";
+  if (!sizes->empty())
+    unite(op);
   auto [group, accumulated] = findGroup(op, *sizes);
   if (group == kNoGroup) {
     group = groups.size();
@@ -251,9 +300,14 @@ FailureOr<SmallVector<StreamGroup>> Grouper::run() {
   for (Operation &op : func.getBody().front().without_terminator())
     if (!op.hasTrait<OpTrait::ConstantLike>() && failed(add(&op)))
       return failure();
-  for (StreamGroup &group : groups)
+  // Those that were united with others are empty.
+  llvm::erase_if(groups, [](const StreamGroup &group) { return group.ops.empty(); });
+  for (auto [i, group] : llvm::enumerate(groups)) {
+    for (Operation *op : group.ops)
+      groupOf[op] = i;
     if (failed(chooseSchedule(group)))
       return failure();
+  }
   return sort();
 }
 
@@ -288,6 +342,16 @@ FailureOr<SmallVector<StreamGroup>> Grouper::sort() {
       if (--missing[user] == 0)
         ready.push(user);
     sorted.push_back(std::move(groups[i]));
+    // What is communicated for others goes first, whatever stood before it in the text.
+    auto isFree = [&](Operation *op) {
+      return isa<fusion::ReshardOp>(op) && llvm::none_of(op->getOperands(), [&](Value operand) {
+               Operation *producer = operand.getDefiningOp();
+               return producer && groupOf.lookup_or(producer, kNoGroup) == i;
+             });
+    };
+    llvm::sort(sorted.back().ops, [&](Operation *a, Operation *b) {
+      return std::pair(!isFree(a), number[a]) < std::pair(!isFree(b), number[b]);
+    });
   }
   if (sorted.size() != groups.size())
     return func.emitError("stream loops depend on each other in a circle");
