@@ -151,6 +151,7 @@ PROGRAMS = [
           lambda t: {"y": erf_gelu(t["x"] @ t["w1"] + t["b1"]) @ t["w2"] + t["b2"] + t["r"]}, reduced_wire=True),
     layer("choose", "elementwise", "x 48 16, w 16 24, u 24 48", "p 48 24, q 48 24",
           lambda t: choose(t["x"] @ t["w"], t["u"].T)),
+    layer("gelu-open", "elementwise", "x 48 8, b 8", "y 48 8", lambda t: {"y": erf_gelu(t["x"] + t["b"])}, variant=True),
     # Stream loops.
     layer("gather-k", "stream-contracted", "x 16 48, w 48 24, b 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
     layer("gather-k-chunks", "stream-contracted", "x 16 48, w 48 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"]},

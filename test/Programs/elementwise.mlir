@@ -76,3 +76,25 @@ func.func @choose(
   %q = arith.mulf %s, %t : tensor<48x24xf32, #hidden>
   return %p, %q : tensor<48x24xf32, #hidden>, tensor<48x24xf32, #hidden>
 }
+
+// The GELU of as many tokens as there are: extents of what is broadcast follow from those of x.
+//
+// FUSED-LABEL: hostir.program @gelu_open(
+// FUSED: hostir.launch @gelu_open.{{.*}} : memref<12x8xf32
+func.func @gelu_open(%x: tensor<?x8xf32, #rows> {fusion.name = "x", fusion.shape = [48, 8]}, %b: tensor<8xf32, #all> {fusion.name = "b"})
+    -> (tensor<?x8xf32, #rows> {fusion.name = "y"}) {
+  %c0 = arith.constant dense<0.7071067812> : tensor<f32, #fusion.axes<#tp, []>>
+  %c1 = arith.constant dense<0.5> : tensor<1x1xf32, #fusion.axes<#tp, [-, -]>>
+  %c2 = arith.constant dense<1.0> : tensor<8xf32, #all>
+  %c = fusion.broadcast %c0 dims [] : tensor<f32, #fusion.axes<#tp, []>> -> tensor<?x8xf32, #rows>
+  %half = fusion.broadcast %c1 dims [0, 1] : tensor<1x1xf32, #fusion.axes<#tp, [-, -]>> -> tensor<?x8xf32, #rows>
+  %one = fusion.broadcast %c2 dims [1] : tensor<8xf32, #all> -> tensor<?x8xf32, #rows>
+  %0 = fusion.broadcast %b dims [1] : tensor<8xf32, #all> -> tensor<?x8xf32, #rows>
+  %h = arith.addf %x, %0 : tensor<?x8xf32, #rows>
+  %1 = arith.mulf %h, %c : tensor<?x8xf32, #rows>
+  %2 = math.erf %1 : tensor<?x8xf32, #rows>
+  %3 = arith.addf %2, %one : tensor<?x8xf32, #rows>
+  %4 = arith.mulf %h, %half : tensor<?x8xf32, #rows>
+  %y = arith.mulf %4, %3 : tensor<?x8xf32, #rows>
+  return %y : tensor<?x8xf32, #rows>
+}

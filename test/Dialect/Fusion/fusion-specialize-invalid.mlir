@@ -50,6 +50,7 @@ func.func @contradicts_argument(%0: tensor<6x?xf32, #fusion.axes<#tp, [didx("x")
 // -----
 
 #tp = #fusion.mesh<"tp", ["x" = ?]>
+// expected-note @+1 {{extent 9 is that of argument 0}}
 func.func @contradicts_result(%0: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.shape = [9, 4]}) {
   // expected-error @+1 {{expected extent 6 in dimension 1 of 'tensor<4x6xf32>', found 9 from its operands}}
   %1 = fusion.permute %0 [1, 0] : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x6xf32, #fusion.axes<#tp, [-, didx("x")]>>

@@ -270,7 +270,7 @@ func.func @f(%0: tensor<?x?xf32>) {
 
 // reshape_c2
 func.func @f(%0: tensor<6x4xf32>) {
-  // expected-error @+1 {{expected 24 elements in dimensions of the result that hold a multiple of 5}}
+  // expected-error @+1 {{expected 24 elements in dimensions that hold a multiple of 5}}
   %1 = fusion.reshape %0 : tensor<6x4xf32> -> tensor<?x5xf32>
   return
 }

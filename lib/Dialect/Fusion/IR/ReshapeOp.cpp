@@ -10,6 +10,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/ReshapeShapes.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -25,14 +26,15 @@ static std::optional<int64_t> countElements(ArrayRef<int64_t> shape) {
   return count;
 }
 
-LogicalResult ReshapeOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  ArrayRef<int64_t> from = getInput().getType().getShape(), to = getType().getShape();
-  SmallVector<int64_t> &shape = shapes.emplace_back(to);
+FailureOr<SmallVector<int64_t>>
+fusion::inferReshapedShape(ArrayRef<int64_t> from, ArrayRef<int64_t> to, std::string &reason) {
+  SmallVector<int64_t> shape(to);
   FailureOr<SmallVector<ReshapeGroup>> groups = getReshapeGroups(from, to);
-  if (failed(groups))
-    return emitOpError() << "expected dimensions that split and merge in groups of equal size, "
-                            "found ["
-                         << formatShape(from) << "] and [" << formatShape(to) << "]";
+  if (failed(groups)) {
+    reason = "expected dimensions that split and merge in groups of equal size, found [" +
+             formatShape(from) + "] and [" + formatShape(to) + "]";
+    return failure();
+  }
   for (const ReshapeGroup &group : *groups) {
     auto groupFrom = from.slice(group.fromBegin, group.fromEnd - group.fromBegin);
     auto groupTo = MutableArrayRef(shape).slice(group.toBegin, group.toEnd - group.toBegin);
@@ -42,11 +44,24 @@ LogicalResult ReshapeOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>>
       continue;
     *open = 1;
     std::optional<int64_t> known = countElements(groupTo);
-    if (!known || *known == 0 || *count % *known != 0)
-      return emitOpError() << "expected " << *count << " elements in dimensions of the result "
-                           << "that hold a multiple of " << known.value_or(0);
+    if (!known || *known == 0 || *count % *known != 0) {
+      reason = "expected " + std::to_string(*count) +
+               " elements in dimensions that hold a multiple of " +
+               std::to_string(known.value_or(0));
+      return failure();
+    }
     *open = *count / *known;
   }
+  return shape;
+}
+
+LogicalResult ReshapeOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
+  std::string reason;
+  FailureOr<SmallVector<int64_t>> shape =
+      inferReshapedShape(getInput().getType().getShape(), getType().getShape(), reason);
+  if (failed(shape))
+    return emitOpError() << reason;
+  shapes.push_back(std::move(*shape));
   return success();
 }
 

@@ -7,9 +7,9 @@
 
 #include "PassLog.h"
 #include "Retype.h"
+#include "SpecializeExtents.h"
 #include "SpecializeMesh.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -26,34 +26,6 @@ using namespace mlir::tandem::fusion;
 
 using Shape = SmallVector<int64_t>;
 
-/// "argument 0", with its name if it has one: who gives shapes knows nothing of locations.
-static std::string describe(BlockArgument argument) {
-  unsigned number = argument.getArgNumber();
-  std::string text = "argument " + std::to_string(number);
-  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  if (auto name = function ? function.getArgAttrOfType<StringAttr>(number, kNameAttrName) : nullptr)
-    text += (" (\"" + name.getValue() + "\")").str();
-  return text;
-}
-
-/// An error at a value; it names an argument.
-static InFlightDiagnostic emitErrorAt(Value value) {
-  InFlightDiagnostic diag = emitError(value.getLoc());
-  if (auto argument = dyn_cast<BlockArgument>(value))
-    diag << describe(argument) << ": ";
-  return diag;
-}
-
-/// The axes still fit the type, now that more is known.
-static LogicalResult verifyAxes(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  AxesAttr axes = getAxes(value);
-  if (!axes)
-    return success();
-  return axes.verifyEncoding(type.getShape(), type.getElementType(),
-                             [&] { return emitErrorAt(value); });
-}
-
 static LogicalResult verifyKnown(Value value, const Twine &what) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type)
@@ -69,10 +41,6 @@ static LogicalResult verifyKnown(Value value, const Twine &what) {
       return emitError(value.getLoc()) << "expected a known extent in dimension " << dim << " of "
                                        << what << ", found '?' in " << type;
   return success();
-}
-
-static Type withoutAxes(Value value) {
-  return withAxes(cast<RankedTensorType>(value.getType()), {});
 }
 
 namespace {
@@ -184,70 +152,18 @@ private:
     return std::optional(shape);
   }
 
-  /// Fills the `?` extents of a value from `shape` (where that knows them).
-  LogicalResult refine(Value value, ArrayRef<int64_t> shape, const Twine &source) {
-    auto type = cast<RankedTensorType>(value.getType());
-    if (static_cast<int64_t>(shape.size()) != type.getRank())
-      return emitErrorAt(value) << "expected a shape of rank " << type.getRank() << " from "
-                                << source << ", found rank " << shape.size();
-    Shape refined(type.getShape());
-    for (auto [dim, extent] : llvm::enumerate(shape)) {
-      int64_t &mine = refined[dim];
-      if (ShapedType::isDynamic(mine) && !ShapedType::isDynamic(extent)) {
-        mine = extent;
-        ++extents;
-      } else if (!ShapedType::isDynamic(extent) && mine != extent) {
-        return emitErrorAt(value) << "expected extent " << mine << " in dimension " << dim << " of "
-                                  << withoutAxes(value) << ", found " << extent << " from "
-                                  << source;
-      }
-    }
-    retype(value, RankedTensorType::get(refined, type.getElementType(), type.getEncoding()));
-    return verifyAxes(value);
-  }
-
-  LogicalResult inferResults(Operation *op) {
-    if (auto reshard = dyn_cast<ReshardOp>(op))
-      return refine(reshard.getResult(), reshard.getInput().getType().getShape(), "its operand");
-    if (auto tensorOp = dyn_cast<FusionTensorOpInterface>(op)) {
-      SmallVector<Shape> inferred;
-      if (failed(tensorOp.inferResultShapes(inferred)))
-        return failure();
-      for (auto [result, shape] : llvm::zip_equal(op->getResults(), inferred))
-        if (failed(refine(result, shape, "its operands")))
-          return failure();
-      return success();
-    }
-    if (isLocalComputation(op))
-      for (Value operand : op->getOperands())
-        if (auto type = dyn_cast<RankedTensorType>(operand.getType()))
-          if (failed(refine(op->getResult(0), type.getShape(), "its operands")))
-            return failure();
-    return success();
-  }
-
   LogicalResult specialize(func::FuncOp function) {
-    for (BlockArgument argument : function.getArguments()) {
-      if (!isa<RankedTensorType>(argument.getType()))
-        continue;
-      FailureOr<std::optional<Shape>> given = getGivenShape(function, argument);
-      if (failed(given))
-        return failure();
-      function.removeArgAttr(argument.getArgNumber(), kShapeAttrName);
-      if (*given ? failed(refine(argument, **given, "its given shape"))
-                 : failed(verifyAxes(argument)))
-        return failure();
+    Extents filled(function);
+    if (failed(fill(function, filled)))
+      return failure();
+    extents += filled.getNumFilled();
+    for (BlockArgument argument : function.getArguments())
       if (failed(verifyKnown(argument, describe(argument))))
         return failure();
-    }
     WalkResult walked = function.walk<WalkOrder::PreOrder>([&](Operation *op) {
-      if (op == function)
-        return WalkResult::advance();
       if (auto ret = dyn_cast<func::ReturnOp>(op))
         return succeeded(checkReturn(function, ret)) ? WalkResult::advance()
                                                      : WalkResult::interrupt();
-      if (failed(inferResults(op)))
-        return WalkResult::interrupt();
       for (auto [i, result] : llvm::enumerate(op->getResults()))
         if (failed(verifyAxes(result)) || failed(verifyKnown(result, "result " + Twine(i))))
           return WalkResult::interrupt();
@@ -257,6 +173,22 @@ private:
       return failure();
     updateSignature(function);
     return success();
+  }
+
+  /// From what is given to arguments to all that follows from it.
+  LogicalResult fill(func::FuncOp function, Extents &filled) {
+    for (BlockArgument argument : function.getArguments()) {
+      if (!isa<RankedTensorType>(argument.getType()))
+        continue;
+      FailureOr<std::optional<Shape>> given = getGivenShape(function, argument);
+      if (failed(given))
+        return failure();
+      function.removeArgAttr(argument.getArgNumber(), kShapeAttrName);
+      if ((*given && failed(filled.refine(argument, **given, "its given shape"))) ||
+          failed(verifyAxes(argument)))
+        return failure();
+    }
+    return filled.propagate();
   }
 
   /// What the signature says of the results holds.

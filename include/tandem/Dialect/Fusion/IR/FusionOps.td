@@ -122,7 +122,8 @@ def Fusion_BroadcastOp : Fusion_LocalOp<"broadcast"> {
   let summary = "New dimensions, and repetition of dimensions of extent 1";
   let description = [{
     `dims[i]` is the result dimension in which operand dimension i stands; result dimensions not named are new. A result
-    extent `?` beside an operand dimension is that dimension's extent, be it 1.
+    extent `?` beside an operand dimension is that dimension's extent. Beside one that is written as 1, it is 1 only if
+    nothing else says it (for example an elementwise op with another operand).
 
     Constraints:
     - broadcast_c1: dims has one entry per operand dimension, strictly ascending, in the result's range.

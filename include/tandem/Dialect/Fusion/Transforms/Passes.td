@@ -18,8 +18,8 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
   let summary = "Make `?` mesh sizes and extents numbers";
   let description = [{
     Mesh sizes come from `mesh` and are put in everywhere. Extents come from `shape`, else from `fusion.shape` on the
-    argument, and go forward from the arguments through all ops. What is `?` afterwards is an error at the place that
-    names it, as are a size that does not divide an extent and a shape that contradicts one.
+    argument, and go forward and backward through all ops, to a fixed point. What is `?` afterwards is an error at the
+    place that names it, as are a size that does not divide an extent and a shape that contradicts one.
 
     Before, with `mesh=x=4 shape=arg0=8x64`:
     ```mlir
