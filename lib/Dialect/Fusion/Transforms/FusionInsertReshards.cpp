@@ -8,6 +8,7 @@
 #include "LocalPlan.h"
 #include "PassLog.h"
 #include "Retype.h"
+#include "ShareReshards.h"
 #include "WriteOutReshards.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -45,6 +46,12 @@ struct FusionInsertReshardsPass
     for (Operation *op : ops)
       for (StringRef word : {kScheduleAttrName, kGatherAttrName})
         op->removeDiscardableAttr(word);
+    made.clear();
+    shareReshards(getOperation(), [&](ReshardOp stays, Location gone) {
+      say(gone, [&](raw_ostream &os) {
+        os << "shares the reshard to " << formatAxes(getAxes(stays.getResult()));
+      });
+    });
     SmallVector<ReshardOp> reshards;
     getOperation().walk([&](ReshardOp op) { reshards.push_back(op); });
     for (ReshardOp op : reshards) {

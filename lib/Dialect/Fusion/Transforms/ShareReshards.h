@@ -1,0 +1,25 @@
+//===- ShareReshards.h - one reshard for all who ask for the same pieces -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_SHARERESHARDS_H
+#define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_SHARERESHARDS_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace mlir::tandem::fusion {
+
+/// Leaves one reshard of those in a block that bring one value to one placement under one schedule:
+/// the first, whoever wrote them. Where their slices differ, those that need none take the others',
+/// if all their users can; other slices are another reshard. Calls `shared` with the reshard that
+/// stays and the location of each that goes.
+void shareReshards(func::FuncOp function, llvm::function_ref<void(ReshardOp, Location)> shared);
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_SHARERESHARDS_H
