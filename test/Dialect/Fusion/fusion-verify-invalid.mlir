@@ -284,3 +284,28 @@ func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi64
   %3 = arith.addi %1, %1 : tensor<8xi64, #fusion.axes<#tp, [didx("x")]>>
   return
 }
+
+// -----
+
+// Truth values are not stored: none goes in ...
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!truth = tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>
+// expected-error @+1 {{expected elements of f32, f16, bf16 or i32 in argument 1, found 'i1', which is not stored}}
+func.func @f(%0: !rows, %1: !truth) -> !rows {
+  %2 = arith.select %1, %0, %0 : !truth, !rows
+  return %2 : !rows
+}
+
+// -----
+
+// ... or out; between elementwise ops they may stand.
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!truth = tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @f(%0: !rows) -> (!rows, !truth) {
+  %1 = arith.cmpf ogt, %0, %0 : !rows
+  %2 = arith.select %1, %0, %0 : !truth, !rows
+  // expected-error @+1 {{expected elements of f32, f16, bf16 or i32 in result 1, found 'i1', which is not stored; choose values by it with arith.select}}
+  return %2, %1 : !rows, !truth
+}

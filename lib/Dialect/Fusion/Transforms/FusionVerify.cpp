@@ -52,6 +52,26 @@ static LogicalResult verifyElements(Operation *op) {
   return success();
 }
 
+/// Truth values have no buffer, so none goes in or out.
+static LogicalResult verifyStored(func::FuncOp function) {
+  auto isTruth = [](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.getElementType().isInteger(1);
+  };
+  for (BlockArgument argument : function.getArguments())
+    if (isTruth(argument))
+      return emitError(argument.getLoc())
+             << "expected elements of f32, f16, bf16 or i32 in argument " << argument.getArgNumber()
+             << ", found 'i1', which is not stored; compare inside";
+  for (auto ret : function.getOps<func::ReturnOp>())
+    for (auto [i, operand] : llvm::enumerate(ret.getOperands()))
+      if (isTruth(operand))
+        return ret.emitOpError() << "expected elements of f32, f16, bf16 or i32 in result " << i
+                                 << ", found 'i1', which is not stored; choose values by it with "
+                                    "arith.select";
+  return success();
+}
+
 /// A partial operand is worth something only to an op that commutes with its reduction.
 static LogicalResult verifyPartial(Operation *op) {
   std::optional<AxesRule> rule = getAxesRule(op);
@@ -102,6 +122,9 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
   void runOnOperation() override {
     if (getOperation().isExternal() || isForeign(getOperation()))
       return;
+    // An oracle has the arguments and results of the function beside it.
+    if (!getOperation()->hasAttr(kOracleOfAttrName) && failed(verifyStored(getOperation())))
+      return signalPassFailure();
     WalkResult result = getOperation().walk([&](Operation *op) {
       return succeeded(verify(op)) ? WalkResult::advance() : WalkResult::interrupt();
     });

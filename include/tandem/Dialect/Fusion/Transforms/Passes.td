@@ -191,7 +191,8 @@ def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
     An encoding's own verifier sees one type; this sees the function.
 
     - always: every op on tensors is one that the passes know, on elements of f32, f16, bf16 or i32 (i1 between
-      elementwise ops), and makes of no partial value what its terms do not add up to.
+      elementwise ops: no argument or result of the function), and makes of no partial value what its terms do not
+      add up to.
     - `propagated`: every tensor is decided.
     - `resharded`: every op but `fusion.reshard` runs on one mesh and without communication, and every reshard is one row
       of the table, the one that its `row` names.
