@@ -60,7 +60,7 @@ Fields::Object Fields::at(const json &value, const std::string &path,
   for (const auto &item : value.items()) {
     const std::string &key = item.key();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(path.empty() ? key : path + "." + key,
+      fail(path.empty() ? key : fmt::format("{}.{}", path, key),
            fmt::format("unknown field, expected one of {}", fmt::join(known, ", ")));
   }
   return {*this, ok() ? &value : nullptr, path};

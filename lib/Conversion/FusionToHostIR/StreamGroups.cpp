@@ -79,10 +79,27 @@ static SmallVector<Place> getPlaces(RankedTensorType type, ArrayRef<int64_t> alo
   return found;
 }
 
+/// The same as digits of the row-major index of all elements, which a reshape keeps.
+static SmallVector<Place> getLinearPlaces(RankedTensorType type) {
+  SmallVector<Place> found =
+      getPlaces(type, llvm::to_vector(llvm::seq<int64_t>(0, type.getRank())));
+  for (auto &[dim, weight, size, ragged] : found) {
+    int64_t inner = 1;
+    for (int64_t extent : type.getShape().drop_front(dim + 1))
+      inner *= extent;
+    weight *= inner;
+    ragged *= inner;
+    dim = 0;
+  }
+  return found;
+}
+
 /// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`.
 bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
   auto operandType = cast<RankedTensorType>(operand.get().getType());
   auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
+  if (isa<fusion::ReshapeOp>(op))
+    return getLinearPlaces(operandType) == getLinearPlaces(resultType);
   // Which result dimension each operand dimension runs along.
   SmallVector<int64_t> along(operandType.getRank(), -1);
   if (isa<fusion::ReshardOp>(op)) {

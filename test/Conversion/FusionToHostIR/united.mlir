@@ -103,3 +103,25 @@ func.func @exchanges(%a: tensor<16x16xf32, #rows>, %b: tensor<16x16xf32, #rows>)
   %e = arith.addf %g, %h : tensor<16x16xf32, #s4>
   return %e : tensor<16x16xf32, #s4>
 }
+
+// -----
+
+// A reshape that keeps the slices stays in the loop.
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+#cols = #fusion.axes<#tp, [-, didx("x")]>
+#s4 = #fusion.axes<#tp, [stream(4), -]>
+#heads = #fusion.axes<#tp, [stream(4), -, -]>
+// CHECK-LABEL: hostir.program @heads(
+// CHECK: hostir.collective all_gather
+// CHECK: hostir.launch @heads.tanh
+// CHECK: scf.for
+// CHECK-NEXT: hostir.worker_stream
+// CHECK-NEXT: hostir.sync
+// CHECK-NOT: scf.for
+func.func @heads(%x: tensor<16x16xf32, #cols>) -> tensor<16x4x4xf32, #heads> {
+  %g = fusion.reshard %x : tensor<16x16xf32, #cols> -> tensor<16x16xf32, #s4>
+  %h = fusion.reshape %g : tensor<16x16xf32, #s4> -> tensor<16x4x4xf32, #heads>
+  %t = math.tanh %h : tensor<16x4x4xf32, #heads>
+  return %t : tensor<16x4x4xf32, #heads>
+}

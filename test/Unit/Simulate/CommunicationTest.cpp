@@ -60,8 +60,9 @@ TEST(SimulateCommunication, TwoMessagesShareAPort) {
   EXPECT_NEAR(result.ranks[2].shares.total, 3 * kMs, kNear);
   // Ports in: 1 and 2 megabytes in 3 ms; out: 3.
   for (const simulate::Utilisation &engine : result.utilisation)
-    if (engine.engine == "link out")
+    if (engine.engine == "link out") {
       EXPECT_NEAR(engine.most, 1, 1e-6);
+    }
 }
 
 TEST(SimulateCommunication, BothDirectionsDoNotShare) {

@@ -139,6 +139,21 @@ static std::optional<StridedBox> collapseDims(StridedBox box, memref::CollapseSh
   return box;
 }
 
+/// Sizes and strides say all, counted from where the root begins, whatever view is cast.
+static std::optional<StridedBox> castBox(memref::ReinterpretCastOp op) {
+  StridedBox box;
+  if (op.isDynamicOffset(0))
+    return std::nullopt;
+  box.offset.constant = op.getStaticOffset(0);
+  for (unsigned i = 0; i < op.getResultRank(); ++i) {
+    // A broadcast reads elements more than once: no slice of a buffer.
+    if (op.isDynamicSize(i) || op.isDynamicStride(i) || op.getStaticStride(i) == 0)
+      return std::nullopt;
+    box.dims.push_back({op.getStaticSize(i), op.getStaticStride(i)});
+  }
+  return box;
+}
+
 std::optional<StridedBox> hostir::computeBox(Value view) {
   Operation *op = view.getDefiningOp();
   if (!isView(op))
@@ -163,6 +178,8 @@ std::optional<StridedBox> hostir::computeBox(Value view) {
     box->dims = std::move(dims);
     return box;
   }
+  if (auto cast = dyn_cast<memref::ReinterpretCastOp>(op))
+    return castBox(cast);
   if (isa<memref::CastOp>(op))
     return box;
   return std::nullopt;

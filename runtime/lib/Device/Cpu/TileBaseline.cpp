@@ -25,6 +25,7 @@ void loadF16(float *to, const uint16_t *from, int64_t n) {
 void storeF16(uint16_t *to, const float *from, int64_t n) {
   tandem::storeFromF32(tandem::DType::F16, from, to, 1, n);
 }
+// NOLINTNEXTLINE(readability-identifier-naming): the table names functions as the schema does.
 void round_f16(void *result, const void *a, const void *, const void *, int64_t n) {
   constexpr int64_t piece = 64;
   uint16_t halves[piece];
