@@ -17,13 +17,7 @@ using namespace replay;
 static constexpr uint64_t kMaxVisited = uint64_t(1) << 30;
 
 Order::Order(const World &world) : world(world) {
-  uint32_t chains = 0, events = 0;
-  for (const Rank &rank : world.ranks) {
-    firstChain.push_back(chains);
-    firstEvent.push_back(events);
-    chains += rank.numStreams;
-    events += rank.numEvents;
-  }
+  uint32_t chains = world.numStreams(), events = world.numEvents();
   head.assign(chains, kNone);
   reached.assign(chains, kNone);
   ended.assign(chains, 0);
@@ -32,7 +26,7 @@ Order::Order(const World &world) : world(world) {
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       for (CommandId i = world.ranks[r].begin; i < world.ranks[r].end; ++i)
         if (world.commands[i].kind == Kind::Wait)
-          body(firstEvent[r] + world.commands[i].aux, i);
+          body(world.ranks[r].firstEvent + world.commands[i].aux, i);
   };
   forWaits([&](uint32_t event, CommandId) { ++firstWait[event + 1]; });
   for (uint32_t e = 0; e < events; ++e)
@@ -42,7 +36,7 @@ Order::Order(const World &world) : world(world) {
   forWaits([&](uint32_t event, CommandId wait) { waits[at[event]++] = wait; });
   for (uint32_t r = 0; r < world.numRanks(); ++r)
     for (CommandId i = world.ranks[r].begin; i < world.ranks[r].end; ++i) {
-      CommandId &first = head[firstChain[r] + world.commands[i].stream];
+      CommandId &first = head[world.ranks[r].firstStream + world.commands[i].stream];
       if (first == kNone)
         first = i;
     }
@@ -67,7 +61,7 @@ bool Order::beforeEnd(CommandId x, uint32_t rank) {
     return true;
   if (x != source || run > 0)
     search(x);
-  return ended[firstChain[rank]];
+  return ended[world.ranks[rank].firstStream];
 }
 
 void Order::clear() {
@@ -163,7 +157,7 @@ void Order::visit(CommandId c) {
   const Command &command = world.commands[c];
   switch (command.kind) {
   case Kind::Record: {
-    uint32_t event = firstEvent[world.rankOf(c)] + command.aux;
+    uint32_t event = world.ranks[world.rankOf(c)].firstEvent + command.aux;
     for (uint32_t w = firstWait[event]; w < firstWait[event + 1]; ++w)
       reachEnd(waits[w]);
     return;

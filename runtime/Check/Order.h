@@ -42,13 +42,12 @@ private:
   void visitCollective(CommandId c);
 
   uint32_t chainOf(CommandId c) const {
-    return firstChain[world.rankOf(c)] + world.commands[c].stream;
+    return world.ranks[world.rankOf(c)].firstStream + world.commands[c].stream;
   }
 
   const World &world;
-  std::vector<uint32_t> firstChain, firstEvent; ///< per rank
-  std::vector<CommandId> head;                  ///< per chain (a stream of a rank)
-  std::vector<uint32_t> firstWait;              ///< per event, into waits; one more at the end
+  std::vector<CommandId> head;     ///< per chain (a stream of a rank)
+  std::vector<uint32_t> firstWait; ///< per event, into waits; one more at the end
   std::vector<CommandId> waits;
 
   CommandId source = kNone;

@@ -22,30 +22,24 @@ using Words = std::vector<uint64_t>;
 class TieDriver final : public InstantDriver {
 public:
   TieDriver(const World &world, size_t words) : InstantDriver(world), words(words) {
-    uint32_t chains = 0, events = 0;
-    for (const Rank &rank : world.ranks) {
-      firstChain.push_back(chains);
-      firstEvent.push_back(events);
-      chains += rank.numStreams;
-      events += rank.numEvents;
-    }
-    sets.assign(chains, Words(words, 0));
+    uint32_t events = world.numEvents();
+    sets.assign(world.numStreams(), Words(words, 0));
     for (uint32_t r = 0; r < world.numRanks(); ++r)
-      sets[firstChain[r]][r / 64] |= uint64_t(1) << r % 64;
+      sets[world.ranks[r].firstStream][r / 64] |= uint64_t(1) << r % 64;
     recorded.resize(events);
     waitsLeft.assign(events, 0);
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       for (CommandId i = world.ranks[r].begin; i < world.ranks[r].end; ++i)
         if (world.commands[i].kind == Kind::Wait)
-          ++waitsLeft[firstEvent[r] + world.commands[i].aux];
+          ++waitsLeft[world.ranks[r].firstEvent + world.commands[i].aux];
     raised.resize(world.slots.size());
   }
 
   void begin(CommandId c) override {
     const Command &command = world.commands[c];
     uint32_t rank = world.rankOf(c);
-    Words &set = sets[firstChain[rank] + command.stream];
-    uint32_t event = firstEvent[rank] + command.aux;
+    Words &set = sets[world.ranks[rank].firstStream + command.stream];
+    uint32_t event = world.ranks[rank].firstEvent + command.aux;
     switch (command.kind) {
     case Kind::Record:
       if (waitsLeft[event] > 0)
@@ -106,7 +100,7 @@ public:
     }
   }
 
-  const Words &atEnd(uint32_t rank) const { return sets[firstChain[rank]]; }
+  const Words &atEnd(uint32_t rank) const { return sets[world.ranks[rank].firstStream]; }
 
 private:
   struct Raise {
@@ -114,7 +108,9 @@ private:
     Words set;
   };
 
-  Words &setOf(CommandId c) { return sets[firstChain[world.rankOf(c)] + world.commands[c].stream]; }
+  Words &setOf(CommandId c) {
+    return sets[world.ranks[world.rankOf(c)].firstStream + world.commands[c].stream];
+  }
   static void join(Words &into, const Words &from) {
     for (size_t w = 0; w < from.size(); ++w)
       into[w] |= from[w];
@@ -144,7 +140,6 @@ private:
   }
 
   const size_t words;
-  std::vector<uint32_t> firstChain, firstEvent;
   std::vector<Words> sets;                       ///< per stream of a rank
   std::vector<Words> recorded;                   ///< per event, until its last wait
   std::vector<uint32_t> waitsLeft;               ///< per event

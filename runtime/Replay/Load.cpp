@@ -259,8 +259,13 @@ private:
     if (total >= kNone)
       return Status(Code::Unsupported, fmt::format("{} commands are too many to replay", total));
     world.commands.reserve(total);
+    uint32_t streams = 0, events = 0;
     for (uint32_t r = 0; r < lists.size(); ++r) {
       world.ranks[r].begin = static_cast<CommandId>(world.commands.size());
+      world.ranks[r].firstStream = streams;
+      world.ranks[r].firstEvent = events;
+      streams += world.ranks[r].numStreams;
+      events += world.ranks[r].numEvents;
       world.commands.insert(world.commands.end(), lists[r].begin(), lists[r].end());
       world.ranks[r].end = static_cast<CommandId>(world.commands.size());
       std::vector<Command>().swap(lists[r]);

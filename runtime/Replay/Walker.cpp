@@ -23,19 +23,17 @@ struct Walker::Impl {
       : world(world), options(options), driver(driver), state(world.commands.size(), Ahead),
         arrived(world.collectives.size(), 0), level(world.slots.size(), 0) {
     const std::vector<uint16_t> &fold = options.queueOf;
-    uint32_t processes = 0, events = 0;
+    uint32_t processes = 0;
     for (const Rank &rank : world.ranks) {
       firstProcess.push_back(processes);
-      firstEvent.push_back(events);
       processes += queuesOf(rank);
-      events += rank.numEvents;
     }
     firstProcess.push_back(processes);
     at.assign(processes, kNone);
     nextWaiter.assign(processes, kNone);
     enlisted.assign(processes, 0);
     outstanding.assign(processes, 0);
-    eventWaiters.assign(events, kNone);
+    eventWaiters.assign(world.numEvents(), kNone);
     slotWaiters.assign(world.slots.size(), kNone);
     if (!fold.empty())
       queueNext.assign(world.commands.size(), kNone);
@@ -106,7 +104,7 @@ struct Walker::Impl {
     const Command &command = world.commands[c];
     if (command.kind == Kind::Wait && state[command.partner] != Complete) {
       uint32_t rank = world.rankOf(c);
-      enlist(eventWaiters[firstEvent[rank] + command.aux], process);
+      enlist(eventWaiters[world.ranks[rank].firstEvent + command.aux], process);
       return false;
     }
     if (command.kind == Kind::WaitSignal) {
@@ -190,7 +188,7 @@ struct Walker::Impl {
     }
     case Kind::Record:
       state[c] = Complete;
-      wakeAll(eventWaiters[firstEvent[world.rankOf(c)] + command.aux]);
+      wakeAll(eventWaiters[world.ranks[world.rankOf(c)].firstEvent + command.aux]);
       break;
     case Kind::Signal: {
       uint32_t slot = world.firstSlot[command.peer] + command.aux;
@@ -254,7 +252,7 @@ struct Walker::Impl {
   std::vector<uint8_t> state;
   std::vector<uint32_t> arrived;                   ///< per collective
   std::vector<uint64_t> level;                     ///< per slot, relative to the run
-  std::vector<uint32_t> firstProcess, firstEvent;  ///< per rank
+  std::vector<uint32_t> firstProcess;              ///< per rank
   std::vector<CommandId> at;                       ///< per process
   std::vector<uint32_t> nextWaiter, outstanding;   ///< per process
   std::vector<uint8_t> enlisted;                   ///< per process: it is in a list of waiters

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iterator>
 
 namespace tandem {
@@ -89,6 +90,17 @@ bool Layout::isDense() const {
   return true;
 }
 
+Layout Layout::select(uint64_t mask, bool wanted) const {
+  Layout result;
+  result.dtype = dtype;
+  for (unsigned d = 0; d < rank; ++d)
+    if (bool(mask >> d & 1) == wanted) {
+      result.shape[result.rank] = shape[d];
+      result.strides[result.rank++] = strides[d];
+    }
+  return result;
+}
+
 bool Layout::sameShape(const Layout &other) const {
   if (rank != other.rank)
     return false;
@@ -96,6 +108,33 @@ bool Layout::sameShape(const Layout &other) const {
     if (shape[d] != other.shape[d])
       return false;
   return true;
+}
+
+std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts) {
+  const Layout &first = layouts.front();
+  std::vector<unsigned> order;
+  for (unsigned d = 0; d < first.rank; ++d)
+    if (first.shape[d] != 1)
+      order.push_back(d);
+  std::sort(order.begin(), order.end(), [&](unsigned a, unsigned b) {
+    return first.strides[a] != first.strides[b] ? first.strides[a] > first.strides[b] : a < b;
+  });
+  std::vector<LoopDim> loops;
+  for (unsigned d : order) {
+    LoopDim dim{first.shape[d], {}};
+    for (const Layout &layout : layouts)
+      dim.strides.push_back(layout.strides[d]);
+    bool follows = !loops.empty();
+    for (size_t k = 0; follows && k < layouts.size(); ++k)
+      follows = loops.back().strides[k] == dim.strides[k] * dim.extent;
+    if (follows) {
+      loops.back().extent *= dim.extent;
+      loops.back().strides = std::move(dim.strides);
+    } else {
+      loops.push_back(std::move(dim));
+    }
+  }
+  return loops;
 }
 
 bool operator==(const Layout &a, const Layout &b) {

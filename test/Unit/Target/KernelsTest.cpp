@@ -184,7 +184,7 @@ std::vector<float> evaluate(const Translated &t, const std::vector<float> &input
       v = asFloat(asInt(a) ^ asInt(b));
       break;
     case E::shl_i32:
-      v = asFloat(asInt(a) << asInt(b));
+      v = asFloat(static_cast<int32_t>(static_cast<uint32_t>(asInt(a)) << asInt(b)));
       break;
     case E::shr_i32:
       v = asFloat(asInt(a) >> asInt(b));

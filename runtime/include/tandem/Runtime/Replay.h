@@ -90,6 +90,8 @@ struct Buffer {
 struct Rank {
   CommandId begin = 0, end = 0; ///< its commands, in issue order
   uint32_t numStreams = 0, numEvents = 0;
+  /// Numbers of its stream 0 and event 0 among those of all ranks.
+  uint32_t firstStream = 0, firstEvent = 0;
   uint64_t arenaBytes = 0, symmetricBytes = 0;
   std::vector<View> views;
   std::vector<Buffer> buffers;
@@ -165,6 +167,13 @@ struct World {
 
   uint32_t numRanks() const { return static_cast<uint32_t>(ranks.size()); }
   uint32_t rankOf(CommandId command) const;
+  /// Of all ranks together.
+  uint32_t numStreams() const {
+    return ranks.empty() ? 0 : ranks.back().firstStream + ranks.back().numStreams;
+  }
+  uint32_t numEvents() const {
+    return ranks.empty() ? 0 : ranks.back().firstEvent + ranks.back().numEvents;
+  }
   /// Index in its rank's list, as dumps print it.
   uint32_t indexOf(CommandId command) const { return command - ranks[rankOf(command)].begin; }
   /// Operand k of a command of `rank`; null if it is absent.

@@ -14,6 +14,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tandem {
 
@@ -70,12 +71,24 @@ struct Layout {
   /// Row-major without gaps (dimensions of size 1 have any stride; true if there are no elements).
   bool isDense() const;
   bool sameShape(const Layout &other) const;
+  /// The dimensions d whose bit d in `mask` is `wanted`.
+  Layout select(uint64_t mask, bool wanted) const;
   /// "f32[4,8]", with strides "f32[4,8]{1,4}" where they are not row-major.
   std::string str() const;
 };
 
 bool operator==(const Layout &a, const Layout &b);
 inline bool operator!=(const Layout &a, const Layout &b) { return !(a == b); }
+
+/// One loop over operands of one shape.
+struct LoopDim {
+  int64_t extent = 1;
+  std::vector<int64_t> strides; ///< elements, per operand
+};
+
+/// The fewest loops that walk operands of one shape: the first operand's largest stride outermost,
+/// no extents of 1, neighbours that every operand walks as one are one. No loop: one element.
+std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts);
 
 /// A resolved view: where the first element lies, and how the others follow. Owns nothing.
 struct TensorView {

@@ -48,18 +48,6 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
   return &variants.back(); // elements themselves are aligned
 }
 
-/// The dimensions of `layout` whose bit in `mask` is `wanted`.
-Layout select(const Layout &layout, uint64_t mask, bool wanted) {
-  Layout result;
-  result.dtype = layout.dtype;
-  for (unsigned d = 0; d < layout.rank; ++d)
-    if (bool(mask >> d & 1) == wanted) {
-      result.shape[result.rank] = layout.shape[d];
-      result.strides[result.rank++] = layout.strides[d];
-    }
-  return result;
-}
-
 } // namespace
 
 //===----------------------------------------------------------------------===//
@@ -113,30 +101,13 @@ Status Kernels::launchBlocks(FunctionHandle function, uint64_t blocks, StreamHan
 //===----------------------------------------------------------------------===//
 
 Loops::Loops(const std::vector<Layout> &layouts) : strides(layouts.size()) {
-  const Layout &first = layouts[0];
-  elements = static_cast<uint64_t>(first.numElements());
+  elements = static_cast<uint64_t>(layouts.front().numElements());
   if (elements == 0)
     return;
-  std::vector<unsigned> order;
-  for (unsigned d = 0; d < first.rank; ++d)
-    if (first.shape[d] != 1)
-      order.push_back(d);
-  std::sort(order.begin(), order.end(), [&](unsigned a, unsigned b) {
-    return first.strides[a] != first.strides[b] ? first.strides[a] > first.strides[b] : a < b;
-  });
-  for (unsigned d : order) {
-    bool merges = !extents.empty();
+  for (const LoopDim &dim : mergeLoops(layouts)) {
+    extents.push_back(dim.extent);
     for (size_t k = 0; k < layouts.size(); ++k)
-      merges = merges && strides[k].back() == layouts[k].strides[d] * first.shape[d];
-    if (merges)
-      extents.back() *= first.shape[d];
-    else
-      extents.push_back(first.shape[d]);
-    for (size_t k = 0; k < layouts.size(); ++k) {
-      if (!merges)
-        strides[k].push_back(0);
-      strides[k].back() = layouts[k].strides[d];
-    }
+      strides[k].push_back(dim.strides[k]);
   }
 }
 
@@ -264,7 +235,7 @@ Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst,
                                       uint64_t mask, ReduceOp op) {
   ReducePlan plan;
   plan.op = static_cast<int>(op);
-  Loops kept({dst, select(src, mask, false)}), reduced({select(src, mask, true)});
+  Loops kept({dst, src.select(mask, false)}), reduced({src.select(mask, true)});
   if (kept.total() == 0)
     return plan;
   unsigned element = sizeOf(dst.dtype), most = kWidest / element;

@@ -11,44 +11,13 @@
 
 namespace tandem {
 
-namespace {
-
-struct Dim {
-  int64_t extent;
-  std::vector<int64_t> strides; ///< elements, per operand
-};
-
-} // namespace
-
 LoopNest::LoopNest(const std::vector<Layout> &layouts) {
   const Layout &first = layouts.front();
   innerStrides.assign(layouts.size(), 1);
   if (first.numElements() == 0)
     return;
-  std::vector<Dim> dims;
-  for (unsigned d = 0; d < first.rank; ++d) {
-    if (first.shape[d] == 1)
-      continue;
-    Dim dim{first.shape[d], {}};
-    for (const Layout &layout : layouts)
-      dim.strides.push_back(layout.strides[d]);
-    dims.push_back(std::move(dim));
-  }
   // Any order of the loops is right; the destination's own walks its memory forwards.
-  std::sort(dims.begin(), dims.end(),
-            [](const Dim &a, const Dim &b) { return a.strides[0] > b.strides[0]; });
-  std::vector<Dim> merged;
-  for (Dim &dim : dims) {
-    bool follows = !merged.empty();
-    for (size_t k = 0; follows && k < layouts.size(); ++k)
-      follows = merged.back().strides[k] == dim.strides[k] * dim.extent;
-    if (follows) {
-      merged.back().extent *= dim.extent;
-      merged.back().strides = dim.strides;
-    } else {
-      merged.push_back(std::move(dim));
-    }
-  }
+  std::vector<LoopDim> merged = mergeLoops(layouts);
   inner = 1;
   rows = 1;
   if (merged.empty())
@@ -56,7 +25,7 @@ LoopNest::LoopNest(const std::vector<Layout> &layouts) {
   inner = merged.back().extent;
   innerStrides = merged.back().strides;
   merged.pop_back();
-  for (const Dim &dim : merged) {
+  for (const LoopDim &dim : merged) {
     extents.push_back(dim.extent);
     rows *= dim.extent;
     std::vector<int64_t> bytes;

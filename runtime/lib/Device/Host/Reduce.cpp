@@ -149,18 +149,6 @@ void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, Reduce
   });
 }
 
-/// The dimensions of `layout` whose bit in `mask` is `wanted`.
-Layout select(const Layout &layout, uint64_t mask, bool wanted) {
-  Layout result;
-  result.dtype = layout.dtype;
-  for (unsigned d = 0; d < layout.rank; ++d)
-    if (bool(mask >> d & 1) == wanted) {
-      result.shape[result.rank] = layout.shape[d];
-      result.strides[result.rank++] = layout.strides[d];
-    }
-  return result;
-}
-
 } // namespace
 
 void combineRow(ReduceOp op, float *a, const float *b, int64_t n) { combineRowImpl(op, a, b, n); }
@@ -182,7 +170,7 @@ void CombinePlan::run(void *dst, const std::vector<const void *> &srcs) const {
 }
 
 ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op)
-    : kept({dst, select(src, mask, false)}), reduced({select(src, mask, true)}), type(dst.dtype),
+    : kept({dst, src.select(mask, false)}), reduced({src.select(mask, true)}), type(dst.dtype),
       op(op) {}
 
 void ReducePlan::run(void *dst, const void *src) const {
