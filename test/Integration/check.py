@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The checker on whole programs.
 
-  check.py [--all] [--sample=N] [-v]
+  check.py [--all] [--sample=N] [-v] [PATTERN...]     (see harness.py)
 
 1. Every function of test/Programs, on 1, 2, 3, 4 and 8 devices and in several ways of compiling: what the compiler
    makes has no error. (--all: every combination; else each function on each number of devices, ways in turn.)
@@ -11,19 +11,18 @@
    the checker's). A hang is a bug of the checker.
 """
 
-import argparse
 import collections
+import dataclasses
 import glob
 import os
 import re
 import sys
-import unittest
 
 import harness
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs")
 DEVICES = (1, 2, 3, 4, 8)
-WAYS = ([], ["--workers=1"], ["--workers=2"], ["--gather=after"], ["--disable-pass=hostir-localize-buffers"])
+WAYS = ((), ("--workers=1",), ("--workers=2",), ("--gather=after",), ("--disable-pass=hostir-localize-buffers",))
 #: Mutations of what is computed, not of what orders it; the checker may let them through with other results.
 OF_DATA = re.compile(r"(drop|duplicate|swap|change stream of) (copy|matmul|accumulate|reduce|launch|collective)"
                      r"|(move|shift|shrink) operand of|change peer of collective")
@@ -31,60 +30,97 @@ OF_DATA = re.compile(r"(drop|duplicate|swap|change stream of) (copy|matmul|accum
 #: iterations of a worker, so the checker cannot tell their lives apart.
 GAPS = {"swap group"}
 
-OPTIONS = argparse.Namespace(all=False, sample=0)
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A public function of test/Programs, and the axes of its meshes whose sizes are `?`."""
+
+    path: str
+    name: str
+    axes: tuple
+
+    def mesh(self, devices):
+        """Sizes for so many devices: of several axes, the first has two of them."""
+        sizes = [devices] if len(self.axes) == 1 else [2, devices // 2] if devices % 2 == 0 else [1, devices]
+        return [f"--mesh={axis}={size}" for axis, size in zip(self.axes, sizes)]
+
+    @property
+    def devices(self):
+        """Numbers of them; None: as the file says."""
+        return DEVICES if self.axes else (None,)
 
 
 def functions():
-    """(file, public function) of test/Programs."""
     for path in sorted(glob.glob(os.path.join(SOURCES, "**", "*.mlir"), recursive=True)):
         with open(path) as file:
-            for name in re.findall(r"^\s*(?:func\.func|fusion\.func)\s+(?:public\s+)?@([\w.$-]+)", file.read(), re.M):
-                yield path, name
+            text = file.read()
+        axes = tuple(dict.fromkeys(re.findall(r'"(\w+)" = \?', text)))
+        for name in re.findall(r"^\s*func\.func\s+(?:public\s+)?@([\w.$-]+)", text, re.M):
+            yield Function(path, name, axes)
 
 
-class Check(harness.Test):
-    def compile(self, path, function, devices, way, name):
-        """The program's path; None where the function does not go with so many devices."""
-        out = self.path(name)
-        for mesh in ([f"--mesh=x={devices}"], []):
-            done = harness.run([harness.tool("tandem-compile"), path, f"--entry={function}", *mesh, *way, "-o", out])
-            if done.code == 0:
-                return out
-            # Meshes of a size that is written down, or with other axes, take what they say; once is enough.
-            if devices != DEVICES[0]:
-                break
-        self.assertRegex(done.err, r"\.mlir:\d+:\d+: error: |option 'mesh'", str(done))
-        return None
+@dataclasses.dataclass(frozen=True)
+class Combination:
+    function: Function
+    devices: int
+    way: tuple
 
-    def test_correct_programs_pass(self):
-        checked = 0
-        for n, (path, function) in enumerate(functions()):
-            for d, devices in enumerate(DEVICES):
-                ways = WAYS if OPTIONS.all else [WAYS[(n + d) % len(WAYS)]]
-                for way in ways:
-                    with self.subTest(function=function, devices=devices, way=way):
-                        program = self.compile(path, function, devices, way, "program.tsp")
-                        if not program:
-                            continue
-                        done = harness.run([harness.tool("tandem-check"), program])
-                        self.assertEqual(done.code, 0, str(done))
-                        checked += 1
-        self.assertGreater(checked, 50)
-        print(f"{checked} programs have no error", file=sys.stderr)
+    @property
+    def name(self):
+        return "/".join(map(str, filter(None, (self.function.name, self.devices, *self.way))))
 
-    def test_mutants(self):
+
+def combinations(options):
+    for n, function in enumerate(functions()):
+        for d, devices in enumerate(function.devices):
+            for way in WAYS if options.all else [WAYS[(n + d) % len(WAYS)]]:
+                yield Combination(function, devices, way)
+
+
+def compile_program(test, combination, out):
+    function, out = combination.function, test.path(out)
+    mesh = function.mesh(combination.devices) if function.axes else []
+    done = harness.run([harness.tool("tandem-compile"), function.path, f"--entry={function.name}", *mesh,
+                        *combination.way, "-o", out])
+    test.assertEqual(done.code, 0, str(done))
+    return out
+
+
+class Correct(harness.CombinationTest):
+    def check(self):
+        program = compile_program(self, self.combination, "program.tsp")
+        done = harness.run([harness.tool("tandem-check"), program])
+        self.assertEqual(done.code, 0, str(done))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """So many mutants of every program, compiled for each of so many devices."""
+
+    size: int
+    everything: bool
+    name: str = "mutants"
+
+
+def samples(options):
+    yield Sample(options.sample or (400 if options.all else 12), options.all)
+
+
+class Mutants(harness.CombinationTest):
+    def programs(self):
+        for n, function in enumerate(functions()):
+            chosen = (2, 4) if self.combination.everything else ((2, 3, 4)[n % 3],)
+            for devices in chosen if function.axes else function.devices:
+                yield compile_program(self, Combination(function, devices, ()), f"{n}-{devices}.tsp")
+
+    def check(self):
         outcomes = collections.Counter()
         survivors = self.path("survivors")
         os.mkdir(survivors)
-        programs = []
-        for n, (path, function) in enumerate(functions()):
-            for devices in (2, 4) if OPTIONS.all else ((2, 3, 4)[n % 3],):
-                program = self.compile(path, function, devices, [], f"program{len(programs)}.tsp")
-                if program:
-                    programs.append(program)
-        sample = OPTIONS.sample or (400 if OPTIONS.all else 12)
-        done = harness.run([harness.tool("check-mutants"), f"--sample={sample}", f"--survivors={survivors}", *programs],
-                           limit=3000)
+        programs = list(self.programs())
+        self.assertGreater(len(programs), 50)
+        done = harness.run([harness.tool("check-mutants"), f"--sample={self.combination.size}",
+                            f"--survivors={survivors}", *programs], limit=3000)
         self.assertEqual(done.code, 0, str(done))
         table = done.out
         listed = os.path.join(survivors, "survivors.txt")
@@ -106,9 +142,6 @@ class Check(harness.Test):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--sample", type=int, default=0)
-    known, rest = parser.parse_known_args()
-    OPTIONS = known
-    unittest.main(argv=[sys.argv[0], *rest])
+    harness.main(__doc__, combined=[(Correct, combinations), (Mutants, samples)],
+                 more_options=lambda parser: parser.add_argument("--sample", type=int, default=0,
+                                                                 help="mutants of each program"))

@@ -3,28 +3,21 @@
 """Every collective, written in hostir and expanded into messages, on real ranks: every root, odd sizes, strided operands,
 all reductions and dtypes, against NumPy.
 
-  collectives.py [--all] [-v] [PATTERN...]
+  collectives.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 All collectives of one number of ranks and one dtype stand in one program, one after another on two worker streams, so
 that messages of several are under way at once.
 """
 
-import argparse
 import dataclasses
 import itertools
-import os
-import sys
-import unittest
 
 import numpy as np
 
 import harness
+from harness import CHANNELS, DTYPES, TOLERANCE
 
 RANKS = (1, 2, 3, 4, 5, 8)
-DTYPES = ("f32", "f16", "bf16", "i32")
-CHANNELS = ("local", "ucx")
-#: Of ||out - ref|| / ||ref||: twice the design's, as partial sums travel rounded.
-TOLERANCE = {"f32": 2e-5, "f16": 2e-3, "bf16": 1.6e-2}
 GATHERED_INPUT = ("reduce_scatter", "all_to_all", "scatter")
 GATHERED_OUTPUT = ("all_gather", "all_to_all", "gather")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -147,16 +140,20 @@ PASSES = ["--hostir-expand-collectives=channels-without-collectives=*", "--canon
           "--hostir-insert-deallocs", "--hostir-plan-buffers", "--hostir-verify"]
 
 
-class CollectivesTest(harness.Test):
-    combination = None
+@dataclasses.dataclass(frozen=True)
+class Combination:
+    ranks: int
+    dtype: str
+    channel: str
 
-    def id(self):
-        return "/".join(map(str, self.combination))
+    @property
+    def name(self):
+        return f"{self.ranks}/{self.dtype}/{self.channel}"
 
-    __str__ = id
 
-    def runTest(self):
-        ranks, dtype, channel = self.combination
+class CollectivesTest(harness.CombinationTest):
+    def check(self):
+        ranks, dtype, channel = dataclasses.astuple(self.combination)
         source, planned, compiled, dump = map(self.path, ("p.mlir", "planned.mlir", "p.tsp", "dump"))
         with open(source, "w") as file:
             file.write(program(ranks, dtype))
@@ -171,48 +168,27 @@ class CollectivesTest(harness.Test):
         tensors = harness.read_dump(dump)
         for number, row in enumerate(collectives(ranks)):
             with self.subTest(collective=row.name):
-                self.check(row, dtype, tensors[f"x{number}"], tensors[f"y{number}"])
+                self.check_row(row, dtype, tensors[f"x{number}"], tensors[f"y{number}"])
 
-    def check(self, row, dtype, x, y):
+    def check_row(self, row, dtype, x, y):
         if row.strided:
             x, y = x[..., 1], y[..., 1]
         wide = x.astype(np.int64 if dtype == "i32" else np.float64)
         for rank, wanted in row.reference(wide).items():
-            if dtype == "i32":
-                np.testing.assert_array_equal(y[rank], wanted.astype(np.int32))  # modulo 2^32
-            elif row.exact:
-                np.testing.assert_array_equal(y[rank].astype(np.float64), wanted)
-            else:
-                error = np.linalg.norm(y[rank].astype(np.float64) - wanted)
-                self.assertLessEqual(error, TOLERANCE[dtype] * np.linalg.norm(wanted), f"rank {rank}")
+            # Twice the tolerance, as partial sums travel rounded; i32 is modulo 2^32.
+            self.assertClose(y[rank], wanted, 0 if row.exact else 2 * TOLERANCE[dtype], f"rank {rank}")
         # Replicated values are the same bits on all ranks.
         if row.kind == "all_reduce":
             for rank in range(1, len(y)):
                 np.testing.assert_array_equal(y[rank], y[0])
 
 
-def combinations(everything):
+def combinations(options):
     for ranks, (number, dtype), channel in itertools.product(RANKS, enumerate(DTYPES), CHANNELS):
         # Else every pair of ranks and dtype over one channel, and every pair of channel and either.
-        if everything or CHANNELS[(RANKS.index(ranks) + number) % 2] == channel:
-            yield ranks, dtype, channel
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--all", action="store_true", help="every combination")
-    parser.add_argument("-v", action="store_true", help="names of tests")
-    parser.add_argument("patterns", nargs="*")
-    options = parser.parse_args()
-    suite = unittest.TestSuite()
-    for combination in combinations(options.all):
-        test = CollectivesTest()
-        test.combination = combination
-        if not options.patterns or any(pattern in test.id() for pattern in options.patterns):
-            suite.addTest(test)
-    result = unittest.TextTestRunner(verbosity=2 if options.v else 1).run(suite)
-    sys.exit(not result.wasSuccessful() or suite.countTestCases() == 0)
+        if options.all or CHANNELS[(RANKS.index(ranks) + number) % 2] == channel:
+            yield Combination(ranks, dtype, channel)
 
 
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, combined=[(CollectivesTest, combinations)])

@@ -3,24 +3,22 @@
 """Every kind of communication between devices and meshes (test/Programs/Communication), with every rank as the root,
 every reduction and meshes of every shape: compiled, run on real ranks, compared with the oracle and with NumPy.
 
-  communication.py [--all] [-v] [PATTERN...]
+  communication.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 Ranks, root, reduction, channel and dtype are combined pairwise, with --all all of them. The files stand for four ranks
 and one root; their meshes are written anew for the others.
 """
 
-import argparse
 import dataclasses
 import itertools
 import os
 import re
-import sys
 import unittest
 
 import numpy as np
 
 import harness
-from programs import CHANNELS, EXACT, FLOATS, NUMPY, TOLERANCE, pairwise
+from harness import CHANNELS, DTYPES, FLOATS, NUMPY, TOLERANCE, pairwise
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs", "Communication")
 REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min}
@@ -84,7 +82,7 @@ class Program:
     reference: callable
     roots: tuple = ("first",)
     reduces: bool = False
-    dtypes: tuple = EXACT
+    dtypes: tuple = DTYPES
     #: Partial sums travel rounded.
     tolerance: float = 0
 
@@ -130,7 +128,7 @@ PROGRAMS = [
             lambda p: {"x": (8, 6), "a": (6, 4 * (p // 2)), "b": (4 * (p // 2), 5), "out": (8, 5)},
             lambda t, reduction: {"out": t["x"] @ t["a"] @ t["b"]}, dtypes=FLOATS, tolerance=2),
     Program("pod", pod, lambda p: {"t0": (p, 3 * p, 2 * p), "t1": (3 * p, 2 * p)},
-            lambda t, reduction: {"t1": t["t0"].sum(0)}, dtypes=EXACT, tolerance=2),
+            lambda t, reduction: {"t1": t["t0"].sum(0)}, dtypes=DTYPES, tolerance=2),
 ]
 RANKS = (2, 3, 4, 8)
 
@@ -150,27 +148,20 @@ class Combination:
         return "/".join(filter(None, parts))
 
 
-def combinations(everything):
+def combinations(options):
     for program in PROGRAMS:
         factors = (RANKS, program.roots, program.reductions, CHANNELS, program.dtypes)
-        for ranks, root, *rest in itertools.product(*factors) if everything else pairwise(*factors):
+        for ranks, root, *rest in itertools.product(*factors) if options.all else pairwise(*factors):
             places = {"first": [0], "middle": [ranks // 2], "last": [ranks - 1], "outside": [ranks]}[root]
-            if everything and root == "middle":
+            if options.all and root == "middle":
                 places = range(1, ranks - 1)
-            elif everything and root == "last" and ranks == 1:
+            elif options.all and root == "last" and ranks == 1:
                 places = []
             for place in places:
                 yield Combination(program, ranks, place, *rest)
 
 
-class CommunicationTest(harness.Test):
-    combination = None
-
-    def id(self):
-        return self.combination.name
-
-    __str__ = id
-
+class CommunicationTest(harness.CombinationTest):
     def source(self):
         c = self.combination
         with open(os.path.join(SOURCES, c.program.name + ".mlir")) as file:
@@ -188,7 +179,7 @@ class CommunicationTest(harness.Test):
             file.write(text)
         return path
 
-    def runTest(self):
+    def check(self):
         c = self.combination
         shapes = c.program.shapes(c.ranks)
         inputs = [name for name in shapes if name not in ("t1", "out")]
@@ -203,13 +194,9 @@ class CommunicationTest(harness.Test):
         wide = {name: tensors[name].astype(np.int64 if c.dtype == "i32" else np.float64) for name in inputs}
         for name, wanted in c.program.reference(wide, c.reduction).items():
             found = tensors[name]
-            self.assertEqual(found.shape, shapes[name])
+            self.assertEqual((found.shape, found.dtype), (shapes[name], NUMPY[c.dtype]))
             tolerance = 0 if c.reduction in ("max", "min") else c.program.tolerance * TOLERANCE[c.dtype]
-            if tolerance == 0:
-                np.testing.assert_array_equal(found, wanted.astype(NUMPY[c.dtype]))
-                continue
-            error = np.linalg.norm(found.astype(np.float64) - wanted)
-            self.assertLessEqual(error, tolerance * np.linalg.norm(wanted))
+            self.assertClose(found, wanted, tolerance, name)
 
 
 class Harness(unittest.TestCase):
@@ -218,25 +205,5 @@ class Harness(unittest.TestCase):
         self.assertEqual(files, {program.name for program in PROGRAMS})
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="every combination")
-    parser.add_argument("-v", "--verbose", action="store_true", help="names of tests")
-    parser.add_argument("patterns", nargs="*")
-    options = parser.parse_args()
-    suite = unittest.TestSuite()
-    if not options.patterns:
-        suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(Harness))
-    for combination in combinations(options.all):
-        if not options.patterns or any(pattern in combination.name for pattern in options.patterns):
-            test = CommunicationTest()
-            test.combination = combination
-            suite.addTest(test)
-    if suite.countTestCases() == 0:
-        sys.exit("no combination has such a name")
-    result = unittest.TextTestRunner(verbosity=2 if options.verbose else 1).run(suite)
-    sys.exit(not result.wasSuccessful())
-
-
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, Harness, combined=[(CommunicationTest, combinations)])

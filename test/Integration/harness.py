@@ -1,12 +1,21 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the integration tests share: tools in TANDEM_BIN, processes with a time limit, dumped tensors."""
+"""What the integration tests share: tools in TANDEM_BIN, processes with a time limit, dumped tensors, the choice of
+combinations, and the command line.
 
+  FILE [--all] [-v] [PATTERN...]
+
+--all: every combination, not a choice of them. PATTERN: only tests whose name contains one of them.
+"""
+
+import argparse
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -19,6 +28,15 @@ SLOWER = float(os.environ.get("TANDEM_TEST_SLOWER", "1"))
 #: Variables by which a launcher makes itself known; a test starts without those of whoever started it.
 LAUNCHER_VARIABLES = ("TANDEM_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_")
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+CHANNELS = ("ucx", "local")
+FLOATS = ("f32", "f16", "bf16")
+#: Of what is only moved, too.
+DTYPES = FLOATS + ("i32",)
+#: Of ||out - ref|| / ||ref||.
+TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
+#: What read_dump gives.
+NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": np.float32, "i32": np.int32}
 
 
 def tool(name):
@@ -133,6 +151,28 @@ def read_dump(folder):
     return tensors
 
 
+def pairwise(*factors):
+    """Few tuples in which every pair of values of two factors occurs. Greedy, and the same each time."""
+    everything = list(itertools.product(*factors))
+    places = list(itertools.combinations(range(len(factors)), 2))
+
+    def pairs(row):
+        return {(i, j, row[i], row[j]) for i, j in places}
+
+    missing = set().union(*map(pairs, everything))
+    rows = []
+    while missing:
+        best = max(everything, key=lambda row: len(pairs(row) & missing))
+        rows.append(best)
+        missing -= pairs(best)
+    return rows
+
+
+def each_once(*factors):
+    """Few tuples in which every value of every factor occurs."""
+    return [tuple(factor[i % len(factor)] for factor in factors) for i in range(max(map(len, factors)))]
+
+
 class Test(unittest.TestCase):
     """A test with a folder of its own."""
 
@@ -147,3 +187,46 @@ class Test(unittest.TestCase):
         self.assertEqual(done.code, 0, str(done))
         self.assertRegex(done.out, rf"verified \w+: ranks {ranks}, max relative error \d\.\de[-+]\d\d, "
                                    r"median \d+\.\d ms\n", str(done))
+
+    def assertClose(self, found, wanted, tolerance, name=None):
+        """`found` has the dtype that the program writes, `wanted` is f64 or i64; tolerance 0: equal to the last bit."""
+        if tolerance == 0:
+            np.testing.assert_array_equal(found, wanted.astype(found.dtype), err_msg=name or "")
+            return
+        error = np.linalg.norm(found.astype(np.float64) - wanted)
+        self.assertLessEqual(error, tolerance * np.linalg.norm(wanted), name)
+
+
+class CombinationTest(Test):
+    """A test of one combination, which has a `name`. A subclass says what `check` does."""
+
+    def __init__(self, combination):
+        super().__init__("check")
+        self.combination = combination
+
+    def id(self):
+        return self.combination.name
+
+    __str__ = id
+
+    def shortDescription(self):
+        return None
+
+
+def main(description, *classes, combined=(), more_options=lambda parser: None):
+    """The command line of a file of tests. `classes`: of ordinary tests; `combined`: pairs of a CombinationTest and a
+    function that takes the options and yields combinations."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="every combination")
+    parser.add_argument("-v", "--verbose", action="store_true", help="names of tests")
+    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="only tests whose name contains one of them")
+    more_options(parser)
+    options = parser.parse_args()
+    tests = [test for each in classes for test in unittest.defaultTestLoader.loadTestsFromTestCase(each)]
+    tests += [test(combination) for test, combinations in combined for combination in combinations(options)]
+    chosen = [test for test in tests
+              if not options.patterns or any(pattern in test.id() for pattern in options.patterns)]
+    if not chosen:
+        sys.exit("no test has such a name")
+    result = unittest.TextTestRunner(verbosity=2 if options.verbose else 1).run(unittest.TestSuite(chosen))
+    sys.exit(not result.wasSuccessful())

@@ -302,4 +302,4 @@ class Failures(harness.Test):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main(__doc__, Launch, BadUse, Reports, Failures)

@@ -3,34 +3,27 @@
 """Every program of test/Programs: compiled, run on real ranks, compared with its oracle (tandem-run --verify) and with
 a NumPy reference that knows nothing of the compiler.
 
-  programs.py [--all] [-v] [PATTERN...]
+  programs.py [--all] [-v] [PATTERN...]     (see harness.py)
 
 Ranks, channel, dtype and way of compiling are combined pairwise: every two values of two of them meet at least once per
-program (in a variant of another program, every value occurs once). With --all, every combination runs. PATTERN: only
-combinations whose name contains one of them.
+program (in a variant of another program, every value occurs once). With --all, every combination runs.
 
 A new program is a row of PROGRAMS.
 """
 
-import argparse
 import dataclasses
 import itertools
 import math
 import os
 import re
-import sys
 import unittest
 
 import numpy as np
 
 import harness
+from harness import CHANNELS, DTYPES, FLOATS, NUMPY, TOLERANCE, each_once, pairwise
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs")
-
-FLOATS = ("f32", "f16", "bf16")
-EXACT = FLOATS + ("i32",)
-TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
-NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": np.float32, "i32": np.int32}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +95,9 @@ def layer(name, file, operands, results, reference, **more):
 
 
 PROGRAMS = [
-    Program("allgather", EXACT, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
+    Program("allgather", DTYPES, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
             exact=True),
-    Program("allgather-p2p", EXACT, lambda p: {"t0": (p, 24), "t1": (p, 24)}, lambda p, t: {"t1": t["t0"]},
+    Program("allgather-p2p", DTYPES, lambda p: {"t0": (p, 24), "t1": (p, 24)}, lambda p, t: {"t1": t["t0"]},
             exact=True),
     Program("allgather-matmul", FLOATS,
             lambda p: {"t0": (8, p, 4, 32), "t1": (32, 16), "t2": (8, p, 4, 16)},
@@ -112,9 +105,9 @@ PROGRAMS = [
     Program("allgather-matmul-p2p", FLOATS,
             lambda p: {"t0": (p, 16, 32), "t1": (32, 16), "t2": (p, 16, 16)},
             lambda p, t: {"t2": np.einsum("dmk,kn->dmn", t["t0"], t["t1"])}),
-    Program("allreduce", EXACT, lambda p: {"t0": (4, p, 8), "t1": (4, 8)}, lambda p, t: {"t1": t["t0"].sum(1)},
+    Program("allreduce", DTYPES, lambda p: {"t0": (4, p, 8), "t1": (4, 8)}, lambda p, t: {"t1": t["t0"].sum(1)},
             reduced_wire=True),
-    Program("reduce-scatter", EXACT, lambda p: {"t0": (4, p, p, 8), "t1": (4, p, 8)},
+    Program("reduce-scatter", DTYPES, lambda p: {"t0": (4, p, p, 8), "t1": (4, p, 8)},
             lambda p, t: {"t1": t["t0"].sum(1)}, reduced_wire=True),
     Program("matmul-allreduce", FLOATS,
             lambda p: {"t0": (8, p, 4, 16), "t1": (p, 16, 12), "t3": (8, 4, 12)},
@@ -184,7 +177,6 @@ PROGRAMS = [
             mesh=lambda p: {2: "dp=1,tp=2", 3: "dp=3,tp=1", 4: "dp=2,tp=2", 8: "dp=2,tp=4"}[p]),
 ]
 
-CHANNELS = ("ucx", "local")
 #: tandem-compile, then tandem-run of the .tsp; or tandem-run of the .mlir.
 WAYS = ("tsp", "mlir")
 
@@ -202,51 +194,16 @@ class Combination:
         return f"{self.program.name}/{self.ranks}/{self.channel}/{self.dtype}/{self.way}"
 
 
-def pairwise(*factors):
-    """Few tuples in which every pair of values of two factors occurs. Greedy, and the same each time."""
-    everything = list(itertools.product(*factors))
-    places = list(itertools.combinations(range(len(factors)), 2))
-
-    def pairs(row):
-        return {(i, j, row[i], row[j]) for i, j in places}
-
-    missing = set().union(*map(pairs, everything))
-    rows = []
-    while missing:
-        best = max(everything, key=lambda row: len(pairs(row) & missing))
-        rows.append(best)
-        missing -= pairs(best)
-    return rows
-
-
-def each_once(*factors):
-    """Few tuples in which every value of every factor occurs."""
-    return [tuple(factor[i % len(factor)] for factor in factors) for i in range(max(map(len, factors)))]
-
-
-def combinations(everything):
+def combinations(options):
     for program in PROGRAMS:
         factors = (program.ranks, CHANNELS, program.dtypes, WAYS)
-        choose = itertools.product if everything else each_once if program.variant else pairwise
+        choose = itertools.product if options.all else each_once if program.variant else pairwise
         rows = choose(*factors)
         for ranks, channel, dtype, way in rows:
             yield Combination(program, ranks, channel, dtype, way)
 
 
-class ProgramTest(harness.Test):
-    def __init__(self, combination):
-        super().__init__("check")
-        self.combination = combination
-
-    def id(self):
-        return self.combination.name
-
-    def __str__(self):
-        return self.combination.name
-
-    def shortDescription(self):
-        return None
-
+class ProgramTest(harness.CombinationTest):
     def source(self):
         """The program in the dtype that is asked for; the files are written in f32."""
         with open(os.path.join(SOURCES, self.combination.program.source)) as file:
@@ -288,18 +245,15 @@ class ProgramTest(harness.Test):
         self.assertTrue(outputs)
         for name, reference in outputs.items():
             self.assertGreater(np.linalg.norm(reference), 0.1, f"{name}: nothing to compare")
-            if exact:
-                np.testing.assert_array_equal(tensors[name].astype(wide), reference, err_msg=name)
-                continue
-            error = np.linalg.norm(tensors[name] - reference) / np.linalg.norm(reference)
-            self.assertLessEqual(error, TOLERANCE[c.dtype] * (2 if c.program.reduced_wire else 1), name)
+            tolerance = 0 if exact else TOLERANCE[c.dtype] * (2 if c.program.reduced_wire else 1)
+            self.assertClose(tensors[name], reference, tolerance, name)
 
 
 class Harness(unittest.TestCase):
     """The harness itself."""
 
     def test_pairwise(self):
-        factors = ((2, 3, 4, 8), ("ucx", "local"), EXACT, WAYS)
+        factors = ((2, 3, 4, 8), ("ucx", "local"), DTYPES, WAYS)
         rows = pairwise(*factors)
         for (i, a), (j, b) in itertools.combinations(list(enumerate(factors)), 2):
             self.assertEqual({(row[i], row[j]) for row in rows}, set(itertools.product(a, b)))
@@ -310,23 +264,5 @@ class Harness(unittest.TestCase):
         self.assertEqual(files, {program.source for program in PROGRAMS})
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("-v", "--verbose", action="store_true")
-    parser.add_argument("patterns", nargs="*")
-    arguments = parser.parse_args()
-    suite = unittest.TestSuite()
-    if not arguments.patterns:
-        suite.addTests(unittest.defaultTestLoader.loadTestsFromTestCase(Harness))
-    for combination in combinations(arguments.all):
-        if not arguments.patterns or any(pattern in combination.name for pattern in arguments.patterns):
-            suite.addTest(ProgramTest(combination))
-    if suite.countTestCases() == 0:
-        sys.exit("no combination has such a name")
-    result = unittest.TextTestRunner(verbosity=2 if arguments.verbose else 1).run(suite)
-    sys.exit(not result.wasSuccessful())
-
-
 if __name__ == "__main__":
-    main()
+    harness.main(__doc__, Harness, combined=[(ProgramTest, combinations)])

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem-run on a program that it compiles itself: who runs what, who holds which term, and what is compared how."""
 
-import unittest
 
 import harness
 
@@ -95,4 +94,4 @@ class Source(harness.Test):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main(__doc__, Source)
