@@ -21,6 +21,8 @@ import harness
 from harness import CHANNELS, DTYPES, FLOATS, NUMPY, TOLERANCE, pairwise
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs", "Communication")
+#: Of what moves alike whatever it is; broadcast, scatter and gather are run with every dtype.
+MOVED = ("f16", "i32")
 REDUCTIONS = {"sum": np.sum, "max": np.max, "min": np.min}
 #: Of the ranks; "outside": one more.
 ROOTS = ("first", "middle", "last", "outside")
@@ -40,8 +42,9 @@ def one_root(backwards=False):
     return meshes
 
 
-def all_ranks(p, root):
-    return {"tp": mesh("tp", {"x": p})}
+def all_but_one(p, root):
+    """`p` ranks of one more: `root` is left out."""
+    return {"tp": mesh("tp", {"x": p}, tuple(r for r in range(p + 1) if r != root) if root < p else ())}
 
 
 def halves(first, second, axes="xy"):
@@ -55,7 +58,7 @@ def halves(first, second, axes="xy"):
 
 def turned(p, root):
     """`root` is how far."""
-    return {**all_ranks(p, root),
+    return {"tp": mesh("tp", {"x": p}),
             "turned": mesh("turned", {"x": p}, tuple((i + root) % p for i in range(p)))}
 
 
@@ -69,6 +72,10 @@ def overlapping(p, root):
 def pod(p, root):
     nodes = 2 if p % 2 == 0 else 1
     return {"pod": mesh("pod", {"node": nodes, "gpu": p // nodes})}
+
+
+def pod_and_root(p, root):
+    return {**pod(p, root), "root": mesh("root", {}, (root,))}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,21 +121,27 @@ PROGRAMS = [
     Program("scatter", one_root(backwards=True), rows(5), moved, ROOTS),
     Program("gather", one_root(), rows(6), moved, ROOTS),
     Program("reduce", one_root(), lambda p: {"t0": (2 * p, 4, 3), "t1": (4, 3)}, reduced, ROOTS, True, FLOATS, 2),
-    Program("all-reduce", all_ranks, lambda p: {"t0": (2 * p, 10, 3), "t1": (10, 3)}, reduced, ("first",), True, FLOATS,
-            2),
-    Program("reduce-scatter", all_ranks, lambda p: {"t0": (2 * p, 3 * p, 4), "t1": (3 * p, 4)}, reduced, ("first",), True,
-            FLOATS, 2),
+    Program("all-gather", all_but_one, rows(6), moved, ("outside", "first", "middle"), dtypes=MOVED),
+    Program("all-reduce", all_but_one, lambda p: {"t0": (2 * p, 10, 3), "t1": (10, 3)}, reduced,
+            ("outside", "first", "middle"), True, FLOATS, 2),
+    Program("reduce-scatter", all_but_one, lambda p: {"t0": (2 * p, 3 * p, 4), "t1": (3 * p, 4)}, reduced,
+            ("outside", "first", "middle"), True, FLOATS, 2),
     Program("partial", one_root(), lambda p: {"t0": (5, 3 * p), "t1": (5, 3 * p)}, moved, ("first", "last"), True, FLOATS),
-    Program("all-to-all", all_ranks, lambda p: {"t0": (2 * p, 3 * p, 4), "t1": (2 * p, 3 * p, 4)}, moved),
-    Program("send-recv", halves("here", "there"), rows(5), moved),
-    Program("permute", turned, rows(5), moved, ("first", "middle", "last")),
+    Program("all-to-all", all_but_one, lambda p: {"t0": (2 * p, 3 * p, 4), "t1": (2 * p, 3 * p, 4)}, moved,
+            ("outside", "first", "middle"), dtypes=MOVED),
+    Program("send-recv", halves("here", "there"), rows(5), moved, dtypes=MOVED),
+    Program("permute", turned, rows(5), moved, ("first", "middle", "last"), dtypes=MOVED),
     Program("overlapping", overlapping, lambda p: {"t0": (2 * p * (p - 1), 5), "t1": (2 * p * (p - 1), 5)}, moved,
-            ("first", "middle", "last")),
+            ("first", "middle", "last"), dtypes=MOVED),
     Program("two-meshes", halves("first", "second"),
             lambda p: {"x": (8, 6), "a": (6, 4 * (p // 2)), "b": (4 * (p // 2), 5), "out": (8, 5)},
             lambda t, reduction: {"out": t["x"] @ t["a"] @ t["b"]}, dtypes=FLOATS, tolerance=2),
     Program("pod", pod, lambda p: {"t0": (p, 3 * p, 2 * p), "t1": (3 * p, 2 * p)},
-            lambda t, reduction: {"t1": t["t0"].sum(0)}, dtypes=DTYPES, tolerance=2),
+            lambda t, reduction: {"t1": t["t0"].sum(0)}, dtypes=("bf16", "i32"), tolerance=2),
+    Program("pod-whole", pod, lambda p: {"t0": (2 * p, 3 * p, 5), "t1": (3 * p, 5)}, reduced, reduces=True, dtypes=FLOATS,
+            tolerance=2),
+    Program("pod-turn", pod_and_root, lambda p: {"t0": (3 * p, 2 * p), "t1": (3 * p, 2 * p)}, moved, ROOTS,
+            dtypes=("f32", "bf16")),
 ]
 RANKS = (2, 3, 4, 8)
 

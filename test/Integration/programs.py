@@ -138,12 +138,12 @@ PROGRAMS = [
     layer("qkv", "", "x 48 16, wq 16 72, wk 16 24, wv 16 24", "q 48 72, k 48 24, v 48 24",
           lambda t: {"q": t["x"] @ t["wq"], "k": t["x"] @ t["wk"], "v": t["x"] @ t["wv"]}),
     layer("gate-up", "", "x 48 16, wg 16 24, wu 16 24", "y 48 24",
-          lambda t: {"y": (g := t["x"] @ t["wg"]) / (1 + np.exp(-g)) * (t["x"] @ t["wu"])}),
+          lambda t: {"y": (g := t["x"] @ t["wg"]) / (1 + np.exp(-g)) * (t["x"] @ t["wu"])}, variant=True),
     # Elementwise kernels.
     layer("bias-gelu", "elementwise", "x 48 16, w1 16 24, b1 24, w2 24 16, b2 16, r 48 16", "y 48 16",
           lambda t: {"y": erf_gelu(t["x"] @ t["w1"] + t["b1"]) @ t["w2"] + t["b2"] + t["r"]}, reduced_wire=True),
     layer("choose", "elementwise", "x 48 16, w 16 24, u 24 48", "p 48 24, q 48 24",
-          lambda t: choose(t["x"] @ t["w"], t["u"].T)),
+          lambda t: choose(t["x"] @ t["w"], t["u"].T), variant=True),
     layer("gelu-open", "elementwise", "x 48 8, b 8", "y 48 8", lambda t: {"y": erf_gelu(t["x"] + t["b"])}, variant=True),
     # Stream loops.
     layer("gather-k", "stream-contracted", "x 16 48, w 48 24, b 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
