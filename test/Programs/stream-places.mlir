@@ -127,3 +127,28 @@ func.func @batch_and_rows(
   %y = fusion.matmul %x, %w : tensor<4x48x8xf32, #b3>, tensor<4x8x6xf32, #r3> -> tensor<4x48x6xf32, #batch>
   return %y : tensor<4x48x6xf32, #batch>
 }
+
+#owners = #fusion.axes<#tp, [stream(4) * stream("x"), -]>
+// Two dimensions become one, and the stream stands on both: a slice is a piece of one device, point to point, and the first
+// loop is over the own ones.
+//
+// HOSTIR-LABEL: hostir.program @rows_merged(
+// HOSTIR: scf.for %{{.+}} = %c0 to %c4 step %c1
+// HOSTIR: hostir.matmul {{.*}} to memref<6x12xf32
+// HOSTIR: scf.for %{{.+}} = %c1 to %c4 step %c1
+// HOSTIR: hostir.recv %{{.+}} : memref<6x16xf32
+// HOSTIR-NEXT: hostir.send %{{.+}} : memref<6x16xf32
+// HOSTIR: hostir.matmul {{.*}} to memref<6x12xf32
+//
+// PLANNED-LABEL: hostir.program @rows_merged(
+// PLANNED-SAME: arena_bytes = 1536
+func.func @rows_merged(
+    %x: tensor<4x24x16xf32, #fusion.axes<#tp, [-, didx("x"), -]>> {fusion.name = "x"},
+    %w: tensor<16x12xf32, #r> {fusion.name = "w"})
+    -> (tensor<96x12xf32, #owners> {fusion.name = "y"}) {
+  %rows = fusion.reshape %x
+      : tensor<4x24x16xf32, #fusion.axes<#tp, [-, didx("x"), -]>> -> tensor<96x16xf32, #fusion.axes<#tp, [serial(4) * didx("x"), -]>>
+  %y = fusion.matmul %rows, %w
+      : tensor<96x16xf32, #fusion.axes<#tp, [serial(4) * didx("x"), -]>>, tensor<16x12xf32, #r> -> tensor<96x12xf32, #owners>
+  return %y : tensor<96x12xf32, #owners>
+}
