@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include <map>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -54,23 +55,41 @@ OpDims Emitter::getOpDims(Operation *op, const SliceIndex *index, std::optional<
   return dims;
 }
 
-Value Emitter::getOperandView(Value operand, LocalDims &dims, Location loc) {
+Value Emitter::getSource(Value operand, LocalDims &dims) {
   auto own = ownSlices.find(operand);
   if (own == ownSlices.end())
-    return makeView(builder, loc, getBuffer(operand), dims, true);
+    return getBuffer(operand);
   dims = own->second.dims;
-  return makeView(builder, loc, own->second.buffer, dims, true);
+  return own->second.buffer;
 }
 
-Value Emitter::getResultView(Value result, const LocalDims &dims, Location loc) {
-  return makeView(builder, loc, getOrAllocBuffer(result), dims, true);
+LogicalResult Emitter::alignDims(Operation *op, ArrayRef<SmallVector<int64_t>> operandFactors,
+                                 ArrayRef<int64_t> resultFactors, OpDims &dims) {
+  std::map<int64_t, SmallVector<SmallVector<LocalDigit> *>> ofFactor;
+  auto add = [&](ArrayRef<int64_t> factors, LocalDims &mine) {
+    for (auto [factor, digits] : llvm::zip_equal(factors, mine))
+      if (factor != fusion::AxesRule::kNone)
+        ofFactor[factor].push_back(&digits);
+  };
+  for (auto [factors, mine] : llvm::zip_equal(operandFactors, dims.operands))
+    add(factors, mine);
+  add(resultFactors, dims.result);
+  for (auto &[factor, lists] : ofFactor)
+    if (failed(alignDigits(builder, op->getLoc(), lists)))
+      return op->emitError("expected slices of operands and result with digits of common sizes; "
+                           "with other stream digits, or none, they may have them");
+  return success();
 }
 
 LogicalResult Emitter::emitReduce(fusion::ReduceOp op, OpDims opDims, Value out, FirstSlice first,
                                   Value stream) {
   Location loc = op.getLoc();
   LocalDims &inDims = opDims.operands[0];
-  Value in = getOperandView(op.getInput(), inDims, loc);
+  Value source = getSource(op.getInput(), inDims);
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  if (failed(alignDims(op, rule.operands, rule.results[0], opDims)))
+    return failure();
+  Value in = makeView(builder, loc, source, inDims, true);
   out = makeView(builder, loc, out, opDims.result, true);
 
   // The view's dimensions that the reduced dimensions became.
@@ -90,8 +109,7 @@ LogicalResult Emitter::emitReduce(fusion::ReduceOp op, OpDims opDims, Value out,
   if (inType.getElementType() != element) {
     Value wide = alloc(inType.getShape());
     hostir::KernelOp cast = getCastKernel(loc, inType.getElementType(), element);
-    hostir::LaunchOp::create(builder, loc, FlatSymbolRefAttr::get(cast.getSymNameAttr()),
-                             ValueRange(in), ValueRange(wide), stream);
+    emitLaunch(loc, cast, in, wide, stream);
     in = wide;
   }
   auto reduceTo = [&](Value target) {

@@ -9,7 +9,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/IR/SymbolTable.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -111,58 +110,40 @@ std::string Emitter::getKernelKey(const Elementwise &kernel) {
   return key;
 }
 
-FailureOr<hostir::KernelOp> Emitter::getKernel(const Elementwise &elementwise) {
+hostir::KernelOp Emitter::getKernel(const Elementwise &elementwise) {
   hostir::KernelOp &kernel = kernels[getKernelKey(elementwise)];
   if (kernel)
     return kernel;
-
   Operation *last = elementwise.ops.back();
   Location loc = last->getLoc();
   SmallVector<Type> inputs =
       llvm::map_to_vector(elementwise.inputs, [](const Elementwise::Input &input) {
         return elementOf(input.operand->get());
       });
-
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPoint(program);
-  OperationState state(loc, hostir::KernelOp::getOperationName());
-  auto &properties = state.getOrAddProperties<hostir::KernelOp::Properties>();
-  properties.sym_name =
-      builder.getStringAttr(program.getSymName() + "." + last->getName().stripDialect());
-  properties.sym_visibility = builder.getStringAttr("private");
-  properties.function_type =
-      TypeAttr::get(builder.getFunctionType(inputs, elementOf(last->getResult(0))));
-  Block *body = new Block();
-  state.addRegion()->push_back(body);
-  kernel = cast<hostir::KernelOp>(builder.create(state));
-  // The table makes the name unique.
-  if (!symbols)
-    symbols.emplace(program->getParentOp());
-  symbols->insert(kernel);
-
-  builder.setInsertionPointToStart(body);
-  for (Type input : inputs)
-    body->addArgument(input, loc);
-  SmallVector<Value> results;
-  for (auto [op, sources] : llvm::zip_equal(elementwise.ops, elementwise.operands)) {
-    if (DenseElementsAttr constant; matchPattern(op, m_Constant(&constant))) {
-      results.push_back(
-          arith::ConstantOp::create(builder, loc, constant.getSplatValue<TypedAttr>()));
-      continue;
-    }
-    SmallVector<Value> operands;
-    for (const Elementwise::Operand &source : sources) {
-      if (source.scalar)
-        operands.push_back(arith::ConstantOp::create(builder, op->getLoc(), source.scalar));
-      else
-        operands.push_back(source.op ? results[*source.op] : body->getArgument(source.input));
-    }
-    OperationState compute(op->getLoc(), op->getName(), operands, elementOf(op->getResult(0)),
+  auto compute = [&](ValueRange arguments) {
+    SmallVector<Value> results;
+    for (auto [op, sources] : llvm::zip_equal(elementwise.ops, elementwise.operands)) {
+      if (DenseElementsAttr constant; matchPattern(op, m_Constant(&constant))) {
+        results.push_back(
+            arith::ConstantOp::create(builder, loc, constant.getSplatValue<TypedAttr>()));
+        continue;
+      }
+      SmallVector<Value> operands;
+      for (const Elementwise::Operand &source : sources) {
+        if (source.scalar)
+          operands.push_back(arith::ConstantOp::create(builder, op->getLoc(), source.scalar));
+        else
+          operands.push_back(source.op ? results[*source.op] : arguments[source.input]);
+      }
+      OperationState state(op->getLoc(), op->getName(), operands, elementOf(op->getResult(0)),
                            op->getDiscardableAttrDictionary().getValue());
-    compute.propertiesAttr = op->getPropertiesAsAttribute();
-    results.push_back(builder.create(compute)->getResult(0));
-  }
-  hostir::YieldOp::create(builder, loc, results.back());
+      state.propertiesAttr = op->getPropertiesAsAttribute();
+      results.push_back(builder.create(state)->getResult(0));
+    }
+    return results.back();
+  };
+  kernel = createKernel(loc, last->getName().stripDialect(), inputs, elementOf(last->getResult(0)),
+                        compute);
   return kernel;
 }
 
@@ -175,15 +156,10 @@ LogicalResult Emitter::emitConstant(Operation *op) {
   Elementwise elementwise;
   elementwise.ops.push_back(op);
   elementwise.operands.emplace_back();
-  FailureOr<hostir::KernelOp> kernel = getKernel(elementwise);
-  if (failed(kernel))
-    return failure();
+  hostir::KernelOp kernel = getKernel(elementwise);
   Value out = getOrAllocBuffer(op->getResult(0));
-  onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
-    hostir::LaunchOp::create(builder, op->getLoc(),
-                             FlatSymbolRefAttr::get((*kernel).getSymNameAttr()), ValueRange(),
-                             ValueRange(out), mainStream);
-  });
+  onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(),
+         [&] { emitLaunch(op->getLoc(), kernel, ValueRange(), out, mainStream); });
   return success();
 }
 
@@ -199,21 +175,26 @@ LogicalResult Emitter::emitElementwise(Operation *op, const SliceIndex *index, V
     return op->emitError("expected tensors of f32, f16, bf16 or i32, found ")
            << op->getResult(0).getType();
 
-  LocalDims outDims = getLocalDims(resultType, index);
+  OpDims dims;
+  dims.result = getLocalDims(resultType, index);
   SmallVector<Value> inputs;
+  SmallVector<SmallVector<int64_t>> factors;
   for (const Elementwise::Input &input : elementwise.inputs) {
     Operation *user = input.operand->getOwner();
     std::optional<fusion::AxesRule> rule = fusion::getAxesRule(user);
     if (!rule)
       return user->emitError("expected an elementwise op with one result");
-    LocalDims dims = getOperandDims(user, *rule, input.operand->getOperandNumber(), outDims);
-    inputs.push_back(getOperandView(input.operand->get(), dims, loc));
+    unsigned number = input.operand->getOperandNumber();
+    dims.operands.push_back(getOperandDims(user, *rule, number, dims.result));
+    inputs.push_back(getSource(input.operand->get(), dims.operands.back()));
+    factors.push_back(rule->operands[number]);
   }
-  Value out = getResultView(op->getResult(0), outDims, loc);
-  FailureOr<hostir::KernelOp> kernel = getKernel(elementwise);
-  if (failed(kernel))
+  if (failed(alignDims(op, factors, fusion::getAxesRule(op)->results[0], dims)))
     return failure();
-  hostir::LaunchOp::create(builder, loc, FlatSymbolRefAttr::get(kernel->getSymNameAttr()), inputs,
-                           ValueRange(out), stream);
+  for (auto [buffer, mine] : llvm::zip_equal(inputs, dims.operands))
+    buffer = makeView(builder, loc, buffer, mine, true);
+  Value out = makeView(builder, loc, getOrAllocBuffer(op->getResult(0)), dims.result, true);
+  hostir::KernelOp kernel = getKernel(elementwise);
+  emitLaunch(loc, kernel, inputs, out, stream);
   return success();
 }

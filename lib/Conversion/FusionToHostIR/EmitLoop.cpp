@@ -9,10 +9,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/SymbolTable.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "llvm/Support/raw_ostream.h"
 #include <functional>
 
 using namespace mlir;
@@ -170,39 +168,8 @@ LogicalResult Emitter::finish(const StreamGroup &group) {
     hostir::KernelOp cast =
         getCastKernel(op->getLoc(), llvm::cast<MemRefType>(sum.getType()).getElementType(),
                       llvm::cast<MemRefType>(result.getType()).getElementType());
-    onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
-      hostir::LaunchOp::create(builder, op->getLoc(), FlatSymbolRefAttr::get(cast.getSymNameAttr()),
-                               ValueRange(sum), ValueRange(result), mainStream);
-    });
+    onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(),
+           [&] { emitLaunch(op->getLoc(), cast, sum, result, mainStream); });
   }
   return success();
-}
-
-hostir::KernelOp Emitter::getCastKernel(Location loc, Type from, Type to) {
-  std::string key;
-  llvm::raw_string_ostream(key) << "cast " << from << "->" << to;
-  hostir::KernelOp &kernel = kernels[key];
-  if (kernel)
-    return kernel;
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPoint(program);
-  bool isWider = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
-  OperationState state(loc, hostir::KernelOp::getOperationName());
-  auto &properties = state.getOrAddProperties<hostir::KernelOp::Properties>();
-  properties.sym_name =
-      builder.getStringAttr(program.getSymName() + (isWider ? ".extf" : ".truncf"));
-  properties.sym_visibility = builder.getStringAttr("private");
-  properties.function_type = TypeAttr::get(builder.getFunctionType(from, to));
-  Block *body = new Block();
-  state.addRegion()->push_back(body);
-  kernel = cast<hostir::KernelOp>(builder.create(state));
-  if (!symbols)
-    symbols.emplace(program->getParentOp());
-  symbols->insert(kernel);
-  builder.setInsertionPointToStart(body);
-  Value element = body->addArgument(from, loc);
-  Value converted = isWider ? arith::ExtFOp::create(builder, loc, to, element).getResult()
-                            : arith::TruncFOp::create(builder, loc, to, element).getResult();
-  hostir::YieldOp::create(builder, loc, ValueRange(converted));
-  return kernel;
 }

@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -43,65 +44,18 @@ struct SplitDim {
 };
 } // namespace
 
-/// Cuts the kept digits of all lists to common sizes; failure where they do not divide each other.
-/// What a slice keeps of a ragged digit is not cut.
-static LogicalResult cutAlike(ArrayRef<SmallVector<LocalDigit> *> lists) {
-  SmallVector<SmallVector<LocalDigit>> cut(lists.size());
-  SmallVector<size_t> at(lists.size(), 0);
-  auto isCuttable = [](const LocalDigit &digit) { return digit.isKept() && !digit.chunk; };
-  SmallVector<SmallVector<LocalDigit>> rest =
-      llvm::map_to_vector(lists, [](auto *list) { return *list; });
-  while (true) {
-    int64_t size = 0;
-    for (auto [list, i, done] : llvm::zip_equal(rest, at, cut)) {
-      while (i < list.size() && (!list[i].isKept() || list[i].size == 1))
-        done.push_back(list[i++]);
-      if (i < list.size()) {
-        int64_t mine = list[i].chunk ? list[i].length : list[i].size;
-        size = size ? std::min(size, mine) : mine;
-      }
-    }
-    if (size == 0)
-      break;
-    for (auto [list, i, done] : llvm::zip_equal(rest, at, cut)) {
-      if (i == list.size())
-        return failure();
-      LocalDigit &digit = list[i];
-      if (!isCuttable(digit) ? digit.length != size : digit.size % size != 0)
-        return failure();
-      done.push_back(digit);
-      if (isCuttable(digit))
-        done.back().size = size;
-      if (isCuttable(digit) && digit.size != size)
-        digit.size /= size;
-      else
-        ++i;
-    }
-  }
-  for (auto [list, done] : llvm::zip_equal(lists, cut)) {
-    // A part is a run of its own, whatever its neighbours are.
-    for (auto [i, digit] : llvm::enumerate(done))
-      digit.label = 2 * static_cast<int64_t>(i);
-    *list = std::move(done);
-  }
-  return success();
-}
-
-LogicalResult Emitter::forEachRun(Operation *op, StringRef what,
-                                  ArrayRef<SmallVector<LocalDigit> *> lists,
+LogicalResult Emitter::forEachRun(Location loc, ArrayRef<SmallVector<LocalDigit> *> lists,
                                   function_ref<LogicalResult(Value)> body) {
   auto isWhole = [](SmallVector<LocalDigit> *list) { return getViewRanks({*list})[0] == 1; };
   if (llvm::all_of(lists, isWhole))
     return body({});
-  if (failed(cutAlike(lists)))
-    return op->emitError("expected slices of ") << what << " with digits of common sizes";
   // All kept digits but the innermost are run through.
   SmallVector<int64_t> sizes;
   SmallVector<SmallVector<LocalDigit *>> kept;
   for (SmallVector<LocalDigit> *list : lists) {
     SmallVector<LocalDigit *> &mine = kept.emplace_back();
     for (LocalDigit &digit : *list)
-      if (digit.isKept() && digit.size != 1)
+      if (digit.isKept())
         mine.push_back(&digit);
     if (!mine.empty())
       mine.pop_back();
@@ -111,17 +65,11 @@ LogicalResult Emitter::forEachRun(Operation *op, StringRef what,
     sizes.push_back(digit->size);
     count *= digit->size;
   }
-  Location loc = op->getLoc();
   return loop(loc, 0, count, [&](Value run) {
     SliceIndex index = getSliceIndex(builder, loc, sizes, run);
     for (auto &mine : kept)
       for (auto [digit, parts] : llvm::zip_equal(mine, index.digits))
         digit->index = parts.front().value;
-    // Digits of one index count among those around them.
-    for (SmallVector<LocalDigit> *list : lists)
-      for (LocalDigit &digit : *list)
-        if (!digit.index && digit.size == 1)
-          digit.index = getIndex(0);
     return body(run);
   });
 }
@@ -130,8 +78,10 @@ LogicalResult Emitter::emitMatmul(fusion::MatmulOp op, OpDims dims, Value out, F
                                   Value stream) {
   // Own slices may lie in other digits.
   for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
-    if (auto own = ownSlices.find(operand); own != ownSlices.end())
-      mine = own->second.dims;
+    (void)getSource(operand, mine);
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  if (failed(alignDims(op, rule.operands, rule.results[0], dims)))
+    return failure();
   int64_t rank = cast<RankedTensorType>(op.getResult().getType()).getRank();
   int64_t splitM = SplitDim(dims.result, rank - 2).runs;
   int64_t splitN = SplitDim(dims.result, rank - 1).runs;
@@ -150,8 +100,8 @@ LogicalResult Emitter::emitMatmul(fusion::MatmulOp op, OpDims dims, Value out, F
     ofN = {&rhs[op.rhsN()], &dims.result[rank - 1]};
   if (!batchN && op.getBias())
     ofN.push_back(&dims.operands[2][0]);
-  return forEachRun(op, "M", ofM, [&](Value) {
-    return forEachRun(op, "N", ofN,
+  return forEachRun(op.getLoc(), ofM, [&](Value) {
+    return forEachRun(op.getLoc(), ofN,
                       [&](Value) { return emitMatmulRuns(op, dims, out, first, stream); });
   });
 }
@@ -161,7 +111,7 @@ LogicalResult Emitter::emitMatmulRuns(fusion::MatmulOp op, OpDims &dims, Value o
                                       FirstSlice first, Value stream) {
   SmallVector<LocalDigit> lhsK = dims.operands[0][op.lhsK()], rhsK = dims.operands[1][op.rhsK()];
   LogicalResult done = forEachRun(
-      op, "K", {&dims.operands[0][op.lhsK()], &dims.operands[1][op.rhsK()]}, [&](Value run) {
+      op.getLoc(), {&dims.operands[0][op.lhsK()], &dims.operands[1][op.rhsK()]}, [&](Value run) {
         FirstSlice isFirst = first;
         if (run && !first.never) {
           isFirst.condition = arith::CmpIOp::create(builder, op.getLoc(), arith::CmpIPredicate::eq,
@@ -181,8 +131,8 @@ LogicalResult Emitter::emitContiguousMatmul(fusion::MatmulOp op, OpDims &dims, V
                                             FirstSlice first, Value stream) {
   Location loc = op.getLoc();
   auto view = [&](Value operand, unsigned number) {
-    auto own = ownSlices.find(operand);
-    Value buffer = own == ownSlices.end() ? getBuffer(operand) : own->second.buffer;
+    LocalDims found;
+    Value buffer = getSource(operand, found);
     return makeView(builder, loc, buffer, dims.operands[number], true);
   };
   Value lhs = view(op.getLhs(), 0), rhs = view(op.getRhs(), 1);

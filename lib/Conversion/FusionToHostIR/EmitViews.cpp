@@ -1,5 +1,4 @@
-//===- EmitViews.cpp - ops that only look at their operand in another way, and concat -*- C++
-//-*-===//
+//===- EmitViews.cpp - ops that only look at their operand in another way -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Emitter.h"
+#include "SlicePlaces.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
@@ -85,9 +85,6 @@ FailureOr<Value> Emitter::makeWholeView(Operation *op) {
         repeated[target] = strides[dim];
     return reinterpret(builder, loc, buffer, offset, *shape, repeated);
   }
-  if (!isRowMajor(type))
-    return op->emitError("a reshape of a view that is not contiguous is not lowered yet in a "
-                         "stream loop");
   return reinterpret(builder, loc, buffer, offset, *shape, computeStrides(*shape));
 }
 
@@ -96,8 +93,13 @@ LogicalResult Emitter::prepare(Operation *op) {
   // Has no buffer; emitSlice says what that allows.
   if (isTruth(result))
     return success();
-  if (!isView(op) || getBuffer(result) || mustPack(op, getBuffer(op->getOperand(0)))) {
+  bool packs = isView(op) && mustPack(op, getBuffer(op->getOperand(0)));
+  if (!isView(op) || getBuffer(result) || packs) {
     (void)getOrAllocBuffer(result);
+    // Slices of the result are no slices of the operand: it is packed as a whole, before the loop.
+    if (packs && !slicesAgree(op, op->getOpOperand(0)))
+      onMesh(op->getLoc(), fusion::getAxes(result).getMesh(),
+             [&] { emitPacking(cast<fusion::ReshapeOp>(op), nullptr, mainStream); });
     return success();
   }
   FailureOr<Value> view = makeWholeView(op);
@@ -108,18 +110,29 @@ LogicalResult Emitter::prepare(Operation *op) {
   return success();
 }
 
+/// Copies a slice (null: all) of what lies apart into the buffer of its reshape, which has the same
+/// row-major order.
+void Emitter::emitPacking(fusion::ReshapeOp op, const SliceIndex *index, Value stream) {
+  Location loc = op.getLoc();
+  Value operand = getBuffer(op.getInput());
+  ArrayRef<int64_t> shape = cast<MemRefType>(operand.getType()).getShape();
+  Value packed =
+      reinterpret(builder, loc, getBuffer(op.getResult()), 0, shape, computeStrides(shape));
+  LocalDims dims = getLocalDims(op.getInput().getType(), index);
+  Value from = makeView(builder, loc, operand, dims, true);
+  Value to = makeView(builder, loc, packed, dims, true);
+  hostir::CopyOp::create(builder, loc, from, to, stream);
+}
+
 LogicalResult Emitter::emitView(Operation *op, const SliceIndex *index, Value stream) {
   Value result = op->getResult(0);
   if (views.contains(result))
     return success();
   // The result has a buffer of its own: somebody outside reads it there, or its elements lie apart
   // in the operand's.
-  Value operand = getBuffer(op->getOperand(0));
-  if (!index && mustPack(op, operand)) {
-    ArrayRef<int64_t> shape = cast<MemRefType>(operand.getType()).getShape();
-    Value packed =
-        reinterpret(builder, op->getLoc(), getBuffer(result), 0, shape, computeStrides(shape));
-    hostir::CopyOp::create(builder, op->getLoc(), operand, packed, stream);
+  if (mustPack(op, getBuffer(op->getOperand(0)))) {
+    if (!index || slicesAgree(op, op->getOpOperand(0)))
+      emitPacking(cast<fusion::ReshapeOp>(op), index, stream);
     return success();
   }
   FailureOr<Value> view = makeWholeView(op);
@@ -127,34 +140,7 @@ LogicalResult Emitter::emitView(Operation *op, const SliceIndex *index, Value st
     return failure();
   LocalDims dims = getLocalDims(cast<RankedTensorType>(result.getType()), index);
   Value in = makeView(builder, op->getLoc(), *view, dims, true);
-  Value out = getResultView(result, dims, op->getLoc());
+  Value out = makeView(builder, op->getLoc(), getOrAllocBuffer(result), dims, true);
   hostir::CopyOp::create(builder, op->getLoc(), in, out, stream);
-  return success();
-}
-
-LogicalResult Emitter::emitConcat(fusion::ConcatOp op, const SliceIndex *index, Value stream) {
-  Location loc = op.getLoc();
-  LocalDims dims = getLocalDims(cast<RankedTensorType>(op.getResult().getType()), index);
-  int64_t dim = op.getDim();
-  if (llvm::any_of(dims[dim], [](const LocalDigit &digit) { return digit.index; }))
-    return op.emitError("a stream digit on the dimension that is concatenated is not lowered yet");
-  Value out = getOrAllocBuffer(op.getResult());
-  auto outType = cast<MemRefType>(out.getType());
-  SmallVector<int64_t> offsets(outType.getRank(), 0), sizes(outType.getShape());
-  SmallVector<int64_t> steps(outType.getRank(), 1);
-  for (Value input : op.getInputs()) {
-    auto shape = fusion::getLocalShape(cast<RankedTensorType>(input.getType()));
-    sizes[dim] = (*shape)[dim];
-    auto type = memref::SubViewOp::inferResultType(outType, offsets, sizes, steps);
-    Value piece =
-        memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), out, offsets, sizes, steps);
-    LocalDims pieceDims = dims;
-    pieceDims[dim] = {{sizes[dim], {}, 0}};
-    LocalDims inputDims = pieceDims;
-    Value from = getOperandView(input, inputDims, loc);
-    Value to = makeView(builder, loc, piece, pieceDims, true);
-    hostir::CopyOp::create(builder, loc, from, to, stream);
-    offsets[dim] += sizes[dim];
-  }
   return success();
 }

@@ -122,9 +122,9 @@ private:
   LogicalResult emitContiguousMatmul(fusion::MatmulOp op, OpDims &dims, Value out, FirstSlice first,
                                      Value stream);
   /// Runs `body` for each run of a dimension's digits, so that each view is contiguous in it:
-  /// `lists` are the digits that the operands have for it. `body` is told the loop's index, null
-  /// without a loop.
-  LogicalResult forEachRun(Operation *op, StringRef what, ArrayRef<SmallVector<LocalDigit> *> lists,
+  /// `lists` are the digits that the operands have for it, aligned. `body` is told the loop's
+  /// index, null without a loop.
+  LogicalResult forEachRun(Location loc, ArrayRef<SmallVector<LocalDigit> *> lists,
                            function_ref<LogicalResult(Value)> body);
   LogicalResult emitReduce(fusion::ReduceOp op, OpDims dims, Value out, FirstSlice first,
                            Value stream);
@@ -134,9 +134,16 @@ private:
   LogicalResult ifFirst(Location loc, const FirstSlice &isFirst,
                         function_ref<LogicalResult()> first, function_ref<LogicalResult()> later);
   FirstSlice isFirstSlice(Operation *op, unsigned operand, const SliceIndex &index);
+  /// A private kernel named after the program and `name`: `compute` emits its body and returns what
+  /// it yields.
+  hostir::KernelOp createKernel(Location loc, StringRef name, TypeRange inputs, Type result,
+                                function_ref<Value(ValueRange)> compute);
   /// A kernel that converts between floating point types.
   hostir::KernelOp getCastKernel(Location loc, Type from, Type to);
+  void emitLaunch(Location loc, hostir::KernelOp kernel, ValueRange inputs, Value output,
+                  Value stream);
   LogicalResult emitView(Operation *op, const SliceIndex *index, Value stream);
+  void emitPacking(fusion::ReshapeOp op, const SliceIndex *index, Value stream);
   LogicalResult emitConcat(fusion::ConcatOp op, const SliceIndex *index, Value stream);
   /// The operand's whole buffer as the result of a view op sees it.
   FailureOr<Value> makeWholeView(Operation *op);
@@ -147,7 +154,7 @@ private:
   /// Adds the op, and what makes its truth values, to a kernel; returns its number there.
   FailureOr<unsigned> collectElementwise(Operation *op, Elementwise &kernel);
   static std::string getKernelKey(const Elementwise &kernel);
-  FailureOr<hostir::KernelOp> getKernel(const Elementwise &elementwise);
+  hostir::KernelOp getKernel(const Elementwise &elementwise);
 
   /// Local digits of operands and result for a slice: that of the result at `index`, or, if an
   /// operand is named, what belongs to the slice of that operand.
@@ -155,10 +162,13 @@ private:
   /// Local digits of the operand's dimensions for the slice `result` of the op's result.
   LocalDims getOperandDims(Operation *op, const fusion::AxesRule &rule, unsigned operand,
                            const LocalDims &result);
-  /// View of an operand's slice, one or more dimensions for each of the operand's. `dims` is
-  /// updated to what was viewed.
-  Value getOperandView(Value operand, LocalDims &dims, Location loc);
-  Value getResultView(Value result, const LocalDims &dims, Location loc);
+  /// Where an operand is read: from its buffer in `dims`, or from the source of its own slices, in
+  /// whose digits `dims` is then.
+  Value getSource(Value operand, LocalDims &dims);
+  /// Cuts the digits of all operands and of the result that run together alike, so that their views
+  /// have one shape. Error at `op` if that cannot be.
+  LogicalResult alignDims(Operation *op, ArrayRef<SmallVector<int64_t>> operandFactors,
+                          ArrayRef<int64_t> resultFactors, OpDims &dims);
 
   template <typename MakeFn> Value atEntry(MakeFn make);
 

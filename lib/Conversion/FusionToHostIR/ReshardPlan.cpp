@@ -7,14 +7,12 @@
 
 #include "ReshardPlan.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "CommonDigits.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
-#include <numeric>
 
 using namespace mlir;
 using namespace mlir::tandem;
-using fusion::DigitKind;
 
 namespace {
 
@@ -29,9 +27,6 @@ public:
   FailureOr<ReshardPlan> plan();
 
 private:
-  LogicalResult align(int64_t dim);
-  SideDigit cut(SideDigit &side, int64_t size);
-  CommonDigit cross(int64_t dim, MutableArrayRef<SideDigit> &from, MutableArrayRef<SideDigit> &to);
   void dropSingleDevices();
   LogicalResult classify();
   LogicalResult classifyAcross();
@@ -44,153 +39,10 @@ private:
   function_ref<InFlightDiagnostic()> emitError;
   RankedTensorType sourceType, targetType;
   fusion::AxesAttr sourceAxes, targetAxes;
-  size_t nextStream = 0;
   ReshardPlan result;
 };
 
 } // namespace
-
-/// Cuts the outermost `size` indices off `side`: returns them, leaves the rest.
-SideDigit Planner::cut(SideDigit &side, int64_t size) {
-  SideDigit outer = side;
-  outer.size = size;
-  if (side.size == size) {
-    side.size = 1;
-    return outer;
-  }
-  int64_t inner = side.size / size;
-  outer.inner *= inner;
-  side.outer *= size;
-  side.size = inner;
-  if (side.value) {
-    Value divisor = arith::ConstantIndexOp::create(*builder, op.getLoc(), inner);
-    outer.value = arith::DivUIOp::create(*builder, op.getLoc(), outer.value, divisor);
-    side.value = arith::RemUIOp::create(*builder, op.getLoc(), side.value, divisor);
-  }
-  return outer;
-}
-
-/// Takes digits off both sides until as many indices are gone from either, where neither's first
-/// digit divides the other's. Ends at the last digits at the latest.
-CommonDigit Planner::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
-                           MutableArrayRef<SideDigit> &to) {
-  CommonDigit digit{dim, {}, {}};
-  int64_t taken = 1, takenOther = 1;
-  auto take = [&](MutableArrayRef<SideDigit> &side, SmallVectorImpl<SideDigit> &parts,
-                  int64_t &mine, int64_t other) {
-    // No more of the digit than it takes to meet, if a part of it will do.
-    int64_t size = std::gcd(other / std::gcd(mine, other), side.front().size);
-    if (size == 1)
-      size = side.front().size;
-    parts.push_back(cut(side.front(), size));
-    mine *= size;
-    if (side.front().size == 1)
-      side = side.drop_front();
-  };
-  do {
-    if (taken <= takenOther)
-      take(from, digit.sourceParts, taken, takenOther);
-    else
-      take(to, digit.targetParts, takenOther, taken);
-  } while (taken != takenOther);
-  digit.source.size = digit.target.size = taken;
-  return digit;
-}
-
-/// Cuts both sides of one dimension into digits of common sizes, outermost first.
-LogicalResult Planner::align(int64_t dim) {
-  auto source = fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
-                                   sourceAxes.getMesh());
-  auto target = fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
-                                   targetAxes.getMesh());
-  if (failed(source) || failed(target))
-    return emitError() << "dimension " << dim << ": extents must be known here; run "
-                       << "fusion-specialize first";
-
-  // Stream digits of the source say how it was made, not where it is.
-  SmallVector<SideDigit> from, to;
-  auto push = [](SmallVector<SideDigit> &side, DigitKind kind, const fusion::ResolvedDigit &digit) {
-    if (kind == DigitKind::Serial && !side.empty() && side.back().kind == DigitKind::Serial)
-      side.back().size *= digit.span();
-    else
-      side.push_back({digit.span(), kind, kind == DigitKind::Device ? digit.axis : StringAttr()});
-  };
-  for (const fusion::ResolvedDigit &digit : *source)
-    push(from, digit.kind == DigitKind::Device ? DigitKind::Device : DigitKind::Serial, digit);
-  for (const fusion::ResolvedDigit &digit : *target) {
-    if (digit.kind != DigitKind::Stream) {
-      push(to, digit.kind, digit);
-      continue;
-    }
-    if (digit.ragged) {
-      const IndexPart &part = index.digits[nextStream].front();
-      LocalDigit slice = getRaggedDigit(digit, part.value, part.isShort, 0);
-      to.push_back({digit.ragged, DigitKind::Stream, {}, nextStream++, part.value});
-      to.back().chunk = digit.weight;
-      to.back().length = slice.length;
-      continue;
-    }
-    int64_t outer = 1;
-    for (const IndexPart &part : index.digits[nextStream]) {
-      int64_t inner = digit.size / outer / part.size;
-      to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
-      outer *= part.size;
-    }
-    ++nextStream;
-  }
-
-  int64_t shared = 0; // by slices that are not all alike
-  for (const SideDigit &digit : to)
-    shared = digit.chunk ? digit.size : shared;
-  MutableArrayRef<SideDigit> left(from), right(to);
-  auto dropEmpty = [](MutableArrayRef<SideDigit> &side) {
-    while (!side.empty() && side.front().size == 1 && side.front().kind == DigitKind::Serial)
-      side = side.drop_front();
-  };
-  while (true) {
-    dropEmpty(left);
-    dropEmpty(right);
-    // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop
-    // of one iteration.
-    bool rightIsOne = !right.empty() && right.front().size == 1;
-    if (!left.empty() && left.front().size == 1) {
-      SideDigit gone = left.consume_front(), meets;
-      if (rightIsOne && (right.front().isStream() || right.front().axis == gone.axis))
-        meets = right.consume_front();
-      result.digits.push_back({dim, gone, meets});
-      continue;
-    }
-    if (rightIsOne) {
-      result.digits.push_back({dim, SideDigit(), right.consume_front()});
-      continue;
-    }
-    if (left.empty() || right.empty())
-      return success();
-    // An extent of 0 has an innermost digit of 0, which takes any cut.
-    int64_t a = left.front().size, b = right.front().size;
-    int64_t size = a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
-    // Slices that are not alike are cut out of one digit.
-    auto isRagged = [](const SideDigit &digit) { return digit.chunk != 0; };
-    bool crosses = size != 0 && (a % size || b % size);
-    bool fits = !isRagged(right.front()) || (!left.front().isDevice() && a % b == 0);
-    if (fits && crosses) {
-      result.digits.push_back(cross(dim, left, right));
-      fits = llvm::none_of(result.digits.back().targetParts, isRagged);
-    }
-    if (!fits)
-      return emitError() << "dimension " << dim << ": slices that are not all alike do not line up "
-                         << "with the operand's device digits; expected the " << shared
-                         << " indices that they share to be one run of them on each device";
-    if (crosses)
-      continue;
-    result.digits.push_back({dim, cut(left.front(), size), cut(right.front(), size)});
-    // What is used up must not be taken for a digit of size 1.
-    if (left.front().size == 1)
-      left = left.drop_front();
-    if (right.front().size == 1)
-      right = right.drop_front();
-  }
-}
 
 /// Mesh axes of one device move nothing: where others do, their digits are taken out.
 void Planner::dropSingleDevices() {
@@ -435,8 +287,9 @@ void Planner::fillDims() {
 FailureOr<ReshardPlan> Planner::plan() {
   result.sourceMesh = sourceAxes.getMesh();
   result.mesh = result.groupMesh = targetAxes.getMesh();
+  CommonDigits sides(op, index, builder, emitError);
   for (int64_t dim = 0; dim < targetType.getRank(); ++dim)
-    if (failed(align(dim)))
+    if (failed(sides.read(dim, result.digits)))
       return failure();
   dropSingleDevices();
   if (failed(classify()))

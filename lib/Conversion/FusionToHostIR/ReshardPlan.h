@@ -50,14 +50,31 @@ struct SideDigit {
   bool isPart() const { return outer > 1 || inner > 1; }
 };
 
+/// What one slice of a digit with a last, shorter slice takes of one run of the source's indices.
+/// All numbers are of the whole dimension's indices below what is cut off before.
+struct Segment {
+  int64_t block = 0;       ///< the value of all source parts as one number
+  int64_t offset = 0;      ///< where it begins in the source's run
+  int64_t targetBlock = 0; ///< the value of all target parts as one number
+  int64_t slice = 0;       ///< which slice it belongs to
+  int64_t sliceOffset = 0; ///< where it begins in the slice
+  int64_t length = 0;
+};
+
 /// A digit of both sides of a reshard. Where the digits of the sides cross (blocks of 3 become
 /// blocks of 2), it is a run of them: `sourceParts` and `targetParts`, each outermost first and of
 /// one product, and `source` and `target` are serial digits of that size.
+///
+/// Where the target's last digit has a last, shorter slice and the source's digits do not line up
+/// with the slices, it is all the rest of the dimension, in `segments`: `target` is that digit and
+/// `source` the run that lies together in the source, and what is outside of them are the parts.
 struct CommonDigit {
   int64_t dim;
   SideDigit source, target;
   SmallVector<SideDigit, 0> sourceParts = {}, targetParts = {};
+  SmallVector<Segment, 0> segments = {};
 
+  /// Of either sort.
   bool crosses() const { return !sourceParts.empty(); }
 };
 

@@ -71,6 +71,12 @@ SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> siz
 Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &dims,
                bool keepRank);
 
+/// Cuts the digits of one dimension, as several buffers have it, so that their views have the same
+/// dimensions for it: kept digits in common sizes, and runs only where one of them has a gap.
+/// Failure if they keep different numbers of indices, or sizes that do not divide each other.
+LogicalResult alignDigits(OpBuilder &builder, Location loc,
+                          ArrayRef<SmallVector<LocalDigit> *> lists);
+
 /// For each dimension, how many view dimensions `makeView` with `keepRank` makes of it.
 SmallVector<int64_t> getViewRanks(const LocalDims &dims);
 

@@ -7,6 +7,8 @@
 
 #include "StreamGroups.h"
 
+#include "SlicePlaces.h"
+
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
@@ -32,10 +34,6 @@ int64_t StreamGroup::numSlices() const {
 
 namespace {
 
-/// Where a stream digit stands: the dimension (of the result, or a factor of the op), weight, size
-/// and, of ragged ones, the indices that the slices share.
-using Place = std::tuple<int64_t, int64_t, int64_t, int64_t>;
-
 class Grouper {
 public:
   explicit Grouper(func::FuncOp func) : func(func) {}
@@ -46,7 +44,6 @@ private:
 
   LogicalResult add(Operation *op);
   std::pair<unsigned, std::optional<unsigned>> findGroup(Operation *op, ArrayRef<int64_t> sizes);
-  bool slicesAgree(Operation *op, OpOperand &operand);
   bool accumulates(Operation *op, unsigned operand);
   bool dependsOn(Operation *op, unsigned group);
   bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
@@ -62,63 +59,6 @@ private:
 };
 
 } // namespace
-
-/// The stream digits of a type in the order of the loop: the same digits in another order are
-/// another slice. Dimension i runs along `along[i]`.
-static SmallVector<Place> getPlaces(RankedTensorType type, ArrayRef<int64_t> along) {
-  SmallVector<Place> found;
-  fusion::AxesAttr axes = fusion::getAxes(type);
-  for (auto [i, dim] : llvm::enumerate(axes.getDims())) {
-    auto digits = fusion::resolveDim(dim, type.getDimSize(i), axes.getMesh());
-    if (failed(digits))
-      continue;
-    for (const fusion::ResolvedDigit &digit : *digits)
-      if (digit.kind == fusion::DigitKind::Stream)
-        found.push_back({along[i], digit.weight, digit.size, digit.ragged});
-  }
-  return found;
-}
-
-/// The same as digits of the row-major index of all elements, which a reshape keeps.
-static SmallVector<Place> getLinearPlaces(RankedTensorType type) {
-  SmallVector<Place> found =
-      getPlaces(type, llvm::to_vector(llvm::seq<int64_t>(0, type.getRank())));
-  for (auto &[dim, weight, size, ragged] : found) {
-    int64_t inner = 1;
-    for (int64_t extent : type.getShape().drop_front(dim + 1))
-      inner *= extent;
-    weight *= inner;
-    ragged *= inner;
-    dim = 0;
-  }
-  return found;
-}
-
-/// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`.
-bool Grouper::slicesAgree(Operation *op, OpOperand &operand) {
-  auto operandType = cast<RankedTensorType>(operand.get().getType());
-  auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
-  if (isa<fusion::ReshapeOp>(op))
-    return getLinearPlaces(operandType) == getLinearPlaces(resultType);
-  // Which result dimension each operand dimension runs along.
-  SmallVector<int64_t> along(operandType.getRank(), -1);
-  if (isa<fusion::ReshardOp>(op)) {
-    for (auto [i, dim] : llvm::enumerate(along))
-      dim = i;
-  } else {
-    std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
-    if (!rule || rule->factors.empty())
-      return false;
-    for (auto [i, factor] : llvm::enumerate(rule->operands[operand.getOperandNumber()]))
-      if (factor != fusion::AxesRule::kNone)
-        along[i] = llvm::find(rule->results[0], factor) - rule->results[0].begin();
-  }
-  // The stream digits must stand at the same places of dimensions that run together. A reshard may
-  // change the device digits around them, but then the elements of a slice must still be the same:
-  // sizes before and after are compared.
-  return getPlaces(operandType, along) ==
-         getPlaces(resultType, llvm::to_vector(llvm::seq<int64_t>(0, resultType.getRank())));
-}
 
 /// Whether `op` can be run slice by slice of `operand`, whose stream digits stand on dimensions
 /// that the op combines over, and else on those of the result's stream digits.

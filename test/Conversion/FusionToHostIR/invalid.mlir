@@ -48,13 +48,14 @@ func.func @later(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<4x6xf
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 1]>
-func.func @concat_streamed(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>)
-    -> tensor<8x6xf32, #fusion.axes<#tp, [stream, -]>> {
-  // expected-error @below {{a stream digit on the dimension that is concatenated is not lowered yet}}
-  %0 = fusion.concat %x, %x dim 0 : (tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>, tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>)
-      -> tensor<8x6xf32, #fusion.axes<#tp, [stream, -]>>
-  return %0 : tensor<8x6xf32, #fusion.axes<#tp, [stream, -]>>
+// Single rows on two devices in turn, in slices of 820: more pieces than a program should spell out.
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+func.func @too_many_pieces(%x: tensor<4096xf32, #fusion.axes<#tp, [serial(2048) * didx("x")]>>)
+    -> tensor<4096xf32, #fusion.axes<#tp, [stream(5)]>> {
+  // expected-error @below {{dimension 0: slices of 820 indices that are not all alike fall into more than 1024 pieces on the operand's devices; expected slices that all have one size, or larger blocks on the devices}}
+  %0 = fusion.reshard %x : tensor<4096xf32, #fusion.axes<#tp, [serial(2048) * didx("x")]>> -> tensor<4096xf32, #fusion.axes<#tp, [stream(5)]>>
+  return %0 : tensor<4096xf32, #fusion.axes<#tp, [stream(5)]>>
 }
 
 // -----

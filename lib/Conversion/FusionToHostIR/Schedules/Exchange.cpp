@@ -159,7 +159,8 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   // Only if somebody else reads the gathered value, or looks at it as a whole, does the own part
   // have to be in it.
   bool gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
-    return !llvm::is_contained(consumers, user) || Emitter::isView(user);
+    return !llvm::is_contained(consumers, user) || Emitter::isView(user) ||
+           isa<fusion::ConcatOp>(user);
   });
   Value source = emitter.getBuffer(reshard.getInput());
   if (failed(emitter.prepare(group)))

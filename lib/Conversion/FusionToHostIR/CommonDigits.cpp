@@ -1,0 +1,220 @@
+//===- CommonDigits.cpp - both sides of a reshard as one list of digits -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CommonDigits.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::tandem;
+using fusion::DigitKind;
+
+/// More pieces than this of slices that are not all alike are an error: each is a part of the
+/// program's text.
+static constexpr int64_t kMaxSegments = 1024;
+
+static bool isRagged(const SideDigit &digit) { return digit.chunk != 0; }
+
+/// Cuts the outermost `size` indices off `side`: returns them, leaves the rest.
+SideDigit CommonDigits::cut(SideDigit &side, int64_t size) {
+  SideDigit outer = side;
+  outer.size = size;
+  if (side.size == size) {
+    side.size = 1;
+    return outer;
+  }
+  int64_t inner = side.size / size;
+  outer.inner *= inner;
+  side.outer *= size;
+  side.size = inner;
+  if (side.value) {
+    Value divisor = arith::ConstantIndexOp::create(*builder, op.getLoc(), inner);
+    outer.value = arith::DivUIOp::create(*builder, op.getLoc(), outer.value, divisor);
+    side.value = arith::RemUIOp::create(*builder, op.getLoc(), side.value, divisor);
+  }
+  return outer;
+}
+
+/// Takes digits off both sides until as many indices are gone from either, where neither's first
+/// digit divides the other's. Ends at the last digits at the latest.
+CommonDigit CommonDigits::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
+                                MutableArrayRef<SideDigit> &to) {
+  CommonDigit digit{dim, {}, {}};
+  int64_t taken = 1, takenOther = 1;
+  auto take = [&](MutableArrayRef<SideDigit> &side, SmallVectorImpl<SideDigit> &parts,
+                  int64_t &mine, int64_t other) {
+    // No more of the digit than it takes to meet, if a part of it will do.
+    int64_t size = std::gcd(other / std::gcd(mine, other), side.front().size);
+    if (size == 1)
+      size = side.front().size;
+    parts.push_back(cut(side.front(), size));
+    mine *= size;
+    if (side.front().size == 1)
+      side = side.drop_front();
+  };
+  do {
+    if (taken <= takenOther)
+      take(from, digit.sourceParts, taken, takenOther);
+    else
+      take(to, digit.targetParts, takenOther, taken);
+  } while (taken != takenOther);
+  digit.source.size = digit.target.size = taken;
+  return digit;
+}
+
+/// All that is left of both sides, where the target ends in slices that are not all alike: cut
+/// where a slice ends, or what lies together in the source.
+FailureOr<CommonDigit> CommonDigits::cutUnevenly(int64_t dim, ArrayRef<SideDigit> from,
+                                                 ArrayRef<SideDigit> to) {
+  CommonDigit digit{dim, {}, {}};
+  digit.target = to.back();
+  to = to.drop_back();
+  digit.source = SideDigit();
+  if (from.back().kind == DigitKind::Serial) {
+    digit.source = from.back();
+    from = from.drop_back();
+  }
+  digit.sourceParts.assign(from.begin(), from.end());
+  digit.targetParts.assign(to.begin(), to.end());
+  int64_t run = digit.source.size, sliced = digit.target.size, chunk = digit.target.chunk;
+  int64_t total = sliced;
+  for (const SideDigit &part : to)
+    total *= part.size;
+  for (int64_t at = 0; at < total;) {
+    Segment segment;
+    segment.block = at / run;
+    segment.offset = at % run;
+    segment.targetBlock = at / sliced;
+    segment.slice = at % sliced / chunk;
+    segment.sliceOffset = at % sliced % chunk;
+    int64_t sliceEnd = std::min(sliced, (segment.slice + 1) * chunk) + segment.targetBlock * sliced;
+    int64_t end = std::min(sliceEnd, (segment.block + 1) * run);
+    segment.length = end - at;
+    at = end;
+    digit.segments.push_back(segment);
+    if (static_cast<int64_t>(digit.segments.size()) > kMaxSegments)
+      return emitError() << "dimension " << dim << ": slices of " << chunk
+                         << " indices that are not all alike fall into more than " << kMaxSegments
+                         << " pieces on the operand's devices; expected slices that all have one "
+                            "size, or larger blocks on the devices";
+  }
+  return digit;
+}
+
+/// The digits of the operand's dimension and of the result's.
+LogicalResult CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &from,
+                                      SmallVectorImpl<SideDigit> &to) {
+  RankedTensorType sourceType = op.getInput().getType(), targetType = op.getResult().getType();
+  fusion::AxesAttr sourceAxes = fusion::getAxes(sourceType),
+                   targetAxes = fusion::getAxes(targetType);
+  auto source = fusion::resolveDim(sourceAxes.getDims()[dim], sourceType.getDimSize(dim),
+                                   sourceAxes.getMesh());
+  auto target = fusion::resolveDim(targetAxes.getDims()[dim], targetType.getDimSize(dim),
+                                   targetAxes.getMesh());
+  if (failed(source) || failed(target))
+    return emitError() << "dimension " << dim << ": extents must be known here; run "
+                       << "fusion-specialize first";
+
+  // Stream digits of the source say how it was made, not where it is.
+  auto push = [](SmallVectorImpl<SideDigit> &side, DigitKind kind,
+                 const fusion::ResolvedDigit &digit) {
+    if (kind == DigitKind::Serial && !side.empty() && side.back().kind == DigitKind::Serial)
+      side.back().size *= digit.span();
+    else
+      side.push_back({digit.span(), kind, kind == DigitKind::Device ? digit.axis : StringAttr()});
+  };
+  for (const fusion::ResolvedDigit &digit : *source)
+    push(from, digit.kind == DigitKind::Device ? DigitKind::Device : DigitKind::Serial, digit);
+  for (const fusion::ResolvedDigit &digit : *target) {
+    if (digit.kind != DigitKind::Stream) {
+      push(to, digit.kind, digit);
+      continue;
+    }
+    if (digit.ragged) {
+      const IndexPart &part = index.digits[nextStream].front();
+      LocalDigit slice = getRaggedDigit(digit, part.value, part.isShort, 0);
+      to.push_back({digit.ragged, DigitKind::Stream, {}, nextStream++, part.value});
+      to.back().chunk = digit.weight;
+      to.back().length = slice.length;
+      continue;
+    }
+    int64_t outer = 1;
+    for (const IndexPart &part : index.digits[nextStream]) {
+      int64_t inner = digit.size / outer / part.size;
+      to.push_back({part.size, DigitKind::Stream, {}, nextStream, part.value, outer, inner});
+      outer *= part.size;
+    }
+    ++nextStream;
+  }
+  return success();
+}
+
+LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digits) {
+  SmallVector<SideDigit> from, to;
+  if (failed(readSides(dim, from, to)))
+    return failure();
+  MutableArrayRef<SideDigit> left(from), right(to);
+  auto dropEmpty = [](MutableArrayRef<SideDigit> &side) {
+    while (!side.empty() && side.front().size == 1 && side.front().kind == DigitKind::Serial)
+      side = side.drop_front();
+  };
+  while (true) {
+    dropEmpty(left);
+    dropEmpty(right);
+    // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop
+    // of one iteration.
+    bool rightIsOne = !right.empty() && right.front().size == 1;
+    if (!left.empty() && left.front().size == 1) {
+      SideDigit gone = left.consume_front(), meets;
+      if (rightIsOne && (right.front().isStream() || right.front().axis == gone.axis))
+        meets = right.consume_front();
+      digits.push_back({dim, gone, meets});
+      continue;
+    }
+    if (rightIsOne) {
+      digits.push_back({dim, SideDigit(), right.consume_front()});
+      continue;
+    }
+    if (left.empty() || right.empty())
+      return success();
+    // An extent of 0 has an innermost digit of 0, which takes any cut.
+    int64_t a = left.front().size, b = right.front().size;
+    int64_t size = a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+    bool crosses = size != 0 && (a % size || b % size);
+    // Slices that are not alike are cut out of one digit, or are cut themselves.
+    bool isUneven = isRagged(right.front()) && size != 0 && (left.front().isDevice() || a % b != 0);
+    if (crosses && !isUneven) {
+      SmallVector<SideDigit> oldLeft(left), oldRight(right);
+      MutableArrayRef<SideDigit> all = left, allRight = right;
+      CommonDigit crossed = cross(dim, left, right);
+      isUneven = llvm::any_of(crossed.targetParts, isRagged);
+      if (!isUneven) {
+        digits.push_back(std::move(crossed));
+        continue;
+      }
+      left = all;
+      right = allRight;
+      llvm::copy(oldLeft, left.begin());
+      llvm::copy(oldRight, right.begin());
+    }
+    if (isUneven) {
+      FailureOr<CommonDigit> uneven = cutUnevenly(dim, left, right);
+      if (failed(uneven))
+        return failure();
+      digits.push_back(std::move(*uneven));
+      return success();
+    }
+    digits.push_back({dim, cut(left.front(), size), cut(right.front(), size)});
+    // What is used up must not be taken for a digit of size 1.
+    if (left.front().size == 1)
+      left = left.drop_front();
+    if (right.front().size == 1)
+      right = right.drop_front();
+  }
+}

@@ -1,0 +1,44 @@
+//===- CommonDigits.h - both sides of a reshard as one list of digits -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_COMMONDIGITS_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_COMMONDIGITS_H
+
+#include "ReshardPlan.h"
+
+namespace mlir::tandem {
+
+/// Cuts both sides of a reshard, dimension by dimension, into digits of common sizes, outermost
+/// first.
+class CommonDigits {
+public:
+  /// With a null `builder` nothing is emitted, and values are null.
+  CommonDigits(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
+               function_ref<InFlightDiagnostic()> emitError)
+      : op(op), index(index), builder(builder), emitError(emitError) {}
+
+  /// Appends the digits of a dimension; called for each in order. Failure with an error if there
+  /// are none.
+  LogicalResult read(int64_t dim, SmallVectorImpl<CommonDigit> &digits);
+
+private:
+  LogicalResult readSides(int64_t dim, SmallVectorImpl<SideDigit> &from,
+                          SmallVectorImpl<SideDigit> &to);
+  SideDigit cut(SideDigit &side, int64_t size);
+  CommonDigit cross(int64_t dim, MutableArrayRef<SideDigit> &from, MutableArrayRef<SideDigit> &to);
+  FailureOr<CommonDigit> cutUnevenly(int64_t dim, ArrayRef<SideDigit> from, ArrayRef<SideDigit> to);
+
+  fusion::ReshardOp op;
+  const SliceIndex &index;
+  OpBuilder *builder;
+  function_ref<InFlightDiagnostic()> emitError;
+  size_t nextStream = 0; // of the target's stream digits
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_COMMONDIGITS_H

@@ -1,0 +1,189 @@
+//===- EmitConcat.cpp - emits slices of fusion.concat -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+//
+// What an iteration makes of the dimension that is concatenated is a run of indices, or several of
+// them at a distance. Digits outside of the innermost stream digit are gone through; for that digit
+// it is known which of its values lie in one operand as a whole, which is one copy under a
+// condition on the loop's index, and which take parts of two.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+
+/// Copies what a slice of the result takes of each operand.
+class Concat {
+public:
+  Concat(Emitter &emitter, fusion::ConcatOp op, LocalDims dims, Value out, Value stream)
+      : emitter(emitter), builder(emitter.getBuilder()), loc(op.getLoc()), op(op),
+        dim(static_cast<int64_t>(op.getDim())), dims(std::move(dims)), out(out), stream(stream) {}
+
+  void emit();
+
+private:
+  /// The innermost stream digit: the runs `value` * pitch ... + length - 1 for values from `first`
+  /// up to `last`.
+  struct Runs {
+    Value value;
+    int64_t pitch, length, first, last;
+  };
+  void emitOuter(ArrayRef<LocalDigit> outer, int64_t span, const Runs &runs, int64_t base);
+  void emitRuns(const Runs &runs, int64_t base);
+  void copy(Value input, int64_t extent, Value from, Value to, int64_t length);
+  void onlyIf(Value condition, function_ref<void()> body);
+  int64_t extentOf(Value input) const {
+    return (*fusion::getLocalShape(cast<RankedTensorType>(input.getType())))[dim];
+  }
+  Value compare(arith::CmpIPredicate predicate, Value value, int64_t number) {
+    return arith::CmpIOp::create(builder, loc, predicate, value, emitter.getIndex(number));
+  }
+  /// `value` * factor + constant.
+  Value linear(Value value, int64_t factor, int64_t constant);
+
+  Emitter &emitter;
+  OpBuilder &builder;
+  Location loc;
+  fusion::ConcatOp op;
+  int64_t dim;
+  LocalDims dims; // of the result
+  Value out, stream;
+};
+
+} // namespace
+
+Value Concat::linear(Value value, int64_t factor, int64_t constant) {
+  if (factor != 1)
+    value = arith::MulIOp::create(builder, loc, value, emitter.getIndex(factor));
+  if (constant != 0)
+    value = arith::AddIOp::create(builder, loc, value, emitter.getIndex(constant));
+  return value;
+}
+
+void Concat::onlyIf(Value condition, function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto ifOp = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(ifOp.thenBlock()->getTerminator());
+  body();
+}
+
+/// `length` indices of the dimension, from `from` on of the operand, to `to` on of the result.
+void Concat::copy(Value input, int64_t extent, Value from, Value to, int64_t length) {
+  LocalDims inDims = dims, outDims = dims;
+  int64_t outExtent = cast<MemRefType>(out.getType()).getDimSize(dim);
+  inDims[dim] = {{extent, from, 0, 1, length}};
+  outDims[dim] = {{outExtent, to, 0, 1, length}};
+  Value source = makeView(builder, loc, emitter.getBuffer(input), inDims, true);
+  Value target = makeView(builder, loc, out, outDims, true);
+  hostir::CopyOp::create(builder, loc, source, target, stream);
+}
+
+void Concat::emitRuns(const Runs &runs, int64_t base) {
+  bool isOne = runs.first + 1 == runs.last;
+  int64_t begin = 0;
+  for (Value input : op.getInputs()) {
+    // The operand's indices, counted from `base`.
+    int64_t extent = extentOf(input), first = begin - base, end = first + extent;
+    begin += extent;
+    if (extent == 0)
+      continue;
+    auto emitCopy = [&](Value condition, int64_t skipped, int64_t length) {
+      onlyIf(isOne ? Value() : condition, [&] {
+        Value from = linear(runs.value, runs.pitch, skipped - first);
+        Value to = linear(runs.value, runs.pitch, skipped + base);
+        copy(input, extent, from, to, length);
+      });
+    };
+    // Values whose run lies in the operand as a whole.
+    int64_t whole = std::max(runs.first, llvm::divideCeilSigned(first, runs.pitch));
+    int64_t wholeEnd =
+        std::min(runs.last, llvm::divideFloorSigned(end - runs.length, runs.pitch) + 1);
+    if (whole < wholeEnd) {
+      Value condition;
+      if (whole > runs.first)
+        condition = compare(arith::CmpIPredicate::uge, runs.value, whole);
+      if (wholeEnd < runs.last) {
+        Value below = compare(arith::CmpIPredicate::ult, runs.value, wholeEnd);
+        condition =
+            condition ? arith::AndIOp::create(builder, loc, condition, below).getResult() : below;
+      }
+      emitCopy(condition, 0, runs.length);
+    }
+    // Those of which it has a part.
+    llvm::SmallSetVector<int64_t, 2> parts;
+    parts.insert(llvm::divideFloorSigned(first, runs.pitch));
+    parts.insert(llvm::divideFloorSigned(end - 1, runs.pitch));
+    for (int64_t value : parts) {
+      int64_t at = value * runs.pitch;
+      int64_t from = std::max(at, first), to = std::min(at + runs.length, end);
+      if (value >= runs.first && value < runs.last && from < to && to - from < runs.length)
+        emitCopy(compare(arith::CmpIPredicate::eq, runs.value, value), from - at, to - from);
+    }
+  }
+}
+
+/// `span`: how many indices one value of all that is outside of `outer` has.
+void Concat::emitOuter(ArrayRef<LocalDigit> outer, int64_t span, const Runs &runs, int64_t base) {
+  if (outer.empty())
+    return emitRuns(runs, base);
+  const LocalDigit &digit = outer.front();
+  span /= digit.size;
+  for (int64_t value = 0; value < digit.size; ++value) {
+    Value condition = digit.index ? compare(arith::CmpIPredicate::eq, digit.index, value) : Value();
+    onlyIf(condition, [&] { emitOuter(outer.drop_front(), span, runs, base + value * span); });
+  }
+}
+
+void Concat::emit() {
+  SmallVector<LocalDigit> &digits = dims[dim];
+  int64_t extent = cast<MemRefType>(out.getType()).getDimSize(dim);
+  if (extent == 0)
+    return;
+  int64_t inner = 1;
+  while (!digits.empty() && !digits.back().index)
+    inner *= digits.pop_back_val().size;
+  Runs runs{{}, inner, inner, 0, 1};
+  if (digits.empty()) {
+    runs.value = emitter.getIndex(0);
+  } else if (LocalDigit last = digits.pop_back_val(); last.chunk) {
+    // The slices of a ragged digit: the last one, or one of the others.
+    int64_t slices = llvm::divideCeil(last.size, last.chunk);
+    bool isShort = last.length != last.chunk;
+    runs = {last.index, last.chunk, last.length, isShort ? slices - 1 : 0,
+            isShort ? slices : slices - 1};
+  } else {
+    runs.value = last.index;
+    runs.last = last.size;
+    // The parts of one number.
+    while (!digits.empty() && digits.back().index) {
+      LocalDigit more = digits.pop_back_val();
+      runs.value =
+          arith::AddIOp::create(builder, loc, linear(more.index, runs.last, 0), runs.value);
+      runs.last *= more.size;
+    }
+  }
+  SmallVector<LocalDigit> outer = digits;
+  emitOuter(outer, extent, runs, 0);
+}
+
+LogicalResult Emitter::emitConcat(fusion::ConcatOp op, const SliceIndex *index, Value stream) {
+  LocalDims dims = getLocalDims(cast<RankedTensorType>(op.getResult().getType()), index);
+  Concat(*this, op, std::move(dims), getOrAllocBuffer(op.getResult()), stream).emit();
+  return success();
+}

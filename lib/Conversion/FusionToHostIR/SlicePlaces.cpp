@@ -1,0 +1,123 @@
+//===- SlicePlaces.cpp - which slices of two values are the same -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SlicePlaces.h"
+
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+SmallVector<Place> tandem::getPlaces(RankedTensorType type, ArrayRef<int64_t> along) {
+  SmallVector<Place> found;
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  for (auto [i, dim] : llvm::enumerate(axes.getDims())) {
+    auto digits = fusion::resolveDim(dim, type.getDimSize(i), axes.getMesh());
+    if (failed(digits))
+      continue;
+    for (const fusion::ResolvedDigit &digit : *digits)
+      if (digit.kind == fusion::DigitKind::Stream)
+        found.push_back({along[i], digit.weight, digit.size, digit.ragged});
+  }
+  return found;
+}
+
+/// The same as digits of the row-major index of all elements, which a reshape keeps.
+static SmallVector<Place> getLinearPlaces(RankedTensorType type) {
+  SmallVector<Place> found =
+      getPlaces(type, llvm::to_vector(llvm::seq<int64_t>(0, type.getRank())));
+  for (auto &[dim, weight, size, ragged] : found) {
+    int64_t inner = 1;
+    for (int64_t extent : type.getShape().drop_front(dim + 1))
+      inner *= extent;
+    weight *= inner;
+    ragged *= inner;
+    dim = 0;
+  }
+  return found;
+}
+
+/// What an index of the operand's dimension is more than that of the result's, of ops that cut or
+/// concatenate; nothing where they do not count alike.
+static std::optional<int64_t> getShift(Operation *op, OpOperand &operand, int64_t dim) {
+  if (auto slice = dyn_cast<fusion::SliceOp>(op)) {
+    if (slice.getSteps()[dim] != 1)
+      return std::nullopt;
+    return slice.getOffsets()[dim];
+  }
+  auto concat = dyn_cast<fusion::ConcatOp>(op);
+  int64_t shift = 0;
+  if (concat && static_cast<int64_t>(concat.getDim()) == dim)
+    for (Value before : concat.getInputs().take_front(operand.getOperandNumber()))
+      shift -= cast<RankedTensorType>(before.getType()).getDimSize(dim);
+  return shift;
+}
+
+/// Which result dimension each dimension of the operand runs along, or -1; nothing if that is not
+/// known.
+static std::optional<SmallVector<int64_t>> getAlong(Operation *op, OpOperand &operand) {
+  int64_t rank = cast<RankedTensorType>(operand.get().getType()).getRank();
+  if (isa<fusion::ReshardOp>(op))
+    return llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+  if (!rule || rule->factors.empty())
+    return std::nullopt;
+  SmallVector<int64_t> along(rank, -1);
+  for (auto [i, factor] : llvm::enumerate(rule->operands[operand.getOperandNumber()]))
+    if (factor != fusion::AxesRule::kNone)
+      along[i] = llvm::find(rule->results[0], factor) - rule->results[0].begin();
+  return along;
+}
+
+bool tandem::slicesAgree(Operation *op, OpOperand &operand) {
+  std::optional<SmallVector<int64_t>> match = matchSlices(op, operand);
+  return match && !llvm::is_contained(*match, -1);
+}
+
+std::optional<SmallVector<int64_t>> tandem::matchSlices(Operation *op, OpOperand &operand) {
+  auto operandType = cast<RankedTensorType>(operand.get().getType());
+  auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
+  auto firstNumbers = [](size_t count) {
+    return llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(count)));
+  };
+  if (isa<fusion::ReshapeOp>(op)) {
+    SmallVector<Place> places = getLinearPlaces(operandType);
+    if (places != getLinearPlaces(resultType))
+      return std::nullopt;
+    return firstNumbers(places.size());
+  }
+  std::optional<SmallVector<int64_t>> along = getAlong(op, operand);
+  if (!along)
+    return std::nullopt;
+  // The stream digits must stand at the same places of dimensions that run together. A reshard may
+  // change the device digits around them, but then the elements of a slice must still be the same:
+  // sizes before and after are compared.
+  SmallVector<Place> places = getPlaces(operandType, *along);
+  SmallVector<int64_t> match;
+  size_t next = 0;
+  for (const Place &place : getPlaces(resultType, firstNumbers(resultType.getRank()))) {
+    if (next < places.size() && places[next] == place) {
+      match.push_back(static_cast<int64_t>(next++));
+      continue;
+    }
+    // Slices that are not all alike are told apart where the loop begins.
+    bool isRagged = std::get<3>(place) != 0;
+    if (isa<fusion::ReshardOp>(op) || isRagged || llvm::is_contained(*along, std::get<0>(place)))
+      return std::nullopt;
+    match.push_back(-1);
+  }
+  // Where indices are shifted, by whole rounds of the digit.
+  bool isShifted = llvm::any_of(places, [&](const Place &place) {
+    auto [dim, weight, size, ragged] = place;
+    std::optional<int64_t> shift = getShift(op, operand, dim);
+    return !shift || *shift % (weight * size) != 0;
+  });
+  if (next != places.size() || isShifted)
+    return std::nullopt;
+  return match;
+}

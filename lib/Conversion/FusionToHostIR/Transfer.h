@@ -1,0 +1,127 @@
+//===- Transfer.h - a reshard as messages between pairs of devices -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+//
+// Any reshard that only moves data. Both sides are cut into common digits; each is a device digit,
+// a stream digit or a local one on either side. For one pair of devices all digits that are a
+// device digit on some side are fixed, so what one sends to the other is one strided box: the
+// digits that are local on both sides. Where digits cross, each index of the run is a piece of its
+// own, and both sides go through those of a pair in ascending order. Where slices are not all alike
+// and do not line up with the source's pieces, each part of a slice is written down for itself,
+// under a condition on the slice's number.
+//
+// A receiver knows its own coordinates and runs through the values of the digits that are device
+// digits of the source alone: each names one sender. A sender runs through those of the target
+// alone. Of several devices that hold a piece, the one sends that has the receiver's own
+// coordinates on the axes that do not matter: itself, if it holds it. A receiver outside of the
+// source's mesh has no such coordinates; those who get parts of one piece take its holders in turn.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H
+
+#include "Emitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace mlir::tandem {
+
+/// Coordinates by mesh axis; null: none.
+using Coordinates = llvm::SmallDenseMap<StringAttr, Value>;
+
+/// Whose pieces are gone through: what this device sends, receives, or has itself.
+enum class Role { Send, Receive, Own };
+
+class Transfer {
+public:
+  Transfer(Emitter &emitter, Location loc, const ReshardPlan &plan, Value source, Value target,
+           Value stream);
+
+  void emit();
+
+private:
+  /// A piece: the value of each common digit that is fixed (of a run that crosses, its index), and
+  /// the coordinates of the device at the other end.
+  using Visit = function_ref<void(ArrayRef<Value> values, const Coordinates &far)>;
+  /// A loop over one digit of a run, or over a mesh axis that the target does not use.
+  struct Open {
+    size_t digit = 0;
+    std::optional<size_t> part;
+    StringAttr axis;
+    int64_t size;
+  };
+
+  Value index(int64_t value) { return emitter.getIndex(value); }
+  Value equal(Value a, Value b) {
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, a, b);
+  }
+  Value differ(Value a, Value b) {
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, a, b);
+  }
+  /// Makes `condition` demand that both are equal too.
+  void require(Value &condition, Value a, Value b);
+  /// The digit of `size` that has `inner` indices inside and `outer` outside of it.
+  Value digitOf(Value number, int64_t size, int64_t outer, int64_t inner);
+  Value digitOf(const SideDigit &digit, const Coordinates &coordinates) {
+    return digitOf(coordinates.lookup(digit.axis), digit.size, digit.outer, digit.inner);
+  }
+  /// The value of one part of a run at `index`.
+  Value partOf(ArrayRef<SideDigit> parts, size_t number, Value index);
+  /// Adds what a digit of this value contributes to the number.
+  void addTo(Value &number, Value value, int64_t inner);
+  /// Row-major position in `mesh`.
+  Value position(fusion::MeshAttr mesh, const Coordinates &coordinates);
+  /// The position in the group of all devices of one at a position of either mesh.
+  Value inWhole(bool ofSource, Value position);
+  Coordinates mine(fusion::MeshAttr mesh);
+  /// The view of one side's buffer with the device digits of the other side fixed.
+  Value view(bool ofSource, ArrayRef<Value> values);
+  void addSegment(bool ofSource, const CommonDigit &digit, const Segment &segment,
+                  SmallVectorImpl<LocalDigit> &local);
+  /// `body` under `condition` (null: always).
+  void onlyIf(Value condition, function_ref<void()> body);
+  /// Nested loops over 0 ... size-1 for each of `opens`.
+  void loops(ArrayRef<Open> opens, SmallVector<Value> &chosen, function_ref<void()> body);
+
+  void walk(Role role, Visit visit);
+  void walkSegments(Role role, size_t number, Visit visit);
+  void walkPieces(Role role, Visit visit);
+  void visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chosen,
+                  SmallVector<Value> values, Visit visit);
+  void placeSegment(Role role, size_t number, const Coordinates &near,
+                    const Coordinates &inSourceMesh, Coordinates &far, Value &condition);
+  bool isFixed(StringAttr axis) const { return sameMesh && !usedBySource.contains(axis); }
+  Coordinates getHolder(ArrayRef<Value> values, const Coordinates &receiver, Value inSource,
+                        const Coordinates &receiverInSource);
+  bool isLocal() const;
+  fusion::MeshAttr joinMeshes();
+
+  void copyOwn();
+  void receive();
+  void send();
+
+  Emitter &emitter;
+  OpBuilder &builder;
+  Location loc;
+  const ReshardPlan &plan;
+  Value source, target, stream;
+  bool sameMesh, share = false; // whether the meshes have devices in common
+  /// Mesh axes that split a side.
+  llvm::SmallDenseSet<StringAttr> usedBySource, usedByTarget;
+  /// Axes of the source, of more than one device, along which a piece has several holders.
+  SmallVector<fusion::MeshAxis> free;
+  /// Of digits with segments: the one that is gone through.
+  SmallVector<const Segment *> segments;
+  fusion::MeshAttr whole; // all devices of both meshes
+  Value me;               // this device's position in it
+  Value inSource;         // whether it is in the source's mesh; null: surely
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H

@@ -1,0 +1,212 @@
+//===- TransferPieces.cpp - which pieces a device sends, receives or has -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Transfer.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+void Transfer::walk(Role role, Visit visit) {
+  segments.assign(plan.digits.size(), nullptr);
+  walkSegments(role, 0, visit);
+}
+
+/// Goes through the segments of digit `number` and of those behind it.
+void Transfer::walkSegments(Role role, size_t number, Visit visit) {
+  while (number < plan.digits.size() && plan.digits[number].segments.empty())
+    ++number;
+  if (number == plan.digits.size())
+    return walkPieces(role, visit);
+  const CommonDigit &digit = plan.digits[number];
+  bool isShort = digit.target.length != digit.target.chunk;
+  int64_t last = digit.target.size / digit.target.chunk;
+  for (const Segment &segment : digit.segments) {
+    if ((segment.slice == last) != isShort)
+      continue;
+    segments[number] = &segment;
+    Value condition = isShort ? Value() : equal(digit.target.value, index(segment.slice));
+    onlyIf(condition, [&] { walkSegments(role, number + 1, visit); });
+  }
+}
+
+/// Who has the segment of a digit, and who gets it.
+void Transfer::placeSegment(Role role, size_t number, const Coordinates &near,
+                            const Coordinates &inSourceMesh, Coordinates &far, Value &condition) {
+  const CommonDigit &digit = plan.digits[number];
+  const Segment &segment = *segments[number];
+  for (bool ofSource : {true, false}) {
+    bool isHere = ofSource == (role == Role::Send);
+    int64_t rest = ofSource ? segment.block : segment.targetBlock;
+    for (const SideDigit &part :
+         llvm::reverse(ofSource ? ArrayRef(digit.sourceParts) : ArrayRef(digit.targetParts))) {
+      Value value = index(rest % part.size);
+      rest /= part.size;
+      if (part.isStream())
+        require(condition, value, part.value);
+      if (!part.isDevice())
+        continue;
+      if (!isHere)
+        addTo(far[part.axis], value, part.inner);
+      if (isHere || (role == Role::Send && isFixed(part.axis)))
+        require(condition, value, digitOf(part, near));
+      else if (role == Role::Own)
+        require(condition, value, digitOf(part, inSourceMesh));
+    }
+  }
+}
+
+/// Goes through the pieces of a role: first what is known of all of them, then a loop for each
+/// digit that tells them apart.
+void Transfer::walkPieces(Role role, Visit visit) {
+  bool nearIsSource = role == Role::Send;
+  Coordinates near = mine(nearIsSource ? plan.sourceMesh : plan.mesh);
+  Coordinates inSourceMesh;
+  if (role == Role::Own)
+    inSourceMesh = mine(plan.sourceMesh);
+  SmallVector<Value> values(plan.digits.size());
+  SmallVector<Open> opens;
+  Value condition;
+  for (auto [number, digit] : llvm::enumerate(plan.digits)) {
+    if (!digit.segments.empty())
+      continue;
+    if (digit.crosses()) {
+      for (auto [i, part] : llvm::enumerate(nearIsSource ? digit.sourceParts : digit.targetParts))
+        if (part.kind == fusion::DigitKind::Serial)
+          opens.push_back({number, i, {}, part.size});
+      continue;
+    }
+    const SideDigit &from = digit.source, &to = digit.target;
+    const SideDigit &here = nearIsSource ? from : to, &there = nearIsSource ? to : from;
+    if (here.isDevice())
+      values[number] = digitOf(here, near);
+    else if (to.isStream())
+      values[number] = to.value;
+    else if (there.isDevice() && role == Role::Own)
+      values[number] = digitOf(from, inSourceMesh);
+    else if (there.isDevice() && nearIsSource && isFixed(to.axis))
+      values[number] = digitOf(to, near);
+    else if (there.isDevice())
+      opens.push_back({number, {}, {}, there.size});
+    // Both sides fix the digit: pieces are those on which they agree.
+    if (role == Role::Own && from.isDevice() && (to.isDevice() || to.isStream()))
+      require(condition, values[number], digitOf(from, inSourceMesh));
+    if (nearIsSource && from.isDevice() && to.isStream())
+      require(condition, values[number], to.value);
+    if (nearIsSource && from.isDevice() && to.isDevice() && isFixed(to.axis))
+      require(condition, values[number], digitOf(to, near));
+  }
+  if (nearIsSource)
+    for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
+      if (!usedByTarget.contains(axis.name) && !isFixed(axis.name))
+        opens.push_back({0, {}, axis.name, axis.size});
+  onlyIf(condition, [&] {
+    SmallVector<Value> chosen;
+    loops(opens, chosen, [&] { visitPiece(role, opens, chosen, values, visit); });
+  });
+}
+
+/// One piece, inside the loops.
+void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chosen,
+                          SmallVector<Value> values, Visit visit) {
+  bool nearIsSource = role == Role::Send;
+  Coordinates near = mine(nearIsSource ? plan.sourceMesh : plan.mesh), far;
+  Coordinates inSourceMesh;
+  if (role == Role::Own)
+    inSourceMesh = mine(plan.sourceMesh);
+  llvm::SmallDenseMap<std::pair<size_t, size_t>, Value> ofParts;
+  for (auto [open, value] : llvm::zip_equal(opens, chosen)) {
+    if (open.axis)
+      far[open.axis] = value;
+    else if (open.part)
+      ofParts[{open.digit, *open.part}] = value;
+    else
+      values[open.digit] = value;
+  }
+  Value condition;
+  for (auto [number, digit] : llvm::enumerate(plan.digits)) {
+    if (!digit.segments.empty()) {
+      placeSegment(role, number, near, inSourceMesh, far, condition);
+      continue;
+    }
+    if (!digit.crosses()) {
+      const SideDigit &there = nearIsSource ? digit.target : digit.source;
+      if (there.isDevice())
+        addTo(far[there.axis], values[number], there.inner);
+      continue;
+    }
+    ArrayRef<SideDigit> here = nearIsSource ? digit.sourceParts : digit.targetParts;
+    ArrayRef<SideDigit> there = nearIsSource ? digit.targetParts : digit.sourceParts;
+    int64_t inner = digit.source.size;
+    for (auto [i, part] : llvm::enumerate(here)) {
+      inner /= part.size;
+      Value value = part.isDevice()   ? digitOf(part, near)
+                    : part.isStream() ? part.value
+                                      : ofParts.lookup({number, i});
+      addTo(values[number], value, inner);
+    }
+    for (auto [i, part] : llvm::enumerate(there)) {
+      if (part.kind == fusion::DigitKind::Serial)
+        continue;
+      Value value = partOf(there, i, values[number]);
+      if (part.isStream())
+        require(condition, value, part.value);
+      else
+        addTo(far[part.axis], value, part.inner);
+      if (part.isDevice() && role == Role::Own)
+        require(condition, value, digitOf(part, inSourceMesh));
+      if (part.isDevice() && nearIsSource && isFixed(part.axis))
+        require(condition, value, digitOf(part, near));
+    }
+  }
+  if (nearIsSource)
+    for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
+      if (!usedByTarget.contains(axis.name) && isFixed(axis.name))
+        far[axis.name] = near.lookup(axis.name);
+  onlyIf(condition, [&] { visit(values, far); });
+}
+
+/// Which of its holders sends a piece to the device at `receiver` of the target's mesh: coordinates
+/// along `free`. Where it stands in the source's mesh, if `inSource` (null: it does not), is
+/// `receiverInSource`.
+Coordinates Transfer::getHolder(ArrayRef<Value> values, const Coordinates &receiver, Value inSource,
+                                const Coordinates &receiverInSource) {
+  Coordinates holder;
+  if (free.empty())
+    return holder;
+  // The number of the receiver among those who get parts of the piece.
+  Value turn;
+  int64_t holders = 1, receivers = 1;
+  auto add = [&](Value value, int64_t size) {
+    receivers *= size;
+    if (turn)
+      turn = arith::MulIOp::create(builder, loc, turn, index(size));
+    turn = turn ? arith::AddIOp::create(builder, loc, turn, value).getResult() : value;
+  };
+  for (auto [number, digit] : llvm::enumerate(plan.digits))
+    if (digit.target.isDevice() && !digit.source.isDevice())
+      add(values[number], digit.target.size);
+  for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
+    if (!usedByTarget.contains(axis.name))
+      add(receiver.lookup(axis.name), axis.size);
+  for (const fusion::MeshAxis &axis : free)
+    holders *= axis.size;
+  if (!turn)
+    turn = index(0);
+  if (receivers > holders)
+    turn = arith::RemUIOp::create(builder, loc, turn, index(holders));
+  int64_t outer = 1;
+  for (const fusion::MeshAxis &axis : free) {
+    holders /= axis.size;
+    Value coordinate = digitOf(turn, axis.size, outer, holders);
+    outer *= axis.size;
+    if (inSource)
+      coordinate = arith::SelectOp::create(builder, loc, inSource,
+                                           receiverInSource.lookup(axis.name), coordinate);
+    holder[axis.name] = coordinate;
+  }
+  return holder;
+}
