@@ -40,5 +40,15 @@ func.func @reduction_and_move(%0: tensor<16x16xf32, #fusion.axes<#pod, [-, didx(
   return
 }
 
+// A dimension that no part moves keeps its slices on the way, and so does one that is in its place already: the parts run in
+// one loop.
+// CHECK-LABEL: @slices_on_the_way
+// CHECK:         fusion.reshard %arg0 {row = "1 of 2: all-to-all over node from dimension 1 onto dimension 2"} : {{.*}} -> tensor<8x16x16xf32, #fusion.axes<#pod, [stream(4), serial(2) * didx("gpu"), didx("node")]>>
+// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: all-to-all over gpu from dimension 1 onto dimension 1"} : {{.*}} -> tensor<8x16x16xf32, #fusion.axes<#pod, [stream(4), didx("gpu"), didx("node")]>>
+func.func @slices_on_the_way(%0: tensor<8x16x16xf32, #fusion.axes<#pod, [-, didx("node") * didx("gpu"), -]>>) {
+  %1 = fusion.reshard %0 : tensor<8x16x16xf32, #fusion.axes<#pod, [-, didx("node") * didx("gpu"), -]>> -> tensor<8x16x16xf32, #fusion.axes<#pod, [stream(4), didx("gpu"), didx("node")]>>
+  return
+}
+
 // CHECK: [[A_LOC]] = loc("1 of 2: reduce-scatter by max over gpu onto dimension 1"({{.*}}))
 // CHECK: [[B_LOC]] = loc("2 of 2: all-gather over node from dimension 0"({{.*}}))

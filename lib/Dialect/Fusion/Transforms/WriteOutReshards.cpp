@@ -15,6 +15,20 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
+/// Axes on the way, so that all parts run in one loop if they can: a dimension that is placed as at
+/// the end, else as at the begin, has the digits that it has there.
+static AxesAttr withSlices(AxesAttr at, AxesAttr from, AxesAttr to) {
+  AxesAttr place = at.getPlacement(), first = from.getPlacement(), last = to.getPlacement();
+  SmallVector<DimAxesAttr> dims(at.getDims());
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (at.getMesh() == to.getMesh() && place.getDims()[i] == last.getDims()[i])
+      dim = to.getDims()[i];
+    else if (at.getMesh() == from.getMesh() && place.getDims()[i] == first.getDims()[i])
+      dim = from.getDims()[i];
+  }
+  return at.withDims(dims);
+}
+
 FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
   RankedTensorType from = op.getInput().getType(), to = op.getType();
   Reshard reshard = classifyReshard(from, to);
@@ -35,7 +49,9 @@ FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
     if (number + 1 == reshard.steps.size())
       op.getInputMutable().assign(value);
     else
-      part = ReshardOp::create(builder, loc, withAxes(from, step.to), value, schedule, false, row);
+      part = ReshardOp::create(builder, loc,
+                               withAxes(from, withSlices(step.to, getAxes(from), getAxes(to))),
+                               value, schedule, false, row);
     part.setRowAttr(row);
     part->setLoc(NameLoc::get(row, loc));
     // A word on how data moves is no word where none does.
