@@ -95,6 +95,7 @@ private:
   StringRef whatForbidsMove(size_t earlier, const LaunchGroup &group);
   bool isDead(const LaunchGroup &group, const LaunchGroup::Output &output) const;
   std::pair<LaunchOp, size_t> rewrite(const LaunchGroup &group);
+  LaunchOp createFused(const LaunchGroup &group, ArrayRef<bool> isKept, ValueRange outputs);
 
   Block &block;
   Kernels &kernels;
@@ -218,22 +219,12 @@ bool BlockFuser::isDead(const LaunchGroup &group, const LaunchGroup::Output &out
   return true;
 }
 
-std::pair<LaunchOp, size_t> BlockFuser::rewrite(const LaunchGroup &group) {
+LaunchOp BlockFuser::createFused(const LaunchGroup &group, ArrayRef<bool> isKept,
+                                 ValueRange outputs) {
   LaunchOp last = group.last();
   OpBuilder builder(last);
   Location loc = builder.getFusedLoc(llvm::map_to_vector(
       group.members, [](LaunchGroup::Member member) { return member.launch.getLoc(); }));
-  SmallVector<bool> isKept;
-  llvm::SetVector<Value> dead;
-  SmallVector<Value> outputs;
-  for (const LaunchGroup::Output &output : group.outputs) {
-    isKept.push_back(!isDead(group, output));
-    if (isKept.back())
-      outputs.push_back(output.view.view);
-    else
-      dead.insert(output.view.root);
-  }
-
   KernelOp &kernel = kernels.fused[getFusedKey(group, isKept)];
   if (!kernel) {
     OpBuilder atModule(last->getParentOfType<ProgramOp>());
@@ -253,6 +244,23 @@ std::pair<LaunchOp, size_t> BlockFuser::rewrite(const LaunchGroup &group) {
     if (auto dealloc = dyn_cast<DeallocOp>(op); dealloc && group.touches(dealloc.getBuffer()))
       dealloc->moveAfter(fused);
   }
+  return fused;
+}
+
+/// The launch in the group's place (none if nobody needs what it writes), and how many buffers
+/// went.
+std::pair<LaunchOp, size_t> BlockFuser::rewrite(const LaunchGroup &group) {
+  SmallVector<bool> isKept;
+  llvm::SetVector<Value> dead;
+  SmallVector<Value> outputs;
+  for (const LaunchGroup::Output &output : group.outputs) {
+    isKept.push_back(!isDead(group, output));
+    if (isKept.back())
+      outputs.push_back(output.view.view);
+    else
+      dead.insert(output.view.root);
+  }
+  LaunchOp fused = outputs.empty() ? LaunchOp() : createFused(group, isKept, outputs);
   for (LaunchGroup::Member member : group.members) {
     kernels.replaced.insert(member.kernel);
     member.launch.erase();
@@ -277,7 +285,8 @@ void BlockFuser::run(function_ref<void(LaunchOp, size_t, size_t)> onFused,
     if (!group || group->members.size() < 2)
       continue;
     auto [fused, buffers] = rewrite(*group);
-    onFused(fused, group->members.size(), buffers);
+    if (fused)
+      onFused(fused, group->members.size(), buffers);
   }
 }
 
