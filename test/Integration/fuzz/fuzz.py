@@ -28,6 +28,7 @@ sys.path.insert(0, HERE)
 import generator  # noqa: E402
 import harness  # noqa: E402
 import reference  # noqa: E402
+import structure  # noqa: E402
 from minimise import map_values, minimise  # noqa: E402
 
 #: Passes that may refuse a program. What comes later only sees what the compiler has made itself.
@@ -77,7 +78,8 @@ class Fuzzer:
         self.lock = threading.Lock()
 
     def command(self, program, path, compiled):
-        return [harness.tool("tandem-compile"), path, *program.options(), "-o", compiled]
+        return [harness.tool("tandem-compile"), path, *program.options(), "-o", compiled,
+                f"--snapshots={os.path.join(os.path.dirname(path), 'snapshots')}"]
 
     def check(self, program):
         """Compiles and runs a program."""
@@ -94,6 +96,10 @@ class Fuzzer:
             return Outcome("compiler hangs", str(error)[:300])
         if done.code != 0:
             return self.judge_error(program, path, folder, done)
+        text = harness.run([harness.tool("tandem-compile"), "--dump", compiled], limit=60)
+        wrong = structure.wrong(program, os.path.join(folder, "snapshots"), text.out)
+        if wrong:
+            return Outcome("structure", wrong)
         dump = os.path.join(folder, "dump")
         try:
             done = harness.run([self.arguments.runner or harness.tool("tandem-run"), compiled, "--channel=local",
@@ -134,30 +140,24 @@ class Fuzzer:
         chosen = re.match(r"schedule (\w+) |.* for schedule '(\w+)'", message)
         if chosen and f"schedule<{chosen[1] or chosen[2]}" not in program.text():
             return Outcome("a schedule that was not asked for is refused", message)
-        stage = self.stage_of(program, path, folder, refused.signature)
+        stage = self.stage_of(folder)
+        with self.lock:
+            self.stages[refused.signature] = stage
         if stage not in MAY_REFUSE and not MAY_LACK.search(message):
             return Outcome(f"error of a late stage ({stage})", message)
         return refused
 
-    def stage_of(self, program, path, folder, signature):
+    def stage_of(self, folder):
         """The pass that an error comes from: that behind the last snapshot."""
-        with self.lock:
-            if signature in self.stages:
-                return self.stages[signature]
-        snapshots = os.path.join(folder, "snapshots")
-        harness.run(self.command(program, path, os.path.join(folder, "again.tsp")) + [f"--snapshots={snapshots}"],
-                    limit=60)
-        stage = "parse"
         passes = ["fusion-specialize", "fusion-outline-oracle", "fusion-propagate-axes", "fusion-insert-reshards",
                   "fusion-verify", "fusion-select-schedule", "convert-fusion-to-hostir", "canonicalize"]
-        if os.path.isdir(snapshots) and os.listdir(snapshots):
-            last = re.sub(r"^\d+-|\.mlir$", "", sorted(os.listdir(snapshots))[-1])
-            stage = passes[0] if last == "input" else "behind " + last
-            if last in passes[:-1]:
-                stage = passes[passes.index(last) + 1]
-        with self.lock:
-            self.stages[signature] = stage
-        return stage
+        snapshots = os.path.join(folder, "snapshots")
+        if not os.path.isdir(snapshots) or not os.listdir(snapshots):
+            return "parse"
+        last = re.sub(r"^\d+-|\.mlir$", "", sorted(os.listdir(snapshots))[-1])
+        if last in passes[:-1]:
+            return passes[passes.index(last) + 1]
+        return passes[0] if last == "input" else "behind " + last
 
     def examine(self, seed):
         """One seed: the outcome, and the program if it failed."""

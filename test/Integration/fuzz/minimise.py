@@ -21,9 +21,15 @@ def smaller(program: Program):
     for op in program.ops[:-1]:
         if (op.result.name,) != program.results:
             yield dataclasses.replace(program, results=(op.result.name,)).live()
+    used = set(program.results).union(*(op.operands for op in program.ops))
+    for i, op in enumerate(program.ops):
+        if op.result.name not in used:
+            yield dataclasses.replace(program, ops=program.ops[:i] + program.ops[i + 1:])
+    if any(argument.name not in used for argument in program.arguments):
+        yield dataclasses.replace(program, arguments=tuple(a for a in program.arguments if a.name in used))
     for i in reversed(range(len(program.ops))):
         result = program.ops[i].result
-        if not result.shape:
+        if not result.shape or result.dtype == "i1":
             continue
         axes = result.axes or Axes(program.meshes[0], ((),) * len(result.shape))
         names = [a.name for a in program.arguments]
@@ -31,8 +37,10 @@ def smaller(program: Program):
         if result.name not in names:
             yield with_ops(program, program.ops[:i] + program.ops[i + 1:], arguments=program.arguments + (argument,))
     for i, op in enumerate(program.ops):
-        if op.attributes.get("schedule"):
-            plain = dataclasses.replace(op, attributes={**op.attributes, "schedule": None})
+        for word, nothing in (("schedule", None), ("words", {})):
+            if not op.attributes.get(word):
+                continue
+            plain = dataclasses.replace(op, attributes={**op.attributes, word: nothing})
             yield dataclasses.replace(program, ops=program.ops[:i] + (plain,) + program.ops[i + 1:])
     if program.unknown:
         yield dataclasses.replace(program, unknown={})

@@ -55,6 +55,8 @@ class Value:
     dtype: str
     axes: Axes = None  # None: undecided
     bound: float = 1  # of the absolute values, roughly
+    floor: float = 0  # no absolute value is smaller
+    exact: bool = False  # the same bits, however the program runs
 
     def type(self, unknown=()):
         """`unknown`: dimensions whose extent is written as `?`."""
@@ -85,6 +87,8 @@ class Program:
     gather: str = "before"
     #: argument name -> dimensions written as `?`
     unknown: dict = dataclasses.field(default_factory=dict)
+    #: Every op's values share a stream digit, so one loop has them all.
+    one_loop: bool = False
 
     def value(self, name):
         for value in itertools.chain(self.arguments, (op.result for op in self.ops)):
@@ -132,7 +136,22 @@ class Program:
         return "\n".join(lines) + "\n"
 
 
+def with_words(text, op):
+    """`text`, with the user's words on the op's reshards among its attributes."""
+    words = [f"{key} = {value}" for key, value in op.attributes.get("words", {}).items()]
+    if not words:
+        return text
+    head, types = text.split(" : ", 1)
+    flags = [head[head.index("{") + 1:-1]] if head.endswith("}") else []
+    head = head[:head.index(" {")] if flags else head
+    return f"{head} {{{', '.join(flags + words)}}} : {types}"
+
+
 def format_op(op, types):
+    return with_words(format_plain(op, types), op)
+
+
+def format_plain(op, types):
     attributes = op.attributes
     names = ", ".join("%" + name for name in op.operands)
     inputs = [types[name] for name in op.operands]
@@ -140,8 +159,12 @@ def format_op(op, types):
     array = lambda key: f"[{', '.join(map(str, attributes[key]))}]"
     if op.kind == "constant":
         return f"arith.constant dense<{attributes['number']}> : {result}"
-    if op.kind in ("arith.extf", "arith.truncf"):
+    if op.kind in CASTS:
         return f"{op.kind} {names} : {inputs[0]} to {result}"
+    if op.kind in ("arith.cmpf", "arith.cmpi"):
+        return f"{op.kind} {attributes['predicate']}, {names} : {inputs[0]}"
+    if op.kind == "arith.select":
+        return f"{op.kind} {names} : {inputs[0]}, {result}"
     if "." in op.kind:
         return f"{op.kind} {names} : {result}"
     if op.kind == "reshard":
@@ -167,6 +190,9 @@ def format_op(op, types):
     if op.kind == "concat":
         return f"fusion.concat {names} dim {attributes['dim']} : ({', '.join(inputs)}) -> {result}"
     raise ValueError(op.kind)
+
+
+CASTS = ("arith.extf", "arith.truncf", "arith.extui", "arith.uitofp", "arith.sitofp", "arith.fptosi")
 
 
 def unknown_extents(program):

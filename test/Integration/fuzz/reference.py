@@ -3,6 +3,8 @@
 """What a fusion means, in NumPy: every op on whole tensors in f64 (or integers), rounded to its dtype. Axes and reshards
 mean nothing here."""
 
+import math
+
 import numpy as np
 
 TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
@@ -11,6 +13,8 @@ MOVEMENT = ("reshard", "permute", "reshape", "slice", "concat", "broadcast")
 
 
 def rounded(array, dtype):
+    if dtype == "i1":
+        return np.asarray(array, bool)
     if dtype == "i32":
         return np.asarray(array).astype(np.int64).astype(np.int32).astype(np.int64)
     single = np.asarray(array, np.float64).astype(np.float32)
@@ -28,12 +32,23 @@ ELEMENTWISE = {
     "arith.minimumf": np.minimum, "arith.negf": np.negative, "math.absf": np.abs, "math.tanh": np.tanh,
     "math.exp": np.exp, "arith.extf": np.array, "arith.truncf": np.array, "arith.addi": np.add,
     "arith.subi": np.subtract, "arith.muli": np.multiply, "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
+    "arith.divf": np.divide, "arith.maxnumf": np.maximum, "arith.minnumf": np.minimum, "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor, "arith.shli": np.left_shift, "arith.select": np.where,
+    "arith.shrsi": np.right_shift, "arith.extui": np.array, "arith.uitofp": np.array, "arith.sitofp": np.array,
+    "arith.fptosi": np.trunc, "math.erf": np.vectorize(math.erf, [float]), "math.sin": np.sin, "math.cos": np.cos,
+    "math.sqrt": np.sqrt, "math.rsqrt": lambda x: 1 / np.sqrt(x), "math.log": np.log, "math.floor": np.floor,
+    "math.ceil": np.ceil,
 }
+#: By the last two letters of the predicate.
+COMPARISON = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+              "ne": np.not_equal}
 REDUCTION = {"sum": np.sum, "max": np.max, "min": np.min}
 
 
 def evaluate_op(op, operands):
     a = op.attributes
+    if op.kind in ("arith.cmpf", "arith.cmpi"):
+        return COMPARISON[a["predicate"][-2:]](*operands)
     if op.kind in ELEMENTWISE:
         return ELEMENTWISE[op.kind](*operands)
     if op.kind == "constant":
@@ -76,7 +91,7 @@ def evaluate(program, inputs):
 
 def compare(program, results, reference):
     """What is wrong with the results (by number), or None. Each rounding on the way may cost a unit of the tolerance."""
-    dtypes = {v.dtype for v in program.arguments} | {op.result.dtype for op in program.ops}
+    dtypes = {v.dtype for v in program.arguments} | {op.result.dtype for op in program.ops} - {"i1"}
     tolerance = max(TOLERANCE[dtype] for dtype in dtypes)
     computing = [op for op in program.ops if op.kind not in MOVEMENT and op.kind != "constant"]
     # Partial arguments are multiples of 1/16: their sums are exact, and so is what is only moved.
@@ -84,7 +99,7 @@ def compare(program, results, reference):
     for i, (found, expected) in enumerate(zip(results, reference)):
         if found.shape != expected.shape:
             return f"result {i}: shape {found.shape}, expected {expected.shape}"
-        if exact:
+        if exact or program.value(program.results[i]).exact:
             if not np.array_equal(found.astype(np.float64), expected.astype(np.float64)):
                 return f"result {i}: not equal to NumPy's"
             continue

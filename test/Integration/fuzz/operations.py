@@ -1,0 +1,235 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Random values, and random ops of the fusion dialect on them: what generator.py is made of."""
+
+import dataclasses
+import math
+
+from program import Op, Value
+
+MAX_ELEMENTS = 3000
+
+
+def divisors(n):
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+class Operations:
+    def argument(self, shape, dtype=None):
+        axes = self.axes(shape, partial=0.07, stream=self.streams and self.chance(0.2))
+        used = {what for dim in axes.dims for kind, what in dim if kind == "didx"} | set(axes.partial)
+        if axes.partial and any(size > 1 and axis not in used for axis, size in axes.mesh.axes):
+            # Copies of terms: a runner cannot know who holds which.
+            axes = dataclasses.replace(axes, partial=(), kind="sum")
+        exact = not axes.partial
+        if self.chance(self.open_arguments):
+            axes, exact = None, True
+        value = Value(f"a{len(self.arguments)}", tuple(shape), dtype or self.dtype, axes, exact=exact)
+        if value.dtype == "i32":
+            value = dataclasses.replace(value, bound=8)
+        self.arguments.append(value)
+        self.values.append(value)
+        return value
+
+    def add(self, kind, operands, shape, axes, bound=None, dtype=None, floor=0, exact=False, **attributes):
+        bound = max((v.bound for v in operands), default=1) if bound is None else bound
+        dtype = dtype or (operands[0].dtype if operands else self.dtype)
+        result = Value(f"v{len(self.ops)}", tuple(shape), dtype, axes, bound, floor, exact)
+        self.ops.append(Op(kind, tuple(v.name for v in operands), result, attributes))
+        self.values.append(result)
+        return result
+
+    def move(self, kind, operands, shape, axes, **attributes):
+        """An op that changes no element."""
+        return self.add(kind, operands, shape, axes, floor=min(v.floor for v in operands),
+                        exact=all(v.exact for v in operands), **attributes)
+
+    def words(self):
+        """What the user says of an op's reshards: seldom anything."""
+        words = {}
+        if self.chance(0.06):
+            words["fusion.gather"] = self.random.choice(('"before"', '"after"'))
+        if self.chance(0.04):
+            words["fusion.schedule"] = f"#fusion.schedule<{self.random.choice(('pipeline', 'exchange'))}>"
+        return words
+
+    def result_axes(self, shape, operands):
+        """Of an op that is not elementwise: mostly left open."""
+        if self.chance(self.open_results):
+            return None
+        mesh = next((v.axes.mesh for v in operands if v.axes), None)
+        return self.axes(shape, mesh)
+
+    def pick(self, condition=lambda value: True):
+        """A value, rather a late one; where some have many uses, rather one of the first."""
+        fit = [v for v in self.values if v.dtype != "i1" and condition(v)]
+        if not fit:
+            return None
+        if self.hubs and self.chance(0.5):
+            return self.random.choice(fit[:3])
+        return fit[-1] if self.chance(0.5) else self.random.choice(fit)
+
+    def schedule(self):
+        r = self.random
+        if self.chance(0.65):
+            return None
+        kind = r.choices(("pipeline", "exchange", "ring", "push", "hierarchical"), (20, 20, 1, 1, 1))[0]
+        more = ", directions = 2" if self.chance(0.02) else ""
+        more += f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
+        return f"#fusion.schedule<{kind}{more}>"
+
+    def reshard(self, value):
+        if value.axes and value.shape and self.chance(0.5):
+            axes = self.nearby(value.axes, value.shape)
+        else:
+            stays = 0.8 if len(self.meshes) == 1 else 0.4
+            axes = self.axes(value.shape, value.axes.mesh if value.axes and self.chance(stays) else None)
+        if value.axes and value.axes.partial and value.axes.mesh == axes.mesh and self.chance(0.25):
+            used = {what for dim in axes.dims for kind, what in dim if kind == "didx"}
+            kept = tuple(a for a in value.axes.partial if a not in used and self.chance(0.7))
+            axes = dataclasses.replace(axes, partial=kept, kind=value.axes.kind if kept else "sum")
+        return self.move("reshard", [value], value.shape, axes, schedule=self.schedule())
+
+    def streamed(self, value, d):
+        """`value`, resharded so that dimension d comes in slices: what combines over it accumulates."""
+        if not self.streams or not value.axes or value.shape[d] < 2 or self.chance(0.3):
+            return value
+        for _ in range(4):
+            axes = self.axes(value.shape, value.axes.mesh, stream=True)
+            if any(kind == "stream" for kind, _ in axes.dims[d]):
+                return self.move("reshard", [value], value.shape, axes, schedule=self.schedule())
+        return value
+
+    def alike(self, value, like):
+        """`value` as an elementwise op with `like` takes it: decided alike. There is no reshard to undecided axes."""
+        assert like.axes or not value.axes
+        if value.axes == like.axes:
+            return value
+        return self.move("reshard", [value], value.shape, like.axes, schedule=None)
+
+    def matmul(self, value):
+        r = self.random
+        if value.dtype == "i32":
+            return
+        lhs = value
+        if len(lhs.shape) < 2:
+            lhs = self.pick(lambda v: len(v.shape) >= 2 and v.dtype == value.dtype)
+            if not lhs:
+                return
+        transpose_a, transpose_b = self.chance(0.25), self.chance(0.3)
+        m, k = lhs.shape[-2:]
+        m, k = (k, m) if transpose_a else (m, k)
+        n = self.extent()
+        batch = lhs.shape[:-2]
+        fits = lambda v: (v.dtype == lhs.dtype and len(v.shape) >= 2 and v.shape[-1 if transpose_b else -2] == k
+                          and len(v.shape) <= 4 and all(a == b or 1 in (a, b) for a, b in
+                                                        zip(v.shape[:-2][::-1], batch[::-1])))
+        rhs = self.pick(fits) if self.chance(0.4) else None
+        if not rhs:
+            own = tuple(b if self.chance(0.8) else 1 for b in batch)[r.randint(0, len(batch)):]
+            if not batch and self.chance(0.1):
+                own = (self.extent(),)
+            shape = own + ((n, k) if transpose_b else (k, n))
+            if math.prod(shape) > MAX_ELEMENTS:
+                return
+            rhs = self.argument(shape, lhs.dtype)
+        n = rhs.shape[-2 if transpose_b else -1]
+        a, b = batch, rhs.shape[:-2]
+        rank = max(len(a), len(b))
+        a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+        shape = tuple(max(p) for p in zip(a, b)) + (m, n)
+        bound = k * lhs.bound * rhs.bound
+        if math.prod(shape) > MAX_ELEMENTS or bound > 500:
+            return
+        lhs = self.streamed(lhs, len(lhs.shape) - (2 if transpose_a else 1))
+        if self.chance(0.2):
+            rhs = self.streamed(rhs, len(rhs.shape) - (1 if transpose_b else 2))
+        operands = [lhs, rhs]
+        if self.chance(0.25):
+            bias = self.pick(lambda v: v.shape == (n,) and v.dtype == lhs.dtype) if self.chance(0.5) else None
+            operands.append(bias or self.argument((n,), lhs.dtype))
+        if self.chance(0.1):
+            operands[0:2] = operands[1::-1] if not (transpose_a or transpose_b) and lhs is rhs else operands[0:2]
+        self.add("matmul", operands, shape, self.result_axes(shape, operands), bound + 1,
+                 transpose_a=transpose_a, transpose_b=transpose_b, words=self.words())
+
+    def reduce(self, value):
+        r = self.random
+        rank = len(value.shape)
+        dims = sorted(r.sample(range(rank), min(rank, r.choices((1, 2, 3), (7, 2, 1))[0])))
+        if len(dims) == rank and self.chance(0.7):
+            return
+        shape = tuple(n for i, n in enumerate(value.shape) if i not in dims)
+        reduction = r.choice(("sum", "sum", "sum", "max", "min"))
+        bound = value.bound
+        if reduction == "sum":
+            bound *= math.prod(value.shape[d] for d in dims)
+        if bound > 1000:
+            return
+        if dims:
+            value = self.streamed(value, r.choice(dims))
+        self.add("reduce", [value], shape, self.result_axes(shape, [value]), bound,
+                 exact=value.exact and (reduction != "sum" or value.dtype == "i32"), reduction=reduction,
+                 dims=tuple(dims), words=self.words())
+
+    def broadcast(self, value):
+        shape, dims = [], []
+        for extent in value.shape:
+            if self.chance(0.25):
+                shape.append(self.extent())
+            dims.append(len(shape))
+            shape.append(self.extent() if extent == 1 and self.chance(0.7) else extent)
+        if self.chance(0.25):
+            shape.append(self.extent())
+        if len(shape) > 5 or math.prod(shape) > MAX_ELEMENTS:
+            return
+        self.move("broadcast", [value], shape, self.result_axes(shape, [value]), dims=tuple(dims))
+
+    def permute(self, value):
+        rank = len(value.shape)
+        permutation = tuple(self.random.sample(range(rank), rank))
+        shape = tuple(value.shape[p] for p in permutation)
+        self.move("permute", [value], shape, self.result_axes(shape, [value]), permutation=permutation,
+                  words=self.words())
+
+    def reshape(self, value):
+        r = self.random
+        shape = list(value.shape)
+        for _ in range(r.randint(1, 2)):
+            if len(shape) > 1 and self.chance(0.5):
+                d = r.randrange(len(shape) - 1)
+                shape[d:d + 2] = [shape[d] * shape[d + 1]]
+            elif shape and len(shape) < 5:
+                d = r.randrange(len(shape))
+                n = r.choice(divisors(shape[d]))
+                shape[d:d + 1] = [n, shape[d] // n]
+        if shape:
+            self.move("reshape", [value], shape, self.result_axes(shape, [value]))
+
+    def slice(self, value):
+        r = self.random
+        offsets, steps, shape = [], [], []
+        for extent in value.shape:
+            offset = step = 0
+            if self.chance(0.5) and extent > 1:
+                offset, step = r.randrange(extent), r.choice((1, 1, 2, 3))
+                shape.append(r.randint(1, (extent - offset - 1) // step + 1))
+            else:
+                step = 1
+                shape.append(extent)
+            offsets.append(offset)
+            steps.append(step)
+        self.move("slice", [value], shape, self.result_axes(shape, [value]), offsets=tuple(offsets),
+                  steps=tuple(steps))
+
+    def concat(self, value):
+        d = self.random.randrange(len(value.shape)) if value.shape else None
+        if d is None:
+            return
+        fits = lambda v: (v.dtype == value.dtype and len(v.shape) == len(value.shape)
+                          and all(i == d or a == b for i, (a, b) in enumerate(zip(v.shape, value.shape))))
+        operands = [value] + [self.pick(fits) for _ in range(self.random.randint(1, 2))]
+        shape = list(value.shape)
+        shape[d] = sum(v.shape[d] for v in operands)
+        if math.prod(shape) <= MAX_ELEMENTS:
+            self.move("concat", operands, shape, self.result_axes(shape, operands), dim=d)
