@@ -71,7 +71,7 @@ private:
 
 uint32_t outputsOf(const sp::Kernel &kernel) {
   if (kernel.format() != sp::KernelFormat::expression)
-    return 1;
+    return kernel.outputs();
   // Verified; copied because it may not be aligned where it stands.
   std::vector<uint64_t> code(kernel.code()->size() / 8 + 1);
   std::memcpy(code.data(), kernel.code()->data(), kernel.code()->size());

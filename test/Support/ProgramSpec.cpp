@@ -203,7 +203,8 @@ static std::string encodeRank(const RankSpec &rank) {
     auto types = builder.CreateVector(reinterpret_cast<const sp::DType *>(k.operandTypes.data()),
                                       k.operandTypes.size());
     auto natives = builder.CreateVector(native);
-    kernels.push_back(sp::CreateKernel(builder, name, k.format, target, code, types, natives));
+    kernels.push_back(
+        sp::CreateKernel(builder, name, k.format, target, code, types, natives, k.outputs));
   }
   std::vector<flatbuffers::Offset<sp::Name>> names;
   for (const std::string &name : rank.names)

@@ -52,6 +52,7 @@ struct KernelSpec {
   std::vector<uint8_t> code;
   std::vector<uint8_t> operandTypes = {}; ///< sp::DType
   std::vector<NativeCodeSpec> native = {};
+  uint32_t outputs = 0; ///< 0: as the expression says
 };
 
 struct CommandSpec {

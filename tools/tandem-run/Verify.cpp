@@ -162,8 +162,9 @@ std::vector<Path> run::pathsToResults(const Program &program) {
       const auto *first = data.launch_operands()->data() + views[0];
       views.assign(first, first + views[1]);
       const sp::Kernel *kernel = data.kernels()->Get(command->aux());
-      if (kernel->format() == sp::KernelFormat::expression)
-        written = flatbuffers::GetRoot<sp::Expression>(kernel->code()->data())->outputs();
+      written = kernel->format() == sp::KernelFormat::expression
+                    ? flatbuffers::GetRoot<sp::Expression>(kernel->code()->data())->outputs()
+                    : kernel->outputs();
     }
     Path path;
     path.computed = computes(*command);

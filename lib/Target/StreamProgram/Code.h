@@ -146,13 +146,14 @@ struct KernelCode {
   std::vector<uint8_t> expression;
   std::vector<sp::DType> operandTypes; ///< outputs, then inputs
   std::string ptx, arch;               ///< for a GPU; empty: none
+  uint32_t outputs = 0;
 };
 
 struct Name {
   std::string text, location;
 };
 
-/// A buffer that a view may lie in: the arguments, then each allocation's, one per worker.
+/// A place that a buffer may have: the arguments, then each allocation's, one per worker.
 struct BufferInfo {
   sp::Space space;
   uint32_t argument;

@@ -177,6 +177,7 @@ LogicalResult CodeBuilder::kernel(hostir::KernelOp op) {
   if (failed(expression))
     return failure();
   KernelCode kernel{op.getSymName().str(), std::move(*expression), {}, {}, gpuArch.str()};
+  kernel.outputs = op.getResultTypes().size();
   for (Type type : llvm::concat<const Type>(op.getResultTypes(), op.getArgumentTypes()))
     kernel.operandTypes.push_back(*dtypeOf(type));
   if (!gpuArch.empty()) {

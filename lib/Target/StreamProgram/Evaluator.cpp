@@ -152,7 +152,7 @@ LogicalResult Evaluator::execute(const Instr &instr) {
       return error(instr) << "a buffer of worker " << worker << ", the arena has places for "
                           << allocation.places << " from worker " << allocation.firstWorker
                           << " on";
-    views[instr.dst] = {allocation.firstBuffer + place, allocation.layout, 0};
+    views[instr.dst] = {tables.life(allocation.firstBuffer + place), allocation.layout, 0};
     return success();
   }
   case Opcode::DeviceIndex: {

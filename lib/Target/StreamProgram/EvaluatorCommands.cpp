@@ -14,7 +14,7 @@ LogicalResult Evaluator::operand(const Instr &instr, uint32_t slot, uint32_t &re
   std::optional<uint32_t> number = tables.view(view);
   if (LLVM_UNLIKELY(!number))
     return error(instr) << "view out of bounds: " << code.layouts[view.layout].str() << " at byte "
-                        << view.offset << " of a buffer of " << code.buffers[view.buffer].bytes
+                        << view.offset << " of a buffer of " << tables.bufferOf(view).bytes
                         << " bytes";
   result = *number;
   return success();

@@ -14,6 +14,7 @@ namespace mlir::tandem::target {
 void RankTables::reset() {
   commands.clear();
   launchOperands.clear();
+  lives.clear();
   views.clear();
   streams.reset();
   for (Renumbering *numbers : {&names, &layouts, &buffers, &kernels})
@@ -43,7 +44,7 @@ std::optional<uint32_t> RankTables::view(const View &view) {
     if (other.buffer == view.buffer && other.layout == view.layout && other.offset == view.offset)
       return slots[i].local;
   }
-  int64_t span = code.layouts.span(view.layout), size = code.buffers[view.buffer].bytes;
+  int64_t span = code.layouts.span(view.layout), size = bufferOf(view).bytes;
   if (span < 0 || view.offset < 0 || view.offset > size || span > size - view.offset)
     return std::nullopt;
   uint32_t local = views.size();
@@ -119,7 +120,7 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   uint64_t arenaBytes = 0;
   std::vector<sp::Buffer> bufferList;
   for (uint32_t number : buffers.list()) {
-    const BufferInfo &info = code.buffers[number];
+    const BufferInfo &info = bufferOf(number);
     bool isArgument = info.space == sp::Space::argument;
     bufferList.emplace_back(info.space, isArgument ? info.argument : 0, info.offset, info.bytes,
                             names(info.name));
@@ -171,7 +172,8 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
     }
     auto natives = b.CreateVector(native);
     kernelList.push_back(
-        sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes, types, natives));
+        sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes, types, natives,
+                         kernel.outputs));
   }
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {

@@ -90,6 +90,13 @@ public:
   /// The number of a view; none if it does not lie inside its buffer.
   std::optional<uint32_t> view(const View &view);
   uint32_t kernel(uint32_t kernel) { return kernels(kernel); }
+  /// A life of one of Code's buffers, for View::buffer: what one life writes is not the other's.
+  uint32_t life(uint32_t buffer) {
+    lives.push_back(buffer);
+    return static_cast<uint32_t>(code.buffers.size() + lives.size() - 1);
+  }
+  /// The buffer of a view: of an argument, or of a life.
+  const BufferInfo &bufferOf(const View &view) const { return bufferOf(view.buffer); }
 
   /// The finished program as a FlatBuffer, which lives until the next call. `signalSlots` are those
   /// of all ranks.
@@ -108,6 +115,10 @@ private:
     raw.name = names(instr.name);
     return raw;
   }
+  const BufferInfo &bufferOf(uint32_t number) const {
+    size_t known = code.buffers.size();
+    return code.buffers[number < known ? number : lives[number - known]];
+  }
   void numberStreams();
   void growViews();
   static size_t hashOf(const View &view) {
@@ -124,6 +135,7 @@ private:
   StreamOrder streams;
   const Code &code;
   Renumbering names, layouts, buffers, kernels;
+  std::vector<uint32_t> lives; ///< per life: number of its place in Code::buffers
   std::vector<View> views;
   std::vector<Slot> slots; ///< of the hash table of views: linear probing; a power of two
   uint32_t epoch = 0, numStreams = 1, numEvents = 0;

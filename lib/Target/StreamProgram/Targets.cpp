@@ -22,6 +22,8 @@ constexpr TargetInfo kTargets[] = {
      kTwoSided | kOneSided | kCollectives, ""},
     {"cuda-nccl", "NVIDIA GPUs, one a rank, NCCL; also runs on the CPU", kTwoSided | kCollectives,
      "sm_90"},
+    {"cuda-peer", "NVIDIA GPUs of one node, one-sided copies between them, and NCCL",
+     kTwoSided | kOneSided | kCollectives, "sm_90"},
 };
 } // namespace
 

@@ -12,7 +12,8 @@
 
 namespace mlir::tandem::target {
 
-/// A view: buffer and layout are numbers of Code, the offset is in bytes.
+/// A view: the buffer is an argument of Code or a life (RankTables::life), the layout a number of
+/// Code, the offset in bytes.
 struct View {
   uint32_t buffer = 0;
   uint32_t layout = 0;

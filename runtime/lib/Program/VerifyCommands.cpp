@@ -461,29 +461,32 @@ private:
     uint32_t all = sizeOfVector(table.launch_operands());
     if (first > all || count > all - first)
       return invalid("operands: {} from {} of {} launch_operands", count, first, all);
-    if (kernel.format() != sp::KernelFormat::expression)
-      return Status();
+    // Of native code only this is known: how many operands there are, and which it writes.
+    bool isExpression = kernel.format() == sp::KernelFormat::expression;
     const ExpressionTypes &types = program.expressions[command.aux()];
-    uint32_t expected = types.inputs + types.outputs;
-    if (count != expected)
+    const auto *declared = kernel.operand_types();
+    uint32_t outputs = isExpression ? types.outputs : kernel.outputs();
+    uint32_t expected = isExpression ? outputs + types.inputs : sizeOfVector(declared);
+    if (expected == 0 ? count < outputs : count != expected)
       return invalid("operands: kernel \"{}\" has {}, found {}", kernel.name()->string_view(),
-                     expected, count);
+                     std::max(outputs, expected), count);
     std::vector<Ref> operands(count);
     for (uint32_t k = 0; k < count; ++k)
       operands[k] = resolve(table.launch_operands()->Get(first + k));
-    const auto *declared = kernel.operand_types();
     for (uint32_t k = 0; k < count; ++k) {
       std::string what = fmt::format("operand {}", k);
       DType dtype = operands[k].layout->dtype;
-      TANDEM_RETURN_IF_ERROR(sameShape(operands[0], operands[k], what));
       if (sizeOfVector(declared) != 0 && dtype != static_cast<DType>(declared->Get(k)))
         return invalid("{}: kernel \"{}\" expects {}, found {}", what, kernel.name()->string_view(),
                        toString(static_cast<DType>(declared->Get(k))), toString(dtype));
+      if (k < outputs)
+        TANDEM_RETURN_IF_ERROR(written(operands[k], what));
+      if (!isExpression)
+        continue;
+      TANDEM_RETURN_IF_ERROR(sameShape(operands[0], operands[k], what));
       if ((types.mustBeI32 >> k & 1) && dtype != DType::I32)
         return invalid("{}: expected i32, found {}", what, toString(dtype));
-      if (k < types.outputs)
-        TANDEM_RETURN_IF_ERROR(written(operands[k], what));
-      for (uint32_t out = 0; out < types.outputs && out < k; ++out)
+      for (uint32_t out = 0; out < outputs && out < k; ++out)
         TANDEM_RETURN_IF_ERROR(
             disjoint(operands[out], operands[k], what, /*orSame=*/k >= types.outputs));
     }

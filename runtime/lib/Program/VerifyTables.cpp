@@ -351,11 +351,16 @@ private:
       if (!status.ok())
         return status.withPrefix(fmt::format("native[{}]: ", k));
     }
-    if (kernel.format() != sp::KernelFormat::expression)
+    if (kernel.format() != sp::KernelFormat::expression) {
+      if (kernel.outputs() == 0 || (operands != 0 && kernel.outputs() > operands))
+        return invalid("outputs: {} of {} operands", kernel.outputs(), operands);
       return Status();
+    }
     if (!kernel.code())
       return invalid("no code");
     TANDEM_RETURN_IF_ERROR(verifyExpression(kernel.code()->data(), kernel.code()->size(), types));
+    if (kernel.outputs() != 0 && kernel.outputs() != types.outputs)
+      return invalid("outputs: the expression has {}, found {}", types.outputs, kernel.outputs());
     if (operands == 0)
       return Status();
     if (operands != types.outputs + types.inputs)

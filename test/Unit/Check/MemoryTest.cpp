@@ -238,3 +238,67 @@ TEST(Memory, RewrittenBeforeItIsReadIsFine) {
   rank.copy(0, spec.y[0], rank.view(a, DType::F32, {2, 4}));
   expectClean(spec);
 }
+
+namespace {
+
+/// Rank 1 gets two messages into one place, one life after the other, and copies each to a row.
+struct Received : Basic {
+  Received() : Basic(2, 2) {
+    for (RankSpec &rank : ranks)
+      rank.channel({0, 1});
+    RankSpec &from = ranks[0], &to = ranks[1];
+    uint32_t a = to.arena(kBytes);
+    for (uint32_t buffer : {a, sameplace(to, a)})
+      lives.push_back(to.view(buffer, DType::F32, {4}));
+    for (uint32_t i = 0; i < 2; ++i) {
+      from.group(0, 0, 1);
+      from.send(0, 0, x[0], 1, i);
+      from.copy(0, row[0][i], x[0]);
+      to.group(0, 0, 1);
+      to.recv(0, 0, lives[i], 0, i);
+      to.copy(0, row[1][i], lives[i]);
+    }
+  }
+  std::vector<uint32_t> lives;
+};
+
+/// A kernel of native code that writes both rows of y.
+ProgramSpec nativeKernel(uint32_t outputs) {
+  Basic spec(1, 2);
+  RankSpec &rank = spec.ranks[0];
+  rank.kernels.push_back({"native", sp::KernelFormat::ptx, "sm_90", {1}});
+  rank.kernels.back().outputs = outputs;
+  rank.launch(0, 0, {spec.row[0][0], spec.row[0][1], spec.x[0]});
+  return spec;
+}
+
+} // namespace
+
+TEST(Memory, Received) { expectClean(Received()); }
+
+TEST(Memory, MessageOfTheNextLife) {
+  // As if the two groups stood in the other order: each message lands in the other's life.
+  Received spec;
+  command(spec, 1, Kind::recv, 0).operands[0] = spec.lives[1];
+  command(spec, 1, Kind::recv, 1).operands[0] = spec.lives[0];
+  expectOnly(spec, {"lifetime"});
+}
+
+TEST(Memory, BothMessagesBeforeTheFirstIsRead) {
+  Received spec;
+  swapCommands(spec, 1, nth(spec, 1, Kind::group, 1), nth(spec, 1, Kind::copy, 0));
+  swapCommands(spec, 1, nth(spec, 1, Kind::recv, 1), nth(spec, 1, Kind::copy, 0));
+  expectOnly(spec, {"lifetime"});
+}
+
+TEST(Memory, LifeThatIsReadOnceMore) {
+  Received spec;
+  command(spec, 1, Kind::copy, 1).operands[1] = spec.lives[0];
+  expectOnly(spec, {"lifetime"});
+}
+
+TEST(Memory, NativeKernelWritesAllItsOutputs) { expectClean(nativeKernel(2)); }
+
+TEST(Memory, NativeKernelReadsWhatIsNoOutput) {
+  expectOnly(nativeKernel(1), {"uninitialized-read", "result-incomplete"});
+}

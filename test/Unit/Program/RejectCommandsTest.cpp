@@ -239,6 +239,19 @@ std::vector<Reject> rejects() {
       [](P &, R &r) { r.launchOperands[1] = s::row; });
   add("launch-to-input", "operand 0: writes to the input argument",
       [](P &, R &r) { r.launchOperands[0] = s::x; });
+  auto native = [](R &r, uint32_t outputs) {
+    r.kernels[0].format = sp::KernelFormat::ptx;
+    r.kernels[0].outputs = outputs;
+  };
+  add("launch-native-to-input", "operand 1: writes to the input argument", [=](P &, R &r) {
+    native(r, 2);
+    r.launchOperands[1] = s::x;
+  });
+  add("launch-native-outputs", "operands: kernel \"double\" has 3, found 2", [=](P &, R &r) {
+    native(r, 3);
+    r.kernels[0].operandTypes.clear();
+    r.kernels[0].native.clear();
+  });
   add("launch-overlap", "operand 1: overlaps the output", [](P &, R &r) {
     r.launchOperands[0] = s::half;
     r.launchOperands[1] = r.view(3, DType::F32, {4, 8}, 64);

@@ -221,6 +221,18 @@ std::vector<Reject> rejects() {
   native("native-empty", "native[1]: no code", {sp::KernelFormat::ptx, "sm_90", {}}, {0, 0});
   native("native-types", "native[0]: the kernel has no operand_types",
          {sp::KernelFormat::ptx, "sm_90", {1}}, {});
+  add("kernel-outputs", "kernels[0] (\"double\"): outputs: the expression has 1, found 2",
+      [](P &, R &r) { r.kernels[0].outputs = 2; });
+  add("kernel-outputs-native", "kernels[0] (\"double\"): outputs: 0 of 2 operands",
+      [](P &, R &r) {
+        r.kernels[0].format = sp::KernelFormat::ptx;
+        r.kernels[0].operandTypes = {0, 0};
+      });
+  add("kernel-outputs-many", "kernels[0] (\"double\"): outputs: 3 of 2 operands", [](P &, R &r) {
+    r.kernels[0].format = sp::KernelFormat::ptx;
+    r.kernels[0].operandTypes = {0, 0};
+    r.kernels[0].outputs = 3;
+  });
   return all;
 }
 

@@ -299,6 +299,14 @@ TEST(Evaluation, BuffersOfWorkers) {
   EXPECT_NE(text.find("streams 3, events 1, arena 256,"), std::string::npos) << text;
   EXPECT_NE(text.find("arena at 64 size 32"), std::string::npos) << text;
   EXPECT_NE(text.find("arena at 192 size 32"), std::string::npos) << text;
+  // Each iteration's life is a buffer of its own; the third has the place of the first.
+  auto loaded = t.file->rankProgram(0);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  std::vector<uint64_t> offsets;
+  for (const ::tandem::sp::Buffer *buffer : *(*loaded)->data().buffers())
+    if (buffer->space() == ::tandem::sp::Space::arena)
+      offsets.push_back(buffer->offset());
+  EXPECT_EQ(offsets, (std::vector<uint64_t>{64, 192, 64}));
 }
 
 /// What is said once in the text stands once in the tables, however often a loop runs.

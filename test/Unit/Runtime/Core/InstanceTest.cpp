@@ -257,6 +257,7 @@ TEST(Instance, WhatOneRankCannotDoAllHear) {
   ProgramSpec spec = identity(2, 4);
   RankSpec &rank = spec.ranks[1];
   rank.kernels.push_back({"native", sp::KernelFormat::ptx, "sm_90", {1, 2, 3}});
+  rank.kernels.back().outputs = 1;
   rank.launch(0, 0, {0});
   onRanks(spec, std::chrono::seconds(20), [](Context &context, const auto &program) {
     auto instance = Instance::create(context, program);
