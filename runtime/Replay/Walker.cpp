@@ -22,7 +22,6 @@ struct Walker::Impl {
   Impl(const World &world, const WalkOptions &options, Driver &driver)
       : world(world), options(options), driver(driver), state(world.commands.size(), Ahead),
         arrived(world.collectives.size(), 0), level(world.slots.size(), 0) {
-    const std::vector<uint16_t> &fold = options.queueOf;
     uint32_t processes = 0;
     for (const Rank &rank : world.ranks) {
       firstProcess.push_back(processes);
@@ -35,7 +34,7 @@ struct Walker::Impl {
     outstanding.assign(processes, 0);
     eventWaiters.assign(world.numEvents(), kNone);
     slotWaiters.assign(world.slots.size(), kNone);
-    if (!fold.empty())
+    if (!options.queueOf.empty())
       queueNext.assign(world.commands.size(), kNone);
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       setHeads(r);
@@ -44,12 +43,12 @@ struct Walker::Impl {
   uint32_t queuesOf(const Rank &rank) const {
     uint32_t queues = 0;
     for (uint32_t s = 0; s < rank.numStreams; ++s)
-      queues = std::max(queues, queue(s) + 1);
+      queues = std::max(queues, queue(rank, s) + 1);
     return queues;
   }
 
-  uint32_t queue(uint32_t stream) const {
-    return stream < options.queueOf.size() ? options.queueOf[stream] : stream;
+  uint32_t queue(const Rank &rank, uint32_t stream) const {
+    return options.queueOf.empty() ? stream : options.queueOf[rank.firstStream + stream];
   }
 
   void setHeads(uint32_t r) {
@@ -60,7 +59,7 @@ struct Walker::Impl {
       const Command &command = world.commands[i];
       if (isMessage(command.kind))
         continue;
-      uint32_t q = queue(command.stream);
+      uint32_t q = queue(rank, command.stream);
       if (last[q] == kNone) {
         at[firstProcess[r] + q] = i;
         pending.push_back(firstProcess[r] + q);
@@ -74,7 +73,8 @@ struct Walker::Impl {
   }
 
   uint32_t processOf(CommandId command) const {
-    return firstProcess[world.rankOf(command)] + queue(world.commands[command].stream);
+    uint32_t r = world.rankOf(command);
+    return firstProcess[r] + queue(world.ranks[r], world.commands[command].stream);
   }
 
   void advance() {
@@ -275,7 +275,8 @@ bool Walker::finished() const {
 }
 
 uint32_t Walker::queueOf(CommandId command) const {
-  return impl->queue(impl->world.commands[command].stream);
+  const World &world = impl->world;
+  return impl->queue(world.ranks[world.rankOf(command)], world.commands[command].stream);
 }
 
 std::vector<Position> Walker::stuck() const {

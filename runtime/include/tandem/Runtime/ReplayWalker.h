@@ -15,7 +15,8 @@ namespace tandem::replay {
 struct WalkOptions {
   /// A send completes without its receive; else it may block until that is posted.
   bool bufferedSends = false;
-  /// Stream s of every rank runs on hardware queue queueOf[s]; empty: each on its own.
+  /// The hardware queue of its rank that a stream runs on, by the number of the stream among those
+  /// of all ranks (Rank::firstStream); empty: each on its own.
   std::vector<uint16_t> queueOf;
 };
 
