@@ -31,9 +31,8 @@ import reference  # noqa: E402
 import structure  # noqa: E402
 from minimise import map_values, minimise  # noqa: E402
 
-#: Passes that may refuse a program. What comes later only sees what the compiler has made itself.
-MAY_REFUSE = ("parse", "fusion-specialize", "fusion-outline-oracle", "fusion-propagate-axes", "fusion-insert-reshards",
-              "fusion-select-schedule", "convert-fusion-to-hostir")
+#: Passes that must not refuse a program: post-conditions, and (hostir) what only sees what the compiler has made itself.
+MUST_NOT_REFUSE = re.compile(r"fusion-verify|hostir-|canonicalize|cse|behind ")
 #: Of later stages, what a program may ask for and a target may lack.
 MAY_LACK = re.compile(r"has no counterpart in expression code|expression code cannot store")
 #: Errors about ops and types that no fusion is written in.
@@ -42,6 +41,21 @@ NOT_THE_USERS = re.compile(r"'?(hostir|memref|scf)\.|memref<|block argument|domi
 #: A partial argument or result of which several ranks hold copies: the file does not say whose term is whose.
 CANNOT_CHECK = re.compile(r"cannot tell who holds which term")
 LOCATED = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+): error: (?P<message>.*)$", re.M)
+
+
+SMALLEST = """
+#m = #fusion.mesh<"m", ["x" = 2]>
+func.func @f(%a: tensor<2xf32, #fusion.axes<#m, [-]>>) -> tensor<2xf32, #fusion.axes<#m, [-]>> {
+  return %a : tensor<2xf32, #fusion.axes<#m, [-]>>
+}
+"""
+
+
+def snapshots(folder):
+    """Names of the passes whose snapshots lie there, in their order."""
+    if not os.path.isdir(folder):
+        return []
+    return [re.sub(r"^\d+-|\.mlir$", "", name) for name in sorted(os.listdir(folder))]
 
 
 @dataclasses.dataclass
@@ -76,6 +90,19 @@ class Fuzzer:
         self.arguments = arguments
         self.stages = {}  # signature of an error -> pass that it comes from
         self.lock = threading.Lock()
+        self.passes = self.order_of_passes()
+
+    def order_of_passes(self):
+        """Names, beginning with "input", which is none; a pass that runs twice stands where it ran first."""
+        with tempfile.TemporaryDirectory(prefix="tandem-fuzz-") as folder:
+            path = os.path.join(folder, "program.mlir")
+            with open(path, "w") as file:
+                file.write(SMALLEST)
+            done = harness.run([harness.tool("tandem-compile"), path, "-o", os.path.join(folder, "program.tsp"),
+                                f"--snapshots={folder}/snapshots"])
+            if done.code != 0:
+                sys.exit(str(done))
+            return list(dict.fromkeys(snapshots(os.path.join(folder, "snapshots"))))
 
     def command(self, program, path, compiled):
         return [harness.tool("tandem-compile"), path, *program.options(), "-o", compiled,
@@ -143,21 +170,17 @@ class Fuzzer:
         stage = self.stage_of(folder)
         with self.lock:
             self.stages[refused.signature] = stage
-        if stage not in MAY_REFUSE and not MAY_LACK.search(message):
+        if MUST_NOT_REFUSE.match(stage) and not MAY_LACK.search(message):
             return Outcome(f"error of a late stage ({stage})", message)
         return refused
 
     def stage_of(self, folder):
         """The pass that an error comes from: that behind the last snapshot."""
-        passes = ["fusion-specialize", "fusion-outline-oracle", "fusion-propagate-axes", "fusion-insert-reshards",
-                  "fusion-verify", "fusion-select-schedule", "convert-fusion-to-hostir", "canonicalize"]
-        snapshots = os.path.join(folder, "snapshots")
-        if not os.path.isdir(snapshots) or not os.listdir(snapshots):
+        last = snapshots(os.path.join(folder, "snapshots"))[-1:]
+        if not last:
             return "parse"
-        last = re.sub(r"^\d+-|\.mlir$", "", sorted(os.listdir(snapshots))[-1])
-        if last in passes[:-1]:
-            return passes[passes.index(last) + 1]
-        return passes[0] if last == "input" else "behind " + last
+        following = self.passes[self.passes.index(last[0]) + 1:] if last[0] in self.passes else []
+        return following[0] if following else "behind " + last[0]
 
     def examine(self, seed):
         """One seed: the outcome, and the program if it failed."""

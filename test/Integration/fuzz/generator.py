@@ -64,11 +64,16 @@ class Generator(Operations, Elementwise):
             unknown = {a.name: tuple(i for i in range(len(a.shape)) if self.chance(0.4)) for a in self.arguments}
         program = Program(self.seed, self.meshes, tuple(self.arguments), tuple(self.ops), tuple(results),
                           target=r.choice(("cpu-local", "cpu-ucx")), workers=r.randint(1, 5),
-                          gather=r.choice(("before", "after")), unknown=unknown)
+                          gather=r.choice(("before", "after")), unknown=unknown, disabled=self.left_out())
         # What nobody needs may stand in a text, too.
         live = program.live()
         decided = any(v.axes for v in (*live.arguments, *(op.result for op in live.ops)))
         return live if decided and not self.chance(0.1) else program
+
+    def left_out(self):
+        """Passes that no later one needs."""
+        passes = ("canonicalize", "cse", "hostir-localize-buffers", "hostir-fuse-launches")
+        return (self.random.choice(passes),) if self.chance(0.08) else ()
 
     def op(self):
         makers = ((self.reshard, 6), (self.matmul, 4), (self.reduce, 3), (self.unary, 2), (self.binary, 4),

@@ -85,6 +85,7 @@ class Program:
     target: str = "cpu-local"
     workers: int = 4
     gather: str = "before"
+    disabled: tuple = ()  # passes that are left out
     #: argument name -> dimensions written as `?`
     unknown: dict = dataclasses.field(default_factory=dict)
     #: Every op's values share a stream digit, so one loop has them all.
@@ -99,6 +100,7 @@ class Program:
     def options(self):
         """Of tandem-compile."""
         options = [f"--target={self.target}", f"--workers={self.workers}", f"--gather={self.gather}"]
+        options += [f"--disable-pass={name}" for name in self.disabled]
         values = itertools.chain(self.arguments, (op.result for op in self.ops))
         used = {value.axes.mesh for value in values if value.axes}
         for mesh in self.meshes:
