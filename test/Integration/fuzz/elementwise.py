@@ -67,13 +67,11 @@ class Elementwise:
             return None, None
         if value.axes == other.axes:
             return value, other
-        # Decided and undecided have two types.
-        # (There is no reshard to terms.)
-        if value.axes and (not other.axes or other.axes.partial or self.chance(0.5)) and not value.axes.partial:
+        # Decided and undecided have two types; there is no reshard to undecided ones, nor to terms.
+        to_value, to_other = (v.axes and not v.axes.partial for v in (value, other))
+        if to_value and (not to_other or self.chance(0.5)):
             return value, self.alike(other, value)
-        if other.axes.partial:
-            return value, value
-        return self.alike(value, other), other
+        return (self.alike(value, other), other) if to_other else (value, value)
 
     def binary(self, value):
         kind = self.random.choice(BINARY if value.dtype != "i32" else BINARY_INTEGER)
