@@ -79,6 +79,10 @@ LogicalResult Emitter::emitMatmul(fusion::MatmulOp op, OpDims dims, Value out, F
   // Own slices may lie in other digits.
   for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
     (void)getSource(operand, mine);
+  if (auto place = placedSlices.find(op.getResult()); place != placedSlices.end()) {
+    out = place->second.buffer;
+    dims.result = place->second.dims;
+  }
   fusion::AxesRule rule = *fusion::getAxesRule(op);
   if (failed(alignDims(op, rule.operands, rule.results[0], dims)))
     return failure();

@@ -33,21 +33,34 @@ template <typename MakeFn> Value Emitter::atEntry(MakeFn make) {
   return op->getResult(0);
 }
 
+/// Buffers live in the program's own block, also those of a part that not all ranks run.
+Value Emitter::allocOnMain(Location loc, MemRefType type) {
+  OpBuilder::InsertionGuard guard(builder);
+  if (Block *body = &program.getBody().front(); builder.getInsertionBlock() != body)
+    builder.setInsertionPoint(
+        body->findAncestorOpInBlock(*builder.getInsertionBlock()->getParentOp()));
+  return hostir::AllocOp::create(builder, loc, type, mainStream, IntegerAttr(), IntegerAttr());
+}
+
 Value Emitter::getOrAllocBuffer(Value value) {
   Value &buffer = buffers[value];
   if (!buffer) {
-    // Buffers live in the program's own block, also those of a part that not all ranks run.
-    OpBuilder::InsertionGuard guard(builder);
-    if (Block *body = &program.getBody().front(); builder.getInsertionBlock() != body)
-      builder.setInsertionPoint(
-          body->findAncestorOpInBlock(*builder.getInsertionBlock()->getParentOp()));
     auto type = cast<RankedTensorType>(value.getType());
     auto shape = fusion::getLocalShape(type);
-    buffer = hostir::AllocOp::create(builder, value.getLoc(),
-                                     MemRefType::get(*shape, type.getElementType()), mainStream,
-                                     IntegerAttr(), IntegerAttr());
+    buffer = allocOnMain(value.getLoc(), MemRefType::get(*shape, type.getElementType()));
   }
   return buffer;
+}
+
+Value Emitter::allocSymmetric(Location loc, ArrayRef<int64_t> shape, Type element) {
+  auto space = hostir::SymmetricAttr::get(builder.getContext());
+  return allocOnMain(loc, MemRefType::get(shape, element, MemRefLayoutAttrInterface(), space));
+}
+
+int64_t Emitter::takeSignals(int64_t count) {
+  int64_t first = numSignals;
+  numSignals += count;
+  return first;
 }
 
 Value Emitter::getIndex(int64_t value) {

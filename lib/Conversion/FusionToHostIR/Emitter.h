@@ -19,7 +19,7 @@ namespace mlir::tandem {
 
 /// Where the slices of a value are read from instead of its buffer: from the source of the reshard
 /// that makes it, on the device that owns the slice. `owner` is the index part that is no digit
-/// there.
+/// there. Or where they are written instead: see setPlacedSlice.
 struct OwnSlice {
   Value buffer;
   LocalDims dims;
@@ -60,6 +60,11 @@ public:
   Value getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis);
   /// The channel along mesh axes for messages of one kind; made once.
   Value getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability);
+
+  /// A buffer in symmetric memory from here on, allocated on the main stream.
+  Value allocSymmetric(Location loc, ArrayRef<int64_t> shape, Type element);
+  /// The first of `count` signal slots that nobody else in the program uses.
+  int64_t takeSignals(int64_t count);
 
   /// Emits `body` for the devices of `mesh` alone: under a condition, if the program has others.
   void onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body);
@@ -110,6 +115,9 @@ public:
   /// value).
   void setOwnSlice(Value value, const OwnSlice &own) { ownSlices[value] = own; }
   void clearOwnSlices() { ownSlices.clear(); }
+  /// While set, matmuls write slices of `value` to `place` (dimensions are those of the value).
+  void setPlacedSlice(Value value, const OwnSlice &place) { placedSlices[value] = place; }
+  void clearPlacedSlices() { placedSlices.clear(); }
 
 private:
   LogicalResult emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream);
@@ -170,6 +178,7 @@ private:
   LogicalResult alignDims(Operation *op, ArrayRef<SmallVector<int64_t>> operandFactors,
                           ArrayRef<int64_t> resultFactors, OpDims &dims);
 
+  Value allocOnMain(Location loc, MemRefType type);
   template <typename MakeFn> Value atEntry(MakeFn make);
 
   hostir::ProgramOp program;
@@ -182,7 +191,8 @@ private:
   DenseMap<Value, Value> buffers;
   DenseMap<Operation *, Value> accumulators; // the buffer that an op accumulates in
   DenseSet<Value> views;                     // whose buffer is a view of their operand's
-  DenseMap<Value, OwnSlice> ownSlices;
+  DenseMap<Value, OwnSlice> ownSlices, placedSlices;
+  int64_t numSignals = 0;                    // slots taken
   llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
   std::optional<SymbolTable> symbols;        // of the module, once kernels are made
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;

@@ -121,8 +121,9 @@ LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter
   fusion::ScheduleKind kind = group.schedule.getKind();
   const Schedule *schedule = getSchedule(kind);
   if (!schedule)
-    return first->emitError("schedule ") << fusion::stringifyScheduleKind(kind)
-                                         << " is not there yet, expected pipeline or exchange";
+    return first->emitError("schedule ")
+           << fusion::stringifyScheduleKind(kind)
+           << " is not there yet, expected pipeline, exchange or push";
   if (group.schedule.getDirections() != 1 || !group.schedule.getChannel().empty())
     return first->emitError("schedule ")
            << fusion::stringifyScheduleKind(kind)

@@ -122,6 +122,19 @@ FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index
                                    OpBuilder *builder,
                                    function_ref<InFlightDiagnostic()> emitError);
 
+/// A stream digit of the operand of a reduction that counts those who get a slice each: the loop
+/// that makes the operand hands slice by slice to its owner.
+struct ScatteredDigit {
+  ReshardPlan plan;        ///< of the whole reshard: a ReduceScatter along one axis
+  size_t streamDigit = 0;  ///< its number among the operand's stream digits
+  size_t dim = 0;          ///< its dimension
+  unsigned localDigit = 0; ///< its number among the dimension's digits that are not a device's
+};
+
+/// The digit, if `op` reduces and scatters along one mesh axis of several devices, its operand has
+/// such a digit, and its result is not streamed.
+std::optional<ScatteredDigit> getScatteredDigit(fusion::ReshardOp op);
+
 /// An index for asking: one part a stream digit of `sizes`, without values.
 SliceIndex getSymbolicIndex(ArrayRef<int64_t> sizes);
 

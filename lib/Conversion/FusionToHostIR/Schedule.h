@@ -47,6 +47,7 @@ const Schedule *getSchedule(fusion::ScheduleKind kind);
 /// One constructor per file in Schedules/.
 const Schedule &getPipelineSchedule();
 const Schedule &getExchangeSchedule();
+const Schedule &getPushSchedule();
 
 } // namespace mlir::tandem
 

@@ -45,7 +45,15 @@ LocalDims tandem::getLocalDims(RankedTensorType type, const SliceIndex *index) {
             getRaggedDigit(digit, part ? part->value : Value(), part && part->isShort, label));
       } else if (isSliced) {
         for (const IndexPart &part : index->digits[stream])
-          local.push_back({part.size, part.value, 0});
+          if (part.count > 1)
+            local.push_back({part.size, part.value, label, 1, part.count});
+          else
+            local.push_back({part.size, part.value, 0});
+      } else if (!local.empty() && local.back().chunk) {
+        // All of what lies inside of several slices: one run.
+        local.back().size *= digit.size;
+        local.back().chunk *= digit.size;
+        local.back().length *= digit.size;
       } else {
         local.push_back({digit.size, {}, label});
       }

@@ -26,6 +26,9 @@ struct IndexPart {
   std::optional<bool> isFirst = std::nullopt;
   /// The last slice of a ragged digit is meant, which is shorter.
   bool isShort = false;
+  /// How many values from `value` on are meant, all below `size`: slices of one digit that are
+  /// handled at once. Only of a digit's one part.
+  int64_t count = 1;
 };
 
 /// Which iteration of a stream loop is meant: for each stream digit of the loop's types, in order

@@ -7,6 +7,7 @@
 
 #include "StreamGroups.h"
 
+#include "ReshardPlan.h"
 #include "SlicePlaces.h"
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -45,6 +46,7 @@ private:
   LogicalResult add(Operation *op);
   std::pair<unsigned, std::optional<unsigned>> findGroup(Operation *op, ArrayRef<int64_t> sizes);
   bool accumulates(Operation *op, unsigned operand);
+  static bool scatters(Operation *op);
   bool dependsOn(Operation *op, unsigned group);
   bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
   bool canUnite(unsigned group, unsigned other);
@@ -85,6 +87,14 @@ bool Grouper::accumulates(Operation *op, unsigned operand) {
   }
   llvm::erase_if(places, isReduction);
   return places == getPlaces(cast<RankedTensorType>(op->getResult(0).getType()), rule.results[0]);
+}
+
+/// Whether `op` is asked to hand its operand's slices to their owners, one after another.
+bool Grouper::scatters(Operation *op) {
+  auto reshard = dyn_cast<fusion::ReshardOp>(op);
+  return reshard && reshard.getSchedule() &&
+         reshard.getSchedule()->getKind() == fusion::ScheduleKind::Push &&
+         getScatteredDigit(reshard);
 }
 
 /// Whether `op` needs, through ops outside of it, what `group` makes.
@@ -185,7 +195,7 @@ std::pair<unsigned, std::optional<unsigned>> Grouper::findGroup(Operation *op,
     if (!sizes.empty() && slicesAgree(op, operand) && canJoin(op, group, std::nullopt))
       return {group, std::nullopt};
     unsigned number = operand.getOperandNumber();
-    if (accumulates(op, number) && canJoin(op, group, number))
+    if ((accumulates(op, number) || scatters(op)) && canJoin(op, group, number))
       return {group, number};
   }
   return {kNoGroup, std::nullopt};
@@ -246,8 +256,7 @@ LogicalResult Grouper::chooseSchedule(StreamGroup &group) {
     }
   }
   if (!group.schedule)
-    group.schedule =
-        fusion::ScheduleAttr::get(func.getContext(), fusion::ScheduleKind::Pipeline, 1, 0, "");
+    group.schedule = fusion::ScheduleAttr::get(func.getContext(), fusion::ScheduleKind::Pipeline);
   return success();
 }
 

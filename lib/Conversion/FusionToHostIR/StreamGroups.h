@@ -20,8 +20,9 @@ struct StreamGroup {
   /// Numbers of the loop's ragged digits: their last slice is shorter.
   SmallVector<unsigned> raggedDigits;
   /// Ops that combine over some of the loop's digits (a matmul over slices of K, a reduction), and
-  /// the operand whose stream digits are those of the loop. Their results are whole behind the loop
-  /// only; the results of all others have the loop's digits.
+  /// the operand whose stream digits are those of the loop. Also a reshard that hands each slice to
+  /// its owner (see getScatteredDigit). Their results are whole behind the loop only; the results
+  /// of all others have the loop's digits.
   DenseMap<Operation *, unsigned> accumulators;
 
   SmallVector<fusion::ReshardOp> reshards() const;

@@ -191,12 +191,35 @@ func.func private @f() attributes {s = #fusion.schedule<ring, streams = -1>}
 
 // -----
 
+// schedule_c3
+// expected-error @+1 {{expected 'order' and 'merge' beside push alone, found exchange}}
+func.func private @f() attributes {s = #fusion.schedule<exchange, merge = [1, 3]>}
+
+// -----
+
+// schedule_c3
+// expected-error @+1 {{expected 'order' and 'merge' beside push alone, found ring}}
+func.func private @f() attributes {s = #fusion.schedule<ring, order = xor>}
+
+// -----
+
+// schedule_c4
+// expected-error @+1 {{expected 'merge' to count 1 peer or more each time, found 0}}
+func.func private @f() attributes {s = #fusion.schedule<push, merge = [1, 0, 3]>}
+
+// -----
+
+// expected-error @+1 {{expected a peer order (rotated, xor), found 'sorted'}}
+func.func private @f() attributes {s = #fusion.schedule<push, order = sorted>}
+
+// -----
+
 // expected-error @+1 {{expected a schedule (pipeline, exchange, ring, push, hierarchical), found 'star'}}
 func.func private @f() attributes {s = #fusion.schedule<star>}
 
 // -----
 
-// expected-error @+1 {{expected 'directions', 'streams' or 'channel'}}
+// expected-error @+1 {{expected 'directions', 'streams', 'channel', 'order' or 'merge'}}
 func.func private @f() attributes {s = #fusion.schedule<ring, chunks = 4>}
 
 // -----

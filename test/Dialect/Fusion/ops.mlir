@@ -58,6 +58,8 @@ func.func @reshard(%0: tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>>, %1: 
   %3 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>} : tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
   // CHECK: schedule = #fusion.schedule<ring, directions = 2, streams = 3, channel = "peer">
   %4 = fusion.reshard %1 {schedule = #fusion.schedule<ring, directions = 2, streams = 3, channel = peer>} : tensor<8x64xf32> -> tensor<8x64xf32, #fusion.axes<#tp, [-, -]>>
+  // CHECK: schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>
+  %5 = fusion.reshard %1 {schedule = #fusion.schedule<push, merge = [1, 1, 2, 4], order = xor, streams = 2>} : tensor<8x64xf32> -> tensor<8x64xf32, #fusion.axes<#tp, [-, -]>>
   return
 }
 

@@ -16,8 +16,9 @@ const Schedule *tandem::getSchedule(fusion::ScheduleKind kind) {
     return &getPipelineSchedule();
   case fusion::ScheduleKind::Exchange:
     return &getExchangeSchedule();
-  case fusion::ScheduleKind::Ring:
   case fusion::ScheduleKind::Push:
+    return &getPushSchedule();
+  case fusion::ScheduleKind::Ring:
   case fusion::ScheduleKind::Hierarchical:
     return nullptr;
   }

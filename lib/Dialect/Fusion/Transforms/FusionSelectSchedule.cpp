@@ -68,7 +68,7 @@ private:
     }
     ScheduleKind kind = oneOwner ? ScheduleKind::Exchange : ScheduleKind::Pipeline;
     ++(oneOwner ? exchange : pipeline);
-    op.setScheduleAttr(ScheduleAttr::get(op.getContext(), kind, 1, 0, ""));
+    op.setScheduleAttr(ScheduleAttr::get(op.getContext(), kind));
     op.setChosen(true);
     say(op.getLoc(), [&](raw_ostream &os) {
       os << stringifyReshardKind(reshard.kind) << " goes through schedule "

@@ -41,6 +41,13 @@ def Fusion_ScheduleKind : I32EnumAttr<"ScheduleKind", "how a reshard group becom
   let genSpecializedAttr = 0;
 }
 
+def Fusion_PeerOrder : I32EnumAttr<"PeerOrder", "in which order a device turns to its peers", [
+    I32EnumAttrCase<"Rotated", 0, "rotated">,
+    I32EnumAttrCase<"Xor", 1, "xor">]> {
+  let cppNamespace = "::mlir::tandem::fusion";
+  let genSpecializedAttr = 0;
+}
+
 //===----------------------------------------------------------------------===//
 // Mesh
 //===----------------------------------------------------------------------===//
@@ -169,23 +176,33 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
   let summary = "The user's word on how a reshard group is scheduled";
   let description = [{
     Stands on `fusion.reshard` and overrides the choice of `fusion-select-schedule`. Chunk counts are no part of it: they
-    are stream digits of the types.
+    are stream digits of the types. `push` alone has a peer `order` (default `rotated`: at distance d the device d behind;
+    `xor`: the one whose number differs in the bits of d) and `merge`: how many peers' slices, in the order of the loop and
+    the own one among them, are computed at once. `docs/schedules.md` says what each schedule does.
 
     Constraints:
     - schedule_c1: directions is 1 or 2.
-    - schedule_c2: streams is not negative (0: the pipeline's default).
+    - schedule_c2: streams is not negative (0: the schedule's default).
+    - schedule_c3: `order` and `merge` stand beside `push` alone.
+    - schedule_c4: the numbers of `merge` are 1 or more.
 
     Example:
     ```mlir
     #fusion.schedule<pipeline>
     #fusion.schedule<ring, directions = 2, streams = 3, channel = "peer">
+    #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>
     ```
   }];
   let parameters = (ins
     EnumParameter<Fusion_ScheduleKind>:$kind,
     DefaultValuedParameter<"int64_t", "1", "directions at once">:$directions,
     DefaultValuedParameter<"int64_t", "0", "worker streams; 0: default">:$streams,
-    StringRefParameter<"channel kind; empty: the target's default", [{""}]>:$channel);
+    StringRefParameter<"channel kind; empty: the target's default", [{""}]>:$channel,
+    EnumParameter<Fusion_PeerOrder>:$order,
+    OptionalArrayRefParameter<"int64_t", "peers computed at once, in the loop's order; empty: 1 each">:$merge);
+  let builders = [AttrBuilder<(ins "ScheduleKind":$kind), [{
+    return $_get($_ctxt, kind, 1, 0, "", PeerOrder::Rotated, ::llvm::ArrayRef<int64_t>());
+  }]>];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

@@ -1,0 +1,58 @@
+//===- ScatteredSlices.cpp - slices that a reduction hands to one owner -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ReshardPlan.h"
+
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
+  RankedTensorType from = op.getInput().getType();
+  auto streams = fusion::getStreamSizes(op.getResult().getType());
+  if (failed(streams) || !streams->empty())
+    return std::nullopt;
+  ScopedDiagnosticHandler quiet(op.getContext(), [](Diagnostic &) { return success(); });
+  FailureOr<ReshardPlan> plan =
+      planReshard(op, SliceIndex(), nullptr, [&] { return op.emitError(); });
+  if (failed(plan) || plan->kind != ReshardKind::ReduceScatter || plan->axes.size() != 1 ||
+      plan->groupSize() == 1)
+    return std::nullopt;
+
+  // Where the owners' digit stands: its dimension, and what adding 1 to it adds to the index.
+  const auto *scattered = llvm::find_if(plan->digits, [](const CommonDigit &digit) {
+    return digit.target.isDevice() && !digit.source.isDevice();
+  });
+  if (scattered == plan->digits.end() || scattered->crosses())
+    return std::nullopt;
+  int64_t dim = scattered->dim, weight = 1;
+  for (const CommonDigit *digit = scattered + 1; digit != plan->digits.end(); ++digit)
+    weight *= digit->dim == dim ? digit->target.size : 1;
+
+  ScatteredDigit found;
+  fusion::AxesAttr axes = fusion::getAxes(from);
+  for (auto [i, dimAxes] : llvm::enumerate(axes.getDims())) {
+    auto digits = fusion::resolveDim(dimAxes, from.getDimSize(i), axes.getMesh());
+    if (failed(digits))
+      return std::nullopt;
+    unsigned local = 0;
+    for (const fusion::ResolvedDigit &digit : *digits) {
+      bool isStream = digit.kind == fusion::DigitKind::Stream;
+      if (isStream && !digit.ragged && static_cast<int64_t>(i) == dim && digit.weight == weight &&
+          digit.size == plan->groupSize()) {
+        found.dim = i;
+        found.localDigit = local;
+        found.plan = std::move(*plan);
+        return found;
+      }
+      found.streamDigit += isStream;
+      local += digit.kind != fusion::DigitKind::Device;
+    }
+  }
+  return std::nullopt;
+}

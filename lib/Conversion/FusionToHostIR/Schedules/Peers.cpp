@@ -1,0 +1,82 @@
+//===- Peers.cpp - in which order a device turns to its peers -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Peers.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using fusion::PeerOrder;
+
+Value Peers::rotate(Value coordinate, Value by) const {
+  OpBuilder &builder = emitter.getBuilder();
+  Value sum = arith::AddIOp::create(builder, loc, coordinate, by);
+  return arith::RemUIOp::create(builder, loc, sum, emitter.getIndex(devices));
+}
+
+Value Peers::getSource(Value distance) const {
+  if (order == PeerOrder::Xor)
+    return arith::XOrIOp::create(emitter.getBuilder(), loc, me, distance);
+  return rotate(me, distance);
+}
+
+Value Peers::getTarget(Value distance) const {
+  if (order == PeerOrder::Xor)
+    return getSource(distance);
+  return rotate(
+      me, arith::SubIOp::create(emitter.getBuilder(), loc, emitter.getIndex(devices), distance));
+}
+
+bool Peers::areNeighbours(PeerOrder order, int64_t first, int64_t count) {
+  return order == PeerOrder::Rotated || (llvm::isPowerOf2_64(count) && first % count == 0);
+}
+
+Value Peers::getFirstSource(int64_t first, int64_t count) const {
+  if (count == devices)
+    return emitter.getIndex(0);
+  Value source = getSource(emitter.getIndex(first));
+  if (order == PeerOrder::Rotated || count == 1)
+    return source;
+  // The block of `count` coordinates that holds it.
+  OpBuilder &builder = emitter.getBuilder();
+  Value inBlock = arith::RemUIOp::create(builder, loc, source, emitter.getIndex(count));
+  return arith::SubIOp::create(builder, loc, source, inBlock);
+}
+
+Value Peers::getFirstTarget(int64_t first, int64_t count) const {
+  if (order == PeerOrder::Xor || count == devices)
+    return getFirstSource(first, count);
+  return getTarget(emitter.getIndex(first + count - 1));
+}
+
+LogicalResult Peers::forEachPiece(Value first, int64_t count, PieceFn body) const {
+  if (count == 1 || count == devices || order == PeerOrder::Xor)
+    return body(first, count, /*isFirst=*/true);
+  OpBuilder &builder = emitter.getBuilder();
+  Value before = arith::SubIOp::create(builder, loc, emitter.getIndex(devices), first);
+  auto when = [&](arith::CmpIPredicate predicate, int64_t bound,
+                  function_ref<LogicalResult()> then) -> LogicalResult {
+    Value holds = arith::CmpIOp::create(builder, loc, predicate, before, emitter.getIndex(bound));
+    auto branch = scf::IfOp::create(builder, loc, holds, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+    return then();
+  };
+  if (failed(when(arith::CmpIPredicate::uge, count, [&] { return body(first, count, true); })))
+    return failure();
+  for (int64_t length = 1; length < count; ++length)
+    if (failed(when(arith::CmpIPredicate::eq, length, [&]() -> LogicalResult {
+          if (failed(body(first, length, true)))
+            return failure();
+          return body(emitter.getIndex(0), count - length, false);
+        })))
+      return failure();
+  return success();
+}

@@ -1,0 +1,140 @@
+//===- Push.cpp - one-sided copies to peers, computing on what has arrived -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Push.h"
+
+#include "../Schedule.h"
+
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+namespace {
+
+/// For a gather whose slices have one owner each, and for a reduction whose slices have: one-sided
+/// copies by one stream, a signal behind each, and no barrier (docs/schedules.md).
+class Push : public Schedule {
+  fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Push; }
+  LogicalResult matches(const StreamGroup &group,
+                        function_ref<InFlightDiagnostic()> why) const override;
+  LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override;
+  ScheduleCost cost(const StreamGroup &group) const override;
+};
+
+} // namespace
+
+/// The one reshard of the group if its loop hands each slice to its owner.
+static std::optional<ScatteredDigit> getScatter(const StreamGroup &group) {
+  SmallVector<fusion::ReshardOp> reshards = group.reshards();
+  if (reshards.size() != 1 || !group.accumulators.contains(reshards.front()))
+    return std::nullopt;
+  return getScatteredDigit(reshards.front());
+}
+
+/// Whether all communication is among groups of one device.
+static bool movesNothing(const StreamGroup &group) {
+  return llvm::all_of(group.reshards(), [&](fusion::ReshardOp reshard) {
+    ScopedDiagnosticHandler quiet(reshard.getContext(), [](Diagnostic &) { return success(); });
+    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
+                                              [&] { return reshard.emitError(); });
+    return succeeded(plan) && plan->groupSize() == 1 && plan->kind != ReshardKind::Transfer;
+  });
+}
+
+/// Whether the schedule's options fit `devices` devices that own `slices` slices each.
+static LogicalResult checkOptions(fusion::ScheduleAttr schedule, int64_t devices, int64_t slices,
+                                  bool reduces, function_ref<InFlightDiagnostic()> why) {
+  bool isXor = schedule.getOrder() == fusion::PeerOrder::Xor;
+  if (isXor && !llvm::isPowerOf2_64(devices))
+    return why() << "schedule push, order xor: expected a number of devices that is a power of 2, "
+                    "found "
+                 << devices << "; order rotated takes any";
+  ArrayRef<int64_t> merge = schedule.getMerge();
+  if (merge.empty())
+    return success();
+  int64_t sum = std::accumulate(merge.begin(), merge.end(), int64_t(0));
+  if (sum != devices)
+    return why() << "schedule push: expected 'merge' to sum to the " << devices
+                 << " devices, the own one among them, found " << sum;
+  if (slices != 1)
+    return why() << "schedule push: expected one slice a device beside 'merge', found " << slices;
+  auto batches = reduces ? PushLoop::getReduceBatches(schedule, devices)
+                         : PushLoop::getGatherBatches(schedule, devices);
+  for (const PushLoop::Batch &batch : batches)
+    if (!Peers::areNeighbours(schedule.getOrder(), batch.first, batch.count))
+      return why()
+             << "schedule push, order xor: expected each number of 'merge' to be a power of 2 "
+                "that divides the number of devices "
+             << (reduces ? "behind" : "before") << " it, found " << batch.count << " with "
+             << batch.first;
+  return success();
+}
+
+LogicalResult Push::matches(const StreamGroup &group,
+                            function_ref<InFlightDiagnostic()> why) const {
+  if (movesNothing(group))
+    return getPipelineSchedule().matches(group, why);
+  if (std::optional<ScatteredDigit> scattered = getScatter(group)) {
+    Value reduced = group.reshards().front().getInput();
+    if (!reduced.hasOneUse())
+      return why() << "schedule push: expected what is reduced to have no other users";
+    if (group.accumulators.size() != 1)
+      return why() << "schedule push: expected no other op to combine slices in a loop whose "
+                      "slices go to their owners";
+    int64_t devices = scattered->plan.groupSize();
+    OwnerDigits digits = getOwnerDigits(group, scattered->streamDigit, devices);
+    return checkOptions(group.schedule, devices, digits.numSlices(), /*reduces=*/true, why);
+  }
+  FailureOr<ReshardPlan> plan = getOwnerPlan(group);
+  if (succeeded(plan))
+    return checkOptions(group.schedule, plan->groupSize(), getOwnerDigits(group, *plan).numSlices(),
+                        /*reduces=*/false, why);
+  return why() << "schedule push needs a loop over slices of one owner each, and one reshard: a "
+                  "gather into stream digits in place of the device's, whose slices are not added "
+                  "up to copies of one result, or a reduction of what has such stream digits onto "
+                  "the device's";
+}
+
+LogicalResult Push::emit(const StreamGroup &group, Emitter &emitter) const {
+  if (movesNothing(group))
+    return getExchangeSchedule().emit(group, emitter);
+  if (std::optional<ScatteredDigit> scattered = getScatter(group))
+    return emitPushReduce(group, *scattered, emitter);
+  FailureOr<ReshardPlan> plan = getOwnerPlan(group);
+  return succeeded(plan) ? emitPushGather(group, *plan, emitter) : failure();
+}
+
+ScheduleCost Push::cost(const StreamGroup &group) const {
+  if (movesNothing(group))
+    return getExchangeSchedule().cost(group);
+  std::optional<ScatteredDigit> scattered = getScatter(group);
+  fusion::ReshardOp reshard = group.reshards().front();
+  // A device's piece: what it gives each peer of a gather, and gets from each in a reduction.
+  auto piece = fusion::getLocalShape(scattered ? reshard.getResult().getType()
+                                               : reshard.getInput().getType());
+  int64_t bytes = (reshard.getResult().getType().getElementTypeBitWidth() + 7) / 8;
+  for (int64_t extent : *piece)
+    bytes *= extent;
+  int64_t devices = scattered ? scattered->plan.groupSize() : getOwnerPlan(group)->groupSize();
+  int64_t slices = group.numSlices(), merged = group.schedule.getMerge().size();
+  int64_t computeOps = static_cast<int64_t>(group.ops.size()) - 1;
+  ScheduleCost cost;
+  cost.steps = slices - slices / devices;
+  cost.bytesSent = bytes * (devices - 1);
+  cost.computeOps = (merged ? merged : slices) * computeOps + (scattered ? 1 : 0);
+  // The first arrivals hide behind the own slices; the last of a reduction behind nothing.
+  cost.exposedSteps = scattered ? slices / devices : computeOps ? 0 : cost.steps;
+  return cost;
+}
+
+const Schedule &tandem::getPushSchedule() {
+  static const Push schedule;
+  return schedule;
+}

@@ -1,0 +1,89 @@
+// RUN: tandem-opt %s --split-input-file --verify-diagnostics --convert-fusion-to-hostir
+
+// What the schedule push does not take, said at the first op of the loop.
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> {
+  // expected-error @below {{schedule push needs a loop over slices of one owner each, and one reshard}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// Slices of several owners.
+func.func @columns(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>> {
+  // expected-error @below {{schedule push needs a loop over slices of one owner each}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 3]>
+
+func.func @xor_of_three(%0: tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<12x8xf32, #fusion.axes<#tp, [stream(3), -]>> {
+  // expected-error @below {{schedule push, order xor: expected a number of devices that is a power of 2, found 3; order rotated takes any}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, order = xor>} : tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<12x8xf32, #fusion.axes<#tp, [stream(3), -]>>
+  return %1 : tensor<12x8xf32, #fusion.axes<#tp, [stream(3), -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+func.func @sum(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
+  // expected-error @below {{schedule push: expected 'merge' to sum to the 4 devices, the own one among them, found 5}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, merge = [1, 4]>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+func.func @apart(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
+  // expected-error @below {{expected each number of 'merge' to be a power of 2 that divides the number of devices before it, found 2 with 1}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, order = xor, merge = [1, 2, 1]>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+func.func @slices(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>> {
+  // expected-error @below {{schedule push: expected one slice a device beside 'merge', found 2}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, merge = [1, 3]>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// Copies of one sum: each device would begin with another slice.
+func.func @copies(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>)
+    -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>> {
+  // expected-error @below {{whose slices are not added up to copies of one result}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<8x16xf32, #fusion.axes<#tp, [-, stream(4)]>>
+  %2 = fusion.matmul %1, %w : tensor<8x16xf32, #fusion.axes<#tp, [-, stream(4)]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+  return %2 : tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// Partial slices that somebody else reads too.
+func.func @used(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
+    -> (tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>) {
+  // expected-error @below {{schedule push: expected what is reduced to have no other users}}
+  %p = fusion.matmul %0, %w : tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+  %1 = fusion.reshard %p {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  %2 = fusion.reshard %p : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+  return %1, %2 : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+}
