@@ -123,6 +123,8 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   convert.log = log;
   builder.addOnModule(createConvertFusionToHostIR(convert));
 
+  // Who is in a mesh is one value in an iteration, and what depends on it one block.
+  builder.addOnModule(createCSEPass());
   // Views of one slice made by several ops become one: what localize-buffers looks for.
   builder.addOnModule(createCanonicalizerPass());
   builder.addOnModule(createCSEPass());
