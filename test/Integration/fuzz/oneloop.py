@@ -101,6 +101,8 @@ class OneLoop:
         return self.reshard(self.made(value, rows)) if value.axes.partial else self.made(value, rows)
 
     def elementwise(self):
+        if self.g.dtype == "i32":
+            return self.binary()
         value = self.pick()
         made = self.g.unary(value)
         for op in self.g.ops:  # those that came before it, too
