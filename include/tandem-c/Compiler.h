@@ -47,6 +47,8 @@ typedef struct tandem_compile_options {
   uint32_t num_ranks; /* of the world; 0: what the meshes need */
   uint32_t workers;   /* 0: 4 */
   int no_oracle;
+  const char *machine; /* a machine file by which to choose schedules; NULL: fixed rules */
+  const char *gather;  /* "before", "after", "cost"; NULL: by cost with a machine, else before */
 } tandem_compile_options;
 
 typedef enum tandem_severity {

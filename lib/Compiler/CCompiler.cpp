@@ -50,6 +50,10 @@ static CompileOptions convert(const tandem_compile_options &from) {
   if (from.workers)
     to.workers = from.workers;
   to.oracle = !from.no_oracle;
+  if (from.machine)
+    to.machine = from.machine;
+  if (from.gather)
+    to.gather = from.gather;
   return to;
 }
 

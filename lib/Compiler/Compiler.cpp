@@ -150,6 +150,7 @@ LogicalResult Compilation::lower() {
   lowering.workers = options.workers;
   lowering.ranks = options.numRanks;
   lowering.gather = options.gather;
+  lowering.machine = options.machine;
   lowering.oracle = options.oracle;
   for (const std::string &pass : options.disabledPasses)
     lowering.disable.push_back(pass);

@@ -12,6 +12,9 @@
 #include "ProgramCache.h"
 #include "tandem/Compiler/CompilerMLIR.h"
 #include "tandem/Compiler/Registration.h"
+#include "tandem/Runtime/Machine.h"
+
+#include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
 #include <atomic>
@@ -36,6 +39,15 @@ struct Workbench {
 
 /// A context never gives back the types and attributes of what it has compiled.
 constexpr unsigned kCompilesPerWorkbench = 64;
+
+/// What a machine file says: an edited one leads to other programs.
+std::string machineOf(const std::string &name) {
+  if (name.empty())
+    return "";
+  std::string path = machine::pathOf(name);
+  auto text = llvm::MemoryBuffer::getFile(path);
+  return path + "\n" + (text ? (*text)->getBuffer().str() : "");
+}
 
 /// A text that two sets of options share if they lead to the same program.
 std::string keyOf(const CompileOptions &options) {
@@ -69,6 +81,7 @@ std::string keyOf(const CompileOptions &options) {
   list();
   add(options.target);
   add(options.gather);
+  add(machineOf(options.machine));
   number(options.rank ? uint64_t(*options.rank) + 1 : 0);
   number(options.numRanks);
   number(options.workers);

@@ -84,12 +84,19 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
       return error("disable: the pipeline has no pass \"" + name + "\", expected one of " +
                    llvm::join(getTandemLowerPassNames(), ", "));
   fusion::GatherMode gather;
-  if (options.gather == "before")
+  StringRef where = options.gather;
+  if (where.empty())
+    where = options.machine.empty() ? "before" : "cost";
+  if (where == "before")
     gather = fusion::GatherMode::Before;
-  else if (options.gather == "after")
+  else if (where == "after")
     gather = fusion::GatherMode::After;
+  else if (where == "cost")
+    gather = fusion::GatherMode::Cost;
   else
-    return error("gather: expected before or after, found \"" + options.gather + "\"");
+    return error("gather: expected before, after or cost, found \"" + where + "\"");
+  if (gather == fusion::GatherMode::Cost && options.machine.empty())
+    return error("gather: cost needs a machine");
   if (options.workers < 1)
     return error("workers: expected at least 1, found " + Twine(options.workers));
   bool log = options.log;
@@ -112,10 +119,18 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   builder.addOnFunctions(fusion::createFusionPropagateAxes({log}));
   fusion::FusionInsertReshardsOptions reshards;
   reshards.gather = gather;
+  reshards.machine = options.machine;
+  reshards.workers = options.workers;
+  reshards.collectives = target->has(hostir::Capability::Collectives);
   reshards.log = log;
   builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
-  builder.addOnFunctions(fusion::createFusionSelectSchedule({log}));
+  FusionSelectScheduleOptions select;
+  select.machine = options.machine;
+  select.workers = options.workers;
+  select.collectives = target->has(hostir::Capability::Collectives);
+  select.log = log;
+  builder.addOnFunctions(createFusionSelectSchedule(select));
 
   ConvertFusionToHostIROptions convert;
   convert.workers = options.workers;

@@ -43,10 +43,14 @@ cl::opt<unsigned> ranks("ranks", cl::desc("ranks of the world; default: what the
                         cl::init(0), cl::cat(category));
 cl::opt<unsigned> workers("workers", cl::desc("size of the pool of worker streams"), cl::init(4),
                           cl::cat(category));
+cl::opt<std::string> machine("machine",
+                             cl::desc("machine file (h200x8, or a path) by which to choose what "
+                                      "the program does not name: schedules, slices, sides"),
+                             cl::value_desc("name or file"), cl::init(""), cl::cat(category));
 cl::opt<std::string> gather("gather",
-                            cl::desc("reshards that could stand on either side of an op: "
-                                     "before (default) or after"),
-                            cl::init("before"), cl::cat(category));
+                            cl::desc("reshards that could stand on either side of an op: before, "
+                                     "after or cost (default: cost with --machine, else before)"),
+                            cl::init(""), cl::cat(category));
 cl::opt<bool> noOracle("no-oracle", cl::desc("leave the oracle out of the file"),
                        cl::cat(category));
 cl::list<std::string> disablePass("disable-pass", cl::desc("pass to leave out"),
@@ -125,6 +129,7 @@ int parseOptions(compiler::CompileOptions &options) {
   options.numRanks = ranks;
   options.workers = workers;
   options.gather = gather;
+  options.machine = machine;
   options.oracle = !noOracle;
   options.disabledPasses.assign(disablePass.begin(), disablePass.end());
   options.snapshotDirectory = snapshots;

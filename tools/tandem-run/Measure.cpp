@@ -92,7 +92,7 @@ Expected<simulate::Result> join(const replay::World &world, const std::vector<st
     auto seconds = [&](int64_t time) { return static_cast<double>(time - zero) * 1e-9; };
     const replay::Rank &rank = world.ranks[r];
     result.seconds = std::max(result.seconds, seconds(numberAt(all[r], 1)));
-    // Records and waits were not noted: they end with what is before them.
+    // What was not noted (a wait for what was never recorded) ends with what is before it.
     std::vector<double> last(rank.numStreams, seconds(numberAt(all[r], 0)));
     for (replay::CommandId c = rank.begin; c < rank.end; ++c) {
       const replay::Command &command = world.commands[c];

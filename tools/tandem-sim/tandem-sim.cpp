@@ -12,7 +12,6 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <map>
-#include <unistd.h>
 
 using namespace tandem;
 
@@ -110,16 +109,6 @@ Expected<Options> parse(int argc, char **argv) {
   return o;
 }
 
-/// A bare name that is no file here is looked for in $TANDEM_MACHINES, or in the source tree.
-std::string machinePath(const std::string &given) {
-  if (given.find('/') != std::string::npos || ::access(given.c_str(), R_OK) == 0)
-    return given;
-  const char *folder = std::getenv("TANDEM_MACHINES");
-  std::string path = std::string(folder ? folder : TANDEM_MACHINES) + "/" + given;
-  bool suffix = given.size() > 5 && given.compare(given.size() - 5, 5, ".json") == 0;
-  return suffix ? path : path + ".json";
-}
-
 Status writeText(const std::string &path, const std::string &text) {
   if (path == "-") {
     fmt::print("{}", text);
@@ -140,7 +129,7 @@ Status compareWith(const Options &options, const timeline::Timeline &simulated) 
 
 Status run(const Options &options) {
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
-                          machine::Machine::load(machinePath(options.machine)));
+                          machine::Machine::load(machine::pathOf(options.machine)));
   std::string origin = "simulated on " + machine.name;
   for (const auto &[name, factor] : options.scales) {
     TANDEM_RETURN_IF_ERROR(machine.scale(name, factor).withPrefix("--scale: "));

@@ -59,8 +59,13 @@ struct CompileOptions {
   uint32_t numRanks = 0;
   /// Size of the pool of worker streams.
   unsigned workers = 4;
-  /// Where reshards go that could stand on either side of an op: "before" or "after".
-  std::string gather = "before";
+  /// A machine file, as a path or as the name of one that Tandem ships ("h200x8"): by its numbers
+  /// schedules, slices and the sides of reshards are chosen where the module does not name them.
+  /// Empty: by fixed rules.
+  std::string machine;
+  /// Where reshards go that could stand on either side of an op: "before", "after" or "cost"; empty:
+  /// by cost if there is a machine, else before.
+  std::string gather;
   /// Put the oracle into the file.
   bool oracle = true;
   /// Passes to leave out, by name: see passNames().

@@ -32,8 +32,14 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                         llvm::cl::init(0)};
   Option<std::string> gather{
       *this, "gather",
-      llvm::cl::desc("where reshards go that could stand on either side of an op: before, after"),
-      llvm::cl::init("before")};
+      llvm::cl::desc("where reshards go that could stand on either side of an op: before, after, "
+                     "cost; empty: cost if there is a machine, else before"),
+      llvm::cl::init("")};
+  Option<std::string> machine{
+      *this, "machine",
+      llvm::cl::desc("machine file (h200x8, or a path) by which schedules, slices and the sides of "
+                     "reshards are chosen where nobody has named them; empty: fixed rules"),
+      llvm::cl::init("")};
   Option<bool> oracle{*this, "oracle",
                       llvm::cl::desc("lower the axes-erased twin of each fusion too"),
                       llvm::cl::init(true)};

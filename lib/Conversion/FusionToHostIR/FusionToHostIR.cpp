@@ -40,24 +40,6 @@ private:
 
 } // namespace
 
-/// One more than the largest world rank of any mesh of the function's values.
-static int64_t getWorldSize(func::FuncOp func) {
-  llvm::SmallDenseSet<fusion::MeshAttr> meshes;
-  auto add = [&](TypeRange types) {
-    for (Type type : types)
-      if (fusion::AxesAttr axes = fusion::getAxes(type))
-        meshes.insert(axes.getMesh());
-  };
-  add(func.getArgumentTypes());
-  for (Operation &op : func.getBody().front())
-    add(op.getResultTypes());
-  int64_t size = 1;
-  for (fusion::MeshAttr mesh : meshes)
-    for (int64_t i = 0, e = mesh.numDevices(); i < e; ++i)
-      size = std::max(size, mesh.worldRank(i) + 1);
-  return size;
-}
-
 /// The local buffer of a program's argument or result, or failure with a diagnostic at `loc`.
 static FailureOr<MemRefType> getBufferType(Location loc, StringRef what, Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);

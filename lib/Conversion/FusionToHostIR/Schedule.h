@@ -10,6 +10,7 @@
 
 #include "Emitter.h"
 #include "StreamGroups.h"
+#include "tandem/Analysis/CostModel.h"
 
 namespace mlir::tandem {
 
@@ -39,6 +40,13 @@ public:
 
   /// Only called if it matches.
   virtual ScheduleCost cost(const StreamGroup &group) const = 0;
+
+  /// Appends the commands that `emit` would write to `plan`, for the cost model. False if the
+  /// schedule has no model: then it is never chosen, only named. Only called if it matches.
+  virtual bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
+                     const CostModel &model) const {
+    return false;
+  }
 };
 
 /// The schedule of a kind, or null if there is none yet.

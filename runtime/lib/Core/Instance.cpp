@@ -135,6 +135,9 @@ Status InstanceImpl::enqueue(Stream *main) {
 
 Status InstanceImpl::dispatch(Slot &slot, Stream *main) {
   auto streamOf = [&](uint32_t s) { return s == 0 ? main : streams[s]; };
+  for (uint32_t s = 0; s < streams.size(); ++s)
+    if (usesStream[s])
+      streamOf(s)->timeEvents(slot.frame.times);
   for (const Step &step : steps) {
     Stream &stream = *streamOf(step.stream);
     switch (step.kind) {

@@ -10,6 +10,49 @@
 
 include "mlir/Pass/PassBase.td"
 
+def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"> {
+  let summary = "Give every reshard a schedule, and slices where they are worth it";
+  let description = [{
+    The user's word holds, if it can be kept. Otherwise, without a `machine`, an all-gather along one mesh axis whose
+    stream slices have one owner each moves point to point (`exchange`), and all else goes through `pipeline`.
+
+    With a `machine` (a machine file, as `tandem-sim` takes it) the cost model decides:
+
+    1. A gather or reduction without a schedule, in a loop without stream digits, gets those that make the function
+       quickest: a slice per owner of a gather; 2, 4 or 8 slices along a dimension. They are written into the types of
+       the reshard, of what is computed beside it slice by slice and, since they move nothing, of the function's
+       arguments and results.
+    2. Each loop whose schedule nobody has named gets the quickest of those that can run it.
+
+    A gain of less than 5 % of what the loop and its neighbours take is none. `log` says what each choice would take.
+
+    Before:
+    ```mlir
+    %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
+    ```
+    After:
+    ```mlir
+    %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>}
+        : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
+    ```
+  }];
+  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let options = [
+    Option<"machine", "machine", "std::string", /*default=*/"",
+           "machine file (a name of machines/, or a path) by which to choose; empty: fixed rules">,
+    Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
+    Option<"collectives", "collectives", "bool", /*default=*/"true",
+           "the target's channels have collectives; else they become messages">,
+    Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">
+  ];
+  let statistics = [
+    Statistic<"numExchange", "exchange", "number of reshards that the pass gave to exchange">,
+    Statistic<"numPipeline", "pipeline", "number of reshards that the pass gave to pipeline">,
+    Statistic<"numUser", "user", "number of reshards whose schedule the user has named">,
+    Statistic<"numSliced", "sliced", "number of reshards that the pass cut into slices">
+  ];
+}
+
 def ConvertFusionToHostIR : Pass<"convert-fusion-to-hostir", "::mlir::ModuleOp"> {
   let summary = "Turn each fusion into a host program, one stream loop per reshard group";
   let description = [{

@@ -29,6 +29,8 @@ class Exchange : public Schedule {
                         function_ref<InFlightDiagnostic()> why) const override;
   LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override;
   ScheduleCost cost(const StreamGroup &group) const override;
+  bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
+             const CostModel &model) const override;
 };
 
 } // namespace
@@ -152,6 +154,18 @@ ScheduleCost Exchange::cost(const StreamGroup &group) const {
   // The first arrivals hide behind the own slice.
   cost.exposedSteps = group.ops.size() > 1 ? 0 : cost.steps;
   return cost;
+}
+
+bool Exchange::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
+                     const CostModel &model) const {
+  if (failed(getOwnerPlan(group)) || work.items.empty() || !work.items.front().oneOwner)
+    return false;
+  fusion::ReshardOp reshard = group.reshards().front();
+  bool gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
+    return !llvm::is_contained(group.ops, user) || Emitter::isView(user);
+  });
+  model.addExchange(plan, work, group.schedule.getStreams(), gatheredIsRead);
+  return true;
 }
 
 const Schedule &tandem::getExchangeSchedule() {

@@ -55,6 +55,12 @@ class Pipeline : public Schedule {
     return emitter.finish(group);
   }
 
+  bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
+             const CostModel &model) const override {
+    model.addPipeline(plan, work, group.schedule.getStreams());
+    return true;
+  }
+
   ScheduleCost cost(const StreamGroup &group) const override {
     ScheduleCost cost;
     int64_t slices = group.numSlices();

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "GatherByCost.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
 #include "Retype.h"
@@ -16,6 +17,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::tandem::fusion {
 #define GEN_PASS_DEF_FUSIONINSERTRESHARDS
@@ -35,6 +37,8 @@ struct FusionInsertReshardsPass
     PassLog say("fusion-insert-reshards", log);
     made.clear();
     before = after = writtenOut = 0;
+    if (gather == GatherMode::Cost && failed(loadModel()))
+      return signalPassFailure();
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
       if (isLocalComputation(op) && involvesAxes(op))
@@ -72,6 +76,7 @@ struct FusionInsertReshardsPass
 
 private:
   unsigned before = 0, after = 0, writtenOut = 0;
+  std::shared_ptr<const CostModel> model; ///< for GatherMode::Cost
 
   static bool involvesAxes(Operation *op) {
     auto decided = [](Type type) { return getAxes(type) != nullptr; };
@@ -83,6 +88,37 @@ private:
   GatherMode gatherOf(Operation *op) {
     auto word = op->getAttrOfType<StringAttr>(kGatherAttrName);
     return !word ? gather : word == "after" ? GatherMode::After : GatherMode::Before;
+  }
+
+  LogicalResult loadModel() {
+    CostModel::Options options;
+    options.workers = workers;
+    options.collectives = collectives;
+    options.ranks = getWorldSize(getOperation());
+    std::string error;
+    model = CostModel::load(machine, options, error);
+    return model ? success() : getOperation().emitError() << error;
+  }
+
+  /// On the side that the user's word or the option names, or where it takes less.
+  FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &say) {
+    GatherMode mode = gatherOf(op);
+    if (mode != GatherMode::Cost)
+      return planLocal(op, mode, reason);
+    FailureOr<LocalPlan> before = planLocal(op, GatherMode::Before, reason);
+    std::string other;
+    FailureOr<LocalPlan> after = planLocal(op, GatherMode::After, other);
+    if (failed(before) || failed(after) ||
+        (before->operands == after->operands && before->results == after->results))
+      return before;
+    GatherCosts costs = compareGather(op, *before, *after, *model);
+    bool isAfter = costs.mode == GatherMode::After;
+    say(op->getLoc(), [&](raw_ostream &os) {
+      os << "reshards stand " << (isAfter ? "behind" : "before") << " the op: "
+         << llvm::formatv("{0:F1} us before, {1:F1} us behind on {2}", costs.before * 1e6,
+                          costs.after * 1e6, model->getName());
+    });
+    return isAfter ? after : before;
   }
 
   LogicalResult makeLocal(Operation *op, const PassLog &say) {
@@ -98,7 +134,7 @@ private:
     if (!isa<FusionTensorOpInterface>(op))
       return verifyLocal(op, [op] { return op->emitOpError(); });
     std::string reason;
-    FailureOr<LocalPlan> plan = planLocal(op, gatherOf(op), reason);
+    FailureOr<LocalPlan> plan = planFor(op, reason, say);
     if (failed(plan))
       return op->emitOpError() << reason;
     // A bias is added once, so not to the terms of a sum.

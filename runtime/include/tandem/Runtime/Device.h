@@ -50,7 +50,7 @@ struct Frame {
   unsigned half = 0;
   ErrorSink *errors = nullptr;
   /// By command number (the low half of a marker): where streams of the host note when operations
-  /// ran. Null: nobody has asked.
+  /// ran. Null: nobody has asked. See Stream::timeEvents.
   CommandTime *times = nullptr;
 };
 
@@ -115,6 +115,9 @@ public:
   /// Later work of this stream starts after the event's latest record has been reached. Never
   /// recorded: no wait.
   virtual Status wait(Event &event, Marker marker) = 0;
+  /// From now on, records and waits with a marker note when they ran at times[low half of it], as
+  /// operations do by Frame::times. Null: they no longer do. Where the device cannot say: nothing.
+  virtual void timeEvents(CommandTime *times) {}
   /// Blocks the calling thread until all work enqueued so far is done, or the device is aborted
   /// (then an error).
   virtual Status synchronize() = 0;

@@ -115,6 +115,10 @@ struct CollectiveCost {
 
 enum class MemoryWork : uint8_t { Copy, Reduce, Elementwise };
 
+/// The file that a user means: a bare name that is no file here (h200x8) is one of the folder
+/// $TANDEM_MACHINES, else of machines/ in the source tree.
+std::string pathOf(const std::string &given);
+
 class Machine {
 public:
   /// Errors name the file and the field.

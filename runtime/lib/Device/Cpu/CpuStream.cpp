@@ -94,12 +94,13 @@ Status CpuStream::push(const Task &task) {
 }
 
 Status CpuStream::enqueueHost(HostOperation &operation, const Frame &frame) {
-  return push({&operation, nullptr, &frame, 0, operation.marker, false});
+  return push({&operation, nullptr, timeOf(frame.times, operation.marker), &frame, 0,
+               operation.marker, false});
 }
 
 Status CpuStream::record(Event &event, Marker marker) {
   auto &e = static_cast<CpuEvent &>(event);
-  return push({nullptr, &e, nullptr, ++e.issued, marker, false});
+  return push({nullptr, &e, timeOf(eventTimes, marker), nullptr, ++e.issued, marker, false});
 }
 
 Status CpuStream::wait(Event &event, Marker marker) {
@@ -107,7 +108,7 @@ Status CpuStream::wait(Event &event, Marker marker) {
   uint64_t ticket = e.issued;
   if (ticket == 0)
     return Status();
-  return push({nullptr, &e, nullptr, ticket, marker, true});
+  return push({nullptr, &e, timeOf(eventTimes, marker), nullptr, ticket, marker, true});
 }
 
 Status CpuStream::synchronize() {
@@ -149,6 +150,21 @@ void CpuStream::execute(const Task &task) {
   if (shared->aborted)
     return;
   current.store(task.marker, std::memory_order_relaxed);
+  if (!task.time)
+    return run(task);
+  auto now = [] {
+    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  };
+  int64_t begin = now();
+  // Who waits for a record may read the times as soon as it is reached.
+  if (task.event && !task.isWait)
+    *task.time = {begin, begin};
+  run(task);
+  if (!task.event || task.isWait)
+    *task.time = {begin, now()};
+}
+
+void CpuStream::run(const Task &task) {
   if (task.event) {
     if (task.isWait)
       task.event->waitFor(task.ticket);
@@ -156,22 +172,6 @@ void CpuStream::execute(const Task &task) {
       task.event->reach(task.ticket);
     return;
   }
-  if (task.frame->times)
-    return executeTimed(task);
-  run(task);
-}
-
-void CpuStream::executeTimed(const Task &task) {
-  auto now = [] {
-    return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-  };
-  CommandTime &time = task.frame->times[static_cast<uint32_t>(task.marker)];
-  time.begin = now();
-  run(task);
-  time.end = now();
-}
-
-void CpuStream::run(const Task &task) {
   Status status;
   try {
     status = task.operation->execute(*task.frame);

@@ -60,6 +60,7 @@ public:
   Status enqueueHost(HostOperation &operation, const Frame &frame) override;
   Status record(Event &event, Marker marker) override;
   Status wait(Event &event, Marker marker) override;
+  void timeEvents(CommandTime *times) override { eventTimes = times; }
   Status synchronize() override;
   bool idle() override;
   Marker position() const override { return current.load(std::memory_order_relaxed); }
@@ -68,6 +69,7 @@ private:
   struct Task {
     HostOperation *operation; ///< or null, then
     CpuEvent *event;          ///< an event to reach or to wait for
+    CommandTime *time;        ///< where to note when it ran, or null
     const Frame *frame;
     uint64_t ticket;
     Marker marker;
@@ -77,14 +79,17 @@ private:
   Status push(const Task &task);
   void work();
   void execute(const Task &task);
-  void executeTimed(const Task &task);
   static void run(const Task &task);
+  CommandTime *timeOf(CommandTime *times, Marker marker) const {
+    return times && marker != kNoMarker ? &times[static_cast<uint32_t>(marker)] : nullptr;
+  }
 
   std::shared_ptr<Shared> shared;
   std::thread worker; ///< started by the first task
   std::mutex mutex;
   std::condition_variable wake, drained;
   std::vector<Task> queue;
+  CommandTime *eventTimes = nullptr; ///< of the thread that enqueues
   uint64_t pushed = 0, done = 0;
   bool sleeping = false, stopping = false;
   std::atomic<Marker> current{kNoMarker};

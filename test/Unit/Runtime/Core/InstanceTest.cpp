@@ -123,14 +123,18 @@ TEST(Instance, TracesWhenCommandsRan) {
       const std::vector<CommandTime> &times = (*instance)->times();
       // record, wait, group, recv, send, matmul, matmul, record, wait.
       ASSERT_EQ(times.size(), 9u);
-      for (size_t noted : {2u, 5u, 6u}) {
+      for (size_t noted : {0u, 1u, 2u, 5u, 6u, 7u, 8u}) {
         EXPECT_GT(times[noted].begin, last) << noted;
         EXPECT_GE(times[noted].end, times[noted].begin) << noted;
       }
-      for (size_t other : {0u, 1u, 3u, 4u, 7u, 8u})
-        EXPECT_EQ(times[other].end, 0) << other;
+      for (size_t message : {3u, 4u})
+        EXPECT_EQ(times[message].end, 0) << message;
       EXPECT_GE(times[6].begin, times[2].end); // one stream
-      last = std::max(times[5].end, times[6].end);
+      // A wait is over after the record that it waits for has begun.
+      EXPECT_GE(times[1].end, times[0].begin);
+      EXPECT_GE(times[8].end, times[7].begin);
+      EXPECT_GE(times[7].begin, times[6].end);
+      last = std::max(times[7].end, times[8].end);
     }
     ASSERT_TRUE((*instance)->trace(false).ok());
     ASSERT_TRUE((*instance)->run().ok());

@@ -17,7 +17,7 @@ class FuncOp;
 namespace mlir::tandem::fusion {
 
 /// Where a reshard goes if it could stand on either side of an op.
-enum class GatherMode { Before, After };
+enum class GatherMode { Before, After, Cost };
 
 /// After which pass `fusion-verify` looks.
 enum class VerifyStage { Input, Propagated, Resharded };

@@ -94,7 +94,8 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
   let description = [{
     Where an op's operands do not fit its result, a reshard goes before the op (`gather=before`: operands become what the
     result needs; the stream digits of the result stand on them too) or behind it (`gather=after`: the op runs on what is
-    there, or where that does not fit itself on what `fusion-propagate-axes` would choose). A contraction of dimensions
+    there, or where that does not fit itself on what `fusion-propagate-axes` would choose), or where the op and its
+    reshards take less on a machine (`gather=cost`; `log` says what either takes). A contraction of dimensions
     that are split alike always runs on what is there; its partial result is resharded, and a bias is added behind that.
     A reshard that is several rows of the table at once is written out as a sequence, each part with its `row`, unless
     its schedule is `hierarchical`; one that is none is an error.
@@ -120,38 +121,19 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
            /*default=*/"::mlir::tandem::fusion::GatherMode::Before", "where a reshard goes that could stand on either side",
            [{::llvm::cl::values(
              clEnumValN(::mlir::tandem::fusion::GatherMode::Before, "before", "operands are resharded"),
-             clEnumValN(::mlir::tandem::fusion::GatherMode::After, "after", "the result is resharded"))}]>,
+             clEnumValN(::mlir::tandem::fusion::GatherMode::After, "after", "the result is resharded"),
+             clEnumValN(::mlir::tandem::fusion::GatherMode::Cost, "cost", "what takes less on `machine`"))}]>,
+    Option<"machine", "machine", "std::string", /*default=*/"",
+           "machine file (a name of machines/, or a path) for `gather=cost`">,
+    Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
+    Option<"collectives", "collectives", "bool", /*default=*/"true",
+           "the target's channels have collectives; else they become messages">,
     LogOption
   ];
   let statistics = [
     Statistic<"numBefore", "before", "number of reshards inserted before an op">,
     Statistic<"numAfter", "after", "number of reshards inserted behind an op">,
     Statistic<"numWrittenOut", "written-out", "number of reshards written out as a sequence">
-  ];
-}
-
-def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"> {
-  let summary = "Give every reshard a schedule";
-  let description = [{
-    The user's word holds, if it can be kept. Otherwise an all-gather along one mesh axis whose stream slices have one
-    owner each moves point to point (`exchange`), and all else goes through `pipeline`.
-
-    Before:
-    ```mlir
-    %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
-    ```
-    After:
-    ```mlir
-    %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>}
-        : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
-    ```
-  }];
-  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
-  let options = [LogOption];
-  let statistics = [
-    Statistic<"numExchange", "exchange", "number of reshards that the pass gave to exchange">,
-    Statistic<"numPipeline", "pipeline", "number of reshards that the pass gave to pipeline">,
-    Statistic<"numUser", "user", "number of reshards whose schedule the user has named">
   ];
 }
 

@@ -1,0 +1,141 @@
+//===- CostModel.h - what ops would take on a machine -----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Prices ops of the fusion dialect, one slice of a stream loop at a time, with the numbers of a
+// machine file and the formulas that the simulator uses. docs/simulator.md, "The compiler's cost
+// model".
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_ANALYSIS_COSTMODEL_H
+#define TANDEM_ANALYSIS_COSTMODEL_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+
+#include <memory>
+
+namespace mlir::tandem {
+
+/// What one slice of one op is on one rank.
+struct LoopItem {
+  enum class Kind {
+    Compute,    ///< `seconds` on the device
+    Collective, ///< `collective` among `group` devices of `groupNodes` nodes
+    Messages    ///< `bytes` out and `bytes` in, in one group
+  };
+  /// Numbers as in the stream program.
+  enum class Collective : uint8_t {
+    AllGather,
+    AllReduce,
+    ReduceScatter,
+    AllToAll,
+    Broadcast,
+    Reduce,
+    Gather,
+    Scatter
+  };
+  Kind kind = Kind::Compute;
+  double seconds = 0;
+  /// Of a matmul: what it multiplies, its rows (batches are more rows) and its other extents.
+  Type element;
+  double rows = 0, columns = 0, contracted = 0;
+  Collective collective = Collective::AllGather;
+  uint32_t group = 1, groupNodes = 1;
+  /// Of Collective: of one slice, as in the stream program.
+  double bytes = 0;
+  /// A slice has one owner, so it may travel point to point.
+  bool oneOwner = false;
+  /// It adds to a result of the whole loop, on the main stream.
+  bool accumulates = false;
+
+  bool communicates() const { return kind != Kind::Compute; }
+  bool isMatmul() const { return static_cast<bool>(element); }
+};
+
+/// The work of a stream loop, or of an op that is not streamed (one slice).
+struct LoopWork {
+  int64_t slices = 1;
+  SmallVector<LoopItem> items; ///< in the order of an iteration
+};
+
+/// One more than the largest world rank of any mesh of the function's values, whose extents and
+/// mesh sizes are known.
+int64_t getWorldSize(func::FuncOp func);
+
+/// Bytes of what one device holds; 0 where that is not known.
+double getLocalBytes(RankedTensorType type);
+
+/// The commands of one rank, as far as they have been added.
+class LoopPlan {
+public:
+  LoopPlan(LoopPlan &&);
+  ~LoopPlan();
+
+private:
+  friend class CostModel;
+  struct Implementation;
+  explicit LoopPlan(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation;
+};
+
+/// The machine, and what of it the program's target may use.
+class CostModel {
+public:
+  struct Options {
+    int64_t workers = 4;     ///< size of the pool of worker streams
+    bool collectives = true; ///< the channels have them; else they become messages
+    int64_t ranks = 1;       ///< of the world
+  };
+
+  /// `machine`: a name or path of a machine file. Null, with `error`, if it cannot be read or has
+  /// fewer devices than the world has ranks.
+  static std::shared_ptr<const CostModel> load(StringRef machine, const Options &options,
+                                               std::string &error);
+  ~CostModel();
+
+  /// The machine's name.
+  StringRef getName() const;
+
+  /// The part below which a gain is none: rounding, neighbours and what the model leaves out are
+  /// more.
+  static constexpr double kLeastGain = 0.05;
+
+  /// Turning `from` into `to`, one of `slices` iterations.
+  LoopItem getReshard(RankedTensorType from, RankedTensorType to, int64_t slices) const;
+
+  /// An op that runs locally, on operands and results of these types, one of `slices` iterations
+  /// over its result or, if `accumulated` is given, over that operand. No item for what is a view.
+  std::optional<LoopItem> getCompute(Operation *op, ArrayRef<RankedTensorType> operands,
+                                     RankedTensorType result, int64_t slices,
+                                     std::optional<unsigned> accumulated = std::nullopt) const;
+
+  /// An elementwise kernel that reads and writes so many bytes.
+  LoopItem getElementwise(double bytes) const;
+
+  /// The work of one iteration if there were `count` of them, each with a part of the rows.
+  LoopWork cut(const LoopWork &work, int64_t count) const;
+
+  LoopPlan startPlan() const;
+  /// Appends the commands of a schedule. `streams`: as in a schedule's attribute, 0 for all
+  /// workers.
+  void addPipeline(LoopPlan &plan, const LoopWork &work, int64_t streams) const;
+  /// Of work that begins with its one communication, whose slices have one owner each.
+  /// `copiesOwn`: the own slices, too, are written where the others arrive.
+  void addExchange(LoopPlan &plan, const LoopWork &work, int64_t streams, bool copiesOwn) const;
+
+  /// Seconds from the start of the plan to its end.
+  double predict(const LoopPlan &plan) const;
+
+private:
+  struct Implementation;
+  explicit CostModel(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation;
+};
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_ANALYSIS_COSTMODEL_H

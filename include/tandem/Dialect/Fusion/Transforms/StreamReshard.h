@@ -1,0 +1,37 @@
+//===- StreamReshard.h - slices for a reshard and what is beside it -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_TRANSFORMS_STREAMRESHARD_H
+#define TANDEM_DIALECT_FUSION_TRANSFORMS_STREAMRESHARD_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+
+namespace mlir::tandem::fusion {
+
+/// Slices that a reshard can be cut into: `count` along dimension `dim`.
+struct StreamFactor {
+  int64_t dim = 0, count = 1;
+  /// Pieces that the dimension consists of on all devices together: each slice has a part of every
+  /// one of them (of a gather: from each owner). 1: a slice is one range of indices.
+  int64_t pieces = 1;
+};
+
+/// The factors worth a look for a reshard that communicates and is not streamed: of a gather, a
+/// slice per owner; of a gather or reduction, 2, 4 and 8 slices along each dimension. Slices are
+/// alike.
+SmallVector<StreamFactor> getStreamFactors(ReshardOp op);
+
+/// Writes the factor into the types of the reshard's result, of the value that it reduces, and of
+/// what is computed beside it slice by slice: consumers of a gather, the producer of a reduction.
+/// Stream digits move nothing, so arguments and results of the function may get them too. Failure,
+/// with types half changed, where something in the way cannot be sliced: so it is tried on a copy.
+LogicalResult streamReshard(func::FuncOp func, ReshardOp op, const StreamFactor &factor);
+
+} // namespace mlir::tandem::fusion
+
+#endif // TANDEM_DIALECT_FUSION_TRANSFORMS_STREAMRESHARD_H

@@ -1,0 +1,177 @@
+//===- LoopPlans.cpp - the commands of a loop -------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CostModelImpl.h"
+
+#include "llvm/Support/MathExtras.h"
+
+namespace mlir::tandem {
+
+namespace machine = ::tandem::machine;
+
+LoopPlan::LoopPlan(std::unique_ptr<Implementation> implementation)
+    : implementation(std::move(implementation)) {}
+LoopPlan::LoopPlan(LoopPlan &&) = default;
+LoopPlan::~LoopPlan() = default;
+
+LoopPlan CostModel::startPlan() const {
+  auto ranks = static_cast<uint32_t>(implementation->options.ranks);
+  machine::Plan plan;
+  plan.ranksPerNode = implementation->machine.ranksPerNode(ranks);
+  return LoopPlan(
+      std::unique_ptr<LoopPlan::Implementation>(new LoopPlan::Implementation{std::move(plan)}));
+}
+
+double CostModel::predict(const LoopPlan &plan) const {
+  return machine::predict(implementation->machine, plan.implementation->plan);
+}
+
+namespace {
+
+/// Turns items into commands.
+class Writer {
+public:
+  Writer(const machine::Machine &machine, const CostModel::Options &options, machine::Plan &plan)
+      : machine(machine), options(options), plan(plan) {}
+
+  void add(const LoopItem &item, uint32_t stream) {
+    switch (item.kind) {
+    case LoopItem::Kind::Compute:
+      return addCompute(item, stream);
+    case LoopItem::Kind::Messages:
+      plan.message(stream, item.bytes, item.groupNodes > 1);
+      return;
+    case LoopItem::Kind::Collective:
+      if (options.collectives)
+        plan.collective(
+            stream, machine.collectiveCost(static_cast<::tandem::CollectiveKind>(item.collective),
+                                           item.group, item.groupNodes, item.bytes));
+      else
+        addExpanded(item, stream);
+    }
+  }
+
+  /// An iteration on a worker: what adds to results of the whole loop comes last, on the main
+  /// stream. `waits`: it must wait for what is on the worker, and that for it.
+  void addIteration(ArrayRef<LoopItem> items, uint32_t stream, bool waits) {
+    auto isLast = [](const LoopItem &item) { return item.accumulates; };
+    for (const LoopItem &item : items) {
+      if (!isLast(item)) {
+        add(item, stream);
+        waits = true;
+      }
+    }
+    if (llvm::none_of(items, isLast))
+      return;
+    if (waits)
+      plan.sync(0, stream);
+    for (const LoopItem &item : items)
+      if (isLast(item))
+        add(item, 0);
+    if (waits)
+      plan.sync(stream, 0);
+  }
+
+  void copy(uint32_t stream, double bytes) {
+    plan.compute(stream, machine::Cost::Kernel,
+                 machine.memorySeconds(machine::MemoryWork::Copy, 2 * bytes));
+  }
+
+private:
+  void addCompute(const LoopItem &item, uint32_t stream) {
+    plan.compute(stream, item.isMatmul() ? machine::Cost::Matmul : machine::Cost::Kernel,
+                 item.seconds);
+  }
+
+  void accumulate(uint32_t stream, double bytes) {
+    plan.compute(stream, machine::Cost::Kernel,
+                 machine.memorySeconds(machine::MemoryWork::Elementwise, 3 * bytes));
+  }
+
+  /// `steps` messages, one after another; what arrives is added to, if it `reduces`.
+  void addMessages(const LoopItem &item, uint32_t stream, uint32_t steps, double bytes,
+                   bool reduces) {
+    for (uint32_t step = 0; step < steps; ++step) {
+      plan.message(stream, bytes, item.groupNodes > 1);
+      if (reduces)
+        accumulate(stream, bytes);
+    }
+  }
+
+  /// What hostir-expand-collectives writes.
+  void addExpanded(const LoopItem &item, uint32_t stream) {
+    uint32_t others = item.group - 1;
+    uint32_t levels = llvm::Log2_32_Ceil(item.group);
+    switch (item.collective) {
+    case LoopItem::Collective::AllGather:
+      copy(stream, item.bytes);
+      return addMessages(item, stream, others, item.bytes, false);
+    case LoopItem::Collective::ReduceScatter:
+      return addMessages(item, stream, others, item.bytes, true);
+    case LoopItem::Collective::AllReduce:
+      addMessages(item, stream, others, item.bytes / item.group, true);
+      return addMessages(item, stream, others, item.bytes / item.group, false);
+    case LoopItem::Collective::AllToAll:
+      copy(stream, item.bytes);
+      return addMessages(item, stream, 1, others * item.bytes, false);
+    case LoopItem::Collective::Gather:
+    case LoopItem::Collective::Scatter:
+      return addMessages(item, stream, 1, others * item.bytes, false);
+    case LoopItem::Collective::Broadcast:
+      return addMessages(item, stream, levels, item.bytes, false);
+    case LoopItem::Collective::Reduce:
+      return addMessages(item, stream, levels, item.bytes, true);
+    }
+  }
+
+  const machine::Machine &machine;
+  const CostModel::Options &options;
+  machine::Plan &plan;
+};
+
+} // namespace
+
+static uint32_t getStreams(int64_t streams, int64_t workers, int64_t slices) {
+  int64_t most = std::min(workers, slices);
+  return static_cast<uint32_t>(streams ? std::min(streams, most) : most);
+}
+
+void CostModel::addPipeline(LoopPlan &loop, const LoopWork &work, int64_t streams) const {
+  machine::Plan &plan = loop.implementation->plan;
+  Writer writer(implementation->machine, implementation->options, plan);
+  if (work.slices <= 1) {
+    for (const LoopItem &item : work.items)
+      writer.add(item, 0);
+    return;
+  }
+  uint32_t workers = getStreams(streams, implementation->options.workers, work.slices);
+  plan.fork(workers);
+  for (int64_t slice = 0; slice < work.slices; ++slice)
+    writer.addIteration(work.items, 1 + static_cast<uint32_t>(slice) % workers, false);
+  plan.join(workers);
+}
+
+void CostModel::addExchange(LoopPlan &loop, const LoopWork &work, int64_t streams,
+                            bool copiesOwn) const {
+  machine::Plan &plan = loop.implementation->plan;
+  Writer writer(implementation->machine, implementation->options, plan);
+  const LoopItem &gather = work.items.front();
+  uint32_t workers = getStreams(streams, implementation->options.workers, work.slices);
+  int64_t own = work.slices / gather.group;
+  plan.fork(workers);
+  for (int64_t slice = 0; slice < work.slices; ++slice) {
+    uint32_t stream = 1 + static_cast<uint32_t>(slice) % workers;
+    if (slice >= own)
+      plan.message(stream, gather.bytes, gather.groupNodes > 1);
+    else if (copiesOwn)
+      writer.copy(stream, gather.bytes);
+    writer.addIteration(ArrayRef(work.items).drop_front(), stream, slice >= own || copiesOwn);
+  }
+  plan.join(workers);
+}
+
+} // namespace mlir::tandem

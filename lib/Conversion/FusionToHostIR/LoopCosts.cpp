@@ -1,0 +1,139 @@
+//===- LoopCosts.cpp - what stream loops would take on a machine -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "LoopCosts.h"
+
+#include "Schedule.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+static bool isElementwise(Operation *op) {
+  return fusion::isLocalComputation(op) && !isa<fusion::FusionTensorOpInterface>(op) &&
+         !op->hasTrait<OpTrait::ConstantLike>();
+}
+
+/// Whether the op's result stays inside the kernel of its consumers.
+static bool isInner(Operation *op, const StreamGroup &group) {
+  if (!isElementwise(op) || op->use_empty())
+    return false;
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  return llvm::all_of(op->getUsers(), [&](Operation *user) {
+    // Ops that are not streamed stand alone in their groups, and feed each other all the same.
+    bool together = group.streamSizes.empty() || llvm::is_contained(group.ops, user);
+    if (!together || !isElementwise(user))
+      return false;
+    auto result = cast<RankedTensorType>(user->getResult(0).getType());
+    return result.getShape() == type.getShape() && fusion::getAxes(result) == fusion::getAxes(type);
+  });
+}
+
+/// Bytes that an elementwise op reads, with what it takes over from those inside its kernel.
+static double getBytesRead(Operation *op, const StreamGroup &group) {
+  double bytes = 0;
+  llvm::SmallPtrSet<Value, 8> seen;
+  SmallVector<Operation *> inside{op};
+  while (!inside.empty()) {
+    for (Value operand : inside.pop_back_val()->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      auto type = dyn_cast<RankedTensorType>(operand.getType());
+      if (!type || !seen.insert(operand).second ||
+          (producer && producer->hasTrait<OpTrait::ConstantLike>()))
+        continue;
+      if (producer && isInner(producer, group))
+        inside.push_back(producer);
+      else
+        bytes += getLocalBytes(type);
+    }
+  }
+  return bytes;
+}
+
+LoopWork LoopCosts::getWork(const StreamGroup &group) const {
+  LoopWork work;
+  work.slices = group.numSlices();
+  for (Operation *op : group.ops) {
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    std::optional<LoopItem> item;
+    if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
+      item = model.getReshard(reshard.getInput().getType(), type, work.slices);
+    } else if (isElementwise(op)) {
+      if (isInner(op, group))
+        continue;
+      item = model.getElementwise((getBytesRead(op, group) + getLocalBytes(type)) /
+                                  static_cast<double>(work.slices));
+    } else {
+      SmallVector<RankedTensorType> operands;
+      for (Type operand : op->getOperandTypes())
+        operands.push_back(cast<RankedTensorType>(operand));
+      std::optional<unsigned> accumulated;
+      if (auto found = group.accumulators.find(op); found != group.accumulators.end())
+        accumulated = found->second;
+      item = model.getCompute(op, operands, type, work.slices, accumulated);
+    }
+    if (item)
+      work.items.push_back(*item);
+  }
+  return work;
+}
+
+/// Appends a group by a schedule; false if it cannot run it or has no model.
+static bool addTo(LoopPlan &plan, StreamGroup group, fusion::ScheduleAttr attr,
+                  const LoopWork &work, const CostModel &model) {
+  const Schedule *schedule = getSchedule(attr.getKind());
+  if (!schedule)
+    return false;
+  group.schedule = attr;
+  ScopedDiagnosticHandler quiet(attr.getContext(), [](Diagnostic &) { return success(); });
+  if (failed(schedule->matches(group, [&] { return group.ops.front()->emitError(); })))
+    return false;
+  return schedule->addTo(plan, group, work, model);
+}
+
+SmallVector<PricedSchedule> LoopCosts::getSchedules(const StreamGroup &group) const {
+  LoopWork work = getWork(group);
+  MLIRContext *context = group.ops.front()->getContext();
+  SmallVector<fusion::ScheduleAttr> candidates{group.schedule};
+  if (!group.scheduleIsNamed) {
+    candidates = {fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Pipeline)};
+    for (fusion::ScheduleKind kind :
+         {fusion::ScheduleKind::Exchange, fusion::ScheduleKind::Ring, fusion::ScheduleKind::Push,
+          fusion::ScheduleKind::Hierarchical})
+      if (!group.reshards().empty() && !group.streamSizes.empty())
+        candidates.push_back(fusion::ScheduleAttr::get(context, kind));
+  }
+  SmallVector<PricedSchedule> priced;
+  for (fusion::ScheduleAttr schedule : candidates) {
+    LoopPlan plan = model.startPlan();
+    if (addTo(plan, group, schedule, work, model))
+      priced.push_back({schedule, model.predict(plan)});
+  }
+  return priced;
+}
+
+PricedSchedule LoopCosts::choose(ArrayRef<PricedSchedule> schedules) {
+  PricedSchedule best = schedules.front();
+  for (const PricedSchedule &other : schedules)
+    if (other.seconds < best.seconds &&
+        other.seconds < (1 - CostModel::kLeastGain) * schedules.front().seconds)
+      best = other;
+  return best;
+}
+
+FailureOr<double> LoopCosts::getSeconds(func::FuncOp func) const {
+  FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(func);
+  if (failed(groups))
+    return failure();
+  LoopPlan plan = model.startPlan();
+  for (const StreamGroup &group : *groups) {
+    SmallVector<PricedSchedule> schedules = getSchedules(group);
+    if (schedules.empty() || !addTo(plan, group, choose(schedules).schedule, getWork(group), model))
+      return failure();
+  }
+  return model.predict(plan);
+}

@@ -1,0 +1,54 @@
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=h200x8 | FileCheck %s --check-prefixes=CHECK,H200
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=mi300x8 | FileCheck %s --check-prefixes=CHECK,MI300
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+
+#tp = #fusion.mesh<"tp", ["x" = 8]>
+!x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<8192x8192xbf16, #fusion.axes<#tp, [stream(8), -]>>
+!w = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<8192x28672xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
+
+// Large slices of one owner: on one machine messages are quicker than broadcasts, on the other they are not.
+// LOG: remark: fusion-select-schedule: all-gather goes through schedule exchange: pipeline {{[0-9.]+}} us, exchange {{[0-9.]+}} us{{.*}} (h200x8)
+// LOG: remark: fusion-select-schedule: predicted {{[0-9.]+}} us (h200x8)
+// LOG: remark: fusion-select-schedule: 1 exchange, 0 pipeline, 0 named by the user
+// CHECK-LABEL: func.func @large
+// H200: schedule = #fusion.schedule<exchange>
+// MI300: schedule = #fusion.schedule<pipeline>
+func.func @large(%x: !x, %w: !w) -> !y {
+  %g = fusion.reshard %x : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}
+
+// -----
+
+// Small ones: on both.
+#tp = #fusion.mesh<"tp", ["x" = 8]>
+!x = tensor<256x256xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<256x256xbf16, #fusion.axes<#tp, [stream(8), -]>>
+!w = tensor<256x1024xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<256x1024xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
+
+// CHECK-LABEL: func.func @small
+// CHECK: schedule = #fusion.schedule<exchange>
+func.func @small(%x: !x, %w: !w) -> !y {
+  %g = fusion.reshard %x : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}
+
+// -----
+
+// A named schedule is kept, and what it is on keeps its slices: none.
+#tp = #fusion.mesh<"tp", ["x" = 8]>
+!x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+
+// LOG: remark: fusion-select-schedule: all-gather keeps schedule pipeline
+// CHECK-LABEL: func.func @named
+// CHECK: {schedule = #fusion.schedule<pipeline>} : {{.*}}[-, -]>>
+func.func @named(%x: !x) -> !g {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<pipeline>} : !x -> !g
+  return %g : !g
+}
