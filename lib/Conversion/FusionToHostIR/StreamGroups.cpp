@@ -47,6 +47,7 @@ private:
   std::pair<unsigned, std::optional<unsigned>> findGroup(Operation *op, ArrayRef<int64_t> sizes);
   bool accumulates(Operation *op, unsigned operand);
   static bool scatters(Operation *op);
+  void findBeforeScatter();
   bool dependsOn(Operation *op, unsigned group);
   bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
   bool canUnite(unsigned group, unsigned other);
@@ -58,6 +59,7 @@ private:
   SmallVector<StreamGroup> groups;
   DenseMap<Operation *, unsigned> groupOf;
   DenseMap<Operation *, unsigned> number; // position in the block
+  DenseSet<Operation *> beforeScatter;
 };
 
 } // namespace
@@ -95,6 +97,25 @@ bool Grouper::scatters(Operation *op) {
   return reshard && reshard.getSchedule() &&
          reshard.getSchedule()->getKind() == fusion::ScheduleKind::Push &&
          getScatteredDigit(reshard);
+}
+
+/// Collects what makes the terms of values that are scattered. A loop that receives slices begins
+/// with the own ones, one that hands them out ends with those: they are two.
+void Grouper::findBeforeScatter() {
+  SmallVector<Operation *> worklist;
+  for (Operation &op : func.getBody().front())
+    if (scatters(&op))
+      worklist.push_back(&op);
+  while (!worklist.empty()) {
+    Operation *op = worklist.pop_back_val();
+    if (!beforeScatter.insert(op).second)
+      continue;
+    for (Value operand : op->getOperands()) {
+      fusion::AxesAttr axes = fusion::getAxes(operand);
+      if (operand.getDefiningOp() && axes && axes.isPartial())
+        worklist.push_back(operand.getDefiningOp());
+    }
+  }
 }
 
 /// Whether `op` needs, through ops outside of it, what `group` makes.
@@ -190,7 +211,8 @@ std::pair<unsigned, std::optional<unsigned>> Grouper::findGroup(Operation *op,
     Operation *producer = operand.get().getDefiningOp();
     unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
     if (group == kNoGroup || groups[group].streamSizes.empty() ||
-        groups[group].accumulators.contains(producer))
+        groups[group].accumulators.contains(producer) ||
+        (beforeScatter.contains(op) && !groups[group].reshards().empty()))
       continue;
     if (!sizes.empty() && slicesAgree(op, operand) && canJoin(op, group, std::nullopt))
       return {group, std::nullopt};
@@ -263,6 +285,7 @@ LogicalResult Grouper::chooseSchedule(StreamGroup &group) {
 FailureOr<SmallVector<StreamGroup>> Grouper::run() {
   for (auto [i, op] : llvm::enumerate(func.getBody().front()))
     number[&op] = i;
+  findBeforeScatter();
   for (Operation &op : func.getBody().front().without_terminator())
     if (!op.hasTrait<OpTrait::ConstantLike>() && failed(add(&op)))
       return failure();
