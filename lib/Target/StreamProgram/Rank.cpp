@@ -171,9 +171,8 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
       native.push_back(sp::CreateNativeCode(b, sp::KernelFormat::ptx, arch, text));
     }
     auto natives = b.CreateVector(native);
-    kernelList.push_back(
-        sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes, types, natives,
-                         kernel.outputs));
+    kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes,
+                                          types, natives, kernel.outputs));
   }
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {

@@ -223,11 +223,10 @@ std::vector<Reject> rejects() {
          {sp::KernelFormat::ptx, "sm_90", {1}}, {});
   add("kernel-outputs", "kernels[0] (\"double\"): outputs: the expression has 1, found 2",
       [](P &, R &r) { r.kernels[0].outputs = 2; });
-  add("kernel-outputs-native", "kernels[0] (\"double\"): outputs: 0 of 2 operands",
-      [](P &, R &r) {
-        r.kernels[0].format = sp::KernelFormat::ptx;
-        r.kernels[0].operandTypes = {0, 0};
-      });
+  add("kernel-outputs-native", "kernels[0] (\"double\"): outputs: 0 of 2 operands", [](P &, R &r) {
+    r.kernels[0].format = sp::KernelFormat::ptx;
+    r.kernels[0].operandTypes = {0, 0};
+  });
   add("kernel-outputs-many", "kernels[0] (\"double\"): outputs: 3 of 2 operands", [](P &, R &r) {
     r.kernels[0].format = sp::KernelFormat::ptx;
     r.kernels[0].operandTypes = {0, 0};
