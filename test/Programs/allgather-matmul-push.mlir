@@ -74,7 +74,7 @@ func.func @allgather_matmul_push(
     %x: tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},
     %w: tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "w"})
     -> (tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>> {fusion.name = "y"}) {
-  %y = fusion.matmul %x, %w {fusion.schedule = #fusion.schedule<push>}
+  %y = fusion.matmul %x, %w {fusion.gather = "before", fusion.schedule = #fusion.schedule<push>}
       : tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
      -> tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
   return %y : tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
@@ -85,7 +85,7 @@ func.func @allgather_matmul_push_chunks(
     %x: tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},
     %w: tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "w"})
     -> (tensor<48x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>> {fusion.name = "y"}) {
-  %y = fusion.matmul %x, %w {fusion.schedule = #fusion.schedule<push, streams = 2>}
+  %y = fusion.matmul %x, %w {fusion.gather = "before", fusion.schedule = #fusion.schedule<push, streams = 2>}
       : tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
      -> tensor<48x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>>
   return %y : tensor<48x24xf32, #fusion.axes<#tp, [stream("x") * stream(2), didx("x")]>>

@@ -33,7 +33,7 @@ func.func @mlp_push(
     %w1: tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "w1"},
     %w2: tensor<24x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "w2"})
     -> (tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "y"}) {
-  %h = fusion.matmul %x, %w1 {fusion.schedule = #fusion.schedule<push>}
+  %h = fusion.matmul %x, %w1 {fusion.gather = "before", fusion.schedule = #fusion.schedule<push>}
       : tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x24xf32, #fusion.axes<#tp, [-, didx("x")]>>
      -> tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>
   %a = math.tanh %h : tensor<48x24xf32, #fusion.axes<#tp, [stream("x"), didx("x")]>>

@@ -69,7 +69,7 @@ func.func @gather_xor(
     %x: tensor<48x16xf32, #fusion.axes<#of8, [didx("x"), -]>> {fusion.name = "x"},
     %w: tensor<16x24xf32, #fusion.axes<#of8, [-, didx("x")]>> {fusion.name = "w"})
     -> (tensor<48x24xf32, #fusion.axes<#of8, [stream("x"), didx("x")]>> {fusion.name = "y"}) {
-  %y = fusion.matmul %x, %w {fusion.schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>}
+  %y = fusion.matmul %x, %w {fusion.gather = "before", fusion.schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>}
       : tensor<48x16xf32, #fusion.axes<#of8, [didx("x"), -]>>, tensor<16x24xf32, #fusion.axes<#of8, [-, didx("x")]>>
      -> tensor<48x24xf32, #fusion.axes<#of8, [stream("x"), didx("x")]>>
   return %y : tensor<48x24xf32, #fusion.axes<#of8, [stream("x"), didx("x")]>>
@@ -79,7 +79,7 @@ func.func @gather_rotated(
     %x: tensor<48x16xf32, #fusion.axes<#of4, [didx("x"), -]>> {fusion.name = "x"},
     %w: tensor<16x24xf32, #fusion.axes<#of4, [-, didx("x")]>> {fusion.name = "w"})
     -> (tensor<48x24xf32, #fusion.axes<#of4, [stream("x"), didx("x")]>> {fusion.name = "y"}) {
-  %y = fusion.matmul %x, %w {fusion.schedule = #fusion.schedule<push, merge = [2, 2]>}
+  %y = fusion.matmul %x, %w {fusion.gather = "before", fusion.schedule = #fusion.schedule<push, merge = [2, 2]>}
       : tensor<48x16xf32, #fusion.axes<#of4, [didx("x"), -]>>, tensor<16x24xf32, #fusion.axes<#of4, [-, didx("x")]>>
      -> tensor<48x24xf32, #fusion.axes<#of4, [stream("x"), didx("x")]>>
   return %y : tensor<48x24xf32, #fusion.axes<#of4, [stream("x"), didx("x")]>>
