@@ -67,6 +67,8 @@ typedef struct tandem_context_options {
   uint32_t local_world_rank;
   uint32_t timeout_ms;     /* a run that takes longer is ended; 0 = 60000 */
   uint32_t matmul_threads; /* 0 = 1 */
+  int no_graphs;           /* 1: every command is launched by itself, also where the device has
+                            * graphs */
 } tandem_context_options;
 
 typedef struct tandem_argument {

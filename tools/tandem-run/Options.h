@@ -28,6 +28,7 @@ struct Options {
   uint32_t ranks = 0; ///< 0: not given
   std::string device = "cpu";
   std::string channel = "ucx";
+  bool noGraph = false;
   bool threads = false; ///< ranks are threads of one process; always with channel local
   std::chrono::milliseconds timeout{60000};
 

@@ -133,6 +133,7 @@ private:
       context.launch = &callbacks;
     }
     context.timeout_ms = static_cast<uint32_t>(options.timeout.count());
+    context.no_graphs = options.noGraph;
     context.matmul_threads = matmulThreads(launch, job.localWorld != nullptr);
     // What the launch had to say is better than "the callback returned 5".
     auto check = [&](tandem_code code) {

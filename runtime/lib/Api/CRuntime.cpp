@@ -149,6 +149,7 @@ Status createContext(const tandem_context_options *given, tandem_context &contex
   TANDEM_RETURN_IF_ERROR(makeTransports(options, result));
   if (options.timeout_ms)
     result.timeout = std::chrono::milliseconds(options.timeout_ms);
+  result.graphs = options.no_graphs == 0;
   TANDEM_ASSIGN_OR_RETURN(context.context, Context::create(std::move(result)));
   return Status();
 }

@@ -46,6 +46,7 @@ public:
   Expected<Stream *> stream(uint32_t i);
   /// The first transport that can do `capabilities`.
   Expected<Transport *> transport(uint32_t capabilities);
+  bool wantsGraphs() const { return options.graphs; }
   uint32_t nextInstance() { return ++instances; }
 
   void watch(Watched *instance);

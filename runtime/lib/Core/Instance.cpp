@@ -126,18 +126,25 @@ Status InstanceImpl::enqueue(Stream *main) {
   Status status;
   if (other.inFlight && other.main != slot.main)
     status = slot.main.load()->wait(*other.ends[0], kNoMarker);
-  if (status.ok())
-    status = dispatch(slot, slot.main);
+  if (status.ok()) {
+    slot.replays = graphs && !tracing;
+    if (slot.replays)
+      status = replay(slot);
+    if (slot.replays && status.code() == Code::Unsupported) {
+      fmt::print(stderr, "tandem: {}runs without a graph: {}\n", prefix(), status.message());
+      graphs = false;
+      slot.replays = false;
+    }
+    if (!slot.replays)
+      status = dispatch(slot);
+  }
   if (!status.ok())
     context.poison(status.withPrefix(prefix()));
   return context.health();
 }
 
-Status InstanceImpl::dispatch(Slot &slot, Stream *main) {
-  auto streamOf = [&](uint32_t s) { return s == 0 ? main : streams[s]; };
-  for (uint32_t s = 0; s < streams.size(); ++s)
-    if (usesStream[s])
-      streamOf(s)->timeEvents(slot.frame.times);
+Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *> &others) {
+  auto streamOf = [&](uint32_t s) { return s == 0 ? main : others[s]; };
   for (const Step &step : steps) {
     Stream &stream = *streamOf(step.stream);
     switch (step.kind) {
@@ -152,10 +159,37 @@ Status InstanceImpl::dispatch(Slot &slot, Stream *main) {
       break;
     }
   }
+  return Status();
+}
+
+Status InstanceImpl::dispatch(Slot &slot) {
+  Stream *main = slot.main;
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
-      TANDEM_RETURN_IF_ERROR(streamOf(s)->record(*slot.ends[s], kNoMarker));
+      (s == 0 ? main : streams[s])->timeEvents(slot.frame.times);
+  TANDEM_RETURN_IF_ERROR(issue(slot, main, streams));
+  for (uint32_t s = 0; s < streams.size(); ++s)
+    if (usesStream[s])
+      TANDEM_RETURN_IF_ERROR((s == 0 ? main : streams[s])->record(*slot.ends[s], kNoMarker));
   return Status();
+}
+
+Status InstanceImpl::replay(Slot &slot) {
+  std::lock_guard<std::mutex> lock(graphMutex);
+  if (!slot.graph || slot.graphBindings != slot.bindings) {
+    std::vector<Stream *> byNumber, used;
+    for (const auto &stream : graphStreams) {
+      byNumber.push_back(stream.get());
+      if (stream)
+        used.push_back(stream.get());
+    }
+    TANDEM_ASSIGN_OR_RETURN(slot.graph, context.device().capture(used, std::move(slot.graph), [&] {
+      return issue(slot, byNumber[0], byNumber);
+    }));
+    slot.graphBindings = slot.bindings;
+  }
+  TANDEM_RETURN_IF_ERROR(slot.graph->launch(*slot.main, slot.frame));
+  return slot.main.load()->record(*slot.ends[0], kNoMarker);
 }
 
 Status InstanceImpl::wait() {
@@ -250,9 +284,20 @@ std::string InstanceImpl::describeStall() {
   for (uint32_t s = 0; late && s < streams.size(); ++s) {
     if (!usesStream[s])
       continue;
-    Marker at = (s == 0 ? late->main.load() : streams[s])->position();
-    if (at != kNoMarker && at >> 32 == number)
-      parts.push_back(fmt::format("stream {} in {}", s, describe(static_cast<uint32_t>(at))));
+    Stream *stream = late->replays ? graphStreams[s].get()
+                     : s == 0      ? late->main.load()
+                                   : streams[s];
+    std::vector<Marker> at{stream->position()};
+    // Of a graph the device says little: one of the commands that may wait.
+    if (at[0] == kNoMarker && late->replays)
+      at = stream->capturedWaits();
+    std::vector<std::string> commands;
+    for (Marker marker : at)
+      if (marker != kNoMarker && marker >> 32 == number && commands.size() < 4)
+        commands.push_back(describe(static_cast<uint32_t>(marker)));
+    if (!commands.empty())
+      parts.push_back(fmt::format("stream {} in {}{}", s, fmt::join(commands, " or "),
+                                  commands.size() < at.size() ? " or a later one" : ""));
   }
   std::string where =
       parts.empty() ? "no stream is in a command of it" : fmt::format("{}", fmt::join(parts, "; "));
@@ -260,6 +305,12 @@ std::string InstanceImpl::describeStall() {
 }
 
 void InstanceImpl::abortChannels(const Status &reason) {
+  {
+    // NCCL's abort ends when no graph holds its work any more.
+    std::lock_guard<std::mutex> lock(graphMutex);
+    for (Slot &slot : slots)
+      slot.graph.reset();
+  }
   for (const auto &channel : channels)
     if (channel)
       channel->abort(reason);

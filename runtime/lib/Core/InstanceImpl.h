@@ -57,6 +57,9 @@ private:
     std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
     std::atomic<bool> inFlight{false};
     std::atomic<std::chrono::steady_clock::rep> deadline{0};
+    std::unique_ptr<Graph> graph;     ///< guarded by graphMutex
+    uint64_t graphBindings = 0;       ///< those that `graph` was captured with
+    std::atomic<bool> replays{false}; ///< that run is one of `graph`
   };
 
   void report(const Status &error, Marker marker) override;
@@ -75,12 +78,19 @@ private:
   Status agree(const Status &mine, const char *what);
   Status agreeOnProgram();
   Status agreeOnCommands();
+  /// Whether runs are replayed, which is so on all ranks or on none.
+  Status agreeOnGraphs();
+  std::string whyNoGraph() const;
   Status makeChannels();
 
   Status finish(Slot &slot);
   void resolve(Slot &slot);
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
-  Status dispatch(Slot &slot, Stream *main);
+  /// Enqueues every step; `main`: stream 0.
+  Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others);
+  Status dispatch(Slot &slot);
+  /// The run as a graph, captured if need be.
+  Status replay(Slot &slot);
 
   ContextImpl &context;
   std::shared_ptr<const Program> programHandle;
@@ -95,6 +105,11 @@ private:
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
+  /// Only captured on: work of other instances must not meet in the streams' workspaces. By number;
+  /// null where no command uses it.
+  std::vector<std::unique_ptr<Stream>> graphStreams;
+  bool graphs = false;
+  std::mutex graphMutex; ///< an abort drops the graphs while the next run is enqueued
   std::vector<uint32_t> collectivesSeen; ///< per channel
 
   std::vector<void *> bound; ///< per argument

@@ -14,6 +14,7 @@ namespace tandem {
 
 ErrorSink::~ErrorSink() = default;
 Operation::~Operation() = default;
+Graph::~Graph() = default;
 Event::~Event() = default;
 Stream::~Stream() = default;
 Memory::~Memory() = default;
@@ -33,6 +34,11 @@ Status Device::download(void *dst, const void *src, uint64_t bytes) {
   return upload(dst, src, bytes);
 }
 Status Device::agree(Launch &) { return Status(); }
+Expected<std::unique_ptr<Graph>> Device::capture(const std::vector<Stream *> &,
+                                                 std::unique_ptr<Graph>,
+                                                 const std::function<Status()> &) {
+  return Status(Code::Unsupported, "this device has no graphs");
+}
 
 Status HostOperation::enqueue(Stream &stream, const Frame &frame) {
   return stream.enqueueHost(*this, frame);

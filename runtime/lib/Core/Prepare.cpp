@@ -39,6 +39,7 @@ Status InstanceImpl::prepare() {
   TANDEM_RETURN_IF_ERROR(makeChannels());
   TANDEM_RETURN_IF_ERROR(agree(prepareOperations(), "prepare the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnCommands());
+  TANDEM_RETURN_IF_ERROR(agreeOnGraphs());
   context.watch(this);
   watched = true;
   return Status();
@@ -130,6 +131,41 @@ Status InstanceImpl::agreeOnCommands() {
   }
   Status device = context.device().agree(context.launch());
   return agree(status.ok() ? device : status, "prepare the program");
+}
+
+std::string InstanceImpl::whyNoGraph() const {
+  const char *off = std::getenv("TANDEM_GRAPH");
+  if (!context.wantsGraphs() || !context.device().hasGraphs() || (off && *off == '0'))
+    return "-";
+  for (const auto &operation : operations)
+    if (std::string why = operation->whyNoGraph(); !why.empty())
+      return fmt::format("{}: {}", describe(static_cast<uint32_t>(operation->marker)), why);
+  return "";
+}
+
+Status InstanceImpl::agreeOnGraphs() {
+  Status status;
+  graphs = true;
+  auto all = allGatherStrings(context.launch(), whyNoGraph());
+  if (!all)
+    return all.status().withPrefix(prefix());
+  for (uint32_t r = 0; r < all->size() && graphs; ++r) {
+    const std::string &why = (*all)[r];
+    graphs = why.empty();
+    if (!graphs && why != "-" && context.rank() == 0)
+      fmt::print(stderr, "tandem: @{} runs without a graph: rank {}: {}\n", programHandle->name(),
+                 r, why);
+  }
+  for (uint32_t s = 0; graphs && s < streams.size(); ++s) {
+    graphStreams.emplace_back();
+    if (usesStream[s] && status.ok()) {
+      auto stream = context.device().createStream();
+      status = stream.status();
+      if (stream)
+        graphStreams.back() = std::move(*stream);
+    }
+  }
+  return agree(status, "prepare graphs");
 }
 
 Status InstanceImpl::allocate() {
@@ -273,6 +309,12 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
       desc.code = kernel.code()->data();
       desc.codeSize = kernel.code()->size();
     }
+    for (uint32_t k = 0; k < count(kernel.native()); ++k) {
+      const sp::NativeCode &code = *kernel.native()->Get(k);
+      desc.native.push_back({static_cast<uint8_t>(code.format()),
+                             code.target() ? code.target()->string_view() : std::string_view(),
+                             code.code()->data(), code.code()->size()});
+    }
     for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
       desc.operands.push_back(operand(data.launch_operands()->Get(command.operands()->Get(0) + k)));
     return device.prepareLaunch(desc);
@@ -313,7 +355,8 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp
   }
   case sp::CommandKind::signal: {
     uint64_t perRun = data.signal_slots()->Get(command.aux());
-    return channel->prepareSignal({command.peer(), command.aux(), command.value(), perRun});
+    return channel->prepareSignal(
+        {command.peer(), command.aux(), command.value(), perRun, command.stream()});
   }
   case sp::CommandKind::wait_signal: {
     uint64_t perRun = data.signal_slots()->Get(command.aux());

@@ -108,6 +108,8 @@ public:
     return Status();
   }
 
+  std::string whyNoGraph() const override { return inner->whyNoGraph(); }
+
 private:
   Stage stage;
   std::unique_ptr<Operation> inner;

@@ -191,3 +191,5 @@ Status verifyExpression(const uint8_t *code, uint64_t size, ExpressionTypes &typ
 }
 
 } // namespace tandem::program
+
+unsigned tandem::registersRead(sp::ExprOp op) { return program::signatureOf(op).count; }

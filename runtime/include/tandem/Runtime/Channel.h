@@ -85,6 +85,7 @@ struct Signal {
   uint32_t peer = 0;
   uint32_t slot = 0;
   uint64_t value = 0, perRun = 0;
+  uint32_t stream = 0; ///< of the program: signals of one stream are raised in order
 };
 
 /// Waits until this rank's signal `slot` is at least frame.epoch * perRun + value.

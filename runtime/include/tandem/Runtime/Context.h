@@ -27,6 +27,9 @@ struct ContextOptions {
   std::unique_ptr<Launch> launch;
   /// A run that takes longer is ended by the watchdog.
   std::chrono::milliseconds timeout{60000};
+  /// Where the device has graphs and all ranks can: a run is captured once and replayed. Equal on
+  /// all ranks, or nobody does. TANDEM_GRAPH=0 says the same as false.
+  bool graphs = true;
 };
 
 /// One rank's device, ways to talk, and place in the job. One thread at a time. Contexts of one

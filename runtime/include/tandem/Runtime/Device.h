@@ -17,7 +17,9 @@
 #include "tandem/Runtime/Status.h"
 #include "tandem/Runtime/Types.h"
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -78,6 +80,8 @@ public:
   /// stream. `frame` is kept by reference. An error here means that nothing was enqueued; later
   /// errors go to frame.errors.
   virtual Status enqueue(Stream &stream, const Frame &frame) = 0;
+  /// Why a graph cannot hold it; empty: it can.
+  virtual std::string whyNoGraph() const { return {}; }
   /// Set by the executor; what Stream::position() shows while the operation runs.
   Marker marker = kNoMarker;
 };
@@ -90,6 +94,16 @@ public:
   /// soon after its channel or device was aborted. An error ends the run.
   virtual Status execute(const Frame &frame) = 0;
   Status enqueue(Stream &stream, const Frame &frame) final;
+  std::string whyNoGraph() const override { return "a thread of the host does it"; }
+};
+
+/// A run of a program as one thing that the device replays.
+class Graph {
+public:
+  virtual ~Graph();
+  /// Enqueues what was captured, as Operation::enqueue does. `frame` has the addresses that it was
+  /// captured with.
+  virtual Status launch(Stream &stream, const Frame &frame) = 0;
 };
 
 /// A point in a stream that other streams wait for. Reusable: a wait refers to the latest record
@@ -125,6 +139,8 @@ public:
   virtual bool idle() = 0;
   /// The command that the stream is executing or waiting in; kNoMarker if idle or not known.
   virtual Marker position() const = 0;
+  /// Commands in what was captured last on this stream that may wait for a peer.
+  virtual std::vector<Marker> capturedWaits() const { return {}; }
   /// The vendor's stream (cudaStream_t, hipStream_t); null on host devices.
   virtual void *native() { return nullptr; }
 };
@@ -154,6 +170,14 @@ struct MatmulDesc {
   bool transposeA = false, transposeB = false, accumulate = false;
 };
 
+/// A kernel's code for a device of one kind.
+struct NativeKernel {
+  uint8_t format = 0;            ///< sp::KernelFormat
+  std::string_view target;       ///< "sm_90"
+  const uint8_t *code = nullptr; ///< lives as long as the operation; ptx: not terminated
+  uint64_t codeSize = 0;
+};
+
 /// A call of a kernel that travels with the program.
 struct LaunchDesc {
   std::string_view name;         ///< for messages
@@ -161,7 +185,8 @@ struct LaunchDesc {
   std::string_view target;       ///< "cpu", "sm_90"
   const uint8_t *code = nullptr; ///< lives as long as the operation
   uint64_t codeSize = 0;
-  std::vector<Operand> operands; ///< outputs, then inputs
+  std::vector<NativeKernel> native; ///< the same kernel for other devices
+  std::vector<Operand> operands;    ///< outputs, then inputs
 };
 
 /// A device. Creation functions: any thread. The program verifier has checked the layouts given to
@@ -196,6 +221,16 @@ public:
   /// Collective, after every command of a program was prepared on all ranks: what must be decided
   /// alike everywhere (algorithms of matmuls, say) is decided.
   virtual Status agree(Launch &launch);
+
+  /// True if capture() may succeed.
+  virtual bool hasGraphs() const { return false; }
+  /// What `body` enqueues on `streams` becomes a graph and does not run: their work starts with the
+  /// graph and ends before it does. `previous`: a graph of the same program, null at first; may be
+  /// changed and returned, or destroyed, so it must have ended. Unsupported where something cannot
+  /// be captured.
+  virtual Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,
+                                                   std::unique_ptr<Graph> previous,
+                                                   const std::function<Status()> &body);
 
   /// Releases every stream that waits, drops queued work, makes everything enqueued later an error.
   /// Any thread, any number of times; the first reason stays. A context calls it when it is

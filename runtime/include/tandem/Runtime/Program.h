@@ -18,6 +18,7 @@
 
 namespace tandem {
 namespace sp {
+enum class ExprOp : uint8_t;
 struct Index;
 struct RankProgram;
 } // namespace sp
@@ -92,6 +93,10 @@ public:
   virtual Expected<std::shared_ptr<const Program>> oracle() const = 0;
   virtual const sp::Index &index() const = 0;
 };
+
+/// How many registers an instruction of expression code reads: its fields a, b and c, in this
+/// order.
+unsigned registersRead(sp::ExprOp op);
 
 /// Readable text of one rank's program: a header part, then one command a line.
 std::string dumpProgram(const Program &program);

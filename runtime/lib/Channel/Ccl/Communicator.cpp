@@ -72,6 +72,10 @@ Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> stat
 
 Communicator::~Communicator() {
   std::lock_guard<std::mutex> lock(mutex);
+  // What NCCL will not let go of in time stays on its thread.
+  auto giveUp = Clock::now() + std::chrono::seconds(5);
+  for (gpu::Backoff backoff; gone && !*gone && Clock::now() < giveUp; backoff.pause()) {
+  }
   if (!comm)
     return;
   state->driver
@@ -96,6 +100,8 @@ Status Communicator::settle(const char *what, Clock::time_point deadline) {
       return api.status(now, what);
     if (aborting)
       return abortError();
+    if (state->aborted)
+      return state->abortReason();
     if (Clock::now() > deadline)
       return Status(Code::Timeout, fmt::format("{}: no end in time", what));
   }
@@ -124,10 +130,23 @@ void Communicator::abort(const Status &why) {
   }
   aborting = true; // whoever settles lets go of the lock
   std::lock_guard<std::mutex> lock(mutex);
-  if (comm)
-    state->driver->within([&] { return api.status(api.ncclCommAbort(comm), "ncclCommAbort"); })
+  if (!comm)
+    return;
+  // It first ends the kernels, and then may wait for peers, and for graphs that hold its work;
+  // those go when the driver next looks, on the thread that aborts.
+  auto through = std::make_shared<std::atomic<bool>>(false);
+  auto end = [api = &api, state = state, comm = comm, through] {
+    state->driver->within([&] { return api->status(api->ncclCommAbort(comm), "ncclCommAbort"); })
         .ignore();
+    *through = true;
+  };
   comm = nullptr;
+  gone = through;
+  try {
+    std::thread(end).detach();
+  } catch (const std::exception &) {
+    end();
+  }
 }
 
 Status Communicator::warmUp(std::chrono::milliseconds timeout) {

@@ -43,6 +43,7 @@ public:
 
   /// What NCCL itself has noticed; success if it is busy.
   Status poll();
+  /// Tells NCCL to give up, and returns; what NCCL then still does is done on a thread.
   void abort(const Status &why);
   /// Sends something to everybody and reduces something, so that what NCCL loads and connects at
   /// first use is there before the program runs. Collective.
@@ -68,6 +69,7 @@ private:
   std::atomic<bool> aborting{false};
   std::mutex reasonMutex;
   Status reason;
+  std::shared_ptr<std::atomic<bool>> gone; ///< set: an abort is under way; true: it is through
 };
 
 using CommunicatorRef = std::shared_ptr<Communicator>;

@@ -19,6 +19,12 @@ namespace {
 
 cudaStream_t native(GpuStream &stream) { return static_cast<cudaStream_t>(stream.native()); }
 
+Status track(GpuStream &stream, Marker marker) {
+  if (stream.capturing()) // NCCL counts the graphs that hold its work
+    stream.capturing()->updatable = false;
+  return stream.track(marker);
+}
+
 /// An operand as NCCL needs it: where it lies if it is dense, else a dense copy.
 class Packed {
 public:
@@ -105,7 +111,7 @@ public:
       ncclResult_t ended = api.ncclGroupEnd();
       return result == ncclSuccess || result == ncclInProgress ? ended : result;
     }));
-    TANDEM_RETURN_IF_ERROR(stream.track(marker));
+    TANDEM_RETURN_IF_ERROR(track(stream, marker));
     for (const Part &part : parts)
       if (!part.isSend)
         TANDEM_RETURN_IF_ERROR(part.packed.store(kernels, stream, frame));
@@ -172,7 +178,7 @@ public:
             return exchange(api, comm, from, to, on);
           }
         }));
-    TANDEM_RETURN_IF_ERROR(stream.track(marker));
+    TANDEM_RETURN_IF_ERROR(track(stream, marker));
     return out.store(kernels, stream, frame);
   }
 

@@ -17,6 +17,7 @@
 #include "TileNest.h"
 
 #include "tandem/Runtime/HostOps.h"
+#include "tandem/Runtime/Program.h"
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
@@ -43,43 +44,6 @@ TileFunction functionOf(const TileFunctions &functions, sp::ExprOp op) {
 #undef TANDEM_CASE
   default:
     return nullptr;
-  }
-}
-
-/// Registers that an operation reads. Fields that it does not have may hold anything.
-unsigned numOperands(sp::ExprOp op) {
-  switch (op) {
-  case sp::ExprOp::load:
-  case sp::ExprOp::load_i32:
-  case sp::ExprOp::constant:
-  case sp::ExprOp::constant_i32:
-    return 0;
-  case sp::ExprOp::store:
-  case sp::ExprOp::store_i32:
-  case sp::ExprOp::neg:
-  case sp::ExprOp::abs:
-  case sp::ExprOp::exp:
-  case sp::ExprOp::exp2:
-  case sp::ExprOp::log:
-  case sp::ExprOp::sqrt:
-  case sp::ExprOp::rsqrt:
-  case sp::ExprOp::tanh:
-  case sp::ExprOp::erf:
-  case sp::ExprOp::sin:
-  case sp::ExprOp::cos:
-  case sp::ExprOp::floor:
-  case sp::ExprOp::ceil:
-  case sp::ExprOp::round_f16:
-  case sp::ExprOp::round_bf16:
-  case sp::ExprOp::from_i32:
-  case sp::ExprOp::to_i32:
-    return 1;
-  case sp::ExprOp::select:
-  case sp::ExprOp::select_i32:
-  case sp::ExprOp::fma:
-    return 3;
-  default:
-    return 2;
   }
 }
 
@@ -129,7 +93,7 @@ public:
 private:
   template <typename Fn> void forOperands(const sp::ExprInstr &instr, Fn fn) const {
     uint32_t used[] = {instr.a(), instr.b(), instr.c()};
-    for (unsigned k = 0; k < numOperands(instr.op()); ++k)
+    for (unsigned k = 0; k < registersRead(instr.op()); ++k)
       fn(k, used[k]);
   }
   void findUses();

@@ -22,11 +22,14 @@
 
 namespace tandem::gpu {
 
-// The vendor's handles (CUstream, CUevent, CUmodule, CUfunction).
+// The vendor's handles (CUstream, CUevent, CUmodule, CUfunction, CUgraph,
+// CUgraphExec).
 using StreamHandle = void *;
 using EventHandle = void *;
 using ModuleHandle = void *;
 using FunctionHandle = void *;
+using GraphHandle = void *;
+using ExecutableHandle = void *;
 
 struct DeviceInfo {
   std::string name; ///< "cuda:0"
@@ -36,6 +39,16 @@ struct DeviceInfo {
   unsigned processors = 1;
   /// Compute capability times ten: 90.
   unsigned architecture = 0;
+  /// allocateShared() works.
+  bool sharesMemory = false;
+  /// writeValue() and waitValue() work.
+  bool streamValues = false;
+};
+
+/// Blocks in two dimensions, of so many threads in one.
+struct Grid {
+  unsigned x = 1, y = 1;
+  unsigned threads = 1;
 };
 
 /// One GPU. Errors carry the vendor's name of the function and its text.
@@ -51,6 +64,16 @@ public:
   /// Memory of the host that kernels and copies reach under the same address.
   virtual Status allocateHost(uint64_t bytes, void **memory) = 0;
   virtual Status freeHost(void *memory) = 0;
+  /// Memory that the other GPUs of this process reach under the same address, if they reach this
+  /// one at all, and that other processes can map: freed with freeShared().
+  virtual Status allocateShared(uint64_t bytes, void **memory) = 0;
+  /// A file descriptor that stands for it, the caller's to close.
+  virtual Status exportShared(const void *memory, int *descriptor) = 0;
+  /// Maps what another process has exported; freed with freeShared().
+  virtual Status importShared(int descriptor, uint64_t bytes, void **memory) = 0;
+  virtual Status freeShared(void *memory) = 0;
+  /// Whether this GPU reaches the memory of GPU `index` of this process.
+  virtual bool reaches(unsigned index) = 0;
   /// Blocking. Either side may be the host's.
   virtual Status copy(void *dst, const void *src, uint64_t bytes) = 0;
   virtual Status fill(void *dst, uint8_t value, uint64_t bytes) = 0;
@@ -73,14 +96,32 @@ public:
   virtual Status copyRowsAsync(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
                                uint64_t width, uint64_t rows, StreamHandle stream) = 0;
 
+  /// Stream memory operations on 8 bytes: a write behind everything before it in the stream, and a
+  /// wait until the difference to `atLeast`, as a signed number, is not negative.
+  virtual Status writeValue(StreamHandle stream, void *address, uint64_t value) = 0;
+  virtual Status waitValue(StreamHandle stream, void *address, uint64_t atLeast) = 0;
+
+  /// From here on the stream, and those that wait for events of it, collect their work in a graph,
+  /// until endCapture(), which it takes with whatever is wrong with it.
+  virtual Status beginCapture(StreamHandle stream) = 0;
+  virtual Status endCapture(StreamHandle stream, GraphHandle *graph) = 0;
+  virtual Status destroyGraph(GraphHandle graph) = 0;
+  virtual Status instantiate(GraphHandle graph, ExecutableHandle *executable) = 0;
+  /// Sets `done` if the executable now does what `graph` says; it cannot if they differ in more
+  /// than the arguments of their nodes.
+  virtual Status update(ExecutableHandle executable, GraphHandle graph, bool *done) = 0;
+  virtual Status launchGraph(ExecutableHandle executable, StreamHandle stream) = 0;
+  /// May be running: it goes when it has ended.
+  virtual Status destroyExecutable(ExecutableHandle executable) = 0;
+
   /// Code for this GPU (an image of the vendor's, or PTX as text with its terminating zero); it is
   /// compiled and loaded here and at function(), never when a kernel is first launched.
   virtual Status loadModule(const void *image, ModuleHandle *module) = 0;
   virtual Status unloadModule(ModuleHandle module) = 0;
   virtual Status function(ModuleHandle module, const char *name, FunctionHandle *function) = 0;
-  /// One-dimensional. `arguments`: a pointer to each of the kernel's.
-  virtual Status launch(FunctionHandle function, unsigned blocks, unsigned threads,
-                        StreamHandle stream, void **arguments) = 0;
+  /// `arguments`: a pointer to each of the kernel's.
+  virtual Status launch(FunctionHandle function, const Grid &grid, StreamHandle stream,
+                        void **arguments) = 0;
 };
 
 /// A product as the library sees it: out[m, n] (+)= a[m, k] * b[k, n] + bias[n], row-major out.

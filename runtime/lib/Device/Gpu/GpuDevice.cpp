@@ -53,19 +53,29 @@ namespace {
 
 class GpuMemory final : public Memory {
 public:
-  GpuMemory(std::shared_ptr<DeviceState> state, bool host) : state(std::move(state)), host(host) {}
+  GpuMemory(std::shared_ptr<DeviceState> state, MemoryKind kind)
+      : state(std::move(state)), kind(kind) {}
   ~GpuMemory() override {
     // Memory that something may still write to is not given back, and freeing it would wait.
-    if (base && !state->stuck)
-      (host ? state->driver->freeHost(base) : state->driver->free(base)).ignore();
+    if (!base || state->stuck)
+      return;
+    Driver &driver = *state->driver;
+    (kind == MemoryKind::Host ? driver.freeHost(base)
+     : shared                 ? driver.freeShared(base)
+                              : driver.free(base))
+        .ignore();
   }
   Status allocate(uint64_t size) {
     bytes = size;
     uint64_t rounded = std::max<uint64_t>((size + 63) / 64 * 64, 64);
     Driver &driver = *state->driver;
-    Status status = host ? driver.allocateHost(rounded, &base) : driver.allocate(rounded, &base);
+    // Shared memory comes in pieces of megabytes.
+    shared = kind == MemoryKind::Symmetric && size > 0 && driver.info().sharesMemory;
+    Status status = kind == MemoryKind::Host ? driver.allocateHost(rounded, &base)
+                    : shared                 ? driver.allocateShared(rounded, &base)
+                                             : driver.allocate(rounded, &base);
     TANDEM_RETURN_IF_ERROR(status.withPrefix(fmt::format("cannot allocate {} bytes: ", size)));
-    if (!host)
+    if (kind != MemoryKind::Host)
       return driver.fill(base, 0, rounded);
     std::memset(base, 0, rounded);
     return Status();
@@ -73,7 +83,8 @@ public:
 
 private:
   std::shared_ptr<DeviceState> state;
-  bool host;
+  MemoryKind kind;
+  bool shared = false;
 };
 
 class CopyOperation final : public GpuOperation {
@@ -138,7 +149,7 @@ public:
     return std::make_unique<GpuEvent>(state, handle);
   }
   Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) override {
-    auto memory = std::make_unique<GpuMemory>(state, kind == MemoryKind::Host);
+    auto memory = std::make_unique<GpuMemory>(state, kind);
     TANDEM_RETURN_IF_ERROR(memory->allocate(bytes));
     return std::unique_ptr<Memory>(std::move(memory));
   }
@@ -173,6 +184,13 @@ public:
     return gpu::prepareLaunch(tools, desc);
   }
   Status agree(Launch &launch) override { return agreeOnAlgorithms(*tools, launch); }
+
+  bool hasGraphs() const override { return true; }
+  Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,
+                                           std::unique_ptr<Graph> previous,
+                                           const std::function<Status()> &body) override {
+    return captureGraph(state, streams, std::move(previous), body);
+  }
 
   void abort(const Status &reason) override { state->abort(reason); }
 

@@ -23,17 +23,27 @@ struct Candidate {
   uint64_t bytes[4] = {};
 };
 
+/// A kernel of the program's, loaded; see docs/kernels.md for its two entries.
+struct PtxKernel {
+  ModuleHandle module = nullptr;
+  FunctionHandle rows = nullptr, strided = nullptr;
+};
+
 /// What prepared operations share.
 struct Toolbox {
+  ~Toolbox();
   std::shared_ptr<DeviceState> state;
   std::unique_ptr<Kernels> kernels;
   std::unique_ptr<Blas> blas;        ///< null until the first matmul
   std::mutex mutex;                  ///< guards what follows, and the making of `blas`
   std::vector<Candidate> candidates; ///< since the last agreement
   std::map<std::string, unsigned> choices;
+  std::map<std::string, PtxKernel> ptxKernels; ///< by their text
 
   Driver &driver() const { return *state->driver; }
   Expected<Blas *> matrixLibrary();
+  /// Compiles and loads `text`, once.
+  Expected<PtxKernel> loadPtx(const std::string &text);
 };
 
 /// Decides by timing which algorithm the candidates use; rank 0 of those that have a problem
@@ -43,8 +53,17 @@ Status agreeOnAlgorithms(Toolbox &tools, Launch &launch);
 /// kernel waits for a peer would wait for that kernel.
 Status warmUp(Toolbox &tools, const Candidate &candidate);
 
+/// Device::capture().
+Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState> &state,
+                                              const std::vector<Stream *> &streams,
+                                              std::unique_ptr<Graph> previous,
+                                              const std::function<Status()> &body);
+
 using Tools = std::shared_ptr<Toolbox>;
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc);
+/// A launch of expression code, by the interpreter.
+Expected<std::unique_ptr<Operation>> prepareExpression(const Tools &tools, const LaunchDesc &desc);
+/// A launch of what fits this GPU best.
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc);
 
 } // namespace tandem::gpu

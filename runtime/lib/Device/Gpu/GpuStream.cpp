@@ -7,6 +7,7 @@
 
 #include "GpuStream.h"
 
+#include <cstring>
 #include <exception>
 
 namespace tandem::gpu {
@@ -34,6 +35,33 @@ void DeviceState::abort(const Status &why) {
 Status DeviceState::abortReason() {
   std::lock_guard<std::mutex> lock(mutex);
   return reason;
+}
+
+Expected<void *> DeviceState::takeWord() {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  if (words.empty()) {
+    constexpr uint64_t kPage = 4096;
+    void *page = nullptr;
+    TANDEM_RETURN_IF_ERROR(driver->allocateHost(kPage, &page));
+    std::memset(page, 0xff, kPage);
+    pages.push_back(page);
+    for (uint64_t at = 0; at < kPage; at += sizeof(Marker))
+      words.push_back(static_cast<std::byte *>(page) + at);
+  }
+  void *word = words.back();
+  words.pop_back();
+  return word;
+}
+
+void DeviceState::giveWord(void *word) {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  words.push_back(word);
+}
+
+DeviceState::~DeviceState() {
+  for (void *page : pages)
+    if (!stuck)
+      driver->freeHost(page).ignore();
 }
 
 void DeviceState::addPoller(const void *owner, std::function<Status()> poller) {
@@ -115,7 +143,8 @@ Expected<std::unique_ptr<GpuStream>> GpuStream::create(std::shared_ptr<DeviceSta
   Driver &driver = *state->driver;
   std::unique_ptr<GpuStream> stream(new GpuStream(std::move(state)));
   TANDEM_RETURN_IF_ERROR(driver.createStream(&stream->handle));
-  TANDEM_RETURN_IF_ERROR(driver.allocate(kWorkspaceBytes, &stream->scratch));
+  TANDEM_RETURN_IF_ERROR(driver.allocate(kWorkspaceBytes + 64, &stream->scratch));
+  TANDEM_ASSIGN_OR_RETURN(stream->progress, stream->state->takeWord());
   return stream;
 }
 
@@ -139,6 +168,8 @@ GpuStream::~GpuStream() {
     driver.destroyStream(handle).ignore();
   if (scratch)
     driver.free(scratch).ignore();
+  if (progress)
+    state->giveWord(progress);
 }
 
 Status GpuStream::submit(GpuOperation &operation, const Frame &frame) {
@@ -180,6 +211,9 @@ Status GpuStream::take(const Task &task) {
   std::lock_guard<std::mutex> lock(mutex);
   // A record that is queued elsewhere cannot be waited for yet.
   bool possible = !task.host && !(task.isWait && task.event->recorded < task.ticket);
+  if (capture)
+    return possible ? issueTask(task)
+                    : Status(Code::Unsupported, "a thread of the host would have to issue it");
   if (pending == 0 && possible)
     return issueTask(task);
   return push(task);
@@ -305,6 +339,10 @@ Status GpuStream::track(Marker marker) {
   if (marker == kNoMarker)
     return Status();
   std::lock_guard<std::mutex> lock(trackedMutex);
+  if (capture) {
+    captured.push_back(marker);
+    return Status();
+  }
   bool done = true;
   while (done && tracked.size() > 1) {
     if (!state->driver->queryEvent(tracked.front().event, &done).ok() || !done)
@@ -323,10 +361,26 @@ Status GpuStream::track(Marker marker) {
   return state->driver->record(event, handle);
 }
 
+void GpuStream::beginCapture(Capture &into) {
+  std::unique_lock<std::mutex> lock(mutex);
+  drained.wait(lock, [&] { return pending == 0; });
+  capture = &into;
+  std::lock_guard<std::mutex> trackedLock(trackedMutex);
+  captured.clear();
+}
+
+std::vector<Marker> GpuStream::capturedWaits() const {
+  std::lock_guard<std::mutex> lock(trackedMutex);
+  return captured;
+}
+
 Marker GpuStream::position() const {
   Marker now = current.load(std::memory_order_relaxed);
   if (now != kNoMarker)
     return now;
+  if (Marker waiting = __atomic_load_n(static_cast<const Marker *>(progress), __ATOMIC_RELAXED);
+      waiting != kNoMarker)
+    return waiting;
   std::lock_guard<std::mutex> lock(trackedMutex);
   for (const Tracked &entry : tracked) {
     bool done = false;

@@ -54,7 +54,14 @@ struct DeviceState {
   void removePoller(const void *owner);
   Status poll();
 
+  /// Eight bytes of the host, all ones, for a stream; taken back with giveWord().
+  Expected<void *> takeWord();
+  void giveWord(void *word);
+  ~DeviceState();
+
 private:
+  std::mutex wordMutex;
+  std::vector<void *> pages, words;
   Status reason;
   std::mutex pollerMutex;
   std::map<const void *, std::function<Status()>> pollers;
@@ -103,6 +110,17 @@ private:
   std::atomic<uint64_t> issued{0}, recorded{0};
 };
 
+/// What the streams of a capture share while it lasts.
+struct Capture {
+  /// In device memory: the number of the run, once the graph runs.
+  void *epoch = nullptr;
+  /// Somebody reads it.
+  bool usesEpoch = false;
+  /// An executable graph can be given other arguments. Not so where a library keeps books of what
+  /// it has put into a graph.
+  bool updatable = true;
+};
+
 /// Work of the GPU: issued to the vendor's stream in its turn.
 class GpuOperation : public Operation {
 public:
@@ -123,7 +141,19 @@ public:
   Status synchronize() override;
   bool idle() override;
   Marker position() const override;
+  std::vector<Marker> capturedWaits() const override;
   void *native() override { return handle; }
+
+  /// From here on all work goes into the capture that the vendor's stream takes part in; what
+  /// cannot is an Unsupported error. Waits until nothing is queued.
+  void beginCapture(Capture &into);
+  void endCapture() { capture = nullptr; }
+  /// Null: work runs at once.
+  Capture *capturing() const { return capture; }
+  /// Eight bytes of the device for the number of a run.
+  void *epochWord() const { return static_cast<std::byte *>(scratch) + kWorkspaceBytes; }
+  /// Eight bytes of the host where a kernel on this stream says in which command it waits.
+  void *progressWord() const { return progress; }
 
   /// Of kWorkspaceBytes.
   void *workspace() const { return scratch; }
@@ -158,7 +188,9 @@ private:
 
   const std::shared_ptr<DeviceState> state;
   StreamHandle handle = nullptr;
-  void *scratch = nullptr;
+  void *scratch = nullptr;  ///< workspace, then the epoch
+  void *progress = nullptr; ///< of the host
+  Capture *capture = nullptr;
 
   std::mutex mutex; ///< held while a task is issued directly
   std::condition_variable wake, drained;
@@ -171,6 +203,7 @@ private:
   mutable std::mutex trackedMutex; ///< never held while something may block
   mutable std::deque<Tracked> tracked;
   mutable std::vector<EventHandle> spare;
+  std::vector<Marker> captured; ///< what track() was told during the last capture
 };
 
 } // namespace tandem::gpu

@@ -57,7 +57,8 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
 Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   std::unique_ptr<Kernels> kernels(new Kernels(driver));
   TANDEM_RETURN_IF_ERROR(driver.loadModule(tandemGpuKernels, &kernels->module));
-  std::vector<std::string> names{"expression", "widen_f16", "widen_bf16"};
+  std::vector<std::string> names{"expression", "widen_f16", "widen_bf16", "signal_raise",
+                                 "signal_wait"};
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"16", "32", "64", "128"})
       names.push_back(fmt::format("copy_{}_{}", width, bits));
@@ -93,7 +94,7 @@ Status Kernels::launchBlocks(FunctionHandle function, uint64_t blocks, StreamHan
                              void **arguments) const {
   uint64_t most = uint64_t(driver.info().processors) * 32;
   auto grid = static_cast<unsigned>(std::clamp<uint64_t>(blocks, 1, most));
-  return driver.launch(function, grid, kThreads, stream, arguments);
+  return driver.launch(function, {grid, 1, kThreads}, stream, arguments);
 }
 
 //===----------------------------------------------------------------------===//

@@ -11,10 +11,13 @@
 
 #include "KernelArguments.h"
 
+#include "tandem/Schema/stream_program_generated.h"
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 using namespace tandem::gpu;
+using tandem::sp::ExprOp;
 
 namespace {
 
@@ -235,62 +238,62 @@ __device__ void storeElement(int dtype, void *data, int64_t at, float x) {
   }
 }
 
-/// sp::ExprOp by number: those whose result is f32 from f32 operands.
-__device__ float evaluateFloat(int op, float a, float b, float c) {
+/// Instructions whose result is f32 from f32 operands.
+__device__ float evaluateFloat(ExprOp op, float a, float b, float c) {
   switch (op) {
-  case 3:
+  case ExprOp::add:
     return __fadd_rn(a, b);
-  case 4:
+  case ExprOp::sub:
     return __fsub_rn(a, b);
-  case 5:
+  case ExprOp::mul:
     return __fmul_rn(a, b);
-  case 6:
+  case ExprOp::div:
     return a / b;
-  case 7:
+  case ExprOp::max:
     return combine(1, a, b);
-  case 8:
+  case ExprOp::min:
     return combine(2, a, b);
-  case 9:
+  case ExprOp::pow:
     return powf(a, b);
-  case 10:
+  case ExprOp::neg:
     return -a;
-  case 11:
+  case ExprOp::abs:
     return fabsf(a);
-  case 12:
+  case ExprOp::exp:
     return expf(a);
-  case 13:
+  case ExprOp::exp2:
     return exp2f(a);
-  case 14:
+  case ExprOp::log:
     return logf(a);
-  case 15:
+  case ExprOp::sqrt:
     return sqrtf(a);
-  case 16:
+  case ExprOp::rsqrt:
     return 1.0f / sqrtf(a);
-  case 17:
+  case ExprOp::tanh:
     return tanhf(a);
-  case 18:
+  case ExprOp::erf:
     return erff(a);
-  case 19:
+  case ExprOp::sin:
     return sinf(a);
-  case 20:
+  case ExprOp::cos:
     return cosf(a);
-  case 21:
+  case ExprOp::floor:
     return floorf(a);
-  case 22:
+  case ExprOp::ceil:
     return ceilf(a);
-  case 23:
+  case ExprOp::cmp_lt:
     return a < b ? 1.0f : 0.0f;
-  case 24:
+  case ExprOp::cmp_le:
     return a <= b ? 1.0f : 0.0f;
-  case 25:
+  case ExprOp::cmp_eq:
     return a == b ? 1.0f : 0.0f;
-  case 26:
+  case ExprOp::select:
     return a != 0.0f ? b : c;
-  case 27:
+  case ExprOp::fma:
     return __fmaf_rn(a, b, c);
-  case 28:
+  case ExprOp::round_f16:
     return __half2float(__float2half_rn(a));
-  case 29:
+  case ExprOp::round_bf16:
     return __bfloat162float(__float2bfloat16_rn(a));
   default:
     return 0.0f;
@@ -299,63 +302,64 @@ __device__ float evaluateFloat(int op, float a, float b, float c) {
 
 __device__ Value evaluate(const ExpressionStep &step, Value a, Value b, Value c) {
   Value x;
-  switch (step.op) {
-  case 1: // constant
+  auto op = static_cast<ExprOp>(step.op);
+  switch (op) {
+  case ExprOp::constant:
     x.f = step.imm;
     return x;
-  case 31: // constant_i32
+  case ExprOp::constant_i32:
     x.i = step.a;
     return x;
-  case 33:
+  case ExprOp::add_i32:
     x.u = a.u + b.u;
     return x;
-  case 34:
+  case ExprOp::sub_i32:
     x.u = a.u - b.u;
     return x;
-  case 35:
+  case ExprOp::mul_i32:
     x.u = a.u * b.u;
     return x;
-  case 36:
+  case ExprOp::max_i32:
     x.i = max(a.i, b.i);
     return x;
-  case 37:
+  case ExprOp::min_i32:
     x.i = min(a.i, b.i);
     return x;
-  case 38:
+  case ExprOp::and_i32:
     x.u = a.u & b.u;
     return x;
-  case 39:
+  case ExprOp::or_i32:
     x.u = a.u | b.u;
     return x;
-  case 40:
+  case ExprOp::xor_i32:
     x.u = a.u ^ b.u;
     return x;
-  case 41:
+  case ExprOp::shl_i32:
     x.u = a.u << (b.u & 31);
     return x;
-  case 42:
+  case ExprOp::shr_i32:
     x.i = a.i >> (b.u & 31);
     return x;
-  case 43:
+  case ExprOp::cmp_lt_i32:
     x.f = a.i < b.i ? 1.0f : 0.0f;
     return x;
-  case 44:
+  case ExprOp::cmp_le_i32:
     x.f = a.i <= b.i ? 1.0f : 0.0f;
     return x;
-  case 45:
+  case ExprOp::cmp_eq_i32:
     x.f = a.i == b.i ? 1.0f : 0.0f;
     return x;
-  case 46:
+  case ExprOp::select_i32:
     x.i = a.f != 0.0f ? b.i : c.i;
     return x;
-  case 47:
+  case ExprOp::from_i32:
     x.f = static_cast<float>(a.i);
     return x;
-  case 48: // towards zero, saturating; NaN is 0
+  case ExprOp::to_i32: // towards zero, saturating; NaN is 0
     x.i = __float2int_rz(a.f);
     return x;
   default:
-    x.f = evaluateFloat(step.op, a.f, b.f, c.f);
+    x.f = evaluateFloat(op, a.f, b.f, c.f);
     return x;
   }
 }
@@ -411,6 +415,31 @@ ARITHMETIC_OF(i32, int, 4)
 WIDEN(f16, __half)
 WIDEN(bf16, __nv_bfloat16)
 
+/// Raises a signal to *epoch * perRun + value (epoch 0 if there is none), after all that this GPU
+/// has done before.
+extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned long long *epoch,
+                                        unsigned long long perRun, unsigned long long value) {
+  unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
+  __threadfence_system();
+  atomicMax_system(slot, target);
+}
+
+/// Waits until a signal is there, and says meanwhile in which command, at `progress` of the host.
+extern "C" __global__ void signal_wait(const volatile unsigned long long *slot,
+                                       const unsigned long long *epoch, unsigned long long perRun,
+                                       unsigned long long value,
+                                       volatile unsigned long long *progress,
+                                       unsigned long long command) {
+  unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
+  if (*slot < target) {
+    *progress = command;
+    while (*slot < target)
+      __nanosleep(100);
+    *progress = ~0ull;
+  }
+  __threadfence_system();
+}
+
 /// An elementwise expression, interpreted. Loads of one element come before its stores: an output
 /// may be the same memory as an input.
 extern "C" __global__ void expression(const Expression *expression, uint64_t total,
@@ -435,19 +464,19 @@ extern "C" __global__ void expression(const Expression *expression, uint64_t tot
     };
     for (int s = 0; s < steps; ++s) {
       ExpressionStep step = code[s];
-      switch (step.op) {
-      case 0: // load
+      switch (static_cast<ExprOp>(step.op)) {
+      case ExprOp::load:
         registers[step.result].f =
             loadElement(operands[step.a].dtype, pointers.data[step.a], place(step.a));
         break;
-      case 2: // store
+      case ExprOp::store:
         storeElement(operands[step.b].dtype, pointers.data[step.b], place(step.b),
                      registers[step.a].f);
         break;
-      case 30: // load_i32
+      case ExprOp::load_i32:
         registers[step.result].i = static_cast<const int *>(pointers.data[step.a])[place(step.a)];
         break;
-      case 32: // store_i32
+      case ExprOp::store_i32:
         static_cast<int *>(pointers.data[step.b])[place(step.b)] = registers[step.a].i;
         break;
       default:

@@ -3,6 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
+// PTX that the compiler has put beside the expression code is loaded here and called as
+// docs/kernels.md says; where there is none for this GPU, the expression is interpreted.
+//
 //===----------------------------------------------------------------------===//
 
 #include "GpuDevice.h"
@@ -10,181 +13,203 @@
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
-#include <cstring>
+#include <charconv>
+#include <cstdlib>
 #include <fmt/format.h>
 
 namespace tandem::gpu {
 
 namespace {
 
-// sp::ExprOp by number, as the kernel knows them.
-enum : int {
-  kLoad = 0,
-  kConstant = 1,
-  kStore = 2,
-  kLoadI32 = 30,
-  kConstantI32 = 31,
-  kStoreI32 = 32
-};
+constexpr unsigned kThreads = 256;
+/// What a thread of `rows` moves at once, of the widest operand.
+constexpr unsigned kAccessBytes = 16;
+/// Dimensions that `strided` walks.
+constexpr size_t kStridedDims = 4;
 
-bool isLoad(int op) { return op == kLoad || op == kLoadI32; }
-bool isStore(int op) { return op == kStore || op == kStoreI32; }
-bool isConstant(int op) { return op == kConstant || op == kConstantI32; }
-
-/// The registers that an instruction reads; fields that it has no use for may hold anything.
-std::vector<uint32_t> readsOf(const sp::ExprInstr &instr) {
-  auto op = static_cast<int>(instr.op());
-  if (isLoad(op) || isConstant(op))
-    return {};
-  bool two = (op >= 3 && op <= 9) || (op >= 23 && op <= 25) || (op >= 33 && op <= 45);
-  bool three = op == 26 || op == 27 || op == 46;
-  if (three)
-    return {instr.a(), instr.b(), instr.c()};
-  if (two)
-    return {instr.a(), instr.b()};
-  return {instr.a()};
+/// 90 for "sm_90"; 0 for what is not a GPU of this vendor's.
+unsigned architectureOf(std::string_view target) {
+  unsigned number = 0;
+  if (target.substr(0, 3) != "sm_")
+    return 0;
+  auto [end, error] = std::from_chars(target.data() + 3, target.data() + target.size(), number);
+  return error == std::errc() && end == target.data() + target.size() ? number : 0;
 }
 
-/// Gives every value a register for as long as it is read; stores go last.
-Expected<std::vector<ExpressionStep>> assign(const sp::Expression &expression) {
-  std::vector<const sp::ExprInstr *> order;
-  for (bool stores : {false, true})
-    for (const sp::ExprInstr *instr : *expression.code())
-      if (isStore(static_cast<int>(instr->op())) == stores)
-        order.push_back(instr);
-  std::map<const sp::ExprInstr *, uint32_t> number;
-  for (uint32_t i = 0; i < expression.code()->size(); ++i)
-    number[expression.code()->Get(i)] = i;
-  std::vector<size_t> lastRead(expression.code()->size(), 0);
-  for (size_t i = 0; i < order.size(); ++i)
-    for (uint32_t value : readsOf(*order[i]))
-      lastRead[value] = i;
-  std::vector<int32_t> registers(lastRead.size(), 0), free;
-  for (int32_t r = kExpressionRegisters; r-- > 0;)
-    free.push_back(r);
-  std::vector<ExpressionStep> steps;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const sp::ExprInstr &instr = *order[i];
-    auto op = static_cast<int>(instr.op());
-    std::vector<uint32_t> reads = readsOf(instr);
-    ExpressionStep step;
-    step.op = op;
-    step.imm = instr.imm();
-    int32_t *fields[] = {&step.a, &step.b, &step.c};
-    for (size_t k = 0; k < reads.size(); ++k)
-      *fields[k] = registers[reads[k]];
-    if (isLoad(op)) // operands of the launch are outputs, then inputs
-      step.a = static_cast<int32_t>(instr.a() + expression.outputs());
-    else if (isStore(op))
-      step.b = static_cast<int32_t>(instr.b());
-    else if (op == kConstantI32)
-      step.a = static_cast<int32_t>(instr.a());
-    std::sort(reads.begin(), reads.end());
-    reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-    for (uint32_t value : reads)
-      if (lastRead[value] == i)
-        free.push_back(registers[value]);
-    if (!isStore(op)) {
-      uint32_t value = number[&instr];
-      if (lastRead[value] == 0)
-        continue; // nobody reads it
-      if (free.empty())
-        return Status(Code::Unsupported,
-                      fmt::format("an expression that holds more than {} values at once",
-                                  static_cast<int>(kExpressionRegisters)));
-      step.result = registers[value] = free.back();
-      free.pop_back();
-    }
-    steps.push_back(step);
+/// The newest code that this GPU can run, or null.
+const NativeKernel *choose(const LaunchDesc &desc, unsigned architecture) {
+  const char *wanted = std::getenv("TANDEM_KERNELS");
+  if (wanted && std::string_view(wanted) == "expression")
+    return nullptr;
+  const NativeKernel *best = nullptr;
+  for (const NativeKernel &native : desc.native) {
+    unsigned needs = architectureOf(native.target);
+    if (static_cast<sp::KernelFormat>(native.format) != sp::KernelFormat::ptx || needs == 0 ||
+        needs > architecture)
+      continue;
+    if (!best || needs > architectureOf(best->target))
+      best = &native;
   }
-  return steps;
+  return best;
 }
 
-/// An expression, interpreted by the GPU.
-class ExpressionOperation final : public GpuOperation {
+/// One kernel on operands whose loops are known. Numbers of the call are 64 bits wide.
+class PtxOperation final : public GpuOperation {
 public:
-  explicit ExpressionOperation(Tools tools) : tools(std::move(tools)) {}
+  PtxOperation(Tools tools, const PtxKernel &kernel) : tools(std::move(tools)), kernel(kernel) {}
 
-  Status prepare(const LaunchDesc &desc) {
-    // Copied because a byte vector's own fields may be unaligned.
-    std::vector<uint64_t> aligned((desc.codeSize + 7) / 8);
-    std::memcpy(aligned.data(), desc.code, desc.codeSize);
-    TANDEM_ASSIGN_OR_RETURN(std::vector<ExpressionStep> steps,
-                            assign(*flatbuffers::GetRoot<sp::Expression>(aligned.data())));
-    if (desc.operands.size() > kMaxExpressionOperands)
-      return Status(Code::Unsupported, fmt::format("{} operands", desc.operands.size()));
+  void prepare(const LaunchDesc &desc) {
     std::vector<Layout> layouts;
+    unsigned widest = 1;
     for (const Operand &operand : desc.operands) {
       slots.push_back(operand.slot);
       layouts.push_back(operand.layout);
+      elements.push_back(sizeOf(operand.layout.dtype));
+      widest = std::max(widest, elements.back());
     }
-    Loops loops(layouts);
-    total = loops.total();
-    std::vector<ExpressionOperand> operands(layouts.size());
-    for (size_t k = 0; total && k < layouts.size(); ++k) {
-      operands[k].dtype = static_cast<int32_t>(layouts[k].dtype);
-      operands[k].innerStride = loops.innerStride(k);
-      for (size_t d = 0; d < loops.outer(); ++d)
-        operands[k].strides[d] = loops.outerStride(k, d);
+    loops = Loops(layouts);
+    vector = kAccessBytes / widest;
+    if (loops.total() == 0)
+      return;
+    adjacent = loops.outer() <= 1;
+    for (size_t k = 0; k < slots.size(); ++k) {
+      adjacent = adjacent && loops.innerStride(k) == 1;
+      if (loops.outer() == 1)
+        adjacent = adjacent && loops.outerStride(k, 0) % vector == 0;
     }
-    Expression expression;
-    expression.inner = static_cast<uint64_t>(loops.inner());
-    expression.outer = static_cast<int32_t>(loops.outer());
-    for (size_t d = 0; d < loops.outer(); ++d)
-      expression.extents[d] = static_cast<uint64_t>(loops.outerExtent(d));
-    expression.steps = static_cast<int32_t>(steps.size());
-    TANDEM_ASSIGN_OR_RETURN(function, tools->kernels->get("expression"));
-    return store(expression, operands, steps);
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    if (total == 0)
+    if (loops.total() == 0)
       return Status();
-    ExpressionPointers pointers;
-    for (size_t k = 0; k < slots.size(); ++k)
-      pointers.data[k] = frame.pointers[slots[k]];
-    void *expression = memory.data();
-    void *arguments[] = {argument(expression), argument(total), argument(pointers)};
-    return tools->kernels->launch(function, total, stream.native(), arguments);
+    bool aligned = adjacent;
+    for (size_t k = 0; aligned && k < slots.size(); ++k)
+      aligned = reinterpret_cast<uintptr_t>(frame.pointers[slots[k]]) %
+                    (uintptr_t(elements[k]) * vector) ==
+                0;
+    if (aligned)
+      return issueRows(stream, frame);
+    std::vector<std::byte *> bases;
+    for (uint32_t slot : slots)
+      bases.push_back(static_cast<std::byte *>(frame.pointers[slot]));
+    return issueStrided(stream, bases, 0);
   }
 
 private:
-  /// All three in one piece of memory.
-  Status store(Expression expression, const std::vector<ExpressionOperand> &operands,
-               const std::vector<ExpressionStep> &steps) {
-    uint64_t operandBytes = operands.size() * sizeof(ExpressionOperand);
-    uint64_t stepBytes = steps.size() * sizeof(ExpressionStep);
-    TANDEM_ASSIGN_OR_RETURN(
-        memory, Scratch::make(tools->state, sizeof(Expression) + operandBytes + stepBytes));
-    auto *base = static_cast<std::byte *>(memory.data());
-    expression.operands = reinterpret_cast<const ExpressionOperand *>(base + sizeof(Expression));
-    expression.code =
-        reinterpret_cast<const ExpressionStep *>(base + sizeof(Expression) + operandBytes);
-    std::vector<std::byte> image(sizeof(Expression) + operandBytes + stepBytes);
-    std::memcpy(image.data(), &expression, sizeof(Expression));
-    std::memcpy(image.data() + sizeof(Expression), operands.data(), operandBytes);
-    std::memcpy(image.data() + sizeof(Expression) + operandBytes, steps.data(), stepBytes);
-    return tools->driver().copy(base, image.data(), image.size());
+  Status issueRows(GpuStream &stream, const Frame &frame) const {
+    int64_t rows = loops.outer() ? loops.outerExtent(0) : 1;
+    std::vector<int64_t> numbers{rows, loops.inner()};
+    for (size_t k = 0; k < slots.size(); ++k) {
+      numbers.push_back(
+          static_cast<int64_t>(reinterpret_cast<uintptr_t>(frame.pointers[slots[k]])));
+      numbers.push_back(loops.outer() ? loops.outerStride(k, 0) : 0);
+    }
+    uint64_t perBlock = uint64_t(vector) * kThreads;
+    uint64_t across = (static_cast<uint64_t>(loops.inner()) + perBlock - 1) / perBlock;
+    // Rows beyond the grid are done by the blocks that are there.
+    uint64_t most =
+        std::max<uint64_t>(1, uint64_t(tools->driver().info().processors) * 32 / across);
+    Grid grid{static_cast<unsigned>(across),
+              static_cast<unsigned>(
+                  std::min<uint64_t>({static_cast<uint64_t>(rows), most, uint64_t(65535)})),
+              kThreads};
+    return launch(kernel.rows, grid, stream, numbers);
   }
 
-  Tools tools;
-  FunctionHandle function = nullptr;
+  /// `strided` for each index of the dimensions that it does not walk.
+  Status issueStrided(GpuStream &stream, const std::vector<std::byte *> &bases, size_t d) const {
+    size_t outer = loops.outer();
+    if (outer + 1 - d > kStridedDims) {
+      for (int64_t i = 0; i < loops.outerExtent(d); ++i) {
+        std::vector<std::byte *> next = bases;
+        for (size_t k = 0; k < slots.size(); ++k)
+          next[k] += i * loops.outerStride(k, d) * static_cast<int64_t>(elements[k]);
+        TANDEM_RETURN_IF_ERROR(issueStrided(stream, next, d + 1));
+      }
+      return Status();
+    }
+    size_t unused = kStridedDims - 1 - (outer - d);
+    std::vector<int64_t> numbers(unused, 1);
+    uint64_t count = static_cast<uint64_t>(loops.inner());
+    for (size_t o = d; o < outer; ++o) {
+      numbers.push_back(loops.outerExtent(o));
+      count *= static_cast<uint64_t>(loops.outerExtent(o));
+    }
+    numbers.push_back(loops.inner());
+    for (size_t k = 0; k < slots.size(); ++k) {
+      numbers.push_back(static_cast<int64_t>(reinterpret_cast<uintptr_t>(bases[k])));
+      numbers.insert(numbers.end(), unused, 0);
+      for (size_t o = d; o < outer; ++o)
+        numbers.push_back(loops.outerStride(k, o));
+      numbers.push_back(loops.innerStride(k));
+    }
+    uint64_t most = uint64_t(tools->driver().info().processors) * 32;
+    Grid grid{
+        static_cast<unsigned>(std::clamp<uint64_t>((count + kThreads - 1) / kThreads, 1, most)), 1,
+        kThreads};
+    return launch(kernel.strided, grid, stream, numbers);
+  }
+
+  Status launch(FunctionHandle function, Grid grid, GpuStream &stream,
+                std::vector<int64_t> &numbers) const {
+    std::vector<void *> arguments;
+    arguments.reserve(numbers.size());
+    for (int64_t &number : numbers)
+      arguments.push_back(&number);
+    return tools->driver().launch(function, grid, stream.native(), arguments.data());
+  }
+
+  Tools tools; ///< keeps the module
+  PtxKernel kernel;
   std::vector<uint32_t> slots;
-  uint64_t total = 0;
-  Scratch memory;
+  std::vector<unsigned> elements; ///< bytes of one, per operand
+  Loops loops;
+  unsigned vector = 1;
+  bool adjacent = false; ///< `rows` can do it, if the addresses are aligned
 };
 
 } // namespace
 
+Toolbox::~Toolbox() {
+  for (auto &[text, kernel] : ptxKernels)
+    driver().unloadModule(kernel.module).ignore();
+}
+
+Expected<PtxKernel> Toolbox::loadPtx(const std::string &text) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (auto known = ptxKernels.find(text); known != ptxKernels.end())
+    return known->second;
+  PtxKernel kernel;
+  TANDEM_RETURN_IF_ERROR(driver().loadModule(text.c_str(), &kernel.module));
+  Status status = driver().function(kernel.module, "rows", &kernel.rows);
+  if (status.ok())
+    status = driver().function(kernel.module, "strided", &kernel.strided);
+  if (!status.ok()) {
+    driver().unloadModule(kernel.module).ignore();
+    return status;
+  }
+  ptxKernels.emplace(text, kernel);
+  return kernel;
+}
+
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc) {
+  std::string where = fmt::format("kernel \"{}\": ", desc.name);
+  if (const NativeKernel *native = choose(desc, tools->driver().info().architecture)) {
+    std::string text(reinterpret_cast<const char *>(native->code), native->codeSize);
+    auto kernel = tools->loadPtx(text);
+    if (!kernel)
+      return kernel.status().withPrefix(where);
+    auto operation = std::make_unique<PtxOperation>(tools, *kernel);
+    operation->prepare(desc);
+    return std::unique_ptr<Operation>(std::move(operation));
+  }
   if (static_cast<sp::KernelFormat>(desc.format) != sp::KernelFormat::expression)
     return Status(Code::Unsupported,
-                  fmt::format("kernel \"{}\": device {} runs expressions, not code for \"{}\"",
-                              desc.name, tools->driver().info().name, desc.target));
-  auto operation = std::make_unique<ExpressionOperation>(tools);
-  TANDEM_RETURN_IF_ERROR(
-      operation->prepare(desc).withPrefix(fmt::format("kernel \"{}\": ", desc.name)));
-  return std::unique_ptr<Operation>(std::move(operation));
+                  fmt::format("{}device {} (sm_{}) runs expressions and PTX, not code for \"{}\"",
+                              where, tools->driver().info().name,
+                              tools->driver().info().architecture, desc.target));
+  auto operation = prepareExpression(tools, desc);
+  return operation ? std::move(operation) : operation.status().withPrefix(where);
 }
 
 } // namespace tandem::gpu

@@ -63,8 +63,11 @@ Status CudaApi::status(CUresult result, const char *what) const {
   cuGetErrorString(result, &text);
   Code code = result == CUDA_ERROR_OUT_OF_MEMORY   ? Code::OutOfMemory
               : result == CUDA_ERROR_INVALID_VALUE ? Code::InvalidArgument
-              : result == CUDA_ERROR_NO_DEVICE     ? Code::Unsupported
-                                                   : Code::Io;
+              : result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_NOT_SUPPORTED ||
+                      (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+                       result <= CUDA_ERROR_CAPTURED_EVENT)
+                  ? Code::Unsupported
+                  : Code::Io;
   return Status(code, fmt::format("{}: {} ({})", what, text ? text : "unknown error",
                                   name ? name : std::to_string(result)));
 }

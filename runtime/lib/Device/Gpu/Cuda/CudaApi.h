@@ -51,7 +51,27 @@ namespace tandem::gpu {
   X(cuModuleUnload)                                                                                \
   X(cuModuleGetFunction)                                                                           \
   X(cuFuncLoad)                                                                                    \
-  X(cuLaunchKernel)
+  X(cuLaunchKernel)                                                                                \
+  X(cuDeviceCanAccessPeer)                                                                         \
+  X(cuMemCreate)                                                                                   \
+  X(cuMemRelease)                                                                                  \
+  X(cuMemAddressReserve)                                                                           \
+  X(cuMemAddressFree)                                                                              \
+  X(cuMemMap)                                                                                      \
+  X(cuMemUnmap)                                                                                    \
+  X(cuMemSetAccess)                                                                                \
+  X(cuMemGetAllocationGranularity)                                                                 \
+  X(cuMemExportToShareableHandle)                                                                  \
+  X(cuMemImportFromShareableHandle)                                                                \
+  X(cuStreamWriteValue64)                                                                          \
+  X(cuStreamWaitValue64)                                                                           \
+  X(cuStreamBeginCapture)                                                                          \
+  X(cuStreamEndCapture)                                                                            \
+  X(cuGraphInstantiate)                                                                            \
+  X(cuGraphExecUpdate)                                                                             \
+  X(cuGraphLaunch)                                                                                 \
+  X(cuGraphDestroy)                                                                                \
+  X(cuGraphExecDestroy)
 
 /// Pointers to them, under their own names: `api.cuStreamQuery(...)`.
 struct CudaApi {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaApi.h"
+#include "SharedMemory.h"
 
 #include "../Driver.h"
 
@@ -47,7 +48,7 @@ private:
 
 class CudaDriver final : public Driver {
 public:
-  CudaDriver(const CudaApi &api, CUdevice device) : api(api), device(device) {}
+  CudaDriver(const CudaApi &api, CUdevice device) : api(api), device(device), shared(api, device) {}
   ~CudaDriver() override {
     if (transfers)
       destroyStream(transfers).ignore();
@@ -72,6 +73,12 @@ public:
     TANDEM_ASSIGN_OR_RETURN(int processors, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
     description.architecture = static_cast<unsigned>(major * 10 + minor);
     description.processors = static_cast<unsigned>(processors);
+    TANDEM_ASSIGN_OR_RETURN(
+        int maps, attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED));
+    TANDEM_ASSIGN_OR_RETURN(int values,
+                            attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
+    description.sharesMemory = maps != 0;
+    description.streamValues = values != 0;
     StreamHandle made = nullptr;
     TANDEM_RETURN_IF_ERROR(createStream(&made));
     transfers = stream(made);
@@ -96,6 +103,25 @@ public:
     TANDEM_CUDA(cuMemHostAlloc, memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
   }
   Status freeHost(void *memory) override { TANDEM_CUDA(cuMemFreeHost, memory); }
+
+  Status allocateShared(uint64_t bytes, void **memory) override {
+    Current current(api, context);
+    return shared.allocate(bytes, memory);
+  }
+  Status exportShared(const void *memory, int *descriptor) override {
+    Current current(api, context);
+    return shared.exportMemory(memory, descriptor);
+  }
+  Status importShared(int descriptor, uint64_t bytes, void **memory) override {
+    Current current(api, context);
+    return shared.importMemory(descriptor, bytes, memory);
+  }
+  Status freeShared(void *memory) override {
+    Current current(api, context);
+    return shared.free(memory);
+  }
+  bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
+
   // The blocking calls of the driver return before a small copy or a fill is done, and other
   // streams do not wait for it.
   Status copy(void *dst, const void *src, uint64_t bytes) override {
@@ -165,6 +191,53 @@ public:
     TANDEM_CUDA(cuMemcpy2DAsync, &copy, stream(on));
   }
 
+  Status writeValue(StreamHandle on, void *at, uint64_t value) override {
+    TANDEM_CUDA(cuStreamWriteValue64, stream(on), address(at), value,
+                CU_STREAM_WRITE_VALUE_DEFAULT);
+  }
+  Status waitValue(StreamHandle on, void *at, uint64_t atLeast) override {
+    TANDEM_CUDA(cuStreamWaitValue64, stream(on), address(at), atLeast, CU_STREAM_WAIT_VALUE_GEQ);
+  }
+
+  // Relaxed: what other threads of the process do is no concern of the capture.
+  Status beginCapture(StreamHandle on) override {
+    TANDEM_CUDA(cuStreamBeginCapture, stream(on), CU_STREAM_CAPTURE_MODE_RELAXED);
+  }
+  Status endCapture(StreamHandle on, GraphHandle *graph) override {
+    Current current(api, context);
+    CUgraph made = nullptr;
+    Status status = api.status(api.cuStreamEndCapture(stream(on), &made), "cuStreamEndCapture");
+    *graph = made;
+    return status;
+  }
+  Status destroyGraph(GraphHandle graph) override {
+    TANDEM_CUDA(cuGraphDestroy, static_cast<CUgraph>(graph));
+  }
+  Status instantiate(GraphHandle graph, ExecutableHandle *executable) override {
+    Current current(api, context);
+    CUgraphExec made = nullptr;
+    Status status = api.status(api.cuGraphInstantiate(&made, static_cast<CUgraph>(graph), 0),
+                               "cuGraphInstantiate");
+    *executable = made;
+    return status;
+  }
+  Status update(ExecutableHandle executable, GraphHandle graph, bool *done) override {
+    Current current(api, context);
+    CUgraphExecUpdateResultInfo why;
+    std::memset(&why, 0, sizeof why);
+    CUresult result = api.cuGraphExecUpdate(static_cast<CUgraphExec>(executable),
+                                            static_cast<CUgraph>(graph), &why);
+    *done = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE ? Status()
+                                                          : api.status(result, "cuGraphExecUpdate");
+  }
+  Status launchGraph(ExecutableHandle executable, StreamHandle on) override {
+    TANDEM_CUDA(cuGraphLaunch, static_cast<CUgraphExec>(executable), stream(on));
+  }
+  Status destroyExecutable(ExecutableHandle executable) override {
+    TANDEM_CUDA(cuGraphExecDestroy, static_cast<CUgraphExec>(executable));
+  }
+
   Status loadModule(const void *image, ModuleHandle *handle) override {
     Current current(api, context);
     CUmodule made = nullptr;
@@ -186,10 +259,10 @@ public:
     // Loading it at the first launch would wait for everything that runs, a waiting kernel too.
     return api.status(api.cuFuncLoad(made), "cuFuncLoad");
   }
-  Status launch(FunctionHandle function, unsigned blocks, unsigned threads, StreamHandle on,
+  Status launch(FunctionHandle function, const Grid &grid, StreamHandle on,
                 void **arguments) override {
-    TANDEM_CUDA(cuLaunchKernel, static_cast<CUfunction>(function), blocks, 1, 1, threads, 1, 1, 0,
-                stream(on), arguments, nullptr);
+    TANDEM_CUDA(cuLaunchKernel, static_cast<CUfunction>(function), grid.x, grid.y, 1, grid.threads,
+                1, 1, 0, stream(on), arguments, nullptr);
   }
 
 private:
@@ -208,6 +281,7 @@ private:
   CUdevice device;
   CUcontext context = nullptr;
   CUstream transfers = nullptr; ///< of copy() and fill()
+  SharedMemory shared;
   DeviceInfo description;
 };
 

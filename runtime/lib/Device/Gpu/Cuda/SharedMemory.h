@@ -1,0 +1,50 @@
+//===- SharedMemory.h - memory that peers map -------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_CUDA_SHAREDMEMORY_H
+#define TANDEM_LIB_DEVICE_GPU_CUDA_SHAREDMEMORY_H
+
+#include "CudaApi.h"
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace tandem::gpu {
+
+/// Physical memory of one GPU, mapped (cuMemCreate, cuMemMap) where every GPU of the process that
+/// reaches this one finds it. Any thread; with the GPU's context current.
+class SharedMemory {
+public:
+  SharedMemory(const CudaApi &api, CUdevice device) : api(api), device(device) {}
+
+  Status allocate(uint64_t bytes, void **memory);
+  Status exportMemory(const void *memory, int *descriptor);
+  Status importMemory(int descriptor, uint64_t bytes, void **memory);
+  Status free(void *memory);
+  bool reaches(CUdevice other) const;
+
+private:
+  struct Mapping {
+    CUmemGenericAllocationHandle handle = 0;
+    uint64_t bytes = 0;
+  };
+  Expected<uint64_t> granularity() const;
+  CUmemAllocationProp properties() const;
+  /// Takes the handle. `everywhere`: for all GPUs, not this one alone.
+  Status map(CUmemGenericAllocationHandle handle, uint64_t bytes, bool everywhere, void **memory);
+  Status allow(CUdeviceptr at, uint64_t bytes, bool everywhere) const;
+
+  const CudaApi &api;
+  const CUdevice device;
+  std::mutex mutex; ///< guards what follows
+  std::map<CUdeviceptr, Mapping> mappings;
+};
+
+} // namespace tandem::gpu
+
+#endif // TANDEM_LIB_DEVICE_GPU_CUDA_SHAREDMEMORY_H
