@@ -30,14 +30,15 @@ bool close(double found, double expected, double tolerance) {
 
 void compare(const Scenario &scenario, uint32_t rank, const RankResult &result) {
   ASSERT_TRUE(result.status.ok()) << "rank " << rank << ": " << result.status.message();
-  unsigned expectedRuns = scenario.pipelined ? 1 : scenario.runs;
+  unsigned expectedRuns = scenario.byTurns ? 8 : scenario.pipelined ? 1 : scenario.runs;
   ASSERT_EQ(result.outputs.size(), expectedRuns);
   for (unsigned run = 0; run < expectedRuns; ++run)
     for (uint32_t i = 0; i < scenario.spec.arguments.size(); ++i) {
       const ArgumentSpec &argument = scenario.spec.arguments[i];
       if (argument.role == sp::ArgumentRole::input || !scenario.spec.ranks[rank].shards[i].present)
         continue;
-      const Bytes &expected = scenario.data[run % scenario.data.size()][rank][i];
+      size_t set = scenario.byTurns ? 0 : run % scenario.data.size();
+      const Bytes &expected = scenario.data[set][rank][i];
       const Bytes &found = result.outputs[run][i];
       ASSERT_EQ(found.size(), expected.size());
       if (found == expected)

@@ -139,6 +139,11 @@ void addOneSidedCases(Cases &cases) {
   add("gather.many-runs", {2, 3}, [](uint32_t p) { return gather(p, DType::F32, 40, 2, 150); });
   add("gather.pipelined", {2, 4},
       [](uint32_t p) { return gather(p, DType::F32, 40, 2, 50, true); });
+  add("gather.by-turns", {1, 2}, [](uint32_t p) {
+    Scenario scenario = gather(p, DType::F32, 40, 2, 9);
+    scenario.byTurns = true;
+    return scenario;
+  });
   for (DType t : kAllDTypes)
     add("strided." + nameOf(t), {1, 2, 3},
         [=](uint32_t p) { return strided(p, t, {5, 4}, {1, 6}, {11, 2}, 60); });

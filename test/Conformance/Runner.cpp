@@ -60,64 +60,115 @@ Expected<std::unique_ptr<Device>> makeDevice(const std::string &name, uint32_t l
   return createDevice(name, {}, localRank);
 }
 
-/// An argument's memory on the device.
-struct Bound {
-  std::unique_ptr<Memory> memory;
-  uint64_t bytes = 0;
+/// An instance's arguments in memory of the device.
+class Arguments {
+public:
+  Arguments(Device &device, Instance &instance) : device(device), instance(instance) {}
+
+  Status bind() {
+    const auto &arguments = instance.program().arguments();
+    memory.resize(arguments.size());
+    for (uint32_t i = 0; i < arguments.size(); ++i) {
+      const ArgumentInfo &info = arguments[i];
+      if (!info.present)
+        continue;
+      TANDEM_ASSIGN_OR_RETURN(memory[i], device.allocate(info.localBytes(), MemoryKind::Plain));
+      Layout layout = Layout::dense(info.dtype, info.localShape.data(),
+                                    static_cast<unsigned>(info.localShape.size()));
+      TANDEM_RETURN_IF_ERROR(instance.bind(i, {memory[i]->data(), layout}, info.localBytes()));
+    }
+    return Status();
+  }
+  /// Inputs of one set; results are poisoned.
+  Status fill(const std::vector<Bytes> &set) {
+    const auto &arguments = instance.program().arguments();
+    for (uint32_t i = 0; i < arguments.size(); ++i) {
+      if (!memory[i])
+        continue;
+      Bytes bytes = arguments[i].isResult || set[i].empty()
+                        ? Bytes(arguments[i].localBytes(), kPoison)
+                        : set[i];
+      TANDEM_RETURN_IF_ERROR(device.upload(memory[i]->data(), bytes.data(), bytes.size()));
+    }
+    return Status();
+  }
+  Expected<std::vector<Bytes>> results() {
+    const auto &arguments = instance.program().arguments();
+    std::vector<Bytes> outputs(arguments.size());
+    for (uint32_t i = 0; i < arguments.size(); ++i)
+      if (arguments[i].isResult && memory[i]) {
+        outputs[i].resize(arguments[i].localBytes());
+        TANDEM_RETURN_IF_ERROR(
+            device.download(outputs[i].data(), memory[i]->data(), outputs[i].size()));
+      }
+    return outputs;
+  }
+
+private:
+  Device &device;
+  Instance &instance;
+  std::vector<std::unique_ptr<Memory>> memory;
 };
 
 Status runAll(Context &context, Instance &instance, const Scenario &scenario, uint32_t rank,
               RankResult &result) {
-  const Program &program = instance.program();
-  Device &device = context.device();
-  size_t count = program.arguments().size();
-  std::vector<Bound> bound(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    const ArgumentInfo &info = program.arguments()[i];
-    if (!info.present)
-      continue;
-    bound[i].bytes = info.localBytes();
-    TANDEM_ASSIGN_OR_RETURN(bound[i].memory, device.allocate(info.localBytes(), MemoryKind::Plain));
-    Layout layout = Layout::dense(info.dtype, info.localShape.data(),
-                                  static_cast<unsigned>(info.localShape.size()));
-    TANDEM_RETURN_IF_ERROR(instance.bind(i, {bound[i].memory->data(), layout}, info.localBytes()));
-  }
-  auto fill = [&](unsigned run) -> Status {
-    const auto &set = scenario.data[run % scenario.data.size()][rank];
-    for (uint32_t i = 0; i < count; ++i) {
-      if (!bound[i].memory)
-        continue;
-      Bytes bytes = program.arguments()[i].isResult || set[i].empty()
-                        ? Bytes(bound[i].bytes, kPoison)
-                        : set[i];
-      TANDEM_RETURN_IF_ERROR(device.upload(bound[i].memory->data(), bytes.data(), bytes.size()));
-    }
-    return Status();
-  };
-  auto collect = [&]() -> Status {
-    std::vector<Bytes> outputs(count);
-    for (uint32_t i = 0; i < count; ++i)
-      if (program.arguments()[i].isResult && bound[i].memory) {
-        outputs[i].resize(bound[i].bytes);
-        TANDEM_RETURN_IF_ERROR(
-            device.download(outputs[i].data(), bound[i].memory->data(), bound[i].bytes));
-      }
-    result.outputs.push_back(std::move(outputs));
-    return Status();
-  };
+  Arguments arguments(context.device(), instance);
+  TANDEM_RETURN_IF_ERROR(arguments.bind());
   if (scenario.pipelined) {
-    TANDEM_RETURN_IF_ERROR(fill(0));
+    TANDEM_RETURN_IF_ERROR(arguments.fill(scenario.data[0][rank]));
     for (unsigned run = 0; run < scenario.runs; ++run)
       TANDEM_RETURN_IF_ERROR(instance.enqueue());
     TANDEM_RETURN_IF_ERROR(instance.wait());
-    return collect();
+    TANDEM_ASSIGN_OR_RETURN(auto outputs, arguments.results());
+    result.outputs.push_back(std::move(outputs));
+    return Status();
   }
   for (unsigned run = 0; run < scenario.runs; ++run) {
-    TANDEM_RETURN_IF_ERROR(fill(run));
+    TANDEM_RETURN_IF_ERROR(arguments.fill(scenario.data[run % scenario.data.size()][rank]));
     TANDEM_RETURN_IF_ERROR(instance.run());
-    TANDEM_RETURN_IF_ERROR(collect());
+    TANDEM_ASSIGN_OR_RETURN(auto outputs, arguments.results());
+    result.outputs.push_back(std::move(outputs));
   }
   return Status();
+}
+
+/// The instance and one more of the same program, each on a stream of its own, by turns. In every
+/// other turn the arguments lie elsewhere.
+Status runByTurns(Context &context, Instance &first, std::shared_ptr<const Program> program,
+                  const Scenario &scenario, uint32_t rank, RankResult &result) {
+  TANDEM_ASSIGN_OR_RETURN(auto second, Instance::create(context, std::move(program)));
+  Instance *instances[] = {&first, second.get()};
+  Device &device = context.device();
+  std::unique_ptr<Stream> streams[2];
+  std::vector<Arguments> places;
+  for (int k = 0; k < 2; ++k) {
+    TANDEM_ASSIGN_OR_RETURN(streams[k], device.createStream());
+    for (int place = 0; place < 2; ++place)
+      places.emplace_back(device, *instances[k]);
+  }
+  auto takeTurns = [&]() -> Status {
+    for (unsigned turn = 0; turn < 4; ++turn) {
+      for (int k = 0; k < 2; ++k) {
+        Arguments &place = places[static_cast<size_t>(k) * 2 + turn % 2];
+        TANDEM_RETURN_IF_ERROR(place.bind());
+        TANDEM_RETURN_IF_ERROR(place.fill(scenario.data[0][rank]));
+      }
+      for (unsigned run = 0; run < scenario.runs; ++run)
+        for (int k = 0; k < 2; ++k)
+          TANDEM_RETURN_IF_ERROR(instances[k]->enqueue(streams[k].get()));
+      for (int k = 0; k < 2; ++k) {
+        TANDEM_RETURN_IF_ERROR(instances[k]->wait());
+        TANDEM_ASSIGN_OR_RETURN(auto outputs,
+                                places[static_cast<size_t>(k) * 2 + turn % 2].results());
+        result.outputs.push_back(std::move(outputs));
+      }
+    }
+    return Status();
+  };
+  Status status = takeTurns();
+  for (Instance *instance : instances) // before their streams and memory go
+    instance->wait().ignore();
+  return status;
 }
 
 Status runOn(Context &context, const ProgramFile &file, const Scenario &scenario,
@@ -134,6 +185,8 @@ Status runOn(Context &context, const ProgramFile &file, const Scenario &scenario
     std::this_thread::sleep_for(scenario.timeout * 3);
     return Status(Code::Aborted, "stalled on purpose");
   }
+  if (scenario.byTurns)
+    return runByTurns(context, *instance, program, scenario, rank, result);
   return runAll(context, *instance, scenario, rank, result);
 }
 
@@ -209,6 +262,16 @@ std::vector<Backend> backends() {
     if (noCcl.empty() && gpus.count < 2)
       ccl.unavailable = "this machine has one GPU";
     all.push_back(ccl);
+    // Ranks may share a GPU.
+    Backend peer{processes ? "CudaPeerProcesses" : "CudaPeer",
+                 "cuda",
+                 "peer",
+                 processes,
+                 OneSided,
+                 gpus.why};
+    if (processes) // they would take turns in slices of milliseconds
+      peer.mostRanks = std::max(gpus.count, 2u);
+    all.push_back(peer);
   }
   return all;
 }

@@ -41,6 +41,9 @@ struct Scenario {
   unsigned runs = 2;
   /// Enqueue all runs before waiting (the inputs of set 0 only).
   bool pipelined = false;
+  /// Two instances on two streams, in turns of `runs` runs each with other addresses (the inputs of
+  /// set 0 only); each turn gives results twice.
+  bool byTurns = false;
   /// 0: bit-exact. Else |out - expected| <= tolerance * max(1, |expected|).
   double tolerance = 0;
   std::chrono::milliseconds timeout{20000};

@@ -85,6 +85,11 @@ void addStreamCases(Cases &cases) {
   cases.push_back({"Streams.chain", {1}, 0, [](uint32_t) { return chain(5, 20); }});
   cases.push_back({"Streams.fork", {1}, 0, [](uint32_t) { return fork(6, false); }});
   cases.push_back({"Streams.fork-pipelined", {1}, 0, [](uint32_t) { return fork(6, true); }});
+  cases.push_back({"Streams.by-turns", {1}, 0, [](uint32_t) {
+                     Scenario scenario = chain(3, 8);
+                     scenario.byTurns = true;
+                     return scenario;
+                   }});
   cases.push_back({"Streams.same", {1}, 0, [](uint32_t) { return sameStream(); }});
   cases.push_back({"Streams.nothing", {1, 3}, 0, [](uint32_t ranks) {
                      Scenario scenario(ranks);

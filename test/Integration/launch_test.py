@@ -113,7 +113,7 @@ class BadUse(harness.Test):
         self.check('unknown option "--what"', program("matmul-1"), "--what")
         self.check("-n: expected a number from 1 to 65536", program("matmul-1"), "-n", "0")
         self.check('--repeat: expected a number from 1 to 100000000, found "x"', program("matmul-1"), "--repeat=x")
-        self.check("--channel: expected one of ucx, local, ccl", program("matmul-1"), "--channel=smoke")
+        self.check("--channel: expected one of ucx, local, ccl, peer", program("matmul-1"), "--channel=smoke")
         self.check("--device: expected one of cpu, null, cuda", program("matmul-1"), "--device=gpu")
         self.check("--timeout: expected seconds", program("matmul-1"), "--timeout=0")
         self.check("two programs given", program("matmul-1"), program("matmul-2"))

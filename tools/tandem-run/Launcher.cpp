@@ -109,7 +109,10 @@ Expected<std::string> run::programBytes(const Options &options, uint32_t ranks) 
   request.mesh = options.mesh;
   request.shapes = options.shapes;
   // What a channel can do decides; a GPU runs programs of the host's channels too, staged.
-  std::string fitting = options.channel == "ccl" ? "cuda-nccl" : "cpu-" + options.channel;
+  std::string first = options.channel.substr(0, options.channel.find(','));
+  std::string fitting = first == "ccl"    ? "cuda-nccl"
+                        : first == "peer" ? "cuda-peer"
+                                          : "cpu-" + first;
   request.target = options.target.empty() ? fitting : options.target;
   request.ranks = ranks;
   CompiledProgram compiled = compileProgram(request);

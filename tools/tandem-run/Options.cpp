@@ -26,10 +26,13 @@ Ranks
   --device=cpu|null|cuda
                       default cpu; null does nothing and measures dispatch; cuda: a rank uses the
                       GPU of its number on its node, modulo those there are
-  --channel=ucx|local|ccl
-                      default ucx: one process a rank; local: ranks are threads of one process; ccl:
-                      GPUs, one process a rank, or with --threads one thread
-  --threads           with ccl: ranks are threads of one process
+  --channel=ucx|local|ccl|peer[,...]
+                      default ucx: one process a rank; local: ranks are threads of one process; ccl,
+                      peer: GPUs, one process a rank, or with --threads one thread. Of several, each
+                      channel of the program gets the first that can do what it needs
+  --threads           with ccl or peer: ranks are threads of one process
+  --no-graph          cuda: every command is launched by itself; default: a graph replays the run
+                      where everything in it can be captured
   --timeout=SECONDS   ends a run that makes no progress; default 60
   --prefix            puts "[rank] " before each line that a rank prints
 
@@ -106,6 +109,19 @@ void split(const std::string &text, std::vector<std::string> &parts) {
   }
 }
 
+Status channels(const std::string &option, const std::string &text, std::string &result) {
+  std::vector<std::string> names;
+  split(text, names);
+  for (std::string &name : names)
+    TANDEM_RETURN_IF_ERROR(oneOf(option, name, name, {"ucx", "local", "ccl", "peer"}));
+  result = text;
+  return Status::success();
+}
+
+bool names(const std::string &channels, const std::string &channel) {
+  return ("," + channels + ",").find("," + channel + ",") != std::string::npos;
+}
+
 } // namespace
 
 Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
@@ -118,10 +134,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                            : Status::success();
     };
   };
-  const std::map<std::string, bool *> flags = {{"--verify", &o.verify},  {"--per-rank", &o.perRank},
-                                               {"--prefix", &o.prefix},  {"--version", &o.version},
-                                               {"--help", &o.help},      {"-h", &o.help},
-                                               {"--threads", &o.threads}};
+  const std::map<std::string, bool *> flags = {
+      {"--verify", &o.verify},   {"--per-rank", &o.perRank}, {"--prefix", &o.prefix},
+      {"--version", &o.version}, {"--help", &o.help},        {"-h", &o.help},
+      {"--threads", &o.threads}, {"--no-graph", &o.noGraph}};
   const std::map<std::string, Apply> values = {
       {"-n", [&](auto &k, auto &v) { return number(k, v, o.ranks, 1, 65536); }},
       {"--entry", text(o.entry)},
@@ -134,8 +150,7 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       {"--shape", [&](auto &, auto &v) { return split(v, o.shapes), Status::success(); }},
       {"--device",
        [&](auto &k, auto &v) { return oneOf(k, v, o.device, {"cpu", "null", "cuda"}); }},
-      {"--channel",
-       [&](auto &k, auto &v) { return oneOf(k, v, o.channel, {"ucx", "local", "ccl"}); }},
+      {"--channel", [&](auto &k, auto &v) { return channels(k, v, o.channel); }},
       {"--timeout", [&](auto &k, auto &v) { return seconds(k, v, o.timeout); }},
       {"--repeat", [&](auto &k, auto &v) { return number(k, v, o.repeat, 1, 100000000); }},
       {"--warmup", [&](auto &k, auto &v) { return number(k, v, o.warmup, 0, 100000000); }},
@@ -177,10 +192,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                       fmt::format("{}: only for a program that is still to be compiled (.mlir), "
                                   "found \"{}\"",
                                   option, o.program));
-  if (o.threads && o.channel == "ucx")
-    return Status(Code::InvalidArgument, "--threads: ranks of channel ucx are processes");
-  if (o.channel == "local")
+  if (names(o.channel, "local"))
     o.threads = true;
+  if (o.threads && names(o.channel, "ucx"))
+    return Status(Code::InvalidArgument, "--threads: ranks of channel ucx are processes");
   if (o.verify && o.device == "null")
     return Status(Code::InvalidArgument, "--verify: device null computes nothing");
   if ((!o.trace.empty() || !o.svg.empty()) && o.device == "null")

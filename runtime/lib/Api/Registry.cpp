@@ -58,11 +58,17 @@ Expected<std::unique_ptr<Transport>> createTransport(std::string_view name) {
 #else
     return Status(Code::Unsupported, "this runtime was built without NCCL");
 #endif
+  if (name == "peer")
+#if TANDEM_HAVE_CUDA
+    return createPeerTransport();
+#else
+    return Status(Code::Unsupported, "this runtime was built without CUDA");
+#endif
   if (name == "local")
     return Status(Code::InvalidArgument,
                   "channel local needs a local world: its ranks are threads");
   return Status(Code::Unsupported,
-                "unknown channel \"" + std::string(name) + "\", expected ucx, ccl or local");
+                "unknown channel \"" + std::string(name) + "\", expected ucx, ccl, peer or local");
 }
 
 } // namespace tandem

@@ -24,6 +24,10 @@ Expected<std::unique_ptr<Device>> createGpuDevice(std::string_view name, uint32_
 /// NCCL is not installed. TANDEM_NCCL_LIBRARY names another than libnccl.so.2.
 Expected<std::unique_ptr<Transport>> createCclTransport();
 
+/// Channel "peer": one-sided copies and signals between GPUs of one node that reach each other's
+/// memory; ranks may share a GPU. Unsupported where there is no driver of GPUs.
+Expected<std::unique_ptr<Transport>> createPeerTransport();
+
 namespace gpu {
 struct DeviceState;
 class Kernels;

@@ -23,8 +23,8 @@ createDevice(std::string_view name, const CpuDeviceOptions &cpu = {}, uint32_t l
 /// Empty if this build has device "cuda" and this machine such GPUs, else what is missing.
 std::string whyNoGpu(uint32_t gpus = 1);
 
-/// A transport between processes: "ucx", or "ccl", which is one between GPUs of threads, too.
-/// (Ranks that are threads get theirs from a LocalWorld.) Unsupported where this build or this
+/// A transport between processes: "ucx", or "ccl" or "peer", which are between GPUs of threads,
+/// too. (Ranks that are threads get theirs from a LocalWorld.) Unsupported where this build or this
 /// machine lacks it.
 Expected<std::unique_ptr<Transport>> createTransport(std::string_view name);
 

@@ -1,0 +1,156 @@
+//===- Descriptors.cpp - file descriptors from process to process ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Descriptors.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utility>
+
+namespace tandem::peer {
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+Status failed(const char *what) {
+  return Status(Code::Io, fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
+/// The abstract address (without a file) of this name.
+socklen_t fill(sockaddr_un &address, const std::string &name) {
+  std::memset(&address, 0, sizeof address);
+  address.sun_family = AF_UNIX;
+  size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), length);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+Status waitUntilReadable(int fd, Clock::time_point deadline, const char *what) {
+  while (true) {
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0)
+      return Status(Code::Timeout, fmt::format("{}: no word in time", what));
+    pollfd entry{fd, POLLIN, 0};
+    int ready = ::poll(&entry, 1, static_cast<int>(left.count()));
+    if (ready > 0)
+      return Status();
+    if (ready < 0 && errno != EINTR)
+      return failed("poll");
+  }
+}
+
+/// Room for one descriptor beside a message, aligned as the system wants it.
+union Control {
+  cmsghdr header;
+  char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+Status sendDescriptor(int socket, int fd) {
+  char byte = 1;
+  iovec data{&byte, 1};
+  Control control;
+  std::memset(&control, 0, sizeof control);
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == 1 ? Status() : failed("sendmsg");
+}
+
+bool sameUser(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.uid == ::geteuid();
+}
+
+} // namespace
+
+Descriptor &Descriptor::operator=(Descriptor &&other) noexcept {
+  std::swap(fd, other.fd);
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+Expected<DescriptorServer> DescriptorServer::open() {
+  static std::atomic<unsigned> number{0};
+  DescriptorServer server;
+  server.name = fmt::format("tandem-peer-{}-{}-{}", ::getpid(), ++number,
+                            Clock::now().time_since_epoch().count());
+  server.socket = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address;
+  socklen_t size = fill(address, server.name);
+  if (server.socket.get() < 0 ||
+      ::bind(server.socket.get(), reinterpret_cast<sockaddr *>(&address), size) != 0 ||
+      ::listen(server.socket.get(), 1024) != 0)
+    return failed("a socket for handles");
+  return server;
+}
+
+Status DescriptorServer::give(int fd, size_t count, Clock::time_point deadline) {
+  for (size_t given = 0; given < count;) {
+    TANDEM_RETURN_IF_ERROR(waitUntilReadable(socket.get(), deadline, "handles of a peer's memory"));
+    Descriptor client(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (client.get() < 0)
+      return failed("accept");
+    if (!sameUser(client.get()))
+      continue; // not one of this job
+    TANDEM_RETURN_IF_ERROR(sendDescriptor(client.get(), fd));
+    ++given;
+  }
+  return Status();
+}
+
+Expected<Descriptor> askForDescriptor(const std::string &address) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un at;
+  socklen_t size = fill(at, address);
+  if (socket.get() < 0 || ::connect(socket.get(), reinterpret_cast<sockaddr *>(&at), size) != 0)
+    return failed("connect");
+  return socket;
+}
+
+Expected<Descriptor> receiveDescriptor(const Descriptor &asked, Clock::time_point deadline) {
+  TANDEM_RETURN_IF_ERROR(waitUntilReadable(asked.get(), deadline, "handles of a peer's memory"));
+  char byte = 0;
+  iovec data{&byte, 1};
+  Control control;
+  std::memset(&control, 0, sizeof control);
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  ssize_t size = ::recvmsg(asked.get(), &message, MSG_CMSG_CLOEXEC);
+  cmsghdr *header = CMSG_FIRSTHDR(&message);
+  if (size != 1 || !header || header->cmsg_type != SCM_RIGHTS)
+    return Status(Code::Io, "a peer has sent no handle of its memory");
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return Descriptor(fd);
+}
+
+} // namespace tandem::peer

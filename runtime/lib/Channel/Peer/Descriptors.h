@@ -1,0 +1,55 @@
+//===- Descriptors.h - file descriptors from process to process ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHANNEL_PEER_DESCRIPTORS_H
+#define TANDEM_CHANNEL_PEER_DESCRIPTORS_H
+
+#include "tandem/Runtime/Status.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace tandem::peer {
+
+/// A file descriptor, closed with its owner.
+class Descriptor {
+public:
+  explicit Descriptor(int fd = -1) : fd(fd) {}
+  Descriptor(Descriptor &&other) noexcept : fd(other.fd) { other.fd = -1; }
+  Descriptor &operator=(Descriptor &&other) noexcept;
+  ~Descriptor();
+  int get() const { return fd; }
+
+private:
+  int fd;
+};
+
+/// Where other processes of this host (of the same user) ask for a descriptor: a Unix socket
+/// without a name in any folder.
+class DescriptorServer {
+public:
+  static Expected<DescriptorServer> open();
+  /// What the others must know.
+  const std::string &address() const { return name; }
+  /// Gives `fd` to `count` of them; waits for them.
+  Status give(int fd, size_t count, std::chrono::steady_clock::time_point deadline);
+
+private:
+  Descriptor socket;
+  std::string name;
+};
+
+/// Asks the server at `address`; does not wait for it. It must be open.
+Expected<Descriptor> askForDescriptor(const std::string &address);
+/// Waits for the answer.
+Expected<Descriptor> receiveDescriptor(const Descriptor &asked,
+                                       std::chrono::steady_clock::time_point deadline);
+
+} // namespace tandem::peer
+
+#endif // TANDEM_CHANNEL_PEER_DESCRIPTORS_H

@@ -1,0 +1,151 @@
+//===- Operations.cpp - puts and signals by the GPU ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A put is a copy into memory of a peer that is mapped here, by the copy engines where its layout
+// allows. Signals are stream memory operations, which need no processor of the GPU; in a graph,
+// whose nodes are constant and where such operations are slow, kernels of one thread that read the
+// run's number.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Operations.h"
+
+#include <fmt/format.h>
+
+namespace tandem::peer {
+
+using gpu::argument;
+using gpu::CopyPlan;
+using gpu::GpuStream;
+using gpu::Kernels;
+
+namespace {
+
+class PutOperation final : public gpu::GpuOperation {
+public:
+  PutOperation(ReachRef reach, const Kernels &kernels, const Put &put, CopyPlan plan)
+      : reach(std::move(reach)), kernels(kernels), put(put), plan(std::move(plan)) {}
+
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    const Member &peer = (*reach)[put.peer];
+    return plan.run(kernels, stream.native(), peer.base + frame.half * peer.halfBytes + put.offset,
+                    frame.pointers[put.src.slot]);
+  }
+
+private:
+  ReachRef reach;
+  const Kernels &kernels;
+  const Put put;
+  const CopyPlan plan;
+};
+
+class SignalOperation final : public gpu::GpuOperation {
+public:
+  SignalOperation(ReachRef reach, const Kernels &kernels, const Signal &signal,
+                  std::shared_ptr<SignalTarget> target, gpu::FunctionHandle raise)
+      : reach(std::move(reach)), kernels(kernels), signal(signal), target(std::move(target)),
+        raise(raise) {}
+
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    void *slot = (*reach)[signal.peer].signal(signal.slot), *epoch = nullptr;
+    uint64_t perRun = signal.perRun, value = signal.value;
+    if (gpu::Capture *capture = stream.capturing()) {
+      epoch = capture->epoch;
+      capture->usesEpoch = true;
+    } else {
+      value += frame.epoch * perRun;
+      if (target->plain && kernels.driver.info().streamValues)
+        return kernels.driver.writeValue(stream.native(), slot, value);
+    }
+    void *arguments[] = {argument(slot), argument(epoch), argument(perRun), argument(value)};
+    return kernels.driver.launch(raise, {1, 1, 1}, stream.native(), arguments);
+  }
+
+private:
+  ReachRef reach;
+  const Kernels &kernels;
+  const Signal signal;
+  const std::shared_ptr<SignalTarget> target;
+  gpu::FunctionHandle raise;
+};
+
+class WaitSignalOperation final : public gpu::GpuOperation {
+public:
+  WaitSignalOperation(ReachRef reach, uint32_t self, const Kernels &kernels, const WaitSignal &wait,
+                      gpu::FunctionHandle await)
+      : reach(std::move(reach)), kernels(kernels), slot((*this->reach)[self].signal(wait.slot)),
+        wait(wait), await(await) {}
+
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    void *epoch = nullptr;
+    uint64_t perRun = wait.perRun, value = wait.value, mark = marker;
+    if (gpu::Capture *capture = stream.capturing()) {
+      epoch = capture->epoch;
+      capture->usesEpoch = true;
+    } else {
+      value += frame.epoch * perRun;
+      if (kernels.driver.info().streamValues) {
+        TANDEM_RETURN_IF_ERROR(kernels.driver.waitValue(stream.native(), slot, value));
+        return stream.track(marker);
+      }
+    }
+    void *progress = stream.progressWord(), *at = slot;
+    void *arguments[] = {argument(at),    argument(epoch),    argument(perRun),
+                         argument(value), argument(progress), argument(mark)};
+    TANDEM_RETURN_IF_ERROR(kernels.driver.launch(await, {1, 1, 1}, stream.native(), arguments));
+    return stream.track(marker);
+  }
+
+private:
+  ReachRef reach;
+  const Kernels &kernels;
+  void *slot;
+  const WaitSignal wait;
+  gpu::FunctionHandle await;
+};
+
+} // namespace
+
+Expected<std::unique_ptr<Operation>> preparePut(ReachRef reach, const Kernels &kernels,
+                                                const Put &put) {
+  const Member &peer = (*reach)[put.peer];
+  uint64_t span = put.dst.spanBytes();
+  if (put.offset > peer.halfBytes || span > peer.halfBytes - put.offset)
+    return Status(Code::InvalidProgram,
+                  fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
+                              span, put.offset, peer.halfBytes, peer.rank));
+  TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(kernels, put.dst, put.src.layout));
+  return std::make_unique<PutOperation>(std::move(reach), kernels, put, std::move(plan));
+}
+
+Expected<std::unique_ptr<Operation>> prepareSignal(ReachRef reach, const Kernels &kernels,
+                                                   const Signal &signal) {
+  const Member &peer = (*reach)[signal.peer];
+  if (signal.slot >= peer.numSignals)
+    return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
+                                                    signal.slot, peer.numSignals, peer.rank));
+  std::shared_ptr<SignalTarget> &target = reach->targets[{peer.rank, signal.slot}];
+  if (!target) {
+    target = std::make_shared<SignalTarget>();
+    target->stream = signal.stream;
+  }
+  target->plain = target->plain && target->stream == signal.stream && target->last <= signal.value;
+  target->last = signal.value;
+  TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
+  std::shared_ptr<SignalTarget> shared = target;
+  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, std::move(shared),
+                                           raise);
+}
+
+Expected<std::unique_ptr<Operation>>
+prepareWaitSignal(ReachRef reach, uint32_t self, const Kernels &kernels, const WaitSignal &wait) {
+  uint32_t slots = (*reach)[self].numSignals;
+  if (wait.slot >= slots)
+    return Status(Code::InvalidProgram, fmt::format("signal slot {} of {}", wait.slot, slots));
+  TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
+  return std::make_unique<WaitSignalOperation>(std::move(reach), self, kernels, wait, await);
+}
+
+} // namespace tandem::peer

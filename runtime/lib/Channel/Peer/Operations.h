@@ -1,0 +1,33 @@
+//===- Operations.h - puts and signals by the GPU ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHANNEL_PEER_OPERATIONS_H
+#define TANDEM_CHANNEL_PEER_OPERATIONS_H
+
+#include "Kernels.h"
+#include "Reach.h"
+
+namespace tandem::peer {
+
+/// What an abort writes into a rank's own signals: beyond every epoch, and so that the difference
+/// to any is positive as a signed number.
+inline constexpr uint64_t kReleased = uint64_t(1) << 62;
+
+using ReachRef = std::shared_ptr<Reach>;
+
+/// `kernels`: of the device; outlives the operations.
+Expected<std::unique_ptr<Operation>> preparePut(ReachRef reach, const gpu::Kernels &kernels,
+                                                const Put &put);
+Expected<std::unique_ptr<Operation>> prepareSignal(ReachRef reach, const gpu::Kernels &kernels,
+                                                   const Signal &signal);
+Expected<std::unique_ptr<Operation>> prepareWaitSignal(ReachRef reach, uint32_t self,
+                                                       const gpu::Kernels &kernels,
+                                                       const WaitSignal &wait);
+
+} // namespace tandem::peer
+
+#endif // TANDEM_CHANNEL_PEER_OPERATIONS_H

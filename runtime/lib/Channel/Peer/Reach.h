@@ -1,0 +1,66 @@
+//===- Reach.h - the symmetric memory of all members ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHANNEL_PEER_REACH_H
+#define TANDEM_CHANNEL_PEER_REACH_H
+
+#include "GpuStream.h"
+
+#include "tandem/Runtime/Channel.h"
+
+#include <map>
+
+namespace tandem::peer {
+
+using gpu::DeviceState;
+
+/// One member's symmetric memory, as this rank reaches it.
+struct Member {
+  uint32_t rank = 0;
+  std::byte *base = nullptr;
+  uint64_t halfBytes = 0, signalOffset = 0;
+  uint32_t numSignals = 0;
+  bool imported = false;
+
+  void *signal(uint32_t slot) const { return base + signalOffset + uint64_t(slot) * 8; }
+};
+
+/// What this rank signals at one slot of one peer, over all channels of an instance.
+struct SignalTarget {
+  uint64_t last = 0; ///< value that was prepared last
+  uint32_t stream = 0;
+  /// Nobody else writes there, and values come in order: a write raises it. Else a kernel must
+  /// compare.
+  bool plain = true;
+};
+
+/// The members of a group, mapped. Shared by the channels of one instance that have this group.
+class Reach {
+public:
+  /// Collective over the world. `desc.group` may be empty (then null comes back).
+  static Expected<std::shared_ptr<Reach>>
+  create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state, Launch &launch);
+  ~Reach();
+
+  const Member &operator[](uint32_t member) const { return members[member]; }
+  uint32_t size() const { return static_cast<uint32_t>(members.size()); }
+
+  /// By world rank and slot.
+  std::map<std::pair<uint32_t, uint32_t>, std::shared_ptr<SignalTarget>> targets;
+
+private:
+  explicit Reach(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
+  Status mapAll(const ChannelDesc &desc, const std::vector<std::string> &all,
+                class DescriptorServer &server);
+
+  std::shared_ptr<DeviceState> state;
+  std::vector<Member> members;
+};
+
+} // namespace tandem::peer
+
+#endif // TANDEM_CHANNEL_PEER_REACH_H

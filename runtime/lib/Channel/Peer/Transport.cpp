@@ -1,0 +1,164 @@
+//===- Transport.cpp - channels between GPUs that reach each other's memory ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Operations.h"
+
+#include "tandem/Runtime/Gpu.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <iterator>
+#include <sstream>
+
+namespace tandem {
+
+namespace peer {
+
+namespace {
+
+class PeerChannel final : public Channel {
+public:
+  PeerChannel(ReachRef reach, uint32_t self, std::shared_ptr<DeviceState> state,
+              const gpu::Kernels &kernels)
+      : reach(std::move(reach)), self(self), state(std::move(state)), kernels(kernels) {}
+  ~PeerChannel() override {
+    gpu::Driver &driver = *state->driver;
+    for (gpu::Backoff backoff; stream && aborted && !state->stuck; backoff.pause()) {
+      bool done = false;
+      if (!driver.queryStream(stream, &done).ok() || done)
+        break;
+    }
+    if (state->stuck)
+      return;
+    if (stream)
+      driver.destroyStream(stream).ignore();
+    if (released)
+      driver.freeHost(released).ignore();
+  }
+
+  /// What an abort will need: at that time nothing can be made any more.
+  Status prepareAbort() {
+    gpu::Driver &driver = *state->driver;
+    uint32_t slots = (*reach)[self].numSignals;
+    TANDEM_RETURN_IF_ERROR(driver.createStream(&stream));
+    TANDEM_RETURN_IF_ERROR(driver.allocateHost(std::max(1u, slots) * uint64_t(8), &released));
+    std::fill_n(static_cast<uint64_t *>(released), slots, kReleased);
+    return Status();
+  }
+
+  Expected<std::unique_ptr<Operation>> preparePut(const Put &put) override {
+    return peer::preparePut(reach, kernels, put);
+  }
+  Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal) override {
+    return peer::prepareSignal(reach, kernels, signal);
+  }
+  Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override {
+    return peer::prepareWaitSignal(reach, self, kernels, wait);
+  }
+
+  /// Whose signals this rank raises.
+  std::string prepared() override {
+    std::string text;
+    for (const auto &[target, how] : reach->targets)
+      text += fmt::format("{} {} ", target.first, target.second);
+    return text;
+  }
+  Status compare(const std::vector<std::string> &members, Marker &) override {
+    for (uint32_t m = 0; m < members.size(); ++m) {
+      if (m == self)
+        continue;
+      std::istringstream in(members[m]);
+      for (uint32_t rank = 0, slot = 0; in >> rank >> slot;)
+        if (auto found = reach->targets.find({rank, slot}); found != reach->targets.end())
+          found->second->plain = false;
+    }
+    return Status();
+  }
+
+  /// Lets go of what waits for this rank's signals. Peers have watchdogs of their own: to raise
+  /// their signals would make them go on with what never came.
+  void abort(const Status &) override {
+    if (aborted.exchange(true))
+      return;
+    const Member &mine = (*reach)[self];
+    if (mine.numSignals)
+      state->driver->copyAsync(mine.signal(0), released, uint64_t(mine.numSignals) * 8, stream)
+          .ignore();
+  }
+
+private:
+  ReachRef reach;
+  const uint32_t self;
+  const std::shared_ptr<DeviceState> state;
+  const gpu::Kernels &kernels;
+  gpu::StreamHandle stream = nullptr; ///< of abort()
+  void *released = nullptr;           ///< of the host: what abort() writes
+  std::atomic<bool> aborted{false};
+};
+
+class PeerTransport final : public Transport {
+public:
+  std::string_view name() const override { return "peer"; }
+  uint32_t capabilities() const override { return OneSided; }
+  bool moves(const Device &) const override { return true; } // or says why not
+
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
+                                                   Launch &launch) override {
+    auto *gpu = dynamic_cast<gpu::GpuAccess *>(&device);
+    if (!gpu) {
+      Status none(Code::Unsupported,
+                  fmt::format("channel peer connects GPUs, and device {} is none", device.name()));
+      allGatherStrings(launch, "!" + none.message()).status().ignore();
+      return none;
+    }
+    TANDEM_ASSIGN_OR_RETURN(ReachRef reach, find(desc, *gpu, launch));
+    if (desc.group.empty())
+      return std::unique_ptr<Channel>();
+    auto channel =
+        std::make_unique<PeerChannel>(std::move(reach), desc.self, gpu->shared(), gpu->kernels());
+    TANDEM_RETURN_IF_ERROR(channel->prepareAbort());
+    return std::unique_ptr<Channel>(std::move(channel));
+  }
+
+private:
+  /// Handles are exchanged once for an instance and a group. All members have the same answer here,
+  /// and the others are told which.
+  Expected<ReachRef> find(const ChannelDesc &desc, gpu::GpuAccess &gpu, Launch &launch) {
+    for (auto entry = reaches.begin(); entry != reaches.end();)
+      entry = entry->second.expired() ? reaches.erase(entry) : std::next(entry);
+    std::weak_ptr<Reach> &known = reaches[{desc.id >> 16, desc.group}];
+    ReachRef reach = known.lock();
+    bool needs = !reach && !desc.group.empty();
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, needs ? "" : "known"));
+    bool anyNew = false;
+    for (uint32_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank].substr(0, 1) == "!")
+        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
+      anyNew = anyNew || all[rank].empty();
+    }
+    if (!anyNew)
+      return reach;
+    TANDEM_ASSIGN_OR_RETURN(ReachRef made, Reach::create(desc, gpu.shared(), launch));
+    if (!reach) {
+      reach = std::move(made);
+      known = reach;
+    }
+    return reach;
+  }
+
+  std::map<std::pair<uint64_t, std::vector<uint32_t>>, std::weak_ptr<Reach>> reaches;
+};
+
+} // namespace
+} // namespace peer
+
+Expected<std::unique_ptr<Transport>> createPeerTransport() {
+  TANDEM_RETURN_IF_ERROR(countGpus().status());
+  return std::make_unique<peer::PeerTransport>();
+}
+
+} // namespace tandem

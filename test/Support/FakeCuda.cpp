@@ -1,0 +1,437 @@
+//===- FakeCuda.cpp - a driver of GPUs that are threads ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What device cuda asks of libcuda.so.1, over host memory: streams are threads, graphs are lists of
+// their work, memory that is shared has a file descriptor. Of the kernels it knows copies and
+// signals. So the host's side of the device and of channel peer (order, capture, handles, aborts)
+// is tested where no GPU is; it says nothing of what a GPU computes.
+//
+//===----------------------------------------------------------------------===//
+
+#include "KernelArguments.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <cuda.h>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+using Work = std::function<void()>;
+using tandem::gpu::Nest;
+
+struct Graph {
+  std::mutex mutex;
+  std::vector<Work> work; ///< in the order of issue
+  bool open = true;       ///< streams that have joined leave it when it is closed
+};
+
+/// One thread that does what it is given in order.
+class Queue {
+public:
+  Queue() : thread([this] { run(); }) {}
+  ~Queue() {
+    push([this] { stop = true; });
+    thread.join();
+  }
+  void push(Work work) {
+    std::lock_guard<std::mutex> lock(mutex);
+    queue.push_back(std::move(work));
+    changed.notify_all();
+  }
+  bool idle() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return queue.empty();
+  }
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return queue.empty(); });
+  }
+
+  /// Where work goes instead, or null.
+  std::shared_ptr<Graph> capturing() const { return capture && capture->open ? capture : nullptr; }
+  std::shared_ptr<Graph> capture;
+
+private:
+  void run() {
+    std::unique_lock<std::mutex> lock(mutex);
+    while (!stop) {
+      changed.wait(lock, [&] { return !queue.empty(); });
+      Work work = queue.front();
+      lock.unlock();
+      work();
+      lock.lock();
+      queue.pop_front();
+      changed.notify_all();
+    }
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Work> queue;
+  bool stop = false;
+  std::thread thread;
+};
+
+struct Event {
+  std::atomic<uint64_t> recorded{0}, reached{0};
+  std::shared_ptr<Graph> capture; ///< recorded in one
+};
+
+void add(CUstream stream, Work work) {
+  auto *queue = reinterpret_cast<Queue *>(stream);
+  std::shared_ptr<Graph> capture = queue->capturing();
+  if (!capture)
+    return queue->push(std::move(work));
+  std::lock_guard<std::mutex> lock(capture->mutex);
+  capture->work.push_back(std::move(work));
+}
+
+void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+
+uint64_t load(const void *at) {
+  return __atomic_load_n(static_cast<const uint64_t *>(at), __ATOMIC_ACQUIRE);
+}
+
+template <typename T> void copyUnits(const Nest &nest, T *dst, const T *src) {
+  for (uint64_t i = 0; i < nest.total; ++i) {
+    uint64_t row = nest.outer ? i / nest.inner : 0, column = i - row * nest.inner;
+    auto c = static_cast<int64_t>(column);
+    int64_t to = c * nest.innerStrides[0], from = c * nest.innerStrides[1];
+    for (int d = nest.outer - 1; d >= 0; --d) {
+      auto digit = static_cast<int64_t>(row % nest.extents[d]);
+      row /= nest.extents[d];
+      to += digit * nest.strides[0][d];
+      from += digit * nest.strides[1][d];
+    }
+    dst[to] = src[from];
+  }
+}
+
+template <typename T> T take(void **arguments, int i) {
+  T value;
+  std::memcpy(&value, arguments[i], sizeof value);
+  return value;
+}
+
+struct Wide {
+  uint64_t a, b;
+};
+
+template <typename T> Work copyKernel(void **arguments) {
+  return [nest = take<Nest>(arguments, 0), dst = take<T *>(arguments, 1),
+          src = take<const T *>(arguments, 2)] { copyUnits(nest, dst, src); };
+}
+
+Work raiseKernel(void **arguments) {
+  return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
+          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3)] {
+    uint64_t target = (epoch ? load(epoch) : 0) * perRun + value, now = load(slot);
+    while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
+                                                        __ATOMIC_SEQ_CST)) {
+    }
+  };
+}
+
+Work waitKernel(void **arguments) {
+  return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
+          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
+          progress = take<uint64_t *>(arguments, 4), command = take<uint64_t>(arguments, 5)] {
+    uint64_t target = (epoch ? load(epoch) : 0) * perRun + value;
+    __atomic_store_n(progress, command, __ATOMIC_RELAXED);
+    while (load(slot) < target)
+      nap();
+    __atomic_store_n(progress, ~uint64_t(0), __ATOMIC_RELAXED);
+  };
+}
+
+std::map<std::string, std::function<Work(void **)>> knownKernels() {
+  std::map<std::string, std::function<Work(void **)>> all;
+  for (const char *bits : {"_32", "_64"}) {
+    all[std::string("copy_16") + bits] = copyKernel<uint16_t>;
+    all[std::string("copy_32") + bits] = copyKernel<uint32_t>;
+    all[std::string("copy_64") + bits] = copyKernel<uint64_t>;
+    all[std::string("copy_128") + bits] = copyKernel<Wide>;
+  }
+  all["signal_raise"] = raiseKernel;
+  all["signal_wait"] = waitKernel;
+  return all;
+}
+
+/// Physical memory: a file.
+struct Physical {
+  int fd;
+};
+
+int deviceCount() {
+  const char *count = std::getenv("TANDEM_FAKE_GPUS");
+  return count ? std::atoi(count) : 2;
+}
+
+void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
+
+} // namespace
+
+extern "C" {
+
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int *version) { return *version = 13000, CUDA_SUCCESS; }
+CUresult cuGetErrorName(CUresult, const char **name) { return *name = "FAKE", CUDA_SUCCESS; }
+CUresult cuGetErrorString(CUresult, const char **text) {
+  return *text = "the fake driver refuses", CUDA_SUCCESS;
+}
+CUresult cuDeviceGetCount(int *count) { return *count = deviceCount(), CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice *device, int index) { return *device = index, CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char *name, int size, CUdevice) {
+  return std::strncpy(name, "fake", static_cast<size_t>(size)), CUDA_SUCCESS;
+}
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
+  std::memset(uuid, device + 1, sizeof *uuid);
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice) {
+  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
+           : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                                   : 1;
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  *context = reinterpret_cast<CUcontext>(static_cast<uintptr_t>(device + 1));
+  return CUDA_SUCCESS;
+}
+static thread_local std::vector<CUcontext> contexts;
+CUresult cuCtxGetCurrent(CUcontext *context) {
+  *context = contexts.empty() ? nullptr : contexts.back();
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxPushCurrent(CUcontext context) { return contexts.push_back(context), CUDA_SUCCESS; }
+CUresult cuCtxPopCurrent(CUcontext *context) {
+  *context = contexts.back();
+  contexts.pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) {
+  void *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  *at = reinterpret_cast<CUdeviceptr>(memory);
+  return memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFree(CUdeviceptr at) { return std::free(pointer(at)), CUDA_SUCCESS; }
+CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFreeHost(void *memory) { return std::free(memory), CUDA_SUCCESS; }
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+  add(stream, [=] {
+    if (bytes == 8) // may be a signal
+      __atomic_store_n(static_cast<uint64_t *>(pointer(dst)), load(pointer(src)), __ATOMIC_RELEASE);
+    else
+      std::memcpy(pointer(dst), pointer(src), bytes);
+  });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *given, CUstream stream) {
+  add(stream, [copy = *given] {
+    for (size_t row = 0; row < copy.Height; ++row)
+      std::memcpy(pointer(copy.dstDevice + row * copy.dstPitch),
+                  pointer(copy.srcDevice + row * copy.srcPitch), copy.WidthInBytes);
+  });
+  return CUDA_SUCCESS;
+}
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
+  add(stream, [=] { std::memset(pointer(at), value, bytes); });
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int) {
+  return *stream = reinterpret_cast<CUstream>(new Queue), CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream stream) {
+  return delete reinterpret_cast<Queue *>(stream), CUDA_SUCCESS;
+}
+CUresult cuStreamQuery(CUstream stream) {
+  return reinterpret_cast<Queue *>(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+CUresult cuStreamSynchronize(CUstream stream) {
+  return reinterpret_cast<Queue *>(stream)->wait(), CUDA_SUCCESS;
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
+  auto *event = reinterpret_cast<Event *>(handle);
+  auto *queue = reinterpret_cast<Queue *>(stream);
+  if (event->capture) { // the order of issue is kept anyway
+    queue->capture = event->capture;
+    return CUDA_SUCCESS;
+  }
+  if (queue->capturing())
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  uint64_t target = event->recorded;
+  add(stream, [=] {
+    while (event->reached < target)
+      nap();
+  });
+  return CUDA_SUCCESS;
+}
+CUresult cuEventCreate(CUevent *event, unsigned) {
+  return *event = reinterpret_cast<CUevent>(new Event), CUDA_SUCCESS;
+}
+CUresult cuEventDestroy(CUevent event) {
+  return delete reinterpret_cast<Event *>(event), CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent handle, CUstream stream) {
+  auto *event = reinterpret_cast<Event *>(handle);
+  event->capture = reinterpret_cast<Queue *>(stream)->capturing();
+  if (event->capture)
+    return CUDA_SUCCESS;
+  uint64_t ticket = ++event->recorded;
+  add(stream, [=] { event->reached = ticket; });
+  return CUDA_SUCCESS;
+}
+CUresult cuEventQuery(CUevent handle) {
+  auto *event = reinterpret_cast<Event *>(handle);
+  if (event->capture)
+    return CUDA_ERROR_CAPTURED_EVENT;
+  return event->reached >= event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+CUresult cuEventElapsedTime(float *time, CUevent, CUevent) { return *time = 1, CUDA_SUCCESS; }
+
+CUresult cuModuleLoadData(CUmodule *module, const void *) {
+  static int any;
+  return *module = reinterpret_cast<CUmodule>(&any), CUDA_SUCCESS;
+}
+CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule, const char *name) {
+  static std::mutex mutex;
+  static std::map<std::string, int> names; // stay where they are
+  std::lock_guard<std::mutex> lock(mutex);
+  *function =
+      reinterpret_cast<CUfunction>(const_cast<char *>(names.emplace(name, 0).first->first.c_str()));
+  return CUDA_SUCCESS;
+}
+CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
+CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        unsigned, unsigned, CUstream stream, void **arguments, void **) {
+  static const auto kernels = knownKernels();
+  auto found = kernels.find(reinterpret_cast<const char *>(function));
+  if (found == kernels.end())
+    return CUDA_ERROR_NOT_SUPPORTED;
+  add(stream, found->second(arguments));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { return *can = 1, CUDA_SUCCESS; }
+CUresult cuMemGetAllocationGranularity(size_t *size, const CUmemAllocationProp *,
+                                       CUmemAllocationGranularity_flags) {
+  return *size = 65536, CUDA_SUCCESS;
+}
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *, unsigned long long) {
+  int fd = ::memfd_create("fake-gpu", MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = reinterpret_cast<uintptr_t>(new Physical{fd});
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  auto *physical = reinterpret_cast<Physical *>(handle);
+  ::close(physical->fd);
+  delete physical;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressReserve(CUdeviceptr *at, size_t bytes, size_t, CUdeviceptr,
+                             unsigned long long) {
+  void *memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  *at = reinterpret_cast<CUdeviceptr>(memory);
+  return memory == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes) {
+  return ::munmap(pointer(at), bytes), CUDA_SUCCESS;
+}
+CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
+                  unsigned long long) {
+  void *memory = ::mmap(pointer(at), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                        reinterpret_cast<Physical *>(handle)->fd, 0);
+  return memory == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
+  void *memory =
+      ::mmap(pointer(at), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  return memory == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t count) {
+  return count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemExportToShareableHandle(void *descriptor, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType, unsigned long long) {
+  *static_cast<int *>(descriptor) = ::dup(reinterpret_cast<Physical *>(handle)->fd);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *descriptor,
+                                        CUmemAllocationHandleType) {
+  int fd = ::dup(static_cast<int>(reinterpret_cast<intptr_t>(descriptor)));
+  *handle = reinterpret_cast<uintptr_t>(new Physical{fd});
+  return fd < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned) {
+  add(stream,
+      [=] { __atomic_store_n(static_cast<uint64_t *>(pointer(at)), value, __ATOMIC_RELEASE); });
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned) {
+  add(stream, [=] {
+    while (static_cast<int64_t>(load(pointer(at)) - value) < 0)
+      nap();
+  });
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+  reinterpret_cast<Queue *>(stream)->capture = std::make_shared<Graph>();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  auto *queue = reinterpret_cast<Queue *>(stream);
+  *graph = reinterpret_cast<CUgraph>(new std::shared_ptr<Graph>(queue->capture));
+  queue->capture->open = false;
+  queue->capture = nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long) {
+  auto &made = *reinterpret_cast<std::shared_ptr<Graph> *>(graph);
+  *executable = reinterpret_cast<CUgraphExec>(new std::shared_ptr<Graph>(made));
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *) {
+  *reinterpret_cast<std::shared_ptr<Graph> *>(executable) =
+      *reinterpret_cast<std::shared_ptr<Graph> *>(graph);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  add(stream, [graph = *reinterpret_cast<std::shared_ptr<Graph> *>(executable)] {
+    for (const Work &work : graph->work)
+      work();
+  });
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+  return delete reinterpret_cast<std::shared_ptr<Graph> *>(graph), CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  return delete reinterpret_cast<std::shared_ptr<Graph> *>(executable), CUDA_SUCCESS;
+}
+
+} // extern "C"
