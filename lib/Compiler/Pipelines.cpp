@@ -64,12 +64,22 @@ private:
 } // namespace
 
 ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
-  static const StringRef names[] = {
-      "fusion-specialize",        "fusion-outline-oracle", "fusion-propagate-axes",
-      "fusion-insert-reshards",   "fusion-verify",         "fusion-select-schedule",
-      "convert-fusion-to-hostir", "canonicalize",          "cse",
-      "hostir-localize-buffers",  "hostir-fuse-launches",  "hostir-expand-collectives",
-      "hostir-insert-deallocs",   "hostir-plan-buffers",   "hostir-verify"};
+  static const StringRef names[] = {"fusion-specialize",
+                                    "fusion-erase-dead-ops",
+                                    "fusion-outline-oracle",
+                                    "fusion-propagate-axes",
+                                    "fusion-insert-reshards",
+                                    "fusion-verify",
+                                    "fusion-select-schedule",
+                                    "convert-fusion-to-hostir",
+                                    "canonicalize",
+                                    "cse",
+                                    "hostir-localize-buffers",
+                                    "hostir-fuse-launches",
+                                    "hostir-expand-collectives",
+                                    "hostir-insert-deallocs",
+                                    "hostir-plan-buffers",
+                                    "hostir-verify"};
   return names;
 }
 
@@ -110,6 +120,9 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   specialize.entry = options.entry;
   specialize.log = log;
   builder.addOnModule(fusion::createFusionSpecialize(specialize));
+
+  // What nobody asks for must neither be sent nor decide where the rest is.
+  builder.addOnFunctions(fusion::createFusionEraseDeadOps({log}));
 
   // The oracle is taken before any pass has decided anything, so that no such pass can be wrong in
   // both.

@@ -130,3 +130,24 @@ func.func @meshes(%0: tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>>, %1: ten
   %2 = fusion.matmul %0, %1 : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>>, tensor<4x16xf32, #fusion.axes<#b, [-, didx("x")]>> -> tensor<8x16xf32, #fusion.axes<#c, [didx("x"), -]>>
   return
 }
+
+// What becomes less on its way to another mesh does so before, unless it is gathered for that or the user says otherwise.
+// CHECK-LABEL: @less
+// CHECK-NEXT:    %[[R:.*]] = fusion.reduce sum %arg0 {{.*}} -> tensor<8xf32, #fusion.axes<#a, [didx("x")]>>
+// CHECK-NEXT:    fusion.reshard %[[R]] : {{.*}} -> tensor<8xf32, #fusion.axes<#b, [-]>>
+// CHECK-NEXT:    %[[P:.*]] = fusion.reduce sum %arg0 {{.*}} -> tensor<4xf32, #fusion.axes<#a, [-], partial = ["x"]>>
+// CHECK-NEXT:    %[[S:.*]] = fusion.reshard %[[P]] {row = "1 of 2: all-reduce over x"} : {{.*}} -> tensor<4xf32, #fusion.axes<#a, [-]>>
+// CHECK-NEXT:    fusion.reshard %[[S]] {row = "2 of 2
+// CHECK-NEXT:    %[[C:.*]] = fusion.slice %arg0 {{.*}} -> tensor<8x2xf32, #fusion.axes<#a, [didx("x"), -]>>
+// CHECK-NEXT:    fusion.reshard %[[C]]
+// CHECK-NEXT:    %[[W:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x4xf32, #fusion.axes<#b, [-, -]>>
+// CHECK-NEXT:    fusion.slice %[[W]]
+// CHECK-NEXT:    fusion.reduce sum %[[W]]
+func.func @less(%0: tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>>) -> (tensor<8xf32, #fusion.axes<#b, [-]>>, tensor<4xf32, #fusion.axes<#b, [didx("x")]>>, tensor<8x2xf32, #fusion.axes<#b, [-, -]>>, tensor<2x4xf32, #fusion.axes<#b, [-, -]>>, tensor<4xf32, #fusion.axes<#b, [-]>>) {
+  %1 = fusion.reduce sum %0 dims [1] : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<8xf32, #fusion.axes<#b, [-]>>
+  %2 = fusion.reduce sum %0 dims [0] : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<4xf32, #fusion.axes<#b, [didx("x")]>>
+  %3 = fusion.slice %0 offsets [0, 1] steps [1, 1] : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<8x2xf32, #fusion.axes<#b, [-, -]>>
+  %4 = fusion.slice %0 offsets [2, 0] steps [1, 1] : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<2x4xf32, #fusion.axes<#b, [-, -]>>
+  %5 = fusion.reduce sum %0 dims [0] {fusion.gather = "before"} : tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<4xf32, #fusion.axes<#b, [-]>>
+  return %1, %2, %3, %4, %5 : tensor<8xf32, #fusion.axes<#b, [-]>>, tensor<4xf32, #fusion.axes<#b, [didx("x")]>>, tensor<8x2xf32, #fusion.axes<#b, [-, -]>>, tensor<2x4xf32, #fusion.axes<#b, [-, -]>>, tensor<4xf32, #fusion.axes<#b, [-]>>
+}

@@ -34,35 +34,33 @@ func.func @backward(%0: tensor<8x8xf32>, %1: tensor<8x8xf32>) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
-// expected-note @+1 {{... from argument 0, which has [-, didx("x")] on #tp}}
-func.func @nonlinear(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
-  // expected-note @+1 {{operand 0 has [-], partial = ["x"] on #tp}}
-  %1 = fusion.reduce sum %0 dims [1] : tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<8xf32>
-  // expected-error @+1 {{expected an operand that is not partial, found it partial over "x"}}
-  %2 = math.exp %1 : tensor<8xf32>
-  return
+// Terms on two meshes, and what is reduced of them is still on two.
+#a = #fusion.mesh<"a", ["x" = 2]>
+#b = #fusion.mesh<"b", ["x" = 2], devices = [2, 3]>
+// expected-note @+2 {{... from argument 0, which has [didx("x")] on #a}}
+// expected-note @+1 {{... from argument 1, which has [didx("x")] on #b}}
+func.func @terms_on_two_meshes(%0: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>, %1: tensor<8xf32, #fusion.axes<#b, [didx("x")]>>) -> tensor<f32> {
+  // expected-note @+1 {{operand 0 has [], partial = ["x"] on #a}}
+  %2 = fusion.reduce sum %0 dims [0] : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<f32>
+  // expected-note @+1 {{operand 1 has [], partial = ["x"] on #b}}
+  %3 = fusion.reduce sum %1 dims [0] : tensor<8xf32, #fusion.axes<#b, [didx("x")]>> -> tensor<f32>
+  // expected-error @+1 {{expected operands on one mesh, found "a" and "b"}}
+  %4 = arith.addf %2, %3 : tensor<f32>
+  return %4 : tensor<f32>
 }
 
 // -----
 
+// A truth value that is an argument cannot be computed again.
 #tp = #fusion.mesh<"tp", ["x" = 2]>
-// expected-note @+1 {{operand 0 has [-], partial = ["x"] on #tp}}
-func.func @other_reduction(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
-  // expected-error @+1 {{expected an operand that is partial by 'max', found 'sum'}}
-  %1 = fusion.reduce max %0 dims [0] : tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<f32>
-  return
-}
-
-// -----
-
-#tp = #fusion.mesh<"tp", ["x" = 2]>
-// expected-note @+2 {{operand 0 has [-], partial = ["x"] on #tp}}
-// expected-note @+1 {{operand 1 has [-] on #tp}}
-func.func @partial_beside_whole(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>, %1: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
-  // expected-error @+1 {{expected operands that are partial alike, found different ones}}
-  %2 = fusion.concat %0, %1 dim 0 : (tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>, tensor<8xf32, #fusion.axes<#tp, [-]>>) -> tensor<16xf32>
-  return
+func.func @truth(%0: tensor<8xi1>, %1: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>, %2: tensor<8xf32, #fusion.axes<#tp, [-]>>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %3 = fusion.permute %1 [0] : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32>
+  // expected-error @+1 {{expected operand 0 with axes [didx("x")] on #tp, found [-] on #tp; truth values do not travel: compare inside}}
+  %4 = arith.select %0, %3, %3 : tensor<8xi1>, tensor<8xf32>
+  %5 = fusion.permute %2 [0] : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xf32>
+  %6 = arith.select %0, %5, %5 : tensor<8xi1>, tensor<8xf32>
+  %7 = fusion.permute %6 [0] : tensor<8xf32> -> tensor<8xf32, #fusion.axes<#tp, [-]>>
+  return %4, %6 : tensor<8xf32>, tensor<8xf32>
 }
 
 // -----

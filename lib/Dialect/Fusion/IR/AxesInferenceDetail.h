@@ -12,9 +12,6 @@
 
 namespace mlir::tandem::fusion {
 
-/// Over the same mesh axes, in any order, by the same reduction.
-bool samePartial(AxesAttr a, AxesAttr b);
-
 /// Digits of one dimension as a placement: without stream digits.
 DimAxesAttr getDimPlacement(AxesAttr axes, int64_t dim);
 

@@ -10,6 +10,7 @@
 #include "PassLog.h"
 #include "Retype.h"
 #include "ShareReshards.h"
+#include "TakeOffWords.h"
 #include "WriteOutReshards.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -36,6 +37,7 @@ struct FusionInsertReshardsPass
   void runOnOperation() override {
     PassLog say("fusion-insert-reshards", log);
     made.clear();
+    mended.clear();
     before = after = writtenOut = 0;
     if (gather == GatherMode::Cost && failed(loadModel()))
       return signalPassFailure();
@@ -48,9 +50,9 @@ struct FusionInsertReshardsPass
       if (failed(makeLocal(op, say)))
         return signalPassFailure();
     for (Operation *op : ops)
-      for (StringRef word : {kScheduleAttrName, kGatherAttrName})
-        op->removeDiscardableAttr(word);
+      takeOffWords(op, mended.contains(op));
     made.clear();
+    mended.clear();
     shareReshards(getOperation(), [&](ReshardOp stays, Location gone) {
       say(gone, [&](raw_ostream &os) {
         os << "shares the reshard to " << formatAxes(getAxes(stays.getResult()));
@@ -84,10 +86,17 @@ private:
            llvm::any_of(op->getResultTypes(), decided);
   }
 
-  /// The user's word at the op, else the option's.
+  /// The user's word at the op, else the option's; but what becomes less on its way to another mesh
+  /// does so before, if it can where it is.
   GatherMode gatherOf(Operation *op) {
-    auto word = op->getAttrOfType<StringAttr>(kGatherAttrName);
-    return !word ? gather : word == "after" ? GatherMode::After : GatherMode::Before;
+    if (auto word = op->getAttrOfType<StringAttr>(kGatherAttrName))
+      return word == "after" ? GatherMode::After : GatherMode::Before;
+    AxesAttr axes = getAxes(op->getOperand(0));
+    std::optional<AxesConflict> conflict;
+    if (isa<ReduceOp, SliceOp>(op) && axes.getMesh() != getAxes(op->getResult(0)).getMesh() &&
+        inferResultAxes(op, 0, axes, conflict))
+      return GatherMode::After;
+    return gather;
   }
 
   LogicalResult loadModel() {
@@ -212,6 +221,8 @@ private:
 
   /// By value and placement.
   llvm::DenseMap<std::pair<Value, Attribute>, SmallVector<ReshardOp, 1>> made;
+  /// Ops that a reshard has been put beside.
+  llvm::SmallPtrSet<Operation *, 8> mended;
 
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
@@ -219,6 +230,7 @@ private:
                                  [op] { return op->emitOpError(); });
     };
     OpBuilder builder(op);
+    mended.insert(op);
     for (OpOperand &operand : op->getOpOperands()) {
       AxesAttr axes = plan.operands[operand.getOperandNumber()];
       if (!axes || samePlacement(axes, getAxes(operand.get())))

@@ -5,8 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AlignElementwise.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
+#include "ReduceBefore.h"
+#include "ReportConflict.h"
 #include "Retype.h"
 #include "TakeStreamDigits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -47,6 +50,7 @@ struct FusionPropagateAxesPass
     say = &logger;
     if (failed(propagate()))
       return signalPassFailure();
+    reduceReturned(function, values, logger);
     takeStreamDigits(values);
     updateSignature(function);
     logger.summary(function.getLoc(), {{"decided by operands", fromOperands},
@@ -74,6 +78,9 @@ private:
   /// Ops of which an operand is undecided, and a contraction with another operand that is split
   /// would decide it: asked when nothing else says anything of it.
   std::deque<Operation *> guesses;
+  /// Ops that need whole what is partial: their results are decided when nothing else says anything
+  /// of them.
+  std::deque<Operation *> reductions;
   MeshAttr mesh;
   const PassLog *say = nullptr;
   unsigned fromOperands = 0, fromUses = 0, replicated = 0;
@@ -87,6 +94,7 @@ private:
     open.clear();
     besides.clear();
     guesses.clear();
+    reductions.clear();
     mesh = {};
     fromOperands = fromUses = replicated = 0;
     bool isFusion = false;
@@ -147,6 +155,11 @@ private:
         guesses.pop_front();
         if (failed(goBackward(op, /*mayGuess=*/true)))
           return failure();
+      } else if (!reductions.empty()) {
+        Operation *op = reductions.front();
+        reductions.pop_front();
+        if (failed(reduceOperands(op)))
+          return failure();
       } else {
         while (next < values.size() && !isUndecided(values[next]))
           ++next;
@@ -156,7 +169,7 @@ private:
         auto type = cast<RankedTensorType>(value.getType());
         Value beside = besideOf(value);
         ++(beside ? fromUses : replicated);
-        if (failed(beside ? decide(value, getAxes(beside), beside, "the other operand does")
+        if (failed(beside ? decide(value, whole(getAxes(beside)), beside, "the other operand does")
                           : decide(value, AxesAttr::getReplicated(mesh, type.getRank()), Value(),
                                    "nothing says otherwise")))
           return failure();
@@ -204,13 +217,22 @@ private:
     };
     if (op->getNumOperands() == 0 || llvm::any_of(op->getOperands(), isAwaited))
       return success();
+    bool isReduced = mustReduce(op, operands);
     for (auto [i, result] : llvm::enumerate(op->getResults())) {
       if (!isUndecided(result))
         continue;
+      if (isReduced) {
+        reductions.push_back(op);
+        return success();
+      }
       std::optional<AxesConflict> conflict;
       AxesAttr axes = inferResultAxes(op, i, operands, conflict);
       if (conflict) {
         open.push_back(op);
+        return success();
+      }
+      if (axes && axes.isPartial() && hasBias(op)) {
+        reductions.push_back(op);
         return success();
       }
       if (axes && failed(decideResult(op, i, axes)))
@@ -219,19 +241,26 @@ private:
     return success();
   }
 
+  /// A bias is added once, so what it is added to is reduced.
+  static bool hasBias(Operation *op) {
+    auto matmul = dyn_cast<MatmulOp>(op);
+    return matmul && matmul.getBias();
+  }
+
   LogicalResult decideResult(Operation *op, unsigned number, AxesAttr axes) {
-    // A bias is added once, so what it is added to is reduced.
-    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias())
-      axes = axes.withPartial({}, ReduceKind::Sum);
+    if (hasBias(op))
+      axes = whole(axes);
     ++fromOperands;
     Value from = op->getOperand(0);
     for (Value operand : op->getOperands())
       if (AxesAttr other = getAxes(operand); other && says(other) && !says(getAxes(from)))
         from = operand;
-    if (failed(alignOperands(op, axes)))
+    if (isElementwise(op) && failed(align(op, axes)))
       return failure();
     return decide(op->getResult(number), axes, from, "its operands do");
   }
+
+  static AxesAttr whole(AxesAttr axes) { return axes.withPartial({}, ReduceKind::Sum); }
 
   /// More than that all is everywhere.
   static bool says(AxesAttr axes) {
@@ -256,7 +285,7 @@ private:
     if (failed(plan)) {
       if (!reason.empty())
         conflict->reason = reason;
-      return report(op, *conflict);
+      return reportConflict(op, *conflict, origins);
     }
     (*say)(op->getLoc(), [&](raw_ostream &os) {
       os << "its operands do not fit each other (" << conflict->reason << ')';
@@ -267,25 +296,44 @@ private:
     return success();
   }
 
-  /// The operands of an elementwise op all get the type of its result.
-  LogicalResult alignOperands(Operation *op, AxesAttr axes) {
-    if (!isElementwise(op))
+  /// What the op does to a term is not what it does to the sum: its operands are reduced before (or
+  /// its result, where a bias is added), to where its result is. That is where the operands are
+  /// otherwise, and where its users want it.
+  LogicalResult reduceOperands(Operation *op) {
+    SmallVector<AxesAttr> operands = operandAxesOf(op);
+    if (llvm::none_of(op->getResults(), isUndecided))
       return success();
-    for (OpOperand &operand : op->getOpOperands()) {
-      AxesAttr mine = getAxes(operand.get());
-      if (!mine || mine == axes)
+    FailureOr<LocalPlan> plan = failure();
+    std::optional<AxesConflict> conflict;
+    if (isElementwise(op)) {
+      AxesAttr axes = inferResultAxes(op, 0, reduceBefore(op, operands), conflict);
+      if (!conflict)
+        plan = LocalPlan{{}, {axes}};
+    } else {
+      conflict.emplace();
+      plan = planAfter(op, conflict->reason);
+    }
+    if (failed(plan))
+      return reportConflict(op, *conflict, origins);
+    for (auto [i, result] : llvm::enumerate(op->getResults())) {
+      if (!isUndecided(result))
         continue;
-      OpBuilder builder(op);
-      auto type = cast<RankedTensorType>(operand.get().getType());
-      auto reshard = ReshardOp::create(builder, op->getLoc(), withAxes(type, axes), operand.get(),
-                                       op->getAttrOfType<ScheduleAttr>(kScheduleAttrName), false,
-                                       StringAttr());
-      operand.set(reshard.getResult());
-      (*say)(op->getLoc(), [&](raw_ostream &os) {
-        os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
-      });
+      AxesAttr axes = plan->results[i];
+      operands.push_back(axes);
+      if (failed(decideResult(op, i,
+                              scatterForUsers(result, hasBias(op) ? whole(axes) : axes, operands))))
+        return failure();
     }
     return success();
+  }
+
+  /// The operands of an elementwise op all get the type of its result.
+  LogicalResult align(Operation *op, AxesAttr axes) {
+    return alignOperands(op, axes, [&](Operation *user, unsigned number) {
+      (*say)(user->getLoc(), [&](raw_ostream &os) {
+        os << "operand " << number << " is resharded to " << formatAxes(axes);
+      });
+    });
   }
 
   /// Where a result has been decided by its consumers and an operand by its producer, they may
@@ -299,7 +347,7 @@ private:
     }
     for (Operation *op : ops)
       if (isElementwise(op) && op->getNumResults() == 1 && getAxes(op->getResult(0)) &&
-          failed(alignOperands(op, getAxes(op->getResult(0)))))
+          failed(align(op, getAxes(op->getResult(0)))))
         return failure();
     return success();
   }
@@ -343,6 +391,9 @@ private:
           inferOperandAxes(op, i, *number, getAxes(op->getResult(*number)), operandAxesOf(op));
       if (!axes)
         continue;
+      // Arguments are partial if the text says so, and constants never.
+      if (!operand.getDefiningOp() || isa<arith::ConstantOp>(operand.getDefiningOp()))
+        axes = whole(axes);
       ++fromUses;
       if (failed(decide(operand, axes, op->getResult(*number), "what is computed from it does")))
         return failure();
@@ -350,10 +401,14 @@ private:
     return success();
   }
 
-  /// Operands of an elementwise op are as the first one that is split or partial.
+  /// Operands of an elementwise op are as the first one that is split. A partial one says nothing
+  /// of the others: what is added to a sum need not be a term of it.
   LogicalResult goBeside(Operation *op) {
     auto operands = op->getOperands();
-    auto it = llvm::find_if(operands, [](Value value) { return says(getAxes(value)); });
+    auto it = llvm::find_if(operands, [](Value value) {
+      AxesAttr axes = getAxes(value);
+      return axes && !axes.isPartial() && says(axes);
+    });
     for (Value operand : operands) {
       if (it == operands.end() || !isUndecided(operand))
         continue;
@@ -372,36 +427,6 @@ private:
           if (getAxes(operand))
             return operand;
     return {};
-  }
-
-  /// An error at the op, with a note at each of the two sources and at what it comes from, back to
-  /// what stands in the text.
-  LogicalResult report(Operation *op, const AxesConflict &conflict) {
-    InFlightDiagnostic diag = op->emitOpError() << conflict.reason;
-    for (int64_t operand : {conflict.first, conflict.second}) {
-      if (operand < 0)
-        continue;
-      Value value = op->getOperand(operand);
-      diag.attachNote(value.getLoc())
-          << "operand " << operand << " has " << formatAxes(getAxes(value));
-      constexpr int maxNotes = 16;
-      for (int i = 0; i < maxNotes && origins.contains(value); ++i) {
-        value = origins.lookup(value);
-        if (!value) {
-          diag.attachNote(op->getOperand(operand).getLoc()) << "... for nothing says otherwise";
-          break;
-        }
-        diag.attachNote(value.getLoc())
-            << "... from " << nameOf(value) << ", which has " << formatAxes(getAxes(value));
-      }
-    }
-    return diag;
-  }
-
-  static std::string nameOf(Value value) {
-    if (auto argument = dyn_cast<BlockArgument>(value))
-      return "argument " + std::to_string(argument.getArgNumber());
-    return "the result of '" + value.getDefiningOp()->getName().getStringRef().str() + "'";
   }
 };
 } // namespace

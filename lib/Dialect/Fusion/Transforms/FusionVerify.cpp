@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AlignElementwise.h"
+#include "VerifyElementwise.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -147,7 +149,10 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
              << "expected an operation that a fusion can hold (fusion, elementwise arith and math, "
                 "return), found '"
              << op->getName() << "'";
-    if (local && failed(verifyPartial(op)))
+    // Where an op of the dialect needs whole what is partial, fusion-insert-reshards reduces it.
+    bool mayReduce = stage != VerifyStage::Resharded && !isElementwise(op);
+    if (local && ((isElementwise(op) && failed(verifyElementwise(op))) ||
+                  (!mayReduce && failed(verifyPartial(op)))))
       return failure();
     if (stage != VerifyStage::Input && failed(verifyDecided(op)))
       return failure();

@@ -8,6 +8,7 @@
 #include "LocalPlan.h"
 
 #include "ChooseFactors.h"
+#include "ReduceBefore.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
@@ -62,7 +63,7 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
 
 FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
   LocalPlan plan;
-  SmallVector<AxesAttr> operands = operandAxesOf(op);
+  SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
   if (isa<ReshapeOp>(op)) {
     plan.operands = operands;
   } else {
@@ -153,8 +154,9 @@ namespace {
 class BeforePlanner {
 public:
   BeforePlanner(Operation *op, std::string &reason)
-      : op(op), reason(reason), rule(*getAxesRule(op)), operands(operandAxesOf(op)),
-        target(getAxes(op->getResult(0))), mesh(target.getMesh()),
+      : op(op), reason(reason), rule(*getAxesRule(op)),
+        operands(reduceBefore(op, operandAxesOf(op))), target(getAxes(op->getResult(0))),
+        mesh(target.getMesh()),
         factors(rule.factors.size(), DimAxesAttr::get(op->getContext(), {})) {}
 
   FailureOr<LocalPlan> plan() {
@@ -295,6 +297,9 @@ static FailureOr<LocalPlan> planBefore(Operation *op, std::string &reason) {
 }
 
 FailureOr<LocalPlan> fusion::planLocal(Operation *op, GatherMode gather, std::string &reason) {
+  // What is reduced before goes where the result is: there is less of it then.
+  if (mustReduce(op, operandAxesOf(op)))
+    gather = GatherMode::Before;
   FailureOr<LocalPlan> plan =
       gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
   if (succeeded(plan) || !isa<ReshapeOp>(op))

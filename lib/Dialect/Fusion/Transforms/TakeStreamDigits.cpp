@@ -15,10 +15,6 @@ using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
 
-bool fusion::isElementwise(Operation *op) {
-  return isLocalComputation(op) && !isa<FusionTensorOpInterface>(op);
-}
-
 /// The one op that the value is computed into, if digits pass through it.
 static Operation *getConsumer(Value value) {
   Operation *producer = value.getDefiningOp();

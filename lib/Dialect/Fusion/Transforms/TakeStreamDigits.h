@@ -8,12 +8,10 @@
 #ifndef TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H
 #define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H
 
+#include "AlignElementwise.h"
 #include "mlir/IR/Operation.h"
 
 namespace mlir::tandem::fusion {
-
-/// Operands and result of an upstream elementwise op have one type.
-bool isElementwise(Operation *op);
 
 /// Lets each of `values` be computed in the loop of the one op that is computed from it: it takes
 /// the stream digits of that op's result where a dimension is placed alike. All are decided; they

@@ -58,6 +58,9 @@ DimAxesAttr dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &axes);
 /// and local.
 bool isTransparent(Operation *op);
 
+/// Partial over the same mesh axes, in any order, by the same reduction.
+bool samePartial(AxesAttr a, AxesAttr b);
+
 /// Same digits but for stream ones, and partial alike: no element changes its devices.
 bool samePlacement(AxesAttr a, AxesAttr b);
 

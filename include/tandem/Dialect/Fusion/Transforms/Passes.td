@@ -46,6 +46,29 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
   ];
 }
 
+def FusionEraseDeadOps : Pass<"fusion-erase-dead-ops", "::mlir::func::FuncOp"> {
+  let summary = "Erase what nothing is computed from";
+  let description = [{
+    Ops without side effects (all that a fusion holds, `fusion.call` too) whose results nobody uses, directly or through
+    other such ops. Their messages would be sent, and their axes would decide those of other values.
+
+    Before:
+    ```mlir
+    %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+    %2 = math.exp %1 : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+    return %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+    ```
+    After:
+    ```mlir
+    return %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+    ```
+  }];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numErased", "erased", "number of ops erased">
+  ];
+}
+
 def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> {
   let summary = "Give every value its axes";
   let description = [{
@@ -59,14 +82,20 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
        before lhs: the weight of a layer stays, its input is gathered), else on the contraction of one operand. Of two
        splits of one dimension the finer one wins, else the larger operand's; of two meshes the larger operand's. A
        dimension that is cut or concatenated is whole, and a sum that a bias is added to is reduced;
-    4. the axes of the other operand of an elementwise op;
+    4. the axes of the other operand of an elementwise op, if that is split and not partial;
     5. a contracted dimension: the digits that it has in the other operand;
-    6. what nothing determines is replicated on the function's mesh.
+    6. the result of an op that needs a partial operand whole: where the operands are once they are reduced. A mesh axis
+       that the reduction sets free splits the dimension on which what is computed from the result has it (a decided
+       user or sibling, a reshard), so that the reduction is a reduce-scatter; else it is an all-reduce;
+    7. what nothing determines is replicated on the function's mesh.
+
+    Arguments and results of the function are partial only where the text says so: an argument is never decided so, and
+    what is returned is reduced before. A broadcast that repeats its operand needs it whole, too: it is less then.
 
     Operands of an elementwise op have one type, so the pass itself inserts a reshard where they differ from what its
     result is; if that is open, two different splits are an error at the op, with notes at both sources, back to the
-    values of the text that they come from. So are a reshape that digits do not fit, and a partial value where its terms
-    do not add up. Values that the pass has decided take the stream digits of what is computed from them.
+    values of the text that they come from. So is a reshape that digits do not fit. A truth value (i1) is not resharded but
+    computed again. Values that the pass has decided take the stream digits of what is computed from them.
     Every value is decided once and an op visited once per decision: linear.
 
     Before:
@@ -97,11 +126,14 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
     there, or where that does not fit itself on what `fusion-propagate-axes` would choose), or where the op and its
     reshards take less on a machine (`gather=cost`; `log` says what either takes). A contraction of dimensions
     that are split alike always runs on what is there; its partial result is resharded, and a bias is added behind that.
+    A `reduce` or `slice` onto another mesh runs on what is there unless the user's word is "before": there is less to send
+    then. What must be reduced before an op is, in either mode, to where its result is.
     A reshard that is several rows of the table at once is written out as a sequence, each part with its `row`, unless
     its schedule is `hierarchical`; one that is none is an error.
 
     Two attributes beside an op are the user's word on its reshards, and are taken off: `fusion.gather`, "before" or
-    "after", overrides the option, and `fusion.schedule` is the schedule of those of them that communicate.
+    "after", overrides the option, and `fusion.schedule` is the schedule of those of them that communicate. A word that no
+    reshard has heard is a warning at the op (not on a mesh of one device).
 
     Before:
     ```mlir
@@ -173,8 +205,8 @@ def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
     An encoding's own verifier sees one type; this sees the function.
 
     - always: every op on tensors is one that the passes know, on elements of f32, f16, bf16 or i32 (i1 between
-      elementwise ops: no argument or result of the function), and makes of no partial value what its terms do not
-      add up to.
+      elementwise ops: no argument or result of the function), an elementwise one also one that kernels compute
+      (constants have one value for all elements), and makes of no partial value what its terms do not add up to.
     - `propagated`: every tensor is decided.
     - `resharded`: every op but `fusion.reshard` runs on one mesh and without communication, and every reshard is one row
       of the table, the one that its `row` names.

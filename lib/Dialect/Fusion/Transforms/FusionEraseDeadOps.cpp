@@ -1,0 +1,46 @@
+//===- FusionEraseDeadOps.cpp - fusion-erase-dead-ops -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PassLog.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+
+namespace mlir::tandem::fusion {
+#define GEN_PASS_DEF_FUSIONERASEDEADOPS
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace mlir::tandem::fusion
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+namespace {
+struct FusionEraseDeadOpsPass
+    : public fusion::impl::FusionEraseDeadOpsBase<FusionEraseDeadOpsPass> {
+  using FusionEraseDeadOpsBase::FusionEraseDeadOpsBase;
+
+  void runOnOperation() override {
+    PassLog say("fusion-erase-dead-ops", log);
+    unsigned erased = 0;
+    for (Block &block : getOperation().getBody())
+      // Users stand behind, so each op is looked at when its users are gone.
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+        if (!isOpTriviallyDead(&op))
+          continue;
+        say(op.getLoc(), [&](raw_ostream &os) {
+          os << "'" << op.getName() << "' is erased, for nothing is computed from it";
+        });
+        op.erase();
+        ++erased;
+      }
+    say.summary(getOperation().getLoc(), {{"erased", erased}});
+    numErased += erased;
+  }
+};
+} // namespace

@@ -1,0 +1,45 @@
+//===- TakeOffWords.cpp - the user's words beside an op -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "TakeOffWords.h"
+
+#include "AlignElementwise.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+using namespace mlir::tandem::fusion;
+
+/// A reshard of an operand or of a result.
+static bool hasReshard(Operation *op, llvm::function_ref<bool(ReshardOp)> holds) {
+  auto isOne = [&](Operation *other) {
+    auto reshard = dyn_cast_if_present<ReshardOp>(other);
+    return reshard && holds(reshard);
+  };
+  return llvm::any_of(op->getOperands(), [&](Value v) { return isOne(v.getDefiningOp()); }) ||
+         llvm::any_of(op->getUsers(), isOne);
+}
+
+void fusion::takeOffWords(Operation *op, bool isMended) {
+  AxesAttr axes = op->getNumResults() ? getAxes(op->getResult(0)) : AxesAttr();
+  bool isAlone = axes && axes.getMesh().numDevices() == 1;
+  Attribute schedule = op->removeDiscardableAttr(kScheduleAttrName);
+  if (schedule && !isAlone &&
+      !hasReshard(op, [&](ReshardOp reshard) { return reshard.getScheduleAttr() == schedule; }))
+    op->emitWarning() << "'" << kScheduleAttrName
+                      << "' has no effect, for no reshard beside this op communicates";
+  auto gather = dyn_cast_if_present<StringAttr>(op->removeDiscardableAttr(kGatherAttrName));
+  if (!gather || isAlone)
+    return;
+  // Reshards stand before an elementwise op.
+  bool isHeard = isElementwise(op)
+                     ? gather == "before" && hasReshard(op, [](ReshardOp) { return true; })
+                     : isMended;
+  if (!isHeard)
+    op->emitWarning() << "'" << kGatherAttrName
+                      << "' has no effect, for this op has no reshard that could stand there";
+}
