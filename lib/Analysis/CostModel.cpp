@@ -35,6 +35,7 @@ std::shared_ptr<const CostModel> CostModel::load(StringRef name, const Options &
 }
 
 StringRef CostModel::getName() const { return implementation->machine.name; }
+const CostModel::Options &CostModel::getOptions() const { return implementation->options; }
 
 static ::tandem::DType getDType(Type type) {
   return type.isF16()    ? ::tandem::DType::F16
@@ -97,7 +98,8 @@ static Group getGroup(const machine::Machine &machine, fusion::MeshAttr mesh,
   return group;
 }
 
-LoopItem CostModel::getReshard(RankedTensorType from, RankedTensorType to, int64_t slices) const {
+LoopItem CostModel::getReshard(RankedTensorType from, RankedTensorType to, int64_t slices,
+                               bool toOwner) const {
   fusion::Reshard reshard = fusion::classifyReshard(from, to);
   double source = getLocalBytes(from) / static_cast<double>(slices),
          target = getLocalBytes(to) / static_cast<double>(slices);
@@ -124,7 +126,9 @@ LoopItem CostModel::getReshard(RankedTensorType from, RankedTensorType to, int64
   case fusion::ReshardKind::AllReduce:
     return is(Collective::AllReduce, target);
   case fusion::ReshardKind::ReduceScatter:
-    return is(Collective::ReduceScatter, target);
+    item.oneOwner = toOwner;
+    return toOwner ? is(Collective::Reduce, target * group.size)
+                   : is(Collective::ReduceScatter, target);
   case fusion::ReshardKind::AllToAll:
     return is(Collective::AllToAll, source / group.size);
   case fusion::ReshardKind::Broadcast:

@@ -174,4 +174,103 @@ void CostModel::addExchange(LoopPlan &loop, const LoopWork &work, int64_t stream
   plan.join(workers);
 }
 
+//===----------------------------------------------------------------------===//
+// Push
+//===----------------------------------------------------------------------===//
+
+/// Stream 1 copies; those that compute are the main one, or the workers behind it.
+static uint32_t getComputeStreams(int64_t streams, int64_t workers) {
+  return static_cast<uint32_t>(std::max<int64_t>(1, std::min(streams, workers - 1)));
+}
+
+static uint32_t getComputeStream(uint32_t streams, int64_t number) {
+  return streams == 1 ? 0 : 2 + static_cast<uint32_t>(number) % streams;
+}
+
+static SmallVector<int64_t> getBatches(ArrayRef<int64_t> merge, int64_t devices) {
+  return merge.empty() ? SmallVector<int64_t>(devices, 1) : SmallVector<int64_t>(merge);
+}
+
+SmallVector<LoopItem> CostModel::together(ArrayRef<LoopItem> items, int64_t count) const {
+  LoopWork work;
+  work.items.assign(items.begin(), items.end());
+  for (LoopItem &item : work.items) {
+    item.rows *= static_cast<double>(count);
+    item.seconds *= static_cast<double>(count);
+  }
+  return count == 1 ? work.items : cut(work, 1).items;
+}
+
+void CostModel::addPushGather(LoopPlan &loop, const LoopWork &work, int64_t streams,
+                              ArrayRef<int64_t> merge, bool copiesAll) const {
+  machine::Plan &plan = loop.implementation->plan;
+  Writer writer(implementation->machine, implementation->options, plan);
+  const LoopItem &gather = work.items.front();
+  ArrayRef<LoopItem> consumers = ArrayRef(work.items).drop_front();
+  uint32_t computing = getComputeStreams(streams, implementation->options.workers);
+  uint32_t forked = computing == 1 ? 1 : computing + 1;
+  int64_t devices = gather.group, slices = work.slices / devices;
+  plan.fork(forked);
+  SmallVector<uint32_t> arrived;
+  for (int64_t i = slices; i < work.slices; ++i) {
+    plan.put(1, gather.bytes, gather.groupNodes > 1);
+    arrived.push_back(plan.signal(1));
+  }
+  int64_t first = 0, number = 0;
+  for (int64_t count : getBatches(merge, devices)) {
+    for (int64_t slice = 0; slice < slices; ++slice) {
+      uint32_t stream = getComputeStream(computing, number++);
+      for (int64_t device = first; device < first + count; ++device) {
+        if (device > 0)
+          plan.waitSignal(stream, arrived[(device - 1) * slices + slice]);
+        if (copiesAll)
+          writer.copy(stream, gather.bytes);
+      }
+      writer.addIteration(together(consumers, count), stream, first > 0);
+    }
+    first += count;
+  }
+  plan.join(forked);
+}
+
+void CostModel::addPushReduce(LoopPlan &loop, const LoopWork &work, int64_t streams,
+                              ArrayRef<int64_t> merge) const {
+  machine::Plan &plan = loop.implementation->plan;
+  Writer writer(implementation->machine, implementation->options, plan);
+  const LoopItem &scatter = work.items.back();
+  ArrayRef<LoopItem> producers = ArrayRef(work.items).drop_back();
+  uint32_t computing = getComputeStreams(streams, implementation->options.workers);
+  uint32_t forked = computing == 1 ? 1 : computing + 1;
+  int64_t devices = scatter.group, slices = work.slices / devices;
+  plan.fork(forked);
+  SmallVector<uint32_t> arrived;
+  int64_t left = devices, number = 0;
+  for (int64_t count : getBatches(merge, devices)) {
+    left -= count;
+    // The own slices are the last of the last batch, and stay.
+    int64_t sent = left > 0 ? count : count - 1;
+    for (int64_t slice = 0; slice < slices; ++slice) {
+      uint32_t stream = getComputeStream(computing, number++);
+      for (const LoopItem &item : together(producers, count))
+        writer.add(item, stream);
+      if (sent > 0)
+        plan.sync(1, stream);
+      for (int64_t device = 0; device < sent; ++device) {
+        plan.put(1, scatter.bytes, scatter.groupNodes > 1);
+        arrived.push_back(plan.signal(1));
+      }
+      bool inPlace = count == 1 && !producers.empty() && producers.back().isMatmul();
+      if (left == 0 && !inPlace)
+        writer.copy(stream, scatter.bytes);
+    }
+  }
+  plan.join(forked);
+  for (uint32_t signal : arrived)
+    plan.waitSignal(0, signal);
+  double piece = scatter.bytes * static_cast<double>(slices);
+  plan.compute(0, machine::Cost::Kernel,
+               implementation->machine.memorySeconds(machine::MemoryWork::Reduce,
+                                                     piece * static_cast<double>(devices + 1)));
+}
+
 } // namespace mlir::tandem

@@ -142,6 +142,7 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   select.machine = options.machine;
   select.workers = options.workers;
   select.collectives = target->has(hostir::Capability::Collectives);
+  select.oneSided = target->has(hostir::Capability::OneSided);
   select.log = log;
   builder.addOnFunctions(createFusionSelectSchedule(select));
 

@@ -47,7 +47,8 @@ struct LoopItem {
   uint32_t group = 1, groupNodes = 1;
   /// Of Collective: of one slice, as in the stream program.
   double bytes = 0;
-  /// A slice has one owner, so it may travel point to point.
+  /// A slice has one owner, so it may travel point to point: from it in a gather, to it in a
+  /// reduction.
   bool oneOwner = false;
   /// It adds to a result of the whole loop, on the main stream.
   bool accumulates = false;
@@ -88,6 +89,7 @@ public:
   struct Options {
     int64_t workers = 4;     ///< size of the pool of worker streams
     bool collectives = true; ///< the channels have them; else they become messages
+    bool oneSided = true;    ///< the channels have one-sided messages
     int64_t ranks = 1;       ///< of the world
   };
 
@@ -99,13 +101,16 @@ public:
 
   /// The machine's name.
   StringRef getName() const;
+  const Options &getOptions() const;
 
   /// The part below which a gain is none: rounding, neighbours and what the model leaves out are
   /// more.
   static constexpr double kLeastGain = 0.05;
 
   /// Turning `from` into `to`, one of `slices` iterations.
-  LoopItem getReshard(RankedTensorType from, RankedTensorType to, int64_t slices) const;
+  /// `toOwner`: of a reduce-scatter, each slice goes to its owner.
+  LoopItem getReshard(RankedTensorType from, RankedTensorType to, int64_t slices,
+                      bool toOwner = false) const;
 
   /// An op that runs locally, on operands and results of these types, one of `slices` iterations
   /// over its result or, if `accumulated` is given, over that operand. No item for what is a view.
@@ -127,10 +132,22 @@ public:
   /// `copiesOwn`: the own slices, too, are written where the others arrive.
   void addExchange(LoopPlan &plan, const LoopWork &work, int64_t streams, bool copiesOwn) const;
 
+  /// One-sided copies on a stream of their own. `streams`: that compute, 0 and 1: the main stream.
+  /// `merge`: how many devices' slices are computed at once, in the order of the loop; empty: one.
+  /// A gather as for addExchange; `copiesAll`: what has arrived is copied to where it belongs.
+  void addPushGather(LoopPlan &plan, const LoopWork &work, int64_t streams, ArrayRef<int64_t> merge,
+                     bool copiesAll) const;
+  /// Of work that ends with its one reduction, of slices that each go to their owner.
+  void addPushReduce(LoopPlan &plan, const LoopWork &work, int64_t streams,
+                     ArrayRef<int64_t> merge) const;
+
   /// Seconds from the start of the plan to its end.
   double predict(const LoopPlan &plan) const;
 
 private:
+  /// One command each for the slices of `count` devices.
+  SmallVector<LoopItem> together(ArrayRef<LoopItem> items, int64_t count) const;
+
   struct Implementation;
   explicit CostModel(std::unique_ptr<Implementation> implementation);
   std::unique_ptr<Implementation> implementation;

@@ -40,8 +40,23 @@ static std::string inMicroseconds(double seconds) {
 
 static std::string describe(const StreamFactor &factor) {
   return llvm::formatv("{0} slices of dimension {1}{2}", factor.count, factor.dim,
-                       factor.pieces > 1 ? " of every device" : "")
+                       factor.toOwners     ? " for one device each"
+                       : factor.pieces > 1 ? " of every device"
+                                           : "")
       .str();
+}
+
+static std::string describe(ScheduleAttr schedule) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << stringifyScheduleKind(schedule.getKind());
+  if (schedule.getStreams())
+    os << " on " << schedule.getStreams() << " streams";
+  if (!schedule.getMerge().empty()) {
+    os << " merging ";
+    llvm::interleave(schedule.getMerge(), os, "+");
+  }
+  return text;
 }
 
 namespace {
@@ -142,6 +157,7 @@ private:
     CostModel::Options options;
     options.workers = workers;
     options.collectives = collectives;
+    options.oneSided = oneSided;
     options.ranks = getWorldSize(func);
     std::string error;
     std::shared_ptr<const CostModel> model = CostModel::load(machine, options, error);
@@ -240,15 +256,14 @@ private:
       return;
     PricedSchedule chosen = LoopCosts::choose(schedules);
     for (ReshardOp op : group.reshards()) {
-      if (op.getScheduleAttr())
+      if (op.getScheduleAttr() && !op.getChosen())
         continue;
       choose(op, chosen.schedule);
       say(op.getLoc(), [&](raw_ostream &os) {
         os << stringifyReshardKind(classify(op).kind) << " goes through schedule "
-           << stringifyScheduleKind(chosen.schedule.getKind()) << ": ";
+           << describe(chosen.schedule) << ": ";
         llvm::interleaveComma(schedules, os, [&](const PricedSchedule &priced) {
-          os << stringifyScheduleKind(priced.schedule.getKind()) << " "
-             << inMicroseconds(priced.seconds);
+          os << describe(priced.schedule) << " " << inMicroseconds(priced.seconds);
         });
         os << " (" << name << ")";
       });

@@ -10,6 +10,8 @@
 #include "Schedule.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 using namespace mlir::tandem;
 
@@ -61,7 +63,8 @@ LoopWork LoopCosts::getWork(const StreamGroup &group) const {
     auto type = cast<RankedTensorType>(op->getResult(0).getType());
     std::optional<LoopItem> item;
     if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
-      item = model.getReshard(reshard.getInput().getType(), type, work.slices);
+      item = model.getReshard(reshard.getInput().getType(), type, work.slices,
+                              group.accumulators.contains(op));
     } else if (isElementwise(op)) {
       if (isInner(op, group))
         continue;
@@ -95,20 +98,41 @@ static bool addTo(LoopPlan &plan, StreamGroup group, fusion::ScheduleAttr attr,
   return schedule->addTo(plan, group, work, model);
 }
 
+/// The schedules worth a look, the fallback first.
+static SmallVector<fusion::ScheduleAttr> getCandidates(const StreamGroup &group) {
+  MLIRContext *context = group.ops.front()->getContext();
+  auto plain = [&](fusion::ScheduleKind kind) { return fusion::ScheduleAttr::get(context, kind); };
+  SmallVector<fusion::ScheduleAttr> candidates{plain(fusion::ScheduleKind::Pipeline)};
+  if (group.reshards().size() != 1 || group.streamSizes.empty())
+    return candidates;
+  for (fusion::ScheduleKind kind : {fusion::ScheduleKind::Exchange, fusion::ScheduleKind::Ring,
+                                    fusion::ScheduleKind::Push, fusion::ScheduleKind::Hierarchical})
+    candidates.push_back(plain(kind));
+  auto push = [&](int64_t streams, fusion::PeerOrder order, ArrayRef<int64_t> merge) {
+    candidates.push_back(fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Push, 1, streams,
+                                                   "", order, merge));
+  };
+  push(2, fusion::PeerOrder::Rotated, {});
+  // Few at first (of a reduction: at last), then as many as there have been.
+  int64_t devices = group.numSlices();
+  bool reduces = group.accumulators.contains(group.reshards().front());
+  if (!llvm::isPowerOf2_64(devices) || devices < 4)
+    return candidates;
+  SmallVector<int64_t> merge{1};
+  for (int64_t count = 1; count < devices; count *= 2)
+    merge.push_back(count);
+  if (reduces)
+    std::reverse(merge.begin(), merge.end());
+  push(0, fusion::PeerOrder::Xor, merge);
+  return candidates;
+}
+
 SmallVector<PricedSchedule> LoopCosts::getSchedules(const StreamGroup &group) const {
   LoopWork work = getWork(group);
-  MLIRContext *context = group.ops.front()->getContext();
-  SmallVector<fusion::ScheduleAttr> candidates{group.schedule};
-  if (!group.scheduleIsNamed) {
-    candidates = {fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Pipeline)};
-    for (fusion::ScheduleKind kind :
-         {fusion::ScheduleKind::Exchange, fusion::ScheduleKind::Ring, fusion::ScheduleKind::Push,
-          fusion::ScheduleKind::Hierarchical})
-      if (!group.reshards().empty() && !group.streamSizes.empty())
-        candidates.push_back(fusion::ScheduleAttr::get(context, kind));
-  }
   SmallVector<PricedSchedule> priced;
-  for (fusion::ScheduleAttr schedule : candidates) {
+  for (fusion::ScheduleAttr schedule : group.scheduleIsNamed
+                                           ? SmallVector<fusion::ScheduleAttr>{group.schedule}
+                                           : getCandidates(group)) {
     LoopPlan plan = model.startPlan();
     if (addTo(plan, group, schedule, work, model))
       priced.push_back({schedule, model.predict(plan)});

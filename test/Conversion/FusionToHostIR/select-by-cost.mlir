@@ -1,6 +1,6 @@
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=h200x8 | FileCheck %s --check-prefixes=CHECK,H200
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=mi300x8 | FileCheck %s --check-prefixes=CHECK,MI300
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,H200
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=mi300x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,MI300
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 one-sided=false log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
 #tp = #fusion.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>

@@ -19,7 +19,7 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
     With a `machine` (a machine file, as `tandem-sim` takes it) the cost model decides:
 
     1. A gather or reduction without a schedule, in a loop without stream digits, gets those that make the function
-       quickest: a slice per owner of a gather; 2, 4 or 8 slices along a dimension. They are written into the types of
+       quickest: a slice per owner of a gather, or per device of a reduce-scatter; 2, 4 or 8 slices along a dimension. They are written into the types of
        the reshard, of what is computed beside it slice by slice and, since they move nothing, of the function's
        arguments and results.
     2. Each loop whose schedule nobody has named gets the quickest of those that can run it.
@@ -43,6 +43,7 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
     Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
     Option<"collectives", "collectives", "bool", /*default=*/"true",
            "the target's channels have collectives; else they become messages">,
+    Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">,
     Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">
   ];
   let statistics = [

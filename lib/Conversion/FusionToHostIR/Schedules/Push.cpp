@@ -26,6 +26,8 @@ class Push : public Schedule {
                         function_ref<InFlightDiagnostic()> why) const override;
   LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override;
   ScheduleCost cost(const StreamGroup &group) const override;
+  bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
+             const CostModel &model) const override;
 };
 
 } // namespace
@@ -132,6 +134,27 @@ ScheduleCost Push::cost(const StreamGroup &group) const {
   // The first arrivals hide behind the own slices; the last of a reduction behind nothing.
   cost.exposedSteps = scattered ? slices / devices : computeOps ? 0 : cost.steps;
   return cost;
+}
+
+bool Push::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
+                 const CostModel &model) const {
+  fusion::ScheduleAttr schedule = group.schedule;
+  if (!model.getOptions().oneSided || movesNothing(group) || work.items.empty())
+    return false;
+  if (getScatter(group)) {
+    if (!work.items.back().oneOwner)
+      return false;
+    model.addPushReduce(plan, work, schedule.getStreams(), schedule.getMerge());
+    return true;
+  }
+  if (!work.items.front().oneOwner)
+    return false;
+  // A result of the program is copied out of the receive memory.
+  bool isReturned = llvm::any_of(group.reshards().front()->getUsers(), [](Operation *user) {
+    return user->hasTrait<OpTrait::ReturnLike>();
+  });
+  model.addPushGather(plan, work, schedule.getStreams(), schedule.getMerge(), isReturned);
+  return true;
 }
 
 const Schedule &tandem::getPushSchedule() {

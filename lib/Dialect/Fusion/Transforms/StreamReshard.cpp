@@ -40,6 +40,8 @@ SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op) {
   SmallVector<StreamFactor> factors;
   if (gathers && reshard.axes.size() == 1)
     factors.push_back({reshard.fromDim, group});
+  if (reshard.kind == ReshardKind::ReduceScatter && reshard.axes.size() == 1)
+    factors.push_back({reshard.toDim, group, 1, /*toOwners=*/true});
   for (int64_t dim = 0; dim < to.getRank(); ++dim)
     for (int64_t count : {2, 4, 8}) {
       bool split = gathers ? dim == reshard.fromDim : dim == reshard.toDim;
@@ -144,15 +146,18 @@ LogicalResult fusion::streamReshard(func::FuncOp func, ReshardOp op, const Strea
   Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
   bool gathers = reshard.kind == ReshardKind::AllGather;
   bool scatters = reshard.kind == ReshardKind::ReduceScatter && factor.dim == reshard.toDim;
-  if (!gathers) {
-    // The producer writes its slices for this reshard alone.
-    if (!op.getInput().hasOneUse() || !op.getInput().getDefiningOp() ||
-        failed(Slicer(false).slice(op.getInput(), factor.dim, factor, factor.pieces)))
-      return failure();
-  }
-  if (failed(
-          Slicer(gathers).slice(op.getResult(), factor.dim, factor, scatters ? 1 : factor.pieces)))
+  // The producer writes its slices for this reshard alone.
+  if (!gathers && (!op.getInput().hasOneUse() || !op.getInput().getDefiningOp() ||
+                   failed(Slicer(false).slice(op.getInput(), factor.dim, factor, factor.pieces))))
     return failure();
+  if (!factor.toOwners && failed(Slicer(gathers).slice(op.getResult(), factor.dim, factor,
+                                                       scatters ? 1 : factor.pieces)))
+    return failure();
+  // Only this schedule hands slices to their owners in one loop with what makes them.
+  if (factor.toOwners) {
+    op.setScheduleAttr(ScheduleAttr::get(op.getContext(), ScheduleKind::Push));
+    op.setChosen(true);
+  }
   updateSignature(func);
   return success();
 }

@@ -1,0 +1,61 @@
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=h200x8 | FileCheck %s --check-prefixes=CHECK,PUSH
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,WHOLE
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+
+// Slices go into the types of the gather, of what is computed on it and of the function; one-sided copies make them
+// worth it, collectives do not.
+#tp = #fusion.mesh<"tp", ["x" = 8]>
+!x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+!w = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+
+// LOG: remark: fusion-select-schedule: all-gather gets 8 slices of dimension 0: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
+// LOG: remark: fusion-select-schedule: all-gather goes through schedule push merging 1+1+2+4: pipeline
+// CHECK-LABEL: func.func @gather
+// PUSH-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
+// PUSH: schedule = #fusion.schedule<push, order = xor, merge = [1, 1, 2, 4]>{{.*}}[stream(8), -]>>
+// PUSH: math.exp {{.*}}[stream(8), didx("x")]>>
+// WHOLE-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[-, -]>>
+func.func @gather(%x: !x, %w: !w) -> !y {
+  %g = fusion.reshard %x : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  %e = math.exp %y : !y
+  return %e : !y
+}
+
+// -----
+
+// The slices of a reduction go to their owners, whose result has none.
+#tp = #fusion.mesh<"tp", ["x" = 8]>
+!x = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<28672x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+
+// LOG: remark: fusion-select-schedule: reduce-scatter gets 8 slices of dimension 0 for one device each: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
+// CHECK-LABEL: func.func @scatter
+// PUSH: fusion.matmul {{.*}} -> {{.*}}[stream(8), -], partial = ["x"]>>
+// PUSH: schedule = #fusion.schedule<push, order = xor, merge = [4, 2, 1, 1]>{{.*}} -> {{.*}}[didx("x"), -]>>
+// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}} -> {{.*}}[didx("x"), -]>>
+func.func @scatter(%x: !x, %w: !w) -> !y {
+  %p = fusion.matmul %x, %w : !x, !w -> !p
+  %y = fusion.reshard %p : !p -> !y
+  return %y : !y
+}
+
+// -----
+
+// A gain of less than 5 % is none: tiny work stays the sequence.
+#tp = #fusion.mesh<"tp", ["x" = 8]>
+!x = tensor<64x64xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<64x64xbf16, #fusion.axes<#tp, [-, -]>>
+
+// LOG: remark: fusion-select-schedule: all-gather stays whole, not {{.*}} slices of dimension
+// CHECK-LABEL: func.func @tiny
+// CHECK: schedule = #fusion.schedule<pipeline>{{.*}}[-, -]>>
+func.func @tiny(%x: !x) -> !g {
+  %g = fusion.reshard %x : !x -> !g
+  return %g : !g
+}
