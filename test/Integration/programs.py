@@ -69,6 +69,11 @@ def erf_gelu(h):
     return h * (1 + np.vectorize(math.erf)(h * np.sqrt(0.5))) / 2
 
 
+def softmax(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
 def choose(s, u):
     return {"p": np.where(s > 0, np.maximum(s, s * u), -s), "q": s * s * u}
 
@@ -115,6 +120,12 @@ PROGRAMS = [
     Program("matmul-reduce-scatter", FLOATS,
             lambda p: {"t0": (8, p, p, 4, 16), "t1": (p, 16, 12), "t4": (8, p, 4, 12)},
             lambda p, t: {"t4": np.einsum("sdemk,dkn->semn", t["t0"], t["t1"])}, reduced_wire=True),
+    # Partial values that meet what needs their sum.
+    layer("terms-before-rows", "partial-uses", "x 48 24, w 24 24, v 24 16", "y 48 16",
+          lambda t: {"y": np.tanh(t["x"] @ t["w"]) @ t["v"]}, reduced_wire=True, variant=True),
+    layer("terms-and-residuals", "partial-uses", "x 48 24, w 24 24, r 48 24, s 24 48", "y 48 24, z 48 24",
+          lambda t: {"y": t["x"] @ t["w"] + t["r"], "z": t["s"].T - t["x"] @ t["w"]}, reduced_wire=True, variant=True),
+    layer("softmax", "partial-uses", "x 48 24", "y 48 24", lambda t: {"y": softmax(t["x"])}, variant=True),
     # One-sided copies.
     layer("allgather-matmul-push", "", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}),
     layer("allgather-matmul-push-chunks", "allgather-matmul-push", "x 48 16, w 16 24", "y 48 24",
