@@ -87,3 +87,18 @@ func.func @used(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: ten
   %2 = fusion.reshard %p : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
   return %1, %2 : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 }
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// The loop also adds up its slices.
+func.func @adds_up(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
+    -> (tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
+  // expected-error @below {{schedule push: expected no other op to combine slices in a loop whose slices go to their owners}}
+  %s = math.tanh %0 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>
+  %p = fusion.matmul %s, %w : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>, tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+  %r = fusion.reduce sum %s dims [0] : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>
+  %1 = fusion.reshard %p {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  return %1, %r : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>
+}
