@@ -10,7 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "KernelArguments.h"
+// NOLINTBEGIN(performance-no-int-to-ptr): addresses and handles are integers in the driver's API
+
+#include "FakeCuda.h"
 
 #include <atomic>
 #include <chrono>
@@ -31,8 +33,9 @@
 
 namespace {
 
-using Work = std::function<void()>;
-using tandem::gpu::Nest;
+using tandem::fake::add;
+using tandem::fake::knownKernels;
+using tandem::fake::Work;
 
 struct Graph {
   std::mutex mutex;
@@ -91,84 +94,10 @@ struct Event {
   std::shared_ptr<Graph> capture; ///< recorded in one
 };
 
-void add(CUstream stream, Work work) {
-  auto *queue = reinterpret_cast<Queue *>(stream);
-  std::shared_ptr<Graph> capture = queue->capturing();
-  if (!capture)
-    return queue->push(std::move(work));
-  std::lock_guard<std::mutex> lock(capture->mutex);
-  capture->work.push_back(std::move(work));
-}
-
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 uint64_t load(const void *at) {
   return __atomic_load_n(static_cast<const uint64_t *>(at), __ATOMIC_ACQUIRE);
-}
-
-template <typename T> void copyUnits(const Nest &nest, T *dst, const T *src) {
-  for (uint64_t i = 0; i < nest.total; ++i) {
-    uint64_t row = nest.outer ? i / nest.inner : 0, column = i - row * nest.inner;
-    auto c = static_cast<int64_t>(column);
-    int64_t to = c * nest.innerStrides[0], from = c * nest.innerStrides[1];
-    for (int d = nest.outer - 1; d >= 0; --d) {
-      auto digit = static_cast<int64_t>(row % nest.extents[d]);
-      row /= nest.extents[d];
-      to += digit * nest.strides[0][d];
-      from += digit * nest.strides[1][d];
-    }
-    dst[to] = src[from];
-  }
-}
-
-template <typename T> T take(void **arguments, int i) {
-  T value;
-  std::memcpy(&value, arguments[i], sizeof value);
-  return value;
-}
-
-struct Wide {
-  uint64_t a, b;
-};
-
-template <typename T> Work copyKernel(void **arguments) {
-  return [nest = take<Nest>(arguments, 0), dst = take<T *>(arguments, 1),
-          src = take<const T *>(arguments, 2)] { copyUnits(nest, dst, src); };
-}
-
-Work raiseKernel(void **arguments) {
-  return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
-          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3)] {
-    uint64_t target = (epoch ? load(epoch) : 0) * perRun + value, now = load(slot);
-    while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
-                                                        __ATOMIC_SEQ_CST)) {
-    }
-  };
-}
-
-Work waitKernel(void **arguments) {
-  return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
-          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
-          progress = take<uint64_t *>(arguments, 4), command = take<uint64_t>(arguments, 5)] {
-    uint64_t target = (epoch ? load(epoch) : 0) * perRun + value;
-    __atomic_store_n(progress, command, __ATOMIC_RELAXED);
-    while (load(slot) < target)
-      nap();
-    __atomic_store_n(progress, ~uint64_t(0), __ATOMIC_RELAXED);
-  };
-}
-
-std::map<std::string, std::function<Work(void **)>> knownKernels() {
-  std::map<std::string, std::function<Work(void **)>> all;
-  for (const char *bits : {"_32", "_64"}) {
-    all[std::string("copy_16") + bits] = copyKernel<uint16_t>;
-    all[std::string("copy_32") + bits] = copyKernel<uint32_t>;
-    all[std::string("copy_64") + bits] = copyKernel<uint64_t>;
-    all[std::string("copy_128") + bits] = copyKernel<Wide>;
-  }
-  all["signal_raise"] = raiseKernel;
-  all["signal_wait"] = waitKernel;
-  return all;
 }
 
 /// Physical memory: a file.
@@ -178,12 +107,21 @@ struct Physical {
 
 int deviceCount() {
   const char *count = std::getenv("TANDEM_FAKE_GPUS");
-  return count ? std::atoi(count) : 2;
+  return count ? static_cast<int>(std::strtol(count, nullptr, 10)) : 2;
 }
 
 void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
 } // namespace
+
+void tandem::fake::add(CUstream stream, Work work) {
+  auto *queue = reinterpret_cast<Queue *>(stream);
+  std::shared_ptr<Graph> capture = queue->capturing();
+  if (!capture)
+    return queue->push(std::move(work));
+  std::lock_guard<std::mutex> lock(capture->mutex);
+  capture->work.push_back(std::move(work));
+}
 
 extern "C" {
 
@@ -435,3 +373,5 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
 }
 
 } // extern "C"
+
+// NOLINTEND(performance-no-int-to-ptr)

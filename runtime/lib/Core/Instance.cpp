@@ -149,7 +149,8 @@ Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *>
     Stream &stream = *streamOf(step.stream);
     switch (step.kind) {
     case Step::Run:
-      TANDEM_RETURN_IF_ERROR(step.operation->enqueue(stream, slot.frame));
+      if (Status status = step.operation->enqueue(stream, slot.frame); !status.ok())
+        return status.withPrefix(describe(static_cast<uint32_t>(step.marker)) + ": ");
       break;
     case Step::Record:
       TANDEM_RETURN_IF_ERROR(stream.record(*step.event, step.marker));

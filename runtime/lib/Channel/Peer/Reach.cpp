@@ -163,6 +163,8 @@ Status Reach::mapAll(const ChannelDesc &desc, const std::vector<std::string> &al
           driver.importShared(handle.get(), card.bytes, &memory)
               .withPrefix(fmt::format("channel peer: the memory of rank {}: ", member.rank)));
       member.imported = true;
+    } else {
+      member.block = gpu::SymmetricBlock::find(memory);
     }
     member.base = static_cast<std::byte *>(memory);
     members.push_back(member);

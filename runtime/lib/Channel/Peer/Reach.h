@@ -8,7 +8,7 @@
 #ifndef TANDEM_CHANNEL_PEER_REACH_H
 #define TANDEM_CHANNEL_PEER_REACH_H
 
-#include "GpuStream.h"
+#include "SymmetricBlock.h"
 
 #include "tandem/Runtime/Channel.h"
 
@@ -25,6 +25,7 @@ struct Member {
   uint64_t halfBytes = 0, signalOffset = 0;
   uint32_t numSignals = 0;
   bool imported = false;
+  std::shared_ptr<gpu::SymmetricBlock> block; ///< of a rank of this process
 
   void *signal(uint32_t slot) const { return base + signalOffset + uint64_t(slot) * 8; }
 };

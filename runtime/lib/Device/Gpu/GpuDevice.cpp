@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GpuDevice.h"
+#include "SymmetricBlock.h"
 
 #include "tandem/Runtime/Gpu.h"
 
@@ -57,24 +58,17 @@ public:
       : state(std::move(state)), kind(kind) {}
   ~GpuMemory() override {
     // Memory that something may still write to is not given back, and freeing it would wait.
-    if (!base || state->stuck)
+    if (!base || block || state->stuck)
       return;
     Driver &driver = *state->driver;
-    (kind == MemoryKind::Host ? driver.freeHost(base)
-     : shared                 ? driver.freeShared(base)
-                              : driver.free(base))
-        .ignore();
+    (kind == MemoryKind::Host ? driver.freeHost(base) : driver.free(base)).ignore();
   }
   Status allocate(uint64_t size) {
     bytes = size;
     uint64_t rounded = std::max<uint64_t>((size + 63) / 64 * 64, 64);
     Driver &driver = *state->driver;
-    // Shared memory comes in pieces of megabytes.
-    shared = kind == MemoryKind::Symmetric && size > 0 && driver.info().sharesMemory;
-    Status status = kind == MemoryKind::Host ? driver.allocateHost(rounded, &base)
-                    : shared                 ? driver.allocateShared(rounded, &base)
-                                             : driver.allocate(rounded, &base);
-    TANDEM_RETURN_IF_ERROR(status.withPrefix(fmt::format("cannot allocate {} bytes: ", size)));
+    TANDEM_RETURN_IF_ERROR(
+        take(rounded).withPrefix(fmt::format("cannot allocate {} bytes: ", size)));
     if (kind != MemoryKind::Host)
       return driver.fill(base, 0, rounded);
     std::memset(base, 0, rounded);
@@ -82,9 +76,20 @@ public:
   }
 
 private:
+  Status take(uint64_t rounded) {
+    if (kind == MemoryKind::Host)
+      return state->driver->allocateHost(rounded, &base);
+    // Shared memory comes in pieces of megabytes.
+    if (kind == MemoryKind::Plain || bytes == 0 || !state->driver->info().sharesMemory)
+      return state->driver->allocate(rounded, &base);
+    TANDEM_ASSIGN_OR_RETURN(block, SymmetricBlock::allocate(state, rounded));
+    base = block->data();
+    return Status();
+  }
+
   std::shared_ptr<DeviceState> state;
   MemoryKind kind;
-  bool shared = false;
+  std::shared_ptr<SymmetricBlock> block; ///< of symmetric memory
 };
 
 class CopyOperation final : public GpuOperation {

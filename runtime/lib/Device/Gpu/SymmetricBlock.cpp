@@ -1,0 +1,51 @@
+//===- SymmetricBlock.cpp - memory that ranks of a process share ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SymmetricBlock.h"
+
+namespace tandem::gpu {
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<const void *, std::weak_ptr<SymmetricBlock>> blocks;
+};
+
+Registry &registry() {
+  static Registry all;
+  return all;
+}
+
+} // namespace
+
+Expected<std::shared_ptr<SymmetricBlock>>
+SymmetricBlock::allocate(std::shared_ptr<DeviceState> state, uint64_t bytes) {
+  void *base = nullptr;
+  TANDEM_RETURN_IF_ERROR(state->driver->allocateShared(bytes, &base));
+  std::shared_ptr<SymmetricBlock> block(new SymmetricBlock(std::move(state), base));
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  registry().blocks[base] = block;
+  return block;
+}
+
+std::shared_ptr<SymmetricBlock> SymmetricBlock::find(const void *base) {
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  auto found = registry().blocks.find(base);
+  return found == registry().blocks.end() ? nullptr : found->second.lock();
+}
+
+SymmetricBlock::~SymmetricBlock() {
+  {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    registry().blocks.erase(base); // before somebody else gets the address
+  }
+  if (!state->stuck)
+    state->driver->freeShared(base).ignore();
+}
+
+} // namespace tandem::gpu

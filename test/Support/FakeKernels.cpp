@@ -1,0 +1,145 @@
+//===- FakeKernels.cpp - what the fake driver launches ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Copies, signals, and sums of f32, by what Kernels.h says of their arguments.
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeCuda.h"
+#include "KernelArguments.h"
+
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+namespace {
+
+using tandem::fake::Work;
+using tandem::gpu::Nest;
+
+void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
+
+uint64_t load(const void *at) {
+  return __atomic_load_n(static_cast<const uint64_t *>(at), __ATOMIC_ACQUIRE);
+}
+
+/// Where unit `i` of operand k lies.
+int64_t locate(const Nest &nest, uint64_t i, int k) {
+  uint64_t row = nest.outer ? i / nest.inner : 0, column = i - row * nest.inner;
+  int64_t at = static_cast<int64_t>(column) * nest.innerStrides[k];
+  for (int d = nest.outer - 1; d >= 0; --d) {
+    at += static_cast<int64_t>(row % nest.extents[d]) * nest.strides[k][d];
+    row /= nest.extents[d];
+  }
+  return at;
+}
+
+template <typename T> void copyUnits(const Nest &nest, T *dst, const T *src) {
+  for (uint64_t i = 0; i < nest.total; ++i)
+    dst[locate(nest, i, 0)] = src[locate(nest, i, 1)];
+}
+
+float combine(int op, float a, float b) {
+  return op == 0 ? a + b : op == 1 ? (a > b || a != a ? a : b) : (a < b || a != a ? a : b);
+}
+
+template <typename T> T take(void **arguments, int i) { return *static_cast<T *>(arguments[i]); }
+
+struct Wide {
+  uint64_t a, b;
+};
+
+template <typename T> Work copyKernel(void **arguments) {
+  return [nest = take<Nest>(arguments, 0), dst = take<T *>(arguments, 1),
+          src = take<const T *>(arguments, 2)] { copyUnits(nest, dst, src); };
+}
+
+Work combineKernel(int width, void **arguments) {
+  return [=, nest = take<Nest>(arguments, 0), dst = take<float *>(arguments, 1),
+          a = take<const float *>(arguments, 2), b = take<const float *>(arguments, 3),
+          op = take<int>(arguments, 4)] {
+    for (uint64_t i = 0; i < nest.total; ++i)
+      for (int e = 0; e < width; ++e)
+        dst[locate(nest, i, 0) + e] =
+            combine(op, a[locate(nest, i, 1) + e], b[locate(nest, i, 2) + e]);
+  };
+}
+
+float identity(int op) {
+  constexpr float kMost = std::numeric_limits<float>::infinity();
+  return op == 0 ? 0 : op == 1 ? -kMost : kMost;
+}
+
+/// `width` neighbours of each unit that is kept, or (`together`) of each that is reduced.
+Work reduceKernel(int width, bool together, void **arguments) {
+  return [=, kept = take<Nest>(arguments, 0), reduced = take<Nest>(arguments, 1),
+          dst = take<float *>(arguments, 2), src = take<const float *>(arguments, 3),
+          op = take<int>(arguments, 4)] {
+    int results = together ? 1 : width, terms = together ? width : 1;
+    for (uint64_t i = 0; i < kept.total; ++i)
+      for (int e = 0; e < results; ++e) {
+        const float *from = src + locate(kept, i, 1) + e;
+        float sum = identity(op);
+        for (uint64_t r = 0; r < reduced.total; ++r)
+          for (int t = 0; t < terms; ++t)
+            sum = combine(op, sum, from[locate(reduced, r, 0) + t]);
+        dst[locate(kept, i, 0) + e] = sum;
+      }
+  };
+}
+
+Work raiseKernel(void **arguments) {
+  return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
+          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3)] {
+    uint64_t target = (epoch ? load(epoch) : 0) * perRun + value, now = load(slot);
+    while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
+                                                        __ATOMIC_SEQ_CST)) {
+    }
+  };
+}
+
+Work waitKernel(void **arguments) {
+  return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
+          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
+          progress = take<uint64_t *>(arguments, 4), command = take<uint64_t>(arguments, 5)] {
+    uint64_t target = (epoch ? load(epoch) : 0) * perRun + value;
+    __atomic_store_n(progress, command, __ATOMIC_RELAXED);
+    while (load(slot) < target)
+      nap();
+    __atomic_store_n(progress, ~uint64_t(0), __ATOMIC_RELAXED);
+  };
+}
+
+std::map<std::string, std::function<Work(void **)>> allKernels() {
+  std::map<std::string, std::function<Work(void **)>> all;
+  for (const char *bits : {"_32", "_64"}) {
+    all[std::string("copy_16") + bits] = copyKernel<uint16_t>;
+    all[std::string("copy_32") + bits] = copyKernel<uint32_t>;
+    all[std::string("copy_64") + bits] = copyKernel<uint64_t>;
+    all[std::string("copy_128") + bits] = copyKernel<Wide>;
+  }
+  for (const char *pack : {"1", "4"})
+    for (const char *bits : {"32", "64"}) {
+      std::string tail = std::string("_f32_") + pack + "_" + bits;
+      int width = *pack - '0';
+      all["combine" + tail] = [=](void **arguments) { return combineKernel(width, arguments); };
+      all["reduce_apart" + tail] = [=](void **arguments) {
+        return reduceKernel(width, false, arguments);
+      };
+      all["reduce_together" + tail] = [=](void **arguments) {
+        return reduceKernel(width, true, arguments);
+      };
+    }
+  all["signal_raise"] = raiseKernel;
+  all["signal_wait"] = waitKernel;
+  return all;
+}
+
+} // namespace
+
+std::map<std::string, std::function<Work(void **)>> tandem::fake::knownKernels() {
+  return allKernels();
+}
