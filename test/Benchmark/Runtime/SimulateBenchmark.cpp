@@ -79,6 +79,7 @@ BENCHMARK(simulateExchange)
     ->Arg(8)
     ->Arg(64)
     ->Arg(256)
+    ->Arg(1024)
     ->Unit(benchmark::kMillisecond);
 
 void drawExchange(benchmark::State &state) {
