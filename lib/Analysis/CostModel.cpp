@@ -45,7 +45,8 @@ static ::tandem::DType getDType(Type type) {
 }
 
 static double getBytes(RankedTensorType type, ArrayRef<int64_t> shape) {
-  double bytes = (type.getElementTypeBitWidth() + 7) / 8;
+  unsigned element = (type.getElementTypeBitWidth() + 7) / 8;
+  double bytes = element;
   for (int64_t extent : shape)
     bytes *= static_cast<double>(extent);
   return bytes;

@@ -247,7 +247,9 @@ private:
       if (isLocalComputation(&op) && failed(verifyLocal(&op, nullptr)))
         return std::nullopt;
     FailureOr<double> seconds = costs.getSeconds(*copy);
-    return succeeded(seconds) ? std::optional(*seconds) : std::nullopt;
+    if (failed(seconds))
+      return std::nullopt;
+    return *seconds;
   }
 
   void selectSchedule(const StreamGroup &group, const LoopCosts &costs, StringRef name) {
