@@ -160,16 +160,21 @@ void CostModel::addExchange(LoopPlan &loop, const LoopWork &work, int64_t stream
   machine::Plan &plan = loop.implementation->plan;
   Writer writer(implementation->machine, implementation->options, plan);
   const LoopItem &gather = work.items.front();
+  // All gathers that the loop begins with go in one group of messages.
+  ArrayRef<LoopItem> rest = work.items;
+  double bytes = gather.bytes;
+  for (rest = rest.drop_front(); !rest.empty() && rest.front().oneOwner; rest = rest.drop_front())
+    bytes += rest.front().bytes;
   uint32_t workers = getStreams(streams, implementation->options.workers, work.slices);
   int64_t own = work.slices / gather.group;
   plan.fork(workers);
   for (int64_t slice = 0; slice < work.slices; ++slice) {
     uint32_t stream = 1 + static_cast<uint32_t>(slice) % workers;
     if (slice >= own)
-      plan.message(stream, gather.bytes, gather.groupNodes > 1);
+      plan.message(stream, bytes, gather.groupNodes > 1);
     else if (copiesOwn)
-      writer.copy(stream, gather.bytes);
-    writer.addIteration(ArrayRef(work.items).drop_front(), stream, slice >= own || copiesOwn);
+      writer.copy(stream, bytes);
+    writer.addIteration(rest, stream, slice >= own || copiesOwn);
   }
   plan.join(workers);
 }

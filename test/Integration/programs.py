@@ -138,6 +138,10 @@ PROGRAMS = [
           reduced_wire=True, variant=True),
     layer("allreduce-push", "mlp-push", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},
           reduced_wire=True, variant=True),
+    layer("matmul-reduce-scatter-exchange", "", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},
+          reduced_wire=True),
+    layer("reduce-scatter-exchange-chunks", "matmul-reduce-scatter-exchange", "x 48 24, w 24 16", "y 48 16",
+          lambda t: {"y": -(t["x"] @ t["w"])}, reduced_wire=True, variant=True),
     layer("gather-xor", "push-merged", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(8,),
           variant=True),
     layer("gather-rotated", "push-merged", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(4,),
@@ -205,6 +209,12 @@ PROGRAMS = [
           lambda t: {"y": (a := t["x"] @ t["w"]), "max": a.max(1), "sum": a.sum(0)}, variant=True),
     Program("batch-and-rows", FLOATS, lambda p: {"x": (4, 48, 8), "w": (4, 8, 6), "y": (4, 48, 6)},
             lambda p, t: {"y": t["x"] @ t["w"]}, file="stream-places", variant=True),
+    # Digits that are not the loop's.
+    layer("rows-then-columns", "stream-digits", "x 48 16, w 16 12", "y 48 12", lambda t: {"y": np.tanh(t["x"] @ t["w"])}),
+    layer("digits-merged", "stream-digits", "x 4 12 24, w 24 12", "y 48 12",
+          lambda t: {"y": t["x"].reshape(48, 24) @ t["w"]}, variant=True),
+    layer("digits-split", "stream-digits", "x 24 48", "y 4 12 24",
+          lambda t: {"y": np.tanh(t["x"].T.reshape(4, 12, 24))}, variant=True),
     # Slices that do not line up with what they are made of.
     layer("rows-across-devices", "stream-uneven", "x 24 16, w 16 12", "y 24 12", lambda t: {"y": t["x"] @ t["w"]}),
     layer("blocks-across-slices", "stream-uneven", "x 72 16, w 16 12", "y 72 12", lambda t: {"y": t["x"] @ t["w"]},

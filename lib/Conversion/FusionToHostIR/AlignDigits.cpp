@@ -65,8 +65,8 @@ private:
 
 } // namespace
 
-/// Without digits that say nothing: of one index, or of a run of one; and neighbours of which all is
-/// kept, which lie together, as one digit.
+/// Without digits that say nothing: of one index, or of a run of one; and neighbours of which all
+/// is kept, which lie together, as one digit.
 static SmallVector<LocalDigit> simplify(OpBuilder &builder, Location loc,
                                         ArrayRef<LocalDigit> digits) {
   SmallVector<LocalDigit> simple;

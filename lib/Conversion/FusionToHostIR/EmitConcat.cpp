@@ -17,6 +17,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
@@ -67,6 +68,8 @@ private:
 } // namespace
 
 Value Concat::linear(Value value, int64_t factor, int64_t constant) {
+  if (std::optional<int64_t> number = getConstantIntValue(value))
+    return emitter.getIndex(*number * factor + constant);
   if (factor != 1)
     value = arith::MulIOp::create(builder, loc, value, emitter.getIndex(factor));
   if (constant != 0)

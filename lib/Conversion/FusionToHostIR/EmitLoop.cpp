@@ -43,21 +43,97 @@ LogicalResult Emitter::forEachShape(Location loc, const StreamGroup &group, cons
 }
 
 LogicalResult Emitter::prepare(const StreamGroup &group) {
-  for (Operation *op : group.ops)
+  for (Operation *op : group.ops) {
+    if (isa<fusion::ReshapeOp>(op) &&
+        llvm::is_contained(group.ops, op->getOperand(0).getDefiningOp()))
+      reshapedInLoop.insert(op);
     if (failed(group.accumulators.contains(op) ? prepareAccumulator(op) : prepare(op)))
       return failure();
+  }
   return success();
+}
+
+/// The digits that an op's slices are told by: of a reshape those of its operand, which is looked
+/// at in another way.
+static DigitMap getDigitsOf(const StreamGroup &group, Operation *op) {
+  Operation *producer = isa<fusion::ReshapeOp>(op) ? op->getOperand(0).getDefiningOp() : nullptr;
+  return group.getDigitMap(llvm::is_contained(group.ops, producer) ? producer : op);
+}
+
+SliceIndex Emitter::mapIndex(Location loc, const DigitMap &map, const SliceIndex &index,
+                             const SliceIndex &inner) {
+  SliceIndex mapped;
+  size_t nextInner = 0;
+  for (ArrayRef<DigitPart> parts : map) {
+    SmallVector<IndexPart> &mine = mapped.digits.emplace_back();
+    for (const DigitPart &part : parts) {
+      if (part.digit < 0) {
+        mine.append(inner.digits[nextInner++]);
+        continue;
+      }
+      ArrayRef<IndexPart> whole = index.digits[part.digit];
+      int64_t size = 1;
+      for (const IndexPart &one : whole)
+        size *= one.size;
+      if (part.size == size) {
+        mine.append(whole.begin(), whole.end());
+        continue;
+      }
+      Value value = whole.front().value;
+      for (const IndexPart &one : whole.drop_front()) {
+        value = arith::MulIOp::create(builder, loc, value, getIndex(one.size));
+        value = arith::AddIOp::create(builder, loc, value, one.value);
+      }
+      if (part.inner > 1)
+        value = arith::DivUIOp::create(builder, loc, value, getIndex(part.inner));
+      if (part.inner * part.size < size)
+        value = arith::RemUIOp::create(builder, loc, value, getIndex(part.size));
+      mine.push_back({part.size, value});
+    }
+  }
+  return mapped;
+}
+
+/// Ops one after another whose slices have the same digits: what the loop does not go through is
+/// gone through here.
+LogicalResult Emitter::emitAlike(ArrayRef<Operation *> ops, const DigitMap &map,
+                                 const SliceIndex &index, Value stream) {
+  SmallVector<int64_t> innerSizes;
+  int64_t count = 1;
+  for (ArrayRef<DigitPart> parts : map)
+    for (const DigitPart &part : parts)
+      if (part.digit < 0) {
+        innerSizes.push_back(part.size);
+        count *= part.size;
+      }
+  Location loc = ops.front()->getLoc();
+  auto emit = [&](const SliceIndex &inner) -> LogicalResult {
+    SliceIndex mapped = mapIndex(loc, map, index, inner);
+    for (Operation *op : ops)
+      if (failed(emitSlice(op, &mapped, stream)))
+        return failure();
+    return success();
+  };
+  if (innerSizes.empty())
+    return emit({});
+  return loop(loc, 0, count, [&](Value iteration) {
+    return emit(getSliceIndex(builder, loc, innerSizes, iteration));
+  });
 }
 
 LogicalResult Emitter::emitSlices(const StreamGroup &group, ArrayRef<Operation *> ops,
                                   const SliceIndex &index, Value stream, bool isStreamUsed) {
   auto accumulates = [&](Operation *op) { return group.accumulators.contains(op); };
-  for (Operation *op : ops) {
-    if (accumulates(op))
-      continue;
-    isStreamUsed = true;
-    if (failed(emitSlice(op, &index, stream)))
+  SmallVector<Operation *> plain = llvm::to_vector(
+      llvm::make_filter_range(ops, [&](Operation *op) { return !accumulates(op); }));
+  isStreamUsed |= !plain.empty();
+  for (ArrayRef<Operation *> rest = plain; !rest.empty();) {
+    DigitMap map = getDigitsOf(group, rest.front());
+    ArrayRef<Operation *> alike =
+        rest.take_while([&](Operation *op) { return getDigitsOf(group, op) == map; });
+    if (failed(emitAlike(alike, map, index, stream)))
       return failure();
+    rest = rest.drop_front(alike.size());
   }
   const auto *first = llvm::find_if(ops, accumulates);
   if (first == ops.end())
@@ -68,7 +144,7 @@ LogicalResult Emitter::emitSlices(const StreamGroup &group, ArrayRef<Operation *
   if (isStreamUsed)
     hostir::SyncOp::create(builder, loc, mainStream, stream);
   for (Operation *op : ops)
-    if (accumulates(op) && failed(emitAccumulation(op, group.accumulators.lookup(op), index)))
+    if (accumulates(op) && failed(emitAccumulation(group, op, index)))
       return failure();
   if (isStreamUsed)
     hostir::SyncOp::create(builder, loc, stream, mainStream);
@@ -147,8 +223,12 @@ LogicalResult Emitter::ifFirst(Location loc, const FirstSlice &isFirst,
   return later();
 }
 
-LogicalResult Emitter::emitAccumulation(Operation *op, unsigned operand, const SliceIndex &index) {
+LogicalResult Emitter::emitAccumulation(const StreamGroup &group, Operation *op,
+                                        const SliceIndex &loopIndex) {
   LogicalResult done = success();
+  unsigned operand = group.accumulators.lookup(op);
+  DigitMap map = group.getDigitMap(op->getOperand(operand).getDefiningOp());
+  SliceIndex index = mapIndex(op->getLoc(), map, loopIndex, {});
   onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
     OpDims dims = getOpDims(op, &index, operand);
     FirstSlice first = isFirstSlice(op, operand, index);

@@ -97,7 +97,7 @@ LogicalResult Emitter::prepare(Operation *op) {
   if (!isView(op) || getBuffer(result) || packs) {
     (void)getOrAllocBuffer(result);
     // Slices of the result are no slices of the operand: it is packed as a whole, before the loop.
-    if (packs && !slicesAgree(op, op->getOpOperand(0)))
+    if (packs && !reshapedInLoop.contains(op) && !slicesAgree(op, op->getOpOperand(0)))
       onMesh(op->getLoc(), fusion::getAxes(result).getMesh(),
              [&] { emitPacking(cast<fusion::ReshapeOp>(op), nullptr, mainStream); });
     return success();
@@ -130,11 +130,13 @@ LogicalResult Emitter::emitView(Operation *op, const SliceIndex *index, Value st
     return success();
   // The result has a buffer of its own: somebody outside reads it there, or its elements lie apart
   // in the operand's.
-  if (mustPack(op, getBuffer(op->getOperand(0)))) {
-    if (!index || slicesAgree(op, op->getOpOperand(0)))
-      emitPacking(cast<fusion::ReshapeOp>(op), index, stream);
+  bool packs = mustPack(op, getBuffer(op->getOperand(0)));
+  if (reshapedInLoop.contains(op) || (packs && (!index || slicesAgree(op, op->getOpOperand(0))))) {
+    emitPacking(cast<fusion::ReshapeOp>(op), index, stream);
     return success();
   }
+  if (packs)
+    return success();
   FailureOr<Value> view = makeWholeView(op);
   if (failed(view))
     return failure();

@@ -137,7 +137,13 @@ private:
   LogicalResult emitReduce(fusion::ReduceOp op, OpDims dims, Value out, FirstSlice first,
                            Value stream);
   LogicalResult prepareAccumulator(Operation *op);
-  LogicalResult emitAccumulation(Operation *op, unsigned operand, const SliceIndex &index);
+  LogicalResult emitAccumulation(const StreamGroup &group, Operation *op, const SliceIndex &index);
+  /// The slice of a value whose digits are `map` in iteration `index` of the loop, `inner` of those
+  /// that are none of the loop's.
+  SliceIndex mapIndex(Location loc, const DigitMap &map, const SliceIndex &index,
+                      const SliceIndex &inner);
+  LogicalResult emitAlike(ArrayRef<Operation *> ops, const DigitMap &map, const SliceIndex &index,
+                          Value stream);
   /// Emits `first` or `later` under the condition that the slice is its result's first.
   LogicalResult ifFirst(Location loc, const FirstSlice &isFirst,
                         function_ref<LogicalResult()> first, function_ref<LogicalResult()> later);
@@ -191,6 +197,7 @@ private:
   DenseMap<Value, Value> buffers;
   DenseMap<Operation *, Value> accumulators; // the buffer that an op accumulates in
   DenseSet<Value> views;                     // whose buffer is a view of their operand's
+  DenseSet<Operation *> reshapedInLoop; // reshapes that are told by the slices of their operand
   DenseMap<Value, OwnSlice> ownSlices, placedSlices;
   int64_t numSignals = 0;                    // slots taken
   llvm::StringMap<hostir::KernelOp> kernels; // by what they compute

@@ -10,6 +10,7 @@
 #include "CommonDigits.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include <tuple>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -317,4 +318,28 @@ SliceIndex tandem::getSymbolicIndex(ArrayRef<int64_t> sizes) {
   for (int64_t size : sizes)
     index.digits.push_back({{size, {}}});
   return index;
+}
+
+SliceIndex tandem::getSymbolicIndex(fusion::ReshardOp op) {
+  auto sizes = fusion::getStreamSizes(op.getResult().getType());
+  return getSymbolicIndex(succeeded(sizes) ? ArrayRef<int64_t>(*sizes) : ArrayRef<int64_t>());
+}
+
+FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshards) {
+  FailureOr<ReshardPlan> common = failure();
+  for (fusion::ReshardOp reshard : reshards) {
+    ScopedDiagnosticHandler quiet(reshard.getContext(), [](Diagnostic &) { return success(); });
+    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
+                                              [&] { return reshard.emitError(); });
+    if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)
+      return failure();
+    auto owner = [](const ReshardPlan &plan) {
+      return std::tuple(plan.mesh, ArrayRef(plan.axes), plan.ownerDigit, plan.ownerOuter,
+                        plan.ownerInner);
+    };
+    if (succeeded(common) && owner(*common) != owner(*plan))
+      return failure();
+    common = std::move(plan);
+  }
+  return common;
 }

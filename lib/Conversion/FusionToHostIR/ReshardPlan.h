@@ -135,8 +135,15 @@ struct ScatteredDigit {
 /// such a digit, and its result is not streamed.
 std::optional<ScatteredDigit> getScatteredDigit(fusion::ReshardOp op);
 
+/// The plan of one of these reshards if each slice of any of them has one owner, and that of slices
+/// of one number is the same device: they can be exchanged together. Failure, without an error, if
+/// not.
+FailureOr<ReshardPlan> getCommonOwner(ArrayRef<fusion::ReshardOp> reshards);
+
 /// An index for asking: one part a stream digit of `sizes`, without values.
 SliceIndex getSymbolicIndex(ArrayRef<int64_t> sizes);
+/// That of a reshard's own result.
+SliceIndex getSymbolicIndex(fusion::ReshardOp op);
 
 } // namespace mlir::tandem
 

@@ -74,23 +74,56 @@ static std::optional<SmallVector<int64_t>> getAlong(Operation *op, OpOperand &op
   return along;
 }
 
-bool tandem::slicesAgree(Operation *op, OpOperand &operand) {
-  std::optional<SmallVector<int64_t>> match = matchSlices(op, operand);
-  return match && !llvm::is_contained(*match, -1);
+DigitMap tandem::getIdentity(ArrayRef<int64_t> sizes) {
+  DigitMap map;
+  for (auto [i, size] : llvm::enumerate(sizes))
+    map.push_back({{static_cast<int64_t>(i), size, 1}});
+  return map;
 }
 
-std::optional<SmallVector<int64_t>> tandem::matchSlices(Operation *op, OpOperand &operand) {
+static SmallVector<int64_t> firstNumbers(int64_t count) {
+  return llvm::to_vector(llvm::seq<int64_t>(0, count));
+}
+
+/// Digits of one row-major index: those of the result in parts of the operand's.
+static std::optional<DigitMap> matchLinear(ArrayRef<Place> from, ArrayRef<Place> to) {
+  DigitMap map;
+  size_t next = 0;
+  int64_t taken = 1; // of the operand's digit, outside of what is left
+  for (const Place &place : to) {
+    auto [dim, weight, size, ragged] = place;
+    SmallVector<DigitPart> &parts = map.emplace_back();
+    if (next < from.size() && taken == 1 && from[next] == place) {
+      parts.push_back({static_cast<int64_t>(next++), size, 1});
+      continue;
+    }
+    for (int64_t left = size; left > 1;) {
+      if (next == from.size() || ragged || std::get<3>(from[next]))
+        return std::nullopt;
+      int64_t whole = std::get<2>(from[next]), mine = whole / taken;
+      int64_t step = std::min(left, mine);
+      // What is left of both must begin at one weight, and one must be a part of the other.
+      if (std::get<1>(from[next]) * mine != weight * left || left % step || mine % step)
+        return std::nullopt;
+      parts.push_back({static_cast<int64_t>(next), step, mine / step});
+      left /= step;
+      taken *= step;
+      if (taken == whole) {
+        ++next;
+        taken = 1;
+      }
+    }
+  }
+  if (next != from.size())
+    return std::nullopt;
+  return map;
+}
+
+std::optional<DigitMap> tandem::matchSlices(Operation *op, OpOperand &operand) {
   auto operandType = cast<RankedTensorType>(operand.get().getType());
   auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
-  auto firstNumbers = [](size_t count) {
-    return llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(count)));
-  };
-  if (isa<fusion::ReshapeOp>(op)) {
-    SmallVector<Place> places = getLinearPlaces(operandType);
-    if (places != getLinearPlaces(resultType))
-      return std::nullopt;
-    return firstNumbers(places.size());
-  }
+  if (isa<fusion::ReshapeOp>(op))
+    return matchLinear(getLinearPlaces(operandType), getLinearPlaces(resultType));
   std::optional<SmallVector<int64_t>> along = getAlong(op, operand);
   if (!along)
     return std::nullopt;
@@ -98,18 +131,18 @@ std::optional<SmallVector<int64_t>> tandem::matchSlices(Operation *op, OpOperand
   // change the device digits around them, but then the elements of a slice must still be the same:
   // sizes before and after are compared.
   SmallVector<Place> places = getPlaces(operandType, *along);
-  SmallVector<int64_t> match;
+  DigitMap map;
   size_t next = 0;
   for (const Place &place : getPlaces(resultType, firstNumbers(resultType.getRank()))) {
+    auto [dim, weight, size, ragged] = place;
     if (next < places.size() && places[next] == place) {
-      match.push_back(static_cast<int64_t>(next++));
+      map.push_back({{static_cast<int64_t>(next++), size, 1}});
       continue;
     }
     // Slices that are not all alike are told apart where the loop begins.
-    bool isRagged = std::get<3>(place) != 0;
-    if (isa<fusion::ReshardOp>(op) || isRagged || llvm::is_contained(*along, std::get<0>(place)))
+    if (isa<fusion::ReshardOp>(op) || ragged || llvm::is_contained(*along, dim))
       return std::nullopt;
-    match.push_back(-1);
+    map.push_back({{-1, size, 1}});
   }
   // Where indices are shifted, by whole rounds of the digit.
   bool isShifted = llvm::any_of(places, [&](const Place &place) {
@@ -119,5 +152,15 @@ std::optional<SmallVector<int64_t>> tandem::matchSlices(Operation *op, OpOperand
   });
   if (next != places.size() || isShifted)
     return std::nullopt;
-  return match;
+  return map;
+}
+
+bool tandem::slicesAgree(Operation *op, OpOperand &operand) {
+  std::optional<DigitMap> map = matchSlices(op, operand);
+  if (!map)
+    return false;
+  SmallVector<int64_t> sizes;
+  for (const auto &parts : *map)
+    sizes.push_back(parts.empty() ? 1 : parts.front().size);
+  return *map == getIdentity(sizes);
 }

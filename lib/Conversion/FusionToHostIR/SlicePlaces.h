@@ -10,6 +10,7 @@
 
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include <optional>
+#include <tuple>
 
 namespace mlir::tandem {
 
@@ -21,13 +22,31 @@ using Place = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 /// another slice. Dimension i runs along `along[i]`.
 SmallVector<Place> getPlaces(RankedTensorType type, ArrayRef<int64_t> along);
 
-/// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`.
-bool slicesAgree(Operation *op, OpOperand &operand);
+/// A part of a stream digit of one value, as part of a digit of another: of `digit` of that the
+/// value / `inner` mod `size`. A negative `digit`: the other has no such digit.
+struct DigitPart {
+  int64_t digit = -1;
+  int64_t size = 1, inner = 1;
+  bool operator==(const DigitPart &other) const {
+    return digit == other.digit && size == other.size && inner == other.inner;
+  }
+};
 
-/// Stream digits of `op`'s result as those of `operand` and others on dimensions that the operand
-/// does not have: the number of each in the operand, or -1 of the others. Where there are none,
-/// slices agree. Nothing if an iteration reads something else than one slice of the operand.
-std::optional<SmallVector<int64_t>> matchSlices(Operation *op, OpOperand &operand);
+/// The parts of each stream digit of a value, outermost first.
+using DigitMap = SmallVector<SmallVector<DigitPart>>;
+
+/// Each digit of `sizes` as itself.
+DigitMap getIdentity(ArrayRef<int64_t> sizes);
+
+/// The stream digits of `op`'s result as those of `operand`: the same slices in the same order,
+/// where a reshape may merge and split digits. Digits of the result may be none of the operand's on
+/// dimensions that the operand does not have: then several iterations read one slice. Nothing if an
+/// iteration reads something else than one slice of the operand.
+std::optional<DigitMap> matchSlices(Operation *op, OpOperand &operand);
+
+/// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`,
+/// digit by digit.
+bool slicesAgree(Operation *op, OpOperand &operand);
 
 } // namespace mlir::tandem
 

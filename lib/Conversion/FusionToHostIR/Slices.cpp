@@ -190,7 +190,7 @@ static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<int64_t> shape;
   for (const Piece &piece : pieces) {
-    offsets.push_back(piece.offset ? OpFoldResult(piece.offset)
+    offsets.push_back(piece.offset ? getAsOpFoldResult(piece.offset)
                                    : OpFoldResult(builder.getIndexAttr(0)));
     sizes.push_back(builder.getIndexAttr(piece.kept));
     if (!piece.vanishes)

@@ -7,13 +7,10 @@
 
 #include "StreamGroups.h"
 
+#include "GroupOrder.h"
 #include "ReshardPlan.h"
-#include "SlicePlaces.h"
-
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-
-#include <queue>
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -33,6 +30,11 @@ int64_t StreamGroup::numSlices() const {
   return n;
 }
 
+DigitMap StreamGroup::getDigitMap(Operation *producer) const {
+  auto found = digitMaps.find(producer);
+  return found == digitMaps.end() ? getIdentity(streamSizes) : found->second;
+}
+
 namespace {
 
 class Grouper {
@@ -45,6 +47,8 @@ private:
 
   LogicalResult add(Operation *op);
   std::pair<unsigned, std::optional<unsigned>> findGroup(Operation *op, ArrayRef<int64_t> sizes);
+  std::optional<DigitMap> getMapThrough(Operation *op, OpOperand &operand);
+  std::optional<DigitMap> getMapInGroup(Operation *op, unsigned group);
   bool accumulates(Operation *op, unsigned operand);
   static bool scatters(Operation *op);
   void findBeforeScatter();
@@ -52,8 +56,6 @@ private:
   bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
   bool canUnite(unsigned group, unsigned other);
   void unite(Operation *op);
-  LogicalResult chooseSchedule(StreamGroup &group);
-  FailureOr<SmallVector<StreamGroup>> sort();
 
   func::FuncOp func;
   SmallVector<StreamGroup> groups;
@@ -63,6 +65,54 @@ private:
 };
 
 } // namespace
+
+/// The stream digits of `op`'s result as those of the loop that makes `operand`, if an iteration of
+/// it makes all that the op reads for its slices.
+std::optional<DigitMap> Grouper::getMapThrough(Operation *op, OpOperand &operand) {
+  Operation *producer = operand.get().getDefiningOp();
+  std::optional<DigitMap> match = matchSlices(op, operand);
+  if (!match)
+    return std::nullopt;
+  DigitMap ofProducer = groups[groupOf.lookup(producer)].getDigitMap(producer), map;
+  for (ArrayRef<DigitPart> parts : *match) {
+    SmallVector<DigitPart> &mine = map.emplace_back();
+    for (const DigitPart &part : parts) {
+      if (part.digit < 0) {
+        mine.push_back(part);
+        continue;
+      }
+      ArrayRef<DigitPart> whole = ofProducer[part.digit];
+      int64_t size = 1;
+      for (const DigitPart &one : whole)
+        size *= one.size;
+      if (part.size == size)
+        mine.append(whole.begin(), whole.end());
+      else if (whole.size() == 1 && whole.front().digit >= 0)
+        mine.push_back({whole.front().digit, part.size, part.inner * whole.front().inner});
+      else
+        return std::nullopt;
+    }
+  }
+  return map;
+}
+
+/// The same through the first operand that `group` makes, if it makes one.
+std::optional<DigitMap> Grouper::getMapInGroup(Operation *op, unsigned group) {
+  for (OpOperand &operand : op->getOpOperands())
+    if (Operation *producer = operand.get().getDefiningOp();
+        producer && groupOf.lookup_or(producer, kNoGroup) == group)
+      return getMapThrough(op, operand);
+  return std::nullopt;
+}
+
+/// Whether each digit is made of whole digits of a loop over `sizes`.
+static bool isOfWholeDigits(const DigitMap &map, ArrayRef<int64_t> sizes) {
+  return llvm::all_of(map, [&](ArrayRef<DigitPart> parts) {
+    return llvm::all_of(parts, [&](const DigitPart &part) {
+      return part.digit >= 0 && part.size == sizes[part.digit];
+    });
+  });
+}
 
 /// Whether `op` can be run slice by slice of `operand`, whose stream digits stand on dimensions
 /// that the op combines over, and else on those of the result's stream digits.
@@ -78,13 +128,19 @@ bool Grouper::accumulates(Operation *op, unsigned operand) {
   SmallVector<Place> places = getPlaces(type, rule.operands[operand]);
   if (llvm::none_of(places, isReduction))
     return false;
+  // Which slice is the first is known of whole digits.
+  Operation *sliced = op->getOperand(operand).getDefiningOp();
+  unsigned group = groupOf.lookup(sliced);
+  DigitMap map = groups[group].getDigitMap(sliced);
+  if (!isOfWholeDigits(map, groups[group].streamSizes))
+    return false;
   // Whatever else the loop has made must lie in the same slices.
-  unsigned group = groupOf.lookup(op->getOperand(operand).getDefiningOp());
   for (OpOperand &other : op->getOpOperands()) {
     Operation *producer = other.get().getDefiningOp();
     if (producer && groupOf.lookup_or(producer, kNoGroup) == group &&
-        getPlaces(cast<RankedTensorType>(other.get().getType()),
-                  rule.operands[other.getOperandNumber()]) != places)
+        (groups[group].getDigitMap(producer) != map ||
+         getPlaces(cast<RankedTensorType>(other.get().getType()),
+                   rule.operands[other.getOperandNumber()]) != places))
       return false;
   }
   llvm::erase_if(places, isReduction);
@@ -94,8 +150,10 @@ bool Grouper::accumulates(Operation *op, unsigned operand) {
 /// Whether `op` is asked to hand its operand's slices to their owners, one after another.
 bool Grouper::scatters(Operation *op) {
   auto reshard = dyn_cast<fusion::ReshardOp>(op);
-  return reshard && reshard.getSchedule() &&
-         reshard.getSchedule()->getKind() == fusion::ScheduleKind::Push &&
+  if (!reshard || !reshard.getSchedule())
+    return false;
+  fusion::ScheduleKind kind = reshard.getSchedule()->getKind();
+  return (kind == fusion::ScheduleKind::Push || kind == fusion::ScheduleKind::Exchange) &&
          getScatteredDigit(reshard);
 }
 
@@ -149,15 +207,44 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
 /// own iteration (of the loop's slices, if it accumulates over those of an operand), and all its
 /// other operands can be there before the loop starts.
 bool Grouper::canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated) {
+  std::optional<DigitMap> map;
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
     Operation *producer = operand.get().getDefiningOp();
     if (!producer)
       return true;
-    if (groupOf.lookup_or(producer, kNoGroup) == group)
-      return !groups[group].accumulators.contains(producer) &&
-             (accumulated || slicesAgree(op, operand));
-    return !dependsOn(producer, group);
+    if (groupOf.lookup_or(producer, kNoGroup) != group)
+      return !dependsOn(producer, group);
+    if (groups[group].accumulators.contains(producer))
+      return false;
+    if (accumulated)
+      return !isa<fusion::ReshardOp>(op) || !groups[group].digitMaps.contains(producer);
+    std::optional<DigitMap> mine = getMapThrough(op, operand);
+    if (!mine || (map && *map != *mine))
+      return false;
+    map = std::move(mine);
+    return true;
   });
+}
+
+/// Whether one loop can keep the schedules of all reshards: the fallback, of which nobody has said
+/// a word; or exchanges alike of slices that the same devices own.
+static bool canShareLoop(ArrayRef<fusion::ReshardOp> reshards) {
+  auto isFallback = [](fusion::ReshardOp reshard) {
+    fusion::ScheduleAttr schedule = reshard.getScheduleAttr();
+    return !schedule ||
+           (reshard.getChosen() && schedule.getKind() == fusion::ScheduleKind::Pipeline);
+  };
+  if (llvm::all_of(reshards, isFallback))
+    return true;
+  fusion::ReshardOp first = reshards.front();
+  fusion::ScheduleAttr schedule = first.getScheduleAttr();
+  return schedule && schedule.getKind() == fusion::ScheduleKind::Exchange &&
+         llvm::all_of(reshards,
+                      [&](fusion::ReshardOp reshard) {
+                        return reshard.getScheduleAttr() == schedule &&
+                               reshard.getChosen() == first.getChosen();
+                      }) &&
+         succeeded(getCommonOwner(reshards));
 }
 
 /// Whether two loops may be one: they run over slices alike, neither needs what the other makes,
@@ -169,11 +256,7 @@ bool Grouper::canUnite(unsigned group, unsigned other) {
   SmallVector<fusion::ReshardOp> reshards = a.reshards();
   if (SmallVector<fusion::ReshardOp> more = b.reshards(); !reshards.empty() && !more.empty()) {
     reshards.append(more);
-    if (llvm::any_of(reshards, [](fusion::ReshardOp reshard) {
-          fusion::ScheduleAttr schedule = reshard.getScheduleAttr();
-          return schedule &&
-                 (!reshard.getChosen() || schedule.getKind() != fusion::ScheduleKind::Pipeline);
-        }))
+    if (!canShareLoop(reshards))
       return false;
   }
   return !dependsOn(a.ops.back(), other) && !dependsOn(b.ops.back(), group);
@@ -186,7 +269,8 @@ void Grouper::unite(Operation *op) {
     Operation *producer = operand.get().getDefiningOp();
     unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
     if (group == kNoGroup || group == into || groups[group].streamSizes.empty() ||
-        groups[group].accumulators.contains(producer) || !slicesAgree(op, operand))
+        groups[group].accumulators.contains(producer) ||
+        groups[group].digitMaps.contains(producer) || !slicesAgree(op, operand))
       continue;
     if (into == kNoGroup) {
       into = group;
@@ -200,6 +284,7 @@ void Grouper::unite(Operation *op) {
     to.ops.append(from.ops);
     llvm::sort(to.ops, [&](Operation *a, Operation *b) { return number[a] < number[b]; });
     to.accumulators.insert(from.accumulators.begin(), from.accumulators.end());
+    to.digitMaps.insert(from.digitMaps.begin(), from.digitMaps.end());
     from = StreamGroup();
   }
 }
@@ -214,7 +299,7 @@ std::pair<unsigned, std::optional<unsigned>> Grouper::findGroup(Operation *op,
         groups[group].accumulators.contains(producer) ||
         (beforeScatter.contains(op) && !groups[group].reshards().empty()))
       continue;
-    if (!sizes.empty() && slicesAgree(op, operand) && canJoin(op, group, std::nullopt))
+    if (!sizes.empty() && getMapThrough(op, operand) && canJoin(op, group, std::nullopt))
       return {group, std::nullopt};
     unsigned number = operand.getOperandNumber();
     if ((accumulates(op, number) || scatters(op)) && canJoin(op, group, number))
@@ -247,38 +332,11 @@ LogicalResult Grouper::add(Operation *op) {
   }
   if (accumulated)
     groups[group].accumulators[op] = *accumulated;
+  else if (std::optional<DigitMap> map = getMapInGroup(op, group);
+           map && *map != getIdentity(groups[group].streamSizes))
+    groups[group].digitMaps[op] = std::move(*map);
   groups[group].ops.push_back(op);
   groupOf[op] = group;
-  return success();
-}
-
-LogicalResult Grouper::chooseSchedule(StreamGroup &group) {
-  fusion::ReshardOp source;
-  for (fusion::ReshardOp reshard : group.reshards()) {
-    fusion::ScheduleAttr named = reshard.getScheduleAttr();
-    if (!named)
-      continue;
-    bool isNamed = !reshard.getChosen();
-    // Two that can't both be had: the user's word goes before a choice, and what is not the
-    // fallback before it.
-    bool isBetter = !group.schedule ||
-                    std::pair(isNamed, named.getKind() != fusion::ScheduleKind::Pipeline) >
-                        std::pair(group.scheduleIsNamed,
-                                  group.schedule.getKind() != fusion::ScheduleKind::Pipeline);
-    if (isBetter) {
-      group.schedule = named;
-      group.scheduleIsNamed = isNamed;
-      source = reshard;
-    } else if (isNamed && named.getKind() != fusion::ScheduleKind::Pipeline &&
-               named != group.schedule) {
-      InFlightDiagnostic diag = reshard.emitError("schedule ")
-                                << named << " stands in one stream loop with " << group.schedule;
-      diag.attachNote(source.getLoc()) << "the other schedule";
-      return diag;
-    }
-  }
-  if (!group.schedule)
-    group.schedule = fusion::ScheduleAttr::get(func.getContext(), fusion::ScheduleKind::Pipeline);
   return success();
 }
 
@@ -291,60 +349,10 @@ FailureOr<SmallVector<StreamGroup>> Grouper::run() {
       return failure();
   // Those that were united with others are empty.
   llvm::erase_if(groups, [](const StreamGroup &group) { return group.ops.empty(); });
-  for (auto [i, group] : llvm::enumerate(groups)) {
-    for (Operation *op : group.ops)
-      groupOf[op] = i;
+  for (StreamGroup &group : groups)
     if (failed(chooseSchedule(group)))
       return failure();
-  }
-  return sort();
-}
-
-/// Orders the groups by their dependences; among those that are free, by their first op.
-FailureOr<SmallVector<StreamGroup>> Grouper::sort() {
-  SmallVector<SmallVector<unsigned>> users(groups.size());
-  SmallVector<unsigned> missing(groups.size(), 0);
-  for (auto [i, group] : llvm::enumerate(groups)) {
-    llvm::SmallSetVector<unsigned, 4> producers;
-    for (Operation *op : group.ops)
-      for (Value operand : op->getOperands())
-        if (Operation *producer = operand.getDefiningOp())
-          if (auto found = groupOf.find(producer); found != groupOf.end() && found->second != i)
-            producers.insert(found->second);
-    for (unsigned producer : producers)
-      users[producer].push_back(i);
-    missing[i] = producers.size();
-  }
-
-  auto later = [&](unsigned a, unsigned b) {
-    return number[groups[a].ops.front()] > number[groups[b].ops.front()];
-  };
-  std::priority_queue<unsigned, std::vector<unsigned>, decltype(later)> ready(later);
-  for (unsigned i = 0; i < groups.size(); ++i)
-    if (missing[i] == 0)
-      ready.push(i);
-  SmallVector<StreamGroup> sorted;
-  while (!ready.empty()) {
-    unsigned i = ready.top();
-    ready.pop();
-    for (unsigned user : users[i])
-      if (--missing[user] == 0)
-        ready.push(user);
-    sorted.push_back(std::move(groups[i]));
-    // What is communicated for others goes first, whatever stood before it in the text.
-    auto isFree = [&](Operation *op) {
-      return isa<fusion::ReshardOp>(op) && llvm::none_of(op->getOperands(), [&](Value operand) {
-               Operation *producer = operand.getDefiningOp();
-               return producer && groupOf.lookup_or(producer, kNoGroup) == i;
-             });
-    };
-    llvm::sort(sorted.back().ops, [&](Operation *a, Operation *b) {
-      return std::pair(!isFree(a), number[a]) < std::pair(!isFree(b), number[b]);
-    });
-  }
-  if (sorted.size() != groups.size())
-    return func.emitError("stream loops depend on each other in a circle");
-  return sorted;
+  return sortGroups(func, std::move(groups));
 }
 
 FailureOr<SmallVector<StreamGroup>> tandem::getStreamGroups(func::FuncOp func) {

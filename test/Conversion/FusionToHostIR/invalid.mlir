@@ -14,7 +14,7 @@ func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 #tp = #fusion.mesh<"tp", ["x" = 4]>
 func.func @exchange_reduces(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>)
     -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>> {
-  // expected-error @below {{schedule exchange only moves data, found a reduction; pipeline reduces}}
+  // expected-error @below {{schedule exchange reduces slices that have one owner each, in the loop that computes them, found other ones; pipeline reduces all}}
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}
       : tensor<6x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>
   return %0 : tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>>

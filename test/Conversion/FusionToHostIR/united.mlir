@@ -85,21 +85,22 @@ func.func @dependent(%a: tensor<16x16xf32, #cols>, %b: tensor<16x16xf32, #cols>)
 
 // -----
 
-// exchange goes through the slices in an order of each rank's own, for one gather: two stay two.
+// exchange goes through the slices in an order of each rank's own: where others own the slices, two stay two.
 
 #tp = #fusion.mesh<"tp", ["x" = 2]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
+#turns = #fusion.axes<#tp, [serial(2) * didx("x"), -]>
 #s4 = #fusion.axes<#tp, [stream(4), -]>
-// CHECK-LABEL: hostir.program @exchanges(
+// CHECK-LABEL: hostir.program @apart(
 // CHECK: hostir.group
 // CHECK-NOT: hostir.launch
 // CHECK: hostir.sync %0 after
-// CHECK: hostir.launch @exchanges.addf
+// CHECK: hostir.launch @apart.addf
 // CHECK: hostir.group
-// CHECK: hostir.launch @exchanges.addf
-func.func @exchanges(%a: tensor<16x16xf32, #rows>, %b: tensor<16x16xf32, #rows>) -> tensor<16x16xf32, #s4> {
+// CHECK: hostir.launch @apart.addf
+func.func @apart(%a: tensor<16x16xf32, #rows>, %b: tensor<16x16xf32, #turns>) -> tensor<16x16xf32, #s4> {
   %g = fusion.reshard %a {schedule = #fusion.schedule<exchange>} : tensor<16x16xf32, #rows> -> tensor<16x16xf32, #s4>
-  %h = fusion.reshard %b {schedule = #fusion.schedule<exchange>} : tensor<16x16xf32, #rows> -> tensor<16x16xf32, #s4>
+  %h = fusion.reshard %b {schedule = #fusion.schedule<exchange>} : tensor<16x16xf32, #turns> -> tensor<16x16xf32, #s4>
   %e = arith.addf %g, %h : tensor<16x16xf32, #s4>
   return %e : tensor<16x16xf32, #s4>
 }
@@ -124,4 +125,38 @@ func.func @heads(%x: tensor<16x16xf32, #cols>) -> tensor<16x4x4xf32, #heads> {
   %h = fusion.reshape %g : tensor<16x16xf32, #s4> -> tensor<16x4x4xf32, #heads>
   %t = math.tanh %h : tensor<16x4x4xf32, #heads>
   return %t : tensor<16x4x4xf32, #heads>
+}
+
+// -----
+
+// Two gathers by exchange whose slices the same devices own: one loop, and one group of messages a step.
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+#r = #fusion.axes<#tp, [-, -]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#s4 = #fusion.axes<#tp, [stream(4), -]>
+// CHECK-LABEL: hostir.program @exchanges(
+// CHECK: hostir.matmul %arg0
+// CHECK: hostir.matmul %arg1
+// CHECK: hostir.launch @exchanges.addf
+// CHECK: hostir.group
+// CHECK-NEXT: hostir.recv
+// CHECK-NEXT: hostir.send
+// CHECK-NEXT: hostir.recv
+// CHECK-NEXT: hostir.send
+// CHECK: hostir.matmul %
+// CHECK: hostir.matmul %
+// CHECK: hostir.launch @exchanges.addf
+// CHECK: scf.for
+// CHECK-NEXT: hostir.worker_stream
+// CHECK-NEXT: hostir.sync
+// CHECK-NOT: scf.for
+func.func @exchanges(%a: tensor<16x16xf32, #rows>, %b: tensor<16x16xf32, #rows>, %w: tensor<16x16xf32, #r>)
+    -> tensor<16x16xf32, #s4> {
+  %g = fusion.reshard %a {schedule = #fusion.schedule<exchange>} : tensor<16x16xf32, #rows> -> tensor<16x16xf32, #s4>
+  %h = fusion.reshard %b {schedule = #fusion.schedule<exchange>} : tensor<16x16xf32, #rows> -> tensor<16x16xf32, #s4>
+  %y = fusion.matmul %g, %w : tensor<16x16xf32, #s4>, tensor<16x16xf32, #r> -> tensor<16x16xf32, #s4>
+  %z = fusion.matmul %h, %w : tensor<16x16xf32, #s4>, tensor<16x16xf32, #r> -> tensor<16x16xf32, #s4>
+  %e = arith.addf %y, %z : tensor<16x16xf32, #s4>
+  return %e : tensor<16x16xf32, #s4>
 }

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Exchange.h"
+
 #include "../Schedule.h"
-#include "OwnerSlices.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -16,9 +17,11 @@ using namespace mlir::tandem;
 
 namespace {
 
-/// For a gather whose slices have one owner each. Own slices first, without communication; then at
-/// distance d = 1 ... P-1 this device sends its own slices to (me - d) and receives those of (me +
-/// d), and computes on them.
+/// For gathers whose slices have one owner each, the same for all of them. Own slices first,
+/// without communication; then at distance d = 1 ... P-1 this device sends its own slices to (me -
+/// d) and receives those of (me + d), and computes on them.
+///
+/// For a reduction that hands each slice to its owner: see ExchangeReduce.cpp.
 ///
 /// Slices of several owners, and those that add up to copies of one result, where a user has named
 /// it: slice by slice in order, each in messages from its owners to those who get it, without a
@@ -37,36 +40,39 @@ class Exchange : public Schedule {
 
 LogicalResult Exchange::matches(const StreamGroup &group,
                                 function_ref<InFlightDiagnostic()> why) const {
+  if (getScatter(group))
+    return checkScatter(group, why);
   for (fusion::ReshardOp reshard : group.reshards()) {
-    FailureOr<ReshardPlan> plan =
-        planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr, why);
+    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr, why);
     if (failed(plan))
       return failure();
     if (plan->reduces())
-      return why() << "schedule exchange only moves data, found a reduction; pipeline reduces";
+      return why() << "schedule exchange reduces slices that have one owner each, in the loop that "
+                      "computes them, found other ones; pipeline reduces all";
   }
   // Nobody has asked for it: then a collective is as good.
   if (!group.scheduleIsNamed && failed(getOwnerPlan(group)))
-    return why() << "schedule exchange needs a loop of one gather whose slices have one owner each";
+    return why() << "schedule exchange needs a loop of gathers whose slices have one owner each";
   return success();
 }
 
 LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
+  if (std::optional<ScatteredDigit> scattered = getScatter(group))
+    return emitExchangeReduce(group, *scattered, emitter);
   FailureOr<ReshardPlan> symbolic = getOwnerPlan(group);
   if (failed(symbolic))
     return getPipelineSchedule().emit(group, emitter);
   OpBuilder &builder = emitter.getBuilder();
-  fusion::ReshardOp reshard = group.reshards().front();
-  Location loc = reshard.getLoc();
+  Location loc = group.ops.front()->getLoc();
   OwnerDigits digits = getOwnerDigits(group, *symbolic);
   int64_t devices = digits.devices;
   int64_t slices = digits.numSlices();
 
-  GatherLoop gather(group);
+  SmallVector<GatherLoop, 1> gathers;
+  for (fusion::ReshardOp reshard : group.reshards())
+    gathers.emplace_back(group, reshard);
   if (failed(emitter.prepare(group)))
     return failure();
-  Value source = emitter.getBuffer(reshard.getInput());
-  Value gathered = emitter.getBuffer(reshard.getResult());
   Value me = emitter.getDeviceIndex(symbolic->mesh, symbolic->axes.front());
 
   int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
@@ -79,7 +85,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     Value stream = emitter.getStream(loc, number, streams);
     SliceIndex index = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
     return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) {
-      return gather.emitOwn(emitter, slice, stream);
+      return GatherLoop::emitOwn(gathers, emitter, slice, stream);
     });
   };
   auto remote = [&](Value distance) -> LogicalResult {
@@ -91,20 +97,28 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
         builder, loc, arith::AddIOp::create(builder, loc, me, behind).getResult(), count);
     auto exchange = [&](const SliceIndex &slice, const SliceIndex &mine,
                         Value stream) -> LogicalResult {
-      FailureOr<ReshardPlan> given = gather.getPlan(mine, builder),
-                             taken = gather.getPlan(slice, builder);
-      if (failed(given) || failed(taken))
-        return failure();
-      Value out = makeView(builder, loc, source, given->source, true);
-      Value in = makeView(builder, loc, gathered, taken->target, true);
+      SmallVector<std::pair<Value, Value>> pieces; // what is sent, where it is received
+      for (GatherLoop &gather : gathers) {
+        FailureOr<ReshardPlan> given = gather.getPlan(mine, builder),
+                               taken = gather.getPlan(slice, builder);
+        if (failed(given) || failed(taken))
+          return failure();
+        Value source = emitter.getBuffer(gather.reshard.getInput());
+        Value gathered = emitter.getBuffer(gather.reshard.getResult());
+        Value out = makeView(builder, loc, source, given->source, true);
+        pieces.push_back({out, makeView(builder, loc, gathered, taken->target, true)});
+      }
       auto together = hostir::GroupOp::create(builder, loc, channel, stream);
       {
         OpBuilder::InsertionGuard guard(builder);
         builder.createBlock(&together.getBody());
-        hostir::RecvOp::create(builder, loc, in, from);
-        hostir::SendOp::create(builder, loc, out, to);
+        for (auto [out, in] : pieces) {
+          hostir::RecvOp::create(builder, loc, in, from);
+          hostir::SendOp::create(builder, loc, out, to);
+        }
       }
-      return emitter.emitSlices(group, gather.consumers, slice, stream, /*isStreamUsed=*/true);
+      return emitter.emitSlices(group, gathers.front().consumers, slice, stream,
+                                /*isStreamUsed=*/true);
     };
     auto body = [&](Value number) -> LogicalResult {
       SliceIndex mine = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
@@ -137,22 +151,36 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   return succeeded(done) ? emitter.finish(group) : done;
 }
 
+static int64_t numBytes(RankedTensorType type) {
+  int64_t bytes = (type.getElementTypeBitWidth() + 7) / 8;
+  for (int64_t extent : *fusion::getLocalShape(type))
+    bytes *= extent;
+  return bytes;
+}
+
 ScheduleCost Exchange::cost(const StreamGroup &group) const {
+  if (std::optional<ScatteredDigit> scattered = getScatter(group)) {
+    ScheduleCost cost;
+    int64_t devices = scattered->plan.groupSize(), slices = group.numSlices();
+    cost.steps = slices - slices / devices;
+    cost.bytesSent = numBytes(group.reshards().front().getResult().getType()) * (devices - 1);
+    cost.computeOps = slices * static_cast<int64_t>(group.ops.size() - 1) + 1;
+    // The last slices hide behind the own ones alone.
+    cost.exposedSteps = slices / devices;
+    return cost;
+  }
   FailureOr<ReshardPlan> plan = getOwnerPlan(group);
   if (failed(plan))
     return getPipelineSchedule().cost(group);
   ScheduleCost cost;
-  fusion::ReshardOp reshard = group.reshards().front();
   int64_t devices = plan->groupSize(), slices = group.numSlices();
-  auto shard = fusion::getLocalShape(reshard.getInput().getType());
-  int64_t bytes = (reshard.getResult().getType().getElementTypeBitWidth() + 7) / 8;
-  for (int64_t extent : *shard)
-    bytes *= extent;
+  for (fusion::ReshardOp reshard : group.reshards())
+    cost.bytesSent += numBytes(reshard.getInput().getType()) * (devices - 1);
+  auto computed = static_cast<int64_t>(group.ops.size() - group.reshards().size());
   cost.steps = slices - slices / devices;
-  cost.bytesSent = bytes * (devices - 1);
-  cost.computeOps = slices * static_cast<int64_t>(group.ops.size() - 1);
+  cost.computeOps = slices * computed;
   // The first arrivals hide behind the own slice.
-  cost.exposedSteps = group.ops.size() > 1 ? 0 : cost.steps;
+  cost.exposedSteps = computed > 0 ? 0 : cost.steps;
   return cost;
 }
 
@@ -160,9 +188,8 @@ bool Exchange::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &w
                      const CostModel &model) const {
   if (failed(getOwnerPlan(group)) || work.items.empty() || !work.items.front().oneOwner)
     return false;
-  fusion::ReshardOp reshard = group.reshards().front();
-  bool gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
-    return !llvm::is_contained(group.ops, user) || Emitter::isView(user);
+  bool gatheredIsRead = llvm::any_of(group.reshards(), [&](fusion::ReshardOp reshard) {
+    return GatherLoop(group, reshard).gatheredIsRead;
   });
   model.addExchange(plan, work, group.schedule.getStreams(), gatheredIsRead);
   return true;

@@ -7,6 +7,7 @@
 
 #include "OwnerSlices.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
@@ -41,13 +42,14 @@ static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan
 
 FailureOr<ReshardPlan> tandem::getOwnerPlan(const StreamGroup &group) {
   SmallVector<fusion::ReshardOp> reshards = group.reshards();
-  if (reshards.size() != 1 || group.ops.front() != reshards.front().getOperation())
+  // What is gathered is there before the loop.
+  if (!llvm::equal(reshards, ArrayRef(group.ops).take_front(reshards.size())) ||
+      llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
+        return llvm::is_contained(group.ops, reshard.getInput().getDefiningOp());
+      }))
     return failure();
-  ScopedDiagnosticHandler quiet(group.ops.front()->getContext(),
-                                [](Diagnostic &) { return success(); });
-  FailureOr<ReshardPlan> plan = planReshard(reshards.front(), getSymbolicIndex(group.streamSizes),
-                                            nullptr, [&] { return reshards.front().emitError(); });
-  if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)
+  FailureOr<ReshardPlan> plan = getCommonOwner(reshards);
+  if (failed(plan))
     return failure();
   for (auto [op, sliced] : group.accumulators)
     if (wouldDiffer(op, sliced, *plan))
@@ -108,8 +110,9 @@ SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner, 
   return index;
 }
 
-GatherLoop::GatherLoop(const StreamGroup &group)
-    : group(group), reshard(group.reshards().front()), consumers(ArrayRef(group.ops).drop_front()) {
+GatherLoop::GatherLoop(const StreamGroup &group, fusion::ReshardOp reshard)
+    : group(group), reshard(reshard),
+      consumers(ArrayRef(group.ops).drop_front(group.reshards().size())) {
   gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
     return !llvm::is_contained(consumers, user) || Emitter::isView(user) ||
            isa<fusion::ConcatOp>(user);
@@ -134,18 +137,143 @@ LogicalResult GatherLoop::copyOwn(Emitter &emitter, const SliceIndex &slice, Val
   return success();
 }
 
-LogicalResult GatherLoop::emitOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const {
+LogicalResult GatherLoop::placeOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const {
+  if (gatheredIsRead)
+    return copyOwn(emitter, slice, stream);
+  FailureOr<ReshardPlan> plan = getPlan(slice, emitter.getBuilder());
+  if (failed(plan))
+    return failure();
   fusion::ReshardOp op = reshard;
-  if (gatheredIsRead) {
-    if (failed(copyOwn(emitter, slice, stream)))
-      return failure();
-  } else {
-    FailureOr<ReshardPlan> plan = getPlan(slice, emitter.getBuilder());
-    if (failed(plan))
-      return failure();
-    emitter.setOwnSlice(op.getResult(), {emitter.getBuffer(op.getInput()), plan->source});
+  emitter.setOwnSlice(op.getResult(), {emitter.getBuffer(op.getInput()), plan->source});
+  return success();
+}
+
+LogicalResult GatherLoop::emitOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const {
+  return emitOwn(ArrayRef(*this), emitter, slice, stream);
+}
+
+LogicalResult GatherLoop::emitOwn(ArrayRef<GatherLoop> gathers, Emitter &emitter,
+                                  const SliceIndex &slice, Value stream) {
+  bool isStreamUsed = false;
+  LogicalResult done = success();
+  for (const GatherLoop &gather : gathers) {
+    isStreamUsed |= gather.gatheredIsRead;
+    if (succeeded(done))
+      done = gather.placeOwn(emitter, slice, stream);
   }
-  LogicalResult done = emitter.emitSlices(group, consumers, slice, stream, gatheredIsRead);
+  const GatherLoop &any = gathers.front();
+  if (succeeded(done))
+    done = emitter.emitSlices(any.group, any.consumers, slice, stream, isStreamUsed);
   emitter.clearOwnSlices();
   return done;
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+ScatterLoop::ScatterLoop(const StreamGroup &group, const ScatteredDigit &scattered)
+    : group(group), scatter(group.reshards().front()), scattered(scattered),
+      digits(getOwnerDigits(group, scattered.streamDigit, scattered.plan.groupSize())) {
+  llvm::copy_if(group.ops, std::back_inserter(producers),
+                [&](Operation *op) { return op != scatter; });
+}
+
+SmallVector<int64_t> ScatterLoop::getReceivedShape() const {
+  fusion::ReshardOp op = scatter;
+  SmallVector<int64_t> shape{digits.devices};
+  shape.append(*fusion::getLocalShape(op.getResult().getType()));
+  return shape;
+}
+
+Value ScatterLoop::getPlace(Emitter &emitter, Value received, Value device) const {
+  OpBuilder &builder = emitter.getBuilder();
+  auto type = cast<MemRefType>(received.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
+      steps(type.getRank(), builder.getIndexAttr(1));
+  offsets[0] = device;
+  for (int64_t extent : type.getShape())
+    sizes.push_back(builder.getIndexAttr(extent));
+  sizes[0] = builder.getIndexAttr(1);
+  auto placeType = memref::SubViewOp::inferRankReducedResultType(type.getShape().drop_front(), type,
+                                                                 offsets, sizes, steps);
+  fusion::ReshardOp op = scatter;
+  return memref::SubViewOp::create(builder, op.getLoc(), cast<MemRefType>(placeType), received,
+                                   offsets, sizes, steps);
+}
+
+LogicalResult ScatterLoop::prepare(Emitter &emitter) const {
+  fusion::ReshardOp op = scatter;
+  (void)emitter.getOrAllocBuffer(op.getResult());
+  for (Operation *producer : producers)
+    if (failed(emitter.prepare(producer)))
+      return failure();
+  return success();
+}
+
+LogicalResult ScatterLoop::emitProducers(Emitter &emitter, const SliceIndex &slice,
+                                         Value stream) const {
+  return emitter.emitSlices(group, producers, slice, stream, /*isStreamUsed=*/true);
+}
+
+Value ScatterLoop::getComputed(Emitter &emitter, const SliceIndex &slice) const {
+  fusion::ReshardOp op = scatter;
+  return makeView(emitter.getBuilder(), op.getLoc(), emitter.getBuffer(op.getInput()),
+                  getLocalDims(op.getInput().getType(), &slice), true);
+}
+
+LocalDims ScatterLoop::getTargetDims(Emitter &emitter, const SliceIndex &slice) const {
+  fusion::ReshardOp op = scatter;
+  LocalDims dims = getLocalDims(op.getInput().getType(), &slice);
+  // The owner has one index of the owners' digit.
+  dims[scattered.dim][scattered.localDigit] = {1, emitter.getIndex(0), 0};
+  return dims;
+}
+
+Value ScatterLoop::getTarget(Emitter &emitter, Value place, const SliceIndex &slice) const {
+  fusion::ReshardOp op = scatter;
+  return makeView(emitter.getBuilder(), op.getLoc(), place, getTargetDims(emitter, slice), true);
+}
+
+LogicalResult ScatterLoop::emitOwn(Emitter &emitter, Value place, const SliceIndex &slice,
+                                   Value stream) const {
+  fusion::ReshardOp op = scatter;
+  // A matmul writes straight into the receive memory.
+  bool inPlace = isa<fusion::MatmulOp>(op.getInput().getDefiningOp());
+  if (inPlace)
+    emitter.setPlacedSlice(op.getInput(), {place, getTargetDims(emitter, slice)});
+  LogicalResult done = emitProducers(emitter, slice, stream);
+  emitter.clearPlacedSlices();
+  if (!inPlace) {
+    Value from = getComputed(emitter, slice), to = getTarget(emitter, place, slice);
+    hostir::CopyOp::create(emitter.getBuilder(), op.getLoc(), from, to, stream);
+  }
+  return done;
+}
+
+void ScatterLoop::reduce(Emitter &emitter, Value received) const {
+  OpBuilder &builder = emitter.getBuilder();
+  fusion::ReshardOp op = scatter;
+  auto kind = fusion::ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
+  hostir::ReduceOp::create(builder, op.getLoc(), kind, received, emitter.getBuffer(op.getResult()),
+                           builder.getDenseI64ArrayAttr({0}), emitter.getMainStream());
+}
+
+std::optional<ScatteredDigit> tandem::getScatter(const StreamGroup &group) {
+  SmallVector<fusion::ReshardOp> reshards = group.reshards();
+  if (reshards.size() != 1 || !group.accumulators.contains(reshards.front()))
+    return std::nullopt;
+  return getScatteredDigit(reshards.front());
+}
+
+LogicalResult tandem::checkScatter(const StreamGroup &group,
+                                   function_ref<InFlightDiagnostic()> why) {
+  StringRef name = fusion::stringifyScheduleKind(group.schedule.getKind());
+  if (!group.reshards().front().getInput().hasOneUse())
+    return why() << "schedule " << name << ": expected what is reduced to have no other users";
+  if (group.accumulators.size() != 1)
+    return why() << "schedule " << name
+                 << ": expected no other op to combine slices in a loop whose slices go to their "
+                    "owners";
+  return success();
 }

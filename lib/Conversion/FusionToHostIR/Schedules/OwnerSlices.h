@@ -35,9 +35,10 @@ OwnerDigits getOwnerDigits(const StreamGroup &group, const ReshardPlan &plan);
 /// Of a loop whose stream digit number `digit` counts `devices` owners.
 OwnerDigits getOwnerDigits(const StreamGroup &group, size_t digit, int64_t devices);
 
-/// A loop that begins with a gather and computes on what has arrived.
+/// A gather that a loop begins with, one of those if there are several; the loop computes on what
+/// has arrived.
 struct GatherLoop {
-  explicit GatherLoop(const StreamGroup &group);
+  GatherLoop(const StreamGroup &group, fusion::ReshardOp reshard);
 
   const StreamGroup &group;
   fusion::ReshardOp reshard;
@@ -50,12 +51,53 @@ struct GatherLoop {
   FailureOr<ReshardPlan> getPlan(const SliceIndex &slice, OpBuilder &builder) const;
   /// Copies an own slice into the gathered value.
   LogicalResult copyOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const;
-  /// Computes on an own slice, which nobody has to wait for.
+  /// Lets the consumers read an own slice: in the gathered value, or where it lies.
+  LogicalResult placeOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const;
+  /// Computes on an own slice, which nobody has to wait for; on those of all of the loop's gathers.
   LogicalResult emitOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const;
+  static LogicalResult emitOwn(ArrayRef<GatherLoop> gathers, Emitter &emitter,
+                               const SliceIndex &slice, Value stream);
 };
 
-/// The plan of a slice of the group's one reshard if it has one owner, who may begin with it, else
-/// failure.
+/// A loop whose last op, a reduction, hands each slice of what the others compute to its owner, who
+/// combines them when he has all: the devices' slices lie side by side in receive memory.
+struct ScatterLoop {
+  ScatterLoop(const StreamGroup &group, const ScatteredDigit &scattered);
+
+  const StreamGroup &group;
+  fusion::ReshardOp scatter;
+  const ScatteredDigit &scattered;
+  OwnerDigits digits;
+  SmallVector<Operation *> producers;
+
+  /// The shape of the receive memory: [device, own piece...].
+  SmallVector<int64_t> getReceivedShape() const;
+  /// The piece of one device in receive memory.
+  Value getPlace(Emitter &emitter, Value received, Value device) const;
+  /// Buffers for all that the loop makes.
+  LogicalResult prepare(Emitter &emitter) const;
+  /// Computes a slice on `stream`.
+  LogicalResult emitProducers(Emitter &emitter, const SliceIndex &slice, Value stream) const;
+  /// The slice where it is computed, and in its owner's piece.
+  Value getComputed(Emitter &emitter, const SliceIndex &slice) const;
+  Value getTarget(Emitter &emitter, Value place, const SliceIndex &slice) const;
+  /// Computes an own slice into `place`.
+  LogicalResult emitOwn(Emitter &emitter, Value place, const SliceIndex &slice, Value stream) const;
+  /// Combines what has been received, on the main stream.
+  void reduce(Emitter &emitter, Value received) const;
+
+private:
+  LocalDims getTargetDims(Emitter &emitter, const SliceIndex &slice) const;
+};
+
+/// The digit of the group's one reshard, if its loop hands each slice to its owner.
+std::optional<ScatteredDigit> getScatter(const StreamGroup &group);
+/// Whether the rest of the group lets it: what is reduced is read by nobody else, and no other op
+/// combines slices.
+LogicalResult checkScatter(const StreamGroup &group, function_ref<InFlightDiagnostic()> why);
+
+/// The plan of a slice of the gathers that the group begins with, its only reshards, if it has one
+/// owner, who may begin with it, else failure.
 FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group);
 
 } // namespace mlir::tandem

@@ -23,7 +23,7 @@ class Pipeline : public Schedule {
   LogicalResult matches(const StreamGroup &group,
                         function_ref<InFlightDiagnostic()> why) const override {
     for (fusion::ReshardOp reshard : group.reshards())
-      if (failed(planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr, why)))
+      if (failed(planReshard(reshard, getSymbolicIndex(reshard), nullptr, why)))
         return failure();
     return success();
   }
@@ -70,7 +70,7 @@ class Pipeline : public Schedule {
         cost.computeOps += slices;
         continue;
       }
-      auto plan = planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
+      auto plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
                               [&] { return reshard.emitError(); });
       if (failed(plan) || plan->kind == ReshardKind::Copy)
         continue;

@@ -32,27 +32,20 @@ class Push : public Schedule {
 
 } // namespace
 
-/// The one reshard of the group if its loop hands each slice to its owner.
-static std::optional<ScatteredDigit> getScatter(const StreamGroup &group) {
-  SmallVector<fusion::ReshardOp> reshards = group.reshards();
-  if (reshards.size() != 1 || !group.accumulators.contains(reshards.front()))
-    return std::nullopt;
-  return getScatteredDigit(reshards.front());
-}
-
 /// Whether all communication is among groups of one device.
 static bool movesNothing(const StreamGroup &group) {
   return llvm::all_of(group.reshards(), [&](fusion::ReshardOp reshard) {
     ScopedDiagnosticHandler quiet(reshard.getContext(), [](Diagnostic &) { return success(); });
-    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(group.streamSizes), nullptr,
+    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
                                               [&] { return reshard.emitError(); });
     return succeeded(plan) && plan->groupSize() == 1 && plan->kind != ReshardKind::Transfer;
   });
 }
 
 /// Whether the schedule's options fit `devices` devices that own `slices` slices each.
-static LogicalResult checkOptions(fusion::ScheduleAttr schedule, int64_t devices, int64_t slices,
+static LogicalResult checkOptions(const StreamGroup &group, int64_t devices, int64_t slices,
                                   bool reduces, function_ref<InFlightDiagnostic()> why) {
+  fusion::ScheduleAttr schedule = group.schedule;
   bool isXor = schedule.getOrder() == fusion::PeerOrder::Xor;
   if (isXor && !llvm::isPowerOf2_64(devices))
     return why() << "schedule push, order xor: expected a number of devices that is a power of 2, "
@@ -67,6 +60,10 @@ static LogicalResult checkOptions(fusion::ScheduleAttr schedule, int64_t devices
                  << " devices, the own one among them, found " << sum;
   if (slices != 1)
     return why() << "schedule push: expected one slice a device beside 'merge', found " << slices;
+  if (!group.digitMaps.empty())
+    return why()
+           << "schedule push: 'merge' takes slices of one stream digit, found an op of the loop "
+              "whose result has others";
   auto batches = reduces ? PushLoop::getReduceBatches(schedule, devices)
                          : PushLoop::getGatherBatches(schedule, devices);
   for (const PushLoop::Batch &batch : batches)
@@ -84,19 +81,15 @@ LogicalResult Push::matches(const StreamGroup &group,
   if (movesNothing(group))
     return getPipelineSchedule().matches(group, why);
   if (std::optional<ScatteredDigit> scattered = getScatter(group)) {
-    Value reduced = group.reshards().front().getInput();
-    if (!reduced.hasOneUse())
-      return why() << "schedule push: expected what is reduced to have no other users";
-    if (group.accumulators.size() != 1)
-      return why() << "schedule push: expected no other op to combine slices in a loop whose "
-                      "slices go to their owners";
+    if (failed(checkScatter(group, why)))
+      return failure();
     int64_t devices = scattered->plan.groupSize();
     OwnerDigits digits = getOwnerDigits(group, scattered->streamDigit, devices);
-    return checkOptions(group.schedule, devices, digits.numSlices(), /*reduces=*/true, why);
+    return checkOptions(group, devices, digits.numSlices(), /*reduces=*/true, why);
   }
   FailureOr<ReshardPlan> plan = getOwnerPlan(group);
-  if (succeeded(plan))
-    return checkOptions(group.schedule, plan->groupSize(), getOwnerDigits(group, *plan).numSlices(),
+  if (succeeded(plan) && group.reshards().size() == 1)
+    return checkOptions(group, plan->groupSize(), getOwnerDigits(group, *plan).numSlices(),
                         /*reduces=*/false, why);
   return why() << "schedule push needs a loop over slices of one owner each, and one reshard: a "
                   "gather into stream digits in place of the device's, whose slices are not added "

@@ -18,7 +18,7 @@ namespace {
 class PushGather {
 public:
   PushGather(const StreamGroup &group, const ReshardPlan &plan, Emitter &emitter)
-      : gather(group), loc(gather.reshard.getLoc()),
+      : gather(group, group.reshards().front()), loc(gather.reshard.getLoc()),
         loop(group, plan, getOwnerDigits(group, plan), loc, emitter), emitter(emitter),
         builder(emitter.getBuilder()), devices(loop.digits.devices),
         slices(loop.digits.numSlices()) {}

@@ -7,8 +7,7 @@
 
 #include "Push.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -18,16 +17,10 @@ namespace {
 class PushReduce {
 public:
   PushReduce(const StreamGroup &group, const ScatteredDigit &scattered, Emitter &emitter)
-      : group(group), scatter(group.reshards().front()), loc(scatter.getLoc()),
-        scattered(scattered),
-        loop(group, scattered.plan,
-             getOwnerDigits(group, scattered.streamDigit, scattered.plan.groupSize()), loc,
-             emitter),
-        emitter(emitter), builder(emitter.getBuilder()), devices(loop.digits.devices),
-        slices(loop.digits.numSlices()) {
-    llvm::copy_if(group.ops, std::back_inserter(producers),
-                  [&](Operation *op) { return op != scatter; });
-  }
+      : scatter(group, scattered), loc(scatter.scatter.getLoc()),
+        loop(group, scattered.plan, scatter.digits, loc, emitter), emitter(emitter),
+        builder(emitter.getBuilder()), devices(loop.digits.devices),
+        slices(loop.digits.numSlices()) {}
 
   LogicalResult prepare();
   /// Computes all slices and pushes those of others.
@@ -39,28 +32,17 @@ private:
   LogicalResult computeOwn(Value step);
   LogicalResult computeBatch(PushLoop::Batch batch, Value step);
   void pushTo(Value peer, Value number, const SliceIndex &slice);
-  LogicalResult emitProducers(const SliceIndex &slice, Value stream);
-  /// The digits of a slice in its owner's piece.
-  LocalDims getTargetDims(const SliceIndex &slice);
-  Value getComputed(const SliceIndex &slice);
 
-  const StreamGroup &group;
-  fusion::ReshardOp scatter;
+  ScatterLoop scatter;
 
 public:
   Location loc;
-
-private:
-  const ScatteredDigit &scattered;
-
-public:
   PushLoop loop;
 
 private:
   Emitter &emitter;
   OpBuilder &builder;
   int64_t devices, slices;
-  SmallVector<Operation *> producers;
   Value received; ///< [source, own piece...]: peers write here
   Value place;    ///< this device's part of it
 };
@@ -68,68 +50,37 @@ private:
 } // namespace
 
 LogicalResult PushReduce::prepare() {
-  auto type = cast<RankedTensorType>(scatter.getResult().getType());
-  SmallVector<int64_t> piece = *fusion::getLocalShape(type), shape{devices};
-  shape.append(piece);
-  received = emitter.allocSymmetric(loc, shape, type.getElementType());
-  (void)emitter.getOrAllocBuffer(scatter.getResult());
-  for (Operation *op : producers)
-    if (failed(emitter.prepare(op)))
-      return failure();
-  return success();
-}
-
-LocalDims PushReduce::getTargetDims(const SliceIndex &slice) {
-  LocalDims dims = getLocalDims(scatter.getInput().getType(), &slice);
-  // The owner has one index of the owners' digit.
-  dims[scattered.dim][scattered.localDigit] = {1, emitter.getIndex(0), 0};
-  return dims;
-}
-
-Value PushReduce::getComputed(const SliceIndex &slice) {
-  return makeView(builder, loc, emitter.getBuffer(scatter.getInput()),
-                  getLocalDims(scatter.getInput().getType(), &slice), true);
-}
-
-LogicalResult PushReduce::emitProducers(const SliceIndex &slice, Value stream) {
-  return emitter.emitSlices(group, producers, slice, stream, /*isStreamUsed=*/true);
+  Type element = scatter.scatter.getResult().getType().getElementType();
+  received = emitter.allocSymmetric(loc, scatter.getReceivedShape(), element);
+  return scatter.prepare(emitter);
 }
 
 void PushReduce::pushTo(Value peer, Value number, const SliceIndex &slice) {
-  loop.push(getComputed(slice), makeView(builder, loc, place, getTargetDims(slice), true), peer,
-            number);
+  Value from = scatter.getComputed(emitter, slice);
+  loop.push(from, scatter.getTarget(emitter, place, slice), peer, number);
 }
 
 LogicalResult PushReduce::computeFor(Value step, Value distance) {
   Value stream = loop.getComputeStream(step), peer = loop.peers.getTarget(distance);
   return emitter.loop(loc, 0, slices, [&](Value number) {
     SliceIndex index = loop.digits.getIndex(builder, loc, peer, number, /*isFirst=*/false);
-    return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) -> LogicalResult {
-      if (failed(emitProducers(slice, stream)))
-        return failure();
-      hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
-      pushTo(peer, number, slice);
-      return success();
-    });
+    return emitter.forEachShape(
+        loc, scatter.group, index, [&](const SliceIndex &slice) -> LogicalResult {
+          if (failed(scatter.emitProducers(emitter, slice, stream)))
+            return failure();
+          hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
+          pushTo(peer, number, slice);
+          return success();
+        });
   });
 }
 
 LogicalResult PushReduce::computeOwn(Value step) {
-  Value stream = loop.getComputeStream(step), value = scatter.getInput();
-  // A matmul writes straight into the receive memory.
-  bool inPlace = isa<fusion::MatmulOp>(value.getDefiningOp());
+  Value stream = loop.getComputeStream(step);
   return emitter.loop(loc, 0, slices, [&](Value number) {
     SliceIndex index = loop.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/false);
-    return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) {
-      LocalDims dims = getTargetDims(slice);
-      if (inPlace)
-        emitter.setPlacedSlice(value, {place, dims});
-      LogicalResult done = emitProducers(slice, stream);
-      emitter.clearPlacedSlices();
-      if (!inPlace)
-        hostir::CopyOp::create(builder, loc, getComputed(slice),
-                               makeView(builder, loc, place, dims, true), stream);
-      return done;
+    return emitter.forEachShape(loc, scatter.group, index, [&](const SliceIndex &slice) {
+      return scatter.emitOwn(emitter, place, slice, stream);
     });
   });
 }
@@ -139,9 +90,10 @@ LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
   Value first = loop.peers.getFirstTarget(batch.first, batch.count);
   if (failed(loop.peers.forEachPiece(
           first, batch.count, [&](Value piece, int64_t count, bool) -> LogicalResult {
-            return emitProducers(loop.digits.getIndex(builder, loc, piece, zero,
-                                                      /*isFirst=*/false, count),
-                                 stream);
+            return scatter.emitProducers(emitter,
+                                         loop.digits.getIndex(builder, loc, piece, zero,
+                                                              /*isFirst=*/false, count),
+                                         stream);
           })))
     return failure();
   hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
@@ -149,8 +101,8 @@ LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
     Value to = distance == 0 ? loop.me : loop.peers.getTarget(emitter.getIndex(distance));
     SliceIndex slice = loop.digits.getIndex(builder, loc, to, zero, /*isFirst=*/false);
     if (distance == 0)
-      hostir::CopyOp::create(builder, loc, getComputed(slice),
-                             makeView(builder, loc, place, getTargetDims(slice), true), stream);
+      hostir::CopyOp::create(builder, loc, scatter.getComputed(emitter, slice),
+                             scatter.getTarget(emitter, place, slice), stream);
     else
       pushTo(to, zero, slice);
   }
@@ -158,19 +110,8 @@ LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
 }
 
 LogicalResult PushReduce::compute() {
-  auto type = cast<MemRefType>(received.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
-      steps(type.getRank(), builder.getIndexAttr(1));
-  offsets[0] = loop.me;
-  for (int64_t extent : type.getShape())
-    sizes.push_back(builder.getIndexAttr(extent));
-  sizes[0] = builder.getIndexAttr(1);
-  auto placeType = memref::SubViewOp::inferRankReducedResultType(type.getShape().drop_front(), type,
-                                                                 offsets, sizes, steps);
-  place = memref::SubViewOp::create(builder, loc, cast<MemRefType>(placeType), received, offsets,
-                                    sizes, steps);
-
-  if (group.schedule.getMerge().empty()) {
+  place = scatter.getPlace(emitter, received, loop.me);
+  if (scatter.group.schedule.getMerge().empty()) {
     LogicalResult done = emitter.loop(loc, 1, devices, [&](Value step) {
       Value distance = arith::SubIOp::create(builder, loc, emitter.getIndex(devices), step);
       return computeFor(step, distance);
@@ -178,7 +119,7 @@ LogicalResult PushReduce::compute() {
     return succeeded(done) ? computeOwn(emitter.getIndex(devices)) : done;
   }
   for (auto [number, batch] :
-       llvm::enumerate(PushLoop::getReduceBatches(group.schedule, devices))) {
+       llvm::enumerate(PushLoop::getReduceBatches(scatter.group.schedule, devices))) {
     Value step = emitter.getIndex(number);
     LogicalResult done = batch.count > 1    ? computeBatch(batch, step)
                          : batch.first == 0 ? computeOwn(step)
@@ -195,9 +136,7 @@ void PushReduce::reduce() {
     loop.waitFor(loop.peers.getSource(distance), last, main);
     return success();
   });
-  auto kind = fusion::ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
-  hostir::ReduceOp::create(builder, loc, kind, received, emitter.getBuffer(scatter.getResult()),
-                           builder.getDenseI64ArrayAttr({0}), main);
+  scatter.reduce(emitter, received);
 }
 
 LogicalResult tandem::emitPushReduce(const StreamGroup &group, const ScatteredDigit &scattered,

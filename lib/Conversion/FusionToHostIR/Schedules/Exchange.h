@@ -1,0 +1,22 @@
+//===- Exchange.h - the two loops of the schedule exchange -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_EXCHANGE_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_EXCHANGE_H
+
+#include "OwnerSlices.h"
+
+namespace mlir::tandem {
+
+/// Emits a loop that hands its slices to their owners, by messages between pairs. Failure with an
+/// error at the op that cannot be emitted.
+LogicalResult emitExchangeReduce(const StreamGroup &group, const ScatteredDigit &scattered,
+                                 Emitter &emitter);
+
+} // namespace mlir::tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_EXCHANGE_H

@@ -1,0 +1,88 @@
+//===- ExchangeReduce.cpp - slices to their owners in turn, who reduce them -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+//
+// At distance d = 1 ... P-1 a device computes the slices of the peer at that distance, sends them
+// to it and receives its own from the peer at the same distance on the other side; last, the own
+// ones, for which nobody waits. What comes from one device has a slot of its own, and one reduction
+// combines them all: no partial sum is rounded on its way through other devices.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Exchange.h"
+
+#include "Peers.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::tandem;
+
+LogicalResult tandem::emitExchangeReduce(const StreamGroup &group, const ScatteredDigit &scattered,
+                                         Emitter &emitter) {
+  ScatterLoop scatter(group, scattered);
+  OpBuilder &builder = emitter.getBuilder();
+  Location loc = scatter.scatter.getLoc();
+  const OwnerDigits &digits = scatter.digits;
+  int64_t devices = digits.devices, slices = digits.numSlices();
+  auto type = MemRefType::get(scatter.getReceivedShape(),
+                              scatter.scatter.getResult().getType().getElementType());
+  Value received = hostir::AllocOp::create(builder, loc, type, emitter.getMainStream(),
+                                           IntegerAttr(), IntegerAttr());
+  if (failed(scatter.prepare(emitter)))
+    return failure();
+  const ReshardPlan &plan = scattered.plan;
+  Value me = emitter.getDeviceIndex(plan.mesh, plan.axes.front());
+  Value channel = emitter.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
+  Peers peers(emitter, loc, me, devices, fusion::PeerOrder::Rotated);
+  int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
+
+  // The slices for the device at `distance`, or the own ones if it is null.
+  auto compute = [&](Value distance, Value step) -> LogicalResult {
+    Value owner = distance ? peers.getTarget(distance) : me;
+    Value from = distance ? peers.getSource(distance) : me;
+    Value place = scatter.getPlace(emitter, received, from);
+    return emitter.loop(loc, 0, slices, [&](Value number) {
+      Value iteration = number;
+      if (devices > 1) {
+        Value before = arith::MulIOp::create(builder, loc, step, emitter.getIndex(slices));
+        iteration = arith::AddIOp::create(builder, loc, before, number);
+      }
+      Value stream = emitter.getStream(loc, iteration, streams);
+      SliceIndex index = digits.getIndex(builder, loc, owner, number, /*isFirst=*/false);
+      return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) -> LogicalResult {
+        if (!distance)
+          return scatter.emitOwn(emitter, place, slice, stream);
+        if (failed(scatter.emitProducers(emitter, slice, stream)))
+          return failure();
+        // Slices of one number lie alike in the pieces of all owners.
+        Value out = scatter.getComputed(emitter, slice);
+        Value in = scatter.getTarget(emitter, place, slice);
+        auto together = hostir::GroupOp::create(builder, loc, channel, stream);
+        OpBuilder::InsertionGuard guard(builder);
+        builder.createBlock(&together.getBody());
+        hostir::RecvOp::create(builder, loc, in, from);
+        hostir::SendOp::create(builder, loc, out, owner);
+        return success();
+      });
+    });
+  };
+
+  LogicalResult done = success();
+  emitter.fork(loc, streams);
+  emitter.onMesh(loc, plan.mesh, [&] {
+    done = emitter.loop(loc, 1, devices, [&](Value distance) {
+      Value step = arith::SubIOp::create(builder, loc, distance, emitter.getIndex(1));
+      return compute(distance, step);
+    });
+    if (succeeded(done))
+      done = compute({}, emitter.getIndex(devices - 1));
+  });
+  emitter.join(loc, streams);
+  emitter.onMesh(loc, plan.mesh, [&] { scatter.reduce(emitter, received); });
+  return done;
+}
