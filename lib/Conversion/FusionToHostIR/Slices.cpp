@@ -204,10 +204,19 @@ static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef
     Value whole = memref::SubViewOp::create(builder, loc, full, buffer, offsets, sizes, strides);
     return memref::CollapseShapeOp::create(builder, loc, whole, getGroupsOfKept(pieces));
   }
-  auto type =
-      memref::SubViewOp::inferRankReducedResultType(shape, bufferType, offsets, sizes, strides);
-  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), buffer, offsets, sizes,
-                                   strides);
+  if (shape.size() == pieces.size())
+    return memref::SubViewOp::create(builder, loc, full, buffer, offsets, sizes, strides);
+  // Which of several extents of 1 vanish, the shape does not say.
+  SmallVector<int64_t> allStrides, keptStrides;
+  int64_t offset;
+  if (failed(full.getStridesAndOffset(allStrides, offset)))
+    return {};
+  for (auto [piece, stride] : llvm::zip_equal(pieces, allStrides))
+    if (!piece.vanishes)
+      keptStrides.push_back(stride);
+  auto layout = StridedLayoutAttr::get(builder.getContext(), offset, keptStrides);
+  auto type = MemRefType::get(shape, full.getElementType(), layout, full.getMemorySpace());
+  return memref::SubViewOp::create(builder, loc, type, buffer, offsets, sizes, strides);
 }
 
 SmallVector<int64_t> tandem::getViewRanks(const LocalDims &dims) {

@@ -14,6 +14,15 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
+/// Whether the owners each hold a copy of a value of this type.
+static bool isCopiedAlong(RankedTensorType type, const ReshardPlan &plan) {
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  return llvm::any_of(plan.axes, [&](StringAttr axis) {
+    return axes.getMesh().axisSize(axis) > 1 && axes.dimOfDeviceAxis(axis) < 0 &&
+           !llvm::is_contained(axes.getPartial(), axis);
+  });
+}
+
 /// Whether `op`, which accumulates over an owner's slices, rounds on the way to a result of which
 /// the owners hold copies: each begins with its own slice, so their copies would differ.
 static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
@@ -33,11 +42,32 @@ static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan
   int64_t factor = rule.operands[operand][dim];
   if (factor == fusion::AxesRule::kNone || rule.factors[factor] != fusion::FactorKind::Reduction)
     return false;
-  fusion::AxesAttr axes = fusion::getAxes(type);
-  return llvm::any_of(plan.axes, [&](StringAttr axis) {
-    return axes.getMesh().axisSize(axis) > 1 && axes.dimOfDeviceAxis(axis) < 0 &&
-           !llvm::is_contained(axes.getPartial(), axis);
-  });
+  return isCopiedAlong(type, plan);
+}
+
+/// Whether a slice of one side lies together in its buffer.
+static bool isDense(const ReshardPlan &plan, bool ofSource) {
+  bool sawKept = false;
+  for (const CommonDigit &digit : plan.digits) {
+    const SideDigit &side = ofSource ? digit.source : digit.target;
+    if (side.size == 1 || side.isDevice())
+      continue;
+    if (sawKept && digit.target.isStream())
+      return false;
+    sawKept |= !digit.target.isStream() || digit.target.chunk != 0;
+  }
+  return true;
+}
+
+/// Whether `op` rounds on the way to a result of which the owners hold copies, and might do so
+/// otherwise if it reads an own slice where it lies: with other strides than a received one, a
+/// library may add up in another order.
+static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
+  auto reduce = dyn_cast<fusion::ReduceOp>(op);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  return (isa<fusion::MatmulOp>(op) || (reduce && reduce.getKind() == fusion::ReduceKind::Sum)) &&
+         !type.getElementType().isInteger() && isCopiedAlong(type, plan) &&
+         !(isDense(plan, true) && isDense(plan, false));
 }
 
 FailureOr<ReshardPlan> tandem::getOwnerPlan(const StreamGroup &group) {
@@ -113,9 +143,10 @@ SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner, 
 GatherLoop::GatherLoop(const StreamGroup &group, fusion::ReshardOp reshard)
     : group(group), reshard(reshard),
       consumers(ArrayRef(group.ops).drop_front(group.reshards().size())) {
+  FailureOr<ReshardPlan> plan = getCommonOwner(reshard);
   gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
     return !llvm::is_contained(consumers, user) || Emitter::isView(user) ||
-           isa<fusion::ConcatOp>(user);
+           isa<fusion::ConcatOp>(user) || (succeeded(plan) && mightDiffer(user, *plan));
   });
 }
 

@@ -43,8 +43,8 @@ struct GatherLoop {
   const StreamGroup &group;
   fusion::ReshardOp reshard;
   ArrayRef<Operation *> consumers;
-  /// Whether somebody outside reads the gathered value, or looks at it as a whole: only then does
-  /// the own part have to be in it.
+  /// Whether somebody outside reads the gathered value, looks at it as a whole, or must read own
+  /// and received slices alike: only then does the own part have to be in it.
   bool gatheredIsRead;
 
   /// The plan of the reshard's slice; emits its indices.
