@@ -63,8 +63,8 @@ struct CompileOptions {
   /// schedules, slices and the sides of reshards are chosen where the module does not name them.
   /// Empty: by fixed rules.
   std::string machine;
-  /// Where reshards go that could stand on either side of an op: "before", "after" or "cost"; empty:
-  /// by cost if there is a machine, else before.
+  /// Where reshards go that could stand on either side of an op: "before", "after" or "cost";
+  /// empty: by cost if there is a machine, else before.
   std::string gather;
   /// Put the oracle into the file.
   bool oracle = true;
