@@ -21,8 +21,10 @@ FACTOR = 1.3
 #: A machine and a target that suits it.
 MACHINES = (("h200x8", "cuda-peer"), ("mi300x8", "cuda-nccl"), ("dgx-h100-pod", "cuda-peer"), ("cpu2", "cpu-local"))
 #: What the model leaves out: how little of a transfer a device lacks, a matmul for each piece of a contracted
-#: dimension, constants that a kernel of their own writes, groups of one device, reductions beside casts.
-LEFT_OUT = re.compile(r"_across_|gather_k|gelu_open|mlp_data_parallel/2/|row_parallel_backward/3/|reductions|choose")
+#: dimension, constants that a kernel of their own writes, groups of one device, reductions beside casts, reductions by
+#: exchange (never chosen, only named), slices of an inner digit.
+LEFT_OUT = re.compile(r"_across_|gather_k|gelu_open|mlp_data_parallel/2/|row_parallel_backward/[34]/|reductions|choose"
+                      r"|reduce_scatter_exchange|rows_then_columns")
 #: What names a schedule of one-sided messages needs a target that has them.
 ONE_SIDED = re.compile(r"_push|_xor|_rotated")
 
