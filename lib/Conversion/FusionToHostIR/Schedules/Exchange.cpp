@@ -46,7 +46,9 @@ LogicalResult Exchange::matches(const StreamGroup &group,
     FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr, why);
     if (failed(plan))
       return failure();
-    if (plan->reduces())
+    // Among one device there is nothing to exchange: emitted as pipeline does.
+    bool movesNothing = plan->groupSize() == 1 && plan->kind != ReshardKind::Transfer;
+    if (plan->reduces() && !movesNothing)
       return why() << "schedule exchange reduces slices that have one owner each, in the loop that "
                       "computes them, found other ones; pipeline reduces all";
   }
