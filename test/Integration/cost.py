@@ -24,7 +24,7 @@ MACHINES = (("h200x8", "cuda-peer"), ("mi300x8", "cuda-nccl"), ("dgx-h100-pod", 
 #: dimension, constants that a kernel of their own writes, groups of one device, reductions beside casts, reductions by
 #: exchange (never chosen, only named), slices of an inner digit.
 LEFT_OUT = re.compile(r"_across_|gather_k|gelu_open|mlp_data_parallel/2/|row_parallel_backward/[34]/|reductions|choose"
-                      r"|reduce_scatter_exchange|rows_then_columns")
+                      r"|reduce_scatter_exchange|rows_then_columns|batch_and_rows|^reduce/cpu2")
 #: What names a schedule of one-sided messages needs a target that has them.
 ONE_SIDED = re.compile(r"_push|_xor|_rotated")
 
