@@ -205,7 +205,7 @@ Expected<Machine> Machine::parse(std::string_view text, const std::string &sourc
 Expected<Machine> Machine::load(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
-  if (file)
+  if (file && file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too
     text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   if (!file || file.bad())
     return Status(Code::Io, fmt::format("{}: cannot read: {}", path, std::strerror(errno)));

@@ -126,6 +126,8 @@ private:
 
 Expected<Timeline> readTrace(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
+  if (file)
+    file.peek(); // a folder opens, too
   if (!file)
     return Status(Code::Io, fmt::format("{}: cannot open", path));
   json parsed;

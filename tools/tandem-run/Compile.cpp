@@ -62,7 +62,9 @@ bool parseShapes(const CompileRequest &request, compiler::CompileOptions &option
 /// The axes written as `"x" = ?` in a text.
 std::set<std::string> openAxes(const std::string &path) {
   std::ifstream file(path);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  if (file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too: the compiler says so
+    text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   std::set<std::string> axes;
   for (size_t at = text.find('?'); at != std::string::npos; at = text.find('?', at + 1)) {
     size_t end = text.find_last_not_of(" \t", at - 1);

@@ -75,9 +75,11 @@ Expected<std::string> readFile(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     return Status(Code::Io, fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string bytes;
+  if (file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too
+    bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   if (file.bad())
-    return Status(Code::Io, fmt::format("cannot read \"{}\"", path));
+    return Status(Code::Io, fmt::format("cannot read \"{}\": {}", path, std::strerror(errno)));
   return bytes;
 }
 

@@ -10,6 +10,7 @@
 #include "tandem/Runtime/Gpu.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fmt/format.h>
 #include <iterator>
 #include <sstream>
@@ -27,10 +28,14 @@ public:
       : reach(std::move(reach)), self(self), state(std::move(state)), kernels(kernels) {}
   ~PeerChannel() override {
     gpu::Driver &driver = *state->driver;
+    // The copy may stand in a hardware queue behind the very wait that it is to end.
+    auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     for (gpu::Backoff backoff; stream && aborted && !state->stuck; backoff.pause()) {
       bool done = false;
       if (!driver.queryStream(stream, &done).ok() || done)
         break;
+      if (std::chrono::steady_clock::now() > giveUp)
+        state->stuck = true;
     }
     if (state->stuck)
       return;
