@@ -61,7 +61,8 @@ typedef struct tandem_context_options {
   size_t struct_size;   /* sizeof(tandem_context_options): newer fields are then taken as 0 */
   const char *device;   /* "cpu" (also for NULL), "null", "cuda" (the GPU whose number is the local
                          * rank's, modulo those there are), "cuda:1" */
-  const char *channels; /* comma-separated, first choice first: "ucx", "local", "ccl"; NULL: none */
+  const char *channels; /* comma-separated, first choice first: "ucx", "local", "ccl", "peer"; NULL:
+                         * none */
   const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
   tandem_local_world *local_world; /* ranks as threads; needed by channel "local" */
   uint32_t local_world_rank;
