@@ -155,7 +155,8 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
 
 static int64_t numBytes(RankedTensorType type) {
   int64_t bytes = (type.getElementTypeBitWidth() + 7) / 8;
-  for (int64_t extent : *fusion::getLocalShape(type))
+  FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
+  for (int64_t extent : *shape)
     bytes *= extent;
   return bytes;
 }
