@@ -8,6 +8,7 @@
 #include "tandem/Runtime/Predict.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tandem::machine {
 
