@@ -21,8 +21,8 @@ bool fusion::isElementwise(Operation *op) {
   return isLocalComputation(op) && !isa<FusionTensorOpInterface>(op);
 }
 
-/// The truth value `operand` with `axes`: its op once more, before the one that uses it.
-static LogicalResult computeAgain(OpOperand &operand, AxesAttr axes,
+/// The truth value `operand` with `axes`: its op once more.
+static LogicalResult computeAgain(OpOperand &operand, AxesAttr axes, Twins &twins,
                                   llvm::function_ref<void(Operation *, unsigned)> aligned) {
   Operation *producer = operand.get().getDefiningOp();
   if (!producer || !isElementwise(producer))
@@ -30,14 +30,21 @@ static LogicalResult computeAgain(OpOperand &operand, AxesAttr axes,
            << "expected operand " << operand.getOperandNumber() << " with axes " << formatAxes(axes)
            << ", found " << formatAxes(getAxes(operand.get()))
            << "; truth values do not travel: compare inside";
-  OpBuilder builder(operand.getOwner());
+  Value &known = twins[{operand.get(), axes}];
+  if (known) {
+    operand.set(known);
+    return success();
+  }
+  OpBuilder builder(producer->getContext());
+  builder.setInsertionPointAfter(producer); // ahead of all users
   Operation *twin = builder.clone(*producer);
+  known = twin->getResult(0);
   retype(twin->getResult(0), withAxes(cast<RankedTensorType>(operand.get().getType()), axes));
   operand.set(twin->getResult(0));
-  return alignOperands(twin, axes, aligned);
+  return alignOperands(twin, axes, twins, aligned);
 }
 
-LogicalResult fusion::alignOperands(Operation *op, AxesAttr axes,
+LogicalResult fusion::alignOperands(Operation *op, AxesAttr axes, Twins &twins,
                                     llvm::function_ref<void(Operation *, unsigned)> aligned) {
   for (OpOperand &operand : op->getOpOperands()) {
     AxesAttr mine = getAxes(operand.get());
@@ -45,7 +52,7 @@ LogicalResult fusion::alignOperands(Operation *op, AxesAttr axes,
       continue;
     auto type = cast<RankedTensorType>(operand.get().getType());
     if (type.getElementType().isInteger(1)) {
-      if (failed(computeAgain(operand, axes, aligned)))
+      if (failed(computeAgain(operand, axes, twins, aligned)))
         return failure();
     } else {
       RankedTensorType wanted = withAxes(type, axes);

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "llvm/ADT/DenseMap.h"
 
 namespace mlir::tandem::fusion {
 
@@ -17,12 +18,16 @@ namespace mlir::tandem::fusion {
 /// elements.
 bool isElementwise(Operation *op);
 
+/// Truth values computed again: by value and axes. One twin serves all users, or what is shared
+/// would be computed once a path.
+using Twins = llvm::DenseMap<std::pair<Value, AxesAttr>, Value>;
+
 /// Gives the decided tensor operands of an elementwise op `axes`: each through a reshard before it,
 /// with the schedule that stands beside the op. Truth values (i1) do not travel: they are computed
-/// again beside the op, from operands that do. `aligned` is told of every op that has got other
-/// operands, with the operand's number. An error at the op if a truth value cannot be computed
-/// again, for it is an argument.
-LogicalResult alignOperands(Operation *op, AxesAttr axes,
+/// again, once for all who want them alike (`twins`), from operands that do. `aligned` is told of
+/// every op that has got other operands, with the operand's number. An error at the op if a truth
+/// value cannot be computed again, for it is an argument.
+LogicalResult alignOperands(Operation *op, AxesAttr axes, Twins &twins,
                             llvm::function_ref<void(Operation *, unsigned)> aligned);
 
 } // namespace mlir::tandem::fusion

@@ -81,6 +81,8 @@ private:
   /// Ops that need whole what is partial: their results are decided when nothing else says anything
   /// of them.
   std::deque<Operation *> reductions;
+  /// Truth values that other axes are wanted of.
+  Twins twins;
   MeshAttr mesh;
   const PassLog *say = nullptr;
   unsigned fromOperands = 0, fromUses = 0, replicated = 0;
@@ -89,6 +91,7 @@ private:
   LogicalResult collect(func::FuncOp function) {
     values.clear();
     origins.clear();
+    twins.clear();
     forward.clear();
     backward.clear();
     open.clear();
@@ -329,7 +332,7 @@ private:
 
   /// The operands of an elementwise op all get the type of its result.
   LogicalResult align(Operation *op, AxesAttr axes) {
-    return alignOperands(op, axes, [&](Operation *user, unsigned number) {
+    return alignOperands(op, axes, twins, [&](Operation *user, unsigned number) {
       (*say)(user->getLoc(), [&](raw_ostream &os) {
         os << "operand " << number << " is resharded to " << formatAxes(axes);
       });
