@@ -7,6 +7,7 @@
 
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
 
+#include "AlignElementwise.h"
 #include "Retype.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -15,11 +16,6 @@
 using namespace mlir;
 using namespace mlir::tandem;
 using namespace mlir::tandem::fusion;
-
-/// Operands and results have one type, but for their elements.
-static bool hasOneType(Operation *op) {
-  return isLocalComputation(op) && !isa<FusionTensorOpInterface>(op);
-}
 
 static int64_t getGroupSize(const Reshard &reshard, MeshAttr mesh) {
   int64_t size = 1;
@@ -107,7 +103,7 @@ LogicalResult Slicer::slice(Value value, int64_t dim, const StreamFactor &factor
 LogicalResult Slicer::followProducer(Value value, int64_t dim, const StreamFactor &factor,
                                      int64_t pieces) {
   Operation *producer = value.getDefiningOp();
-  if (!producer || !hasOneType(producer))
+  if (!producer || !isElementwise(producer))
     return success();
   // One type all round.
   for (Value operand : producer->getOperands())
@@ -122,7 +118,7 @@ LogicalResult Slicer::followUsers(Value value, int64_t dim, const StreamFactor &
     Operation *user = use.getOwner();
     if (!isLocalComputation(user))
       continue;
-    if (hasOneType(user)) {
+    if (isElementwise(user)) {
       for (Value result : user->getResults())
         if (failed(slice(result, dim, factor, pieces)))
           return failure();
@@ -153,7 +149,8 @@ LogicalResult fusion::streamReshard(func::FuncOp func, ReshardOp op, const Strea
   if (!factor.toOwners && failed(Slicer(gathers).slice(op.getResult(), factor.dim, factor,
                                                        scatters ? 1 : factor.pieces)))
     return failure();
-  // Only this schedule hands slices to their owners in one loop with what makes them.
+  // Of the schedules that hand slices to their owners in one loop with what makes them, the one
+  // that is priced.
   if (factor.toOwners) {
     op.setScheduleAttr(ScheduleAttr::get(op.getContext(), ScheduleKind::Push));
     op.setChosen(true);
