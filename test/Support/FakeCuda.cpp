@@ -91,7 +91,20 @@ private:
 
 struct Event {
   std::atomic<uint64_t> recorded{0}, reached{0};
-  std::shared_ptr<Graph> capture; ///< recorded in one
+
+  /// The graph it has been recorded in, if any; asked while another thread records.
+  std::shared_ptr<Graph> captured() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return capture;
+  }
+  std::shared_ptr<Graph> captureIn(std::shared_ptr<Graph> graph) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return capture = std::move(graph);
+  }
+
+private:
+  std::mutex mutex;
+  std::shared_ptr<Graph> capture;
 };
 
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
@@ -210,8 +223,8 @@ CUresult cuStreamSynchronize(CUstream stream) {
 CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
   auto *event = reinterpret_cast<Event *>(handle);
   auto *queue = reinterpret_cast<Queue *>(stream);
-  if (event->capture) { // the order of issue is kept anyway
-    queue->capture = event->capture;
+  if (std::shared_ptr<Graph> graph = event->captured()) { // the order of issue is kept anyway
+    queue->capture = std::move(graph);
     return CUDA_SUCCESS;
   }
   if (queue->capturing())
@@ -231,8 +244,7 @@ CUresult cuEventDestroy(CUevent event) {
 }
 CUresult cuEventRecord(CUevent handle, CUstream stream) {
   auto *event = reinterpret_cast<Event *>(handle);
-  event->capture = reinterpret_cast<Queue *>(stream)->capturing();
-  if (event->capture)
+  if (event->captureIn(reinterpret_cast<Queue *>(stream)->capturing()))
     return CUDA_SUCCESS;
   uint64_t ticket = ++event->recorded;
   add(stream, [=] { event->reached = ticket; });
@@ -240,7 +252,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
 }
 CUresult cuEventQuery(CUevent handle) {
   auto *event = reinterpret_cast<Event *>(handle);
-  if (event->capture)
+  if (event->captured())
     return CUDA_ERROR_CAPTURED_EVENT;
   return event->reached >= event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }

@@ -174,9 +174,11 @@ ProgramSpec identity(uint32_t ranks, int64_t count) {
   spec.name = "identity";
   uint32_t x = spec.stacked("x", false, DType::I32, {count}),
            y = spec.stacked("y", true, DType::I32, {count});
-  for (RankSpec &rank : spec.ranks)
-    rank.copy(0, rank.view(rank.argument(y, static_cast<uint64_t>(count) * 4), DType::I32, {count}),
-              rank.view(rank.argument(x, static_cast<uint64_t>(count) * 4), DType::I32, {count}));
+  auto bytes = static_cast<uint64_t>(count) * 4;
+  for (RankSpec &rank : spec.ranks) {
+    uint32_t to = rank.view(rank.argument(y, bytes), DType::I32, {count}); // view 0
+    rank.copy(0, to, rank.view(rank.argument(x, bytes), DType::I32, {count}));
+  }
   return spec;
 }
 
