@@ -46,7 +46,6 @@ private:
   void emitOuter(ArrayRef<LocalDigit> outer, int64_t span, const Runs &runs, int64_t base);
   void emitRuns(const Runs &runs, int64_t base);
   void copy(Value input, int64_t extent, Value from, Value to, int64_t length);
-  void onlyIf(Value condition, function_ref<void()> body);
   int64_t extentOf(Value input) const {
     return (*fusion::getLocalShape(cast<RankedTensorType>(input.getType())))[dim];
   }
@@ -77,15 +76,6 @@ Value Concat::linear(Value value, int64_t factor, int64_t constant) {
   return value;
 }
 
-void Concat::onlyIf(Value condition, function_ref<void()> body) {
-  if (!condition)
-    return body();
-  auto ifOp = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPoint(ifOp.thenBlock()->getTerminator());
-  body();
-}
-
 /// `length` indices of the dimension, from `from` on of the operand, to `to` on of the result.
 void Concat::copy(Value input, int64_t extent, Value from, Value to, int64_t length) {
   LocalDims inDims = dims, outDims = dims;
@@ -107,7 +97,7 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
     if (extent == 0)
       continue;
     auto emitCopy = [&](Value condition, int64_t skipped, int64_t length) {
-      onlyIf(isOne ? Value() : condition, [&] {
+      emitter.onlyIf(loc, isOne ? Value() : condition, [&] {
         Value from = linear(runs.value, runs.pitch, skipped - first);
         Value to = linear(runs.value, runs.pitch, skipped + base);
         copy(input, extent, from, to, length);
@@ -149,7 +139,8 @@ void Concat::emitOuter(ArrayRef<LocalDigit> outer, int64_t span, const Runs &run
   span /= digit.size;
   for (int64_t value = 0; value < digit.size; ++value) {
     Value condition = digit.index ? compare(arith::CmpIPredicate::eq, digit.index, value) : Value();
-    onlyIf(condition, [&] { emitOuter(outer.drop_front(), span, runs, base + value * span); });
+    emitter.onlyIf(loc, condition,
+                   [&] { emitOuter(outer.drop_front(), span, runs, base + value * span); });
   }
 }
 

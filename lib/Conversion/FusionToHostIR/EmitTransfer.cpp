@@ -141,15 +141,6 @@ Value Transfer::view(bool ofSource, ArrayRef<Value> values) {
   return makeView(builder, loc, buffer, dims, true);
 }
 
-void Transfer::onlyIf(Value condition, function_ref<void()> body) {
-  if (!condition)
-    return body();
-  auto ifOp = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPoint(ifOp.thenBlock()->getTerminator());
-  body();
-}
-
 void Transfer::loops(ArrayRef<Open> opens, SmallVector<Value> &chosen, function_ref<void()> body) {
   if (opens.empty())
     return body();
@@ -193,7 +184,7 @@ void Transfer::receive() {
         sender[axis.name] = holder.lookup(axis.name);
     }
     Value from = inWhole(true, position(plan.sourceMesh, sender));
-    onlyIf(share ? differ(from, me) : Value(), [&] {
+    emitter.onlyIf(loc, share ? differ(from, me) : Value(), [&] {
       Value place = view(false, values);
       hostir::RecvOp::create(builder, loc, place, from);
     });
@@ -229,7 +220,7 @@ void Transfer::send() {
       condition =
           condition ? arith::AndIOp::create(builder, loc, condition, other).getResult() : other;
     }
-    onlyIf(condition, [&] {
+    emitter.onlyIf(loc, condition, [&] {
       Value piece = view(true, values);
       hostir::SendOp::create(builder, loc, piece, peer);
     });
@@ -281,7 +272,7 @@ void Transfer::emit() {
     inSource = isMember(plan.sourceMesh);
     Value inTarget = isMember(plan.mesh);
     if (share)
-      onlyIf(inSource, [&] { onlyIf(inTarget, [&] { copyOwn(); }); });
+      emitter.onlyIf(loc, inSource, [&] { emitter.onlyIf(loc, inTarget, [&] { copyOwn(); }); });
     if (isLocal() || whole.numDevices() == 1)
       return;
     SmallVector<StringAttr> axes;
@@ -292,8 +283,8 @@ void Transfer::emit() {
     auto group = hostir::GroupOp::create(builder, loc, channel, stream);
     OpBuilder::InsertionGuard guard(builder);
     builder.createBlock(&group.getBody());
-    onlyIf(inTarget, [&] { receive(); });
-    onlyIf(inSource, [&] { send(); });
+    emitter.onlyIf(loc, inTarget, [&] { receive(); });
+    emitter.onlyIf(loc, inSource, [&] { send(); });
   });
 }
 

@@ -102,8 +102,13 @@ void Emitter::onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> b
   if (mesh.numDevices() == worldSize || mesh == activeMesh)
     return body();
   llvm::SaveAndRestore active(activeMesh, mesh);
-  Value member = hostir::InMeshOp::create(builder, loc, mesh);
-  auto ifOp = scf::IfOp::create(builder, loc, member, /*withElseRegion=*/false);
+  onlyIf(loc, hostir::InMeshOp::create(builder, loc, mesh), body);
+}
+
+void Emitter::onlyIf(Location loc, Value condition, function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto ifOp = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(ifOp.thenBlock()->getTerminator());
   body();

@@ -80,6 +80,8 @@ public:
   /// A loop over [lower, upper); nothing for an empty range, no loop for `upper` = `lower` + 1.
   LogicalResult loop(Location loc, int64_t lower, int64_t upper,
                      function_ref<LogicalResult(Value iteration)> body);
+  /// Emits `body` under `condition`; null: always.
+  void onlyIf(Location loc, Value condition, function_ref<void()> body);
 
   /// Emits `body` for the slice at `index`: under conditions, if the loop of `group` has ragged
   /// digits, so that each is told whether its slice is the last, shorter one. Does nothing else.

@@ -85,8 +85,6 @@ private:
   Value view(bool ofSource, ArrayRef<Value> values);
   void addSegment(bool ofSource, const CommonDigit &digit, const Segment &segment,
                   SmallVectorImpl<LocalDigit> &local);
-  /// `body` under `condition` (null: always).
-  void onlyIf(Value condition, function_ref<void()> body);
   /// Nested loops over 0 ... size-1 for each of `opens`.
   void loops(ArrayRef<Open> opens, SmallVector<Value> &chosen, function_ref<void()> body);
 
