@@ -52,28 +52,31 @@ Status waitUntilReadable(int fd, Clock::time_point deadline, const char *what) {
   }
 }
 
-/// Room for one descriptor beside a message, aligned as the system wants it.
-union Control {
-  cmsghdr header;
-  char bytes[CMSG_SPACE(sizeof(int))];
+/// A message of one byte with room for a descriptor beside it, aligned as the system wants it.
+struct Message {
+  Message() {
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
+  Message(const Message &) = delete; // it points into itself
+  Message &operator=(const Message &) = delete;
+
+  char byte = 1;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
 };
 
 Status sendDescriptor(int socket, int fd) {
-  char byte = 1;
-  iovec data{&byte, 1};
-  Control control;
-  std::memset(&control, 0, sizeof control);
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  cmsghdr *header = CMSG_FIRSTHDR(&message);
+  Message message;
+  cmsghdr *header = CMSG_FIRSTHDR(&message.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof fd);
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL) == 1 ? Status() : failed("sendmsg");
+  return ::sendmsg(socket, &message.header, MSG_NOSIGNAL) == 1 ? Status() : failed("sendmsg");
 }
 
 bool sameUser(int socket) {
@@ -135,17 +138,9 @@ Expected<Descriptor> askForDescriptor(const std::string &address) {
 
 Expected<Descriptor> receiveDescriptor(const Descriptor &asked, Clock::time_point deadline) {
   TANDEM_RETURN_IF_ERROR(waitUntilReadable(asked.get(), deadline, "handles of a peer's memory"));
-  char byte = 0;
-  iovec data{&byte, 1};
-  Control control;
-  std::memset(&control, 0, sizeof control);
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  ssize_t size = ::recvmsg(asked.get(), &message, MSG_CMSG_CLOEXEC);
-  cmsghdr *header = CMSG_FIRSTHDR(&message);
+  Message message;
+  ssize_t size = ::recvmsg(asked.get(), &message.header, MSG_CMSG_CLOEXEC);
+  cmsghdr *header = CMSG_FIRSTHDR(&message.header);
   if (size != 1 || !header || header->cmsg_type != SCM_RIGHTS)
     return Status(Code::Io, "a peer has sent no handle of its memory");
   int fd = -1;
