@@ -194,8 +194,8 @@ private:
     std::optional<StreamFactor> best;
     double least = std::numeric_limits<double>::infinity();
     for (const StreamFactor &factor : factors) {
-      std::optional<double> seconds = trySlices(func, number, factor, costs);
-      if (seconds && *seconds < least) {
+      FailureOr<double> seconds = trySlices(func, number, factor, costs);
+      if (succeeded(seconds) && *seconds < least) {
         least = *seconds;
         best = factor;
       }
@@ -235,21 +235,18 @@ private:
     return seconds;
   }
 
-  /// The function's time with these slices; nothing if it cannot have them.
-  static std::optional<double> trySlices(func::FuncOp func, size_t number,
-                                         const StreamFactor &factor, const LoopCosts &costs) {
+  /// The function's time with these slices; failure, silently, if it cannot have them.
+  static FailureOr<double> trySlices(func::FuncOp func, size_t number, const StreamFactor &factor,
+                                     const LoopCosts &costs) {
     ScopedDiagnosticHandler quiet(func.getContext(), [](Diagnostic &) { return success(); });
     OwningOpRef<func::FuncOp> copy(func.clone());
     SmallVector<ReshardOp> reshards(copy->getOps<ReshardOp>());
     if (failed(streamReshard(*copy, reshards[number], factor)))
-      return std::nullopt;
+      return failure();
     for (Operation &op : copy->getBody().front().without_terminator())
       if (isLocalComputation(&op) && failed(verifyLocal(&op, nullptr)))
-        return std::nullopt;
-    FailureOr<double> seconds = costs.getSeconds(*copy);
-    if (failed(seconds))
-      return std::nullopt;
-    return *seconds;
+        return failure();
+    return costs.getSeconds(*copy);
   }
 
   void selectSchedule(const StreamGroup &group, const LoopCosts &costs, StringRef name) {
