@@ -64,6 +64,27 @@ Scenario signals(uint32_t ranks) {
   return scenario;
 }
 
+/// Both wait for the other. The one that gives up first has a signal behind its wait: it must not
+/// raise it, or the other's run ends well on data that nobody has sent.
+Scenario eachOther() {
+  Scenario scenario(2);
+  scenario.resize(1);
+  scenario.runs = 1;
+  scenario.timeout = std::chrono::milliseconds(700);
+  scenario.patience = {1, 3};
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = scenario.spec.ranks[r];
+    uint16_t ch = rank.channel({0, 1}, OneSided);
+    rank.slots = {1, 1};
+    uint32_t dst = rank.view(rank.symmetric(64), DType::F32, {16});
+    rank.waitSignal(0, ch, r, 1);
+    rank.put(0, ch, dst, rank.view(rank.arena(64), DType::F32, {16}), 1 - r);
+    rank.signal(0, ch, 1 - r, 1 - r, 1);
+  }
+  scenario.failsWith = {"(wait_signal slot"};
+  return scenario;
+}
+
 Scenario collectives(uint32_t ranks) {
   Scenario scenario(ranks);
   scenario.resize(1);
@@ -125,6 +146,7 @@ void addFailureCases(Cases &cases) {
                      }});
   }
   cases.push_back({"Failure.sizes-differ", {2}, TwoSided, [](uint32_t) { return sizes(); }});
+  cases.push_back({"Failure.each-other", {2}, OneSided, [](uint32_t) { return eachOther(); }});
   cases.push_back({"Failure.peer-too-small", {2}, OneSided, [](uint32_t) { return smallPeer(); }});
 }
 

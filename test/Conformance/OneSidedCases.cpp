@@ -126,6 +126,41 @@ Scenario token(uint32_t ranks, uint64_t rounds) {
   return scenario;
 }
 
+/// Two ranks raise one slot of a third, each over a channel that the other is not in, the lower
+/// value last: it must not lower what is there.
+Scenario acrossGroups() {
+  Scenario scenario(3);
+  scenario.resize(1);
+  scenario.runs = 4;
+  auto channel = [&](uint32_t r, uint32_t a, uint32_t b) {
+    return scenario.spec.ranks[r].channel({a, b}, OneSided);
+  };
+  // All ranks name all channels; those that a rank is not in have no group there.
+  for (uint32_t r = 0; r < 3; ++r) {
+    RankSpec &rank = scenario.spec.ranks[r];
+    rank.slots = {2, 1, 1};
+    for (auto [a, b] : {std::pair{0u, 2u}, std::pair{1u, 2u}, std::pair{0u, 1u}}) {
+      if (r == a || r == b)
+        channel(r, a, b);
+      else
+        rank.channels.push_back({"ch", OneSided, {}, 0});
+    }
+  }
+  RankSpec &high = scenario.spec.ranks[0], &low = scenario.spec.ranks[1],
+           &reader = scenario.spec.ranks[2];
+  high.signal(0, 0, 1, 0, 2); // slot 0 of rank 2
+  high.signal(0, 2, 1, 1, 1); // slot 1 of rank 1: now you
+  low.waitSignal(0, 2, 1, 1);
+  low.signal(0, 1, 1, 0, 1); // slot 0 of rank 2
+  low.signal(0, 1, 1, 2, 1); // slot 2 of rank 2: done
+  reader.waitSignal(0, 1, 2, 1);
+  reader.waitSignal(0, 0, 0, 2);
+  // Nobody is a run ahead.
+  reader.signal(0, 0, 0, 1, 1); // slot 1 of rank 0
+  high.waitSignal(0, 0, 1, 1);
+  return scenario;
+}
+
 } // namespace
 
 void addOneSidedCases(Cases &cases) {
@@ -149,6 +184,7 @@ void addOneSidedCases(Cases &cases) {
         [=](uint32_t p) { return strided(p, t, {5, 4}, {1, 6}, {11, 2}, 60); });
   add("strided.columns", {2},
       [](uint32_t p) { return strided(p, DType::F32, {50, 40}, {90, 1}, {64, 1}, 4500); });
+  add("across-groups", {3}, [](uint32_t) { return acrossGroups(); });
   add("token", {1, 2, 3, 4}, [](uint32_t p) { return token(p, 7); });
 }
 

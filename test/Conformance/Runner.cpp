@@ -202,6 +202,8 @@ RankResult runRank(const Backend &backend, const Scenario &scenario, const std::
     if (transport)
       options.transports.push_back(std::move(transport));
     options.timeout = scenario.timeout;
+    if (!scenario.patience.empty())
+      options.timeout *= scenario.patience[options.launch->rank()];
     TANDEM_ASSIGN_OR_RETURN(auto opened, ProgramFile::fromMemory(file));
     TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
     return runOn(*context, *opened, scenario, result);

@@ -47,6 +47,8 @@ struct Scenario {
   /// 0: bit-exact. Else |out - expected| <= tolerance * max(1, |expected|).
   double tolerance = 0;
   std::chrono::milliseconds timeout{20000};
+  /// Per rank, so many timeouts; empty: one each.
+  std::vector<unsigned> patience;
 
   /// Ranks that leave before the run (their process or thread ends), or stall in it for longer than
   /// the timeout.

@@ -93,7 +93,10 @@ Work reduceKernel(int width, bool together, void **arguments) {
 
 Work raiseKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
-          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3)] {
+          perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
+          released = take<const uint64_t *>(arguments, 4)] {
+    if (load(released))
+      return;
     uint64_t target = (epoch ? load(epoch) : 0) * perRun + value, now = load(slot);
     while (now < target && !__atomic_compare_exchange_n(slot, &now, target, false, __ATOMIC_SEQ_CST,
                                                         __ATOMIC_SEQ_CST)) {

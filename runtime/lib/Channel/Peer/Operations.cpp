@@ -41,12 +41,14 @@ private:
   const CopyPlan plan;
 };
 
+/// Always a kernel, which looks whether this rank has given up: a stream memory operation would
+/// signal whatever lies behind the waits that an abort releases.
 class SignalOperation final : public gpu::GpuOperation {
 public:
   SignalOperation(ReachRef reach, const Kernels &kernels, const Signal &signal,
-                  std::shared_ptr<SignalTarget> target, gpu::FunctionHandle raise)
-      : reach(std::move(reach)), kernels(kernels), signal(signal), target(std::move(target)),
-        raise(raise) {}
+                  gpu::FunctionHandle raise, void *released)
+      : reach(std::move(reach)), kernels(kernels), signal(signal), raise(raise),
+        released(released) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *slot = (*reach)[signal.peer].signal(signal.slot), *epoch = nullptr;
@@ -56,10 +58,10 @@ public:
       capture->usesEpoch = true;
     } else {
       value += frame.epoch * perRun;
-      if (target->plain && kernels.driver.info().streamValues)
-        return kernels.driver.writeValue(stream.native(), slot, value);
     }
-    void *arguments[] = {argument(slot), argument(epoch), argument(perRun), argument(value)};
+    const void *word = released;
+    void *arguments[] = {argument(slot), argument(epoch), argument(perRun), argument(value),
+                         argument(word)};
     return kernels.driver.launch(raise, {1, 1, 1}, stream.native(), arguments);
   }
 
@@ -67,8 +69,8 @@ private:
   ReachRef reach;
   const Kernels &kernels;
   const Signal signal;
-  const std::shared_ptr<SignalTarget> target;
   gpu::FunctionHandle raise;
+  const void *released;
 };
 
 class WaitSignalOperation final : public gpu::GpuOperation {
@@ -126,17 +128,9 @@ Expected<std::unique_ptr<Operation>> prepareSignal(ReachRef reach, const Kernels
   if (signal.slot >= peer.numSignals)
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
                                                     signal.slot, peer.numSignals, peer.rank));
-  std::shared_ptr<SignalTarget> &target = reach->targets[{peer.rank, signal.slot}];
-  if (!target) {
-    target = std::make_shared<SignalTarget>();
-    target->stream = signal.stream;
-  }
-  target->plain = target->plain && target->stream == signal.stream && target->last <= signal.value;
-  target->last = signal.value;
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
-  std::shared_ptr<SignalTarget> shared = target;
-  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, std::move(shared),
-                                           raise);
+  TANDEM_ASSIGN_OR_RETURN(void *released, reach->shared().releaseWord());
+  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, raise, released);
 }
 
 Expected<std::unique_ptr<Operation>>

@@ -12,8 +12,6 @@
 
 #include "tandem/Runtime/Channel.h"
 
-#include <map>
-
 namespace tandem::peer {
 
 using gpu::DeviceState;
@@ -30,15 +28,6 @@ struct Member {
   void *signal(uint32_t slot) const { return base + signalOffset + uint64_t(slot) * 8; }
 };
 
-/// What this rank signals at one slot of one peer, over all channels of an instance.
-struct SignalTarget {
-  uint64_t last = 0; ///< value that was prepared last
-  uint32_t stream = 0;
-  /// Nobody else writes there, and values come in order: a write raises it. Else a kernel must
-  /// compare.
-  bool plain = true;
-};
-
 /// The members of a group, mapped. Shared by the channels of one instance that have this group.
 class Reach {
 public:
@@ -50,8 +39,7 @@ public:
   const Member &operator[](uint32_t member) const { return members[member]; }
   uint32_t size() const { return static_cast<uint32_t>(members.size()); }
 
-  /// By world rank and slot.
-  std::map<std::pair<uint32_t, uint32_t>, std::shared_ptr<SignalTarget>> targets;
+  DeviceState &shared() const { return *state; }
 
 private:
   explicit Reach(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <fmt/format.h>
 #include <iterator>
-#include <sstream>
 
 namespace tandem {
 
@@ -49,6 +48,7 @@ public:
   Status prepareAbort() {
     gpu::Driver &driver = *state->driver;
     uint32_t slots = (*reach)[self].numSignals;
+    TANDEM_ASSIGN_OR_RETURN(releaseWord, state->releaseWord());
     TANDEM_RETURN_IF_ERROR(driver.createStream(&stream));
     TANDEM_RETURN_IF_ERROR(driver.allocateHost(std::max(1u, slots) * uint64_t(8), &released));
     std::fill_n(static_cast<uint64_t *>(released), slots, kReleased);
@@ -65,34 +65,19 @@ public:
     return peer::prepareWaitSignal(reach, self, kernels, wait);
   }
 
-  /// Whose signals this rank raises.
-  std::string prepared() override {
-    std::string text;
-    for (const auto &[target, how] : reach->targets)
-      text += fmt::format("{} {} ", target.first, target.second);
-    return text;
-  }
-  Status compare(const std::vector<std::string> &members, Marker &) override {
-    for (uint32_t m = 0; m < members.size(); ++m) {
-      if (m == self)
-        continue;
-      std::istringstream in(members[m]);
-      for (uint32_t rank = 0, slot = 0; in >> rank >> slot;)
-        if (auto found = reach->targets.find({rank, slot}); found != reach->targets.end())
-          found->second->plain = false;
-    }
-    return Status();
-  }
-
-  /// Lets go of what waits for this rank's signals. Peers have watchdogs of their own: to raise
-  /// their signals would make them go on with what never came.
+  /// Lets go of what waits for this rank's signals; first, what would then signal a peer is told
+  /// not to: that peer would go on with what never came. It has a watchdog of its own.
   void abort(const Status &) override {
     if (aborted.exchange(true))
       return;
     const Member &mine = (*reach)[self];
-    if (mine.numSignals)
-      state->driver->copyAsync(mine.signal(0), released, uint64_t(mine.numSignals) * 8, stream)
-          .ignore();
+    if (mine.numSignals == 0)
+      return;
+    Status status = state->driver->copyAsync(releaseWord, released, 8, stream);
+    if (status.ok())
+      status =
+          state->driver->copyAsync(mine.signal(0), released, uint64_t(mine.numSignals) * 8, stream);
+    status.ignore(); // what waits then stays: memory is given up for lost
   }
 
 private:
@@ -102,6 +87,7 @@ private:
   const gpu::Kernels &kernels;
   gpu::StreamHandle stream = nullptr; ///< of abort()
   void *released = nullptr;           ///< of the host: what abort() writes
+  void *releaseWord = nullptr;        ///< of the device: first here, then to the signals
   std::atomic<bool> aborted{false};
 };
 

@@ -58,10 +58,22 @@ void DeviceState::giveWord(void *word) {
   words.push_back(word);
 }
 
+Expected<void *> DeviceState::releaseWord() {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  if (!release) {
+    TANDEM_RETURN_IF_ERROR(driver->allocate(sizeof(uint64_t), &release));
+    TANDEM_RETURN_IF_ERROR(driver->fill(release, 0, sizeof(uint64_t)));
+  }
+  return release;
+}
+
 DeviceState::~DeviceState() {
+  if (stuck)
+    return;
   for (void *page : pages)
-    if (!stuck)
-      driver->freeHost(page).ignore();
+    driver->freeHost(page).ignore();
+  if (release)
+    driver->free(release).ignore();
 }
 
 void DeviceState::addPoller(const void *owner, std::function<Status()> poller) {

@@ -57,11 +57,15 @@ struct DeviceState {
   /// Eight bytes of the host, all ones, for a stream; taken back with giveWord().
   Expected<void *> takeWord();
   void giveWord(void *word);
+  /// Eight bytes of the device, zero until an abort lets go of what waits for a peer: what signals
+  /// a peer reads it first, and then does nothing. Made when first asked for.
+  Expected<void *> releaseWord();
   ~DeviceState();
 
 private:
   std::mutex wordMutex;
   std::vector<void *> pages, words;
+  void *release = nullptr;
   Status reason;
   std::mutex pollerMutex;
   std::map<const void *, std::function<Status()>> pollers;

@@ -416,9 +416,13 @@ WIDEN(f16, __half)
 WIDEN(bf16, __nv_bfloat16)
 
 /// Raises a signal to *epoch * perRun + value (epoch 0 if there is none), after all that this GPU
-/// has done before.
+/// has done before. Not once the rank has let go of its waits (*released): what came before may
+/// then never have happened.
 extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned long long *epoch,
-                                        unsigned long long perRun, unsigned long long value) {
+                                        unsigned long long perRun, unsigned long long value,
+                                        const volatile unsigned long long *released) {
+  if (*released)
+    return;
   unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
   __threadfence_system();
   atomicMax_system(slot, target);
