@@ -14,7 +14,9 @@
 
 #include "FakeCuda.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -25,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <thread>
@@ -35,6 +38,7 @@ namespace {
 
 using tandem::fake::add;
 using tandem::fake::knownKernels;
+using tandem::fake::number;
 using tandem::fake::Work;
 
 struct Graph {
@@ -43,10 +47,17 @@ struct Graph {
   bool open = true;       ///< streams that have joined leave it when it is closed
 };
 
+/// The GPU, from 1, that is current.
+thread_local std::vector<CUcontext> contexts;
+int64_t currentGpu() {
+  return contexts.empty() ? 0 : static_cast<int64_t>(reinterpret_cast<uintptr_t>(contexts.back()));
+}
+
 /// One thread that does what it is given in order.
 class Queue {
 public:
-  Queue() : thread([this] { run(); }) {}
+  Queue() : gpu(currentGpu()), thread([this] { run(); }) {}
+  const int64_t gpu;
   ~Queue() {
     push([this] { stop = true; });
     thread.join();
@@ -118,6 +129,11 @@ struct Physical {
   int fd;
 };
 
+struct {
+  std::mutex mutex;
+  std::set<CUgraphExec> live;
+} executables;
+
 int deviceCount() {
   const char *count = std::getenv("TANDEM_FAKE_GPUS");
   return count ? static_cast<int>(std::strtol(count, nullptr, 10)) : 2;
@@ -136,7 +152,23 @@ void tandem::fake::add(CUstream stream, Work work) {
   capture->work.push_back(std::move(work));
 }
 
+std::atomic<int64_t> &tandem::fake::number(const std::string &name) {
+  static std::mutex mutex;
+  static std::map<std::string, std::atomic<int64_t>> numbers; // stay where they are
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [found, added] = numbers.try_emplace(name, 0);
+  std::string variable = "TANDEM_FAKE_" + name;
+  std::transform(variable.begin(), variable.end(), variable.begin(), [](unsigned char c) {
+    return c == '-' ? '_' : static_cast<char>(std::toupper(c));
+  });
+  if (const char *given = added ? std::getenv(variable.c_str()) : nullptr)
+    found->second = std::strtol(given, nullptr, 10);
+  return found->second;
+}
+
 extern "C" {
+
+std::atomic<int64_t> *tandemFakeNumber(const char *name) { return &number(name); }
 
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int *version) { return *version = 13000, CUDA_SUCCESS; }
@@ -154,16 +186,16 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice) {
-  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
-           : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
-                                                                   : 1;
+  *value = which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR        ? 9
+           : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR      ? 0
+           : which == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS ? number("no-values") == 0
+                                                                        : 1;
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   *context = reinterpret_cast<CUcontext>(static_cast<uintptr_t>(device + 1));
   return CUDA_SUCCESS;
 }
-static thread_local std::vector<CUcontext> contexts;
 CUresult cuCtxGetCurrent(CUcontext *context) {
   *context = contexts.empty() ? nullptr : contexts.back();
   return CUDA_SUCCESS;
@@ -278,6 +310,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsig
   auto found = kernels.find(reinterpret_cast<const char *>(function));
   if (found == kernels.end())
     return CUDA_ERROR_NOT_SUPPORTED;
+  ++number("launches." + found->first);
   add(stream, found->second(arguments));
   return CUDA_SUCCESS;
 }
@@ -326,6 +359,8 @@ CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t cou
 }
 CUresult cuMemExportToShareableHandle(void *descriptor, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType, unsigned long long) {
+  if (number("no-export-on") == currentGpu())
+    return CUDA_ERROR_NOT_SUPPORTED;
   *static_cast<int *>(descriptor) = ::dup(reinterpret_cast<Physical *>(handle)->fd);
   return CUDA_SUCCESS;
 }
@@ -337,11 +372,15 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 }
 
 CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned) {
+  if (number("no-values") != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   add(stream,
       [=] { __atomic_store_n(static_cast<uint64_t *>(pointer(at)), value, __ATOMIC_RELEASE); });
   return CUDA_SUCCESS;
 }
 CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, unsigned) {
+  if (number("no-values") != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   add(stream, [=] {
     while (static_cast<int64_t>(load(pointer(at)) - value) < 0)
       nap();
@@ -350,7 +389,10 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, 
 }
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
-  reinterpret_cast<Queue *>(stream)->capture = std::make_shared<Graph>();
+  auto *queue = reinterpret_cast<Queue *>(stream);
+  if (number("no-capture-on") == queue->gpu)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  queue->capture = std::make_shared<Graph>();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
@@ -363,6 +405,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long) {
   auto &made = *reinterpret_cast<std::shared_ptr<Graph> *>(graph);
   *executable = reinterpret_cast<CUgraphExec>(new std::shared_ptr<Graph>(made));
+  std::lock_guard<std::mutex> lock(executables.mutex);
+  executables.live.insert(*executable);
   return CUDA_SUCCESS;
 }
 CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *) {
@@ -371,6 +415,10 @@ CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphExecUpd
   return CUDA_SUCCESS;
 }
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  std::lock_guard<std::mutex> lock(executables.mutex);
+  if (executables.live.count(executable) == 0) // an address that is gone
+    return CUDA_ERROR_INVALID_VALUE;
+  ++number("graph-launches");
   add(stream, [graph = *reinterpret_cast<std::shared_ptr<Graph> *>(executable)] {
     for (const Work &work : graph->work)
       work();
@@ -381,6 +429,8 @@ CUresult cuGraphDestroy(CUgraph graph) {
   return delete reinterpret_cast<std::shared_ptr<Graph> *>(graph), CUDA_SUCCESS;
 }
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  std::lock_guard<std::mutex> lock(executables.mutex);
+  executables.live.erase(executable);
   return delete reinterpret_cast<std::shared_ptr<Graph> *>(executable), CUDA_SUCCESS;
 }
 

@@ -8,6 +8,8 @@
 #ifndef TANDEM_TEST_SUPPORT_FAKECUDA_H
 #define TANDEM_TEST_SUPPORT_FAKECUDA_H
 
+#include <atomic>
+#include <cstdint>
 #include <cuda.h>
 #include <functional>
 #include <map>
@@ -21,6 +23,16 @@ void add(CUstream stream, Work work);
 /// By name: what a launch with these arguments does.
 std::map<std::string, std::function<Work(void **)>> knownKernels();
 
+/// A knob or a counter; at first what TANDEM_FAKE_<NAME> says, else 0. Tests of the same process
+/// find it by the symbol tandemFakeNumber. Knobs:
+///   no-capture-on   GPU (from 1) whose streams cannot be captured
+///   no-export-on    GPU (from 1) whose memory cannot be exported
+///   no-values       there are no stream memory operations
+/// Counters: graph-launches, launches.<kernel>.
+std::atomic<int64_t> &number(const std::string &name);
+
 } // namespace tandem::fake
+
+extern "C" std::atomic<int64_t> *tandemFakeNumber(const char *name);
 
 #endif // TANDEM_TEST_SUPPORT_FAKECUDA_H

@@ -11,10 +11,11 @@ namespace tandem::gpu {
 
 namespace {
 
-class GpuGraph final : public Graph, private GpuOperation {
+/// What is launched. A launch that is queued keeps it: an abort may drop the graph meanwhile.
+class Replay final : public GpuOperation {
 public:
-  explicit GpuGraph(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
-  ~GpuGraph() override {
+  explicit Replay(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
+  ~Replay() override {
     if (executable && !state->stuck)
       state->driver->destroyExecutable(executable).ignore();
   }
@@ -36,11 +37,6 @@ public:
     return Status();
   }
 
-  Status launch(Stream &stream, const Frame &frame) override {
-    return static_cast<GpuStream &>(stream).submit(*this, frame); // all of the device's are
-  }
-
-private:
   Status issue(GpuStream &stream, const Frame &frame) override {
     Driver &driver = *state->driver;
     if (epoch)
@@ -48,10 +44,25 @@ private:
     return driver.launchGraph(executable, stream.native());
   }
 
+private:
   const std::shared_ptr<DeviceState> state;
   ExecutableHandle executable = nullptr;
   bool updatable = true;
   void *epoch = nullptr;
+};
+
+class GpuGraph final : public Graph {
+public:
+  explicit GpuGraph(std::shared_ptr<DeviceState> state)
+      : replay(std::make_shared<Replay>(std::move(state))) {}
+  Status make(GraphHandle graph, const Capture &how) { return replay->make(graph, how); }
+  Status launch(Stream &stream, const Frame &frame) override {
+    // All of the device's streams are of this kind.
+    return static_cast<GpuStream &>(stream).submit(*replay, frame, replay);
+  }
+
+private:
+  std::shared_ptr<Replay> replay;
 };
 
 /// Between the first stream and the others, before and after what `body` enqueues.

@@ -184,8 +184,9 @@ GpuStream::~GpuStream() {
     state->giveWord(progress);
 }
 
-Status GpuStream::submit(GpuOperation &operation, const Frame &frame) {
+Status GpuStream::submit(GpuOperation &operation, const Frame &frame, std::shared_ptr<void> keep) {
   Task task;
+  task.keep = std::move(keep);
   task.operation = &operation;
   task.frame = &frame;
   task.marker = operation.marker;
@@ -269,10 +270,11 @@ void GpuStream::work() {
     wake.wait(lock, [&] { return stopping || !queue.empty(); });
     if (queue.empty())
       return;
-    Task task = queue.front();
+    Task task = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
     execute(task);
+    task.keep.reset();
     lock.lock();
     if (--pending == 0)
       drained.notify_all();

@@ -138,7 +138,8 @@ public:
   static Expected<std::unique_ptr<GpuStream>> create(std::shared_ptr<DeviceState> state);
   ~GpuStream() override;
 
-  Status submit(GpuOperation &operation, const Frame &frame);
+  /// `keep`: what must live until the work was issued, where that is not the caller's promise.
+  Status submit(GpuOperation &operation, const Frame &frame, std::shared_ptr<void> keep = nullptr);
   Status enqueueHost(HostOperation &operation, const Frame &frame) override;
   Status record(Event &event, Marker marker) override;
   Status wait(Event &event, Marker marker) override;
@@ -174,6 +175,7 @@ private:
     uint64_t ticket = 0;
     Marker marker = kNoMarker;
     bool isWait = false;
+    std::shared_ptr<void> keep;
   };
   struct Tracked {
     Marker marker;

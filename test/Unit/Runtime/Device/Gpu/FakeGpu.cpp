@@ -1,0 +1,95 @@
+//===- FakeGpu.cpp - device cuda on a driver of threads ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeGpu.h"
+
+#include "tandem/Runtime/Gpu.h"
+#include "tandem/Runtime/Local.h"
+#include "tandem/Runtime/Registry.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+namespace tandem::test {
+
+namespace {
+
+/// Before the first test asks for a GPU.
+const bool named = [] {
+  ::setenv("TANDEM_CUDA_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
+  ::setenv("TANDEM_CUBLASLT_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
+  return true;
+}();
+
+} // namespace
+
+std::atomic<int64_t> &fakeNumber(const char *name) {
+  static void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  static auto *find = reinterpret_cast<std::atomic<int64_t> *(*)(const char *)>(
+      library ? ::dlsym(library, "tandemFakeNumber") : nullptr);
+  static std::atomic<int64_t> none{0};
+  EXPECT_TRUE(named && find) << TANDEM_FAKE_LIBRARY;
+  return find ? *find(name) : none;
+}
+
+std::unique_ptr<Device> fakeDevice(unsigned index) {
+  auto device = createGpuDevice("cuda:" + std::to_string(index), 0);
+  EXPECT_TRUE(device.ok()) << device.status().message();
+  return device.ok() ? std::move(*device) : nullptr;
+}
+
+std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
+                             std::chrono::milliseconds timeout) {
+  auto size = static_cast<uint32_t>(spec.ranks.size());
+  std::string file = spec.encode();
+  auto world = LocalWorld::create(size, std::chrono::seconds(20));
+  std::vector<Status> results(size);
+  auto rank = [&](uint32_t r) -> Status {
+    ContextOptions options;
+    options.device = fakeDevice(r % 2);
+    options.launch = world->launch(r);
+    options.timeout = timeout;
+    if (channel == "local") {
+      options.transports.push_back(world->transport(r));
+    } else {
+      TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport(channel));
+      options.transports.push_back(std::move(transport));
+    }
+    TANDEM_ASSIGN_OR_RETURN(auto opened, ProgramFile::fromMemory(file));
+    TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
+    TANDEM_ASSIGN_OR_RETURN(auto program, opened->rankProgram(r));
+    TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, program));
+    return part(*context, *instance);
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < size; ++r)
+    threads.emplace_back([&, r] { results[r] = rank(r); });
+  for (std::thread &thread : threads)
+    thread.join();
+  return results;
+}
+
+Expected<std::vector<std::unique_ptr<Memory>>> bindAll(Context &context, Instance &instance) {
+  std::vector<std::unique_ptr<Memory>> memory;
+  const auto &arguments = instance.program().arguments();
+  for (uint32_t i = 0; i < arguments.size(); ++i) {
+    memory.emplace_back();
+    if (!arguments[i].present)
+      continue;
+    TANDEM_ASSIGN_OR_RETURN(
+        memory.back(), context.device().allocate(arguments[i].localBytes(), MemoryKind::Plain));
+    Layout layout = Layout::dense(arguments[i].dtype, arguments[i].localShape.data(),
+                                  static_cast<unsigned>(arguments[i].localShape.size()));
+    TANDEM_RETURN_IF_ERROR(
+        instance.bind(i, {memory.back()->data(), layout}, arguments[i].localBytes()));
+  }
+  return memory;
+}
+
+} // namespace tandem::test

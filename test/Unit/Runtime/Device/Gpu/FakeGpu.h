@@ -1,0 +1,55 @@
+//===- FakeGpu.h - device cuda on a driver of threads ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TEST_UNIT_RUNTIME_DEVICE_GPU_FAKEGPU_H
+#define TANDEM_TEST_UNIT_RUNTIME_DEVICE_GPU_FAKEGPU_H
+
+#include "Support/ProgramSpec.h"
+
+#include "tandem/Runtime/Context.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::test {
+
+/// A knob or a counter of the stand-in driver; see test/Support/FakeCuda.h.
+std::atomic<int64_t> &fakeNumber(const char *name);
+
+/// Sets a knob while it lives.
+class Knob {
+public:
+  Knob(const char *name, int64_t value)
+      : number(fakeNumber(name)), before(number.exchange(value)) {}
+  ~Knob() { number = before; }
+  Knob(const Knob &) = delete;
+  Knob &operator=(const Knob &) = delete;
+
+private:
+  std::atomic<int64_t> &number;
+  int64_t before;
+};
+
+/// GPU `index` of the stand-in driver, which has two.
+std::unique_ptr<Device> fakeDevice(unsigned index = 0);
+
+/// What a rank does with its instance.
+using Part = std::function<Status(Context &context, Instance &instance)>;
+/// A thread per rank, rank r on GPU r modulo 2, over `channel` ("local" or "peer"). What each rank
+/// ended with.
+std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
+                             std::chrono::milliseconds timeout = std::chrono::seconds(20));
+
+/// Memory of the device for every argument that the rank has, bound.
+Expected<std::vector<std::unique_ptr<Memory>>> bindAll(Context &context, Instance &instance);
+
+} // namespace tandem::test
+
+#endif // TANDEM_TEST_UNIT_RUNTIME_DEVICE_GPU_FAKEGPU_H
