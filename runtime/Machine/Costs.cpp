@@ -35,6 +35,13 @@ double Curve::at(double bytes) const {
   return points.back().second;
 }
 
+double Curve::most() const {
+  double most = points.front().second;
+  for (const auto &point : points)
+    most = std::max(most, point.second);
+  return most;
+}
+
 void Curve::scale(double factor) {
   for (auto &point : points)
     point.second *= factor;
@@ -106,13 +113,19 @@ double Machine::matmulSeconds(DType dtype, double batch, double m, double n, dou
 }
 
 double Machine::memorySeconds(MemoryWork work, double bytes) const {
-  return bytes / memory[static_cast<size_t>(work)];
+  return bytes / memory[static_cast<size_t>(work)].at(bytes);
+}
+
+double slowdown(double contention, double busy, double cores) {
+  if (busy <= 1 || cores <= 1)
+    return 1;
+  return 1 + (contention - 1) * std::min(1.0, (busy - 1) / (cores - 1));
 }
 
 double Machine::messageSeconds(const Transport &transport, const LinkClass &link,
                                double bytes) const {
   return transport.startup.at(bytes) + link.latency +
-         bytes / std::min(transport.bandwidth, link.bandwidth);
+         bytes / std::min(transport.bandwidth, link.bandwidth.at(bytes));
 }
 
 namespace {

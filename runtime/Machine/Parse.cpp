@@ -39,8 +39,8 @@ public:
     machine.devicesPerNode = countOrAny(root, "devices_per_node");
     if (fields.ok() && machine.devicesPerNode == 0 && machine.nodes != 1)
       fields.fail("devices_per_node", "\"any\" needs nodes = 1");
-    device(root.object("device",
-                       {"sms", "copy_engines", "copy_interference", "cores", "memory", "matmul"}));
+    device(root.object("device", {"sms", "copy_engines", "copy_interference", "cores", "contention",
+                                  "memory", "matmul"}));
     launching(root);
     links(root);
     transports(root);
@@ -72,11 +72,21 @@ private:
     machine.copyInterference = object.number("copy_interference", Unit::Count, 1, 100);
     if (object.has("cores"))
       machine.cores = object.number("cores", Unit::Count, 1, 1e6);
+    if (object.has("contention"))
+      contention(object);
     Fields::Object memory = object.object("memory", {"copy", "reduce", "elementwise"});
     const char *names[] = {"copy", "reduce", "elementwise"};
     for (size_t i = 0; i < machine.memory.size(); ++i)
-      machine.memory[i] = memory.number(names[i], Unit::Bandwidth, 1, 1e18);
+      machine.memory[i] = memory.curve(names[i], Unit::Bandwidth, 1, 1e18);
     matmul(object);
+  }
+
+  void contention(Fields::Object &device) {
+    Fields::Object object = device.object("contention", {"matmul", "memory"});
+    machine.contention.matmul = object.number("matmul", Unit::Count, 1, 100);
+    machine.contention.memory = object.number("memory", Unit::Count, 1, 100);
+    if (fields.ok() && machine.cores < 2)
+      fields.fail("device.contention", "expected device.cores of 2 or more beside it");
   }
 
   void matmul(Fields::Object &device) {
@@ -131,7 +141,7 @@ private:
     LinkClass link;
     link.topology = static_cast<Topology>(object.choice("topology", {"switch", "mesh", "shared"}));
     link.latency = object.number("latency", Unit::Time, 0, 10);
-    link.bandwidth = object.number("bandwidth", Unit::Bandwidth, 1, 1e18);
+    link.bandwidth = object.curve("bandwidth", Unit::Bandwidth, 1, 1e18);
     if (object.has("sharing"))
       link.sharing = object.number("sharing", Unit::Count, 1e-3, 1);
     if (object.has("core"))

@@ -282,7 +282,8 @@ private:
     switch (step.kind) {
     case Kind::Compute: {
       if (machine.cores > 0)
-        return std::min(1.0, machine.cores / load.cores);
+        return std::min(1.0, machine.cores / load.cores) /
+               slowdown(machine.contentionOf(step.launch), load.cores, machine.cores);
       double capacity = std::max(kLeastCompute, 1 - takenSms / machine.sms);
       return capacity / (puts > 0 ? machine.copyInterference : 1) / load.compute;
     }
@@ -297,21 +298,21 @@ private:
     }
   }
 
-  double portOf(const Load &load) const {
+  double portOf(double bandwidth, const Load &load) const {
     double ports = machine.node.topology == Topology::Mesh ? std::max(1u, ranks - 1u) : 1;
-    return part(machine.node.bandwidth * ports, machine.node.sharing, load.node);
+    return part(bandwidth * ports, machine.node.sharing, load.node);
   }
 
   double messageRate(const PlanStep &step, const Load &load) const {
     const LinkClass &link = linkOf(step);
-    double rate = link.bandwidth;
+    double alone = link.bandwidth.at(step.bytes), rate = alone;
     if (moverOf(step) == Mover::Host && machine.cores > 0)
-      rate = std::min(rate, machine.cores / load.cores * link.bandwidth);
+      rate = std::min(rate, machine.cores / load.cores * alone);
     if (onNetwork(step))
-      return std::min(rate, part(link.bandwidth, link.sharing, load.network));
+      return std::min(rate, part(alone, link.sharing, load.network));
     if (link.topology == Topology::Shared)
-      return std::min(rate, part(link.bandwidth, link.sharing, load.medium));
-    rate = std::min(rate, portOf(load));
+      return std::min(rate, part(alone, link.sharing, load.medium));
+    rate = std::min(rate, portOf(alone, load));
     return link.core > 0 ? std::min(rate, link.core / load.medium) : rate;
   }
 
@@ -321,10 +322,11 @@ private:
     if (machine.node.topology == Topology::Shared)
       rate = std::min(rate, part(1, machine.node.sharing, load.medium));
     else if (cost.nodeBytes > 0)
-      rate = std::min(rate, portOf(load) * seconds / cost.nodeBytes);
+      rate = std::min(rate, portOf(machine.node.bandwidth.most(), load) * seconds / cost.nodeBytes);
     if (cost.networkBytes > 0 && machine.hasNetwork)
-      rate = std::min(rate, part(machine.network.bandwidth, machine.network.sharing, load.network) *
-                                seconds / cost.networkBytes);
+      rate = std::min(
+          rate, part(machine.network.bandwidth.most(), machine.network.sharing, load.network) *
+                    seconds / cost.networkBytes);
     if (machine.collectives.mover == Mover::Host && machine.cores > 0)
       rate = std::min(rate, machine.cores / load.cores / std::min<double>(ranks, machine.cores));
     return rate;

@@ -24,7 +24,7 @@ struct Parameter {
 
 void scaleNodeBandwidth(Machine &m, double f) {
   // What was measured through the link moves with it.
-  m.node.bandwidth *= f;
+  m.node.bandwidth.scale(f);
   m.node.core *= f;
   m.twoSided.bandwidth *= f;
   m.oneSided.bandwidth *= f;
@@ -32,7 +32,7 @@ void scaleNodeBandwidth(Machine &m, double f) {
 }
 
 void scaleNetworkBandwidth(Machine &m, double f) {
-  m.network.bandwidth *= f;
+  m.network.bandwidth.scale(f);
   m.network.core *= f;
   m.collectives.networkBandwidth *= f;
 }
@@ -78,8 +78,8 @@ constexpr Parameter kParameters[] = {
      }},
     {"memory.bandwidth",
      [](Machine &m, double f) {
-       for (double &bandwidth : m.memory)
-         bandwidth *= f;
+       for (Curve &bandwidth : m.memory)
+         bandwidth.scale(f);
      }},
     {"copy.engines",
      [](Machine &m, double f) {

@@ -28,11 +28,11 @@ Fabric::Fabric(const machine::Machine &machine, uint32_t ranks, Sharing &sharing
   for (uint32_t r = 0; r < ranks; ++r) {
     Device device{};
     device.compute = sharing.addResource(1);
-    device.out = sharing.addResource(link.bandwidth * ports, link.sharing);
-    device.in = sharing.addResource(link.bandwidth * ports, link.sharing);
+    device.out = sharing.addResource(link.bandwidth.most() * ports, link.sharing);
+    device.in = sharing.addResource(link.bandwidth.most() * ports, link.sharing);
     if (machine.hasNetwork) {
-      device.networkOut = sharing.addResource(network.bandwidth, network.sharing);
-      device.networkIn = sharing.addResource(network.bandwidth, network.sharing);
+      device.networkOut = sharing.addResource(network.bandwidth.most(), network.sharing);
+      device.networkIn = sharing.addResource(network.bandwidth.most(), network.sharing);
     }
     devices.push_back(device);
   }
@@ -42,7 +42,7 @@ Fabric::Fabric(const machine::Machine &machine, uint32_t ranks, Sharing &sharing
     if (machine.cores > 0)
       node.cores = sharing.addResource(machine.cores);
     if (link.topology == Topology::Shared)
-      node.core = sharing.addResource(link.bandwidth, link.sharing);
+      node.core = sharing.addResource(link.bandwidth.most(), link.sharing);
     else if (link.core > 0)
       node.core = sharing.addResource(link.core);
     nodes.push_back(node);
@@ -51,40 +51,47 @@ Fabric::Fabric(const machine::Machine &machine, uint32_t ranks, Sharing &sharing
     networkCore = sharing.addResource(network.core);
 }
 
-Sharing::Use Fabric::compute(uint32_t rank) const {
-  return {machine.cores > 0 ? nodeOf(rank).cores : devices[rank].compute, 1};
+Sharing::Use Fabric::compute(uint32_t rank, machine::Cost kind) const {
+  if (machine.cores > 0)
+    return {nodeOf(rank).cores, 1, machine.contentionOf(kind)};
+  return {devices[rank].compute, 1};
 }
 
 Sharing::Resource Fabric::pair(uint32_t from, uint32_t to) {
   auto [found, added] = pairs.try_emplace({from, to}, 0);
   if (added)
-    found->second = sharing.addResource(machine.node.bandwidth, machine.node.sharing);
+    found->second = sharing.addResource(machine.node.bandwidth.most(), machine.node.sharing);
   return found->second;
 }
 
-double Fabric::path(uint32_t from, uint32_t to, Mover mover, std::vector<Sharing::Use> &uses) {
+double Fabric::path(uint32_t from, uint32_t to, double bytes, Mover mover,
+                    std::vector<Sharing::Use> &uses) {
   const LinkClass &link = machine.linkBetween(from, to);
-  if (mover == Mover::Host && machine.cores > 0)
-    uses.push_back({nodeOf(to).cores, 1 / link.bandwidth});
+  // A message that is slower alone takes more of what it shares.
+  double rate = link.bandwidth.at(bytes), demand = link.bandwidth.most() / rate;
   if (from == to) // a copy: read and written
-    return machine.memory[static_cast<size_t>(machine::MemoryWork::Copy)] / 2;
+    rate = machine.memory[static_cast<size_t>(machine::MemoryWork::Copy)].at(2 * bytes) / 2;
+  if (mover == Mover::Host && machine.cores > 0)
+    uses.push_back({nodeOf(to).cores, 1 / rate});
+  if (from == to)
+    return rate;
   bool across = machine.nodeOf(from) != machine.nodeOf(to);
   if (across) {
-    uses.push_back({devices[from].networkOut, 1});
-    uses.push_back({devices[to].networkIn, 1});
+    uses.push_back({devices[from].networkOut, demand});
+    uses.push_back({devices[to].networkIn, demand});
     if (networkCore != Sharing::kNone)
       uses.push_back({networkCore, 1});
-    return link.bandwidth;
+    return rate;
   }
   if (link.topology != Topology::Shared) {
-    uses.push_back({devices[from].out, 1});
-    uses.push_back({devices[to].in, 1});
+    uses.push_back({devices[from].out, demand});
+    uses.push_back({devices[to].in, demand});
   }
   if (link.topology == Topology::Mesh)
-    uses.push_back({pair(from, to), 1});
+    uses.push_back({pair(from, to), demand});
   if (nodeOf(from).core != Sharing::kNone)
-    uses.push_back({nodeOf(from).core, 1});
-  return link.bandwidth;
+    uses.push_back({nodeOf(from).core, link.topology == Topology::Shared ? demand : 1});
+  return rate;
 }
 
 void Fabric::collective(const std::vector<uint32_t> &group, double nodeBytes, double networkBytes,
@@ -104,7 +111,7 @@ void Fabric::collective(const std::vector<uint32_t> &group, double nodeBytes, do
   for (auto [node, count] : members) {
     // The time alone is that of the whole medium, and of all the cores that the members can use.
     if (machine.node.topology == Topology::Shared)
-      uses.push_back({nodes[node].core, machine.node.bandwidth});
+      uses.push_back({nodes[node].core, machine.node.bandwidth.most()});
     if (machine.collectives.mover == Mover::Host && machine.cores > 0)
       uses.push_back({nodes[node].cores, std::min(count, machine.cores)});
   }

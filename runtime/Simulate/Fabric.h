@@ -24,9 +24,11 @@ public:
   Fabric(const machine::Machine &machine, uint32_t ranks, Sharing &sharing);
 
   /// What a kernel on `rank` uses.
-  Sharing::Use compute(uint32_t rank) const;
-  /// Appends what a message uses, by the byte; returns the most bytes a second that it can have.
-  double path(uint32_t from, uint32_t to, machine::Mover mover, std::vector<Sharing::Use> &uses);
+  Sharing::Use compute(uint32_t rank, machine::Cost kind) const;
+  /// Appends what a message of `bytes` uses, by the byte; returns the most bytes a second that it
+  /// can have.
+  double path(uint32_t from, uint32_t to, double bytes, machine::Mover mover,
+              std::vector<Sharing::Use> &uses);
   /// Appends what a collective uses that moves so many bytes through each member's ports, by the
   /// second that it takes alone.
   void collective(const std::vector<uint32_t> &group, double nodeBytes, double networkBytes,

@@ -7,6 +7,8 @@
 
 #include "Sharing.h"
 
+#include "tandem/Runtime/Machine.h"
+
 #include <algorithm>
 
 namespace tandem::simulate {
@@ -25,14 +27,16 @@ void Sharing::setCapacity(Resource resource, double capacity, double now) {
 }
 
 double Sharing::rateOf(const ActivityState &activity) const {
-  double rate = activity.maxRate;
+  double rate = activity.maxRate, slower = 1;
   for (const UseState &use : activity.uses) {
     const ResourceState &resource = resources[use.resource];
     auto members = static_cast<double>(resource.members.size());
     double capacity = members > 1 ? resource.capacity * resource.shared : resource.capacity;
     rate = std::min(rate, capacity / (members * use.demand));
+    if (use.contention > 1)
+      slower = std::max(slower, machine::slowdown(use.contention, members, resource.full));
   }
-  return rate;
+  return rate / slower;
 }
 
 /// Brings an activity up to now, gives it the rate that it has from now on, and finds its place in
@@ -81,8 +85,8 @@ Sharing::Activity Sharing::start(double work, double maxRate, const Use *uses, s
   activity.uses.clear();
   for (size_t i = 0; i < numUses; ++i) {
     std::vector<Member> &members = resources[uses[i].resource].members;
-    activity.uses.push_back(
-        {uses[i].resource, static_cast<uint32_t>(members.size()), uses[i].demand});
+    activity.uses.push_back({uses[i].resource, static_cast<uint32_t>(members.size()),
+                             uses[i].demand, uses[i].contention});
     members.push_back({index, static_cast<uint32_t>(i)});
   }
   for (size_t i = 0; i < numUses; ++i)

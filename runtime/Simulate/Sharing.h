@@ -34,6 +34,9 @@ public:
   struct Use {
     Resource resource;
     double demand;
+    /// How many times as long the activity takes where the resource is full of others
+    /// (machine::slowdown).
+    double contention = 1;
   };
 
   /// `shared`: the part of the capacity that is left when more than one activity uses it.
@@ -65,7 +68,7 @@ private:
   struct UseState {
     Resource resource;
     uint32_t position; ///< in the resource's members
-    double demand;
+    double demand, contention;
   };
   struct ActivityState {
     double work = 0, remaining = 0, rate = 0, since = 0, maxRate = 0, end = 0;

@@ -179,7 +179,7 @@ private:
     case Kind::Collective:
       return startCollective(id, command.partner);
     default: {
-      Sharing::Use use = fabric.compute(rank);
+      Sharing::Use use = fabric.compute(rank, CommandCosts::costOf(command.kind));
       run(id, costs.work(world.ranks[rank], command), 1, &use, 1);
     }
     }
@@ -197,7 +197,7 @@ private:
     uint32_t rank = world.rankOf(id), peer = world.commands[id].peer;
     double bytes = costs.bytes(world.ranks[rank], world.commands[id], operand);
     uses.clear();
-    double rate = fabric.path(rank, peer, transport.mover, uses);
+    double rate = fabric.path(rank, peer, bytes, transport.mover, uses);
     run(id, bytes, std::min(rate, transport.bandwidth), uses.data(), uses.size());
   }
 

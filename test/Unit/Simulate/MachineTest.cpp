@@ -93,6 +93,27 @@ TEST(Machine, CurvesAreLinearInTheLogarithm) {
   EXPECT_DOUBLE_EQ(curve.at(1e9), 3);
 }
 
+TEST(Machine, MemoryAndLinksGoBySize) {
+  const char *points = R"([[[1000, 4], [1000000, 1]], "GB/s", "toy"])";
+  Machine machine =
+      toyMachine({{"/device/memory/copy", points}, {"/links/node/bandwidth", points}});
+  EXPECT_NEAR(machine.memorySeconds(MemoryWork::Copy, 1000), 0.25e-6, 1e-12);
+  EXPECT_NEAR(machine.memorySeconds(MemoryWork::Copy, 1e7), 1e-2, 1e-9);
+  EXPECT_NEAR(machine.messageSeconds(machine.twoSided, machine.node, 1000), 0.25e-6, 1e-12);
+  EXPECT_TRUE(machine.scale("memory.bandwidth", 2).ok());
+  EXPECT_TRUE(machine.scale("link.bandwidth", 4).ok());
+  EXPECT_NEAR(machine.memorySeconds(MemoryWork::Copy, 1e7), 5e-3, 1e-9);
+  EXPECT_NEAR(machine.messageSeconds(machine.twoSided, machine.node, 1e6), 0.25e-3, 1e-9);
+}
+
+TEST(Machine, SlowdownGoesFromAloneToAllCores) {
+  EXPECT_EQ(slowdown(1.6, 1, 8), 1);
+  EXPECT_NEAR(slowdown(1.7, 4, 8), 1.3, 1e-12);
+  EXPECT_EQ(slowdown(1.6, 8, 8), 1.6);
+  EXPECT_EQ(slowdown(1.6, 20, 8), 1.6);
+  EXPECT_EQ(slowdown(1.6, 3, 0), 1);
+}
+
 TEST(Machine, ScalesWhatIsNamed) {
   for (std::string_view name : Machine::scalable()) {
     Machine machine = toyMachine();
@@ -134,6 +155,17 @@ INSTANTIATE_TEST_SUITE_P(
             "links.node.bandwidth: expected the name of a source, found \"hearsay\""},
         Bad{"range", "/device/sms", R"([0, "1", "toy"])",
             "device.sms: expected a number from 1 to 1000000, found 0"},
+        Bad{"contention", "/device/contention",
+            R"({"matmul": [1.6, "1", "toy"], "memory": [1, "1", "toy"]})",
+            "device.contention: expected device.cores of 2 or more beside it"},
+        Bad{"contentionField", "/device/contention", R"({"matmuls": [1.6, "1", "toy"]})",
+            "device.contention.matmuls: unknown field, expected one of matmul, memory"},
+        Bad{"contentionRange", "/device/contention", R"({"matmul": [0.6, "1", "toy"]})",
+            "device.contention.matmul: expected a number from 1 to 100, found 0.6"},
+        Bad{"memoryPoint", "/device/memory/copy", R"([[[8, 0]], "GB/s", "toy"])",
+            "device.memory.copy: expected a number from 1e-09 to 1000000000, found 0"},
+        Bad{"linkPoints", "/links/node/bandwidth", R"([[[8, 2], [8, 4]], "GB/s", "toy"])",
+            "links.node.bandwidth: expected [bytes, value] with bytes ascending, found [8,4]"},
         Bad{"type", "/device/memory", "[]", "device.memory: expected an object, found []"},
         Bad{"topology", "/links/node/topology", R"("torus")",
             "links.node.topology: expected one of switch, mesh, shared, found \"torus\""},

@@ -79,39 +79,57 @@ TEST(Predict, RanksOfANodeShareItsCores) {
   plan.ranksPerNode = 4;
   plan.compute(0, Cost::Matmul, 1 * kMs);
   EXPECT_NEAR(ms(machine, plan), 2, 1e-6);
+  machine.contention.matmul = 1.5;
+  EXPECT_NEAR(ms(machine, plan), 3, 1e-6);
+  machine.cores = 8; // 4 of them busy
+  EXPECT_NEAR(ms(machine, plan), 1 + 0.5 * 3 / 7, 1e-6);
 }
 
-// The same loop as a program and as a plan: what the compiler predicts is what the simulator says.
-TEST(Predict, AgreesWithTheSimulator) {
+/// An exchange and the matmuls beside it on 4 ranks: what the compiler predicts of a plan is what
+/// the simulator says of the same commands.
+void expectAgreement(const Machine &machine, double computing) {
   const uint32_t ranks = 4;
-  for (double computing : {0.5, 1.0, 3.0}) {
-    ToyProgram program(ranks);
-    Plan plan;
-    plan.ranksPerNode = ranks;
-    for (uint32_t r = 0; r < ranks; ++r) {
-      for (uint16_t w = 1; w <= 2; ++w)
-        program[r].sync(w, 0);
-      program.matmul(r, 1, computing);
-      for (uint32_t d = 1; d < ranks; ++d) {
-        auto stream = static_cast<uint16_t>(1 + d % 2);
-        program.exchange(r, stream, static_cast<int>((r + ranks - d) % ranks),
-                         static_cast<int>((r + d) % ranks), 1);
-        program.matmul(r, stream, computing);
-      }
-      for (uint16_t w = 1; w <= 2; ++w)
-        program[r].sync(0, w);
-    }
-    plan.fork(2);
-    plan.compute(1, Cost::Matmul, computing * kMs);
+  ToyProgram program(ranks);
+  Plan plan;
+  plan.ranksPerNode = ranks;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (uint16_t w = 1; w <= 2; ++w)
+      program[r].sync(w, 0);
+    program.matmul(r, 1, computing);
     for (uint32_t d = 1; d < ranks; ++d) {
-      plan.message(1 + d % 2, kMb, false);
-      plan.compute(1 + d % 2, Cost::Matmul, computing * kMs);
+      auto stream = static_cast<uint16_t>(1 + d % 2);
+      program.exchange(r, stream, static_cast<int>((r + ranks - d) % ranks),
+                       static_cast<int>((r + d) % ranks), 1);
+      program.matmul(r, stream, computing);
     }
-    plan.join(2);
-    Machine machine = toyMachine();
-    double simulated = program.simulate(machine).seconds / kMs;
-    EXPECT_NEAR(ms(machine, plan), simulated, 0.01 * simulated) << computing;
+    for (uint16_t w = 1; w <= 2; ++w)
+      program[r].sync(0, w);
   }
+  plan.fork(2);
+  plan.compute(1, Cost::Matmul, computing * kMs);
+  for (uint32_t d = 1; d < ranks; ++d) {
+    plan.message(1 + d % 2, kMb, false);
+    plan.compute(1 + d % 2, Cost::Matmul, computing * kMs);
+  }
+  plan.join(2);
+  double simulated = program.simulate(machine).seconds / kMs;
+  EXPECT_NEAR(ms(machine, plan), simulated, 0.01 * simulated) << computing;
+}
+
+TEST(Predict, AgreesWithTheSimulator) {
+  for (double computing : {0.5, 1.0, 3.0})
+    expectAgreement(toyMachine(), computing);
+}
+
+TEST(Predict, AgreesWithTheSimulatorOnAHost) {
+  Machine machine = toyMachine(
+      {{"/device/cores", R"([6, "1", "toy"])"},
+       {"/device/contention", R"({"matmul": [1.6, "1", "toy"], "memory": [1.2, "1", "toy"]})"},
+       {"/links/node/topology", R"("shared")"},
+       {"/links/node/bandwidth", R"([[[100000, 8], [10000000, 2]], "GB/s", "toy"])"},
+       {"/transports/two_sided/mover", R"("host")"}});
+  for (double computing : {0.5, 1.0, 3.0})
+    expectAgreement(machine, computing);
 }
 
 } // namespace

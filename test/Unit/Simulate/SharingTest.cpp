@@ -47,6 +47,25 @@ TEST(Sharing, ALaterOneSlowsTheFirst) {
   EXPECT_DOUBLE_EQ(sharing.nextEnd(), 4);
 }
 
+// Two of four cores busy: a third of the way from alone to contention 2.5.
+TEST(Sharing, ContentionGrowsWithThoseBeside) {
+  Sharing sharing;
+  Sharing::Use cores{sharing.addResource(4), 1, 2.5};
+  for (uint32_t tag = 0; tag < 2; ++tag)
+    sharing.start(2, 1, &cores, 1, tag, 0);
+  EXPECT_DOUBLE_EQ(sharing.nextEnd(), 3);
+  sharing.finishNext();
+  EXPECT_DOUBLE_EQ(sharing.nextEnd(), 3);
+  sharing.finishNext();
+  // Eight on four: half a core each, all cores busy. What is not slowed is done earlier.
+  for (uint32_t tag = 0; tag < 7; ++tag)
+    sharing.start(2, 1, &cores, 1, tag, 10);
+  Sharing::Use other{cores.resource, 1};
+  sharing.start(2, 1, &other, 1, 7, 10);
+  EXPECT_DOUBLE_EQ(sharing.nextEnd(), 14);
+  EXPECT_EQ(sharing.finishNext(), 7u);
+}
+
 TEST(Sharing, TheNarrowestResourceDecides) {
   Sharing sharing;
   Sharing::Use uses[] = {{sharing.addResource(10), 1}, {sharing.addResource(4), 1}};

@@ -114,6 +114,21 @@ TEST(Simulate, RanksOfOneNodeMayShareItsCores) {
   EXPECT_NEAR(result.utilisation[0].average, 1, 1e-6);
 }
 
+TEST(Simulate, CoresShareUnits) {
+  // Beside another matmul each takes 1.5 times its time, until the shorter one is over.
+  ToyProgram program(2);
+  program.matmul(0, 0, 2);
+  program.matmul(1, 0, 4);
+  machine::Machine machine = toyMachine(
+      {{"/device/cores", R"([2, "1", "toy"])"},
+       {"/device/contention", R"({"matmul": [1.5, "1", "toy"], "memory": [1, "1", "toy"]})"}});
+  EXPECT_NEAR(program.simulate(machine).seconds, 5 * kMs, kNear);
+  // Copies do not mind, but slow a matmul.
+  uint32_t a = program.memory(0, 3), b = program.memory(0, 3);
+  program[0].copy(0, a, b);
+  EXPECT_NEAR(program.simulate(machine).seconds, 9 * kMs, kNear);
+}
+
 TEST(Simulate, ThePathIsTheWholeTime) {
   ToyProgram program(2);
   for (uint32_t rank = 0; rank < 2; ++rank) {

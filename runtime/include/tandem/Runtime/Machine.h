@@ -43,6 +43,8 @@ public:
   /// Ascending bytes, at least one point.
   explicit Curve(std::vector<std::pair<double, double>> points) : points(std::move(points)) {}
   double at(double bytes) const;
+  /// The largest value of any point.
+  double most() const;
   void scale(double factor);
 
 private:
@@ -73,10 +75,10 @@ enum class Topology : uint8_t {
 
 struct LinkClass {
   Topology topology = Topology::Switch;
-  double latency = 0;   ///< of a message, beside the costs of the transport
-  double bandwidth = 0; ///< of one direction
-  double sharing = 1;   ///< part of the bandwidth that is left where several transfers share a port
-  double core = 0;      ///< of the switch as a whole; 0: it never limits
+  double latency = 0; ///< of a message, beside the costs of the transport
+  Curve bandwidth;    ///< of one direction, by the bytes of a message
+  double sharing = 1; ///< part of the bandwidth that is left where several transfers share a port
+  double core = 0;    ///< of the switch as a whole; 0: it never limits
 };
 
 /// How messages of one kind (two-sided, one-sided) travel.
@@ -97,6 +99,16 @@ struct Collectives {
   Curve bandwidth;             ///< through a device's port inside a node, by the bytes through it
   double networkBandwidth = 0; ///< through a device's port of the network
 };
+
+/// How many times as long work takes where all cores of the node are busy: cores share units (two
+/// threads of one core), caches and power.
+struct Contention {
+  double matmul = 1;
+  double memory = 1; ///< copies, reductions, elementwise kernels
+};
+
+/// The same with `busy` of `cores` cores at work: on a line from 1, alone, to `contention`.
+double slowdown(double contention, double busy, double cores);
 
 /// A matmul that somebody has timed: one device, nothing beside it.
 struct MatmulPoint {
@@ -138,7 +150,8 @@ public:
   double copyEngines = 1;      ///< a whole number
   double copyInterference = 1; ///< by how much a matmul slows down beside a copy
   double cores = 0;            ///< of a node, shared by its devices; 0: each device computes alone
-  std::array<double, 3> memory{}; ///< bytes read and written per second, by MemoryWork
+  Contention contention;
+  std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
   std::array<std::vector<MatmulPoint>, 4> matmuls; ///< by DType
 
   Launching streams; ///< commands enqueued one by one
@@ -165,6 +178,10 @@ public:
   /// points of the type (startup + operations / rate), bent to meet each of them; never quicker
   /// than its operands can be read.
   double matmulSeconds(DType dtype, double batch, double m, double n, double k) const;
+  /// By what work of this kind is slower where all cores are busy; 1 without cores.
+  double contentionOf(Cost cost) const {
+    return cost == Cost::Matmul ? contention.matmul : contention.memory;
+  }
   /// `bytes`: read and written.
   double memorySeconds(MemoryWork work, double bytes) const;
   /// A message between two ranks, links to itself.
