@@ -240,6 +240,11 @@ CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUst
   return CUDA_SUCCESS;
 }
 
+CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, size_t words, CUstream stream) {
+  add(stream, [=] { std::fill_n(static_cast<unsigned *>(pointer(at)), words, value); });
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int) {
   return *stream = reinterpret_cast<CUstream>(new Queue), CUDA_SUCCESS;
 }

@@ -130,12 +130,7 @@ Status InstanceImpl::enqueue(Stream *main) {
     slot.replays = graphs && !tracing;
     if (slot.replays)
       status = replay(slot);
-    if (slot.replays && status.code() == Code::Unsupported) {
-      fmt::print(stderr, "tandem: {}runs without a graph: {}\n", prefix(), status.message());
-      graphs = false;
-      slot.replays = false;
-    }
-    if (!slot.replays)
+    else
       status = dispatch(slot);
   }
   if (!status.ok())
@@ -175,18 +170,22 @@ Status InstanceImpl::dispatch(Slot &slot) {
   return Status();
 }
 
+Expected<std::unique_ptr<Graph>> InstanceImpl::capture(Slot &slot,
+                                                       std::unique_ptr<Graph> previous) {
+  std::vector<Stream *> byNumber, used;
+  for (const auto &stream : graphStreams) {
+    byNumber.push_back(stream.get());
+    if (stream)
+      used.push_back(stream.get());
+  }
+  return context.device().capture(used, std::move(previous),
+                                  [&] { return issue(slot, byNumber[0], byNumber); });
+}
+
 Status InstanceImpl::replay(Slot &slot) {
   std::lock_guard<std::mutex> lock(graphMutex);
   if (!slot.graph || slot.graphBindings != slot.bindings) {
-    std::vector<Stream *> byNumber, used;
-    for (const auto &stream : graphStreams) {
-      byNumber.push_back(stream.get());
-      if (stream)
-        used.push_back(stream.get());
-    }
-    TANDEM_ASSIGN_OR_RETURN(slot.graph, context.device().capture(used, std::move(slot.graph), [&] {
-      return issue(slot, byNumber[0], byNumber);
-    }));
+    TANDEM_ASSIGN_OR_RETURN(slot.graph, capture(slot, std::move(slot.graph)));
     slot.graphBindings = slot.bindings;
   }
   TANDEM_RETURN_IF_ERROR(slot.graph->launch(*slot.main, slot.frame));

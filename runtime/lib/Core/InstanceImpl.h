@@ -81,6 +81,9 @@ private:
   /// Whether runs are replayed, which is so on all ranks or on none.
   Status agreeOnGraphs();
   std::string whyNoGraph() const;
+  /// Captures a run, on memory of no meaning where the arguments will be, and drops it.
+  Status tryCapture();
+  Expected<std::unique_ptr<Graph>> capture(Slot &slot, std::unique_ptr<Graph> previous);
   Status makeChannels();
 
   Status finish(Slot &slot);

@@ -9,6 +9,7 @@
 
 #include "tandem/Schema/Container.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -143,20 +144,42 @@ std::string InstanceImpl::whyNoGraph() const {
   return "";
 }
 
+Status InstanceImpl::tryCapture() {
+  uint64_t most = 0;
+  for (const ArgumentInfo &info : programHandle->arguments())
+    most = std::max(most, info.present ? info.localBytes() : 0);
+  auto standIn = context.device().allocate(most, MemoryKind::Plain);
+  if (standIn.status().code() == Code::OutOfMemory)
+    return Status(); // then the first run tells
+  TANDEM_RETURN_IF_ERROR(standIn.status());
+  std::vector<void *> places(bound.size(), (*standIn)->data());
+  bound.swap(places);
+  resolve(slots[0]);
+  Status status = capture(slots[0], nullptr).status();
+  bound.swap(places);
+  ++bindings; // what was resolved is of no use
+  return status;
+}
+
 Status InstanceImpl::agreeOnGraphs() {
-  Status status;
   graphs = true;
-  auto all = allGatherStrings(context.launch(), whyNoGraph());
-  if (!all)
-    return all.status().withPrefix(prefix());
-  for (uint32_t r = 0; r < all->size() && graphs; ++r) {
-    const std::string &why = (*all)[r];
-    graphs = why.empty();
-    if (!graphs && why != "-" && context.rank() == 0)
-      fmt::print(stderr, "tandem: @{} runs without a graph: rank {}: {}\n", programHandle->name(),
-                 r, why);
-  }
-  for (uint32_t s = 0; graphs && s < streams.size(); ++s) {
+  // Says whether all ranks can, else which cannot, and why.
+  auto gather = [&](const std::string &mine) -> Status {
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.launch(), mine));
+    for (uint32_t r = 0; r < all.size() && graphs; ++r) {
+      const std::string &why = all[r];
+      graphs = why.empty();
+      if (!graphs && why != "-" && context.rank() == 0)
+        fmt::print(stderr, "tandem: @{} runs without a graph: rank {}: {}\n", programHandle->name(),
+                   r, why);
+    }
+    return Status();
+  };
+  TANDEM_RETURN_IF_ERROR(gather(whyNoGraph()).withPrefix(prefix()));
+  if (!graphs)
+    return Status();
+  Status status;
+  for (uint32_t s = 0; s < streams.size(); ++s) {
     graphStreams.emplace_back();
     if (usesStream[s] && status.ok()) {
       auto stream = context.device().createStream();
@@ -165,7 +188,15 @@ Status InstanceImpl::agreeOnGraphs() {
         graphStreams.back() = std::move(*stream);
     }
   }
-  return agree(status, "prepare graphs");
+  // What the device refuses to capture is known before the first run: some ranks with a graph and
+  // some without would be another order of what communication libraries see.
+  if (status.ok())
+    status = tryCapture();
+  bool refused = status.code() == Code::Unsupported;
+  TANDEM_RETURN_IF_ERROR(gather(refused ? status.message() : "").withPrefix(prefix()));
+  if (!graphs)
+    graphStreams.clear();
+  return agree(refused ? Status() : status, "prepare graphs");
 }
 
 Status InstanceImpl::allocate() {

@@ -100,6 +100,9 @@ public:
   /// wait until the difference to `atLeast`, as a signed number, is not negative.
   virtual Status writeValue(StreamHandle stream, void *address, uint64_t value) = 0;
   virtual Status waitValue(StreamHandle stream, void *address, uint64_t atLeast) = 0;
+  /// The same write, also where there are no such operations, for words that only later work of this
+  /// stream reads: others might see half of it.
+  virtual Status setWord(StreamHandle stream, void *address, uint64_t value) = 0;
 
   /// From here on the stream, and those that wait for events of it, collect their work in a graph,
   /// until endCapture(), which it takes with whatever is wrong with it.

@@ -40,7 +40,7 @@ public:
   Status issue(GpuStream &stream, const Frame &frame) override {
     Driver &driver = *state->driver;
     if (epoch)
-      TANDEM_RETURN_IF_ERROR(driver.writeValue(stream.native(), epoch, frame.epoch));
+      TANDEM_RETURN_IF_ERROR(driver.setWord(stream.native(), epoch, frame.epoch));
     return driver.launchGraph(executable, stream.native());
   }
 

@@ -37,6 +37,7 @@ namespace tandem::gpu {
   X(cuMemcpyAsync)                                                                                 \
   X(cuMemcpy2DAsync)                                                                               \
   X(cuMemsetD8Async)                                                                               \
+  X(cuMemsetD32Async)                                                                              \
   X(cuStreamCreateWithPriority)                                                                    \
   X(cuStreamDestroy)                                                                               \
   X(cuStreamQuery)                                                                                 \

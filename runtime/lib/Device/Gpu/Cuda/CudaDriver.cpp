@@ -195,6 +195,19 @@ public:
     TANDEM_CUDA(cuStreamWriteValue64, stream(on), address(at), value,
                 CU_STREAM_WRITE_VALUE_DEFAULT);
   }
+  Status setWord(StreamHandle on, void *at, uint64_t value) override {
+    if (description.streamValues)
+      return writeValue(on, at, value);
+    Current current(api, context);
+    Status status =
+        api.status(api.cuMemsetD32Async(address(at), static_cast<unsigned>(value), 1, stream(on)),
+                   "cuMemsetD32Async");
+    if (!status.ok())
+      return status;
+    return api.status(
+        api.cuMemsetD32Async(address(at) + 4, static_cast<unsigned>(value >> 32), 1, stream(on)),
+        "cuMemsetD32Async");
+  }
   Status waitValue(StreamHandle on, void *at, uint64_t atLeast) override {
     TANDEM_CUDA(cuStreamWaitValue64, stream(on), address(at), atLeast, CU_STREAM_WAIT_VALUE_GEQ);
   }

@@ -7,8 +7,9 @@
 
 #include "FakeGpu.h"
 
-#include "tandem/Runtime/HostOps.h"
+#include "tandem/Runtime/Channel.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <gtest/gtest.h>
 #include <mutex>
@@ -70,6 +71,73 @@ TEST(GpuGraph, AQueuedLaunchKeepsItsGraph) {
   EXPECT_TRUE(ended.ok()) << ended.message();
   ASSERT_TRUE(device->download(found, (*to)->data(), sizeof found).ok());
   EXPECT_EQ(found[15], 1.0f);
+}
+
+/// Every rank puts its input to the next one and copies what has arrived.
+ProgramSpec ring(uint32_t ranks) {
+  ProgramSpec spec(ranks);
+  uint32_t in = spec.stacked("in", false, DType::F32, {16});
+  uint32_t out = spec.stacked("out", true, DType::F32, {16});
+  std::vector<uint32_t> everybody;
+  for (uint32_t r = 0; r < ranks; ++r)
+    everybody.push_back(r);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t from = rank.view(rank.argument(in, 64), DType::F32, {16});
+    uint32_t to = rank.view(rank.argument(out, 64), DType::F32, {16});
+    uint32_t space = rank.view(rank.symmetric(64), DType::F32, {16});
+    uint16_t channel = rank.channel(everybody, OneSided);
+    rank.slots = {1, 1};
+    rank.put(0, channel, space, from, (r + 1) % ranks);
+    rank.signal(0, channel, (r + 1) % ranks, 0, 1);
+    rank.waitSignal(0, channel, 0, 1);
+    rank.copy(0, to, space);
+    rank.signal(0, channel, (r + ranks - 1) % ranks, 1, 1);
+    rank.waitSignal(0, channel, 1, 1);
+  }
+  return spec;
+}
+
+/// Five runs of ring(), each with other values; whether results are the neighbour's.
+Status runRing(Context &context, Instance &instance) {
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  uint32_t previous = (context.rank() + context.worldSize() - 1) % context.worldSize();
+  for (int run = 0; run < 5; ++run) {
+    float values[16], found[16] = {};
+    std::fill_n(values, 16, static_cast<float>(100 * run + static_cast<int>(context.rank())));
+    TANDEM_RETURN_IF_ERROR(context.device().upload(memory[0]->data(), values, sizeof values));
+    TANDEM_RETURN_IF_ERROR(instance.run());
+    TANDEM_RETURN_IF_ERROR(context.device().download(found, memory[1]->data(), sizeof found));
+    if (found[7] != static_cast<float>(100 * run + static_cast<int>(previous)))
+      return Status(Code::Internal,
+                    "run " + std::to_string(run) + ": found " + std::to_string(found[7]));
+  }
+  return Status();
+}
+
+void expectAllOk(const std::vector<Status> &ranks) {
+  for (size_t r = 0; r < ranks.size(); ++r)
+    EXPECT_TRUE(ranks[r].ok()) << "rank " << r << ": " << ranks[r].message();
+}
+
+TEST(GpuGraph, RunsAreReplayed) {
+  int64_t before = fakeNumber("graph-launches");
+  expectAllOk(runRanks(ring(2), "peer", runRing));
+  EXPECT_EQ(fakeNumber("graph-launches") - before, 10);
+}
+
+TEST(GpuGraph, WhereOneRankCannotCaptureNobodyDoes) {
+  Knob knob("no-capture-on", 2);
+  int64_t before = fakeNumber("graph-launches");
+  expectAllOk(runRanks(ring(2), "peer", runRing));
+  EXPECT_EQ(fakeNumber("graph-launches"), before);
+}
+
+TEST(GpuGraph, WithoutStreamMemoryOperations) {
+  Knob knob("no-values", 1);
+  int64_t before = fakeNumber("graph-launches");
+  expectAllOk(runRanks(ring(3), "peer", runRing));
+  EXPECT_EQ(fakeNumber("graph-launches") - before, 15);
 }
 
 } // namespace
