@@ -57,6 +57,8 @@ typedef struct tandem_launch {
   void *user;
 } tandem_launch;
 
+/* Grows at its end, by members that leave no padding behind them: what an older caller did not know
+ * lies beyond its struct_size, never in padding that it has filled with anything. */
 typedef struct tandem_context_options {
   size_t struct_size;   /* sizeof(tandem_context_options): newer fields are then taken as 0 */
   const char *device;   /* "cpu" (also for NULL), "null", "cuda" (the GPU whose number is the local
@@ -68,8 +70,10 @@ typedef struct tandem_context_options {
   uint32_t local_world_rank;
   uint32_t timeout_ms;     /* a run that takes longer is ended; 0 = 60000 */
   uint32_t matmul_threads; /* 0 = 1 */
+  uint32_t unused;         /* not read: padding in older versions */
   int no_graphs;           /* 1: every command is launched by itself, also where the device has
                             * graphs */
+  uint32_t reserved;       /* 0 */
 } tandem_context_options;
 
 typedef struct tandem_argument {

@@ -11,6 +11,7 @@
 #include "tandem/Runtime/Local.h"
 #include "tandem/Runtime/Registry.h"
 
+#include <cstddef>
 #include <cstring>
 #include <fmt/format.h>
 #include <new>
@@ -57,6 +58,11 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
               TANDEM_TIMEOUT == static_cast<int>(Code::Timeout) &&
               TANDEM_ABORTED == static_cast<int>(Code::Aborted) &&
               TANDEM_INTERNAL == static_cast<int>(Code::Internal));
+
+// What a version has ended with, a later one leaves alone.
+static_assert(offsetof(tandem_context_options, no_graphs) == 56 &&
+              sizeof(tandem_context_options) ==
+                  offsetof(tandem_context_options, reserved) + sizeof(uint32_t));
 
 namespace {
 

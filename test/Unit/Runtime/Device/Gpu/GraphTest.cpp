@@ -7,10 +7,14 @@
 
 #include "FakeGpu.h"
 
+#include "tandem-c/Runtime.h"
+
 #include "tandem/Runtime/Channel.h"
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstddef>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <mutex>
 
@@ -124,6 +128,59 @@ TEST(GpuGraph, RunsAreReplayed) {
   int64_t before = fakeNumber("graph-launches");
   expectAllOk(runRanks(ring(2), "peer", runRing));
   EXPECT_EQ(fakeNumber("graph-launches") - before, 10);
+}
+
+/// y = x, by the C API.
+void runByC(const tandem_context_options &options) {
+  ProgramSpec spec(1);
+  uint32_t x = spec.stacked("x", false, DType::F32, {16});
+  uint32_t y = spec.stacked("y", true, DType::F32, {16});
+  RankSpec &rank = spec.ranks[0];
+  uint32_t from = rank.view(rank.argument(x, 64), DType::F32, {16});
+  rank.copy(0, rank.view(rank.argument(y, 64), DType::F32, {16}), from);
+  std::string file = spec.encode();
+  tandem_context *context = nullptr;
+  tandem_program *program = nullptr;
+  tandem_instance *instance = nullptr;
+  ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
+  ASSERT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &program), TANDEM_OK);
+  ASSERT_EQ(tandem_prepare(context, program, &instance), TANDEM_OK) << tandem_last_error(context);
+  tandem_memory *memory[2] = {};
+  int64_t shape = 16;
+  for (uint32_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(tandem_memory_create(context, 64, &memory[i]), TANDEM_OK);
+    ASSERT_EQ(tandem_bind(instance, i, tandem_memory_data(memory[i]), 64, TANDEM_F32, 1, &shape),
+              TANDEM_OK);
+  }
+  EXPECT_EQ(tandem_run(instance), TANDEM_OK) << tandem_last_error(context);
+  tandem_instance_destroy(instance);
+  for (tandem_memory *one : memory)
+    tandem_memory_destroy(one);
+  tandem_program_destroy(program);
+  tandem_context_destroy(context);
+}
+
+TEST(GpuGraph, CallersOfAnOlderCApiHaveGraphs) {
+  // The size before no_graphs was there, and anything in the padding at its end.
+  constexpr size_t kOldSize = 56;
+  tandem_context_options options;
+  std::memset(&options, 0xff, sizeof options);
+  std::memset(&options, 0, offsetof(tandem_context_options, matmul_threads) + sizeof(uint32_t));
+  options.struct_size = kOldSize;
+  options.device = "cuda:0";
+  int64_t before = fakeNumber("graph-launches");
+  runByC(options);
+  EXPECT_EQ(fakeNumber("graph-launches") - before, 1);
+}
+
+TEST(GpuGraph, TheCApiTurnsThemOff) {
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.device = "cuda:0";
+  options.no_graphs = 1;
+  int64_t before = fakeNumber("graph-launches");
+  runByC(options);
+  EXPECT_EQ(fakeNumber("graph-launches"), before);
 }
 
 TEST(GpuGraph, WhereOneRankCannotCaptureNobodyDoes) {
