@@ -7,8 +7,9 @@
 
 #include "Api.h"
 
+#include "../../Core/SharedLibrary.h"
+
 #include <cstdlib>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 namespace tandem::ccl {
@@ -16,23 +17,15 @@ namespace tandem::ccl {
 namespace {
 
 Expected<Api> load() {
-  const char *given = std::getenv("TANDEM_NCCL_LIBRARY");
-  const char *library = given && *given ? given : "libnccl.so.2";
   // Connections made when a message first needs them would wait for the peer inside the call that
   // enqueues, where ranks need not come in one order. Read when the library makes its first
   // communicator; a value of the user's stays.
   ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    return Status(Code::Unsupported,
-                  fmt::format("channel ccl: NCCL is not installed: {}", ::dlerror()));
+  TANDEM_ASSIGN_OR_RETURN(
+      SharedLibrary library,
+      SharedLibrary::open("TANDEM_NCCL_LIBRARY", {"libnccl.so.2"}, "channel ccl: NCCL"));
   Api api;
-#define X(name)                                                                                    \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(handle, #name));                         \
-  if (!api.name)                                                                                   \
-    return Status(Code::Unsupported, fmt::format("channel ccl: {} has no {}", library, #name));
-  TANDEM_NCCL_FUNCTIONS(X)
-#undef X
+  TANDEM_NCCL_FUNCTIONS(TANDEM_FIND_FUNCTION)
   int version = 0;
   TANDEM_RETURN_IF_ERROR(api.status(api.ncclGetVersion(&version), "ncclGetVersion"));
   if (version < 21800)

@@ -7,27 +7,19 @@
 
 #include "Api.h"
 
-#include <cstdlib>
-#include <dlfcn.h>
+#include "../../Core/SharedLibrary.h"
+
 #include <fmt/format.h>
 
 using namespace tandem;
 using namespace tandem::ucx;
 
 static Expected<Api> load() {
-  const char *given = std::getenv("TANDEM_UCX_LIBRARY");
-  const char *library = given && *given ? given : "libucp.so.0";
-  void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    return Status(Code::Unsupported,
-                  fmt::format("channel ucx: UCX is not installed: {}", ::dlerror()));
+  TANDEM_ASSIGN_OR_RETURN(
+      SharedLibrary library,
+      SharedLibrary::open("TANDEM_UCX_LIBRARY", {"libucp.so.0"}, "channel ucx: UCX"));
   Api api;
-#define X(name)                                                                                    \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(handle, #name));                         \
-  if (!api.name)                                                                                   \
-    return Status(Code::Unsupported, fmt::format("channel ucx: {} has no {}", library, #name));
-  TANDEM_UCP_FUNCTIONS(X)
-#undef X
+  TANDEM_UCP_FUNCTIONS(TANDEM_FIND_FUNCTION)
   unsigned major = 0, minor = 0, release = 0;
   api.ucp_get_version(&major, &minor, &release);
   if (major != 1 || minor < 12)

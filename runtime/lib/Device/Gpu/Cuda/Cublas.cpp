@@ -11,11 +11,11 @@
 
 #include "CudaApi.h"
 
+#include "../../../Core/SharedLibrary.h"
 #include "../Driver.h"
 
 #include <cstdlib>
 #include <cublasLt.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <vector>
 
@@ -54,28 +54,12 @@ struct Api {
 };
 
 Expected<Api> load() {
-  const char *given = std::getenv("TANDEM_CUBLASLT_LIBRARY");
-  void *handle = nullptr;
-  std::string why;
-  std::vector<const char *> names{"libcublasLt.so.13", "libcublasLt.so.12"};
-  if (given && *given)
-    names = {given};
-  for (const char *name : names) {
-    handle = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (handle)
-      break;
-    why += (why.empty() ? "" : "; ") + std::string(::dlerror());
-  }
-  if (!handle)
-    return Status(Code::Unsupported,
-                  "device cuda has no matmul: cuBLASLt is not installed: " + why);
+  TANDEM_ASSIGN_OR_RETURN(SharedLibrary library,
+                          SharedLibrary::open("TANDEM_CUBLASLT_LIBRARY",
+                                              {"libcublasLt.so.13", "libcublasLt.so.12"},
+                                              "device cuda: cuBLASLt, for matmul,"));
   Api api;
-#define X(name)                                                                                    \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(handle, #name));                         \
-  if (!api.name)                                                                                   \
-    return Status(Code::Unsupported, fmt::format("device cuda: cuBLASLt has no {}", #name));
-  TANDEM_CUBLASLT_FUNCTIONS(X)
-#undef X
+  TANDEM_CUBLASLT_FUNCTIONS(TANDEM_FIND_FUNCTION)
   return api;
 }
 

@@ -7,33 +7,20 @@
 
 #include "CudaApi.h"
 
-#include <cstdlib>
-#include <dlfcn.h>
-#include <fmt/format.h>
+#include "../../../Core/SharedLibrary.h"
 
-// The second step replaces cuda.h's names by those of the versions that they stand for.
-#define TANDEM_NAME_OF(x) #x
-#define TANDEM_SYMBOL_OF(x) TANDEM_NAME_OF(x)
+#include <fmt/format.h>
 
 namespace tandem::gpu {
 
 namespace {
 
 Expected<CudaApi> load() {
-  const char *given = std::getenv("TANDEM_CUDA_LIBRARY");
-  const char *library = given && *given ? given : "libcuda.so.1";
-  void *handle = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    return Status(Code::Unsupported,
-                  fmt::format("device cuda: no driver of NVIDIA GPUs here: {}", ::dlerror()));
+  TANDEM_ASSIGN_OR_RETURN(SharedLibrary library,
+                          SharedLibrary::open("TANDEM_CUDA_LIBRARY", {"libcuda.so.1"},
+                                              "device cuda: the driver of NVIDIA GPUs"));
   CudaApi api;
-#define X(name)                                                                                    \
-  api.name = reinterpret_cast<decltype(api.name)>(::dlsym(handle, TANDEM_SYMBOL_OF(name)));        \
-  if (!api.name)                                                                                   \
-    return Status(Code::Unsupported,                                                               \
-                  fmt::format("device cuda: {} has no {}", library, TANDEM_SYMBOL_OF(name)));
-  TANDEM_CUDA_FUNCTIONS(X)
-#undef X
+  TANDEM_CUDA_FUNCTIONS(TANDEM_FIND_FUNCTION)
   Status started = api.status(api.cuInit(0), "cuInit");
   if (!started.ok())
     return Status(Code::Unsupported, "device cuda: " + started.message());
