@@ -8,6 +8,7 @@
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
 #include "LoopCosts.h"
+#include "Schedule.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -70,7 +71,9 @@ struct FusionSelectSchedulePass
     WalkResult result = func.walk([&](ReshardOp op) {
       return succeeded(check(op)) ? WalkResult::advance() : WalkResult::interrupt();
     });
-    if (result.wasInterrupted() || (!machine.empty() && failed(selectByCost(func))))
+    // An oracle is for one rank: there is nothing to choose.
+    bool byCost = !machine.empty() && !func->hasAttr(kOracleOfAttrName);
+    if (result.wasInterrupted() || (byCost && failed(selectByCost(func))))
       return signalPassFailure();
     // What the model says nothing of.
     func.walk([&](ReshardOp op) {
@@ -118,6 +121,11 @@ private:
     ScheduleAttr schedule = op.getScheduleAttr();
     if (!schedule)
       return success();
+    if (failed(checkSchedule(schedule, [&] { return op.emitError(); })))
+      return failure();
+    if (schedule.getKind() == ScheduleKind::Push && !oneSided && !reshard.isLocal())
+      return op.emitError("schedule push needs one-sided messages, which the target's channels do "
+                          "not have; expected pipeline or exchange");
     ++counts.user;
     say(op.getLoc(), [&](raw_ostream &os) {
       os << stringifyReshardKind(reshard.kind) << " keeps schedule "
@@ -137,7 +145,7 @@ private:
   void selectByRule(ReshardOp op) {
     RankedTensorType from = op.getInput().getType(), to = op.getType();
     Reshard reshard = classifyReshard(from, to);
-    bool oneOwner = reshard.kind == ReshardKind::AllGather && reshard.axes.size() == 1 &&
+    bool oneOwner = reshard.kind == fusion::ReshardKind::AllGather && reshard.axes.size() == 1 &&
                     slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
     ScheduleKind kind = oneOwner ? ScheduleKind::Exchange : ScheduleKind::Pipeline;
     choose(op, ScheduleAttr::get(op.getContext(), kind));

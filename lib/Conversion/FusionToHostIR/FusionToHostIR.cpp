@@ -98,31 +98,33 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
   return cast<hostir::ProgramOp>(builder.create(state));
 }
 
+/// The reshard that names the group's schedule, else the first op.
+static Operation *getPlace(const StreamGroup &group) {
+  for (fusion::ReshardOp reshard : group.reshards())
+    if (reshard.getScheduleAttr() == group.schedule && !reshard.getChosen())
+      return reshard;
+  return group.ops.front();
+}
+
 LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter &emitter) {
-  Operation *first = group.ops.front();
+  Operation *place = getPlace(group);
   fusion::ScheduleKind kind = group.schedule.getKind();
+  if (failed(checkSchedule(group.schedule, [&] { return place->emitError(); })))
+    return failure();
   const Schedule *schedule = getSchedule(kind);
-  if (!schedule)
-    return first->emitError("schedule ")
-           << fusion::stringifyScheduleKind(kind)
-           << " is not there yet, expected pipeline, exchange or push";
-  if (group.schedule.getDirections() != 1 || !group.schedule.getChannel().empty())
-    return first->emitError("schedule ")
-           << fusion::stringifyScheduleKind(kind)
-           << " has one direction and the target's channel, found " << group.schedule;
   // A choice that the loop cannot keep is no error.
   if (!group.scheduleIsNamed && kind != fusion::ScheduleKind::Pipeline) {
     ScopedDiagnosticHandler quiet(&getContext(), [](Diagnostic &) { return success(); });
-    if (failed(schedule->matches(group, [&] { return first->emitError(); }))) {
+    if (failed(schedule->matches(group, [&] { return place->emitError(); }))) {
       kind = fusion::ScheduleKind::Pipeline;
       schedule = getSchedule(kind);
     }
   }
-  if (failed(schedule->matches(group, [&] { return first->emitError(); })))
+  if (failed(schedule->matches(group, [&] { return place->emitError(); })))
     return failure();
   if (log && !group.reshards().empty()) {
     ScheduleCost cost = schedule->cost(group);
-    InFlightDiagnostic remark = first->emitRemark();
+    InFlightDiagnostic remark = place->emitRemark();
     remark << fusion::stringifyScheduleKind(kind) << ": " << group.numSlices() << " slices of ";
     llvm::interleave(
         group.ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");

@@ -106,6 +106,8 @@ struct ReshardPlan {
       size *= groupMesh.axisSize(axis);
     return size;
   }
+  /// Whether all communication is among groups of one device.
+  bool movesNothing() const { return kind != ReshardKind::Transfer && groupSize() == 1; }
   bool reduces() const {
     return kind == ReshardKind::AllReduce || kind == ReshardKind::ReduceScatter ||
            kind == ReshardKind::Reduce;

@@ -23,6 +23,9 @@ struct ScheduleCost {
   int64_t exposedSteps = 0; ///< steps that nothing in the group can hide
 };
 
+/// Bytes of a device's piece of a value of known extents.
+int64_t getNumBytes(RankedTensorType type);
+
 /// Turns a stream group into host IR. One class a file under Schedules/, stateless.
 class Schedule {
 public:
@@ -51,6 +54,10 @@ public:
 
 /// The schedule of a kind, or null if there is none yet.
 const Schedule *getSchedule(fusion::ScheduleKind kind);
+
+/// Whether there is a schedule of this kind and options, whatever the loop. If not, says why
+/// through `why`.
+LogicalResult checkSchedule(fusion::ScheduleAttr schedule, function_ref<InFlightDiagnostic()> why);
 
 /// One constructor per file in Schedules/.
 const Schedule &getPipelineSchedule();

@@ -3,7 +3,7 @@
 #tp = #fusion.mesh<"tp", ["x" = 4]>
 func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
-  // expected-error @below {{schedule ring is not there yet, expected pipeline, exchange or push}}
+  // expected-error @below {{schedule ring is reserved and not there yet, expected pipeline, exchange or push}}
   %0 = fusion.reshard %x {schedule = #fusion.schedule<ring>}
       : tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
   return %0 : tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>

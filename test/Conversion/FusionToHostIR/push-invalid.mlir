@@ -1,11 +1,11 @@
 // RUN: tandem-opt %s --split-input-file --verify-diagnostics --convert-fusion-to-hostir
 
-// What the schedule push does not take, said at the first op of the loop.
+// What the schedule push does not take, said at the reshard that names it.
 
 #tp = #fusion.mesh<"tp", ["x" = 4]>
 
 func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> {
-  // expected-error @below {{schedule push needs a loop over slices of one owner each, and one reshard}}
+  // expected-error @below {{schedule push gathers into slices: stream digits in place of the device's; found [didx("x"), -] on #tp to [-, -] on #tp}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 }
@@ -16,7 +16,7 @@ func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 
 // Slices of several owners.
 func.func @columns(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>> {
-  // expected-error @below {{schedule push needs a loop over slices of one owner each}}
+  // expected-error @below {{schedule push gathers slices of one owner each, along one mesh axis; found}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
 }
@@ -68,7 +68,7 @@ func.func @slices(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> te
 // Copies of one sum: each device would begin with another slice.
 func.func @copies(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>> {
-  // expected-error @below {{whose slices are not added up to copies of one result}}
+  // expected-error @below {{schedule push begins with the own slices, each device with others, but here slices are added up to a result of which devices hold copies: these would differ in rounding; pipeline has one order}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<8x16xf32, #fusion.axes<#tp, [-, stream(4)]>>
   %2 = fusion.matmul %1, %w : tensor<8x16xf32, #fusion.axes<#tp, [-, stream(4)]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
   return %2 : tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
@@ -81,8 +81,8 @@ func.func @copies(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: t
 // Partial slices that somebody else reads too.
 func.func @used(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> (tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>) {
-  // expected-error @below {{schedule push: expected what is reduced to have no other users}}
   %p = fusion.matmul %0, %w : tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
+  // expected-error @below {{schedule push: expected what is reduced to have no other users}}
   %1 = fusion.reshard %p {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
   %2 = fusion.reshard %p : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
   return %1, %2 : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
@@ -95,10 +95,34 @@ func.func @used(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: ten
 // The loop also adds up its slices.
 func.func @adds_up(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> (tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
-  // expected-error @below {{schedule push: expected no other op to combine slices in a loop whose slices go to their owners}}
   %s = math.tanh %0 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>
   %p = fusion.matmul %s, %w : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>, tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>>
   %r = fusion.reduce sum %s dims [0] : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>
+  // expected-error @below {{schedule push: expected no other op to combine slices in a loop whose slices go to their owners}}
   %1 = fusion.reshard %p {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
   return %1, %r : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// Two reshards in one loop.
+func.func @two(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>> {
+  // expected-error @below {{schedule push takes one reshard in a loop, found 2}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  %2 = math.tanh %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  %3 = fusion.reshard %2 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>
+  return %3 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// The slices of a reduction are those of nobody.
+func.func @reduces(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
+  // expected-error @below {{schedule push reduces what its loop computes in slices of one owner each: the operand has stream digits where the result has the device's, and the result has none; found}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
 }

@@ -214,7 +214,7 @@ func.func private @f() attributes {s = #fusion.schedule<push, order = sorted>}
 
 // -----
 
-// expected-error @+1 {{expected a schedule (pipeline, exchange, ring, push, hierarchical), found 'star'}}
+// expected-error @+1 {{expected a schedule (pipeline, exchange, push), found 'star'}}
 func.func private @f() attributes {s = #fusion.schedule<star>}
 
 // -----

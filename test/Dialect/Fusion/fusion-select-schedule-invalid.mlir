@@ -2,12 +2,10 @@
 
 #tp = #fusion.mesh<"tp", ["x" = 4]>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
-// expected-remark @+1 {{1 exchange, 0 pipeline, 2 named by the user}}
+// expected-remark @+1 {{1 exchange, 0 pipeline, 1 named by the user}}
 func.func @exchange_of_shared_slices(%0: !rows) {
   // expected-remark @+1 {{fusion-select-schedule: all-gather goes through schedule exchange: every stream slice has one owner}}
   %1 = fusion.reshard %0 : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
-  // expected-remark @+1 {{fusion-select-schedule: all-gather keeps schedule ring}}
-  %2 = fusion.reshard %0 {schedule = #fusion.schedule<ring>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
   // expected-remark @+1 {{fusion-select-schedule: all-gather keeps schedule exchange}}
   %3 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(2), -]>>
   return
@@ -19,5 +17,36 @@ func.func @exchange_of_shared_slices(%0: !rows) {
 func.func @undecided(%0: tensor<16xf32>) {
   // expected-error @+1 {{expected decided axes on both sides, found none}}
   %1 = fusion.reshard %0 : tensor<16xf32> -> tensor<16xf32, #fusion.axes<#tp, [-]>>
+  return
+}
+
+// -----
+
+// Words that are reserved.
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+!rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @ring(%0: !rows) {
+  // expected-error @+1 {{schedule ring is reserved and not there yet, expected pipeline, exchange or push}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+  return
+}
+
+// -----
+
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+!both = tensor<8x16xf32, #fusion.axes<#pod, [-, didx("node")], partial = ["gpu"]>>
+func.func @hierarchical(%0: !both) {
+  // expected-error @+1 {{schedule hierarchical is reserved and not there yet, expected pipeline, exchange or push}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<hierarchical>} : !both -> tensor<8x16xf32, #fusion.axes<#pod, [didx("gpu"), -]>>
+  return
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+!rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @channel(%0: !rows) {
+  // expected-error @+1 {{schedule pipeline has one direction and the target's channel, found #fusion.schedule<pipeline, channel = "peer">}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<pipeline, channel = "peer">} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
   return
 }

@@ -29,8 +29,8 @@ func.func @select(%0: !rows, %1: tensor<16x16xf32, #fusion.axes<#tp, [-, -], par
   // CHECK: <pipeline>} : {{.*}} -> {{.*}}#pod, [stream(4), -]>>
   %10 = fusion.reshard %2 : tensor<16x16xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>> -> tensor<16x16xf32, #fusion.axes<#pod, [stream(4), -]>>
   // The user's word.
-  // CHECK: <ring, directions = 2>} : {{.*}} -> {{.*}}[stream(4), -]>>
-  %11 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+  // CHECK: <push, order = xor>} : {{.*}} -> {{.*}}[stream(4), -]>>
+  %11 = fusion.reshard %0 {schedule = #fusion.schedule<push, order = xor>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(4), -]>>
   // CHECK: <exchange, streams = 2>} : {{.*}} -> {{.*}}[stream(8), -]>>
   %12 = fusion.reshard %0 {schedule = #fusion.schedule<exchange, streams = 2>} : !rows -> tensor<16x16xf32, #fusion.axes<#tp, [stream(8), -]>>
   return

@@ -13,7 +13,9 @@ include "mlir/Pass/PassBase.td"
 def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"> {
   let summary = "Give every reshard a schedule, and slices where they are worth it";
   let description = [{
-    The user's word holds, if it can be kept. Otherwise, without a `machine`, an all-gather along one mesh axis whose
+    The user's word holds. One that no schedule keeps is an error at the reshard: `ring` and `hierarchical`, which are
+    reserved; 2 directions, a channel; and `push` where the target's channels have no one-sided messages (`one-sided`).
+    Whether the loop around it lets it keep the word shows in `convert-fusion-to-hostir`. Otherwise, without a `machine`, an all-gather along one mesh axis whose
     stream slices have one owner each moves point to point (`exchange`), and all else goes through `pipeline`.
 
     With a `machine` (a machine file, as `tandem-sim` takes it) the cost model decides:

@@ -10,7 +10,6 @@
 #include "../Schedule.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
 using namespace mlir::tandem;
@@ -47,8 +46,7 @@ LogicalResult Exchange::matches(const StreamGroup &group,
     if (failed(plan))
       return failure();
     // Among one device there is nothing to exchange: emitted as pipeline does.
-    bool movesNothing = plan->groupSize() == 1 && plan->kind != ReshardKind::Transfer;
-    if (plan->reduces() && !movesNothing)
+    if (plan->reduces() && !plan->movesNothing())
       return why() << "schedule exchange reduces slices that have one owner each, in the loop that "
                       "computes them, found other ones; pipeline reduces all";
   }
@@ -153,20 +151,12 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   return succeeded(done) ? emitter.finish(group) : done;
 }
 
-static int64_t numBytes(RankedTensorType type) {
-  int64_t bytes = (type.getElementTypeBitWidth() + 7) / 8;
-  FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
-  for (int64_t extent : *shape)
-    bytes *= extent;
-  return bytes;
-}
-
 ScheduleCost Exchange::cost(const StreamGroup &group) const {
   if (std::optional<ScatteredDigit> scattered = getScatter(group)) {
     ScheduleCost cost;
     int64_t devices = scattered->plan.groupSize(), slices = group.numSlices();
     cost.steps = slices - slices / devices;
-    cost.bytesSent = numBytes(group.reshards().front().getResult().getType()) * (devices - 1);
+    cost.bytesSent = getNumBytes(group.reshards().front().getResult().getType()) * (devices - 1);
     cost.computeOps = slices * static_cast<int64_t>(group.ops.size() - 1) + 1;
     // The last slices hide behind the own ones alone.
     cost.exposedSteps = slices / devices;
@@ -178,7 +168,7 @@ ScheduleCost Exchange::cost(const StreamGroup &group) const {
   ScheduleCost cost;
   int64_t devices = plan->groupSize(), slices = group.numSlices();
   for (fusion::ReshardOp reshard : group.reshards())
-    cost.bytesSent += numBytes(reshard.getInput().getType()) * (devices - 1);
+    cost.bytesSent += getNumBytes(reshard.getInput().getType()) * (devices - 1);
   auto computed = static_cast<int64_t>(group.ops.size() - group.reshards().size());
   cost.steps = slices - slices / devices;
   cost.computeOps = slices * computed;

@@ -70,20 +70,49 @@ static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
          !(isDense(plan, true) && isDense(plan, false));
 }
 
-FailureOr<ReshardPlan> tandem::getOwnerPlan(const StreamGroup &group) {
+/// Why slices of these reshards have no owners, or not the same ones.
+static std::string explainNoOwner(ArrayRef<fusion::ReshardOp> reshards) {
+  for (fusion::ReshardOp reshard : reshards) {
+    if (succeeded(getCommonOwner(reshard)))
+      continue;
+    fusion::AxesAttr from = fusion::getAxes(reshard.getInput()),
+                     to = fusion::getAxes(reshard.getResult());
+    std::string axes = fusion::formatAxes(from) + " to " + fusion::formatAxes(to);
+    if (from.getPartial() != to.getPartial())
+      return "reduces what its loop computes in slices of one owner each: the operand has stream "
+             "digits where the result has the device's, and the result has none; found " +
+             axes;
+    if (!to.hasStream())
+      return "gathers into slices: stream digits in place of the device's; found " + axes;
+    return "gathers slices of one owner each, along one mesh axis; found " + axes;
+  }
+  return "gathers slices that have the same owners, found others";
+}
+
+FailureOr<ReshardPlan> tandem::getOwnerPlan(const StreamGroup &group, std::string *reason) {
+  auto fail = [&](const Twine &why) -> FailureOr<ReshardPlan> {
+    if (reason)
+      *reason = why.str();
+    return failure();
+  };
   SmallVector<fusion::ReshardOp> reshards = group.reshards();
-  // What is gathered is there before the loop.
+  if (reshards.empty())
+    return fail("gathers or reduces, found a loop without a reshard");
+  FailureOr<ReshardPlan> plan = getCommonOwner(reshards);
+  if (failed(plan) && reason)
+    *reason = explainNoOwner(reshards);
+  if (failed(plan))
+    return failure();
   if (!llvm::equal(reshards, ArrayRef(group.ops).take_front(reshards.size())) ||
       llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
         return llvm::is_contained(group.ops, reshard.getInput().getDefiningOp());
       }))
-    return failure();
-  FailureOr<ReshardPlan> plan = getCommonOwner(reshards);
-  if (failed(plan))
-    return failure();
+    return fail("gathers what is there before its loop, found what the loop itself computes");
   for (auto [op, sliced] : group.accumulators)
     if (wouldDiffer(op, sliced, *plan))
-      return failure();
+      return fail("begins with the own slices, each device with others, but here slices are added "
+                  "up to a result of which devices hold copies: these would differ in rounding; "
+                  "pipeline has one order");
   return plan;
 }
 

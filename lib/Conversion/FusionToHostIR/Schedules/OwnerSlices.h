@@ -97,8 +97,8 @@ std::optional<ScatteredDigit> getScatter(const StreamGroup &group);
 LogicalResult checkScatter(const StreamGroup &group, function_ref<InFlightDiagnostic()> why);
 
 /// The plan of a slice of the gathers that the group begins with, its only reshards, if it has one
-/// owner, who may begin with it, else failure.
-FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group);
+/// owner, who may begin with it, else failure; then `reason` says what is expected and was found.
+FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group, std::string *reason = nullptr);
 
 } // namespace mlir::tandem
 

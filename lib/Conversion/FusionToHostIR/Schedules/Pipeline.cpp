@@ -78,12 +78,9 @@ class Pipeline : public Schedule {
       cost.exposedSteps += 1;
       // A ring moves (P-1)/P of the gathered (or scattered) bytes over each link, an all-reduce
       // twice that.
-      auto whole = fusion::getLocalShape(plan->kind == ReshardKind::ReduceScatter
-                                             ? reshard.getInput().getType()
-                                             : reshard.getResult().getType());
-      int64_t bytes = (reshard.getResult().getType().getElementTypeBitWidth() + 7) / 8;
-      for (int64_t extent : *whole)
-        bytes *= extent;
+      int64_t bytes =
+          getNumBytes(plan->kind == ReshardKind::ReduceScatter ? reshard.getInput().getType()
+                                                               : reshard.getResult().getType());
       int64_t group = plan->groupSize();
       cost.bytesSent +=
           bytes / group * (group - 1) * (plan->kind == ReshardKind::AllReduce ? 2 : 1);

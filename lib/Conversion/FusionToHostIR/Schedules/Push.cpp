@@ -9,7 +9,6 @@
 
 #include "../Schedule.h"
 
-#include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -32,13 +31,13 @@ class Push : public Schedule {
 
 } // namespace
 
-/// Whether all communication is among groups of one device.
+/// Whether none of the reshards moves anything.
 static bool movesNothing(const StreamGroup &group) {
   return llvm::all_of(group.reshards(), [&](fusion::ReshardOp reshard) {
     ScopedDiagnosticHandler quiet(reshard.getContext(), [](Diagnostic &) { return success(); });
     FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
                                               [&] { return reshard.emitError(); });
-    return succeeded(plan) && plan->groupSize() == 1 && plan->kind != ReshardKind::Transfer;
+    return succeeded(plan) && plan->movesNothing();
   });
 }
 
@@ -80,6 +79,8 @@ LogicalResult Push::matches(const StreamGroup &group,
                             function_ref<InFlightDiagnostic()> why) const {
   if (movesNothing(group))
     return getPipelineSchedule().matches(group, why);
+  if (size_t count = group.reshards().size(); count != 1)
+    return why() << "schedule push takes one reshard in a loop, found " << count;
   if (std::optional<ScatteredDigit> scattered = getScatter(group)) {
     if (failed(checkScatter(group, why)))
       return failure();
@@ -87,14 +88,12 @@ LogicalResult Push::matches(const StreamGroup &group,
     OwnerDigits digits = getOwnerDigits(group, scattered->streamDigit, devices);
     return checkOptions(group, devices, digits.numSlices(), /*reduces=*/true, why);
   }
-  FailureOr<ReshardPlan> plan = getOwnerPlan(group);
-  if (succeeded(plan) && group.reshards().size() == 1)
-    return checkOptions(group, plan->groupSize(), getOwnerDigits(group, *plan).numSlices(),
-                        /*reduces=*/false, why);
-  return why() << "schedule push needs a loop over slices of one owner each, and one reshard: a "
-                  "gather into stream digits in place of the device's, whose slices are not added "
-                  "up to copies of one result, or a reduction of what has such stream digits onto "
-                  "the device's";
+  std::string reason;
+  FailureOr<ReshardPlan> plan = getOwnerPlan(group, &reason);
+  if (failed(plan))
+    return why() << "schedule push " << reason;
+  return checkOptions(group, plan->groupSize(), getOwnerDigits(group, *plan).numSlices(),
+                      /*reduces=*/false, why);
 }
 
 LogicalResult Push::emit(const StreamGroup &group, Emitter &emitter) const {
@@ -112,11 +111,8 @@ ScheduleCost Push::cost(const StreamGroup &group) const {
   std::optional<ScatteredDigit> scattered = getScatter(group);
   fusion::ReshardOp reshard = group.reshards().front();
   // A device's piece: what it gives each peer of a gather, and gets from each in a reduction.
-  auto piece = fusion::getLocalShape(scattered ? reshard.getResult().getType()
-                                               : reshard.getInput().getType());
-  int64_t bytes = (reshard.getResult().getType().getElementTypeBitWidth() + 7) / 8;
-  for (int64_t extent : *piece)
-    bytes *= extent;
+  int64_t bytes =
+      getNumBytes(scattered ? reshard.getResult().getType() : reshard.getInput().getType());
   int64_t devices = scattered ? scattered->plan.groupSize() : getOwnerPlan(group)->groupSize();
   int64_t slices = group.numSlices(), merged = group.schedule.getMerge().size();
   int64_t computeOps = static_cast<int64_t>(group.ops.size()) - 1;

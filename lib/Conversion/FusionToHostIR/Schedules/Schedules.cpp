@@ -10,6 +10,10 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
+int64_t tandem::getNumBytes(RankedTensorType type) {
+  return static_cast<int64_t>(getLocalBytes(type));
+}
+
 const Schedule *tandem::getSchedule(fusion::ScheduleKind kind) {
   switch (kind) {
   case fusion::ScheduleKind::Pipeline:
@@ -23,4 +27,16 @@ const Schedule *tandem::getSchedule(fusion::ScheduleKind kind) {
     return nullptr;
   }
   return nullptr;
+}
+
+LogicalResult tandem::checkSchedule(fusion::ScheduleAttr schedule,
+                                    function_ref<InFlightDiagnostic()> why) {
+  StringRef name = fusion::stringifyScheduleKind(schedule.getKind());
+  if (!getSchedule(schedule.getKind()))
+    return why() << "schedule " << name
+                 << " is reserved and not there yet, expected pipeline, exchange or push";
+  if (schedule.getDirections() != 1 || !schedule.getChannel().empty())
+    return why() << "schedule " << name << " has one direction and the target's channel, found "
+                 << schedule;
+  return success();
 }

@@ -38,9 +38,8 @@ Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
     return {};
   std::optional<ScheduleKind> kind = symbolizeScheduleKind(word);
   if (!kind) {
-    parser.emitError(loc) << "expected a schedule (pipeline, exchange, ring, push, hierarchical), "
-                             "found '"
-                          << word << "'";
+    parser.emitError(loc) << "expected a schedule (pipeline, exchange, push), found '" << word
+                          << "'";
     return {};
   }
   int64_t directions = 1, streams = 0;

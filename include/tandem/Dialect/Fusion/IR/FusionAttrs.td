@@ -180,6 +180,9 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
     `xor`: the one whose number differs in the bits of d) and `merge`: how many peers' slices, in the order of the loop and
     the own one among them, are computed at once. `docs/schedules.md` says what each schedule does.
 
+    `ring` and `hierarchical`, 2 `directions` and a `channel` are reserved for schedules to come: they are read, and
+    `fusion-select-schedule` refuses them at the reshard.
+
     Constraints:
     - schedule_c1: directions is 1 or 2.
     - schedule_c2: streams is not negative (0: the schedule's default).
@@ -189,7 +192,7 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
     Example:
     ```mlir
     #fusion.schedule<pipeline>
-    #fusion.schedule<ring, directions = 2, streams = 3, channel = "peer">
+    #fusion.schedule<exchange, streams = 3>
     #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>
     ```
   }];

@@ -128,8 +128,9 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
     that are split alike always runs on what is there; its partial result is resharded, and a bias is added behind that.
     A `reduce` or `slice` onto another mesh runs on what is there unless the user's word is "before": there is less to send
     then. What must be reduced before an op is, in either mode, to where its result is.
-    A reshard that is several rows of the table at once is written out as a sequence, each part with its `row`, unless
-    its schedule is `hierarchical`; one that is none is an error.
+    A reshard that is several rows of the table at once is written out as a sequence, each part with its `row` (one whose
+    schedule is `hierarchical`, which is reserved, stays whole, and `fusion-select-schedule` refuses it); one that is no row
+    is an error.
 
     Two attributes beside an op are the user's word on its reshards, and are taken off: `fusion.gather`, "before" or
     "after", overrides the option, and `fusion.schedule` is the schedule of those of them that communicate. A word that no
