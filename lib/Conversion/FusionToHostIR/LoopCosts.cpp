@@ -15,20 +15,22 @@
 using namespace mlir;
 using namespace mlir::tandem;
 
-static bool isElementwise(Operation *op) {
+/// Whether a kernel computes the op: an elementwise one, and not a constant, which is a part of the
+/// kernels that use it.
+static bool isOfKernel(Operation *op) {
   return fusion::isLocalComputation(op) && !isa<fusion::FusionTensorOpInterface>(op) &&
          !op->hasTrait<OpTrait::ConstantLike>();
 }
 
 /// Whether the op's result stays inside the kernel of its consumers.
 static bool isInner(Operation *op, const StreamGroup &group) {
-  if (!isElementwise(op) || op->use_empty())
+  if (!isOfKernel(op) || op->use_empty())
     return false;
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   return llvm::all_of(op->getUsers(), [&](Operation *user) {
     // Ops that are not streamed stand alone in their groups, and feed each other all the same.
     bool together = group.streamSizes.empty() || llvm::is_contained(group.ops, user);
-    if (!together || !isElementwise(user))
+    if (!together || !isOfKernel(user))
       return false;
     auto result = cast<RankedTensorType>(user->getResult(0).getType());
     return result.getShape() == type.getShape() && fusion::getAxes(result) == fusion::getAxes(type);
@@ -65,7 +67,7 @@ LoopWork LoopCosts::getWork(const StreamGroup &group) const {
     if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
       item = model.getReshard(reshard.getInput().getType(), type, work.slices,
                               group.accumulators.contains(op));
-    } else if (isElementwise(op)) {
+    } else if (isOfKernel(op)) {
       if (isInner(op, group))
         continue;
       item = model.getElementwise((getBytesRead(op, group) + getLocalBytes(type)) /
@@ -105,9 +107,8 @@ static SmallVector<fusion::ScheduleAttr> getCandidates(const StreamGroup &group)
   SmallVector<fusion::ScheduleAttr> candidates{plain(fusion::ScheduleKind::Pipeline)};
   if (group.reshards().size() != 1 || group.streamSizes.empty())
     return candidates;
-  for (fusion::ScheduleKind kind : {fusion::ScheduleKind::Exchange, fusion::ScheduleKind::Ring,
-                                    fusion::ScheduleKind::Push, fusion::ScheduleKind::Hierarchical})
-    candidates.push_back(plain(kind));
+  candidates.push_back(plain(fusion::ScheduleKind::Exchange));
+  candidates.push_back(plain(fusion::ScheduleKind::Push));
   auto push = [&](int64_t streams, fusion::PeerOrder order, ArrayRef<int64_t> merge) {
     candidates.push_back(fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Push, 1, streams,
                                                    "", order, merge));
