@@ -45,24 +45,12 @@ private:
 
 } // namespace
 
-/// Mesh axes of one device move nothing: where others do, their digits are taken out.
+/// Mesh axes of one device move nothing: their digits are taken out.
 void Planner::dropSingleDevices() {
   auto isSingle = [](const SideDigit &side) { return side.isDevice() && side.size == 1; };
-  auto changes = [&](const CommonDigit &digit) {
-    return (digit.source.isDevice() || digit.target.isDevice()) &&
-           digit.source.axis != digit.target.axis;
-  };
-  bool reduces = llvm::any_of(sourceAxes.getPartial(), [&](StringAttr axis) {
-    return result.sourceMesh.axisSize(axis) > 1 &&
-           !llvm::is_contained(targetAxes.getPartial(), axis);
+  llvm::erase_if(result.digits, [&](const CommonDigit &digit) {
+    return isSingle(digit.source) || isSingle(digit.target);
   });
-  if (reduces || result.sourceMesh != result.mesh ||
-      llvm::any_of(result.digits, [&](const CommonDigit &digit) {
-        return changes(digit) && !isSingle(digit.source) && !isSingle(digit.target);
-      }))
-    llvm::erase_if(result.digits, [&](const CommonDigit &digit) {
-      return isSingle(digit.source) || isSingle(digit.target);
-    });
 }
 
 /// Whether device digits are neighbours in one dimension: then they count the ranks of one group.
@@ -144,17 +132,9 @@ LogicalResult Planner::classifyAcross() {
 
 /// What is done along which mesh axes.
 LogicalResult Planner::classify() {
-  // A reduction along an axis of one device is none, unless it is all that there is to do.
-  bool changes = llvm::any_of(result.digits, [](const CommonDigit &digit) {
-    return digit.crosses() ||
-           (std::max(digit.source.size, digit.target.size) > 1 &&
-            (digit.source.isDevice() || digit.target.isDevice()) &&
-            (digit.source.axis != digit.target.axis || digit.source.inner != digit.target.inner));
-  });
-  SmallVector<StringAttr> reduced;
+  SmallVector<StringAttr> reduced; // along an axis of one device there is nothing to reduce
   for (StringAttr axis : sourceAxes.getPartial())
-    if (!llvm::is_contained(targetAxes.getPartial(), axis) &&
-        (result.sourceMesh.axisSize(axis) > 1 || (!changes && sourceAxes.getPartial().size() == 1)))
+    if (!llvm::is_contained(targetAxes.getPartial(), axis) && result.sourceMesh.axisSize(axis) > 1)
       reduced.push_back(axis);
   if (result.sourceMesh != result.mesh)
     return classifyAcross();
@@ -207,15 +187,6 @@ LogicalResult Planner::classify() {
         areOneFactor(scattered)) {
       result.kind = ReshardKind::ReduceScatter;
       nameAxes(scattered, false);
-      return success();
-    }
-    // Axes of one device alone: nothing is reduced, and nothing moves.
-    if (llvm::all_of(reduced,
-                     [&](StringAttr axis) { return result.sourceMesh.axisSize(axis) == 1; })) {
-      llvm::erase_if(result.digits, [](const CommonDigit &digit) {
-        return digit.source.size == 1 && (digit.source.isDevice() || digit.target.isDevice());
-      });
-      result.axes.clear();
       return success();
     }
     InFlightDiagnostic diag = emitError();
