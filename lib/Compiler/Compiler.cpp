@@ -99,25 +99,26 @@ bool isCandidate(Operation &op) {
 StringRef nameOf(Operation &op) { return SymbolTable::getSymbolName(&op).getValue(); }
 
 LogicalResult Compilation::findEntry() {
+  StringRef wanted = options.entry;
+  wanted.consume_front("@");
   SmallVector<Operation *> candidates;
   for (Operation &op : *module.getBody())
-    if (isCandidate(op) && (!options.entry.empty() ? nameOf(op) == options.entry
-                                                   : SymbolTable::getSymbolVisibility(&op) ==
-                                                         SymbolTable::Visibility::Public))
+    if (isCandidate(op) && (!wanted.empty() ? nameOf(op) == wanted
+                                            : SymbolTable::getSymbolVisibility(&op) ==
+                                                  SymbolTable::Visibility::Public))
       candidates.push_back(&op);
   // The twins of programs are not meant when nobody is named.
-  if (options.entry.empty())
+  if (wanted.empty())
     llvm::erase_if(candidates, [](Operation *op) {
       auto program = dyn_cast<hostir::ProgramOp>(op);
       return program && program.getOracleOf();
     });
   if (candidates.size() != 1) {
     InFlightDiagnostic diag =
-        options.entry.empty()
-            ? emitError(candidates.empty() ? module.getLoc() : candidates[1]->getLoc())
-            : emitError(module.getLoc());
-    if (!options.entry.empty())
-      diag << "no function @" << options.entry;
+        wanted.empty() ? emitError(candidates.empty() ? module.getLoc() : candidates[1]->getLoc())
+                       : emitError(module.getLoc());
+    if (!wanted.empty())
+      diag << "no function @" << wanted;
     else if (candidates.empty())
       diag << "no public function to compile";
     else

@@ -96,7 +96,7 @@ bool split(llvm::StringRef text, llvm::StringRef &key, llvm::StringRef &value) {
 }
 
 int parseOptions(compiler::CompileOptions &options) {
-  options.entry = llvm::StringRef(entry).ltrim('@').str();
+  options.entry = entry;
   for (const std::string &text : mesh) {
     llvm::StringRef axis, size;
     int64_t number = 0;

@@ -43,7 +43,8 @@ enum class Output {
 };
 
 struct CompileOptions {
-  /// The function (or `hostir.program`) to compile; empty: the only public one.
+  /// The function (or `hostir.program`) to compile, with or without `@`; empty: the only public
+  /// one.
   std::string entry;
   /// Sizes of mesh axes that are `?`: {"x", 8}, or {"mesh.x", 8}.
   std::vector<std::pair<std::string, int64_t>> mesh;

@@ -27,7 +27,7 @@ TEST(CompilerCApi, SameBytesAsFromCpp) {
   tandem_argument_shape shape = {"arg0", extents, 2};
   tandem_compile_options options = {};
   options.struct_size = sizeof options;
-  options.entry = "gather";
+  options.entry = "@gather";
   options.mesh = &mesh;
   options.num_mesh = 1;
   options.shapes = &shape;

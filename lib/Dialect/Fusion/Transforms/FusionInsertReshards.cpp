@@ -39,7 +39,9 @@ struct FusionInsertReshardsPass
     made.clear();
     mended.clear();
     before = after = writtenOut = 0;
-    if (gather == GatherMode::Cost && failed(loadModel()))
+    // An oracle, for one rank, has no reshards: a bad machine is an error once, not twice.
+    if (gather == GatherMode::Cost && !getOperation()->hasAttr(kOracleOfAttrName) &&
+        failed(loadModel()))
       return signalPassFailure();
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
@@ -112,7 +114,7 @@ private:
   /// On the side that the user's word or the option names, or where it takes less.
   FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &say) {
     GatherMode mode = gatherOf(op);
-    if (mode != GatherMode::Cost)
+    if (mode != GatherMode::Cost || !model)
       return planLocal(op, mode, reason);
     FailureOr<LocalPlan> before = planLocal(op, GatherMode::Before, reason);
     std::string other;
