@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "PassLog.h"
-#include "StridedBox.h"
+#include "SliceBoxes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -31,14 +31,18 @@ struct Access {
   Operation *inBlock;
   int64_t place; // of the command, in the text
   StridedBox box;
-  /// Where it begins in the slice of its part, kept densely: a sum of loop indices.
-  SmallVector<std::pair<Value, int64_t>> offset = {};
+  /// Whether it is a message that may not be sent.
+  bool isOptional = false;
+  /// Where it begins in the slice of its part, kept densely.
+  LinearIndex offset = {};
 };
 
 /// The accesses of one slice in one block.
 struct Part {
-  SmallVector<Access, 2> accesses; // in the text's order
-  SmallVector<BoxDim> slice;       // normalized
+  std::vector<Access> accesses; // in the text's order
+  SmallVector<BoxDim> slice;    // normalized
+  /// The number of an access that takes all of the slice.
+  size_t whole = 0;
   /// The op of the block behind which the stream of the first access is ordered after all of them.
   Operation *last = nullptr;
   Value stream() const { return getStream(accesses.front().operand->getOwner()); }
@@ -61,8 +65,10 @@ private:
   std::string collect(Value view);
   std::string addAccess(OpOperand &use);
   std::string checkParts();
-  bool continuesPart(Access &access);
-  std::string checkPart(Part &part);
+  bool continuesPart(const Access &access);
+  static std::string checkFirst(const Part &part);
+  static std::string checkPart(Part &part);
+  std::string checkOnePart();
   void rewritePart(Part &part);
 
   AllocOp alloc;
@@ -79,11 +85,12 @@ private:
 //===----------------------------------------------------------------------===//
 
 // Whether the command writes every element of the operand and reads none.
-static bool writesWhole(OpOperand &operand) {
+static bool writesWhole(const Access &access) {
+  OpOperand &operand = *access.operand;
   Value value = operand.get();
   return llvm::TypeSwitch<Operation *, bool>(operand.getOwner())
       .Case([&](CopyOp op) { return &operand == &op.getTargetMutable(); })
-      .Case([&](RecvOp op) { return true; })
+      .Case([&](RecvOp op) { return !access.isOptional; })
       .Case([&](MatmulOp op) { return &operand == &op.getOutputMutable() && !op.getAccumulate(); })
       .Case([&](ReduceOp op) { return &operand == &op.getTargetMutable(); })
       .Case([&](LaunchOp op) { return llvm::is_contained(op.getOutputs(), value); })
@@ -103,15 +110,9 @@ std::string Localizer::addAccess(OpOperand &use) {
   if (!box)
     return "a view of it is not understood";
   // A slice cannot begin inside of a group.
-  if (op->getParentOfType<GroupOp>() && !isa<GroupOp>(op->getParentOp()))
-    return "a message that may not be sent uses it";
-  Operation *inBlock = op;
-  if (isa<SendOp, RecvOp>(op)) {
-    inBlock = op->getParentOp();
-    if (!isa<GroupOp>(inBlock))
-      return "a loop or condition in a group uses it";
-  }
-  accesses.push_back({&use, inBlock, places.lookup(op), std::move(*box)});
+  auto group = op->getParentOfType<GroupOp>();
+  accesses.push_back({&use, group ? group : op, places.lookup(op), std::move(*box)});
+  accesses.back().isOptional = group && op->getParentOp() != group;
   return "";
 }
 
@@ -142,12 +143,18 @@ static Operation *findSync(Block::iterator from, Block::iterator to, Value waite
   return nullptr;
 }
 
-std::string Localizer::checkPart(Part &part) {
+/// Whether the slice is there as soon as its first access is done.
+std::string Localizer::checkFirst(const Part &part) {
   const Access &first = part.accesses.front();
-  if (!writesWhole(*first.operand))
+  if (!writesWhole(first))
     return "its first access in a block does not write the whole slice";
   if (part.accesses.size() > 1 && part.accesses[1].inBlock == first.inBlock)
     return "the command that writes it first uses it twice";
+  return "";
+}
+
+std::string Localizer::checkPart(Part &part) {
+  const Access &first = part.accesses.front();
   part.last = part.accesses.back().inBlock;
   for (const Access &access : part.accesses) {
     if (!compactStrides(part.slice, access.box.dims))
@@ -168,69 +175,24 @@ std::string Localizer::checkPart(Part &part) {
   return "";
 }
 
-// Iterations of the loop whose index `value` is, if it counts them from 0.
-static std::optional<int64_t> countOf(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  auto loop = argument ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()) : scf::ForOp();
-  if (!loop || argument != loop.getInductionVar() ||
-      getConstantIntValue(loop.getLowerBound()) != 0 || getConstantIntValue(loop.getStep()) != 1)
-    return std::nullopt;
-  return getConstantIntValue(loop.getUpperBound());
-}
-
-// Whether `box` lies in the slice of `part`, whatever the indices of the loops around it that are
-// not around the part; where it begins in the slice is put in `offset`.
-static bool liesIn(const StridedBox &box, const Part &part,
-                   SmallVectorImpl<std::pair<Value, int64_t>> &offset) {
-  LinearIndex begin = box.offset;
-  begin.add(part.accesses.front().box.offset, -1);
-  if (begin.constant != 0)
-    return false;
-  // For each piece of the slice, the last index that is taken of it.
-  SmallVector<int64_t> last(part.slice.size(), 0);
-  auto take = [&](int64_t stride, int64_t count, int64_t &denseStride) {
-    int64_t dense = 1;
-    std::optional<size_t> found;
-    for (auto [i, piece] : llvm::enumerate(part.slice)) {
-      if (stride > 0 && stride % piece.stride == 0 &&
-          last[i] + stride / piece.stride * (count - 1) < piece.size) {
-        found = i;
-        denseStride = dense * (stride / piece.stride);
-      }
-      dense *= piece.size;
-    }
-    if (found)
-      last[*found] += stride / part.slice[*found].stride * (count - 1);
-    return found.has_value();
-  };
-  int64_t dense = 0;
-  for (const BoxDim &dim : box.dims)
-    if (dim.size != 1 && !take(dim.stride, dim.size, dense))
-      return false;
-  for (auto [value, coefficient] : begin.terms) {
-    std::optional<int64_t> count = countOf(value);
-    if (!count || *count < 1 || !take(coefficient, *count, dense))
-      return false;
-    offset.emplace_back(value, dense);
-  }
-  return true;
-}
-
 // Whether the access is one of the last part's, which it joins then: of the part's block (or of
 // conditions and loops in it), and of its slice.
-bool Localizer::continuesPart(Access &access) {
+bool Localizer::continuesPart(const Access &access) {
   if (parts.empty())
     return false;
   Part &part = parts.back();
   Operation *inBlock = part.block()->findAncestorOpInBlock(*access.inBlock);
   if (!inBlock)
     return false;
-  bool isSame = part.slice == access.box.normalized() &&
-                part.accesses.front().box.offset == access.box.offset;
-  if (!isSame && !liesIn(access.box, part, access.offset))
+  const LinearIndex &begin = part.accesses.front().box.offset;
+  bool isSame = part.slice == access.box.normalized() && begin == access.box.offset;
+  std::optional<LinearIndex> offset =
+      isSame ? LinearIndex() : placeInSlice(access.box, begin, part.slice);
+  if (!offset)
     return false;
-  access.inBlock = inBlock;
   part.accesses.push_back(access);
+  part.accesses.back().inBlock = inBlock;
+  part.accesses.back().offset = std::move(*offset);
   return true;
 }
 
@@ -240,12 +202,13 @@ std::string Localizer::checkParts() {
            std::pair(b.place, b.operand->getOperandNumber());
   });
   // Of one block and one slice, without anything of another part in between.
-  for (Access &access : accesses)
+  for (const Access &access : accesses)
     if (!continuesPart(access))
       parts.push_back({{access}, access.box.normalized()});
   for (Part &part : parts)
-    if (std::string why = checkPart(part); !why.empty())
-      return why;
+    for (const std::string &why : {checkFirst(part), checkPart(part)})
+      if (!why.empty())
+        return why;
   return "";
 }
 
@@ -256,6 +219,54 @@ static int64_t numElements(ArrayRef<BoxDim> slice) {
   return elements;
 }
 
+// Whether a value is one and the same while the block runs once.
+static bool isFixedIn(Value value, Block &block) {
+  return value.getParentRegion()->isAncestor(block.getParent());
+}
+
+// The lowest block that has all of the accesses in it, or in what stands in it.
+static Block *findCommonBlock(ArrayRef<Access> accesses) {
+  Block *block = accesses.front().inBlock->getBlock();
+  auto has = [&](const Access &access) { return block->findAncestorOpInBlock(*access.inBlock); };
+  while (block && !llvm::all_of(accesses, has)) {
+    Operation *parent = block->getParentOp();
+    block = parent ? parent->getBlock() : nullptr;
+  }
+  return block;
+}
+
+/// All accesses as one part: of one block whose runs have slices of their own. Then whatever a run
+/// reads it has written itself, piece by piece, or nobody has.
+std::string Localizer::checkOnePart() {
+  Block *block = findCommonBlock(accesses);
+  if (!block || block == alloc->getBlock())
+    return "no loop has all of its uses";
+  std::optional<size_t> whole;
+  for (auto [i, access] : llvm::enumerate(accesses)) {
+    auto isFixed = [&](const auto &term) { return isFixedIn(term.first, *block); };
+    if (llvm::all_of(access.box.offset.terms, isFixed) &&
+        (!whole || numElements(access.box.dims) > numElements(accesses[*whole].box.dims)))
+      whole = i;
+  }
+  if (!whole)
+    return "no access of it in the loop takes one slice";
+  const LinearIndex &begin = accesses[*whole].box.offset;
+  Part part{accesses, accesses[*whole].box.normalized(), *whole};
+  if (!areSlicesDisjoint(begin, part.slice, block, alloc->getBlock()))
+    return "iterations may share elements of it";
+  for (Access &access : part.accesses) {
+    std::optional<LinearIndex> offset = placeInSlice(access.box, begin, part.slice);
+    if (!offset)
+      return "an access in the loop may lie outside of the slice";
+    access.offset = std::move(*offset);
+    access.inBlock = block->findAncestorOpInBlock(*access.inBlock);
+  }
+  if (!isFixedIn(part.stream(), *block))
+    return "its stream changes inside of the loop";
+  parts.assign(1, std::move(part));
+  return checkPart(parts.front());
+}
+
 std::string Localizer::analyze() {
   if (!alloc.getStream().getDefiningOp<MainStreamOp>() || isSymmetric(alloc.getType()))
     return "it is not a plain buffer of the main stream";
@@ -264,7 +275,8 @@ std::string Localizer::analyze() {
   if (accesses.empty())
     return "nobody uses it";
   if (std::string why = checkParts(); !why.empty())
-    return why;
+    if (std::string other = checkOnePart(); !other.empty())
+      return why + "; " + other;
   for (const Part &part : parts)
     if (numElements(part.slice) >= alloc.getType().getNumElements())
       return "a block uses all of it";
@@ -287,13 +299,19 @@ static bool isRowMajor(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
   return true;
 }
 
-static Value sumOf(OpBuilder &builder, Location loc, ArrayRef<std::pair<Value, int64_t>> terms) {
+static OpFoldResult sumOf(OpBuilder &builder, Location loc, const LinearIndex &index) {
+  if (index.terms.empty())
+    return builder.getIndexAttr(index.constant);
   Value sum;
-  for (auto [value, factor] : terms) {
-    Value size = arith::ConstantIndexOp::create(builder, loc, factor);
-    Value term = arith::MulIOp::create(builder, loc, value, size);
+  auto add = [&](Value term) {
     sum = sum ? arith::AddIOp::create(builder, loc, sum, term).getResult() : term;
+  };
+  for (auto [value, factor] : index.terms) {
+    Value size = arith::ConstantIndexOp::create(builder, loc, factor);
+    add(arith::MulIOp::create(builder, loc, value, size));
   }
+  if (index.constant)
+    add(arith::ConstantIndexOp::create(builder, loc, index.constant));
   return sum;
 }
 
@@ -302,10 +320,11 @@ void Localizer::rewritePart(Part &part) {
   OpBuilder builder(first.inBlock);
   Location loc = alloc.getLoc();
   Type element = alloc.getType().getElementType();
-  // The first view's own shape if its dimensions lie in the order of their addresses, as nearly all
+  // The whole view's own shape if its dimensions lie in the order of their addresses, as nearly all
   // do.
-  auto type = MemRefType::get(cast<MemRefType>(first.operand->get().getType()).getShape(), element);
-  SmallVector<int64_t> strides = *compactStrides(part.slice, first.box.dims);
+  const Access &whole = part.accesses[part.whole];
+  auto type = MemRefType::get(cast<MemRefType>(whole.operand->get().getType()).getShape(), element);
+  SmallVector<int64_t> strides = *compactStrides(part.slice, whole.box.dims);
   if (!isRowMajor(type.getShape(), strides)) {
     SmallVector<int64_t> shape;
     for (const BoxDim &dim : llvm::reverse(part.slice))
@@ -317,23 +336,21 @@ void Localizer::rewritePart(Part &part) {
   for (Access &access : part.accesses) {
     auto old = cast<MemRefType>(access.operand->get().getType());
     SmallVector<int64_t> wanted = *compactStrides(part.slice, access.box.dims);
-    if (access.offset.empty() && old.getShape() == type.getShape() &&
+    if (access.offset == LinearIndex() && old.getShape() == type.getShape() &&
         isRowMajor(old.getShape(), wanted)) {
       access.operand->set(slice);
       continue;
     }
-    bool moves = !access.offset.empty();
-    auto layout =
-        StridedLayoutAttr::get(builder.getContext(), moves ? ShapedType::kDynamic : 0, wanted);
+    bool moves = !access.offset.terms.empty();
+    auto layout = StridedLayoutAttr::get(
+        builder.getContext(), moves ? ShapedType::kDynamic : access.offset.constant, wanted);
     auto viewType = MemRefType::get(old.getShape(), element, layout);
     OpBuilder::InsertionGuard guard(builder);
-    OpFoldResult offset = builder.getIndexAttr(0);
     if (moves) {
-      builder.setInsertionPoint(isa<GroupOp>(access.operand->getOwner()->getParentOp())
-                                    ? access.operand->getOwner()->getParentOp()
-                                    : access.operand->getOwner());
-      offset = sumOf(builder, loc, access.offset);
+      Operation *user = access.operand->getOwner();
+      builder.setInsertionPoint(isa<GroupOp>(user->getParentOp()) ? user->getParentOp() : user);
     }
+    OpFoldResult offset = sumOf(builder, loc, access.offset);
     auto asFold = [&](ArrayRef<int64_t> numbers) {
       return getAsIndexOpFoldResult(builder.getContext(), numbers);
     };

@@ -25,8 +25,11 @@ def LocalizeBuffers : HostIR_Pass<"hostir-localize-buffers"> {
 
     A buffer qualifies if its accesses fall into parts, each within one block (and what is nested in it) and on one stream;
     in each part the first access writes a box of the buffer whole, and all later accesses are of that box, or of pieces of
-    it that loops inside of the block run through; and the parts follow each other in the text. Another stream may use the slice too, if syncs of the block order it after the
-    first access, and the first access's stream after it. Anything else stays as it is; `log` says why.
+    it; and the parts follow each other in the text. Or all accesses are one part, of which commands may write piece after
+    piece, also under conditions: then no two runs of the block have an element of their boxes in common, so that what a run
+    reads it has written itself. Where a piece begins may depend on loops inside of the block and on the rank, as far as
+    bounds of these show that it lies in the box. Another stream may use the slice too, if syncs of the block order it after
+    the first access, and the first access's stream after it. Anything else stays as it is; `log` says why.
 
     Before:
     ```mlir
