@@ -371,6 +371,8 @@ CUresult cuMemExportToShareableHandle(void *descriptor, CUmemGenericAllocationHa
 }
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *descriptor,
                                         CUmemAllocationHandleType) {
+  if (number("no-import-on") == currentGpu())
+    return CUDA_ERROR_NOT_SUPPORTED;
   int fd = ::dup(static_cast<int>(reinterpret_cast<intptr_t>(descriptor)));
   *handle = reinterpret_cast<uintptr_t>(new Physical{fd});
   return fd < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;

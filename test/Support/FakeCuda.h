@@ -27,6 +27,7 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 /// find it by the symbol tandemFakeNumber. Knobs:
 ///   no-capture-on   GPU (from 1) whose streams cannot be captured
 ///   no-export-on    GPU (from 1) whose memory cannot be exported
+///   no-import-on    GPU (from 1) that cannot import memory
 ///   no-values       there are no stream memory operations
 /// Counters: graph-launches, launches.<kernel>.
 std::atomic<int64_t> &number(const std::string &name);

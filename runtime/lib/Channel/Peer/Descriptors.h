@@ -36,7 +36,8 @@ public:
   static Expected<DescriptorServer> open();
   /// What the others must know.
   const std::string &address() const { return name; }
-  /// Gives `fd` to `count` of them; waits for them.
+  /// Gives `fd` to `count` of them; waits for them. Those that wait when the server goes are told
+  /// so.
   Status give(int fd, size_t count, std::chrono::steady_clock::time_point deadline);
 
 private:
@@ -46,7 +47,7 @@ private:
 
 /// Asks the server at `address`; does not wait for it. It must be open.
 Expected<Descriptor> askForDescriptor(const std::string &address);
-/// Waits for the answer.
+/// Waits for the answer. Aborted if the server has gone.
 Expected<Descriptor> receiveDescriptor(const Descriptor &asked,
                                        std::chrono::steady_clock::time_point deadline);
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <unistd.h>
@@ -65,7 +66,141 @@ struct Card {
   }
 };
 
+/// Success if all ranks say so. An error of the rank's own comes first, then that of another; last
+/// what only says that somebody has given up.
+Status agree(Launch &launch, const Status &mine) {
+  bool follows = mine.code() == Code::Aborted;
+  TANDEM_ASSIGN_OR_RETURN(
+      auto all, allGatherStrings(launch, mine.ok() ? "" : (follows ? "~" : "!") + mine.message()));
+  if (!mine.ok() && !follows)
+    return mine;
+  for (char kind : {'!', '~'})
+    for (uint32_t rank = 0; rank < all.size(); ++rank)
+      if (!all[rank].empty() && all[rank][0] == kind)
+        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
+  return Status();
+}
+
 } // namespace
+
+/// One exchange of handles, step by step: between the steps the ranks agree, so that nobody waits
+/// for one that has given up.
+class Exchange {
+public:
+  Exchange(Reach &reach, const ChannelDesc &desc) : reach(reach), desc(desc) {}
+
+  /// What all members must know.
+  std::string introduce() {
+    const gpu::DeviceInfo &info = reach.state->driver->info();
+    Card mine;
+    auto opened = DescriptorServer::open();
+    if (opened)
+      server = std::make_unique<DescriptorServer>(std::move(*opened));
+    else
+      mine.error = opened.status().message();
+    mine.id = desc.id;
+    mine.group = fmt::format("[{}]", fmt::join(desc.group, ","));
+    mine.host = bootId();
+    mine.process = processId();
+    mine.socket = server ? server->address() : "";
+    mine.base = reinterpret_cast<uintptr_t>(desc.symmetric.base);
+    mine.bytes = desc.symmetric.totalBytes;
+    mine.halfBytes = desc.symmetric.halfBytes;
+    mine.signalOffset = desc.symmetric.signalOffset;
+    mine.numSignals = desc.symmetric.numSignals;
+    mine.gpu = info.index;
+    mine.shared = info.sharesMemory;
+    return mine.str();
+  }
+
+  /// Whether the members fit each other; a handle of the own memory if anybody will ask for it.
+  Status check(const std::vector<std::string> &all) {
+    gpu::Driver &driver = *reach.state->driver;
+    for (uint32_t rank = 0; rank < all.size(); ++rank)
+      if (all[rank].substr(0, 1) == "!")
+        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
+    for (uint32_t rank : desc.group)
+      cards.push_back(Card::parse(all[rank]));
+    for (size_t m = 0; m < cards.size(); ++m) {
+      const Card &card = cards[m], &self = cards[desc.self];
+      uint32_t rank = desc.group[m];
+      if (!card.error.empty() || card.id != self.id || card.group != self.group)
+        return Status(Code::InvalidProgram,
+                      fmt::format("rank {} names another group for this channel", rank));
+      if (card.host != self.host)
+        return Status(
+            Code::Unsupported,
+            fmt::format("channel peer connects GPUs of one node, and rank {} is on another", rank));
+      bool here = card.process == self.process;
+      if (here && card.gpu != self.gpu && (!card.shared || !driver.reaches(card.gpu)))
+        return Status(Code::Unsupported,
+                      fmt::format("channel peer: {} does not reach the memory of cuda:{} (rank {})",
+                                  driver.info().name, card.gpu, rank));
+      askers += here ? 0 : 1;
+    }
+    if (askers == 0 || desc.symmetric.totalBytes == 0)
+      return Status();
+    int fd = -1;
+    TANDEM_RETURN_IF_ERROR(driver.exportShared(desc.symmetric.base, &fd));
+    handle = Descriptor(fd);
+    return Status();
+  }
+
+  /// Asks all before any is answered: nobody waits for one that waits.
+  Status ask() {
+    asked.resize(cards.size());
+    for (size_t m = 0; m < cards.size(); ++m)
+      if (cards[m].process != cards[desc.self].process && cards[m].bytes > 0) {
+        TANDEM_ASSIGN_OR_RETURN(asked[m], askForDescriptor(cards[m].socket));
+      }
+    return Status();
+  }
+
+  /// Gives and takes. Whoever still waits for this rank after an error of its own is told.
+  Status map() {
+    Status status = giveAndTake(std::chrono::steady_clock::now() + kTimeout);
+    if (!status.ok()) {
+      server.reset();
+      asked.clear();
+    }
+    return status;
+  }
+
+private:
+  Status giveAndTake(std::chrono::steady_clock::time_point deadline) {
+    if (handle.get() >= 0)
+      TANDEM_RETURN_IF_ERROR(server->give(handle.get(), askers, deadline));
+    for (size_t m = 0; m < cards.size(); ++m) {
+      const Card &card = cards[m];
+      Member member;
+      member.rank = desc.group[m];
+      member.halfBytes = card.halfBytes;
+      member.signalOffset = card.signalOffset;
+      member.numSignals = card.numSignals;
+      void *memory = reinterpret_cast<void *>(card.base); // NOLINT(performance-no-int-to-ptr)
+      if (asked[m].get() >= 0) {
+        TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(asked[m], deadline));
+        TANDEM_RETURN_IF_ERROR(
+            reach.state->driver->importShared(theirs.get(), card.bytes, &memory)
+                .withPrefix(fmt::format("channel peer: the memory of rank {}: ", member.rank)));
+        member.imported = true;
+      } else {
+        member.block = gpu::SymmetricBlock::find(memory);
+      }
+      member.base = static_cast<std::byte *>(memory);
+      reach.members.push_back(member);
+    }
+    return Status();
+  }
+
+  Reach &reach;
+  const ChannelDesc &desc;
+  std::unique_ptr<DescriptorServer> server;
+  std::vector<Card> cards; ///< of the members
+  size_t askers = 0;
+  Descriptor handle; ///< of the own memory
+  std::vector<Descriptor> asked;
+};
 
 Reach::~Reach() {
   if (state->stuck)
@@ -78,98 +213,12 @@ Reach::~Reach() {
 Expected<std::shared_ptr<Reach>> Reach::create(const ChannelDesc &desc,
                                                std::shared_ptr<DeviceState> state, Launch &launch) {
   std::shared_ptr<Reach> reach(new Reach(std::move(state)));
-  const gpu::DeviceInfo &info = reach->state->driver->info();
-  auto server = DescriptorServer::open();
-  Card mine;
-  if (!server)
-    mine.error = server.status().message();
-  mine.id = desc.id;
-  mine.group = fmt::format("[{}]", fmt::join(desc.group, ","));
-  mine.host = bootId();
-  mine.process = processId();
-  mine.socket = server ? server->address() : "";
-  mine.base = reinterpret_cast<uintptr_t>(desc.symmetric.base);
-  mine.bytes = desc.symmetric.totalBytes;
-  mine.halfBytes = desc.symmetric.halfBytes;
-  mine.signalOffset = desc.symmetric.signalOffset;
-  mine.numSignals = desc.symmetric.numSignals;
-  mine.gpu = info.index;
-  mine.shared = info.sharesMemory;
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, mine.str()));
-  Status status = server ? Status() : server.status();
-  for (uint32_t rank = 0; rank < all.size() && status.ok(); ++rank)
-    if (all[rank].substr(0, 1) == "!")
-      status = Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
-  TANDEM_RETURN_IF_ERROR(status);
-  // What is found from here on concerns members only; the others must hear of it.
-  status = reach->mapAll(desc, all, *server);
-  TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(launch, status.message()));
-  TANDEM_RETURN_IF_ERROR(status);
-  for (uint32_t rank = 0; rank < verdicts.size(); ++rank)
-    if (!verdicts[rank].empty())
-      return Status(Code::Aborted, fmt::format("rank {}: {}", rank, verdicts[rank]));
+  Exchange exchange(*reach, desc);
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, exchange.introduce()));
+  TANDEM_RETURN_IF_ERROR(agree(launch, exchange.check(all)));
+  TANDEM_RETURN_IF_ERROR(agree(launch, exchange.ask()));
+  TANDEM_RETURN_IF_ERROR(agree(launch, exchange.map()));
   return desc.group.empty() ? std::shared_ptr<Reach>() : reach;
-}
-
-Status Reach::mapAll(const ChannelDesc &desc, const std::vector<std::string> &all,
-                     DescriptorServer &server) {
-  gpu::Driver &driver = *state->driver;
-  std::vector<Card> cards;
-  for (uint32_t rank : desc.group)
-    cards.push_back(Card::parse(all[rank]));
-  for (size_t m = 0; m < cards.size(); ++m) {
-    const Card &card = cards[m], &self = cards[desc.self];
-    uint32_t rank = desc.group[m];
-    if (!card.error.empty() || card.id != self.id || card.group != self.group)
-      return Status(Code::InvalidProgram,
-                    fmt::format("rank {} names another group for this channel", rank));
-    if (card.host != self.host)
-      return Status(
-          Code::Unsupported,
-          fmt::format("channel peer connects GPUs of one node, and rank {} is on another", rank));
-    bool here = card.process == self.process;
-    if (here && card.gpu != self.gpu && (!card.shared || !driver.reaches(card.gpu)))
-      return Status(Code::Unsupported,
-                    fmt::format("channel peer: {} does not reach the memory of cuda:{} (rank {})",
-                                driver.info().name, card.gpu, rank));
-  }
-  // Ask all before answering any: nobody waits for one that waits.
-  std::vector<Descriptor> asked(cards.size());
-  for (size_t m = 0; m < cards.size(); ++m)
-    if (cards[m].process != cards[desc.self].process && cards[m].bytes > 0) {
-      TANDEM_ASSIGN_OR_RETURN(asked[m], askForDescriptor(cards[m].socket));
-    }
-  auto deadline = std::chrono::steady_clock::now() + kTimeout;
-  size_t askers = 0;
-  for (const Card &card : cards)
-    askers += card.process != cards[desc.self].process;
-  if (askers && desc.symmetric.totalBytes > 0) {
-    int fd = -1;
-    TANDEM_RETURN_IF_ERROR(driver.exportShared(desc.symmetric.base, &fd));
-    Descriptor handle(fd);
-    TANDEM_RETURN_IF_ERROR(server.give(handle.get(), askers, deadline));
-  }
-  for (size_t m = 0; m < cards.size(); ++m) {
-    const Card &card = cards[m];
-    Member member;
-    member.rank = desc.group[m];
-    member.halfBytes = card.halfBytes;
-    member.signalOffset = card.signalOffset;
-    member.numSignals = card.numSignals;
-    void *memory = reinterpret_cast<void *>(card.base); // NOLINT(performance-no-int-to-ptr)
-    if (asked[m].get() >= 0) {
-      TANDEM_ASSIGN_OR_RETURN(Descriptor handle, receiveDescriptor(asked[m], deadline));
-      TANDEM_RETURN_IF_ERROR(
-          driver.importShared(handle.get(), card.bytes, &memory)
-              .withPrefix(fmt::format("channel peer: the memory of rank {}: ", member.rank)));
-      member.imported = true;
-    } else {
-      member.block = gpu::SymmetricBlock::find(memory);
-    }
-    member.base = static_cast<std::byte *>(memory);
-    members.push_back(member);
-  }
-  return Status();
 }
 
 } // namespace tandem::peer

@@ -43,11 +43,10 @@ public:
 
 private:
   explicit Reach(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
-  Status mapAll(const ChannelDesc &desc, const std::vector<std::string> &all,
-                class DescriptorServer &server);
 
   std::shared_ptr<DeviceState> state;
   std::vector<Member> members;
+  friend class Exchange;
 };
 
 } // namespace tandem::peer

@@ -1,0 +1,132 @@
+//===- HandlesTest.cpp - handles of memory, and ranks that cannot give any ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeGpu.h"
+
+#include "Descriptors.h"
+
+#include "tandem/Runtime/Channel.h"
+#include "tandem/Runtime/Registry.h"
+#include "tandem/Runtime/Rendezvous.h"
+#include "tandem/Runtime/Spawn.h"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace tandem;
+using namespace tandem::test;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+/// A channel over symmetric memory, and nothing to do.
+ProgramSpec idle(uint32_t ranks) {
+  ProgramSpec spec(ranks);
+  std::vector<uint32_t> everybody;
+  for (uint32_t r = 0; r < ranks; ++r)
+    everybody.push_back(r);
+  for (RankSpec &rank : spec.ranks) {
+    rank.symmetric(64);
+    rank.channel(everybody, OneSided);
+    rank.slots = {1};
+  }
+  return spec;
+}
+
+Status makeInstance() {
+  TANDEM_ASSIGN_OR_RETURN(auto launch, createLaunchFromEnvironment());
+  uint32_t rank = launch->rank();
+  std::string file = idle(launch->worldSize()).encode();
+  ContextOptions options;
+  options.device = fakeDevice(rank);
+  options.launch = std::move(launch);
+  TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport("peer"));
+  options.transports.push_back(std::move(transport));
+  TANDEM_ASSIGN_OR_RETURN(auto opened, ProgramFile::fromMemory(file));
+  TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
+  TANDEM_ASSIGN_OR_RETURN(auto program, opened->rankProgram(rank));
+  return Instance::create(*context, program).status();
+}
+
+/// Runs the test `name` of this binary as two ranks.
+void expectRanksPass(const std::string &name) {
+  SpawnOptions options;
+  options.ranks = 2;
+  options.argv = {"/proc/self/exe", "--gtest_filter=" + name, "--gtest_brief=1"};
+  options.limit = std::chrono::seconds(90);
+  auto exits = spawnRanks(options);
+  ASSERT_TRUE(exits.ok()) << exits.status().message();
+  EXPECT_EQ(exitCodeOf(*exits), 0);
+}
+
+// What each rank of the tests below does, in a process of its own.
+TEST(PeerHandlesRank, Export) {
+  if (!std::getenv("TANDEM_RANK"))
+    GTEST_SKIP() << "a part of PeerHandles";
+  auto start = Clock::now();
+  Status status = makeInstance();
+  EXPECT_NE(status.message().find("cuMemExportToShareableHandle"), std::string::npos)
+      << status.message();
+  EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+}
+TEST(PeerHandlesRank, Import) {
+  if (!std::getenv("TANDEM_RANK"))
+    GTEST_SKIP() << "a part of PeerHandles";
+  Status status = makeInstance();
+  EXPECT_NE(status.message().find("cuMemImportFromShareableHandle"), std::string::npos)
+      << status.message();
+}
+TEST(PeerHandlesRank, Fine) {
+  if (!std::getenv("TANDEM_RANK"))
+    GTEST_SKIP() << "a part of PeerHandles";
+  Status status = makeInstance();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(PeerHandles, AreExchanged) { expectRanksPass("PeerHandlesRank.Fine"); }
+
+TEST(PeerHandles, OfARankThatCannotExport) {
+  ::setenv("TANDEM_FAKE_NO_EXPORT_ON", "2", 1);
+  expectRanksPass("PeerHandlesRank.Export");
+  ::unsetenv("TANDEM_FAKE_NO_EXPORT_ON");
+}
+
+TEST(PeerHandles, OfARankThatCannotImport) {
+  ::setenv("TANDEM_FAKE_NO_IMPORT_ON", "2", 1);
+  expectRanksPass("PeerHandlesRank.Import");
+  ::unsetenv("TANDEM_FAKE_NO_IMPORT_ON");
+}
+
+TEST(PeerHandles, AServerThatGivesUpIsHeardAtOnce) {
+  auto server = peer::DescriptorServer::open();
+  ASSERT_TRUE(server.ok());
+  auto asked = peer::askForDescriptor(server->address());
+  ASSERT_TRUE(asked.ok());
+  auto start = Clock::now();
+  std::thread failing([&] { peer::DescriptorServer gone = std::move(*server); });
+  auto handle = peer::receiveDescriptor(*asked, start + std::chrono::seconds(30));
+  failing.join();
+  EXPECT_FALSE(handle.ok());
+  EXPECT_EQ(handle.status().code(), Code::Aborted) << handle.status().message();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(PeerHandles, AnAskerThatHasLeftHarmsNobody) {
+  auto server = peer::DescriptorServer::open();
+  ASSERT_TRUE(server.ok());
+  auto stays = peer::askForDescriptor(server->address());
+  peer::askForDescriptor(server->address()).status().ignore(); // closed at once
+  ASSERT_TRUE(stays.ok());
+  Status given = server->give(STDIN_FILENO, 2, Clock::now() + std::chrono::seconds(10));
+  EXPECT_TRUE(given.ok()) << given.message();
+  EXPECT_TRUE(peer::receiveDescriptor(*stays, Clock::now() + std::chrono::seconds(10)).ok());
+}
+
+} // namespace
