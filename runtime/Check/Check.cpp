@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Data.h"
 #include "Remote.h"
 
 #include <algorithm>
@@ -32,6 +33,7 @@ std::string_view toString(Diagnosis diagnosis) {
                                                             "uninitialized-read",
                                                             "lifetime",
                                                             "result-incomplete",
+                                                            "wrong-result",
                                                             "overwritten-early",
                                                             "put-outside",
                                                             "serial-stream",
@@ -91,6 +93,7 @@ public:
     if (order && order->exhausted())
       report.limits.emplace_back(
           "order between ranks: too many accesses that only a search relates");
+    compareData();
     for (unsigned d = 0; d < kNumDiagnoses; ++d)
       for (Finding &finding : findings.list)
         if (finding.diagnosis == static_cast<Diagnosis>(d))
@@ -123,6 +126,19 @@ private:
       findings.merge(std::move(found[r]));
       report.numOverlaps += locals[r].numOverlaps;
     }
+  }
+
+  /// Where something else is wrong, values may depend on time.
+  void compareData() {
+    for (unsigned d = 0; d < kNumDiagnoses; ++d)
+      if (findings.counts[d] && !isLint(static_cast<Diagnosis>(d)))
+        return;
+    if (!execution.finished)
+      return;
+    bool decided = false;
+    report.data = checkData(world, options, findings, decided);
+    if (!decided && options.dataWanted)
+      report.limits.push_back("data: " + report.data);
   }
 
   Order &orderOfAll() {

@@ -31,6 +31,8 @@ std::string toText(const World &world, const Report &report) {
   }
   for (const std::string &limit : report.limits)
     text += fmt::format("not decided: {}\n", limit);
+  if (!report.data.empty())
+    text += fmt::format("data: {}\n", report.data);
   uint64_t errors = report.numErrors();
   text += fmt::format(
       "@{}: {} ranks, {} commands: {}\n", world.name, report.numRanks, report.numCommands,
@@ -72,6 +74,7 @@ std::string toJson(const World &world, const Report &report) {
       counts[std::string(toString(static_cast<Diagnosis>(d)))] = report.counts[d];
   out["counts"] = std::move(counts);
   out["limits"] = report.limits;
+  out["data"] = report.data;
   // Names come from the program and may be any bytes.
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

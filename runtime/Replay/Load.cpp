@@ -28,6 +28,35 @@ std::string_view text(const flatbuffers::String *string) {
   return string ? string->string_view() : std::string_view();
 }
 
+Kernel decodeKernel(const sp::Kernel &in) {
+  Kernel kernel;
+  kernel.name = text(in.name());
+  kernel.outputs = in.outputs();
+  if (in.format() != sp::KernelFormat::expression)
+    return kernel;
+  // Verified; copied because it may not be aligned where it stands.
+  std::vector<uint64_t> bytes(in.code()->size() / 8 + 1);
+  std::memcpy(bytes.data(), in.code()->data(), in.code()->size());
+  const auto *expression = flatbuffers::GetRoot<sp::Expression>(bytes.data());
+  kernel.isExpression = true;
+  kernel.outputs = expression->outputs();
+  for (const sp::ExprInstr *instr : *expression->code())
+    kernel.code.push_back({instr->op(), instr->a(), instr->b(), instr->c(), instr->imm()});
+  return kernel;
+}
+
+Shard decodeShard(const sp::Shard &in) {
+  Shard shard;
+  shard.present = in.present();
+  shard.term = in.term();
+  shard.offset = in.offset();
+  for (uint32_t d = 0; d < count(in.shape()); ++d) {
+    shard.shape.push_back(in.shape()->Get(d));
+    shard.strides.push_back(in.strides()->Get(d));
+  }
+  return shard;
+}
+
 /// Numbers of things that many ranks have alike. Any thread.
 class Interner {
 public:
@@ -54,6 +83,24 @@ public:
     return static_cast<uint32_t>(at->second);
   }
 
+  uint32_t kernel(const sp::Kernel &in) {
+    std::string key = fmt::format("{}\n{}\n{}\n", text(in.name()),
+                                  static_cast<unsigned>(in.format()), in.outputs());
+    if (in.code())
+      key.append(reinterpret_cast<const char *>(in.code()->data()), in.code()->size());
+    std::lock_guard<std::mutex> lock(mutex);
+    auto [at, isNew] = kernels.try_emplace(std::move(key), world.kernels.size());
+    if (isNew)
+      world.kernels.push_back(decodeKernel(in));
+    return static_cast<uint32_t>(at->second);
+  }
+
+  /// How many operands a launch of an interned kernel writes.
+  uint32_t outputsOf(uint32_t kernel) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return world.kernels[kernel].outputs;
+  }
+
   uint32_t group(std::vector<uint32_t> members) {
     std::string key(reinterpret_cast<const char *>(members.data()), members.size() * 4);
     std::lock_guard<std::mutex> lock(mutex);
@@ -66,17 +113,8 @@ public:
 private:
   World &world;
   std::mutex mutex;
-  std::unordered_map<std::string, size_t> names, layouts, groups;
+  std::unordered_map<std::string, size_t> names, layouts, kernels, groups;
 };
-
-uint32_t outputsOf(const sp::Kernel &kernel) {
-  if (kernel.format() != sp::KernelFormat::expression)
-    return kernel.outputs();
-  // Verified; copied because it may not be aligned where it stands.
-  std::vector<uint64_t> code(kernel.code()->size() / 8 + 1);
-  std::memcpy(code.data(), kernel.code()->data(), kernel.code()->size());
-  return flatbuffers::GetRoot<sp::Expression>(code.data())->outputs();
-}
 
 /// One rank's tables and commands.
 class RankDecoder {
@@ -98,8 +136,12 @@ public:
     for (uint32_t n = 0; n < count(data.names()); ++n)
       names.push_back(interner.name(text(data.names()->Get(n)->text()),
                                     text(data.names()->Get(n)->location())));
-    for (uint32_t k = 0; k < count(data.kernels()); ++k)
-      rank.kernelOutputs.push_back(outputsOf(*data.kernels()->Get(k)));
+    for (uint32_t k = 0; k < count(data.kernels()); ++k) {
+      rank.kernels.push_back(interner.kernel(*data.kernels()->Get(k)));
+      rank.kernelOutputs.push_back(interner.outputsOf(rank.kernels.back()));
+    }
+    for (uint32_t i = 0; i < count(data.shards()); ++i)
+      rank.shards.push_back(decodeShard(*data.shards()->Get(i)));
     for (uint32_t c = 0; c < count(data.channels()); ++c) {
       const auto *group = data.channels()->Get(c)->group();
       rank.groups.push_back(count(group) ? interner.group({group->begin(), group->end()}) : kNone);
@@ -190,8 +232,8 @@ std::string common(const Program &program) {
 
 class Loader {
 public:
-  Loader(const ProgramFile &file, World &world, unsigned threads)
-      : file(file), world(world), interner(world), lists(file.numRanks()), threads(threads) {}
+  Loader(const ProgramFile &file, World &world, uint32_t ranks, unsigned threads)
+      : file(file), world(world), interner(world), lists(ranks), threads(threads) {}
 
   Status run() {
     for (uint32_t r = 0; r < file.numRanks(); ++r)
@@ -200,6 +242,8 @@ public:
                       fmt::format("{}: all ranks are needed, the file does not hold rank {}",
                                   file.name(), r));
     world.ranks.resize(file.numRanks());
+    if (file.hasOracle())
+      TANDEM_RETURN_IF_ERROR(loadOracle());
     TANDEM_RETURN_IF_ERROR(loadRank(0));
     std::vector<std::thread> pool;
     for (unsigned t = 1; t < std::min<unsigned>(threads, file.numRanks()); ++t)
@@ -240,7 +284,8 @@ private:
     world.name = program.name();
     world.target = text(program.index().target());
     for (const ArgumentInfo &argument : program.arguments())
-      world.arguments.push_back({argument.name, argument.isResult, argument.dtype});
+      world.arguments.push_back({argument.name, argument.isResult, argument.dtype, argument.shape,
+                                 argument.partial, argument.partialOp, argument.terms});
     const sp::RankProgram &data = program.data();
     for (uint32_t c = 0; c < count(data.channels()); ++c) {
       const sp::Channel &in = *data.channels()->Get(c);
@@ -250,6 +295,19 @@ private:
     for (uint32_t s = 0; s < count(data.signal_slots()); ++s)
       perRun.push_back(data.signal_slots()->Get(s));
     shared = common(program);
+  }
+
+  Status loadOracle() {
+    TANDEM_ASSIGN_OR_RETURN(auto program, file.oracle());
+    auto oracle = std::make_shared<World>();
+    Loader loader(file, *oracle, 1, 1);
+    oracle->ranks.resize(1);
+    loader.describeWorld(*program);
+    RankDecoder(*program, loader.interner, oracle->ranks[0], loader.lists[0]).run();
+    TANDEM_RETURN_IF_ERROR(loader.concatenate());
+    matchAll(*oracle);
+    world.oracle = std::move(oracle);
+    return Status();
   }
 
   Status concatenate() {
@@ -300,7 +358,7 @@ Expected<std::shared_ptr<const World>> World::load(const ProgramFile &file,
     threads = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
   // A thread costs more than a few ranks.
   threads = std::min(threads, file.numRanks() / 16 + 1);
-  TANDEM_RETURN_IF_ERROR(Loader(file, *world, threads).run());
+  TANDEM_RETURN_IF_ERROR(Loader(file, *world, file.numRanks(), threads).run());
   matchAll(*world);
   return std::shared_ptr<const World>(std::move(world));
 }

@@ -4,11 +4,10 @@
 
   check.py [--all] [--sample=N] [-v] [PATTERN...]     (see harness.py)
 
-1. Every function of test/Programs, on 1, 2, 3, 4 and 8 devices and in several ways of compiling: what the compiler
+1. Every function of test/Programs, on 1 to 8 devices and in several ways of compiling: what the compiler
    makes has no error. (--all: every combination; else each function on each number of devices, ways in turn.)
-2. check-mutants breaks the programs in one place. What the checker lets through is run: it must end, and either agree
-   with the oracle (it was harmless) or compute something else (data that went elsewhere in good order is no concern of
-   the checker's). A hang is a bug of the checker.
+2. check-mutants breaks the programs in one place. What the checker lets through is run, twice in a row: it must end, and
+   agree with the oracle. Anything else is a bug of the checker.
 """
 
 import collections
@@ -21,11 +20,8 @@ import sys
 import harness
 
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs")
-DEVICES = (1, 2, 3, 4, 8)
+DEVICES = (1, 2, 3, 4, 5, 6, 7, 8)
 WAYS = ((), ("--workers=1",), ("--workers=2",), ("--gather=after",), ("--disable-pass=hostir-localize-buffers",))
-#: Mutations of what is computed, not of what orders it; the checker may let them through with other results.
-OF_DATA = re.compile(r"(drop|duplicate|swap|change stream of) (copy|matmul|accumulate|reduce|launch|collective)"
-                     r"|(move|shift|shrink) operand of|change peer of collective")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,15 +122,11 @@ class Mutants(harness.CombinationTest):
             with open(listed) as file:
                 lines = [line.rstrip("\n").split("\t") for line in file]
         for program, what in lines:
-            mutation = what.split(": ", 1)[1].split(",")[0]
             ran = harness.tandem_run(program, "--channel=local", "--verify", "--repeat=2", "--timeout=10")
             with self.subTest(what=what):
                 self.assertNotRegex(ran.err, "no progress|stall|timeout|watchdog", f"hangs: {what}\n{ran}")
-                self.assertIn(ran.code, (0, 1), f"{what}\n{ran}")
-                harmless = ran.code == 0
-                outcomes["harmless" if harmless else "other data"] += 1
-                if not harmless:
-                    self.assertRegex(mutation, OF_DATA, f"{what}\n{ran}")
+                outcomes["harmless" if ran.code == 0 else "wrong"] += 1
+                self.assertEqual(ran.code, 0, f"{what}\n{ran}")
         print(f"{table}of what survived: {dict(outcomes)}", file=sys.stderr)
 
 

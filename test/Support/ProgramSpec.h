@@ -73,6 +73,7 @@ struct ArgumentSpec {
   Shape shape;
   /// More than 0: every rank holds one of so many terms of the logical value.
   uint32_t partialTerms = 0;
+  sp::ReduceOp partialOp = sp::ReduceOp::sum;
 };
 
 /// Everything that a RankProgram holds, open to be changed: tests make it wrong on purpose.

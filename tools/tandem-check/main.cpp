@@ -22,14 +22,18 @@ namespace {
 
 constexpr const char *kUsage = R"(usage: tandem-check [options] program.tsp
 
-Replays the command lists of all ranks and says whether the program can hang, race, or read what
-nobody wrote. What is proven stands in docs/semantics.md.
+Replays the command lists of all ranks and says whether the program can hang, race, read what
+nobody wrote, or compute something else than the fusion it was made of. What is proven stands in
+docs/semantics.md.
 
   --buffered        two-sided sends complete without their receives (default: they may block)
   --queues=K        the streams of a rank share K in-order hardware queues, in any way
                     (default: 8 for GPU targets; 0 = every stream has its own)
   --lint            also say what is legal but costs
   --json            print a JSON object instead of text
+  --data=STEPS      compare results with the oracle's only if that takes at most so many steps, and
+                    count it as not decided if it was not done (default: up to 50000000, and that
+                    it was not done is only said); 0 = never
   --max-findings=N  of each kind (default 8)
   --threads=N       default: one a core, at most 8
   --time            say on the standard error what took how long
@@ -57,6 +61,13 @@ bool parseNumber(std::string_view text, unsigned &out) {
   if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != text.npos)
     return false;
   out = static_cast<unsigned>(std::strtoul(std::string(text).c_str(), nullptr, 10));
+  return true;
+}
+
+bool parseSteps(std::string_view text, uint64_t &out) {
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != text.npos)
+    return false;
+  out = std::strtoull(std::string(text).c_str(), nullptr, 10);
   return true;
 }
 
@@ -100,6 +111,10 @@ int parse(int argc, char **argv, Options &options) {
     } else if (int code = number("--threads", options.check.threads); code != 1) {
       if (code)
         return code;
+    } else if (arg.substr(0, 7) == "--data=") {
+      if (!parseSteps(arg.substr(7), options.check.dataSteps))
+        return fail(fmt::format("--data: expected a number, found \"{}\"", arg.substr(7)));
+      options.check.dataWanted = options.check.dataSteps > 0;
     } else if (arg.size() > 1 && arg[0] == '-') {
       return fail(fmt::format("unknown option \"{}\"; see --help", arg));
     } else if (!options.path.empty()) {

@@ -18,7 +18,7 @@
 
 namespace tandem::check {
 
-/// See docs/semantics.md, section 5.
+/// See docs/semantics.md, section 6.
 enum class Diagnosis : uint8_t {
   Deadlock,
   QueueDeadlock,
@@ -35,6 +35,7 @@ enum class Diagnosis : uint8_t {
   UninitializedRead,
   Lifetime,
   ResultIncomplete,
+  WrongResult,
   OverwrittenEarly,
   PutOutside,
   // lint
@@ -43,7 +44,7 @@ enum class Diagnosis : uint8_t {
   CopyView,
   UnreadData
 };
-inline constexpr unsigned kNumDiagnoses = 21;
+inline constexpr unsigned kNumDiagnoses = 22;
 /// "deadlock", "queue-deadlock", ...
 std::string_view toString(Diagnosis diagnosis);
 /// Legal, but it costs.
@@ -69,6 +70,11 @@ struct CheckOptions {
   /// Of each diagnosis; what comes after is counted only.
   unsigned maxFindings = 8;
   unsigned threads = 0; ///< 0: one a core, at most 8
+  /// Results are compared with the oracle's if that takes at most so many steps: multiply-adds and
+  /// elements (section 5), one or two nanoseconds each.
+  uint64_t dataSteps = 50'000'000;
+  /// If they are not, that is a limit of the report.
+  bool dataWanted = false;
 };
 
 struct Report {
@@ -78,6 +84,9 @@ struct Report {
   uint64_t numCommands = 0, numMessages = 0, numOverlaps = 0;
   /// What the check could not decide, or did not look at, in words; empty: everything is proven.
   std::vector<std::string> limits;
+  /// Whether results were compared with the oracle's, in words: "checked, ...", "not checked: ...".
+  /// Empty: other errors came first.
+  std::string data;
 
   bool hasErrors() const;
   uint64_t numErrors() const;
@@ -92,7 +101,7 @@ Report check(const replay::World &world, const CheckOptions &options = {});
 std::string toText(const replay::World &world, const Report &report);
 /// One JSON object: {"ok", "program", "ranks", "commands", "findings": [{"diagnosis", "severity",
 /// "message", "commands": [{"rank", "stream", "command", "kind", "name", "location"}], "notes"}],
-/// "counts", "limits"}.
+/// "counts", "limits", "data"}.
 std::string toJson(const replay::World &world, const Report &report);
 
 } // namespace tandem::check

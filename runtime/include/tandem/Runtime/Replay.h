@@ -87,6 +87,29 @@ struct Buffer {
   Space space = Space::Arena;
 };
 
+/// Where a rank's piece of an argument lies in the logical tensor; see `Shard` of the stream
+/// program.
+struct Shard {
+  bool present = true;
+  uint32_t term = 0;
+  int64_t offset = 0;                  ///< elements
+  std::vector<int64_t> shape, strides; ///< elements; as many as each other
+};
+
+/// One instruction of expression code, as in the stream program.
+struct Instruction {
+  sp::ExprOp op{};
+  uint32_t a = 0, b = 0, c = 0;
+  float imm = 0;
+};
+
+struct Kernel {
+  std::string name;
+  bool isExpression = false; ///< else its code is not for reading
+  uint32_t outputs = 0;      ///< leading operands of a launch
+  std::vector<Instruction> code;
+};
+
 struct Rank {
   CommandId begin = 0, end = 0; ///< its commands, in issue order
   uint32_t numStreams = 0, numEvents = 0;
@@ -101,6 +124,8 @@ struct Rank {
   std::vector<uint8_t> argumentPresent;
   /// Per kernel of the program: how many leading operands a launch of it writes.
   std::vector<uint32_t> kernelOutputs;
+  std::vector<uint32_t> kernels; ///< per kernel of the program: into World::kernels
+  std::vector<Shard> shards;     ///< per argument
 };
 
 struct Name {
@@ -111,6 +136,10 @@ struct Argument {
   std::string name;
   bool isResult = false;
   DType dtype = DType::F32;
+  std::vector<int64_t> shape; ///< logical
+  bool partial = false;       ///< ranks hold terms of `partialOp`
+  ReduceOp partialOp = ReduceOp::Sum;
+  uint32_t terms = 1; ///< of a partial argument
 };
 
 struct ChannelInfo {
@@ -198,6 +227,7 @@ struct World {
   std::vector<Command> commands;             ///< rank by rank, in issue order
   std::vector<Layout> layouts;               ///< interned over all ranks
   std::vector<Name> names;                   ///< interned over all ranks
+  std::vector<Kernel> kernels;               ///< interned over all ranks
   std::vector<std::vector<uint32_t>> groups; ///< of world ranks, interned over all ranks
   std::vector<Collective> collectives;
   std::vector<CommandId> members;  ///< of collectives; kNone = that rank issues none
@@ -206,6 +236,8 @@ struct World {
   /// Per target rank: the puts into its symmetric memory, by id.
   std::vector<std::vector<CommandId>> incoming;
   std::vector<Mismatch> mismatches;
+  /// The same fusion on one rank, on the logical tensors; null if the file has none.
+  std::shared_ptr<const World> oracle;
 };
 
 /// What one command does to the memory of one rank.

@@ -1,0 +1,79 @@
+//===- Data.cpp - does a program compute what its oracle does ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Data.h"
+
+#include "tandem/Schema/stream_program_generated.h"
+
+#include <algorithm>
+
+namespace tandem::check {
+
+using namespace replay;
+
+double dataSteps(const World &world) {
+  std::vector<double> elements;
+  for (const Layout &layout : world.layouts)
+    elements.push_back(static_cast<double>(layout.numElements()));
+  double steps = 0;
+  for (const Rank &rank : world.ranks) {
+    steps += static_cast<double>(rank.arenaBytes + rank.symmetricBytes) / 4;
+    for (uint64_t bytes : rank.argumentBytes)
+      steps += static_cast<double>(bytes) / 2;
+    for (CommandId i = rank.begin; i < rank.end; ++i) {
+      const Command &command = world.commands[i];
+      for (uint32_t k = 0; k < command.numOperands; ++k)
+        if (const View *view = world.operand(rank, command, k))
+          steps += elements[view->layout];
+      if (command.kind == Kind::Matmul) {
+        const View &out = *world.operand(rank, command, 0), &a = *world.operand(rank, command, 1);
+        const Layout &factor = world.layoutOf(a);
+        bool transposed = command.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
+        steps += elements[out.layout] *
+                 static_cast<double>(factor.shape[factor.rank - (transposed ? 2u : 1u)]);
+      } else if (command.kind == Kind::Launch) {
+        const Kernel &kernel = world.kernels[rank.kernels[command.aux]];
+        if (const View *out = world.operand(rank, command, 0))
+          steps += elements[out->layout] * static_cast<double>(kernel.code.size());
+      }
+    }
+  }
+  return steps;
+}
+
+/// A kernel that only a device can run, and that is launched; null if there is none.
+static const Kernel *nativeKernel(const World &world) {
+  for (const Rank &rank : world.ranks)
+    for (CommandId i = rank.begin; i < rank.end; ++i)
+      if (world.commands[i].kind == Kind::Launch) {
+        const Kernel &kernel = world.kernels[rank.kernels[world.commands[i].aux]];
+        if (!kernel.isExpression)
+          return &kernel;
+      }
+  return nullptr;
+}
+
+std::string checkData(const World &world, const CheckOptions &options, Findings &findings,
+                      bool &decided) {
+  decided = false;
+  if (!world.oracle)
+    return "not checked: the program has no oracle";
+  double steps = dataSteps(world) + dataSteps(*world.oracle);
+  if (steps > static_cast<double>(options.dataSteps))
+    return fmt::format("not checked: {:.3g} steps", steps);
+  for (const World *w : {&world, world.oracle.get()})
+    if (const Kernel *kernel = nativeKernel(*w))
+      return fmt::format("not checked: kernel \"{}\" is no expression", kernel->name);
+  DataRun oracle(*world.oracle, true), run(world, false);
+  oracle.run();
+  run.run();
+  compareResults(world, run, oracle, findings);
+  decided = true;
+  return fmt::format("checked, {:.3g} steps", steps);
+}
+
+} // namespace tandem::check

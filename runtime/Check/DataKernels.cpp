@@ -1,0 +1,178 @@
+//===- DataKernels.cpp - what commands compute, in a field ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Data.h"
+
+#include "tandem/Schema/stream_program_generated.h"
+
+#include <algorithm>
+
+namespace tandem::check {
+
+using namespace replay;
+using sp::ExprOp;
+
+namespace {
+
+constexpr size_t kTile = 256;
+
+bool isBit(Value a) { return a <= 1; }
+Value bit(bool b) { return b ? 1 : 0; }
+
+/// An unknown function of two operands whose order does not matter.
+Value symmetric(ExprOp op, Value a, Value b) {
+  return field::hash(static_cast<uint64_t>(op), std::min(a, b), std::max(a, b));
+}
+
+/// Whole numbers of 32 bits are what they are; of all else nothing is known.
+Value toInteger(Value a) {
+  constexpr Value kLimit = uint64_t(1) << 31;
+  bool whole = a <= kLimit || field::neg(a) <= kLimit;
+  return whole ? a : field::hash(static_cast<uint64_t>(ExprOp::to_i32), a);
+}
+
+/// The fractions of what is whole are nothing.
+Value toWhole(ExprOp op, Value a) {
+  return toInteger(a) == a ? a : field::hash(static_cast<uint64_t>(op), a);
+}
+
+Value bits(ExprOp op, Value a, Value b) {
+  if (isBit(a) && isBit(b))
+    return op == ExprOp::and_i32 ? a & b : op == ExprOp::or_i32 ? a | b : a ^ b;
+  return symmetric(op, a, b);
+}
+
+Value shiftLeft(Value a, Value b) {
+  return b < 32 ? field::mul(a, uint64_t(1) << b)
+                : field::hash(static_cast<uint64_t>(ExprOp::shl_i32), a, b);
+}
+
+Value apply(ExprOp op, Value a, Value b, Value c) {
+  switch (op) {
+  case ExprOp::add:
+  case ExprOp::add_i32:
+    return field::add(a, b);
+  case ExprOp::sub:
+  case ExprOp::sub_i32:
+    return field::sub(a, b);
+  case ExprOp::mul:
+  case ExprOp::mul_i32:
+    return field::mul(a, b);
+  case ExprOp::div:
+    return field::mul(a, field::inverse(b));
+  case ExprOp::fma:
+    return field::add(field::mul(a, b), c);
+  case ExprOp::neg:
+    return field::neg(a);
+  case ExprOp::abs:
+    return std::min(a, field::neg(a));
+  case ExprOp::max:
+  case ExprOp::max_i32:
+    return field::max(a, b);
+  case ExprOp::min:
+  case ExprOp::min_i32:
+    return field::min(a, b);
+  case ExprOp::cmp_lt:
+  case ExprOp::cmp_lt_i32:
+    return bit(field::order(a) < field::order(b));
+  case ExprOp::cmp_le:
+  case ExprOp::cmp_le_i32:
+    return bit(field::order(a) <= field::order(b));
+  case ExprOp::cmp_eq:
+  case ExprOp::cmp_eq_i32:
+    return bit(a == b);
+  case ExprOp::select:
+  case ExprOp::select_i32:
+    return a ? b : c;
+  case ExprOp::round_f16:
+  case ExprOp::round_bf16:
+  case ExprOp::from_i32:
+    return a;
+  case ExprOp::to_i32:
+    return toInteger(a);
+  case ExprOp::floor:
+  case ExprOp::ceil:
+    return toWhole(op, a);
+  case ExprOp::and_i32:
+  case ExprOp::or_i32:
+  case ExprOp::xor_i32:
+    return bits(op, a, b);
+  case ExprOp::shl_i32:
+    return shiftLeft(a, b);
+  default:
+    return field::hash(static_cast<uint64_t>(op), a, b, c);
+  }
+}
+
+} // namespace
+
+void evaluateKernel(const Kernel &kernel, size_t count, const std::vector<Values> &inputs,
+                    std::vector<Values> &outputs) {
+  std::vector<Values> registers(kernel.code.size(), Values(std::min(count, kTile)));
+  for (Values &output : outputs)
+    output.resize(count);
+  for (size_t base = 0; base < count; base += kTile) {
+    size_t n = std::min(kTile, count - base);
+    for (size_t r = 0; r < kernel.code.size(); ++r) {
+      const Instruction &instr = kernel.code[r];
+      Value *out = registers[r].data();
+      switch (instr.op) {
+      case ExprOp::load:
+      case ExprOp::load_i32:
+        std::copy_n(inputs[instr.a].data() + base, n, out);
+        break;
+      case ExprOp::store:
+      case ExprOp::store_i32:
+        std::copy_n(registers[instr.a].data(), n, outputs[instr.b].data() + base);
+        break;
+      case ExprOp::constant:
+        std::fill_n(out, n, field::fromFloat(instr.imm));
+        break;
+      case ExprOp::constant_i32:
+        std::fill_n(out, n, field::fromInteger(static_cast<int32_t>(instr.a)));
+        break;
+      default: {
+        // Operands that an operation does not have are 0, whatever the fields hold.
+        unsigned used = registersRead(instr.op);
+        const Value *a = used > 0 ? registers[instr.a].data() : nullptr;
+        const Value *b = used > 1 ? registers[instr.b].data() : nullptr;
+        const Value *c = used > 2 ? registers[instr.c].data() : nullptr;
+        for (size_t i = 0; i < n; ++i)
+          out[i] = apply(instr.op, a ? a[i] : 0, b ? b[i] : 0, c ? c[i] : 0);
+      }
+      }
+    }
+  }
+}
+
+/// Sums of `Columns` rows of b with one row of a.
+template <unsigned Columns>
+static void dots(const Value *a, const Value *b, Value *out, int64_t k) {
+  field::Wide sums[Columns] = {};
+  for (int64_t begin = 0; begin < k; begin += field::kMaxProducts) {
+    int64_t end = std::min<int64_t>(k, begin + field::kMaxProducts);
+    for (int64_t i = begin; i < end; ++i)
+      for (unsigned c = 0; c < Columns; ++c)
+        sums[c] += field::Wide(a[i]) * b[c * k + i];
+    for (field::Wide &sum : sums)
+      sum = field::foldWide(sum);
+  }
+  for (unsigned c = 0; c < Columns; ++c)
+    out[c] = field::reduce(sums[c]);
+}
+
+void multiply(const Value *a, const Value *b, Value *out, int64_t m, int64_t n, int64_t k) {
+  for (int64_t i = 0; i < m; ++i, a += k, out += n) {
+    int64_t j = 0;
+    for (; j + 4 <= n; j += 4)
+      dots<4>(a, b + j * k, out + j, k);
+    for (; j < n; ++j)
+      dots<1>(a, b + j * k, out + j, k);
+  }
+}
+
+} // namespace tandem::check

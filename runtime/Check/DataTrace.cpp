@@ -1,0 +1,167 @@
+//===- DataTrace.cpp - where a value comes from ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DataTrace.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace tandem::check {
+
+using namespace replay;
+
+/// Steps back, at most.
+static constexpr unsigned kMaxSteps = 32;
+
+std::string elementText(const std::vector<int64_t> &shape, uint64_t element) {
+  std::string text;
+  for (size_t d = shape.size(); d-- > 0;) {
+    auto extent = static_cast<uint64_t>(std::max<int64_t>(shape[d], 1));
+    text = fmt::format("{}{}{}", element % extent, text.empty() ? "" : ",", text);
+    element /= extent;
+  }
+  return "[" + text + "]";
+}
+
+namespace {
+
+/// Row-major number of the element of a written view at an address; such views have nested strides.
+std::optional<uint64_t> elementAt(const World &world, const View &view, uint64_t address) {
+  const Layout &layout = world.layoutOf(view);
+  if (address < view.address || address >= view.address + layout.spanBytes())
+    return std::nullopt;
+  auto rest = static_cast<int64_t>((address - view.address) / sizeOf(layout.dtype));
+  unsigned dims[kMaxRank];
+  int64_t index[kMaxRank] = {};
+  for (unsigned d = 0; d < layout.rank; ++d)
+    dims[d] = d;
+  std::sort(dims, dims + layout.rank,
+            [&](unsigned a, unsigned b) { return layout.strides[a] > layout.strides[b]; });
+  for (unsigned i = 0; i < layout.rank; ++i) {
+    unsigned d = dims[i];
+    if (layout.shape[d] == 1 || layout.strides[d] == 0)
+      continue;
+    index[d] = std::min(rest / layout.strides[d], layout.shape[d] - 1);
+    rest -= index[d] * layout.strides[d];
+  }
+  if (rest != 0)
+    return std::nullopt;
+  uint64_t element = 0;
+  for (unsigned d = 0; d < layout.rank; ++d)
+    element = element * static_cast<uint64_t>(layout.shape[d]) + static_cast<uint64_t>(index[d]);
+  return element;
+}
+
+DataPlace placeOf(const World &world, uint32_t rank, const View &view, uint64_t element) {
+  const Layout &layout = world.layoutOf(view);
+  uint64_t offset = 0;
+  for (unsigned d = layout.rank; d-- > 0;) {
+    auto extent = static_cast<uint64_t>(layout.shape[d]);
+    offset += element % extent * static_cast<uint64_t>(layout.strides[d]);
+    element /= extent;
+  }
+  return {rank, view.space, view.argument, view.address + offset * sizeOf(layout.dtype)};
+}
+
+class Tracer {
+public:
+  Tracer(const World &world, const DataRun &run) : world(world), executed(run.executed()) {}
+
+  Trace run(DataPlace place) {
+    size_t before = executed.size();
+    for (unsigned step = 0; step < kMaxSteps; ++step) {
+      uint64_t element = 0;
+      if (!findWriter(place, before, element)) {
+        trace.end = origin(place);
+        return std::move(trace);
+      }
+      CommandId id = executed[before];
+      trace.commands.push_back(id);
+      if (!moveBack(id, element, place))
+        return std::move(trace);
+    }
+    return std::move(trace);
+  }
+
+private:
+  /// The last command before `before` that wrote there; sets `before` to its place in the order.
+  bool findWriter(const DataPlace &place, size_t &before, uint64_t &element) {
+    while (before-- > 0) {
+      CommandId id = executed[before];
+      const Command &command = world.commands[id];
+      uint32_t issuer = world.rankOf(id);
+      const Rank &rank = world.ranks[issuer];
+      auto hits = [&](const View &view) {
+        if (view.space != place.space || view.argument != place.argument)
+          return false;
+        std::optional<uint64_t> at = elementAt(world, view, place.address);
+        element = at.value_or(0);
+        return at.has_value();
+      };
+      if (command.kind == Kind::Put) {
+        if (command.peer == place.rank && hits(*world.operand(rank, command, 0)))
+          return true;
+        continue;
+      }
+      if (issuer != place.rank)
+        continue;
+      accesses.clear();
+      localAccesses(world, rank, command, accesses);
+      for (const Access &access : accesses)
+        if (access.writes && hits(rank.views[access.view]))
+          return true;
+    }
+    return false;
+  }
+
+  /// To where a command that only moves data has an element from; false if it computes.
+  bool moveBack(CommandId id, uint64_t element, DataPlace &place) {
+    const Command &command = world.commands[id];
+    CommandId source = id;
+    uint32_t operand = 1;
+    if (command.kind == Kind::Recv) {
+      source = command.partner;
+      operand = 0;
+      trace.commands.push_back(source);
+    } else if (command.kind != Kind::Copy && command.kind != Kind::Put) {
+      return false;
+    }
+    uint32_t rank = world.rankOf(source);
+    const View &view = *world.operand(world.ranks[rank], world.commands[source], operand);
+    place = placeOf(world, rank, view, element);
+    return true;
+  }
+
+  std::string origin(const DataPlace &place) const {
+    if (place.space != Space::Argument || world.arguments[place.argument].isResult)
+      return "memory that nobody has written";
+    const Argument &info = world.arguments[place.argument];
+    const Shard &shard = world.ranks[place.rank].shards[place.argument];
+    uint64_t rest = place.address / sizeOf(info.dtype);
+    auto logical = static_cast<uint64_t>(shard.offset);
+    for (size_t d = shard.shape.size(); d-- > 0;) {
+      auto extent = static_cast<uint64_t>(shard.shape[d]);
+      logical += rest % extent * static_cast<uint64_t>(shard.strides[d]);
+      rest /= extent;
+    }
+    return fmt::format("{} of input \"{}\" on rank {}", elementText(info.shape, logical), info.name,
+                       place.rank);
+  }
+
+  const World &world;
+  const std::vector<CommandId> &executed;
+  std::vector<Access> accesses;
+  Trace trace;
+};
+
+} // namespace
+
+Trace traceBack(const World &world, const DataRun &run, DataPlace place) {
+  return Tracer(world, run).run(place);
+}
+
+} // namespace tandem::check

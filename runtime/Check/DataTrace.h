@@ -1,0 +1,38 @@
+//===- DataTrace.h - where a value comes from ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHECK_DATATRACE_H
+#define TANDEM_CHECK_DATATRACE_H
+
+#include "Data.h"
+
+namespace tandem::check {
+
+/// An element in the memory of a rank.
+struct DataPlace {
+  uint32_t rank = 0;
+  replay::Space space = replay::Space::Arena;
+  uint32_t argument = 0;
+  uint64_t address = 0; ///< bytes
+};
+
+/// How a value came to its place at the end of a run.
+struct Trace {
+  /// Its last writer; where that only moved it, the last writer of where it stood before, ... Of a
+  /// message both ends, the receive first. The last one computed it, unless `end` says more.
+  std::vector<CommandId> commands;
+  /// "[3,0] of input "x"", "memory that nobody has written"; empty: a command computed it.
+  std::string end;
+};
+Trace traceBack(const World &world, const DataRun &run, DataPlace place);
+
+/// Row-major index of an element: "[2,0,17]".
+std::string elementText(const std::vector<int64_t> &shape, uint64_t element);
+
+} // namespace tandem::check
+
+#endif // TANDEM_CHECK_DATATRACE_H

@@ -1,0 +1,95 @@
+//===- Field.h - the numbers that data is proven with ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Integers modulo the prime 2^61 - 1 (docs/semantics.md, section 5).
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_CHECK_FIELD_H
+#define TANDEM_CHECK_FIELD_H
+
+#include <cstdint>
+#include <cstring>
+
+namespace tandem::check::field {
+
+/// 0 to kPrime - 1.
+using Value = uint64_t;
+__extension__ using Wide = unsigned __int128;
+inline constexpr Value kPrime = (uint64_t(1) << 61) - 1;
+/// So many products fit in a Wide, with what foldWide leaves.
+inline constexpr unsigned kMaxProducts = 32;
+
+inline Value fold(uint64_t x) {
+  x = (x & kPrime) + (x >> 61);
+  return x >= kPrime ? x - kPrime : x;
+}
+/// The same number, below 2^68.
+inline Wide foldWide(Wide x) { return (x & kPrime) + (x >> 61); }
+inline Value reduce(Wide x) { return fold(static_cast<uint64_t>(foldWide(foldWide(x)))); }
+
+inline Value add(Value a, Value b) { return fold(a + b); }
+inline Value neg(Value a) { return a == 0 ? 0 : kPrime - a; }
+inline Value sub(Value a, Value b) { return fold(a + kPrime - b); }
+inline Value mul(Value a, Value b) { return reduce(Wide(a) * b); }
+
+inline Value power(Value a, uint64_t exponent) {
+  Value result = 1;
+  for (; exponent; exponent >>= 1, a = mul(a, a))
+    if (exponent & 1)
+      result = mul(result, a);
+  return result;
+}
+/// 0 of 0.
+inline Value inverse(Value a) { return power(a, kPrime - 2); }
+
+/// SplitMix64: a bijection.
+inline uint64_t mix(uint64_t z) {
+  z += 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+/// The value of an unknown function `which` at (a, b, c).
+inline Value hash(uint64_t which, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
+  return fold(mix(mix(mix(mix(which) ^ a) ^ b) ^ c));
+}
+
+inline Value fromInteger(int64_t i) {
+  return i < 0 ? neg(fold(static_cast<uint64_t>(-i))) : fold(static_cast<uint64_t>(i));
+}
+
+/// +infinity; minus infinity is its negative.
+inline constexpr Value kInfinity = 0x0123456789abcdefull;
+
+/// Finite numbers are binary fractions, hence exact.
+inline Value fromFloat(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  uint32_t exponent = bits >> 23 & 0xff, mantissa = bits & 0x7fffff;
+  Value result = 0;
+  if (exponent == 0xff) {
+    result = mantissa ? hash(0x4e614e) : kInfinity;
+  } else {
+    // mantissa * 2^(exponent - 150); 2^61 = 1.
+    uint32_t shift = exponent == 0 ? 1 : exponent;
+    Value scale = uint64_t(1) << (shift + 61 * 3 - 150) % 61;
+    result = mul(exponent == 0 ? mantissa : mantissa | 0x800000, scale);
+  }
+  return bits >> 31 ? neg(result) : result;
+}
+
+/// Values are ordered by this: 0 is one among others, the infinities are the last ones.
+inline uint64_t order(Value a) {
+  if (a == kInfinity)
+    return ~uint64_t(0);
+  return a == neg(kInfinity) ? 0 : mix(a);
+}
+inline Value max(Value a, Value b) { return order(a) < order(b) ? b : a; }
+inline Value min(Value a, Value b) { return order(b) < order(a) ? b : a; }
+
+} // namespace tandem::check::field
+
+#endif // TANDEM_CHECK_FIELD_H

@@ -1,0 +1,189 @@
+//===- DataKernelsTest.cpp - kernels that compute something else ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DataPrograms.h"
+
+#include <limits>
+
+using namespace tandem;
+using namespace tandem::check;
+using sp::ExprOp;
+
+static const std::set<std::string> kWrong = {"wrong-result"};
+
+using Instructions = std::vector<sp::ExprInstr>;
+
+/// Loads of two inputs, `body` (from register 2 on), and a store of the last register.
+static Instructions code(Instructions body) {
+  Instructions all = {instr(ExprOp::load), instr(ExprOp::load, 1)};
+  all.insert(all.end(), body.begin(), body.end());
+  all.push_back(instr(ExprOp::store, static_cast<uint32_t>(all.size() - 1), 0));
+  return all;
+}
+
+/// y = f(a, b), by one kernel on the rank and by another in the oracle.
+static DataSpec elementwise(const Instructions &rankCode, const Instructions &oracleCode,
+                            DType dtype = DType::F32) {
+  DataSpec spec(1);
+  uint32_t a = spec.whole("a", false, {5}, dtype), b = spec.whole("b", false, {5}, dtype);
+  uint32_t y = spec.whole("y", true, {5}, dtype);
+  for (RankSpec *rank : {&spec.ranks[0], &*spec.oracle})
+    rank->launch(0, kernel(*rank, 2, 1, rank == &spec.ranks[0] ? rankCode : oracleCode),
+                 {spec.view(*rank, y), spec.view(*rank, a), spec.view(*rank, b)});
+  return spec;
+}
+
+static void expectEqual(const Instructions &a, const Instructions &b) {
+  expectClean(elementwise(a, b));
+}
+static void expectDifferent(const Instructions &a, const Instructions &b) {
+  expectOnly(elementwise(a, b), kWrong);
+}
+
+static sp::ExprInstr number(float value) { return instr(ExprOp::constant, 0, 0, 0, value); }
+
+TEST(DataKernels, SumsAndProducts) {
+  // a b + a = (b + 1) a = fma(a, b, a)
+  Instructions sum = code({instr(ExprOp::mul, 0, 1), instr(ExprOp::add, 2, 0)});
+  expectEqual(sum, code({number(1), instr(ExprOp::add, 1, 2), instr(ExprOp::mul, 3, 0)}));
+  expectEqual(sum, code({instr(ExprOp::fma, 0, 1, 0)}));
+  expectDifferent(sum, code({instr(ExprOp::fma, 0, 1, 1)}));
+  expectDifferent(sum, code({instr(ExprOp::mul, 0, 1)}));
+}
+
+TEST(DataKernels, Fractions) {
+  // a / 4 = a * 0.25, -0.375 a = a / 8 - a / 2; a / b is not b / a.
+  expectEqual(code({number(4), instr(ExprOp::div, 0, 2)}),
+              code({number(0.25), instr(ExprOp::mul, 0, 2)}));
+  expectEqual(code({number(-0.375), instr(ExprOp::mul, 0, 2)}),
+              code({number(8), number(2), instr(ExprOp::div, 0, 2), instr(ExprOp::div, 0, 3),
+                    instr(ExprOp::sub, 4, 5)}));
+  expectDifferent(code({instr(ExprOp::div, 0, 1)}), code({instr(ExprOp::div, 1, 0)}));
+  // The smallest number there is, 2^-149, and the largest power of 2.
+  expectEqual(code({number(1e-45F), instr(ExprOp::mul, 0, 2)}),
+              code({number(1.17549435e-38F), number(8388608), instr(ExprOp::mul, 0, 2),
+                    instr(ExprOp::div, 4, 3)}));
+  expectEqual(code({number(1.70141183e38F), instr(ExprOp::div, 0, 2)}),
+              code({number(5.877471754e-39F), instr(ExprOp::mul, 0, 2)}));
+}
+
+TEST(DataKernels, OperandsExchanged) {
+  expectDifferent(code({instr(ExprOp::sub, 0, 1)}), code({instr(ExprOp::sub, 1, 0)}));
+  expectDifferent(code({instr(ExprOp::pow, 0, 1)}), code({instr(ExprOp::pow, 1, 0)}));
+  expectEqual(code({instr(ExprOp::max, 0, 1)}), code({instr(ExprOp::max, 1, 0)}));
+}
+
+TEST(DataKernels, AnotherConstant) {
+  expectDifferent(code({number(2), instr(ExprOp::mul, 0, 2)}),
+                  code({number(2.0000002F), instr(ExprOp::mul, 0, 2)}));
+}
+
+TEST(DataKernels, AnotherFunction) {
+  const ExprOp unary[] = {ExprOp::neg,  ExprOp::abs,   ExprOp::exp,  ExprOp::exp2, ExprOp::log,
+                          ExprOp::sqrt, ExprOp::rsqrt, ExprOp::tanh, ExprOp::erf,  ExprOp::sin,
+                          ExprOp::cos,  ExprOp::floor, ExprOp::ceil};
+  for (ExprOp f : unary)
+    for (ExprOp g : unary) {
+      DataSpec spec = elementwise(code({instr(f, 0)}), code({instr(g, 0)}));
+      expectOnly(spec, f == g ? std::set<std::string>() : kWrong);
+    }
+}
+
+TEST(DataKernels, FunctionLeftOut) {
+  for (ExprOp f : {ExprOp::exp, ExprOp::tanh, ExprOp::neg})
+    expectDifferent(code({instr(f, 0), instr(f, 2)}), code({instr(f, 0)}));
+}
+
+TEST(DataKernels, RoundingIsNoDifference) {
+  expectEqual(code({instr(ExprOp::round_f16, 0), instr(ExprOp::exp, 2)}),
+              code({instr(ExprOp::exp, 0), instr(ExprOp::round_bf16, 2)}));
+}
+
+TEST(DataKernels, SelectTakesTheOther) {
+  Instructions smaller = code({instr(ExprOp::cmp_lt, 0, 1), instr(ExprOp::select, 2, 0, 1)});
+  expectEqual(smaller, code({instr(ExprOp::min, 0, 1)}));
+  expectDifferent(smaller, code({instr(ExprOp::max, 0, 1)}));
+  expectEqual(smaller, code({instr(ExprOp::cmp_le, 1, 0), instr(ExprOp::select, 2, 1, 0)}));
+}
+
+TEST(DataKernels, MaximumWithInfinity) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  expectEqual(code({number(-infinity), instr(ExprOp::max, 0, 2)}),
+              code({number(infinity), instr(ExprOp::min, 0, 2)}));
+  // Zero is not the least number.
+  expectDifferent(code({number(0), instr(ExprOp::max, 0, 2)}),
+                  code({number(-infinity), instr(ExprOp::max, 0, 2)}));
+}
+
+TEST(DataKernels, OutputsExchanged) {
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {4});
+  uint32_t y = spec.whole("y", true, {4}), z = spec.whole("z", true, {4});
+  for (RankSpec *rank : {&spec.ranks[0], &*spec.oracle}) {
+    uint32_t both = kernel(*rank, 1, 2,
+                           {instr(ExprOp::load), instr(ExprOp::neg, 0), instr(ExprOp::store, 0, 0),
+                            instr(ExprOp::store, 1, 1)});
+    rank->launch(0, both, {spec.view(*rank, y), spec.view(*rank, z), spec.view(*rank, x)});
+  }
+  expectClean(spec);
+  std::swap(spec.ranks[0].launchOperands[0], spec.ranks[0].launchOperands[1]);
+  expectOnly(spec, kWrong);
+}
+
+TEST(DataKernels, Integers) {
+  auto both = [](Instructions body) {
+    Instructions all = {instr(ExprOp::load_i32), instr(ExprOp::load_i32, 1)};
+    all.insert(all.end(), body.begin(), body.end());
+    all.push_back(instr(ExprOp::store_i32, static_cast<uint32_t>(all.size() - 1), 0));
+    return all;
+  };
+  auto same = [&](const Instructions &a, const Instructions &b, bool equal) {
+    expectOnly(elementwise(both(a), both(b), DType::I32), equal ? std::set<std::string>() : kWrong);
+  };
+  // a << 2 = 4 a; a & b = b & a; a >> 1 is not b >> 1; a + (-1) = a - 1
+  same({instr(ExprOp::constant_i32, 2), instr(ExprOp::shl_i32, 0, 2)},
+       {instr(ExprOp::constant_i32, 4), instr(ExprOp::mul_i32, 2, 0)}, true);
+  same({instr(ExprOp::and_i32, 0, 1)}, {instr(ExprOp::and_i32, 1, 0)}, true);
+  same({instr(ExprOp::and_i32, 0, 1)}, {instr(ExprOp::or_i32, 0, 1)}, false);
+  same({instr(ExprOp::constant_i32, 1), instr(ExprOp::shr_i32, 0, 2)},
+       {instr(ExprOp::constant_i32, 1), instr(ExprOp::shr_i32, 1, 2)}, false);
+  same({instr(ExprOp::constant_i32, 0xffffffffu), instr(ExprOp::add_i32, 0, 2)},
+       {instr(ExprOp::constant_i32, 1), instr(ExprOp::sub_i32, 0, 2)}, true);
+  // Truth values count as numbers: (a < b) & (a < b) is 0 or 1.
+  Instructions truth = {instr(ExprOp::cmp_lt_i32, 0, 1), instr(ExprOp::to_i32, 2)};
+  Instructions twice = truth;
+  twice.push_back(instr(ExprOp::and_i32, 3, 3));
+  same(truth, twice, true);
+}
+
+TEST(DataKernels, FusedKernels) {
+  for (uint32_t ranks : {1, 2, 5})
+    expectClean(kernels(ranks));
+}
+
+TEST(DataKernels, BiasOfAnotherKernel) {
+  // The fused kernel adds its constant instead of the bias.
+  DataSpec spec = kernels(2);
+  spec.ranks[1].kernels[0].code = test::encodeExpression(
+      2, 1,
+      {instr(ExprOp::load), instr(ExprOp::load, 1), instr(ExprOp::constant, 0, 0, 0, 2),
+       instr(ExprOp::fma, 0, 2, 2), instr(ExprOp::store, 3, 0)});
+  expectOnly(spec, kWrong);
+}
+
+TEST(DataKernels, WithoutExpressionNotDecided) {
+  DataSpec spec = kernels(1);
+  spec.ranks[0].kernels[0].format = sp::KernelFormat::ptx;
+  spec.ranks[0].kernels[0].outputs = 1;
+  spec.ranks[0].kernels[0].operandTypes = {0, 0, 0};
+  CheckOptions options;
+  Report report = run(spec, options);
+  EXPECT_EQ(report.data, "not checked: kernel \"kernel 0\" is no expression");
+  EXPECT_TRUE(report.limits.empty());
+  options.dataWanted = true;
+  EXPECT_EQ(run(spec, options).limits.size(), 1u);
+}

@@ -1,0 +1,379 @@
+//===- DataTest.cpp - programs that compute something else ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DataPrograms.h"
+
+#include <algorithm>
+
+using namespace tandem;
+using namespace tandem::check;
+using sp::ExprOp;
+
+static const std::set<std::string> kWrong = {"wrong-result"};
+
+/// Moves operand k of a command by so many elements.
+static void shift(DataSpec &spec, uint32_t rank, Kind kind, size_t n, uint32_t k,
+                  int64_t elements) {
+  RankSpec &list = spec.ranks[rank];
+  CommandSpec &which = command(spec, rank, kind, n);
+  sp::View view = list.views[which.operands[k]];
+  list.views.emplace_back(view.buffer(), view.layout(),
+                          view.offset() + static_cast<uint64_t>(elements * 4));
+  which.operands[k] = static_cast<uint32_t>(list.views.size() - 1);
+}
+
+// What is read
+
+TEST(Data, RowsInAnotherOrder) {
+  DataSpec spec = gatherMatmul(3);
+  std::swap(command(spec, 1, Kind::matmul, 0).operands[1],
+            command(spec, 1, Kind::matmul, 2).operands[1]);
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, RowOfAnotherRank) {
+  DataSpec spec = gatherMatmul(3);
+  command(spec, 2, Kind::matmul, 1).operands[1] = command(spec, 2, Kind::matmul, 0).operands[1];
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, ShiftedByOneElement) {
+  DataSpec spec = gatherMatmul(4);
+  // From the row before: the gathered rows stand one behind the other.
+  RankSpec &rank = spec.ranks[1];
+  uint32_t all = command(spec, 1, Kind::collective, 0).operands[0];
+  uint32_t buffer = rank.views[all].buffer();
+  command(spec, 1, Kind::matmul, 2).operands[1] = rank.view(buffer, DType::F32, {1, 4}, 36);
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, StrideOfAnotherView) {
+  DataSpec spec = gatherMesh();
+  RankSpec &rank = spec.ranks[3];
+  CommandSpec &copy = command(spec, 3, Kind::copy, 0);
+  uint32_t buffer = rank.views[copy.operands[1]].buffer();
+  copy.operands[1] = rank.view(buffer, DType::F32, {2, 4, 2}, Shape{2, 4, 1}, 0);
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, HalvesOfTheMeshExchanged) {
+  DataSpec spec = gatherMesh();
+  for (RankSpec &rank : spec.ranks)
+    std::reverse(rank.channels[1].group.begin(), rank.channels[1].group.end());
+  for (RankSpec &rank : spec.ranks)
+    rank.channels[1].self = 1 - rank.channels[1].self;
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, FactorTransposed) {
+  DataSpec spec = gatherMatmul(2);
+  command(spec, 0, Kind::matmul, 0).flags |= static_cast<uint8_t>(sp::CommandFlags::transpose_b);
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, FactorsExchanged) {
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {4, 4}), w = spec.whole("w", false, {4, 4});
+  uint32_t y = spec.whole("y", true, {4, 4});
+  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
+  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w));
+  matmul(rank, spec.view(rank, y), spec.view(rank, w), spec.view(rank, x));
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, ArgumentsExchanged) {
+  DataSpec spec(2);
+  uint32_t a = spec.whole("a", false, {4}), b = spec.whole("b", false, {4});
+  uint32_t y = spec.whole("y", true, {4});
+  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, a));
+  for (RankSpec &rank : spec.ranks)
+    rank.copy(0, spec.view(rank, y), spec.view(rank, rank.rank == 1 ? b : a));
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, BufferFilledTooEarly) {
+  // One place for two rows, in one stream: the second is there before the first is used.
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {2, 4}), y = spec.whole("y", true, {2, 4});
+  RankSpec &rank = spec.ranks[0];
+  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+  uint32_t place = DataSpec::temporary(rank, {1, 4});
+  rank.copy(0, place, spec.view(rank, x, 0));
+  rank.copy(0, place, spec.view(rank, x, 1));
+  rank.copy(0, spec.view(rank, y, 0), place);
+  rank.copy(0, spec.view(rank, y, 1), place);
+  expectOnly(spec, kWrong);
+}
+
+// What is added
+
+TEST(Data, TermAddedTwice) {
+  DataSpec spec = splitContraction(3);
+  RankSpec &rank = spec.ranks[1];
+  size_t at = nth(spec, 1, Kind::accumulate, 0);
+  rank.commands.insert(rank.commands.begin() + static_cast<ptrdiff_t>(at), rank.commands[at]);
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, TermLeftOut) {
+  DataSpec spec = splitContraction(3);
+  drop(spec, 2, Kind::accumulate, 1);
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, TermCopiedInsteadOfAdded) {
+  DataSpec spec = splitContraction(2);
+  command(spec, 0, Kind::accumulate, 0).kind = Kind::copy;
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, OwnTermAddedAgain) {
+  DataSpec spec = splitContraction(3);
+  command(spec, 0, Kind::accumulate, 1).operands[1] =
+      command(spec, 0, Kind::accumulate, 0).operands[1];
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, MaximumInsteadOfSum) {
+  DataSpec spec = splitContraction(3);
+  command(spec, 0, Kind::accumulate, 0).reduceOp = sp::ReduceOp::max;
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, ShiftedTerm) {
+  DataSpec spec = splitContraction(2);
+  // The second row first: the buffer behind it is 64 bytes away, so all stays inside the arena.
+  RankSpec &rank = spec.ranks[0];
+  uint32_t buffer = rank.views[command(spec, 0, Kind::matmul, 0).operands[0]].buffer();
+  command(spec, 0, Kind::copy, 0).operands[1] =
+      rank.view(buffer, DType::F32, {4, 4}, Shape{1, 4}, 0);
+  expectOnly(spec, kWrong);
+}
+
+/// y = x w + b in two steps over K, on one rank; `flags` of the steps, and which has the bias.
+static DataSpec twoSteps(uint8_t first, uint8_t second, bool biasFirst, bool biasSecond) {
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {2, 4}), w = spec.whole("w", false, {4, 2});
+  uint32_t b = spec.whole("b", false, {2}), y = spec.whole("y", true, {2, 2});
+  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
+  matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, w), 0,
+         spec.view(oracle, b));
+  uint32_t columns = rank.views[spec.view(rank, x)].buffer();
+  auto half = [&](uint64_t k) {
+    return rank.view(columns, DType::F32, {2, 2}, Shape{4, 1}, 8 * k);
+  };
+  matmul(rank, spec.view(rank, y), half(0), spec.view(rank, w, 0, 2), first,
+         biasFirst ? spec.view(rank, b) : sp::kNoView);
+  matmul(rank, spec.view(rank, y), half(1), spec.view(rank, w, 2, 2), second,
+         biasSecond ? spec.view(rank, b) : sp::kNoView);
+  return spec;
+}
+static constexpr auto kAdd = static_cast<uint8_t>(sp::CommandFlags::accumulate);
+
+TEST(Data, StepsOfAContraction) {
+  expectClean(twoSteps(0, kAdd, true, false));
+  expectClean(twoSteps(0, kAdd, false, true));
+}
+TEST(Data, StepOverwritesTheOneBefore) { expectOnly(twoSteps(0, 0, false, true), kWrong); }
+TEST(Data, BiasLeftOut) { expectOnly(twoSteps(0, kAdd, false, false), kWrong); }
+TEST(Data, BiasAddedTwice) { expectOnly(twoSteps(0, kAdd, true, true), kWrong); }
+
+TEST(Data, StepRunsTwice) {
+  DataSpec spec = twoSteps(0, kAdd, true, false);
+  spec.ranks[0].commands.push_back(spec.ranks[0].commands.back());
+  expectOnly(spec, kWrong);
+}
+
+// Reductions
+
+TEST(Data, OtherDimensionReduced) {
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {4, 4}), y = spec.whole("y", true, {4});
+  RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
+  reduce(oracle, spec.view(oracle, y), spec.view(oracle, x), 1);
+  reduce(rank, spec.view(rank, y), spec.view(rank, x), 2);
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, SumInsteadOfMaximum) {
+  DataSpec spec = kernels(2);
+  command(spec, 1, Kind::reduce, 0).reduceOp = sp::ReduceOp::sum;
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, MinimumInsteadOfMaximum) {
+  DataSpec spec = kernels(1);
+  command(spec, 0, Kind::reduce, 0).reduceOp = sp::ReduceOp::min;
+  expectOnly(spec, kWrong);
+}
+
+/// y [4] is the sum over all ranks of their row of x.
+static DataSpec collectiveSum(CollectiveKind kind, sp::ReduceOp op) {
+  DataSpec spec(4);
+  uint32_t x = spec.split("x", false, {4, 4}, 0);
+  bool scattered = kind == CollectiveKind::ReduceScatter;
+  uint32_t y = scattered ? spec.split("y", true, {4}, 0) : spec.whole("y", true, {4});
+  reduce(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x), 1);
+  for (RankSpec &rank : spec.ranks) {
+    uint32_t in = rank.views[spec.view(rank, x)].buffer();
+    rank.collective(0, spec.everyone(rank), kind, spec.view(rank, y),
+                    rank.view(in, DType::F32, scattered ? Shape{4, 1} : Shape{4}))
+        .reduceOp = op;
+  }
+  return spec;
+}
+
+TEST(Data, CollectivesThatReduce) {
+  for (CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::ReduceScatter}) {
+    expectClean(collectiveSum(kind, sp::ReduceOp::sum));
+    expectOnly(collectiveSum(kind, sp::ReduceOp::max), kWrong);
+  }
+}
+
+// Communication
+
+TEST(Data, GroupInAnotherOrder) {
+  DataSpec spec = gatherMatmul(3);
+  for (RankSpec &rank : spec.ranks) {
+    rank.channels[0].group = {0, 2, 1};
+    rank.channels[0].self = rank.rank == 0 ? 0 : 3 - rank.rank;
+  }
+  expectOnly(spec, kWrong);
+}
+
+/// Rank 0 (of 3) gives out x, or the rows of x.
+static DataSpec fromRoot(CollectiveKind kind, uint32_t root) {
+  DataSpec spec(3);
+  uint32_t x = spec.split("x", false, {9, 4}, 0);
+  bool scatters = kind == CollectiveKind::Scatter;
+  uint32_t y = scatters ? spec.split("y", true, {3, 4}, 0) : spec.whole("y", true, {3, 4});
+  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x, 0, 3));
+  for (RankSpec &rank : spec.ranks) {
+    uint32_t in = rank.views[spec.view(rank, x)].buffer();
+    Shape shape = scatters ? Shape{3, 1, 4} : Shape{3, 4};
+    rank.collective(0, spec.everyone(rank), kind, spec.view(rank, y),
+                    rank.view(in, DType::F32, shape))
+        .peer = root;
+  }
+  return spec;
+}
+
+TEST(Data, AnotherRoot) {
+  for (CollectiveKind kind : {CollectiveKind::Broadcast, CollectiveKind::Scatter}) {
+    expectClean(fromRoot(kind, 0));
+    expectOnly(fromRoot(kind, 2), kWrong);
+  }
+}
+
+TEST(Data, RingTurnsTheOtherWay) {
+  // Sums do not mind, slices do.
+  for (bool backwards : {false, true}) {
+    DataSpec spec(3);
+    uint32_t x = spec.split("x", false, {3, 4}, 0), y = spec.split("y", true, {3, 4}, 0);
+    RankSpec &oracle = *spec.oracle;
+    for (int64_t i = 0; i < 3; ++i)
+      oracle.copy(0, spec.view(oracle, y, i), spec.view(oracle, x, (i + 1) % 3));
+    for (RankSpec &rank : spec.ranks) {
+      uint32_t next = (rank.rank + 1) % 3, last = (rank.rank + 2) % 3;
+      exchangeMessages(rank, spec.everyone(rank), backwards ? last : next, spec.view(rank, x),
+                       backwards ? next : last, spec.view(rank, y));
+    }
+    expectOnly(spec, backwards ? kWrong : std::set<std::string>());
+  }
+}
+
+TEST(Data, PutIntoAnotherSlot) {
+  for (uint32_t wrong : {0, 1}) {
+    DataSpec spec(2);
+    uint32_t x = spec.split("x", false, {4, 4}, 0), y = spec.whole("y", true, {2, 4});
+    RankSpec &oracle = *spec.oracle;
+    oracle.copy(0, spec.view(oracle, y), spec.view(oracle, x, 0, 2));
+    for (RankSpec &rank : spec.ranks) {
+      uint16_t channel = spec.everyone(rank);
+      uint32_t buffer = rank.symmetric(32);
+      rank.slots = {1, 1};
+      if (rank.rank == 0) {
+        for (uint32_t i : {0u, 1u})
+          rank.put(0, channel, rank.view(buffer, DType::F32, {1, 4}, kBytes * (i ^ wrong)),
+                   spec.view(rank, x, i), 1);
+        rank.signal(0, channel, 1, 0, 1);
+        rank.copy(0, spec.view(rank, y), spec.view(rank, x));
+        rank.waitSignal(0, channel, 1, 1);
+      } else {
+        rank.waitSignal(0, channel, 0, 1);
+        rank.copy(0, spec.view(rank, y), rank.view(buffer, DType::F32, {2, 4}));
+        rank.signal(0, channel, 0, 1, 1);
+      }
+    }
+    expectOnly(spec, wrong ? kWrong : std::set<std::string>());
+  }
+}
+
+// Terms of a partial result, copies
+
+TEST(Data, TermOfAPartialResultTwice) {
+  DataSpec spec = partials(3);
+  spec.ranks[0].commands.clear();
+  spec.ranks[1].commands.clear();
+  spec.ranks[2].commands.clear();
+  for (RankSpec &rank : spec.ranks)
+    rank.copy(0, spec.view(rank, 1), spec.view(rank, 0));
+  expectClean(spec);
+  accumulate(spec.ranks[1], spec.view(spec.ranks[1], 1), spec.view(spec.ranks[1], 0));
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, TermThatDoesNotCountInAMaximum) {
+  DataSpec spec = partials(3, sp::ReduceOp::max);
+  expectClean(spec);
+  // Rank 1 keeps rank 0's term, which rank 2 has too: one is left out.
+  for (uint32_t r : {0u, 1u, 2u})
+    spec.ranks[r].commands.clear();
+  for (RankSpec &rank : spec.ranks) {
+    uint16_t channel = spec.everyone(rank);
+    if (rank.rank == 1) {
+      rank.group(0, channel, 1);
+      rank.recv(0, channel, spec.view(rank, 1), 0, 0);
+      continue;
+    }
+    if (rank.rank == 0) {
+      rank.group(0, channel, 1);
+      rank.send(0, channel, spec.view(rank, 0), 1, 0);
+    }
+    rank.copy(0, spec.view(rank, 1), spec.view(rank, 0));
+  }
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, CopiesOfATermThatDiffer) {
+  // Two ranks hold the only term; one of them holds something else.
+  DataSpec spec(2);
+  uint32_t x = spec.whole("x", false, {4}), y = spec.partial("y", true, {4});
+  spec.arguments[y].partialTerms = 1;
+  spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+  for (RankSpec &rank : spec.ranks) {
+    rank.shards[y].term = 0;
+    rank.copy(0, spec.view(rank, y), spec.view(rank, x));
+  }
+  expectClean(spec);
+  accumulate(spec.ranks[1], spec.view(spec.ranks[1], y), spec.view(spec.ranks[1], x));
+  expectOnly(spec, kWrong);
+}
+
+TEST(Data, OneReplicaDiffers) {
+  DataSpec spec = gatherMatmul(4);
+  shift(spec, 3, Kind::matmul, 3, 1, -1);
+  std::string text;
+  Report report = run(spec, {}, &text);
+  EXPECT_EQ(diagnoses(report), kWrong) << text;
+  EXPECT_NE(text.find("rank 3: 4 of its 16 elements of result \"y\" are not the oracle's, from "
+                      "[3,0] to [3,3]"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("was written by rank 3 stream 0 command 4 (matmul"), std::string::npos)
+      << text;
+}
