@@ -7,22 +7,18 @@
 
 #include "Launcher.h"
 
+#include "CommandLine.h"
 #include "Compile.h"
+#include "Files.h"
+#include "Ranks.h"
 #include "Session.h"
-#include "tandem/Runtime/Local.h"
-#include "tandem/Runtime/Rendezvous.h"
-#include "tandem/Runtime/Spawn.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <sys/mman.h>
-#include <thread>
 #include <unistd.h>
 
 using namespace tandem;
@@ -54,11 +50,7 @@ int summarize(const Options &options, Report &report) {
 int finish(const Options &options, uint32_t rank, const Status &status, Report &report) {
   bool shared = !report.failure.empty();
   if (!status.ok() && !shared) {
-    // The runtime's own errors begin with the rank.
-    std::string prefix = fmt::format("rank {}", rank);
-    std::string message = status.message();
-    if (message.compare(0, prefix.size(), prefix))
-      message = prefix + ": " + message;
+    std::string message = rankMessage(rank, status.message());
     if (rank == 0)
       report.failure = message;
     else
@@ -69,18 +61,6 @@ int finish(const Options &options, uint32_t rank, const Status &status, Report &
   if (report.name.empty())
     report.name = options.program;
   return summarize(options, report);
-}
-
-Expected<std::string> readFile(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Status(Code::Io, fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
-  std::string bytes;
-  if (file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too
-    bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  if (file.bad())
-    return Status(Code::Io, fmt::format("cannot read \"{}\": {}", path, std::strerror(errno)));
-  return bytes;
 }
 
 /// Opens the program, and checks that it is for `ranks` ranks (0: takes its own) and holds them
@@ -110,12 +90,7 @@ Expected<std::string> run::programBytes(const Options &options, uint32_t ranks) 
   request.entry = options.entry;
   request.mesh = options.mesh;
   request.shapes = options.shapes;
-  // What a channel can do decides; a GPU runs programs of the host's channels too, staged.
-  std::string first = options.channel.substr(0, options.channel.find(','));
-  std::string fitting = first == "ccl"    ? "cuda-nccl"
-                        : first == "peer" ? "cuda-peer"
-                                          : "cpu-" + first;
-  request.target = options.target.empty() ? fitting : options.target;
+  request.target = options.target.empty() ? targetFor(options.channel) : options.target;
   request.ranks = ranks;
   CompiledProgram compiled = compileProgram(request);
   if (!compiled.ok)
@@ -137,25 +112,10 @@ int run::runProcesses(const Options &options, const std::vector<std::string> &ar
     return failed(Status(Code::Io, fmt::format("memfd: {}", std::strerror(errno))));
   ::setenv(kProgramVariable, std::to_string(fd).c_str(), 1);
 
-  SpawnOptions spawn;
-  spawn.ranks = *ranks;
-  spawn.argv = {"/proc/self/exe"};
-  spawn.argv.insert(spawn.argv.end(), arguments.begin(), arguments.end());
-  spawn.prefixOutput = options.prefix;
-  // The others notice within the timeout, and then some time to say so.
-  spawn.grace = options.timeout + std::chrono::seconds(3);
-  auto exits = spawnRanks(spawn);
+  auto exits = spawnSelf("tandem-run", *ranks, arguments, options.prefix, options.timeout);
   ::close(fd);
   if (!exits)
     return failed(exits.status());
-  for (uint32_t rank = 0; rank < exits->size(); ++rank) {
-    const RankExit &exit = (*exits)[rank];
-    if (exit.killed)
-      fmt::print(stderr, "tandem-run: rank {} did not end by itself and was killed\n", rank);
-    else if (exit.signal)
-      fmt::print(stderr, "tandem-run: rank {} was ended by signal {} ({})\n", rank, exit.signal,
-                 ::strsignal(exit.signal));
-  }
   // Rank 0 writes the last line, unless it could not.
   if ((*exits)[0].signal)
     fmt::print("FAILED {}: rank 0 {}\n", options.program,
@@ -170,36 +130,20 @@ int run::runThreads(const Options &options) {
   auto ranks = checkProgram(options, *bytes, options.ranks);
   if (!ranks)
     return failed(ranks.status());
-  // One world for the program, one for what tandem-run itself exchanges.
-  tandem_local_world *world = nullptr;
-  if (tandem_local_world_create(*ranks, static_cast<uint32_t>(options.timeout.count()), &world))
-    return failed(Status(Code::OutOfMemory, "cannot make a local world"));
-  auto exchange = LocalWorld::create(*ranks, options.timeout);
-
   std::vector<Report> reports(*ranks);
-  std::vector<int> codes(*ranks, 1);
-  std::vector<std::thread> threads;
   std::mutex output;
-  for (uint32_t rank = 0; rank < *ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      Status status;
-      {
-        auto launch = exchange->launch(rank);
-        RankJob job{options, *bytes, *launch, world};
-        status = runRank(job, reports[rank]);
-      }
-      std::lock_guard<std::mutex> lock(output);
-      codes[rank] = finish(options, rank, status, reports[rank]);
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  tandem_local_world_destroy(world);
-  return *std::max_element(codes.begin(), codes.end());
+  auto code =
+      runThreadRanks(*ranks, options.timeout, [&](Launch &launch, tandem_local_world *world) {
+        RankJob job{options, *bytes, launch, world};
+        Report &report = reports[launch.rank()];
+        Status status = runRank(job, report);
+        std::lock_guard<std::mutex> lock(output);
+        return finish(options, launch.rank(), status, report);
+      });
+  return code ? *code : failed(code.status());
 }
 
-int run::runAsRank(const Options &options, const LaunchEnvironment &given) {
-  LaunchEnvironment env = given;
-  env.timeout = options.timeout;
+int run::runAsRank(const Options &options, const LaunchEnvironment &env) {
   const char *inherited = std::getenv(kProgramVariable);
   std::string bytes;
   bool compile = options.isSource() && !inherited;
@@ -217,10 +161,7 @@ int run::runAsRank(const Options &options, const LaunchEnvironment &given) {
     if (!fits.ok())
       return failed(fits);
   }
-  Status found = findRendezvousByMpi(env);
-  if (!found.ok())
-    return failed(found);
-  auto launch = createTcpLaunch(env);
+  auto launch = joinRanks(env, options.timeout);
   if (!launch)
     return failed(launch.status());
   if (compile) {

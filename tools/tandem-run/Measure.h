@@ -25,13 +25,6 @@ struct MeasuredRun {
   uint64_t count = 0;
 };
 
-/// The monotonic clock of this host.
-int64_t nanoseconds();
-
-/// By how much this rank's clock is ahead of rank 0's, in ns. Collective. 0 where both are of one
-/// host; else from exchanged times: what a rank has read must have been sent before, both ways.
-Expected<int64_t> clockOffset(Launch &launch);
-
 /// Gathers the ranks' runs; rank 0 writes `trace` and `svg` (empty: not wanted). Collective; an
 /// error of rank 0's files is an error on all ranks.
 Status drawRun(const ProgramFile &file, Launch &launch, const MeasuredRun &mine,

@@ -7,10 +7,9 @@
 
 #include "Options.h"
 
-#include <charconv>
+#include "CommandLine.h"
+
 #include <fmt/format.h>
-#include <functional>
-#include <map>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -60,126 +59,42 @@ bool Options::isSource() const {
   return program.size() > 5 && program.compare(program.size() - 5, 5, ".mlir") == 0;
 }
 
-namespace {
-
-template <typename T>
-Status number(const std::string &option, const std::string &text, T &result, uint64_t least,
-              uint64_t most) {
-  uint64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    return Status(Code::InvalidArgument,
-                  fmt::format("{}: expected a number from {} to {}, found \"{}\"", option, least,
-                              most, text));
-  result = static_cast<T>(value);
-  return Status::success();
-}
-
-Status seconds(const std::string &option, const std::string &text,
-               std::chrono::milliseconds &result) {
-  char *end = nullptr;
-  double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end || !(value >= 0.1 && value <= 86400))
-    return Status(
-        Code::InvalidArgument,
-        fmt::format("{}: expected seconds from 0.1 to 86400, found \"{}\"", option, text));
-  result = std::chrono::milliseconds(static_cast<int64_t>(value * 1000));
-  return Status::success();
-}
-
-Status oneOf(const std::string &option, const std::string &text, std::string &result,
-             std::initializer_list<const char *> choices) {
-  std::string all;
-  for (const char *choice : choices) {
-    if (text == choice) {
-      result = text;
-      return Status::success();
-    }
-    all += (all.empty() ? "" : ", ") + std::string(choice);
-  }
-  return Status(Code::InvalidArgument,
-                fmt::format("{}: expected one of {}, found \"{}\"", option, all, text));
-}
-
-void split(const std::string &text, std::vector<std::string> &parts) {
-  for (size_t begin = 0; begin <= text.size();) {
-    size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-}
-
-Status channels(const std::string &option, const std::string &text, std::string &result) {
-  std::vector<std::string> names;
-  split(text, names);
-  for (std::string &name : names)
-    TANDEM_RETURN_IF_ERROR(oneOf(option, name, name, {"ucx", "local", "ccl", "peer"}));
-  result = text;
-  return Status::success();
-}
-
-bool names(const std::string &channels, const std::string &channel) {
-  return ("," + channels + ",").find("," + channel + ",") != std::string::npos;
-}
-
-} // namespace
-
 Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   Options o;
-  using Apply = std::function<Status(const std::string &option, const std::string &value)>;
-  auto text = [](std::string &field) -> Apply {
-    return [&field](auto &option, auto &value) {
-      field = value;
-      return value.empty() ? Status(Code::InvalidArgument, option + ": expected a value")
-                           : Status::success();
+  auto appendTo = [](std::vector<std::string> &list) -> OptionHandler {
+    return [&list](const std::string &, const std::string &value) {
+      for (std::string &part : splitList(value))
+        list.push_back(std::move(part));
+      return Status::success();
     };
   };
-  const std::map<std::string, bool *> flags = {
-      {"--verify", &o.verify},   {"--per-rank", &o.perRank}, {"--prefix", &o.prefix},
-      {"--version", &o.version}, {"--help", &o.help},        {"-h", &o.help},
-      {"--threads", &o.threads}, {"--no-graph", &o.noGraph}};
-  const std::map<std::string, Apply> values = {
-      {"-n", [&](auto &k, auto &v) { return number(k, v, o.ranks, 1, 65536); }},
-      {"--entry", text(o.entry)},
-      {"--target", text(o.target)},
-      {"--json", text(o.json)},
-      {"--dump-npy", text(o.dumpNpy)},
-      {"--trace", text(o.trace)},
-      {"--svg", text(o.svg)},
-      {"--mesh", [&](auto &, auto &v) { return split(v, o.mesh), Status::success(); }},
-      {"--shape", [&](auto &, auto &v) { return split(v, o.shapes), Status::success(); }},
-      {"--device",
-       [&](auto &k, auto &v) { return oneOf(k, v, o.device, {"cpu", "null", "cuda"}); }},
-      {"--channel", [&](auto &k, auto &v) { return channels(k, v, o.channel); }},
-      {"--timeout", [&](auto &k, auto &v) { return seconds(k, v, o.timeout); }},
-      {"--repeat", [&](auto &k, auto &v) { return number(k, v, o.repeat, 1, 100000000); }},
-      {"--warmup", [&](auto &k, auto &v) { return number(k, v, o.warmup, 0, 100000000); }},
-      {"--seed", [&](auto &k, auto &v) { return number(k, v, o.seed, 0, ~uint64_t(0)); }},
-  };
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string &argument = arguments[i];
-    if (argument.size() < 2 || argument[0] != '-') {
-      if (!o.program.empty())
-        return Status(Code::InvalidArgument,
-                      fmt::format("two programs given: \"{}\" and \"{}\"", o.program, argument));
-      o.program = argument;
-      continue;
-    }
-    if (auto flag = flags.find(argument); flag != flags.end()) {
-      *flag->second = true;
-      continue;
-    }
-    size_t equals = argument.compare(0, 2, "--") ? std::string::npos : argument.find('=');
-    std::string option = argument.substr(0, equals);
-    auto value = values.find(option);
-    if (value == values.end())
+  CommandLine line;
+  line.flags = {{"--verify", &o.verify},   {"--per-rank", &o.perRank}, {"--prefix", &o.prefix},
+                {"--version", &o.version}, {"--help", &o.help},        {"-h", &o.help},
+                {"--threads", &o.threads}, {"--no-graph", &o.noGraph}};
+  line.values = {{"-n", numberOption(o.ranks, 1, 65536)},
+                 {"--entry", textOption(o.entry)},
+                 {"--target", textOption(o.target)},
+                 {"--json", textOption(o.json)},
+                 {"--dump-npy", textOption(o.dumpNpy)},
+                 {"--trace", textOption(o.trace)},
+                 {"--svg", textOption(o.svg)},
+                 {"--mesh", appendTo(o.mesh)},
+                 {"--shape", appendTo(o.shapes)},
+                 {"--device", choiceOption(o.device, {"cpu", "null", "cuda"})},
+                 {"--channel", channelsOption(o.channel)},
+                 {"--timeout", secondsOption(o.timeout)},
+                 {"--repeat", numberOption(o.repeat, 1, 100000000)},
+                 {"--warmup", numberOption(o.warmup, 0, 100000000)},
+                 {"--seed", numberOption(o.seed, 0, ~uint64_t(0))}};
+  line.positional = [&](const std::string &argument) {
+    if (!o.program.empty())
       return Status(Code::InvalidArgument,
-                    fmt::format("unknown option \"{}\"; --help lists them", argument));
-    if (equals == std::string::npos && ++i == arguments.size())
-      return Status(Code::InvalidArgument, option + ": expected a value");
-    TANDEM_RETURN_IF_ERROR(value->second(
-        option, equals == std::string::npos ? arguments[i] : argument.substr(equals + 1)));
-  }
+                    fmt::format("two programs given: \"{}\" and \"{}\"", o.program, argument));
+    o.program = argument;
+    return Status::success();
+  };
+  TANDEM_RETURN_IF_ERROR(line.parse(arguments));
   if (o.program.empty() && !o.help && !o.version)
     return Status(Code::InvalidArgument, "expected a program (.tsp or .mlir); --help says more");
   if (!o.isSource() && !o.help && !o.version)
@@ -192,9 +107,9 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                       fmt::format("{}: only for a program that is still to be compiled (.mlir), "
                                   "found \"{}\"",
                                   option, o.program));
-  if (names(o.channel, "local"))
+  if (namesChannel(o.channel, "local"))
     o.threads = true;
-  if (o.threads && names(o.channel, "ucx"))
+  if (o.threads && namesChannel(o.channel, "ucx"))
     return Status(Code::InvalidArgument, "--threads: ranks of channel ucx are processes");
   if (o.verify && o.device == "null")
     return Status(Code::InvalidArgument, "--verify: device null computes nothing");

@@ -9,7 +9,7 @@
 #define TANDEM_RUN_REPORT_H
 
 #include "Options.h"
-#include "Verify.h"
+#include "Results.h"
 
 #include <array>
 #include <string>
@@ -30,12 +30,6 @@ struct RankReport {
 
 /// Counts a rank's commands and bytes.
 RankReport countCommands(const Program &program);
-
-struct ResultReport {
-  std::string name;
-  DType dtype = DType::F32;
-  Comparison comparison;
-};
 
 struct Report {
   std::string name;

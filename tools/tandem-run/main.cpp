@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Launcher.h"
+#include "Ranks.h"
 #include "tandem-c/Runtime.h"
 
 #include <fmt/format.h>
@@ -38,21 +39,10 @@ int main(int argc, char **argv) {
   if (!environment)
     return fail(environment.status());
 
-  // A batch script of Slurm looks like rank 0 of its job: there -n decides.
-  Launcher launcher = environment->launcher;
-  bool launches =
-      launcher == Launcher::None || (launcher == Launcher::Slurm && options->ranks != 0);
-  if (launches)
+  auto launches = startsRanks(*environment, options->ranks, options->threads, options->channel);
+  if (!launches)
+    return fail(launches.status());
+  if (*launches)
     return options->threads ? runThreads(*options) : runProcesses(*options, arguments);
-  if (options->ranks && options->ranks != environment->worldSize)
-    return fail(
-        Status(Code::InvalidArgument,
-               fmt::format("-n {}, but {} has started this as rank {} of {}", options->ranks,
-                           toString(launcher), environment->rank, environment->worldSize)));
-  if (options->threads && environment->worldSize > 1)
-    return fail(Status(Code::InvalidArgument,
-                       fmt::format("--channel={}: ranks must be threads, but {} has started "
-                                   "{} processes",
-                                   options->channel, toString(launcher), environment->worldSize)));
   return runAsRank(*options, *environment);
 }

@@ -82,19 +82,24 @@ std::set<std::string> openAxes(const std::string &path) {
 
 } // namespace
 
+bool run::hasCompiler() { return true; }
+
 CompiledProgram run::compileProgram(const CompileRequest &request) {
   CompiledProgram result;
   compiler::CompileOptions options;
   options.entry = request.entry;
   options.target = request.target;
+  options.machine = request.machine;
   // Ranks outside of the meshes run nothing.
   options.numRanks = request.ranks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
     return result;
-  if (request.mesh.empty() && request.ranks)
+  if (request.mesh.empty() && request.ranks && request.text.empty())
     for (const std::string &axis : openAxes(request.path))
       options.mesh.push_back({axis, request.ranks});
-  compiler::CompileResult compiled = compiler::compileFile(request.path, options);
+  compiler::CompileResult compiled =
+      request.text.empty() ? compiler::compileFile(request.path, options)
+                           : compiler::compileText(request.text, options, request.path);
   result.ok = compiled.ok;
   result.bytes = std::move(compiled.output);
   if (!result.ok)

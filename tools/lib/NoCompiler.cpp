@@ -1,4 +1,4 @@
-//===- NoCompiler.cpp - .mlir as input, where there is no compiler *- C++ -*-===//
+//===- NoCompiler.cpp - .mlir as input, where there is none -----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -9,9 +9,11 @@
 
 using namespace tandem::run;
 
+bool tandem::run::hasCompiler() { return false; }
+
 CompiledProgram tandem::run::compileProgram(const CompileRequest &request) {
   CompiledProgram result;
-  result.errors = request.path + ": this tandem-run was built without the compiler "
+  result.errors = request.path + ": this tool was built without the compiler "
                                  "(TANDEM_ENABLE_COMPILER=OFF); compile the program elsewhere with "
                                  "tandem-compile and run the .tsp";
   return result;

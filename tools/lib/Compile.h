@@ -1,4 +1,4 @@
-//===- Compile.h - .mlir as input, where the compiler is built in *- C++ -*-===//
+//===- Compile.h - .mlir as input, where there is a compiler ----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,11 +18,13 @@ namespace tandem::run {
 
 struct CompileRequest {
   std::string path;
+  std::string text;                ///< the module itself, unless empty; then `path` only names it
   std::string entry;               ///< "": the only function
   std::vector<std::string> mesh;   ///< "x=4"
   std::vector<std::string> shapes; ///< "arg0=8x16"
   std::string target;
-  uint32_t ranks = 0; ///< 0: not known. Without `mesh`, an axis of size `?` gets it.
+  std::string machine; ///< by whose numbers schedules are chosen; "": by fixed rules
+  uint32_t ranks = 0;  ///< 0: not known. Without `mesh`, an axis of size `?` gets it.
 };
 
 struct CompiledProgram {
@@ -30,6 +32,9 @@ struct CompiledProgram {
   std::string bytes;  ///< of a .tsp
   std::string errors; ///< lines; unless ok
 };
+
+/// Whether this tool can compile at all.
+bool hasCompiler();
 
 CompiledProgram compileProgram(const CompileRequest &request);
 

@@ -1,0 +1,123 @@
+//===- RankContext.cpp - one rank's context of the C API --------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "RankContext.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sched.h>
+
+using namespace tandem;
+using namespace tandem::run;
+
+/// Cores of this process, shared among the ranks of the node.
+static uint32_t matmulThreads(const Launch &launch, bool threads) {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set))
+    return 1;
+  auto cores = static_cast<uint32_t>(CPU_COUNT(&set));
+  return std::max(1u, cores / std::max(1u, threads ? launch.worldSize() : launch.localSize()));
+}
+
+Expected<std::unique_ptr<RankContext>>
+RankContext::create(const ContextRequest &request, Launch &launch, tandem_local_world *world) {
+  std::unique_ptr<RankContext> self(new RankContext(launch));
+  tandem_launch callbacks{};
+  callbacks.rank = launch.rank();
+  callbacks.world_size = launch.worldSize();
+  callbacks.local_rank = launch.localRank();
+  callbacks.local_size = launch.localSize();
+  callbacks.user = self.get();
+  callbacks.all_gather = [](void *user, const void *mine, size_t bytes, void *all) {
+    auto *context = static_cast<RankContext *>(user);
+    context->launchError = context->launch.allGather(mine, bytes, all);
+    return static_cast<int>(context->launchError.code());
+  };
+  callbacks.barrier = [](void *user) {
+    auto *context = static_cast<RankContext *>(user);
+    context->launchError = context->launch.barrier();
+    return static_cast<int>(context->launchError.code());
+  };
+  tandem_context_options options{};
+  options.struct_size = sizeof(options);
+  options.device = request.device.c_str();
+  options.channels = request.channels.c_str();
+  if (world) {
+    options.local_world = world;
+    options.local_world_rank = launch.rank();
+  } else if (launch.worldSize() > 1) {
+    options.launch = &callbacks;
+  }
+  options.timeout_ms = static_cast<uint32_t>(request.timeout.count());
+  options.no_graphs = request.noGraph;
+  options.matmul_threads = matmulThreads(launch, world != nullptr);
+  self->gpu = request.device.compare(0, 4, "cuda") == 0;
+  TANDEM_RETURN_IF_ERROR(self->check(tandem_context_create(&options, &self->context)));
+  return self;
+}
+
+RankContext::~RankContext() {
+  if (context)
+    tandem_context_destroy(context);
+}
+
+Status RankContext::check(tandem_code code) const {
+  if (code == TANDEM_OK)
+    return Status::success();
+  return launchError.ok() ? Status(static_cast<Code>(code), tandem_last_error(context))
+                          : launchError;
+}
+
+Expected<std::unique_ptr<PreparedProgram>> PreparedProgram::create(RankContext &context,
+                                                                   std::string_view bytes) {
+  std::unique_ptr<PreparedProgram> self(new PreparedProgram(context));
+  TANDEM_RETURN_IF_ERROR(context.check(
+      tandem_program_load_memory(context.handle(), bytes.data(), bytes.size(), &self->program)));
+  TANDEM_RETURN_IF_ERROR(
+      context.check(tandem_prepare(context.handle(), self->program, &self->prepared)));
+  return self;
+}
+
+PreparedProgram::~PreparedProgram() {
+  if (prepared)
+    tandem_instance_destroy(prepared);
+  if (program)
+    tandem_program_destroy(program);
+}
+
+Expected<std::unique_ptr<BoundMemory>> BoundMemory::create(RankContext &context, uint64_t bytes) {
+  std::unique_ptr<BoundMemory> self(new BoundMemory(context, bytes));
+  if (!context.isGpu())
+    self->host = std::make_unique<std::byte[]>(bytes);
+  else
+    TANDEM_RETURN_IF_ERROR(
+        context.check(tandem_memory_create(context.handle(), bytes, &self->device)));
+  return self;
+}
+
+BoundMemory::~BoundMemory() {
+  if (device)
+    tandem_memory_destroy(device);
+}
+
+void *BoundMemory::data() { return device ? tandem_memory_data(device) : host.get(); }
+
+Status BoundMemory::write(const void *from) {
+  if (device)
+    return owner.check(tandem_memory_write(device, 0, from, bytes));
+  if (bytes)
+    std::memcpy(host.get(), from, bytes);
+  return Status::success();
+}
+
+Status BoundMemory::read(void *to) {
+  if (device)
+    return owner.check(tandem_memory_read(device, 0, to, bytes));
+  if (bytes)
+    std::memcpy(to, host.get(), bytes);
+  return Status::success();
+}

@@ -1,0 +1,98 @@
+//===- RankContext.h - one rank's context of the C API ----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUN_RANKCONTEXT_H
+#define TANDEM_RUN_RANKCONTEXT_H
+
+#include "tandem-c/Runtime.h"
+#include "tandem/Runtime/Launch.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tandem::run {
+
+struct ContextRequest {
+  std::string device, channels;
+  std::chrono::milliseconds timeout{60000};
+  bool noGraph = false;
+};
+
+/// Tools use the runtime through its C API, as an embedder would.
+class RankContext {
+public:
+  /// Collective. `world`: ranks are threads of it; null: processes. Both outlive the context.
+  static Expected<std::unique_ptr<RankContext>> create(const ContextRequest &request,
+                                                       Launch &launch, tandem_local_world *world);
+  ~RankContext();
+  RankContext(const RankContext &) = delete;
+  RankContext &operator=(const RankContext &) = delete;
+
+  tandem_context *handle() const { return context; }
+  /// What a call said; what the launch had to say is better than "the callback returned 5".
+  Status check(tandem_code code) const;
+  bool isGpu() const { return gpu; }
+
+private:
+  explicit RankContext(Launch &launch) : launch(launch) {}
+
+  Launch &launch;
+  Status launchError;
+  tandem_context *context = nullptr;
+  bool gpu = false;
+};
+
+/// A program of a context, prepared, with what it is bound to. Destroyed before its context.
+class PreparedProgram {
+public:
+  /// Collective.
+  static Expected<std::unique_ptr<PreparedProgram>> create(RankContext &context,
+                                                           std::string_view bytes);
+  ~PreparedProgram();
+  PreparedProgram(const PreparedProgram &) = delete;
+  PreparedProgram &operator=(const PreparedProgram &) = delete;
+
+  RankContext &context() const { return owner; }
+  tandem_instance *instance() const { return prepared; }
+
+private:
+  explicit PreparedProgram(RankContext &owner) : owner(owner) {}
+
+  RankContext &owner;
+  tandem_program *program = nullptr;
+  tandem_instance *prepared = nullptr;
+};
+
+/// Memory that a rank binds: the host's where the device takes that, else a copy of it on the
+/// device. Destroyed before its context.
+class BoundMemory {
+public:
+  static Expected<std::unique_ptr<BoundMemory>> create(RankContext &context, uint64_t bytes);
+  ~BoundMemory();
+  BoundMemory(const BoundMemory &) = delete;
+  BoundMemory &operator=(const BoundMemory &) = delete;
+
+  /// What tandem_bind takes; null if there are no bytes.
+  void *data();
+  uint64_t size() const { return bytes; }
+  Status write(const void *from);
+  Status read(void *to);
+
+private:
+  BoundMemory(RankContext &owner, uint64_t bytes) : owner(owner), bytes(bytes) {}
+
+  RankContext &owner;
+  uint64_t bytes;
+  std::unique_ptr<std::byte[]> host;
+  tandem_memory *device = nullptr;
+};
+
+} // namespace tandem::run
+
+#endif // TANDEM_RUN_RANKCONTEXT_H

@@ -1,0 +1,148 @@
+//===- Results.cpp - results of all ranks, do they agree --------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Results.h"
+
+#include "Inputs.h"
+#include "tandem/Schema/stream_program_generated.h"
+
+#include <cstring>
+#include <fmt/format.h>
+
+using namespace tandem;
+using namespace tandem::run;
+
+Expected<std::vector<Placement>> run::gatherPlacements(const Program &program, Launch &launch) {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<Shard> mine, shardsOf(program));
+  std::vector<int64_t> numbers;
+  for (const Shard &shard : mine) {
+    numbers.insert(numbers.end(), {shard.present, shard.offset, shard.term,
+                                   static_cast<int64_t>(shard.shape.size())});
+    numbers.insert(numbers.end(), shard.shape.begin(), shard.shape.end());
+    numbers.insert(numbers.end(), shard.strides.begin(), shard.strides.end());
+  }
+  std::string text(reinterpret_cast<const char *>(numbers.data()),
+                   numbers.size() * sizeof(int64_t));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
+  std::vector<Placement> placements(mine.size());
+  for (const std::string &theirs : all) {
+    size_t at = 0;
+    auto next = [&] {
+      int64_t value = 0;
+      if (at + sizeof(value) <= theirs.size())
+        std::memcpy(&value, theirs.data() + at, sizeof(value));
+      at += sizeof(value);
+      return value;
+    };
+    for (Placement &placement : placements) {
+      Shard shard;
+      shard.present = next() != 0;
+      shard.offset = next();
+      shard.term = static_cast<uint32_t>(next());
+      auto dims = static_cast<size_t>(next());
+      for (std::vector<int64_t> *part : {&shard.shape, &shard.strides})
+        for (size_t d = 0; d < dims; ++d)
+          part->push_back(next());
+      placement.push_back(std::move(shard));
+    }
+    if (at != theirs.size())
+      return Status(Code::Internal, "ranks disagree on the program's arguments");
+  }
+  return placements;
+}
+
+Expected<std::vector<Tensor>> run::gatherResults(const Program &program,
+                                                 const std::vector<Placement> &placements,
+                                                 const std::vector<Tensor> &buffers,
+                                                 Launch &launch) {
+  std::vector<Tensor> results;
+  Status problem;
+  const auto &arguments = program.arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].isResult)
+      continue;
+    TANDEM_ASSIGN_OR_RETURN(
+        auto parts,
+        allGatherStrings(launch, {reinterpret_cast<const char *>(buffers[i].data.data()),
+                                  buffers[i].data.size()}));
+    if (launch.rank() != 0 || !problem.ok())
+      continue;
+    auto whole = assemble(arguments[i], placements[i], parts);
+    if (whole)
+      results.push_back(std::move(*whole));
+    else
+      problem = whole.status();
+  }
+  if (!problem.ok())
+    return problem;
+  return results;
+}
+
+std::vector<Tensor> run::makeInputs(uint64_t seed, const Program &program) {
+  std::vector<Tensor> inputs;
+  for (uint32_t i = 0; i < program.arguments().size(); ++i)
+    if (!program.arguments()[i].isResult)
+      inputs.push_back(makeInput(seed, i, program.arguments()[i]));
+  return inputs;
+}
+
+Expected<Reference> run::computeReference(const ProgramFile &file, std::vector<Tensor> &inputs) {
+  auto oracle = file.oracle();
+  if (!oracle)
+    return oracle.status().withPrefix("oracle: ");
+  Reference reference;
+  reference.paths = pathsToResults(**oracle);
+  auto computed = runOracle(*oracle, inputs);
+  if (!computed)
+    return computed.status().withPrefix("oracle: ");
+  reference.results = std::move(*computed);
+  return reference;
+}
+
+static Status judgeOne(const Program &program, const ArgumentInfo &info, const Placement &placement,
+                       const Tensor &out, const Tensor &reference, const Path &path,
+                       ResultReport &report) {
+  if (out.shape != reference.shape || out.dtype != reference.dtype)
+    return Status(Code::InvalidProgram,
+                  fmt::format("argument \"{}\": the oracle's is {}, the program's {}", info.name,
+                              reference.layout().str(), out.layout().str()));
+  Comparison comparison = compare(out, reference, path, program.index().reduced_wire());
+  if (report.name.empty())
+    report = {info.name, info.dtype, comparison};
+  else if (!(comparison.error <= report.comparison.error))
+    report.comparison = comparison;
+  int64_t index = comparison.firstWrong;
+  if (index < 0)
+    return Status::success();
+  std::string error = comparison.exact
+                          ? "expected equality to the last bit"
+                          : fmt::format("relative error {:.1e}, expected at most {:.1e}",
+                                        comparison.error, comparison.tolerance);
+  return Status(Code::Internal,
+                fmt::format("argument \"{}\", {}; first wrong at index {}, held by rank {}: found "
+                            "{}, expected {}",
+                            info.name, error, indexText(out.shape, index), rankOf(placement, index),
+                            out.get(index), reference.get(index)));
+}
+
+Status run::judge(const Program &program, const std::vector<Placement> &placements,
+                  const std::vector<Tensor> &results, const Reference &reference,
+                  std::vector<ResultReport> &reports) {
+  reports.resize(results.size());
+  size_t next = 0;
+  Status wrong;
+  for (size_t i = 0; i < program.arguments().size(); ++i) {
+    if (!program.arguments()[i].isResult)
+      continue;
+    Status status = judgeOne(program, program.arguments()[i], placements[i], results[next],
+                             reference.results[next], reference.paths[next], reports[next]);
+    if (wrong.ok())
+      wrong = status;
+    ++next;
+  }
+  return wrong;
+}

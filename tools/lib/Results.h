@@ -1,0 +1,54 @@
+//===- Results.h - results of all ranks, do they agree ----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUN_RESULTS_H
+#define TANDEM_RUN_RESULTS_H
+
+#include "Verify.h"
+#include "tandem/Runtime/Launch.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tandem::run {
+
+/// Who holds what of every argument. Collective.
+Expected<std::vector<Placement>> gatherPlacements(const Program &program, Launch &launch);
+
+/// The logical results, in order, from every rank's buffers (by argument). Collective; only rank 0
+/// gets them. An error of rank 0's is nobody else's.
+Expected<std::vector<Tensor>> gatherResults(const Program &program,
+                                            const std::vector<Placement> &placements,
+                                            const std::vector<Tensor> &buffers, Launch &launch);
+
+/// The logical inputs, in order.
+std::vector<Tensor> makeInputs(uint64_t seed, const Program &program);
+
+struct ResultReport {
+  std::string name;
+  DType dtype = DType::F32;
+  Comparison comparison;
+};
+
+/// What the oracle says to a program's inputs.
+struct Reference {
+  std::vector<Tensor> results;
+  std::vector<Path> paths;
+};
+Expected<Reference> computeReference(const ProgramFile &file, std::vector<Tensor> &inputs);
+
+/// Compares every result; `reports` (one each) keep the largest error so far. An error says what is
+/// wrong first, where, and who holds it.
+Status judge(const Program &program, const std::vector<Placement> &placements,
+             const std::vector<Tensor> &results, const Reference &reference,
+             std::vector<ResultReport> &reports);
+
+} // namespace tandem::run
+
+#endif // TANDEM_RUN_RESULTS_H

@@ -1,0 +1,217 @@
+//===- Bench.cpp - a whole bench on one rank --------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bench.h"
+
+#include "Files.h"
+#include "Ranks.h"
+#include "Report.h"
+#include "tandem/Runtime/Simulate.h"
+
+#include <cstdio>
+#include <fmt/format.h>
+#include <new>
+#include <utility>
+
+using namespace tandem;
+using namespace tandem::bench;
+using namespace tandem::run;
+
+namespace {
+
+Expected<std::unique_ptr<Suite>> openSuite(const Options &options, uint32_t ranks) {
+  if (options.folder.empty())
+    return compileSuite(options, ranks);
+  return readSuite(options.folder);
+}
+
+Expected<machine::Machine> loadMachine(const Options &options, uint32_t ranks) {
+  TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
+                          machine::Machine::load(machine::pathOf(options.machine)));
+  TANDEM_RETURN_IF_ERROR(machine.checkRanks(ranks).withPrefix("--machine: "));
+  return machine;
+}
+
+/// What rank 0 has to do beside its part.
+class Bench {
+public:
+  Bench(const Options &options, Launch &launch, tandem_local_world *world)
+      : options(options), launch(launch), root(launch.rank() == 0), runner(options, launch, world) {
+  }
+
+  Status run() {
+    Status opened = root ? open() : Status();
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, opened.message()));
+    if (!all[0].empty())
+      return root ? opened : Status(Code::Aborted, "");
+    TANDEM_RETURN_IF_ERROR(runner.start());
+    for (size_t index = 0;; ++index) {
+      TANDEM_ASSIGN_OR_RETURN(std::string packed, nextRow(index));
+      if (packed.empty())
+        return Status();
+      TANDEM_ASSIGN_OR_RETURN(Row row, unpackRow(packed));
+      // Links need no measuring where their rate was given.
+      if (row.isLink && options.linkRate > 0)
+        continue;
+      TANDEM_ASSIGN_OR_RETURN(std::vector<Measurement> measurements, runner.run(row));
+      if (root)
+        note(row, std::move(measurements));
+    }
+  }
+
+  Report report;
+
+private:
+  Status open() {
+    report.ranks = launch.worldSize();
+    TANDEM_ASSIGN_OR_RETURN(suite, openSuite(options, report.ranks));
+    report.target = suite->target();
+    report.linkSource = "--link-rate";
+    if (options.linkRate > 0)
+      report.linkRate = options.linkRate;
+    if (!options.machine.empty()) {
+      TANDEM_ASSIGN_OR_RETURN(machine::Machine loaded, loadMachine(options, report.ranks));
+      machine = std::move(loaded);
+    }
+    return Status();
+  }
+
+  /// "+" and the row; "-": rank 0 has failed; "": there are no more.
+  Expected<std::string> nextRow(size_t index) {
+    std::string mine;
+    Status problem;
+    if (root && index < suite->numRows()) {
+      auto row = suite->row(index);
+      problem = row.status();
+      mine = row ? "+" + packRow(*row) : "-";
+    }
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, mine));
+    if (all[0] == "-")
+      return root ? problem : Status(Code::Aborted, "");
+    return all[0].empty() ? all[0] : all[0].substr(1);
+  }
+
+  void note(const Row &row, std::vector<Measurement> measurements) {
+    if (row.isLink) {
+      noteLinks(measurements);
+    } else {
+      RowReport made = makeRow(row.shape, report.ranks, report.linkRate, std::move(measurements));
+      if (machine)
+        for (Entry &entry : made.entries)
+          predict(entry);
+      if (report.rows.empty())
+        fmt::print("{}", tableHead(options, report));
+      fmt::print("{}", tableRow(made));
+      std::fflush(stdout);
+      report.rows.push_back(std::move(made));
+    }
+  }
+
+  void noteLinks(const std::vector<Measurement> &measurements) {
+    report.linkSource = "no ring could run";
+    for (const Measurement &m : measurements) {
+      if (m.seconds.empty())
+        continue;
+      double rate = double(suite->linkBytes()) / quantilesOf(m.seconds).median;
+      if (report.linkRate && *report.linkRate >= rate)
+        continue;
+      report.linkRate = rate;
+      report.linkSource = fmt::format("measured: a ring of {} B, by {}, {}", suite->linkBytes(),
+                                      m.name, toString(m.mode));
+    }
+  }
+
+  void predict(Entry &entry) {
+    if (!entry.seconds)
+      return;
+    auto world = replay::World::load(*entry.measurement.file);
+    if (!world) {
+      entry.unpredicted = world.status().message();
+      return;
+    }
+    simulate::Options how;
+    how.noGraph = entry.measurement.mode == Mode::Direct;
+    auto result = simulate::simulate(**world, *machine, how);
+    if (result)
+      entry.predicted = result->seconds;
+    else
+      entry.unpredicted = result.status().message();
+  }
+
+  const Options &options;
+  Launch &launch;
+  bool root;
+  std::unique_ptr<Suite> suite; ///< rank 0
+  std::optional<machine::Machine> machine;
+  Runner runner;
+};
+
+/// Reports of rank 0, also of a run that failed on the way.
+int writeReports(const Options &options, const Report &report) {
+  fmt::print("{}", tableEnd(options, report));
+  std::fflush(stdout);
+  int status = report.failure.empty() && report.wrong().empty() ? 0 : kWrong;
+  for (auto [path, make] :
+       {std::pair(
+            &options.json, +[](const Options &o, const Report &r) { return reportJson(o, r); }),
+        {&options.csv, +[](const Options &, const Report &r) { return reportCsv(r); }},
+        {&options.svg, +[](const Options &o, const Report &r) { return reportSvg(o, r); }}}) {
+    if (path->empty())
+      continue;
+    Status written = writeFile(*path, make(options, report));
+    if (!written.ok()) {
+      fmt::print(stderr, "tandem-bench: {}\n", written.message());
+      status = kWrong;
+    }
+  }
+  if (status == 0 && options.failIfSlower >= 0 && !report.slower(options.failIfSlower).empty())
+    return kSlower;
+  return status;
+}
+
+} // namespace
+
+Expected<uint32_t> bench::checkSuite(const Options &options, uint32_t ranks) {
+  if (options.folder.empty()) {
+    if (!ranks)
+      return Status(Code::InvalidArgument, "expected -n N, or ranks of mpirun, srun or torchrun");
+  } else {
+    TANDEM_ASSIGN_OR_RETURN(auto suite, readSuite(options.folder));
+    if (ranks && ranks != suite->ranks())
+      return Status(Code::InvalidArgument,
+                    fmt::format("the programs of \"{}\" are for {} ranks, asked for are {}",
+                                options.folder, suite->ranks(), ranks));
+    ranks = suite->ranks();
+  }
+  if (!options.machine.empty())
+    TANDEM_RETURN_IF_ERROR(loadMachine(options, ranks).status());
+  return ranks;
+}
+
+int bench::runBench(const Options &options, Launch &launch, tandem_local_world *world) {
+  bool root = launch.rank() == 0;
+  Bench bench(options, launch, world);
+  Status status;
+  try {
+    status = bench.run();
+  } catch (const std::bad_alloc &) {
+    status = Status(Code::OutOfMemory, "this host has too little memory for these shapes");
+  }
+  if (!status.ok()) {
+    // What rank 0 could not begin with is said once, by rank 0.
+    std::string message = status.message();
+    if (!message.empty())
+      message = rankMessage(launch.rank(), message);
+    if (root)
+      bench.report.failure = message;
+    else if (!message.empty())
+      fmt::print(stderr, "tandem-bench: {}\n", message);
+  }
+  if (!root)
+    return status.ok() ? 0 : kWrong;
+  return writeReports(options, bench.report);
+}

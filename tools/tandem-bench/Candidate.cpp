@@ -1,0 +1,139 @@
+//===- Candidate.cpp - a program in one way of launching --------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Candidate.h"
+
+#include "Clock.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+using namespace tandem;
+using namespace tandem::bench;
+using namespace tandem::run;
+
+Status Candidate::load(const Setup &setup) {
+  context = &setup.context;
+  rank = setup.launch.rank();
+  TANDEM_ASSIGN_OR_RETURN(file, ProgramFile::fromMemory(variant.bytes));
+  if (file->numRanks() != setup.launch.worldSize())
+    return Status(Code::InvalidArgument, fmt::format("the program is for {} ranks, there are {}",
+                                                     file->numRanks(), setup.launch.worldSize()));
+  TANDEM_ASSIGN_OR_RETURN(program, file->rankProgram(rank));
+  return Status();
+}
+
+Status Candidate::allocate(const Setup &setup) {
+  TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, setup.launch));
+  const auto &arguments = program->arguments();
+  bindings.resize(setup.sets);
+  results.resize(arguments.size());
+  for (uint32_t i = 0; i < arguments.size(); ++i) {
+    const Shard &shard = placements[i][rank];
+    if (arguments[i].isResult) {
+      uint64_t bytes = shard.present ? arguments[i].localBytes() : 0;
+      TANDEM_ASSIGN_OR_RETURN(results[i], BoundMemory::create(setup.context, bytes));
+    }
+    for (uint32_t set = 0; set < setup.sets; ++set) {
+      BoundMemory *memory = results[i].get();
+      if (!memory) {
+        TANDEM_ASSIGN_OR_RETURN(memory, setup.pool.get(i, arguments[i], shard, set));
+      }
+      bindings[set].push_back(memory);
+    }
+  }
+  return Status();
+}
+
+Status Candidate::prepare(const Setup &setup) {
+  for (uint32_t i = 0; i < (mode == Mode::Graph ? setup.sets : 1); ++i) {
+    TANDEM_ASSIGN_OR_RETURN(auto instance, PreparedProgram::create(setup.context, variant.bytes));
+    instances.push_back(std::move(instance));
+    TANDEM_RETURN_IF_ERROR(bind(*instances[i], i));
+  }
+  bound = 0;
+  return poison();
+}
+
+Status Candidate::bind(PreparedProgram &instance, uint32_t set) {
+  const auto &arguments = program->arguments();
+  for (uint32_t i = 0; i < arguments.size(); ++i) {
+    if (!placements[i][rank].present)
+      continue;
+    BoundMemory *memory = bindings[set][i];
+    const ArgumentInfo &info = arguments[i];
+    TANDEM_RETURN_IF_ERROR(context->check(
+        tandem_bind(instance.instance(), i, memory->data(), memory->size(),
+                    static_cast<tandem_dtype>(info.dtype),
+                    static_cast<uint32_t>(info.localShape.size()), info.localShape.data())));
+  }
+  return Status();
+}
+
+Status Candidate::use(uint32_t set) {
+  if (mode == Mode::Graph) {
+    current = set;
+    return Status();
+  }
+  if (bound != set)
+    TANDEM_RETURN_IF_ERROR(bind(*instances[0], set));
+  bound = set;
+  return Status();
+}
+
+Status Candidate::poison() {
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i])
+      TANDEM_RETURN_IF_ERROR(
+          results[i]->write(poisonBytes(program->arguments()[i].dtype, results[i]->size()).data()));
+  return Status();
+}
+
+Expected<Turn> Candidate::run(uint32_t batch) {
+  tandem_instance *instance = instances[current]->instance();
+  Turn turn;
+  for (uint32_t i = 0; i < batch; ++i)
+    TANDEM_RETURN_IF_ERROR(context->check(tandem_run_on(instance, nullptr)));
+  turn.enqueued = nanoseconds();
+  TANDEM_RETURN_IF_ERROR(context->check(tandem_wait(instance)));
+  turn.done = nanoseconds();
+  return turn;
+}
+
+Expected<std::string> Candidate::verify(Launch &launch, uint64_t seed, References &references,
+                                        double &error) {
+  std::vector<Tensor> buffers(results.size());
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i]) {
+      const ArgumentInfo &info = program->arguments()[i];
+      bool present = placements[i][rank].present;
+      buffers[i] = Tensor(info.dtype, present ? info.localShape : std::vector<int64_t>{0});
+      TANDEM_RETURN_IF_ERROR(results[i]->read(buffers[i].data.data()));
+    }
+  auto whole = gatherResults(*program, placements, buffers, launch);
+  if (!whole && rank != 0)
+    return whole.status();
+  auto compare = [&]() -> Status {
+    TANDEM_RETURN_IF_ERROR(whole.status());
+    // The fusion is one, however it runs.
+    Role role = variant.role == Role::Sequence ? Role::Fused : variant.role;
+    auto found = references.find(role);
+    if (found == references.end()) {
+      std::vector<Tensor> logical = makeInputs(seed, *program);
+      TANDEM_ASSIGN_OR_RETURN(Reference reference, computeReference(*file, logical));
+      found = references.emplace(role, std::move(reference)).first;
+    }
+    std::vector<ResultReport> reports;
+    Status status = judge(*program, placements, *whole, found->second, reports);
+    for (const ResultReport &report : reports)
+      error = std::max(error, report.comparison.error);
+    return status;
+  };
+  TANDEM_ASSIGN_OR_RETURN(auto verdicts,
+                          allGatherStrings(launch, rank == 0 ? compare().message() : ""));
+  return verdicts[0];
+}

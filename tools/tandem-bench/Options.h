@@ -1,0 +1,64 @@
+//===- Options.h - the command line of tandem-bench -------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_BENCH_OPTIONS_H
+#define TANDEM_BENCH_OPTIONS_H
+
+#include "Shapes.h"
+#include "tandem/Runtime/Status.h"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::bench {
+
+enum class Mode : uint8_t { Direct, Graph };
+/// "direct", "graph".
+std::string toString(Mode mode);
+
+struct Options {
+  std::string folder; ///< of programs that --stage has written; "": they are compiled here
+
+  // What is measured; only without a folder.
+  std::string shapes, tokens = "1024,2048,8192", dtypes = "bf16";
+  std::string scheduleList = "auto,pipeline,exchange,push,push:streams=2,push:merge=double";
+  std::vector<Case> cases;
+  std::vector<Schedule> schedules;
+  std::string target;  ///< "": what the channels can do
+  std::string machine; ///< the compiler chooses by it, the simulator predicts with it
+  std::string stage;   ///< only compile, into this folder
+
+  uint32_t ranks = 0;
+  std::string device = "cpu", channel = "ucx";
+  bool threads = false, prefix = false;
+  std::chrono::milliseconds timeout{60000};
+
+  // How.
+  std::string modeList; ///< "": what the device has
+  std::vector<Mode> modes;
+  uint32_t iterations = 30, warmup = 3, sets = 2, batch = 1;
+  double gapMs = 0;
+  std::chrono::milliseconds rowTime{20000};
+  std::string verify = "auto";
+  uint64_t seed = 0;
+  double linkRate = 0; ///< bytes/s; 0: measured
+  uint64_t linkBytes = uint64_t(64) << 20;
+
+  std::string json, csv, svg;
+  double failIfSlower = -1; ///< percent; -1: not asked
+  bool help = false, version = false;
+};
+
+extern const char *const kUsage;
+
+Expected<Options> parseOptions(const std::vector<std::string> &arguments);
+
+} // namespace tandem::bench
+
+#endif // TANDEM_BENCH_OPTIONS_H

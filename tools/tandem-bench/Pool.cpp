@@ -1,0 +1,80 @@
+//===- Pool.cpp - inputs that programs of a row share -----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Pool.h"
+
+#include "Inputs.h"
+
+#include <algorithm>
+#include <array>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <functional>
+#include <mutex>
+
+using namespace tandem;
+using namespace tandem::bench;
+using run::BoundMemory;
+using run::Tensor;
+
+/// A megabyte or two of random numbers, made once. Its length divides no power of 2, so that rows
+/// of a matrix differ.
+static const Tensor &randomBlock(DType type) {
+  static std::array<Tensor, 4> blocks;
+  static std::array<std::once_flag, 4> made;
+  auto index = static_cast<size_t>(type);
+  std::call_once(made[index], [&] {
+    ArgumentInfo info;
+    info.dtype = type;
+    info.shape = {(1 << 19) + 7};
+    blocks[index] = run::makeInput(1, 0, info);
+  });
+  return blocks[index];
+}
+
+/// `bytes` bytes, by repeating `block` from byte `begin` of it on.
+static std::string repeat(const std::byte *block, size_t size, size_t begin, uint64_t bytes) {
+  std::string text;
+  text.reserve(bytes);
+  for (size_t at = begin % size; text.size() < bytes; at = 0)
+    text.append(reinterpret_cast<const char *>(block) + at,
+                std::min<uint64_t>(size - at, bytes - text.size()));
+  return text;
+}
+
+std::string bench::poisonBytes(DType type, uint64_t bytes) {
+  Tensor block(type, {4096});
+  run::poison(block);
+  return repeat(block.data.data(), block.data.size(), 0, bytes);
+}
+
+Status InputPool::fill(BoundMemory &memory, const ArgumentInfo &info, uint64_t begin) const {
+  const Tensor &block = randomBlock(info.dtype);
+  std::string bytes =
+      repeat(block.data.data(), block.data.size(),
+             begin % block.data.size() / sizeOf(info.dtype) * sizeOf(info.dtype), memory.size());
+  return memory.write(bytes.data());
+}
+
+Expected<BoundMemory *> InputPool::get(uint32_t argument, const ArgumentInfo &info,
+                                       const run::Shard &shard, uint32_t set) {
+  std::string key = fmt::format(
+      "{} {} {} {} {} {}+{}:{} {}", set, argument, info.name, toString(info.dtype), info.partial,
+      shard.offset, fmt::join(shard.shape, ","), fmt::join(shard.strides, ","), shard.term);
+  std::unique_ptr<BoundMemory> &memory = memories[key];
+  if (memory)
+    return memory.get();
+  uint64_t bytes = shard.present ? info.localBytes() : 0;
+  TANDEM_ASSIGN_OR_RETURN(memory, BoundMemory::create(context, bytes));
+  if (exact && set == 0) {
+    Tensor tensor = run::makeShard(seed, argument, info, shard);
+    TANDEM_RETURN_IF_ERROR(memory->write(tensor.data.data()));
+  } else {
+    TANDEM_RETURN_IF_ERROR(fill(*memory, info, std::hash<std::string>()(key) ^ seed));
+  }
+  return memory.get();
+}

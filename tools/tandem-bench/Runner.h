@@ -1,0 +1,68 @@
+//===- Runner.h - rows by turns, on one rank --------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_BENCH_RUNNER_H
+#define TANDEM_BENCH_RUNNER_H
+
+#include "Candidate.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::bench {
+
+/// What came of one program in one mode. Times are of rank 0's report only.
+struct Measurement {
+  Role role = Role::Fused;
+  std::string name;
+  Mode mode = Mode::Direct;
+  std::string refused; ///< why it was not run; empty if it was
+  /// A round each: from the common start to the last rank's end, and until the last rank had
+  /// enqueued it. Seconds, of one run.
+  std::vector<double> seconds, host;
+  bool verified = false;
+  double error = 0;    ///< ||out - ref|| / ||ref||
+  std::string failure; ///< what was wrong with the result
+  /// The file itself, for predictions. Null where refused.
+  std::shared_ptr<const ProgramFile> file;
+};
+
+/// One rank's contexts, and how it times a row with the others. All calls are collective.
+class Runner {
+public:
+  Runner(const Options &options, Launch &launch, tandem_local_world *world)
+      : options(options), launch(launch), world(world) {}
+
+  Status start();
+  /// What cannot be prepared on some rank is a measurement that says why. An error: the ranks can
+  /// no longer run together.
+  Expected<std::vector<Measurement>> run(const Row &row);
+
+private:
+  /// The message of the first rank that has one; "" if all went well.
+  Expected<std::string> agree(const Status &mine);
+  run::RankContext &contextOf(Mode mode);
+  Status checkHealth();
+  bool isVerified(const Row &row) const;
+  /// All ranks' common start, or nothing: time is up.
+  Expected<int64_t> meet(bool stop, bool &stopped);
+  Status time(std::vector<Candidate *> &candidates, std::vector<Measurement *> &measurements);
+  Status examine(std::vector<Candidate *> &candidates, std::vector<Measurement *> &measurements,
+                 References &references);
+
+  const Options &options;
+  Launch &launch;
+  tandem_local_world *world;
+  std::vector<std::unique_ptr<run::RankContext>> contexts; ///< by options.modes
+  int64_t offset = 0;                                      ///< of this rank's clock
+  bool spins = false; ///< every rank of the host has a core to itself
+};
+
+} // namespace tandem::bench
+
+#endif // TANDEM_BENCH_RUNNER_H

@@ -1,0 +1,64 @@
+//===- Suite.h - the programs of a bench ------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_BENCH_SUITE_H
+#define TANDEM_BENCH_SUITE_H
+
+#include "Options.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::bench {
+
+/// What a program is to the others of its row.
+enum class Role : uint8_t { Sequence, Matmul, Communication, Fused, Link };
+std::string toString(Role role);
+
+struct Variant {
+  Role role = Role::Fused;
+  std::string name;    ///< "sequence", "matmul", "push:streams=2", ...
+  std::string bytes;   ///< of the .tsp; empty where refused
+  std::string refused; ///< why there is no program
+};
+
+/// Programs that are timed by turns. A row of links has no shape.
+struct Row {
+  bool isLink = false;
+  Case shape;
+  std::vector<Variant> variants;
+};
+
+/// Rows, made or read one by one, on rank 0.
+class Suite {
+public:
+  virtual ~Suite();
+  virtual uint32_t ranks() const = 0;
+  virtual std::string target() const = 0;
+  /// The first one measures links.
+  virtual size_t numRows() const = 0;
+  virtual Expected<Row> row(size_t index) = 0;
+  /// Bytes that a rank passes on in the row of links.
+  virtual uint64_t linkBytes() const = 0;
+};
+
+/// Compiles. What the compiler refuses is a variant that says why.
+std::unique_ptr<Suite> compileSuite(const Options &options, uint32_t ranks);
+/// Reads what writeSuite wrote. Errors name the file and the field.
+Expected<std::unique_ptr<Suite>> readSuite(const std::string &folder);
+/// Writes programs and their list, bench.json, into a folder of its own, which is made anew; one
+/// that holds anything but an earlier stage is an error. Says what was written.
+Expected<std::string> writeSuite(Suite &suite, const std::string &folder);
+
+/// A row as bytes, for the other ranks.
+std::string packRow(const Row &row);
+Expected<Row> unpackRow(const std::string &bytes);
+
+} // namespace tandem::bench
+
+#endif // TANDEM_BENCH_SUITE_H

@@ -1,0 +1,180 @@
+//===- Texts.cpp - the fusions of a case ------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Texts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+using namespace tandem;
+using namespace tandem::bench;
+
+namespace {
+
+std::string mesh(uint32_t ranks) {
+  return fmt::format("#tp = #fusion.mesh<\"tp\", [\"x\" = {}]>\n", ranks);
+}
+
+std::string tensor(const Case &shape, int64_t rows, int64_t columns, const std::string &axes) {
+  return fmt::format("tensor<{}x{}x{}, #fusion.axes<#tp, {}>>", rows, columns,
+                     tandem::toString(shape.dtype), axes);
+}
+
+std::string attribute(const Schedule &schedule, uint32_t ranks) {
+  std::string text = schedule.name == "sequence" ? "pipeline" : schedule.name;
+  if (schedule.streams)
+    text += fmt::format(", streams = {}", schedule.streams);
+  if (!schedule.order.empty())
+    text += fmt::format(", order = {}", schedule.order);
+  std::vector<int64_t> merge = schedule.merge;
+  if (schedule.doubling) {
+    merge = {1};
+    for (int64_t sum = 1; sum < ranks; sum += merge.back())
+      merge.push_back(sum);
+  }
+  if (!merge.empty())
+    text += fmt::format(", merge = [{}]", fmt::join(merge, ", "));
+  return "#fusion.schedule<" + text + ">";
+}
+
+/// The digits of dimension 0 of what is computed slice by slice.
+std::string slices(const Schedule &schedule, const std::string &owner) {
+  if (schedule.name == "sequence" || schedule.name == "auto")
+    return "-";
+  if (schedule.name == "pipeline")
+    return fmt::format("{} * stream({})", owner, schedule.slices);
+  return schedule.slices > 1 ? fmt::format("stream(\"x\") * stream({})", schedule.slices)
+                             : "stream(\"x\")";
+}
+
+/// Rows are gathered: the loop goes over them.
+std::string gatherText(const Case &c, uint32_t ranks, const Schedule &schedule) {
+  std::string x = tensor(c, c.m, c.k, "[didx(\"x\"), -]");
+  std::string w = tensor(c, c.k, c.n, "[-, didx(\"x\")]");
+  std::string y =
+      tensor(c, c.m, c.n, fmt::format("[{}, didx(\"x\")]", slices(schedule, "serial(\"x\")")));
+  std::string wanted = schedule.name == "auto"
+                           ? ""
+                           : fmt::format(" {{fusion.gather = \"before\", fusion.schedule = {}}}",
+                                         attribute(schedule, ranks));
+  return fmt::format(R"({}
+func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
+  %y = fusion.matmul %x, %w{} : {x}, {w} -> {y}
+  return %y : {y}
+}}
+)",
+                     mesh(ranks), wanted, fmt::arg("x", x), fmt::arg("w", w), fmt::arg("y", y));
+}
+
+/// Terms are reduced. Owners of slices stand in the operand's axes, except for `pipeline`, whose
+/// slices are a part of each owner's rows.
+std::string reduceText(const Case &c, uint32_t ranks, const Schedule &schedule) {
+  bool scatter = c.op == Op::ReduceScatter, pipeline = schedule.name == "pipeline";
+  std::string rows = scatter ? "didx(\"x\")" : "-";
+  if (pipeline)
+    rows = scatter ? fmt::format("didx(\"x\") * stream({})", schedule.slices)
+                   : fmt::format("stream({})", schedule.slices);
+  std::string terms =
+      pipeline && !scatter ? rows : slices(schedule, pipeline ? "serial(\"x\")" : "");
+  std::string x = tensor(c, c.m, c.k, "[-, didx(\"x\")]");
+  std::string w = tensor(c, c.k, c.n, "[didx(\"x\"), -]");
+  std::string p = tensor(c, c.m, c.n, fmt::format("[{}, -], partial = [\"x\"]", terms));
+  std::string y = tensor(c, c.m, c.n, fmt::format("[{}, -]", rows));
+  std::string body = schedule.name == "auto"
+                         ? fmt::format("  %y = fusion.matmul %x, %w : {}, {} -> {}\n", x, w, y)
+                         : fmt::format("  %p = fusion.matmul %x, %w : {}, {} -> {}\n"
+                                       "  %y = fusion.reshard %p {{schedule = {}}} : {} -> {}\n",
+                                       x, w, p, attribute(schedule, ranks), p, y);
+  return fmt::format(R"({}
+func.func @bench(%x: {} {{fusion.name = "x"}}, %w: {} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
+{}  return %y : {y}
+}}
+)",
+                     mesh(ranks), x, w, body, fmt::arg("y", y));
+}
+
+} // namespace
+
+Expected<std::string> bench::fusedText(const Case &shape, uint32_t ranks,
+                                       const Schedule &schedule) {
+  if (schedule.doubling && (ranks & (ranks - 1)))
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("merge=double needs a power of 2 as number of ranks, found {}", ranks));
+  return shape.op == Op::AllGather ? gatherText(shape, ranks, schedule)
+                                   : reduceText(shape, ranks, schedule);
+}
+
+std::string bench::matmulText(const Case &c, uint32_t ranks) {
+  bool gather = c.op == Op::AllGather;
+  std::string x = tensor(c, c.m, c.k, gather ? "[-, -]" : "[-, didx(\"x\")]");
+  std::string w = tensor(c, c.k, c.n, gather ? "[-, didx(\"x\")]" : "[didx(\"x\"), -]");
+  std::string y = tensor(c, c.m, c.n, gather ? "[-, didx(\"x\")]" : "[-, -], partial = [\"x\"]");
+  return fmt::format(R"({}
+func.func @matmul(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
+  %y = fusion.matmul %x, %w : {x}, {w} -> {y}
+  return %y : {y}
+}}
+)",
+                     mesh(ranks), fmt::arg("x", x), fmt::arg("w", w), fmt::arg("y", y));
+}
+
+std::string bench::communicationText(const Case &c, uint32_t ranks) {
+  bool gather = c.op == Op::AllGather;
+  int64_t columns = gather ? c.k : c.n;
+  std::string from =
+      tensor(c, c.m, columns, gather ? "[didx(\"x\"), -]" : "[-, -], partial = [\"x\"]");
+  std::string to =
+      tensor(c, c.m, columns, c.op == Op::ReduceScatter ? "[didx(\"x\"), -]" : "[-, -]");
+  return fmt::format(R"({}
+func.func @communication(%from: {f} {{fusion.name = "from"}}) -> ({t} {{fusion.name = "to"}}) {{
+  %to = fusion.reshard %from {{schedule = #fusion.schedule<pipeline>}} : {f} -> {t}
+  return %to : {t}
+}}
+)",
+                     mesh(ranks), fmt::arg("f", from), fmt::arg("t", to));
+}
+
+std::string bench::ringText(uint32_t ranks, uint64_t bytes, bool oneSided) {
+  uint64_t elements = (bytes + 3) / 4;
+  std::string body = "  hostir.group via %ch on %main {\n"
+                     "    hostir.recv %out from %left : {m}\n"
+                     "    hostir.send %in to %right : {m}\n"
+                     "  }\n";
+  if (oneSided)
+    body = "  %slot = hostir.alloc on %main {offset = 0 : i64} : {s}\n"
+           "  hostir.put %in to %slot at %right via %ch on %main : {m} to {s}\n"
+           "  hostir.signal %c0 = %c1 at %right via %ch on %main\n"
+           "  hostir.wait_signal %c0 >= %c1 via %ch on %main\n"
+           "  hostir.signal %c1 = %c1 at %left via %ch on %main\n"
+           "  hostir.wait_signal %c1 >= %c1 via %ch on %main\n"
+           "  hostir.dealloc %slot on %main : {s}\n";
+  std::string memory = fmt::format("memref<{}xf32>", elements);
+  std::string symmetric = fmt::format("memref<{}xf32, #hostir.symmetric>", elements);
+  for (auto [key, type] : {std::pair("{m}", memory), {"{s}", symmetric}})
+    for (size_t at; (at = body.find(key)) != std::string::npos;)
+      body.replace(at, 3, type);
+  return fmt::format(R"({mesh}
+hostir.program @ring(%in: {m}, %out: {m} {{hostir.result}}) attributes {{symmetric_bytes = {bytes} : i64}} {{
+  %main = hostir.main_stream
+  %me = hostir.device_index #tp, "x"
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %before = arith.constant {before} : index
+  %p = arith.constant {ranks} : index
+  %r = arith.addi %me, %c1 : index
+  %right = arith.remui %r, %p : index
+  %l = arith.addi %me, %before : index
+  %left = arith.remui %l, %p : index
+  %ch = hostir.channel "ring" over #tp ["x"] can [{can}]
+{body}}}
+)",
+                     fmt::arg("mesh", mesh(ranks)), fmt::arg("m", memory),
+                     fmt::arg("bytes", oneSided ? (elements * 4 + 63) / 64 * 64 : 0),
+                     fmt::arg("before", ranks - 1), fmt::arg("ranks", ranks),
+                     fmt::arg("can", oneSided ? "one_sided" : "two_sided"), fmt::arg("body", body));
+}
