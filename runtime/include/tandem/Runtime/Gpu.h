@@ -32,6 +32,12 @@ namespace gpu {
 struct DeviceState;
 class Kernels;
 
+/// Launches of the program's kernels that a device has given to its GPU, or captured, so far.
+struct LaunchCounts {
+  uint64_t ptx = 0;         ///< as the compiler's PTX
+  uint64_t interpreted = 0; ///< as an expression
+};
+
 /// What a channel that works on a GPU's streams asks of its device (dynamic_cast; null: no GPU).
 class GpuAccess {
 public:
@@ -39,6 +45,8 @@ public:
   virtual std::shared_ptr<DeviceState> shared() const = 0;
   /// Live as long as the device.
   virtual const Kernels &kernels() const = 0;
+  /// Any thread.
+  virtual LaunchCounts launches() const = 0;
 };
 } // namespace gpu
 

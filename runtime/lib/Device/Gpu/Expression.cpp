@@ -127,6 +127,7 @@ public:
       pointers.data[k] = frame.pointers[slots[k]];
     void *expression = memory.data();
     void *arguments[] = {argument(expression), argument(total), argument(pointers)};
+    ++tools->interpreted;
     return tools->kernels->launch(function, total, stream.native(), arguments);
   }
 

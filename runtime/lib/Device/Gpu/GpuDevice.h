@@ -11,6 +11,7 @@
 #include "GpuStream.h"
 #include "Kernels.h"
 
+#include <atomic>
 #include <set>
 
 namespace tandem::gpu {
@@ -39,6 +40,7 @@ struct Toolbox {
   std::vector<Candidate> candidates; ///< since the last agreement
   std::map<std::string, unsigned> choices;
   std::map<std::string, PtxKernel> ptxKernels; ///< by their text
+  std::atomic<uint64_t> ptxLaunches{0}, interpreted{0};
 
   Driver &driver() const { return *state->driver; }
   Expected<Blas *> matrixLibrary();

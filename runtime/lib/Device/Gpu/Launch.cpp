@@ -36,10 +36,15 @@ unsigned architectureOf(std::string_view target) {
   return error == std::errc() && end == target.data() + target.size() ? number : 0;
 }
 
+/// Whether the user wants kernels of this kind alone: "ptx" or "expression".
+bool wantsOnly(std::string_view kind) {
+  const char *wanted = std::getenv("TANDEM_KERNELS");
+  return wanted && wanted == kind;
+}
+
 /// The newest code that this GPU can run, or null.
 const NativeKernel *choose(const LaunchDesc &desc, unsigned architecture) {
-  const char *wanted = std::getenv("TANDEM_KERNELS");
-  if (wanted && std::string_view(wanted) == "expression")
+  if (wantsOnly("expression"))
     return nullptr;
   const NativeKernel *best = nullptr;
   for (const NativeKernel &native : desc.native) {
@@ -156,6 +161,7 @@ private:
     arguments.reserve(numbers.size());
     for (int64_t &number : numbers)
       arguments.push_back(&number);
+    ++tools->ptxLaunches;
     return tools->driver().launch(function, grid, stream.native(), arguments.data());
   }
 
@@ -203,6 +209,11 @@ Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const Lau
     operation->prepare(desc);
     return std::unique_ptr<Operation>(std::move(operation));
   }
+  if (wantsOnly("ptx"))
+    return Status(Code::Unsupported,
+                  fmt::format("{}TANDEM_KERNELS=ptx, and the program has no PTX for {} (sm_{})",
+                              where, tools->driver().info().name,
+                              tools->driver().info().architecture));
   if (static_cast<sp::KernelFormat>(desc.format) != sp::KernelFormat::expression)
     return Status(Code::Unsupported,
                   fmt::format("{}device {} (sm_{}) runs expressions and PTX, not code for \"{}\"",
