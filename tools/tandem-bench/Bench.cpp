@@ -70,9 +70,11 @@ private:
     report.ranks = launch.worldSize();
     TANDEM_ASSIGN_OR_RETURN(suite, openSuite(options, report.ranks));
     report.target = suite->target();
-    report.linkSource = "--link-rate";
-    if (options.linkRate > 0)
+    report.linkSource = "nothing was measured";
+    if (options.linkRate > 0) {
       report.linkRate = options.linkRate;
+      report.linkSource = "--link-rate";
+    }
     if (!options.machine.empty()) {
       TANDEM_ASSIGN_OR_RETURN(machine::Machine loaded, loadMachine(options, report.ranks));
       machine = std::move(loaded);

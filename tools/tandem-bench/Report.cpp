@@ -39,6 +39,13 @@ const Entry *RowReport::find(Role role, Mode mode) const {
   return nullptr;
 }
 
+Mode RowReport::usualMode() const {
+  bool graph = std::any_of(entries.begin(), entries.end(), [](const Entry &entry) {
+    return entry.measurement.mode == Mode::Graph && entry.seconds;
+  });
+  return graph ? Mode::Graph : Mode::Direct;
+}
+
 std::optional<double> RowReport::limit(Mode mode) const {
   const Entry *matmul = find(Role::Matmul, mode);
   if (!matmul || !matmul->seconds || !linkRate)
@@ -90,7 +97,7 @@ std::vector<std::string> Report::slower(double percent) const {
   for (const RowReport &row : rows)
     for (const Entry &entry : row.entries) {
       const Measurement &m = entry.measurement;
-      if (m.name != "auto" || !entry.toSequence)
+      if (m.name != "auto" || !entry.toSequence || m.mode != row.usualMode())
         continue;
       double by = (1 / *entry.toSequence - 1) * 100;
       if (by > percent)
@@ -146,7 +153,8 @@ std::string bench::tableRow(const RowReport &row) {
   for (const Entry &entry : row.entries) {
     const Measurement &m = entry.measurement;
     if (!entry.seconds) {
-      text += fmt::format("  {:<24} {:<6} refused: {}\n", m.name, toString(m.mode), m.refused);
+      text += fmt::format("  {:<24} {:<6} refused: {}\n", m.name, toString(m.mode),
+                          m.refused.size() > 90 ? m.refused.substr(0, 87) + "..." : m.refused);
       continue;
     }
     std::string error = optionalText(entry.predictionError(), 100, "{:+.0f} %");
@@ -174,7 +182,12 @@ std::string bench::tableEnd(const Options &options, const Report &report) {
   std::vector<std::string> slower = report.slower(percent);
   for (const std::string &line : slower)
     text += fmt::format("slower than the sequence: auto, {}\n", line);
-  if (slower.empty())
+  bool judged = std::any_of(report.rows.begin(), report.rows.end(), [](const RowReport &row) {
+    return std::any_of(row.entries.begin(), row.entries.end(), [](const Entry &entry) {
+      return entry.measurement.name == "auto" && entry.toSequence;
+    });
+  });
+  if (judged && slower.empty())
     text += fmt::format("auto is nowhere slower than the sequence by more than {} %\n", percent);
   for (const std::string &line : report.wrong())
     text += fmt::format("WRONG: {}\n", line);

@@ -45,6 +45,8 @@ struct RowReport {
   /// rate is not known.
   std::optional<double> limit(Mode mode) const;
   const Entry *find(Role role, Mode mode) const;
+  /// Graph where that was measured: what an embedder gets who asks for nothing.
+  Mode usualMode() const;
   std::optional<double> linkRate;
 };
 
@@ -59,7 +61,7 @@ struct Report {
   /// Median of |error| over all lines with a prediction.
   std::optional<double> medianPredictionError() const;
   /// "ag 8192x11008x4096 bf16, direct: 5.1 %", where `auto` is slower than the sequence by more
-  /// than `percent`.
+  /// than `percent`, both in the usual mode.
   std::vector<std::string> slower(double percent) const;
   /// Results that were wrong: "shape, name, mode: message".
   std::vector<std::string> wrong() const;

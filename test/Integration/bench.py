@@ -1,0 +1,150 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""tandem-bench: small shapes on two ranks. Whether figures are good is not asked; that they fit each other is."""
+
+import csv
+import json
+import os
+import statistics
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import harness
+
+BENCH = harness.tool("tandem-bench")
+FAKE_GPU = os.path.join(harness.BIN, "..", "lib", "libTandemFakeCuda.so")
+QUICK = ["--iterations=5", "--warmup=1", "--link-bytes=65536", "--timeout=20"]
+SHAPES = ["--dtypes=f32", "--shapes=ag:16x12x8,rs:16x8x12,ar:16x8x12", "--schedules=auto,pipeline:slices=2,exchange,push"]
+
+
+class Bench(harness.Test):
+    def check_reports(self, done, modes=("direct",)):
+        """What all reports of the three shapes have in common; gives the JSON."""
+        with open(self.path("b.json")) as file:
+            report = json.load(file)
+        self.assertEqual(report["failure"], "", str(done))
+        self.assertEqual([row["op"] for row in report["rows"]], ["ag", "rs", "ar"])
+        lines = list(csv.DictReader(open(self.path("b.csv"))))
+        svg = ElementTree.parse(self.path("b.svg")).getroot()
+        drawn = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+        for row in report["rows"]:
+            names = ["sequence", "matmul", "communication", "auto", "pipeline:slices=2", "exchange", "push"]
+            self.assertEqual([(m["what"], m["mode"]) for m in row["measurements"]],
+                             [(name, mode) for name in names for mode in modes])
+            self.check_row(row, report)
+        measured = [m for row in report["rows"] for m in row["measurements"]]
+        self.assertEqual(len(lines), len(measured))
+        for line, m in zip(lines, measured):
+            self.assertEqual((line["what"], line["mode"]), (m["what"], m["mode"]))
+            self.assertEqual(bool(line["refused"]), "refused" in m)
+            if "refused" not in m:
+                self.assertAlmostEqual(float(line["median_us"]) / m["median_us"], 1, 4)
+        bars = [text for text in drawn if text and " ms" in text]
+        self.assertEqual(len(bars), sum("refused" not in m for m in measured))
+        # A reduction that ends replicated has slices of no one owner.
+        self.assertIn("owner", [m for m in report["rows"][2]["measurements"] if m["what"] == "push"][0]["refused"])
+        return report
+
+    def check_row(self, row, report):
+        by_name = {(m["what"], m["mode"]): m for m in row["measurements"]}
+        for m in row["measurements"]:
+            if "refused" in m:
+                self.assertEqual(row["op"], "ar", m)
+                continue
+            times = m["times_us"]
+            self.assertEqual(len(times), report["iterations"])
+            self.assertAlmostEqual(m["median_us"] / statistics.median(times), 1)
+            self.assertTrue(0 < min(times) <= m["p10_us"] <= m["median_us"] <= m["p90_us"] <= max(times), m)
+            self.assertTrue(0 < m["host_us"] <= max(times), m)
+            sequence = by_name["sequence", m["mode"]]["median_us"]
+            self.assertAlmostEqual(m["ratio_to_sequence"], sequence / m["median_us"])
+            limit = max(by_name["matmul", m["mode"]]["median_us"],
+                        row["bytes"] / report["link"]["bytes_per_second"] * 1e6)
+            self.assertAlmostEqual(row["limit_us"][m["mode"]] / limit, 1)
+            self.assertAlmostEqual(m["ratio_to_limit"], m["median_us"] / limit)
+            self.assertTrue(m["verified"], m)
+
+    def reports(self):
+        return [f"--{kind}={self.path('b.' + kind)}" for kind in ("json", "csv", "svg")]
+
+    def test_threads_and_processes(self):
+        for channel in harness.CHANNELS:
+            with self.subTest(channel):
+                done = harness.run([BENCH, "-n", "2", f"--channel={channel}", *QUICK, *SHAPES, *self.reports()])
+                self.assertEqual(done.code, 0, str(done))
+                self.check_reports(done)
+                self.assertIn("verified", done.out)
+                self.assertIn("refused: ", done.out)
+
+    def test_staged_predicted_and_judged(self):
+        """Programs of a folder; each line with its prediction; a threshold that decides the exit status."""
+        stage = self.path("stage")
+        done = harness.run([BENCH, f"--stage={stage}", "-n", "2", "--channel=local", *SHAPES])
+        self.assertEqual(done.code, 0, str(done))
+        self.assertRegex(done.out, r"stage: 21 programs of 3 shapes for 2 ranks, target cpu-local \(2 refused\)")
+        done = harness.run([BENCH, stage, "--channel=local", "--machine=cpu2", "--link-rate=1", "--fail-if-slower=0",
+                            *QUICK, *self.reports()])
+        report = self.check_reports(done)
+        self.assertEqual(report["link"]["bytes_per_second"], 1e9)
+        errors = []
+        for m in (m for row in report["rows"] for m in row["measurements"] if "refused" not in m):
+            self.assertAlmostEqual(m["prediction_error"], m["predicted_us"] / m["median_us"] - 1)
+            errors.append(abs(m["prediction_error"]))
+        self.assertAlmostEqual(report["median_prediction_error"], statistics.median(errors))
+        slower = [m for row in report["rows"] for m in row["measurements"]
+                  if m["what"] == "auto" and m["ratio_to_sequence"] < 1]
+        self.assertEqual(done.code, 3 if slower else 0, str(done))
+        self.assertEqual(done.out.count("slower than the sequence: auto"), len(slower))
+
+    def test_graphs(self):
+        """Both ways of launching, on GPUs that are threads of the host."""
+        if not os.path.exists(FAKE_GPU):
+            self.skipTest("this build has no device cuda")
+        env = harness.environment(TANDEM_CUDA_LIBRARY=FAKE_GPU, TANDEM_CUBLASLT_LIBRARY=FAKE_GPU)
+        done = harness.run([BENCH, "-n", "2", "--device=cuda", "--channel=peer,local", "--threads", *QUICK, *SHAPES,
+                            *self.reports()], env=env)
+        self.assertEqual(done.code, 0, str(done))
+        self.check_reports(done, modes=("direct", "graph"))
+
+    def make_stage(self, ranks, *programs):
+        """A folder with programs that are made by hand, a row each, and no row of links."""
+        folder = self.path("made")
+        os.makedirs(folder, exist_ok=True)
+        subprocess.run([harness.tool("make-programs"), folder], check=True, stdout=subprocess.DEVNULL)
+        rows = [{"link": False, "shape": {"op": "ag", "m": 4, "n": 4, "k": 4, "dtype": "f32"},
+                 "variants": [{"role": "fused", "name": name, "file": f"{name}.tsp"}]} for name in programs]
+        with open(os.path.join(folder, "bench.json"), "w") as file:
+            json.dump({"tandem_bench": 1, "ranks": ranks, "target": "cpu-ucx", "link_bytes": 64, "rows": rows}, file)
+        return folder
+
+    def test_a_rank_that_never_sends(self):
+        """All ranks end soon, with the command that waited; what was measured before is reported."""
+        folder = self.make_stage(2, "matmul-2", "silent-2")
+        for channel in harness.CHANNELS:
+            with self.subTest(channel):
+                done = harness.run([BENCH, folder, f"--channel={channel}", *QUICK, "--timeout=1", *self.reports()], limit=20)
+                self.assertEqual(done.code, 1, str(done))
+                self.assertRegex(done.out + done.err, r"recv from rank 1|rank 1 has left")
+                report = harness.read_json(self.path("b.json"))
+                self.assertEqual(len(report["rows"]), 1)
+                self.assertIn("rank 0: ", report["failure"])
+
+    def test_a_wrong_result(self):
+        done = harness.run([BENCH, self.make_stage(3, "wrong-3"), "--channel=local", *QUICK, *self.reports()])
+        self.assertEqual(done.code, 1, str(done))
+        self.assertRegex(done.out, r"WRONG: ag 4x4x4 f32, wrong-3, direct: argument \"out\", index \[6,0\]: rank 2 holds")
+        measurement = harness.read_json(self.path("b.json"))["rows"][0]["measurements"][0]
+        self.assertFalse(measurement["verified"])
+        self.assertIsNone(measurement["max_relative_error"])
+
+    def test_a_program_for_other_ranks(self):
+        """Is a line, not the end."""
+        done = harness.run([BENCH, self.make_stage(2, "matmul-3", "matmul-2"), "--channel=local", *QUICK, *self.reports()])
+        self.assertEqual(done.code, 0, str(done))
+        rows = harness.read_json(self.path("b.json"))["rows"]
+        self.assertEqual(rows[0]["measurements"][0]["refused"], "rank 0: the program is for 3 ranks, there are 2")
+        self.assertTrue(rows[1]["measurements"][0]["verified"])
+
+
+if __name__ == "__main__":
+    harness.main(__doc__, Bench)
