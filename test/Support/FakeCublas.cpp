@@ -9,8 +9,12 @@
 
 #include "FakeCuda.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <cublasLt.h>
+#include <string>
+#include <thread>
 
 namespace {
 
@@ -112,21 +116,31 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulPreference_t, int most,
                                               cublasLtMatmulHeuristicResult_t found[], int *count) {
   if (of(a).type != CUDA_R_32F)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  std::memset(&found[0], 0, sizeof found[0]);
-  return *count = 1, CUBLAS_STATUS_SUCCESS;
+  *count = std::min(most, 3);
+  for (int i = 0; i < *count; ++i) {
+    std::memset(&found[i], 0, sizeof found[i]);
+    found[i].algo.data[0] = static_cast<uint64_t>(i);
+  }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *,
                               const void *A, cublasLtMatrixLayout_t a, const void *B,
                               cublasLtMatrixLayout_t b, const void *beta, const void *,
                               cublasLtMatrixLayout_t, void *D, cublasLtMatrixLayout_t d,
-                              const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t stream) {
+                              const cublasLtMatmulAlgo_t *algorithm, void *, size_t,
+                              cudaStream_t stream) {
+  // They differ in how long they take.
+  std::string name = std::to_string(algorithm->data[0]);
+  ++tandem::fake::number("products." + name);
+  std::chrono::microseconds more(tandem::fake::number("product-time." + name).load());
   tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), md = of(d),
                              scale = *static_cast<const float *>(beta)] {
+    std::this_thread::sleep_for(more);
     for (int64_t i = 0; i < md.batch; ++i)
       multiply(how, ma, mb, md, static_cast<const float *>(A) + i * ma.stride,
                static_cast<const float *>(B) + i * mb.stride,

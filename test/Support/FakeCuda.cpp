@@ -102,6 +102,8 @@ private:
 
 struct Event {
   std::atomic<uint64_t> recorded{0}, reached{0};
+  std::atomic<int64_t> time{0}; ///< of the latest that was reached, in nanoseconds
+  bool timed = true;
 
   /// The graph it has been recorded in, if any; asked while another thread records.
   std::shared_ptr<Graph> captured() {
@@ -273,8 +275,10 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
   });
   return CUDA_SUCCESS;
 }
-CUresult cuEventCreate(CUevent *event, unsigned) {
-  return *event = reinterpret_cast<CUevent>(new Event), CUDA_SUCCESS;
+CUresult cuEventCreate(CUevent *event, unsigned flags) {
+  auto *made = new Event;
+  made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  return *event = reinterpret_cast<CUevent>(made), CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent event) {
   return delete reinterpret_cast<Event *>(event), CUDA_SUCCESS;
@@ -284,7 +288,10 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
   if (event->captureIn(reinterpret_cast<Queue *>(stream)->capturing()))
     return CUDA_SUCCESS;
   uint64_t ticket = ++event->recorded;
-  add(stream, [=] { event->reached = ticket; });
+  add(stream, [=] {
+    event->time = std::chrono::steady_clock::now().time_since_epoch().count();
+    event->reached = ticket;
+  });
   return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent handle) {
@@ -293,7 +300,15 @@ CUresult cuEventQuery(CUevent handle) {
     return CUDA_ERROR_CAPTURED_EVENT;
   return event->reached >= event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-CUresult cuEventElapsedTime(float *time, CUevent, CUevent) { return *time = 1, CUDA_SUCCESS; }
+CUresult cuEventElapsedTime(float *time, CUevent from, CUevent to) {
+  auto &first = *reinterpret_cast<Event *>(from), &last = *reinterpret_cast<Event *>(to);
+  if (!first.timed || !last.timed || first.reached == 0 || last.reached == 0)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (first.reached < first.recorded || last.reached < last.recorded)
+    return CUDA_ERROR_NOT_READY;
+  *time = static_cast<float>(static_cast<double>(last.time - first.time) * 1e-6);
+  return CUDA_SUCCESS;
+}
 
 CUresult cuModuleLoadData(CUmodule *module, const void *) {
   static int any;

@@ -29,7 +29,8 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   no-export-on    GPU (from 1) whose memory cannot be exported
 ///   no-import-on    GPU (from 1) that cannot import memory
 ///   no-values       there are no stream memory operations
-/// Counters: graph-launches, launches.<kernel>.
+///   product-time.<algorithm>  microseconds that a product takes longer; there are three
+/// Counters: graph-launches, launches.<kernel>, products.<algorithm>.
 std::atomic<int64_t> &number(const std::string &name);
 
 } // namespace tandem::fake

@@ -100,8 +100,8 @@ public:
   /// wait until the difference to `atLeast`, as a signed number, is not negative.
   virtual Status writeValue(StreamHandle stream, void *address, uint64_t value) = 0;
   virtual Status waitValue(StreamHandle stream, void *address, uint64_t atLeast) = 0;
-  /// The same write, also where there are no such operations, for words that only later work of this
-  /// stream reads: others might see half of it.
+  /// The same write, also where there are no such operations, for words that only later work of
+  /// this stream reads: others might see half of it.
   virtual Status setWord(StreamHandle stream, void *address, uint64_t value) = 0;
 
   /// From here on the stream, and those that wait for events of it, collect their work in a graph,
@@ -150,6 +150,8 @@ public:
   virtual unsigned candidates() const = 0;
   /// Which is run; 0 at first.
   virtual void select(unsigned candidate) = 0;
+  /// Names a candidate: the same name is the same algorithm wherever the library's version() is.
+  virtual std::string algorithm(unsigned candidate) const = 0;
   virtual uint64_t workspaceBytes() const = 0;
   virtual Status run(StreamHandle stream, void *workspace, const void *a, const void *b, void *out,
                      const void *bias) = 0;
@@ -159,6 +161,8 @@ public:
 class Blas {
 public:
   virtual ~Blas();
+  /// "cublasLt 130000".
+  virtual std::string version() const = 0;
   virtual Expected<std::unique_ptr<ProductPlan>> plan(const Product &product,
                                                       unsigned maxCandidates) = 0;
 };

@@ -35,10 +35,10 @@ struct Toolbox {
   ~Toolbox();
   std::shared_ptr<DeviceState> state;
   std::unique_ptr<Kernels> kernels;
-  std::unique_ptr<Blas> blas;        ///< null until the first matmul
-  std::mutex mutex;                  ///< guards what follows, and the making of `blas`
-  std::vector<Candidate> candidates; ///< since the last agreement
-  std::map<std::string, unsigned> choices;
+  std::unique_ptr<Blas> blas;                  ///< null until the first matmul
+  std::mutex mutex;                            ///< guards what follows, and the making of `blas`
+  std::vector<Candidate> candidates;           ///< since the last agreement
+  std::map<std::string, std::string> choices;  ///< algorithms by key
   std::map<std::string, PtxKernel> ptxKernels; ///< by their text
   std::atomic<uint64_t> ptxLaunches{0}, interpreted{0};
 
@@ -49,8 +49,12 @@ struct Toolbox {
 };
 
 /// Decides by timing which algorithm the candidates use; rank 0 of those that have a problem
-/// decides for all. Collective.
+/// decides for all. With TANDEM_ALGORITHMS=FILE it looks there first, and rank 0 of the world
+/// writes down what is new. Collective.
 Status agreeOnAlgorithms(Toolbox &tools, Launch &launch);
+/// Selects the algorithm of this name; another library's is not there: the first one then stays,
+/// and a line on stderr says so.
+void selectAlgorithm(ProductPlan &plan, const std::string &algorithm);
 /// Runs each plan once on memory of no meaning, so that its kernels are loaded: loading one while a
 /// kernel waits for a peer would wait for that kernel.
 Status warmUp(Toolbox &tools, const Candidate &candidate);

@@ -247,7 +247,7 @@ private:
       TANDEM_RETURN_IF_ERROR(warmUp(*tools, candidate));
       std::lock_guard<std::mutex> lock(tools->mutex);
       if (auto known = tools->choices.find(candidate.key); known != tools->choices.end())
-        plan->select(std::min(known->second, plan->candidates() - 1));
+        selectAlgorithm(*plan, known->second);
       else
         tools->candidates.push_back(std::move(candidate));
       plans.push_back({alignment, std::move(plan)});

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AlgorithmCache.h"
 #include "GpuDevice.h"
 
 #include "tandem/Runtime/Launch.h"
@@ -111,13 +112,68 @@ Status warmUp(Toolbox &tools, const Candidate &candidate) {
   return bench.finish();
 }
 
+void selectAlgorithm(ProductPlan &plan, const std::string &algorithm) {
+  for (unsigned c = 0; c < plan.candidates(); ++c)
+    if (plan.algorithm(c) == algorithm)
+      return plan.select(c);
+  fmt::print(stderr, "tandem: this rank's matrix library lacks an algorithm that another rank has "
+                     "chosen: results may differ in their last bits\n");
+}
+
+namespace {
+
+/// What one rank has decided: lines "ALGORITHM<tab>DEVICE<tab>KEY".
+Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const Candidate *> &mine,
+                             const std::string &cachePath) {
+  AlgorithmCache cache;
+  if (!cachePath.empty() && !mine.empty())
+    cache = AlgorithmCache::read(cachePath);
+  std::string decided;
+  Bench bench(tools);
+  for (const auto &[key, candidate] : mine) {
+    TANDEM_ASSIGN_OR_RETURN(Blas * blas, tools.matrixLibrary());
+    const DeviceInfo &info = tools.driver().info();
+    std::string device = fmt::format("{} sm_{} {}", info.model, info.architecture, blas->version());
+    const std::string *known = cache.find(device, key);
+    bool usable = false;
+    for (unsigned c = 0; known && c < candidate->plan->candidates(); ++c)
+      usable = usable || candidate->plan->algorithm(c) == *known;
+    std::string algorithm = usable ? *known : "";
+    if (!usable) {
+      TANDEM_ASSIGN_OR_RETURN(unsigned choice, measure(bench, *candidate));
+      algorithm = candidate->plan->algorithm(choice);
+    }
+    decided += fmt::format("{}\t{}\t{}\n", algorithm, device, key);
+  }
+  return decided;
+}
+
+/// Not being able to write it down is no reason not to run.
+void writeDown(const std::string &path, const std::vector<std::string> &decisions) {
+  AlgorithmCache cache = AlgorithmCache::read(path);
+  bool news = false;
+  for (const std::string &lines : decisions) {
+    std::istringstream in(lines);
+    for (std::string algorithm, device, key; std::getline(in, algorithm, '\t') &&
+                                             std::getline(in, device, '\t') &&
+                                             std::getline(in, key);)
+      news = cache.add(device, key, algorithm) || news;
+  }
+  Status status = news ? cache.write(path) : Status();
+  if (!status.ok())
+    fmt::print(stderr, "tandem: {}\n", status.message());
+}
+
+} // namespace
+
 Status agreeOnAlgorithms(Toolbox &tools, Launch &launch) {
   std::vector<Candidate> candidates;
   {
     std::lock_guard<std::mutex> lock(tools.mutex);
     candidates.swap(tools.candidates);
   }
-  const char *off = std::getenv("TANDEM_TUNE");
+  const char *off = std::getenv("TANDEM_TUNE"), *path = std::getenv("TANDEM_ALGORITHMS");
+  std::string cachePath = path ? path : "";
   bool tune = !off || *off != '0';
   // Products too small to differ keep the library's choice, which depends on the problem alone.
   constexpr uint64_t kSmall = uint64_t(1) << 20;
@@ -131,39 +187,32 @@ Status agreeOnAlgorithms(Toolbox &tools, Launch &launch) {
     text += key + "\n";
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
 
-  // The first rank that has a problem times it.
-  std::string decided;
-  Status status;
-  {
-    Bench bench(tools);
-    for (const auto &[key, candidate] : mine) {
-      bool earlier = false;
-      for (uint32_t r = 0; r < launch.rank(); ++r)
-        earlier = earlier || ("\n" + all[r]).find("\n" + key + "\n") != std::string::npos;
-      if (earlier)
-        continue;
-      auto choice = measure(bench, *candidate);
-      if (!choice && status.ok())
-        status = choice.status();
-      decided += fmt::format("{} {}\n", choice ? *choice : 0, key);
-    }
+  // The first rank that has a problem decides.
+  for (uint32_t r = 0; r < launch.rank(); ++r) {
+    std::istringstream in(all[r]);
+    for (std::string key; std::getline(in, key);)
+      mine.erase(key);
   }
-  TANDEM_ASSIGN_OR_RETURN(auto decisions, allGatherStrings(launch, decided));
-  std::map<std::string, unsigned> choices;
+  auto decided = decide(tools, mine, cachePath);
+  TANDEM_ASSIGN_OR_RETURN(auto decisions, allGatherStrings(launch, decided ? *decided : ""));
+  if (!cachePath.empty() && launch.rank() == 0)
+    writeDown(cachePath, decisions);
+  std::map<std::string, std::string> choices;
   for (const std::string &lines : decisions) {
     std::istringstream in(lines);
-    unsigned choice = 0;
-    for (std::string key; in >> choice && in.get() && std::getline(in, key);)
-      choices.emplace(key, choice);
+    for (std::string algorithm, device, key; std::getline(in, algorithm, '\t') &&
+                                             std::getline(in, device, '\t') &&
+                                             std::getline(in, key);)
+      choices.emplace(key, algorithm);
   }
   for (const Candidate &candidate : candidates)
     if (auto found = choices.find(candidate.key); found != choices.end()) {
-      candidate.plan->select(std::min(found->second, candidate.plan->candidates() - 1));
+      selectAlgorithm(*candidate.plan, found->second);
       TANDEM_RETURN_IF_ERROR(warmUp(tools, candidate));
     }
   std::lock_guard<std::mutex> lock(tools.mutex);
   tools.choices.insert(choices.begin(), choices.end());
-  return status;
+  return decided.status();
 }
 
 } // namespace tandem::gpu

@@ -74,6 +74,11 @@ cudaDataType_t dataType(DType type) {
   return type == DType::F16 ? CUDA_R_16F : type == DType::BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+bool wantsTf32() {
+  const char *given = std::getenv("TANDEM_TF32");
+  return given && *given == '1';
+}
+
 class CublasPlan final : public ProductPlan {
 public:
   CublasPlan(const Api &api, Driver &driver, cublasLtHandle_t handle, const Product &product)
@@ -89,10 +94,8 @@ public:
   Status make(unsigned maxCandidates) {
     const Product &p = product;
     // Plain f32, unless somebody asks for tf32 in so many words: it keeps 11 bits.
-    const char *tf32 = std::getenv("TANDEM_TF32");
-    cublasComputeType_t compute = tf32 && *tf32 == '1' && p.dtype == DType::F32
-                                      ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                      : CUBLAS_COMPUTE_32F;
+    cublasComputeType_t compute =
+        wantsTf32() && p.dtype == DType::F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     TANDEM_RETURN_IF_ERROR(api.status(api.cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F),
                                       "cublasLtMatmulDescCreate"));
     TANDEM_RETURN_IF_ERROR(
@@ -113,6 +116,12 @@ public:
 
   unsigned candidates() const override { return static_cast<unsigned>(found.size()); }
   void select(unsigned candidate) override { chosen = candidate; }
+  std::string algorithm(unsigned candidate) const override {
+    std::string name;
+    for (uint64_t word : found[candidate].algo.data)
+      name += fmt::format("{}{:x}", name.empty() ? "" : ".", word);
+    return name;
+  }
   uint64_t workspaceBytes() const override { return found[chosen].workspaceSize; }
 
   Status run(StreamHandle stream, void *workspace, const void *aData, const void *bData,
@@ -202,6 +211,9 @@ public:
   }
   Status open() {
     return driver.within([&] { return api.status(api.cublasLtCreate(&handle), "cublasLtCreate"); });
+  }
+  std::string version() const override {
+    return fmt::format("cublasLt {}{}", api.cublasLtGetVersion(), wantsTf32() ? " tf32" : "");
   }
   Expected<std::unique_ptr<ProductPlan>> plan(const Product &product,
                                               unsigned maxCandidates) override {

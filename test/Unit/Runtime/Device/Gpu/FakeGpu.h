@@ -13,6 +13,7 @@
 #include "tandem/Runtime/Context.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +36,18 @@ public:
 private:
   std::atomic<int64_t> &number;
   int64_t before;
+};
+
+/// An environment variable while it lives.
+class Variable {
+public:
+  Variable(const char *name, const char *value) : name(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name); }
+  Variable(const Variable &) = delete;
+  Variable &operator=(const Variable &) = delete;
+
+private:
+  const char *name;
 };
 
 /// GPU `index` of the stand-in driver, which has two.

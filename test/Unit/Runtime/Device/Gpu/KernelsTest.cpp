@@ -9,25 +9,12 @@
 
 #include "tandem/Runtime/Gpu.h"
 
-#include <cstdlib>
 #include <gtest/gtest.h>
 
 using namespace tandem;
 using namespace tandem::test;
 
 namespace {
-
-/// An environment variable while it lives.
-class Variable {
-public:
-  Variable(const char *name, const char *value) : name(name) { ::setenv(name, value, 1); }
-  ~Variable() { ::unsetenv(name); }
-  Variable(const Variable &) = delete;
-  Variable &operator=(const Variable &) = delete;
-
-private:
-  const char *name;
-};
 
 /// y = -x by one kernel, as an expression and, where `target` is one, as PTX.
 ProgramSpec negation(const std::string &target) {

@@ -1,0 +1,139 @@
+//===- TuningTest.cpp - which algorithm a matmul uses ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeGpu.h"
+
+#include <cstdio>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sstream>
+#include <unistd.h>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+/// A product on every rank by itself, large enough to be worth a choice.
+ProgramSpec product(uint32_t ranks) {
+  ProgramSpec spec(ranks);
+  uint32_t a = spec.stacked("a", false, DType::F32, {512, 512});
+  uint32_t b = spec.stacked("b", false, DType::F32, {512, 4});
+  uint32_t out = spec.stacked("out", true, DType::F32, {512, 4});
+  for (RankSpec &rank : spec.ranks) {
+    uint32_t left = rank.view(rank.argument(a, 512 * 512 * 4), DType::F32, {512, 512});
+    uint32_t right = rank.view(rank.argument(b, 512 * 4 * 4), DType::F32, {512, 4});
+    uint32_t result = rank.view(rank.argument(out, 512 * 4 * 4), DType::F32, {512, 4});
+    rank.add(sp::CommandKind::matmul, 0, {result, left, right});
+  }
+  return spec;
+}
+
+/// How often each algorithm of the stand-in library was run by one preparation of product(), and
+/// by one run.
+struct Uses {
+  int64_t prepare[3] = {}, run[3] = {};
+  int64_t prepared() const { return prepare[0] + prepare[1] + prepare[2]; }
+};
+Uses use(uint32_t ranks = 1) {
+  Uses uses;
+  auto counter = [](int i) -> std::atomic<int64_t> & {
+    return fakeNumber(("products." + std::to_string(i)).c_str());
+  };
+  for (int i = 0; i < 3; ++i)
+    uses.prepare[i] = -counter(i);
+  Variable noGraph("TANDEM_GRAPH", "0"); // a trial capture would count as well
+  auto ended =
+      runRanks(product(ranks), "local", [&](Context &context, Instance &instance) -> Status {
+        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+        TANDEM_RETURN_IF_ERROR(context.launch().barrier());
+        if (context.rank() == 0)
+          for (int i = 0; i < 3; ++i) {
+            uses.prepare[i] += counter(i);
+            uses.run[i] = -counter(i);
+          }
+        TANDEM_RETURN_IF_ERROR(context.launch().barrier());
+        return instance.run();
+      });
+  for (const Status &status : ended)
+    EXPECT_TRUE(status.ok()) << status.message();
+  for (int i = 0; i < 3; ++i)
+    uses.run[i] += counter(i);
+  return uses;
+}
+
+std::string readAll(const std::string &path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class GpuTuning : public testing::Test {
+public:
+  GpuTuning() : path(testing::TempDir() + "/algorithms-" + std::to_string(::getpid())) {
+    std::remove(path.c_str());
+  }
+  ~GpuTuning() override { std::remove(path.c_str()); }
+
+  const std::string path;
+  Knob first{"product-time.0", 4000}, second{"product-time.1", 0}, third{"product-time.2", 4000};
+};
+
+TEST_F(GpuTuning, TheFastestRuns) {
+  Uses uses = use();
+  EXPECT_EQ(uses.run[0], 0);
+  EXPECT_EQ(uses.run[1], 1);
+  EXPECT_GE(uses.prepared(), 15); // three candidates, five rounds
+}
+
+TEST_F(GpuTuning, OneRankDecidesForAll) {
+  Uses one = use(1), two = use(2);
+  EXPECT_EQ(two.run[1], 2);
+  // The second rank has only warmed up, once before and once after.
+  EXPECT_LT(two.prepared(), one.prepared() + 5);
+}
+
+TEST_F(GpuTuning, AFileRemembers) {
+  Variable file("TANDEM_ALGORITHMS", path.c_str());
+  EXPECT_EQ(use().run[1], 1);
+  std::string text = readAll(path);
+  EXPECT_NE(text.find("fake sm_90 cublasLt 0\tf32 f32 512x4x512"), std::string::npos) << text;
+  // Another would be found now, had there been no file.
+  Knob slow("product-time.1", 4000), fast("product-time.2", 0);
+  Uses uses = use(2);
+  EXPECT_EQ(uses.run[1], 2);
+  EXPECT_LT(uses.prepared(), 10);
+  EXPECT_EQ(readAll(path), text);
+}
+
+TEST_F(GpuTuning, AFileThatIsNotWholeIsNotUsed) {
+  Variable file("TANDEM_ALGORITHMS", path.c_str());
+  use();
+  std::string text = readAll(path);
+  ASSERT_FALSE(text.empty());
+  std::string changed = text;
+  changed[text.find("512x4")] = '9';
+  for (const std::string &wrong : {std::string("{}"), text.substr(0, text.size() / 2), changed}) {
+    std::ofstream(path) << wrong;
+    testing::internal::CaptureStderr();
+    Uses uses = use();
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("not used"), std::string::npos);
+    EXPECT_GE(uses.prepared(), 15);
+    EXPECT_EQ(readAll(path), text);
+  }
+}
+
+TEST_F(GpuTuning, AFileThatCannotBeWrittenIsNoError) {
+  Variable file("TANDEM_ALGORITHMS", "/nowhere/at/all");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(use().run[1], 1);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("cannot write /nowhere/at/all"),
+            std::string::npos);
+}
+
+} // namespace
