@@ -164,7 +164,9 @@ private:
     builder.setInsertionPointAfter(op);
     auto biasAxes =
         AxesAttr::get(op.getContext(), axes.getMesh(), axes.getDims().back(), {}, ReduceKind::Sum);
-    Value bias = reshardTo(builder, op, op.getBias(), biasAxes);
+    Value bias = op.getBias();
+    if (!samePlacement(biasAxes, getAxes(bias)))
+      bias = reshardTo(builder, op, bias, biasAxes);
     auto wide = BroadcastOp::create(builder, op.getLoc(), type, bias,
                                     ArrayRef<int64_t>{type.getRank() - 1});
     auto sum = arith::AddFOp::create(builder, op.getLoc(), op.getResult(), wide);
@@ -183,10 +185,8 @@ private:
     return ReshardOp::create(builder, op->getLoc(), type, value, schedule, false, StringAttr());
   }
 
-  /// `value` with other axes for `op`: itself, a reshard that stands already, or a new one.
+  /// `value` with other axes for `op`: a reshard that stands already, or a new one.
   Value reshardTo(OpBuilder &builder, Operation *op, Value value, AxesAttr axes) {
-    if (samePlacement(axes, getAxes(value)))
-      return value;
     RankedTensorType type = withAxes(cast<RankedTensorType>(value.getType()), axes);
     auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
     SmallVector<ReshardOp, 1> &known = made[{value, axes.getPlacement()}];
@@ -226,6 +226,13 @@ private:
   /// Ops that a reshard has been put beside.
   llvm::SmallPtrSet<Operation *, 8> mended;
 
+  /// Whether slices of the operand are none of the result of a reshape: then it takes them whole.
+  static bool tearsSlices(Operation *op) {
+    std::optional<AxesConflict> conflict;
+    return isa<ReshapeOp>(op) && getAxes(op->getOperand(0)).hasStream() &&
+           !inferResultAxes(op, 0, getAxes(op->getOperand(0)), conflict);
+  }
+
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
       return axes.verifyEncoding(type.getShape(), type.getElementType(),
@@ -235,12 +242,18 @@ private:
     mended.insert(op);
     for (OpOperand &operand : op->getOpOperands()) {
       AxesAttr axes = plan.operands[operand.getOperandNumber()];
-      if (!axes || samePlacement(axes, getAxes(operand.get())))
+      bool isThere = axes && samePlacement(axes, getAxes(operand.get()));
+      if (!axes || (isThere && !tearsSlices(op)))
         continue;
       auto type = cast<RankedTensorType>(operand.get().getType());
       if (failed(fits(type, axes)))
         return failure();
-      operand.set(reshardTo(builder, op, operand.get(), axes));
+      if (isThere) {
+        ++before;
+        operand.set(makeReshard(builder, op, withAxes(type, axes), operand.get()));
+      } else {
+        operand.set(reshardTo(builder, op, operand.get(), axes));
+      }
       say(op->getLoc(), [&](raw_ostream &os) {
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });

@@ -110,6 +110,11 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
     }
   }
   FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
+  if (failed(results) && isa<ReshapeOp>(op)) {
+    // Slices that are none of the result: it takes them whole.
+    plan.operands.front() = plan.operands.front().getPlacement();
+    results = inferResults(op, plan.operands, reason);
+  }
   if (failed(results))
     return failure();
   plan.results = std::move(*results);
@@ -131,22 +136,26 @@ static FailureOr<LocalPlan> planReshapeWhole(Operation *op, std::string &reason)
 
 static FailureOr<LocalPlan> planReshapeBefore(Operation *op, std::string &reason) {
   AxesAttr from = getAxes(op->getOperand(0)), to = getAxes(op->getResult(0));
-  AxesAttr wanted = inferOperandAxes(op, 0, 0, to, {});
-  // The result's axes may be more than a reshape can carry; then it runs on what is there and is
-  // resharded behind.
-  if (!wanted)
-    return planAfter(op, reason);
   SmallVector<StringAttr> partial;
   for (StringAttr axis : from.getPartial())
     if (from.getMesh() == to.getMesh() && llvm::is_contained(to.getPartial(), axis))
       partial.push_back(axis);
-  LocalPlan plan;
-  plan.operands.push_back(wanted.withPartial(partial, from.getPartialKind()));
-  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
-  if (failed(results))
-    return failure();
-  plan.results = std::move(*results);
-  return plan;
+  // Slices of the result may be none of the operand.
+  for (AxesAttr target : {to, to.getPlacement()}) {
+    AxesAttr wanted = inferOperandAxes(op, 0, 0, target, {});
+    if (!wanted)
+      continue;
+    LocalPlan plan;
+    plan.operands.push_back(wanted.withPartial(partial, from.getPartialKind()));
+    FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
+    if (failed(results))
+      continue;
+    plan.results = std::move(*results);
+    return plan;
+  }
+  // The result's axes may be more than a reshape can carry; then it runs on what is there and is
+  // resharded behind.
+  return planAfter(op, reason);
 }
 
 namespace {
