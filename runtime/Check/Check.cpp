@@ -34,6 +34,7 @@ std::string_view toString(Diagnosis diagnosis) {
                                                             "lifetime",
                                                             "result-incomplete",
                                                             "wrong-result",
+                                                            "copies-differ",
                                                             "overwritten-early",
                                                             "put-outside",
                                                             "serial-stream",

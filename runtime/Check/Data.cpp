@@ -57,21 +57,44 @@ static const Kernel *nativeKernel(const World &world) {
   return nullptr;
 }
 
+/// Whether ranks hold the same element of a result (and term).
+static bool hasCopies(const World &world) {
+  for (uint32_t a = 0; a < world.arguments.size(); ++a) {
+    const Argument &info = world.arguments[a];
+    if (!info.isResult)
+      continue;
+    Layout whole =
+        Layout::dense(info.dtype, info.shape.data(), static_cast<unsigned>(info.shape.size()));
+    uint64_t held = 0;
+    for (const Rank &rank : world.ranks)
+      held += rank.argumentBytes[a];
+    if (held > whole.numBytes() * info.terms)
+      return true;
+  }
+  return false;
+}
+
 std::string checkData(const World &world, const CheckOptions &options, Findings &findings,
                       bool &decided) {
   decided = false;
   if (!world.oracle)
     return "not checked: the program has no oracle";
-  double steps = dataSteps(world) + dataSteps(*world.oracle);
+  bool copies = hasCopies(world);
+  double steps = dataSteps(world) * (copies ? 2 : 1) + dataSteps(*world.oracle);
   if (steps > static_cast<double>(options.dataSteps))
     return fmt::format("not checked: {:.3g} steps", steps);
   for (const World *w : {&world, world.oracle.get()})
     if (const Kernel *kernel = nativeKernel(*w))
       return fmt::format("not checked: kernel \"{}\" is no expression", kernel->name);
-  DataRun oracle(*world.oracle, true), run(world, false);
+  DataRun oracle(*world.oracle, DataMode::Oracle), run(world, DataMode::Exact);
   oracle.run();
   run.run();
   compareResults(world, run, oracle, findings);
+  if (copies && findings.counts[static_cast<unsigned>(Diagnosis::WrongResult)] == 0) {
+    DataRun rounded(world, DataMode::Rounded);
+    rounded.run();
+    compareCopies(world, rounded, findings);
+  }
   decided = true;
   return fmt::format("checked, {:.3g} steps", steps);
 }

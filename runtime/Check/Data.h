@@ -95,19 +95,31 @@ private:
   Values slots;
 };
 
+/// What a run is for.
+enum class DataMode : uint8_t {
+  Oracle,  ///< sums are exact; partial inputs are whole
+  Exact,   ///< sums are exact
+  Rounded, ///< sums of floats depend on their order: shows which copies round alike
+};
+
+/// a + b, of floats or of whole numbers.
+inline Value sum(DataMode mode, Value a, Value b) {
+  return mode == DataMode::Rounded ? field::addRounded(a, b) : field::add(a, b);
+}
+/// a (op) b.
+inline Value combine(DataMode mode, DType dtype, ReduceOp op, Value a, Value b) {
+  if (op == ReduceOp::Sum)
+    return dtype == DType::I32 ? field::add(a, b) : sum(mode, a, b);
+  return op == ReduceOp::Max ? field::max(a, b) : field::min(a, b);
+}
+
 /// Kernel `kernel` for `count` elements: `inputs` and `outputs` are its operands.
-void evaluateKernel(const replay::Kernel &kernel, size_t count, const std::vector<Values> &inputs,
-                    std::vector<Values> &outputs);
+void evaluateKernel(DataMode mode, const replay::Kernel &kernel, size_t count,
+                    const std::vector<Values> &inputs, std::vector<Values> &outputs);
 
 /// out[m, n] = sum over k of a[m, k] * b[n, k], all row-major.
-void multiply(const Value *a, const Value *b, Value *out, int64_t m, int64_t n, int64_t k);
-
-/// a (op) b.
-inline Value combine(ReduceOp op, Value a, Value b) {
-  return op == ReduceOp::Sum   ? field::add(a, b)
-         : op == ReduceOp::Max ? field::max(a, b)
-                               : field::min(a, b);
-}
+void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t m, int64_t n,
+              int64_t k);
 
 /// The logical value of an element of input `argument`; its `term`, where it is partial.
 Value inputValue(const World &world, uint32_t argument, uint64_t element);
@@ -116,8 +128,7 @@ Value inputTerm(const World &world, uint32_t argument, uint64_t element, uint32_
 /// One run of all ranks of a world that ends.
 class DataRun : public InstantDriver {
 public:
-  /// `logical`: partial inputs are whole (the oracle's).
-  DataRun(const World &world, bool logical);
+  DataRun(const World &world, DataMode mode);
   void run();
 
   const DataMemory &memory(uint32_t rank, replay::Space space, uint32_t argument) const;
@@ -136,6 +147,8 @@ private:
   DataMemory &memory(uint32_t rank, const replay::View &view);
   void fillInput(uint32_t rank, uint32_t argument);
   void execute(uint32_t rank, CommandId id);
+  /// Of a command's operands, which are of one type.
+  DType typeOf(uint32_t rank, const replay::Command &command) const;
   /// Operand k; of a rank that has none: no values.
   void read(uint32_t rank, const replay::Command &command, uint32_t k, Values &out);
   void write(uint32_t rank, const replay::Command &command, uint32_t k, const Values &values);
@@ -143,7 +156,7 @@ private:
   void reduceDims(uint32_t rank, const replay::Command &command);
   void launch(uint32_t rank, const replay::Command &command);
 
-  const bool logical;
+  const DataMode mode;
   std::vector<RankMemory> ranks;
   std::vector<CommandId> order;
   Values left, right, result; ///< scratch
@@ -160,6 +173,8 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
 /// Reports what `run` has computed otherwise than `oracle`.
 void compareResults(const World &world, const DataRun &run, const DataRun &oracle,
                     Findings &findings);
+/// Reports copies of a result that have not one value in `run`.
+void compareCopies(const World &world, const DataRun &run, Findings &findings);
 
 } // namespace tandem::check
 

@@ -21,21 +21,28 @@ public:
   Comparison(const World &world, const DataRun &run, const DataRun &oracle, Findings &findings)
       : world(world), run(run), oracle(oracle), findings(findings) {}
 
-  void compare(uint32_t argument) {
+  /// `exact`: with the oracle's values. Else only copies with each other.
+  void compare(uint32_t argument, bool exact) {
     a = argument;
+    diagnosis = exact ? Diagnosis::WrongResult : Diagnosis::CopiesDiffer;
     const Argument &info = world.arguments[a];
     size = sizeOf(info.dtype);
     count = 1;
     for (int64_t extent : info.shape)
       count *= static_cast<uint64_t>(extent);
-    expected.clear();
+    if (!exact)
+      return compareHolders("rounded otherwise than on another rank");
     Layout whole = Layout::dense(info.dtype, {static_cast<int64_t>(count)});
     oracle.memory(0, Space::Argument, a).read(0, whole, expected);
     known.clear();
-    if (info.partial)
+    if (info.partial) {
+      compareHolders("not those of another rank that holds the term");
       return comparePartial();
+    }
     for (uint32_t r = 0; r < world.numRanks(); ++r)
-      compareRank(r, [&](uint64_t element, Value value) { return expected[element] == value; });
+      compareRank(
+          r, [&](uint64_t element, Value value) { return expected[element] == value; },
+          "not the oracle's");
   }
 
 private:
@@ -43,10 +50,10 @@ private:
     return run.memory(r, Space::Argument, a).read(local * size, world.arguments[a].dtype);
   }
 
-  template <typename F> void compareRank(uint32_t r, F &&isRight) {
-    uint64_t wrong = 0, held = 0, first = ~uint64_t(0), last = 0, place = 0;
+  template <typename F> void compareRank(uint32_t r, F &&isRight, const char *what) {
+    uint64_t wrong = 0, total = 0, first = ~uint64_t(0), last = 0, place = 0;
     forEachElement(world.ranks[r].shards[a], [&](uint64_t local, uint64_t logical) {
-      ++held;
+      ++total;
       if (isRight(logical, valueOf(r, local)))
         return;
       ++wrong;
@@ -57,50 +64,53 @@ private:
       }
     });
     if (wrong)
-      report(
-          r, place, first,
-          fmt::format("{} of its {} elements of result \"{}\" are not the oracle's, from {} to {}",
-                      wrong, held, world.arguments[a].name, indexText(first), indexText(last)));
+      report(r, place, first,
+             fmt::format("{} of its {} elements of result \"{}\" are {}, from {} to {}", wrong,
+                         total, world.arguments[a].name, what, indexText(first), indexText(last)));
   }
 
-  /// The terms, one after the other; copies of a term must be equal.
-  void comparePartial() {
+  /// Copies (of a term) must be equal to that of the first rank that holds the element.
+  void compareHolders(const char *what) {
     const Argument &info = world.arguments[a];
-    std::vector<uint32_t> holders(info.terms, kNone);
-    std::vector<Values> terms(info.terms);
-    std::vector<std::vector<bool>> held(info.terms, std::vector<bool>(count));
+    terms.assign(info.terms, Values(count));
+    held.assign(info.terms, std::vector<bool>(count));
     for (uint32_t r = 0; r < world.numRanks(); ++r) {
       const Shard &shard = world.ranks[r].shards[a];
-      terms[shard.term].resize(count);
+      Values &term = terms[shard.term];
+      std::vector<bool> &known = held[shard.term];
       forEachElement(shard, [&](uint64_t local, uint64_t logical) {
-        if (!held[shard.term][logical])
-          terms[shard.term][logical] = valueOf(r, local);
-        held[shard.term][logical] = true;
+        if (!known[logical])
+          term[logical] = valueOf(r, local);
+        known[logical] = true;
       });
-      compareRank(
-          r, [&](uint64_t element, Value value) { return terms[shard.term][element] == value; });
+      compareRank(r, [&](uint64_t element, Value value) { return term[element] == value; }, what);
     }
+  }
+
+  /// The terms that `compareHolders` has found, combined.
+  void comparePartial() {
+    const Argument &info = world.arguments[a];
     auto isRight = [&](uint64_t element, Value) {
-      Value sum = 0;
+      Value all = 0;
       bool any = false;
       for (uint32_t t = 0; t < info.terms; ++t)
-        if (!held[t].empty() && held[t][element]) {
-          sum = any ? combine(info.partialOp, sum, terms[t][element]) : terms[t][element];
+        if (held[t][element]) {
+          Value term = terms[t][element];
+          all = any ? combine(DataMode::Exact, info.dtype, info.partialOp, all, term) : term;
           any = true;
         }
-      return sum == expected[element];
+      return all == expected[element];
     };
     for (uint32_t r = 0; r < world.numRanks(); ++r)
-      compareRank(r, isRight);
+      compareRank(r, isRight, "with the other terms not the oracle's");
   }
 
   void report(uint32_t r, uint64_t local, uint64_t logical, const std::string &message) {
-    if (!findings.wants(Diagnosis::WrongResult))
-      return findings.count(Diagnosis::WrongResult);
+    if (!findings.wants(diagnosis))
+      return findings.count(diagnosis);
     Value value = valueOf(r, local);
     Trace trace = traceBack(world, run, {r, Space::Argument, a, local * size});
-    Finding finding{
-        Diagnosis::WrongResult, fmt::format("rank {}: {}", r, message), trace.commands, {}};
+    Finding finding{diagnosis, fmt::format("rank {}: {}", r, message), trace.commands, {}};
     std::string where = indexText(logical);
     for (CommandId command : trace.commands) {
       finding.notes.push_back(fmt::format("{} {} {}", where,
@@ -117,6 +127,8 @@ private:
 
   /// The element of the result whose value it should be.
   std::string whoseValue(Value value) {
+    if (diagnosis == Diagnosis::CopiesDiffer)
+      return {};
     if (known.empty())
       for (uint64_t e = 0; e < count; ++e)
         known.try_emplace(expected[e], e);
@@ -131,10 +143,13 @@ private:
   const World &world;
   const DataRun &run, &oracle;
   Findings &findings;
+  Diagnosis diagnosis = Diagnosis::WrongResult;
   uint32_t a = 0;
   uint64_t size = 4, count = 0;
-  Values expected;
-  std::map<Value, uint64_t> known;
+  Values expected;                     ///< of the oracle
+  std::map<Value, uint64_t> known;     ///< where in `expected`
+  std::vector<Values> terms;           ///< per term: of the first rank that holds the element
+  std::vector<std::vector<bool>> held; ///< ... if one does
 };
 
 } // namespace
@@ -144,7 +159,14 @@ void compareResults(const World &world, const DataRun &run, const DataRun &oracl
   Comparison comparison(world, run, oracle, findings);
   for (uint32_t a = 0; a < world.arguments.size(); ++a)
     if (world.arguments[a].isResult)
-      comparison.compare(a);
+      comparison.compare(a, true);
+}
+
+void compareCopies(const World &world, const DataRun &run, Findings &findings) {
+  Comparison comparison(world, run, run, findings);
+  for (uint32_t a = 0; a < world.arguments.size(); ++a)
+    if (world.arguments[a].isResult)
+      comparison.compare(a, false);
 }
 
 } // namespace tandem::check

@@ -51,12 +51,14 @@ Value shiftLeft(Value a, Value b) {
                 : field::hash(static_cast<uint64_t>(ExprOp::shl_i32), a, b);
 }
 
-Value apply(ExprOp op, Value a, Value b, Value c) {
+Value apply(DataMode mode, ExprOp op, Value a, Value b, Value c) {
   switch (op) {
   case ExprOp::add:
+    return sum(mode, a, b);
+  case ExprOp::sub:
+    return sum(mode, a, field::neg(b));
   case ExprOp::add_i32:
     return field::add(a, b);
-  case ExprOp::sub:
   case ExprOp::sub_i32:
     return field::sub(a, b);
   case ExprOp::mul:
@@ -65,7 +67,7 @@ Value apply(ExprOp op, Value a, Value b, Value c) {
   case ExprOp::div:
     return field::mul(a, field::inverse(b));
   case ExprOp::fma:
-    return field::add(field::mul(a, b), c);
+    return sum(mode, field::mul(a, b), c);
   case ExprOp::neg:
     return field::neg(a);
   case ExprOp::abs:
@@ -110,8 +112,8 @@ Value apply(ExprOp op, Value a, Value b, Value c) {
 
 } // namespace
 
-void evaluateKernel(const Kernel &kernel, size_t count, const std::vector<Values> &inputs,
-                    std::vector<Values> &outputs) {
+void evaluateKernel(DataMode mode, const Kernel &kernel, size_t count,
+                    const std::vector<Values> &inputs, std::vector<Values> &outputs) {
   std::vector<Values> registers(kernel.code.size(), Values(std::min(count, kTile)));
   for (Values &output : outputs)
     output.resize(count);
@@ -142,7 +144,7 @@ void evaluateKernel(const Kernel &kernel, size_t count, const std::vector<Values
         const Value *b = used > 1 ? registers[instr.b].data() : nullptr;
         const Value *c = used > 2 ? registers[instr.c].data() : nullptr;
         for (size_t i = 0; i < n; ++i)
-          out[i] = apply(instr.op, a ? a[i] : 0, b ? b[i] : 0, c ? c[i] : 0);
+          out[i] = apply(mode, instr.op, a ? a[i] : 0, b ? b[i] : 0, c ? c[i] : 0);
       }
       }
     }
@@ -165,9 +167,19 @@ static void dots(const Value *a, const Value *b, Value *out, int64_t k) {
     out[c] = field::reduce(sums[c]);
 }
 
-void multiply(const Value *a, const Value *b, Value *out, int64_t m, int64_t n, int64_t k) {
+static Value dotRounded(const Value *a, const Value *b, int64_t k) {
+  Value total = 0;
+  for (int64_t i = 0; i < k; ++i)
+    total = field::addRounded(total, field::mul(a[i], b[i]));
+  return total;
+}
+
+void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t m, int64_t n,
+              int64_t k) {
   for (int64_t i = 0; i < m; ++i, a += k, out += n) {
     int64_t j = 0;
+    for (; mode == DataMode::Rounded && j < n; ++j)
+      out[j] = dotRounded(a, b + j * k, k);
     for (; j + 4 <= n; j += 4)
       dots<4>(a, b + j * k, out + j, k);
     for (; j < n; ++j)

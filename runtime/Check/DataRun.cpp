@@ -41,7 +41,7 @@ Value inputTerm(const World &world, uint32_t argument, uint64_t element, uint32_
     return value;
   for (uint32_t attempt = 0; attempt < 64; ++attempt)
     if (Value other = random(term + (attempt << 16));
-        combine(info.partialOp, value, other) != other)
+        combine(DataMode::Exact, info.dtype, info.partialOp, value, other) != other)
       return other;
   return info.partialOp == ReduceOp::Max ? field::neg(field::kInfinity) : field::kInfinity;
 }
@@ -52,8 +52,8 @@ void DataRun::fillInput(uint32_t rank, uint32_t argument) {
   element.dtype = world.arguments[argument].dtype;
   DataMemory &memory = ranks[rank].arguments[argument];
   forEachElement(shard, [&](uint64_t local, uint64_t at) {
-    Value value =
-        logical ? inputValue(world, argument, at) : inputTerm(world, argument, at, shard.term);
+    Value value = mode == DataMode::Oracle ? inputValue(world, argument, at)
+                                           : inputTerm(world, argument, at, shard.term);
     memory.write(local * sizeOf(element.dtype), element, &value);
   });
 }
@@ -62,8 +62,8 @@ void DataRun::fillInput(uint32_t rank, uint32_t argument) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-DataRun::DataRun(const World &world, bool logical)
-    : InstantDriver(world), logical(logical), ranks(world.numRanks()) {
+DataRun::DataRun(const World &world, DataMode mode)
+    : InstantDriver(world), mode(mode), ranks(world.numRanks()) {
   bool symmetricIsNarrow = false;
   std::vector<bool> isNarrow(world.layouts.size());
   for (size_t l = 0; l < isNarrow.size(); ++l)
@@ -84,7 +84,7 @@ DataRun::DataRun(const World &world, bool logical)
     for (const View &view : rank.views)
       if (isNarrow[view.layout] && view.space == Space::Argument)
         narrow[view.argument] = true;
-    uint64_t salt = field::mix(logical ? ~uint64_t(0) : r);
+    uint64_t salt = field::mix(mode == DataMode::Oracle ? ~uint64_t(0) : r);
     ranks[r].arena = DataMemory(rank.arenaBytes, arenaIsNarrow, field::mix(salt + 1));
     ranks[r].symmetric = DataMemory(rank.symmetricBytes, symmetricIsNarrow, field::mix(salt + 2));
     for (uint32_t a = 0; a < world.arguments.size(); ++a) {
@@ -104,6 +104,13 @@ const DataMemory &DataRun::memory(uint32_t rank, Space space, uint32_t argument)
 
 DataMemory &DataRun::memory(uint32_t rank, const View &view) {
   return const_cast<DataMemory &>(std::as_const(*this).memory(rank, view.space, view.argument));
+}
+
+DType DataRun::typeOf(uint32_t rank, const Command &command) const {
+  for (uint32_t k = 0; k < command.numOperands; ++k)
+    if (const View *view = world.operand(world.ranks[rank], command, k))
+      return world.layoutOf(*view).dtype;
+  return DType::F32;
 }
 
 void DataRun::read(uint32_t rank, const Command &command, uint32_t k, Values &out) {
@@ -142,7 +149,8 @@ void DataRun::execute(uint32_t rank, CommandId id) {
     read(rank, command, 0, result);
     read(rank, command, 1, left);
     for (size_t i = 0; i < result.size(); ++i)
-      result[i] = combine(static_cast<ReduceOp>(command.reduceOp), result[i], left[i]);
+      result[i] = combine(mode, typeOf(rank, command), static_cast<ReduceOp>(command.reduceOp),
+                          result[i], left[i]);
     write(rank, command, 0, result);
     break;
   case Kind::Put: {
@@ -215,16 +223,16 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
       atA += rest % out.shape[d] * stridesA[d];
       atB += rest % out.shape[d] * stridesB[d];
     }
-    multiply(left.data() + atA, right.data() + atB, result.data() + first, m, n, k);
+    multiply(mode, left.data() + atA, right.data() + atB, result.data() + first, m, n, k);
   }
   read(rank, command, 3, left);
   if (!left.empty())
     for (size_t i = 0; i < result.size(); ++i)
-      result[i] = field::add(result[i], left[i % left.size()]);
+      result[i] = sum(mode, result[i], left[i % left.size()]);
   if (has(sp::CommandFlags::accumulate)) {
     read(rank, command, 0, left);
     for (size_t i = 0; i < result.size(); ++i)
-      result[i] = field::add(result[i], left[i]);
+      result[i] = sum(mode, result[i], left[i]);
   }
   write(rank, command, 0, result);
 }
@@ -249,7 +257,7 @@ void DataRun::reduceDims(uint32_t rank, const Command &command) {
   forEachRun(target, [&](int64_t first, int64_t count, int64_t step) {
     for (int64_t i = 0; i < count; ++i) {
       Value &sum = result[static_cast<size_t>(first + i * step)];
-      sum = combine(op, sum, left[next++]);
+      sum = combine(mode, in.dtype, op, sum, left[next++]);
     }
   });
   write(rank, command, 0, result);
@@ -262,7 +270,7 @@ void DataRun::launch(uint32_t rank, const Command &command) {
     read(rank, command, k, inputs[k - kernel.outputs]);
   const View *first = world.operand(world.ranks[rank], command, 0);
   auto count = static_cast<size_t>(world.layoutOf(*first).numElements());
-  evaluateKernel(kernel, count, inputs, outputs);
+  evaluateKernel(mode, kernel, count, inputs, outputs);
   for (uint32_t k = 0; k < kernel.outputs; ++k)
     write(rank, command, k, outputs[k]);
 }
@@ -283,8 +291,10 @@ namespace {
 /// What member `i` of a group of so many is given, from what each has brought.
 class Exchange {
 public:
-  Exchange(const Command &command, std::vector<Values> brought, uint32_t root)
-      : command(command), in(std::move(brought)), size(in.size()), root(root) {}
+  Exchange(DataMode mode, DType dtype, const Command &command, std::vector<Values> brought,
+           uint32_t root)
+      : mode(mode), dtype(dtype), command(command), in(std::move(brought)), size(in.size()),
+        root(root) {}
 
   /// Empty: nothing.
   Values give(size_t i) const {
@@ -332,11 +342,13 @@ private:
     for (size_t j = 1; j < size; ++j) {
       Values term = part(in[j], i, of);
       for (size_t e = 0; e < out.size(); ++e)
-        out[e] = combine(static_cast<ReduceOp>(command.reduceOp), out[e], term[e]);
+        out[e] = combine(mode, dtype, static_cast<ReduceOp>(command.reduceOp), out[e], term[e]);
     }
     return out;
   }
 
+  const DataMode mode;
+  const DType dtype;
   const Command &command;
   const std::vector<Values> in;
   const size_t size, root;
@@ -357,7 +369,7 @@ void DataRun::beginCollective(uint32_t index) {
   std::vector<Values> brought(size);
   for (uint32_t m = 0; m < size; ++m)
     read(group[m], world.commands[members[m]], 1, brought[m]);
-  Exchange exchange(any, std::move(brought), root);
+  Exchange exchange(mode, typeOf(group[0], any), any, std::move(brought), root);
   for (uint32_t m = 0; m < size; ++m) {
     Values values = exchange.give(m);
     if (!values.empty())

@@ -57,6 +57,13 @@ inline Value hash(uint64_t which, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0
   return fold(mix(mix(mix(mix(which) ^ a) ^ b) ^ c));
 }
 
+/// A sum of floats: it commutes and 0 changes nothing, but how it rounds depends on the two.
+inline Value addRounded(Value a, Value b) {
+  if (a == 0 || b == 0)
+    return a + b;
+  return a < b ? hash(0x73756d, a, b) : hash(0x73756d, b, a);
+}
+
 inline Value fromInteger(int64_t i) {
   return i < 0 ? neg(fold(static_cast<uint64_t>(-i))) : fold(static_cast<uint64_t>(i));
 }

@@ -15,7 +15,7 @@ TEST(DataCorrect, Gathered) {
     expectClean(gatherMatmul(ranks));
 }
 
-TEST(DataCorrect, SumsInTheOrderOfARing) {
+TEST(DataCorrect, TermsFromARing) {
   for (uint32_t ranks : {1, 2, 3, 5, 8})
     expectClean(splitContraction(ranks));
 }

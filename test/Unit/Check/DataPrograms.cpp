@@ -146,15 +146,18 @@ DataSpec splitContraction(uint32_t ranks) {
   for (RankSpec &rank : spec.ranks) {
     uint16_t channel = spec.everyone(rank);
     uint32_t own = DataSpec::temporary(rank, {4, 4}), sum = spec.view(rank, y);
+    std::vector<uint32_t> terms(ranks, own);
     matmul(rank, own, spec.view(rank, x), spec.view(rank, w));
-    rank.copy(0, sum, own);
     for (uint32_t i = 1; i < ranks; ++i) {
       uint32_t to = (rank.rank + 1) % ranks, from = (rank.rank + ranks - 1) % ranks;
       uint32_t next = DataSpec::temporary(rank, {4, 4});
       exchangeMessages(rank, channel, from, own, to, next, i);
-      accumulate(rank, sum, next);
+      terms[(rank.rank + ranks - i) % ranks] = next;
       own = next;
     }
+    rank.copy(0, sum, terms[0]);
+    for (uint32_t i = 1; i < ranks; ++i)
+      accumulate(rank, sum, terms[i]);
   }
   return spec;
 }

@@ -377,3 +377,30 @@ TEST(Data, OneReplicaDiffers) {
   EXPECT_NE(text.find("was written by rank 3 stream 0 command 4 (matmul"), std::string::npos)
       << text;
 }
+
+TEST(Data, CopiesRoundedOtherwise) {
+  // Three terms; rank 1 adds the last two in the other order.
+  DataSpec spec(2);
+  uint32_t x = spec.whole("x", false, {3, 4}), y = spec.whole("y", true, {1, 4});
+  RankSpec &oracle = *spec.oracle;
+  uint32_t flat = oracle.views[spec.view(oracle, y)].buffer();
+  reduce(oracle, oracle.view(flat, DType::F32, {4}), spec.view(oracle, x), 1);
+  for (RankSpec &rank : spec.ranks) {
+    rank.copy(0, spec.view(rank, y), spec.view(rank, x, 0));
+    accumulate(rank, spec.view(rank, y), spec.view(rank, x, 1));
+    accumulate(rank, spec.view(rank, y), spec.view(rank, x, 2));
+  }
+  expectClean(spec);
+  swapCommands(spec, 1, nth(spec, 1, Kind::accumulate, 0), nth(spec, 1, Kind::accumulate, 1));
+  expectOnly(spec, {"copies-differ"});
+  // Which of two is added to the other does not matter.
+  for (RankSpec &rank : spec.ranks)
+    rank.commands.clear();
+  for (RankSpec &rank : spec.ranks) {
+    bool other = rank.rank == 1;
+    rank.copy(0, spec.view(rank, y), spec.view(rank, x, other ? 1 : 0));
+    accumulate(rank, spec.view(rank, y), spec.view(rank, x, other ? 0 : 1));
+    accumulate(rank, spec.view(rank, y), spec.view(rank, x, 2));
+  }
+  expectClean(spec);
+}

@@ -36,6 +36,7 @@ enum class Diagnosis : uint8_t {
   Lifetime,
   ResultIncomplete,
   WrongResult,
+  CopiesDiffer,
   OverwrittenEarly,
   PutOutside,
   // lint
@@ -44,7 +45,7 @@ enum class Diagnosis : uint8_t {
   CopyView,
   UnreadData
 };
-inline constexpr unsigned kNumDiagnoses = 22;
+inline constexpr unsigned kNumDiagnoses = 23;
 /// "deadlock", "queue-deadlock", ...
 std::string_view toString(Diagnosis diagnosis);
 /// Legal, but it costs.
