@@ -106,6 +106,19 @@ std::vector<std::string> Report::slower(double percent) const {
   return found;
 }
 
+std::vector<std::string> Report::unjudged() const {
+  std::vector<std::string> found;
+  for (const RowReport &row : rows) {
+    bool judged = std::any_of(row.entries.begin(), row.entries.end(), [&](const Entry &entry) {
+      return entry.measurement.name == "auto" && entry.measurement.mode == row.usualMode() &&
+             entry.toSequence;
+    });
+    if (!judged)
+      found.push_back(row.shape.text());
+  }
+  return found;
+}
+
 std::vector<std::string> Report::wrong() const {
   std::vector<std::string> found;
   for (const RowReport &row : rows)
@@ -182,12 +195,11 @@ std::string bench::tableEnd(const Options &options, const Report &report) {
   std::vector<std::string> slower = report.slower(percent);
   for (const std::string &line : slower)
     text += fmt::format("slower than the sequence: auto, {}\n", line);
-  bool judged = std::any_of(report.rows.begin(), report.rows.end(), [](const RowReport &row) {
-    return std::any_of(row.entries.begin(), row.entries.end(), [](const Entry &entry) {
-      return entry.measurement.name == "auto" && entry.toSequence;
-    });
-  });
-  if (judged && slower.empty())
+  std::vector<std::string> unjudged = report.unjudged();
+  if (options.failIfSlower >= 0)
+    for (const std::string &line : unjudged)
+      text += fmt::format("not compared with the sequence: auto, {}\n", line);
+  if (slower.empty() && unjudged.size() < report.rows.size())
     text += fmt::format("auto is nowhere slower than the sequence by more than {} %\n", percent);
   for (const std::string &line : report.wrong())
     text += fmt::format("WRONG: {}\n", line);

@@ -63,6 +63,8 @@ struct Report {
   /// "ag 8192x11008x4096 bf16, direct: 5.1 %", where `auto` is slower than the sequence by more
   /// than `percent`, both in the usual mode.
   std::vector<std::string> slower(double percent) const;
+  /// Shapes of which that cannot be said.
+  std::vector<std::string> unjudged() const;
   /// Results that were wrong: "shape, name, mode: message".
   std::vector<std::string> wrong() const;
 };

@@ -76,6 +76,7 @@ TEST(Row, RatiosAreThoseOfItsMode) {
   report.rows = {row};
   EXPECT_THAT(report.slower(2), ElementsAre("ag 64x32x16 f32, graph: 25.0 %"));
   EXPECT_TRUE(report.slower(26).empty());
+  EXPECT_TRUE(report.unjudged().empty());
   EXPECT_THAT(tableRow(row), HasSubstr("refused: because"));
   EXPECT_THAT(reportCsv(report), HasSubstr("push\",fused,graph,,,,,,,,no,\"because\""));
 }
@@ -90,6 +91,7 @@ TEST(Row, WithoutLinkOrSequence) {
   Report report;
   report.rows = {row};
   EXPECT_TRUE(report.slower(0).empty());
+  EXPECT_THAT(report.unjudged(), ElementsAre("ag 64x32x16 f32"));
   Options options;
   options.modes = {Mode::Direct};
   EXPECT_THAT(tableEnd(options, report), Not(HasSubstr("nowhere slower")));
