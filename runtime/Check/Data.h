@@ -96,21 +96,21 @@ private:
 };
 
 /// What a run is for.
-enum class DataMode : uint8_t {
-  Oracle,  ///< sums are exact; partial inputs are whole
-  Exact,   ///< sums are exact
-  Rounded, ///< sums of floats depend on their order: shows which copies round alike
+struct DataMode {
+  bool oracle = false;  ///< partial inputs are whole
+  bool rounded = false; ///< sums of floats depend on their order: shows which copies round alike
+  uint64_t order = 0;   ///< of the values
 };
 
 /// a + b, of floats or of whole numbers.
 inline Value sum(DataMode mode, Value a, Value b) {
-  return mode == DataMode::Rounded ? field::addRounded(a, b) : field::add(a, b);
+  return mode.rounded ? field::addRounded(a, b) : field::add(a, b);
 }
 /// a (op) b.
 inline Value combine(DataMode mode, DType dtype, ReduceOp op, Value a, Value b) {
   if (op == ReduceOp::Sum)
     return dtype == DType::I32 ? field::add(a, b) : sum(mode, a, b);
-  return op == ReduceOp::Max ? field::max(a, b) : field::min(a, b);
+  return op == ReduceOp::Max ? field::max(mode.order, a, b) : field::min(mode.order, a, b);
 }
 
 /// Kernel `kernel` for `count` elements: `inputs` and `outputs` are its operands.
@@ -120,10 +120,6 @@ void evaluateKernel(DataMode mode, const replay::Kernel &kernel, size_t count,
 /// out[m, n] = sum over k of a[m, k] * b[n, k], all row-major.
 void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t m, int64_t n,
               int64_t k);
-
-/// The logical value of an element of input `argument`; its `term`, where it is partial.
-Value inputValue(const World &world, uint32_t argument, uint64_t element);
-Value inputTerm(const World &world, uint32_t argument, uint64_t element, uint32_t term);
 
 /// One run of all ranks of a world that ends.
 class DataRun : public InstantDriver {
@@ -138,6 +134,8 @@ public:
   void begin(CommandId command) override;
   void beginTransfer(CommandId send, CommandId recv) override;
   void beginCollective(uint32_t collective) override;
+
+  const DataMode mode;
 
 private:
   struct RankMemory {
@@ -156,7 +154,6 @@ private:
   void reduceDims(uint32_t rank, const replay::Command &command);
   void launch(uint32_t rank, const replay::Command &command);
 
-  const DataMode mode;
   std::vector<RankMemory> ranks;
   std::vector<CommandId> order;
   Values left, right, result; ///< scratch

@@ -96,7 +96,7 @@ private:
       for (uint32_t t = 0; t < info.terms; ++t)
         if (held[t][element]) {
           Value term = terms[t][element];
-          all = any ? combine(DataMode::Exact, info.dtype, info.partialOp, all, term) : term;
+          all = any ? combine(run.mode, info.dtype, info.partialOp, all, term) : term;
           any = true;
         }
       return all == expected[element];

@@ -10,6 +10,7 @@
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tandem::check {
 
@@ -20,7 +21,6 @@ namespace {
 
 constexpr size_t kTile = 256;
 
-bool isBit(Value a) { return a <= 1; }
 Value bit(bool b) { return b ? 1 : 0; }
 
 /// An unknown function of two operands whose order does not matter.
@@ -28,27 +28,51 @@ Value symmetric(ExprOp op, Value a, Value b) {
   return field::hash(static_cast<uint64_t>(op), std::min(a, b), std::max(a, b));
 }
 
-/// Whole numbers of 32 bits are what they are; of all else nothing is known.
-Value toInteger(Value a) {
+/// Whether a value is a whole number of 32 bits, which constants and truth values are and random
+/// ones are not.
+std::optional<int64_t> asInteger(Value a) {
   constexpr Value kLimit = uint64_t(1) << 31;
-  bool whole = a <= kLimit || field::neg(a) <= kLimit;
-  return whole ? a : field::hash(static_cast<uint64_t>(ExprOp::to_i32), a);
+  if (a < kLimit)
+    return static_cast<int64_t>(a);
+  if (field::neg(a) <= kLimit)
+    return -static_cast<int64_t>(field::neg(a));
+  return std::nullopt;
 }
 
-/// The fractions of what is whole are nothing.
-Value toWhole(ExprOp op, Value a) {
-  return toInteger(a) == a ? a : field::hash(static_cast<uint64_t>(op), a);
+/// Of what is whole, the function is exact; of all else nothing is known.
+Value toInteger(ExprOp op, Value a) {
+  return asInteger(a) ? a : field::hash(static_cast<uint64_t>(op), a);
 }
 
+/// As the compiler folds them: of whole numbers, of one operand twice, of 0 and -1.
 Value bits(ExprOp op, Value a, Value b) {
-  if (isBit(a) && isBit(b))
-    return op == ExprOp::and_i32 ? a & b : op == ExprOp::or_i32 ? a | b : a ^ b;
+  std::optional<int64_t> x = asInteger(a), y = asInteger(b);
+  if (x && y) {
+    auto p = static_cast<uint32_t>(*x), q = static_cast<uint32_t>(*y);
+    uint32_t result = op == ExprOp::and_i32 ? p & q : op == ExprOp::or_i32 ? p | q : p ^ q;
+    return field::fromInteger(static_cast<int32_t>(result));
+  }
+  if (a == b)
+    return op == ExprOp::xor_i32 ? 0 : a;
+  if (x)
+    std::swap(a, b);
+  Value ones = field::neg(1);
+  if (b == 0)
+    return op == ExprOp::and_i32 ? 0 : a;
+  if (b == ones && op != ExprOp::xor_i32)
+    return op == ExprOp::and_i32 ? a : ones;
   return symmetric(op, a, b);
 }
 
-Value shiftLeft(Value a, Value b) {
-  return b < 32 ? field::mul(a, uint64_t(1) << b)
-                : field::hash(static_cast<uint64_t>(ExprOp::shl_i32), a, b);
+Value shift(ExprOp op, Value a, Value b) {
+  std::optional<int64_t> x = asInteger(a);
+  if (a == 0 || b == 0)
+    return a;
+  if (op == ExprOp::shl_i32 && b < 32)
+    return field::mul(a, uint64_t(1) << b);
+  if (op == ExprOp::shr_i32 && b < 32 && x)
+    return field::fromInteger(static_cast<int32_t>(*x) >> b);
+  return field::hash(static_cast<uint64_t>(op), a, b);
 }
 
 Value apply(DataMode mode, ExprOp op, Value a, Value b, Value c) {
@@ -74,16 +98,16 @@ Value apply(DataMode mode, ExprOp op, Value a, Value b, Value c) {
     return std::min(a, field::neg(a));
   case ExprOp::max:
   case ExprOp::max_i32:
-    return field::max(a, b);
+    return field::max(mode.order, a, b);
   case ExprOp::min:
   case ExprOp::min_i32:
-    return field::min(a, b);
+    return field::min(mode.order, a, b);
   case ExprOp::cmp_lt:
   case ExprOp::cmp_lt_i32:
-    return bit(field::order(a) < field::order(b));
+    return bit(field::order(mode.order, a) < field::order(mode.order, b));
   case ExprOp::cmp_le:
   case ExprOp::cmp_le_i32:
-    return bit(field::order(a) <= field::order(b));
+    return bit(field::order(mode.order, a) <= field::order(mode.order, b));
   case ExprOp::cmp_eq:
   case ExprOp::cmp_eq_i32:
     return bit(a == b);
@@ -95,16 +119,16 @@ Value apply(DataMode mode, ExprOp op, Value a, Value b, Value c) {
   case ExprOp::from_i32:
     return a;
   case ExprOp::to_i32:
-    return toInteger(a);
   case ExprOp::floor:
   case ExprOp::ceil:
-    return toWhole(op, a);
+    return toInteger(op, a);
   case ExprOp::and_i32:
   case ExprOp::or_i32:
   case ExprOp::xor_i32:
     return bits(op, a, b);
   case ExprOp::shl_i32:
-    return shiftLeft(a, b);
+  case ExprOp::shr_i32:
+    return shift(op, a, b);
   default:
     return field::hash(static_cast<uint64_t>(op), a, b, c);
   }
@@ -178,7 +202,7 @@ void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t
               int64_t k) {
   for (int64_t i = 0; i < m; ++i, a += k, out += n) {
     int64_t j = 0;
-    for (; mode == DataMode::Rounded && j < n; ++j)
+    for (; mode.rounded && j < n; ++j)
       out[j] = dotRounded(a, b + j * k, k);
     for (; j + 4 <= n; j += 4)
       dots<4>(a, b + j * k, out + j, k);

@@ -19,13 +19,14 @@ using namespace replay;
 // Inputs
 //===----------------------------------------------------------------------===//
 
-Value inputValue(const World &, uint32_t argument, uint64_t element) {
+static Value inputValue(uint32_t argument, uint64_t element) {
   return field::hash(0x696e707574, argument, element);
 }
 
-Value inputTerm(const World &world, uint32_t argument, uint64_t element, uint32_t term) {
-  const Argument &info = world.arguments[argument];
-  Value value = inputValue(world, argument, element);
+/// What holds `term` of a partial input.
+static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t element,
+                       uint32_t term) {
+  Value value = inputValue(argument, element);
   if (!info.partial || info.terms <= 1)
     return value;
   auto random = [&](uint32_t t) { return field::hash(argument, element, t, 0x7465726d); };
@@ -39,10 +40,12 @@ Value inputTerm(const World &world, uint32_t argument, uint64_t element, uint32_
   // One term is the logical value, the others are on the side that does not count.
   if (element % info.terms == term)
     return value;
-  for (uint32_t attempt = 0; attempt < 64; ++attempt)
-    if (Value other = random(term + (attempt << 16));
-        combine(DataMode::Exact, info.dtype, info.partialOp, value, other) != other)
+  mode.rounded = false;
+  for (uint32_t attempt = 0; attempt < 64; ++attempt) {
+    Value other = random(term + (attempt << 16));
+    if (combine(mode, info.dtype, info.partialOp, value, other) == value)
       return other;
+  }
   return info.partialOp == ReduceOp::Max ? field::neg(field::kInfinity) : field::kInfinity;
 }
 
@@ -52,8 +55,9 @@ void DataRun::fillInput(uint32_t rank, uint32_t argument) {
   element.dtype = world.arguments[argument].dtype;
   DataMemory &memory = ranks[rank].arguments[argument];
   forEachElement(shard, [&](uint64_t local, uint64_t at) {
-    Value value = mode == DataMode::Oracle ? inputValue(world, argument, at)
-                                           : inputTerm(world, argument, at, shard.term);
+    Value value = mode.oracle
+                      ? inputValue(argument, at)
+                      : inputTerm(mode, world.arguments[argument], argument, at, shard.term);
     memory.write(local * sizeOf(element.dtype), element, &value);
   });
 }
@@ -84,7 +88,7 @@ DataRun::DataRun(const World &world, DataMode mode)
     for (const View &view : rank.views)
       if (isNarrow[view.layout] && view.space == Space::Argument)
         narrow[view.argument] = true;
-    uint64_t salt = field::mix(mode == DataMode::Oracle ? ~uint64_t(0) : r);
+    uint64_t salt = field::mix(mode.oracle ? ~uint64_t(0) : r);
     ranks[r].arena = DataMemory(rank.arenaBytes, arenaIsNarrow, field::mix(salt + 1));
     ranks[r].symmetric = DataMemory(rank.symmetricBytes, symmetricIsNarrow, field::mix(salt + 2));
     for (uint32_t a = 0; a < world.arguments.size(); ++a) {

@@ -88,14 +88,15 @@ inline Value fromFloat(float value) {
   return bits >> 31 ? neg(result) : result;
 }
 
-/// Values are ordered by this: 0 is one among others, the infinities are the last ones.
-inline uint64_t order(Value a) {
+/// Values are ordered by this, in one of many ways: 0 is one among others, the infinities are the
+/// last ones.
+inline uint64_t order(uint64_t way, Value a) {
   if (a == kInfinity)
     return ~uint64_t(0);
-  return a == neg(kInfinity) ? 0 : mix(a);
+  return a == neg(kInfinity) ? 0 : mix(a ^ way);
 }
-inline Value max(Value a, Value b) { return order(a) < order(b) ? b : a; }
-inline Value min(Value a, Value b) { return order(b) < order(a) ? b : a; }
+inline Value max(uint64_t way, Value a, Value b) { return order(way, a) < order(way, b) ? b : a; }
+inline Value min(uint64_t way, Value a, Value b) { return order(way, b) < order(way, a) ? b : a; }
 
 } // namespace tandem::check::field
 

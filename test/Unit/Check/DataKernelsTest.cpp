@@ -187,3 +187,28 @@ TEST(DataKernels, WithoutExpressionNotDecided) {
   options.dataWanted = true;
   EXPECT_EQ(run(spec, options).limits.size(), 1u);
 }
+
+TEST(DataKernels, BitsAsTheCompilerFoldsThem) {
+  auto both = [](Instructions body) {
+    Instructions all = {instr(ExprOp::load_i32), instr(ExprOp::load_i32, 1)};
+    all.insert(all.end(), body.begin(), body.end());
+    all.push_back(instr(ExprOp::store_i32, static_cast<uint32_t>(all.size() - 1), 0));
+    return all;
+  };
+  auto same = [&](const Instructions &a, const Instructions &b) {
+    expectOnly(elementwise(both(a), both(b), DType::I32), {});
+  };
+  auto whole = [](int32_t value) {
+    return instr(ExprOp::constant_i32, static_cast<uint32_t>(value));
+  };
+  Instructions first = {whole(0), instr(ExprOp::add_i32, 0, 2)}, zero = {whole(0)};
+  same({instr(ExprOp::or_i32, 0, 0)}, first);
+  same({instr(ExprOp::and_i32, 0, 0)}, first);
+  same({instr(ExprOp::xor_i32, 0, 0)}, zero);
+  same({whole(-1), instr(ExprOp::and_i32, 2, 0)}, first);
+  same({whole(0), instr(ExprOp::and_i32, 0, 2)}, zero);
+  same({whole(0), instr(ExprOp::xor_i32, 2, 0)}, first);
+  same({whole(-13), whole(6), instr(ExprOp::xor_i32, 2, 3)}, {whole(-13 ^ 6)});
+  same({whole(-13), whole(2), instr(ExprOp::shr_i32, 2, 3)}, {whole(-4)});
+  same({whole(0), whole(2), instr(ExprOp::shr_i32, 2, 3)}, zero);
+}

@@ -404,3 +404,21 @@ TEST(Data, CopiesRoundedOtherwise) {
   }
   expectClean(spec);
 }
+
+TEST(Data, TermThatAMaximumLeavesOut) {
+  // Of eight terms, whichever: where it is not the largest, it does not show.
+  for (int64_t left = 0; left < 8; ++left) {
+    DataSpec spec(1);
+    uint32_t x = spec.whole("x", false, {8, 2}), y = spec.whole("y", true, {1, 2});
+    RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
+    uint32_t flat = oracle.views[spec.view(oracle, y)].buffer();
+    reduce(oracle, oracle.view(flat, DType::F32, {2}), spec.view(oracle, x), 1, sp::ReduceOp::max);
+    rank.copy(0, spec.view(rank, y), spec.view(rank, x, left == 0 ? 1 : 0));
+    for (int64_t i = 1; i < 8; ++i)
+      if (i != left)
+        accumulate(rank, spec.view(rank, y), spec.view(rank, x, i), sp::ReduceOp::max);
+    expectOnly(spec, kWrong);
+    accumulate(rank, spec.view(rank, y), spec.view(rank, x, left), sp::ReduceOp::max);
+    expectClean(spec);
+  }
+}
