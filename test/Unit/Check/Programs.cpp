@@ -8,6 +8,8 @@
 #include "Programs.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
 
 namespace tandem::check {
 
@@ -191,11 +193,54 @@ Report run(const ProgramSpec &spec, const CheckOptions &options, std::string *te
   return report;
 }
 
+namespace {
+
+/// What the tests break: per diagnosis, the tests in which it came, and no other error.
+class Catalogue : public testing::Environment {
+public:
+  void add(const std::set<std::string> &names) {
+    found.insert(names.begin(), names.end());
+    const testing::TestInfo *test = testing::UnitTest::GetInstance()->current_test_info();
+    if (names.size() != 1 || !test)
+      return;
+    std::string name = std::string(test->test_suite_name()) + "." + test->name();
+    if (causes.emplace(name, *names.begin()).second)
+      ++counts[*names.begin()];
+  }
+
+  void TearDown() override {
+    const testing::UnitTest &all = *testing::UnitTest::GetInstance();
+    if (all.test_to_run_count() != all.total_test_count())
+      return;
+    for (const auto &[name, diagnosis] : causes)
+      std::printf("broken: %-45s %s\n", name.c_str(), diagnosis.c_str());
+    unsigned errors = 0;
+    for (unsigned d = 0; d < kNumDiagnoses; ++d) {
+      auto diagnosis = static_cast<Diagnosis>(d);
+      unsigned count = counts[std::string(toString(diagnosis))];
+      EXPECT_TRUE(found.count(std::string(toString(diagnosis)))) << toString(diagnosis);
+      errors += isLint(diagnosis) ? 0 : count;
+    }
+    std::printf("%u tests break a program in one way, which is an error\n", errors);
+    EXPECT_GE(errors, 60u);
+  }
+
+private:
+  std::map<std::string, std::string> causes; ///< the first diagnosis of each test
+  std::map<std::string, unsigned> counts;    ///< tests, by diagnosis
+  std::set<std::string> found;               ///< diagnoses, also those that came with others
+};
+
+auto *const catalogue = static_cast<Catalogue *>(testing::AddGlobalTestEnvironment(new Catalogue));
+
+} // namespace
+
 std::set<std::string> diagnoses(const Report &report) {
   std::set<std::string> names;
   for (unsigned d = 0; d < kNumDiagnoses; ++d)
     if (report.counts[d])
       names.emplace(toString(static_cast<Diagnosis>(d)));
+  catalogue->add(names);
   return names;
 }
 
