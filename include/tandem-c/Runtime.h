@@ -146,7 +146,7 @@ typedef struct tandem_command_time {
 } tandem_command_time;
 
 /* Whether runs enqueued from now on note when their commands begin and end; waits for those before.
- * Devices whose streams are not the host's cannot. */
+ * Such runs are no graphs: on all ranks, or on none. */
 tandem_code tandem_trace(tandem_instance *instance, int on);
 /* Of the run enqueued last, once it is complete: one per command of this rank, zeros for what is
  * not noted (records, waits; messages have their group's). Good until the next call of

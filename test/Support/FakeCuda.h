@@ -30,7 +30,8 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   no-import-on    GPU (from 1) that cannot import memory
 ///   no-values       there are no stream memory operations
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
-/// Counters: graph-launches, launches.<kernel>, products.<algorithm>.
+/// Counters: graph-launches, launches.<kernel>, products.<algorithm>, ranges.<name> and open-ranges
+/// (of NVTX).
 std::atomic<int64_t> &number(const std::string &name);
 
 } // namespace tandem::fake

@@ -200,7 +200,7 @@ Status InstanceImpl::wait() {
 }
 
 Status InstanceImpl::trace(bool on) {
-  if (on && !context.device().hostMemory())
+  if (on && !context.device().timesCommands())
     return Status(Code::Unsupported,
                   fmt::format("device {} cannot say when commands run", context.device().name()));
   // Runs in flight write where they were told to.
@@ -217,6 +217,11 @@ Status InstanceImpl::finish(Slot &slot) {
     if (usesStream[s])
       if (Status status = slot.ends[s]->synchronize(); !status.ok())
         context.poison(status.withPrefix(prefix())); // the device says more than a command did
+  if (slot.frame.times && context.health().ok())
+    for (uint32_t s = 0; s < streams.size(); ++s)
+      if (usesStream[s])
+        if (Status status = (s == 0 ? slot.main.load() : streams[s])->noteTimes(); !status.ok())
+          context.poison(status.withPrefix(prefix()));
   // Poisoned: what was running when the device was aborted must have left the buffers before anyone
   // frees them.
   Status health = context.health();

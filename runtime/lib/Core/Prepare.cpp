@@ -291,6 +291,7 @@ Status InstanceImpl::prepareCommand(uint32_t i) {
   } else {
     TANDEM_ASSIGN_OR_RETURN(auto operation, prepareOperation(command, i));
     operation->marker = step.marker;
+    operation->name = programHandle->nameText(command.name()).data(); // ends in a null
     step.operation = operation.get();
     operations.push_back(std::move(operation));
   }

@@ -78,8 +78,8 @@ public:
   /// Waits for everything enqueued; the first error of those runs.
   virtual Status wait() = 0;
 
-  /// Whether runs enqueued from now on note when their commands begin and end. Unsupported where
-  /// streams are not the host's.
+  /// Whether runs enqueued from now on note when their commands begin and end, which they then do
+  /// without a graph: on all ranks, or on none. Unsupported where the device cannot say.
   virtual Status trace(bool on) = 0;
   /// By command number, of the run that was enqueued last, once it is complete; zeros for what was
   /// not noted: records, waits, and messages (their group's times are theirs).

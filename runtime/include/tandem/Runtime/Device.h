@@ -51,8 +51,8 @@ struct Frame {
   /// Which half of the symmetric arena this run uses: epoch % 2.
   unsigned half = 0;
   ErrorSink *errors = nullptr;
-  /// By command number (the low half of a marker): where streams of the host note when operations
-  /// ran. Null: nobody has asked. See Stream::timeEvents.
+  /// By command number (the low half of a marker): where streams note when operations ran. Null:
+  /// nobody has asked. See Stream::timeEvents and noteTimes.
   CommandTime *times = nullptr;
 };
 
@@ -84,6 +84,8 @@ public:
   virtual std::string whyNoGraph() const { return {}; }
   /// Set by the executor; what Stream::position() shows while the operation runs.
   Marker marker = kNoMarker;
+  /// Set by the executor, for profilers; lives as long as the operation.
+  const char *name = "";
 };
 
 /// Work that a host thread does: what CPU devices are made of, and what a channel of host memory
@@ -132,6 +134,8 @@ public:
   /// From now on, records and waits with a marker note when they ran at times[low half of it], as
   /// operations do by Frame::times. Null: they no longer do. Where the device cannot say: nothing.
   virtual void timeEvents(CommandTime *times) {}
+  /// What has ended and was to be timed is noted when this returns.
+  virtual Status noteTimes() { return Status(); }
   /// Blocks the calling thread until all work enqueued so far is done, or the device is aborted
   /// (then an error).
   virtual Status synchronize() = 0;
@@ -221,6 +225,9 @@ public:
   /// Collective, after every command of a program was prepared on all ranks: what must be decided
   /// alike everywhere (algorithms of matmuls, say) is decided.
   virtual Status agree(Launch &launch);
+
+  /// True if streams do what Frame::times and Stream::timeEvents ask.
+  virtual bool timesCommands() const { return hostMemory(); }
 
   /// True if capture() may succeed.
   virtual bool hasGraphs() const { return false; }

@@ -191,6 +191,7 @@ public:
   }
   Status agree(Launch &launch) override { return agreeOnAlgorithms(*tools, launch); }
 
+  bool timesCommands() const override { return true; }
   bool hasGraphs() const override { return true; }
   Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,
                                            std::unique_ptr<Graph> previous,

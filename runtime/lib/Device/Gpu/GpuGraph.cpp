@@ -14,7 +14,9 @@ namespace {
 /// What is launched. A launch that is queued keeps it: an abort may drop the graph meanwhile.
 class Replay final : public GpuOperation {
 public:
-  explicit Replay(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
+  explicit Replay(std::shared_ptr<DeviceState> state) : state(std::move(state)) {
+    name = "graph of a run";
+  }
   ~Replay() override {
     if (executable && !state->stuck)
       state->driver->destroyExecutable(executable).ignore();

@@ -7,6 +7,8 @@
 
 #include "GpuStream.h"
 
+#include "Profiler.h"
+
 #include <cstring>
 #include <exception>
 
@@ -74,6 +76,7 @@ DeviceState::~DeviceState() {
     driver->freeHost(page).ignore();
   if (release)
     driver->free(release).ignore();
+  clock.close();
 }
 
 void DeviceState::addPoller(const void *owner, std::function<Status()> poller) {
@@ -176,6 +179,7 @@ GpuStream::~GpuStream() {
     driver.destroyEvent(entry.event).ignore();
   for (EventHandle event : spare)
     driver.destroyEvent(event).ignore();
+  times.release();
   if (handle)
     driver.destroyStream(handle).ignore();
   if (scratch)
@@ -190,6 +194,7 @@ Status GpuStream::submit(GpuOperation &operation, const Frame &frame, std::share
   task.operation = &operation;
   task.frame = &frame;
   task.marker = operation.marker;
+  task.time = timeOf(frame.times, operation.marker);
   return take(task);
 }
 
@@ -198,6 +203,7 @@ Status GpuStream::enqueueHost(HostOperation &operation, const Frame &frame) {
   task.host = &operation;
   task.frame = &frame;
   task.marker = operation.marker;
+  task.time = timeOf(frame.times, operation.marker);
   return take(task);
 }
 
@@ -206,6 +212,7 @@ Status GpuStream::record(Event &event, Marker marker) {
   task.event = static_cast<GpuEvent *>(&event);
   task.ticket = ++task.event->issued;
   task.marker = marker;
+  task.time = timeOf(eventTimes, marker);
   return take(task);
 }
 
@@ -214,6 +221,7 @@ Status GpuStream::wait(Event &event, Marker marker) {
   task.event = static_cast<GpuEvent *>(&event);
   task.ticket = task.event->issued;
   task.marker = marker;
+  task.time = timeOf(eventTimes, marker);
   task.isWait = true;
   return task.ticket ? take(task) : Status();
 }
@@ -251,12 +259,15 @@ Status GpuStream::issueTask(const Task &task) {
   Driver &driver = *state->driver;
   if (task.operation) {
     current.store(task.marker, std::memory_order_relaxed);
-    Status status = task.operation->issue(*this, *task.frame);
+    ProfilerRange range(task.operation->name);
+    Status status =
+        times.around(handle, task.time, [&] { return task.operation->issue(*this, *task.frame); });
     current.store(kNoMarker, std::memory_order_relaxed);
     return status;
   }
   if (task.isWait)
-    return driver.wait(handle, task.event->handle);
+    return times.around(handle, task.time, [&] { return driver.wait(handle, task.event->handle); });
+  TANDEM_RETURN_IF_ERROR(times.at(handle, task.time));
   TANDEM_RETURN_IF_ERROR(driver.record(task.event->handle, handle));
   std::lock_guard<std::mutex> lock(state->mutex);
   task.event->recorded = task.ticket;
@@ -299,7 +310,7 @@ void GpuStream::execute(const Task &task) {
     status = drain();
     try {
       if (status.ok() && !state->aborted)
-        status = task.host->execute(*task.frame);
+        status = executeHost(task);
     } catch (const std::exception &error) {
       status = Status(Code::Internal, error.what());
     }
@@ -313,6 +324,16 @@ void GpuStream::execute(const Task &task) {
     task.frame->errors->report(status, task.marker);
   else
     state->abort(status);
+}
+
+Status GpuStream::executeHost(const Task &task) {
+  auto now = [] { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); };
+  ProfilerRange range(task.host->name);
+  int64_t begin = task.time ? now() : 0;
+  Status status = task.host->execute(*task.frame);
+  if (task.time)
+    *task.time = {begin, now()};
+  return status;
 }
 
 Status GpuStream::drain() {

@@ -15,7 +15,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_GPUSTREAM_H
 #define TANDEM_LIB_DEVICE_GPU_GPUSTREAM_H
 
-#include "Driver.h"
+#include "StreamTimes.h"
 
 #include "tandem/Runtime/Device.h"
 
@@ -39,6 +39,7 @@ struct DeviceState {
   explicit DeviceState(std::unique_ptr<Driver> driver) : driver(std::move(driver)) {}
 
   const std::unique_ptr<Driver> driver;
+  HostClock clock{*driver};
   std::atomic<bool> aborted{false};
   /// Work did not end after an abort: what it uses cannot be given back.
   std::atomic<bool> stuck{false};
@@ -148,6 +149,8 @@ public:
   Marker position() const override;
   std::vector<Marker> capturedWaits() const override;
   void *native() override { return handle; }
+  void timeEvents(CommandTime *into) override { eventTimes = into; }
+  Status noteTimes() override { return times.note(); }
 
   /// From here on all work goes into the capture that the vendor's stream takes part in; what
   /// cannot is an Unsupported error. Waits until nothing is queued.
@@ -175,6 +178,7 @@ private:
     uint64_t ticket = 0;
     Marker marker = kNoMarker;
     bool isWait = false;
+    CommandTime *time = nullptr; ///< where to note when it ran
     std::shared_ptr<void> keep;
   };
   struct Tracked {
@@ -182,17 +186,24 @@ private:
     EventHandle event;
   };
 
-  explicit GpuStream(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
+  explicit GpuStream(std::shared_ptr<DeviceState> state)
+      : state(std::move(state)), times(*this->state->driver, this->state->clock) {}
+  static CommandTime *timeOf(CommandTime *times, Marker marker) {
+    return times && marker != kNoMarker ? &times[static_cast<uint32_t>(marker)] : nullptr;
+  }
   /// Issues now if the stream is direct and the task can be; else queues it.
   Status take(const Task &task);
   Status issueTask(const Task &task);
   Status push(const Task &task);
   void work();
   void execute(const Task &task);
+  Status executeHost(const Task &task);
   /// Until the vendor's stream has nothing left, or the device was aborted.
   Status drain();
 
   const std::shared_ptr<DeviceState> state;
+  StreamTimes times;
+  CommandTime *eventTimes = nullptr; ///< of the thread that enqueues
   StreamHandle handle = nullptr;
   void *scratch = nullptr;  ///< workspace, then the epoch
   void *progress = nullptr; ///< of the host
