@@ -30,6 +30,8 @@ finds, what only its lint warns of, and what is let through.
 
   --sample=N        mutants per program, chosen at random (default: all)
   --seed=S          of the choice (default 1)
+  --kind=TEXT       only mutations whose names contain this ("signal")
+  --warned          what only lint warns of is let through, too
   --survivors=DIR   writes what is let through there, and a line per file to DIR/survivors.txt
   --list            prints what is let through
 
@@ -44,13 +46,22 @@ struct Campaign {
   size_t sample = ~size_t(0);
   uint64_t seed = 1;
   std::string survivors;
-  bool list = false;
+  std::string onlyKind;
+  bool list = false, warned = false;
   std::map<std::string, Outcome> byKind;
   Outcome total;
   unsigned written = 0;
 
   int run(const std::string &path);
   void judge(const std::string &path, const std::string &file, uint32_t rank, const Mutant &mutant);
+  void letThrough(const std::string &path, const std::string &bytes, const Mutant &mutant);
+  /// Mutants of a rank that are asked for at all.
+  void forEach(const Program &program, const std::function<void(const Mutant &)> &body) const {
+    forEachMutant(program, [&](const Mutant &mutant) {
+      if (mutant.kind.find(onlyKind) != mutant.kind.npos)
+        body(mutant);
+    });
+  }
 
   check::Report original; ///< of the program that is being broken
 };
@@ -93,10 +104,16 @@ void Campaign::judge(const std::string &path, const std::string &file, uint32_t 
     if (report.counts[d] > original.counts[d]) {
       ++kind.warned;
       ++total.warned;
+      if (warned)
+        letThrough(path, bytes, mutant);
       return;
     }
   ++kind.survived;
   ++total.survived;
+  letThrough(path, bytes, mutant);
+}
+
+void Campaign::letThrough(const std::string &path, const std::string &bytes, const Mutant &mutant) {
   std::string line = fmt::format("{}: {}, {}", path, mutant.kind, mutant.detail);
   if (list)
     fmt::print("  {}\n", line);
@@ -123,7 +140,7 @@ int Campaign::run(const std::string &path) {
   for (uint32_t r = 0; r < (*opened)->numRanks(); ++r) {
     ranks.push_back(*(*opened)->rankProgram(r));
     size_t n = 0;
-    forEachMutant(*ranks[r], [&](const Mutant &) { places.emplace_back(r, n++); });
+    forEach(*ranks[r], [&](const Mutant &) { places.emplace_back(r, n++); });
   }
   std::mt19937_64 random(seed);
   std::shuffle(places.begin(), places.end(), random);
@@ -136,7 +153,7 @@ int Campaign::run(const std::string &path) {
   }
   for (uint32_t r = 0; r < ranks.size(); ++r) {
     size_t n = 0;
-    forEachMutant(*ranks[r], [&](const Mutant &mutant) {
+    forEach(*ranks[r], [&](const Mutant &mutant) {
       if (n < chosen[r].size() && chosen[r][n])
         judge(path, file, r, mutant);
       ++n;
@@ -166,6 +183,10 @@ int main(int argc, char **argv) {
       campaign.seed = std::strtoull(text.c_str(), nullptr, 10);
     else if (std::string text = value("--survivors"); !text.empty())
       campaign.survivors = text;
+    else if (std::string text = value("--kind"); !text.empty())
+      campaign.onlyKind = text;
+    else if (arg == "--warned")
+      campaign.warned = true;
     else if (arg == "--list")
       campaign.list = true;
     else if (arg[0] == '-')
