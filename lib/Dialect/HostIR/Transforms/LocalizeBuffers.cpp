@@ -263,7 +263,8 @@ std::string Localizer::checkOnePart() {
   }
   if (!isFixedIn(part.stream(), *block))
     return "its stream changes inside of the loop";
-  parts.assign(1, std::move(part));
+  parts.clear();
+  parts.push_back(std::move(part));
   return checkPart(parts.front());
 }
 
