@@ -150,6 +150,12 @@ PROGRAMS = [
           reduced_wire=True, variant=True),
     layer("reduce-rotated", "push-merged", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(4,),
           reduced_wire=True, variant=True),
+    layer("gather-pod", "push-pod", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(6,),
+          mesh=lambda p: "node=2,gpu=3", variant=True),
+    layer("reduce-pod", "push-pod", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(6,),
+          mesh=lambda p: "node=2,gpu=3", reduced_wire=True, variant=True),
+    layer("exchange-pod", "push-pod", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(6,),
+          mesh=lambda p: "node=2,gpu=3", variant=True),
     # Tensor-parallel layers.
     layer("column-parallel", "", "x 48 16, w 16 24, b 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
     layer("column-parallel-nt", "column-parallel", "x 48 16, w 24 16", "y 48 24",

@@ -75,6 +75,20 @@ Value Emitter::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
   return index;
 }
 
+Value Emitter::getGroupPosition(Location loc, fusion::MeshAttr mesh, ArrayRef<StringAttr> axes) {
+  Value position;
+  for (StringAttr axis : axes) {
+    Value index = getDeviceIndex(mesh, axis);
+    if (position) {
+      Value outer =
+          arith::MulIOp::create(builder, loc, position, getIndex(mesh.axisSize(axis.getValue())));
+      index = arith::AddIOp::create(builder, loc, outer, index);
+    }
+    position = index;
+  }
+  return position;
+}
+
 Value Emitter::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes,
                           hostir::Capability capability) {
   SmallVector<Attribute> names(axes.begin(), axes.end());

@@ -58,6 +58,8 @@ public:
 
   Value getIndex(int64_t value);
   Value getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis);
+  /// This device's number in its group along mesh axes, which number the group in their order.
+  Value getGroupPosition(Location loc, fusion::MeshAttr mesh, ArrayRef<StringAttr> axes);
   /// The channel along mesh axes for messages of one kind; made once.
   Value getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability);
 

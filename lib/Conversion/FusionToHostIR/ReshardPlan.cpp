@@ -8,6 +8,7 @@
 #include "ReshardPlan.h"
 
 #include "CommonDigits.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include <tuple>
@@ -32,6 +33,7 @@ private:
   LogicalResult classify();
   LogicalResult classifyAcross();
   void nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource);
+  Value getOwner(ArrayRef<const CommonDigit *> digits);
   void fillDims();
 
   fusion::ReshardOp op;
@@ -66,6 +68,22 @@ void Planner::nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource) {
   result.axes.clear();
   for (const CommonDigit *digit : digits)
     result.axes.push_back((ofSource ? digit->source : digit->target).axis);
+}
+
+/// The number of a slice's owner in the group, of the parts of its stream digit that count the
+/// devices of one axis each.
+Value Planner::getOwner(ArrayRef<const CommonDigit *> digits) {
+  Value owner;
+  for (const CommonDigit *digit : digits) {
+    Value index = digit->target.value;
+    if (owner && index) {
+      Value size = arith::ConstantIndexOp::create(*builder, op.getLoc(), digit->target.size);
+      Value outer = arith::MulIOp::create(*builder, op.getLoc(), owner, size);
+      index = arith::AddIOp::create(*builder, op.getLoc(), outer, index);
+    }
+    owner = index;
+  }
+  return owner;
 }
 
 /// From one mesh to another: one device on one side may do a collective with the mesh that it
@@ -212,14 +230,16 @@ LogicalResult Planner::classify() {
              llvm::equal(gathered, scattered, areAlike)) {
     result.kind = ReshardKind::AllToAll;
     nameAxes(gathered, true);
-  } else if (!moves && result.axes.size() == 1 && owned.size() == 1 && gathered.empty() &&
-             scattered.empty()) {
+  } else if (!moves && gathered.empty() && scattered.empty() && isWhole(owned) &&
+             llvm::all_of(owned, [&](const CommonDigit *digit) {
+               return digit->target.stream == owned.front()->target.stream;
+             })) {
     result.kind = ReshardKind::OwnerMoves;
-    const SideDigit &stream = owned.front()->target;
-    result.owner = stream.value;
-    result.ownerDigit = stream.stream;
-    result.ownerOuter = stream.outer;
-    result.ownerInner = stream.inner;
+    nameAxes(owned, true);
+    result.owner = getOwner(owned);
+    result.ownerDigit = owned.front()->target.stream;
+    result.ownerOuter = owned.front()->target.outer;
+    result.ownerInner = owned.back()->target.inner;
   } else {
     result.kind = ReshardKind::Transfer;
     result.axes.clear();

@@ -94,7 +94,7 @@ struct ReshardPlan {
       digits;               ///< both sides cut to common sizes, by dimension, outermost first
   LocalDims source, target; ///< not for Transfer
 
-  /// OwnerMoves: the owner's coordinate on the axis. It is a part of stream digit number
+  /// OwnerMoves: the owner's number in the group. It is a part of stream digit number
   /// `ownerDigit`, which has `ownerOuter` indices outside of it and `ownerInner` inside.
   Value owner;
   size_t ownerDigit = 0;
@@ -127,14 +127,14 @@ FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index
 /// A stream digit of the operand of a reduction that counts those who get a slice each: the loop
 /// that makes the operand hands slice by slice to its owner.
 struct ScatteredDigit {
-  ReshardPlan plan;        ///< of the whole reshard: a ReduceScatter along one axis
+  ReshardPlan plan;        ///< of the whole reshard: a ReduceScatter
   size_t streamDigit = 0;  ///< its number among the operand's stream digits
   size_t dim = 0;          ///< its dimension
   unsigned localDigit = 0; ///< its number among the dimension's digits that are not a device's
 };
 
-/// The digit, if `op` reduces and scatters along one mesh axis of several devices, its operand has
-/// such a digit, and its result is not streamed.
+/// The digit, if `op` reduces and scatters among several devices, its operand has such a digit, and
+/// its result is not streamed.
 std::optional<ScatteredDigit> getScatteredDigit(fusion::ReshardOp op);
 
 /// The plan of one of these reshards if each slice of any of them has one owner, and that of slices

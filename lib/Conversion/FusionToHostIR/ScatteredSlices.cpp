@@ -20,18 +20,19 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
   ScopedDiagnosticHandler quiet(op.getContext(), [](Diagnostic &) { return success(); });
   FailureOr<ReshardPlan> plan =
       planReshard(op, SliceIndex(), nullptr, [&] { return op.emitError(); });
-  if (failed(plan) || plan->kind != ReshardKind::ReduceScatter || plan->axes.size() != 1 ||
-      plan->groupSize() == 1)
+  if (failed(plan) || plan->kind != ReshardKind::ReduceScatter || plan->groupSize() == 1)
     return std::nullopt;
 
-  // Where the owners' digit stands: its dimension, and what adding 1 to it adds to the index.
-  const auto *scattered = llvm::find_if(plan->digits, [](const CommonDigit &digit) {
-    return digit.target.isDevice() && !digit.source.isDevice();
-  });
-  if (scattered == plan->digits.end() || scattered->crosses())
+  // Where the owners' digits stand, one beside the other: their dimension, and what adding 1 to
+  // the last one adds to the index.
+  const CommonDigit *last = nullptr;
+  for (const CommonDigit &digit : plan->digits)
+    if (digit.target.isDevice() && !digit.source.isDevice())
+      last = &digit;
+  if (!last || last->crosses())
     return std::nullopt;
-  int64_t dim = scattered->dim, weight = 1;
-  for (const CommonDigit *digit = scattered + 1; digit != plan->digits.end(); ++digit)
+  int64_t dim = last->dim, weight = 1;
+  for (const CommonDigit *digit = last + 1; digit != plan->digits.end(); ++digit)
     weight *= digit->dim == dim ? digit->target.size : 1;
 
   ScatteredDigit found;

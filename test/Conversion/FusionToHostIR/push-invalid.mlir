@@ -16,7 +16,7 @@ func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 
 // Slices of several owners.
 func.func @columns(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>> {
-  // expected-error @below {{schedule push gathers slices of one owner each, along one mesh axis; found}}
+  // expected-error @below {{schedule push gathers slices of one owner each, along one mesh axis or neighbours in one dimension; found}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
 }
@@ -125,4 +125,26 @@ func.func @reduces(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"
   // expected-error @below {{schedule push reduces what its loop computes in slices of one owner each: the operand has stream digits where the result has the device's, and the result has none; found}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
+}
+
+// -----
+
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+
+// Neighbours among devices of two axes are no run of slices.
+func.func @merged_pod(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>) -> tensor<16x8xf32, #fusion.axes<#pod, [stream(4), -]>> {
+  // expected-error @below {{schedule push: 'merge' takes slices of devices along one mesh axis, found 2}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, merge = [1, 3]>} : tensor<16x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>> -> tensor<16x8xf32, #fusion.axes<#pod, [stream(4), -]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#pod, [stream(4), -]>>
+}
+
+// -----
+
+#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+
+// Owners on two dimensions.
+func.func @two_dims(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>>) -> tensor<16x8xf32, #fusion.axes<#pod, [stream(2), stream(2)]>> {
+  // expected-error @below {{schedule push gathers slices of one owner each, along one mesh axis or neighbours in one dimension; found}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>> -> tensor<16x8xf32, #fusion.axes<#pod, [stream(2), stream(2)]>>
+  return %1 : tensor<16x8xf32, #fusion.axes<#pod, [stream(2), stream(2)]>>
 }

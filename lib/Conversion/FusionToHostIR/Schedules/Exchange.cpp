@@ -73,7 +73,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
     gathers.emplace_back(group, reshard);
   if (failed(emitter.prepare(group)))
     return failure();
-  Value me = emitter.getDeviceIndex(symbolic->mesh, symbolic->axes.front());
+  Value me = emitter.getGroupPosition(loc, symbolic->mesh, symbolic->axes);
 
   int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
   Value channel;

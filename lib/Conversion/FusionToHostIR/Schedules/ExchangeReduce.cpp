@@ -36,7 +36,7 @@ LogicalResult tandem::emitExchangeReduce(const StreamGroup &group, const Scatter
   if (failed(scatter.prepare(emitter)))
     return failure();
   const ReshardPlan &plan = scattered.plan;
-  Value me = emitter.getDeviceIndex(plan.mesh, plan.axes.front());
+  Value me = emitter.getGroupPosition(loc, plan.mesh, plan.axes);
   Value channel = emitter.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
   Peers peers(emitter, loc, me, devices, fusion::PeerOrder::Rotated);
   int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);

@@ -84,7 +84,9 @@ static std::string explainNoOwner(ArrayRef<fusion::ReshardOp> reshards) {
              axes;
     if (!to.hasStream())
       return "gathers into slices: stream digits in place of the device's; found " + axes;
-    return "gathers slices of one owner each, along one mesh axis; found " + axes;
+    return "gathers slices of one owner each, along one mesh axis or neighbours in one dimension; "
+           "found " +
+           axes;
   }
   return "gathers slices that have the same owners, found others";
 }

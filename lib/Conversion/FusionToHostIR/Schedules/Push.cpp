@@ -41,10 +41,11 @@ static bool movesNothing(const StreamGroup &group) {
   });
 }
 
-/// Whether the schedule's options fit `devices` devices that own `slices` slices each.
-static LogicalResult checkOptions(const StreamGroup &group, int64_t devices, int64_t slices,
+/// Whether the schedule's options fit the plan's devices, which own `slices` slices each.
+static LogicalResult checkOptions(const StreamGroup &group, const ReshardPlan &plan, int64_t slices,
                                   bool reduces, function_ref<InFlightDiagnostic()> why) {
   fusion::ScheduleAttr schedule = group.schedule;
+  int64_t devices = plan.groupSize();
   bool isXor = schedule.getOrder() == fusion::PeerOrder::Xor;
   if (isXor && !llvm::isPowerOf2_64(devices))
     return why() << "schedule push, order xor: expected a number of devices that is a power of 2, "
@@ -57,6 +58,9 @@ static LogicalResult checkOptions(const StreamGroup &group, int64_t devices, int
   if (sum != devices)
     return why() << "schedule push: expected 'merge' to sum to the " << devices
                  << " devices, the own one among them, found " << sum;
+  if (plan.axes.size() != 1)
+    return why() << "schedule push: 'merge' takes slices of devices along one mesh axis, found "
+                 << plan.axes.size();
   if (slices != 1)
     return why() << "schedule push: expected one slice a device beside 'merge', found " << slices;
   if (!group.digitMaps.empty())
@@ -86,14 +90,14 @@ LogicalResult Push::matches(const StreamGroup &group,
       return failure();
     int64_t devices = scattered->plan.groupSize();
     OwnerDigits digits = getOwnerDigits(group, scattered->streamDigit, devices);
-    return checkOptions(group, devices, digits.numSlices(), /*reduces=*/true, why);
+    return checkOptions(group, scattered->plan, digits.numSlices(), /*reduces=*/true, why);
   }
   std::string reason;
   FailureOr<ReshardPlan> plan = getOwnerPlan(group, &reason);
   if (failed(plan))
     return why() << "schedule push " << reason;
-  return checkOptions(group, plan->groupSize(), getOwnerDigits(group, *plan).numSlices(),
-                      /*reduces=*/false, why);
+  return checkOptions(group, *plan, getOwnerDigits(group, *plan).numSlices(), /*reduces=*/false,
+                      why);
 }
 
 LogicalResult Push::emit(const StreamGroup &group, Emitter &emitter) const {

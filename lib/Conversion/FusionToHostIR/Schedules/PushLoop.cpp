@@ -15,7 +15,7 @@ using namespace mlir::tandem;
 PushLoop::PushLoop(const StreamGroup &group, const ReshardPlan &plan, OwnerDigits digits,
                    Location loc, Emitter &emitter)
     : group(group), emitter(emitter), builder(emitter.getBuilder()), loc(loc), digits(digits),
-      me(emitter.getDeviceIndex(plan.mesh, plan.axes.front())),
+      me(emitter.getGroupPosition(loc, plan.mesh, plan.axes)),
       peers(emitter, loc, me, digits.devices, group.schedule.getOrder()),
       channel(emitter.getChannel(plan.mesh, plan.axes, hostir::Capability::OneSided)),
       firstSignal(emitter.takeSignals(digits.devices)) {

@@ -27,6 +27,34 @@ void LinearIndex::add(const LinearIndex &other, int64_t factor) {
   terms.remove_if([](const auto &term) { return term.second == 0; });
 }
 
+void LinearIndex::joinDigits() {
+  auto findQuotient = [&](arith::RemUIOp remainder, int64_t coefficient) -> Value {
+    std::optional<int64_t> count = getConstantIntValue(remainder.getRhs());
+    for (auto [value, other] : terms)
+      if (auto quotient = value.getDefiningOp<arith::DivUIOp>();
+          quotient && count && quotient.getLhs() == remainder.getLhs() &&
+          getConstantIntValue(quotient.getRhs()) == count && other == coefficient * *count)
+        return value;
+    return Value();
+  };
+  auto joinOne = [&] {
+    for (auto [value, coefficient] : terms) {
+      auto remainder = value.getDefiningOp<arith::RemUIOp>();
+      Value quotient = remainder ? findQuotient(remainder, coefficient) : Value();
+      if (!quotient)
+        continue;
+      int64_t factor = coefficient;
+      terms.erase(quotient);
+      terms.erase(remainder.getResult());
+      add(getLinearIndex(remainder.getLhs()), factor);
+      return true;
+    }
+    return false;
+  };
+  while (joinOne()) {
+  }
+}
+
 bool LinearIndex::operator==(const LinearIndex &other) const {
   if (constant != other.constant || terms.size() != other.terms.size())
     return false;
@@ -104,6 +132,7 @@ static std::optional<StridedBox> takeSubview(StridedBox box, memref::SubViewOp o
       kept.push_back({op.getStaticSize(i), dim.stride * op.getStaticStride(i)});
   }
   box.dims = std::move(kept);
+  box.offset.joinDigits();
   return box;
 }
 

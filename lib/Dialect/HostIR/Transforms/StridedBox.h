@@ -22,6 +22,8 @@ struct LinearIndex {
   llvm::SmallMapVector<Value, int64_t, 4> terms;
 
   void add(const LinearIndex &other, int64_t factor);
+  /// Quotients and remainders of one number that make it up again become that number.
+  void joinDigits();
   bool operator==(const LinearIndex &other) const;
 };
 
