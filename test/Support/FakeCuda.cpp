@@ -222,10 +222,13 @@ CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
 CUresult cuMemFreeHost(void *memory) { return std::free(memory), CUDA_SUCCESS; }
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
   add(stream, [=] {
-    if (bytes == 8) // may be a signal
-      __atomic_store_n(static_cast<uint64_t *>(pointer(dst)), load(pointer(src)), __ATOMIC_RELEASE);
-    else
+    if (bytes % 8 != 0 || bytes > 64 || (dst | src) % 8 != 0) {
       std::memcpy(pointer(dst), pointer(src), bytes);
+      return;
+    }
+    for (size_t at = 0; at < bytes; at += 8) // may be signals
+      __atomic_store_n(static_cast<uint64_t *>(pointer(dst + at)), load(pointer(src + at)),
+                       __ATOMIC_RELEASE);
   });
   return CUDA_SUCCESS;
 }
