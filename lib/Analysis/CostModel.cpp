@@ -100,7 +100,7 @@ static Group getGroup(const machine::Machine &machine, fusion::MeshAttr mesh,
 }
 
 LoopItem CostModel::getReshard(RankedTensorType from, RankedTensorType to, int64_t slices,
-                               bool toOwner) const {
+                               bool oneOwner) const {
   fusion::Reshard reshard = fusion::classifyReshard(from, to);
   double source = getLocalBytes(from) / static_cast<double>(slices),
          target = getLocalBytes(to) / static_cast<double>(slices);
@@ -110,7 +110,10 @@ LoopItem CostModel::getReshard(RankedTensorType from, RankedTensorType to, int64
     item.seconds = machine.memorySeconds(machine::MemoryWork::Copy, 2 * target);
     return item;
   }
-  Group group = getGroup(machine, fusion::getAxes(to).getMesh(), reshard.axes);
+  // One device's mesh on the other side says nothing of the group.
+  bool isToRoot =
+      reshard.kind == fusion::ReshardKind::Reduce || reshard.kind == fusion::ReshardKind::Gather;
+  Group group = getGroup(machine, fusion::getAxes(isToRoot ? from : to).getMesh(), reshard.axes);
   item.kind = LoopItem::Kind::Collective;
   item.group = group.size;
   item.groupNodes = group.nodes;
@@ -122,14 +125,14 @@ LoopItem CostModel::getReshard(RankedTensorType from, RankedTensorType to, int64
   };
   switch (reshard.kind) {
   case fusion::ReshardKind::AllGather:
-    item.oneOwner = slices > 1 && reshard.axes.size() == 1 && fusion::slicesHaveOneOwner(from, to);
-    return item.oneOwner ? is(Collective::Broadcast, target) : is(Collective::AllGather, source);
+    item.oneOwner = oneOwner;
+    return oneOwner ? is(Collective::Broadcast, target) : is(Collective::AllGather, source);
   case fusion::ReshardKind::AllReduce:
     return is(Collective::AllReduce, target);
   case fusion::ReshardKind::ReduceScatter:
-    item.oneOwner = toOwner;
-    return toOwner ? is(Collective::Reduce, target * group.size)
-                   : is(Collective::ReduceScatter, target);
+    item.oneOwner = oneOwner;
+    return oneOwner ? is(Collective::Reduce, target * group.size)
+                    : is(Collective::ReduceScatter, target);
   case fusion::ReshardKind::AllToAll:
     return is(Collective::AllToAll, source / group.size);
   case fusion::ReshardKind::Broadcast:
@@ -146,6 +149,38 @@ LoopItem CostModel::getReshard(RankedTensorType from, RankedTensorType to, int64
     item.bytes = target;
     return item;
   }
+}
+
+LoopItem CostModel::inMessages(const LoopItem &item) {
+  if (item.kind != LoopItem::Kind::Collective || item.reduces())
+    return item;
+  LoopItem messages = item;
+  messages.kind = LoopItem::Kind::Messages;
+  // What comes from the others, or at a root goes to them.
+  messages.bytes = (item.group - 1) * item.bytes;
+  messages.copied = item.bytes;
+  messages.oneOwner = false;
+  return messages;
+}
+
+/// Matmuls that a slice of a contracted dimension takes, one for each run of it that lies together.
+static uint32_t getNumRuns(RankedTensorType type, unsigned dim) {
+  auto digits = fusion::getLocalDigits(type);
+  if (failed(digits))
+    return 1;
+  int64_t runs = 1, kept = 1;
+  bool isApart = false;
+  for (const fusion::LocalDigit &digit : (*digits)[dim]) {
+    if (digit.isStream) {
+      isApart |= kept > 1 && digit.size > 1;
+      if (digit.ragged && isApart) // a slice's indices are what a serial digit would be
+        runs = kept;
+    } else if (digit.size > 1) {
+      runs = isApart ? kept : 1;
+      kept *= digit.size;
+    }
+  }
+  return static_cast<uint32_t>(runs);
 }
 
 static double getMatmulSeconds(const machine::Machine &machine, const LoopItem &item) {
@@ -167,8 +202,10 @@ static LoopItem getMatmul(const machine::Machine &machine, fusion::MatmulOp op,
   for (int64_t extent : ArrayRef(*out).drop_back())
     item.rows *= static_cast<double>(extent);
   item.columns = static_cast<double>(out->back());
-  item.contracted =
-      static_cast<double>((*in)[accumulated && *accumulated == 1 ? op.rhsK() : op.lhsK()]);
+  unsigned dim = accumulated && *accumulated == 1 ? op.rhsK() : op.lhsK();
+  if (accumulated)
+    item.repeat = getNumRuns(operands[*accumulated], dim);
+  item.contracted = static_cast<double>((*in)[dim]) / item.repeat;
   item.seconds = getMatmulSeconds(machine, item);
   return item;
 }
@@ -207,6 +244,7 @@ LoopWork CostModel::cut(const LoopWork &work, int64_t count) const {
   slices.slices *= count;
   for (LoopItem &item : slices.items) {
     item.bytes /= part;
+    item.copied /= part;
     item.seconds /= part;
     item.rows /= part;
     if (item.isMatmul() && item.rows > 0)

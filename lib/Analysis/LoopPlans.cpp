@@ -43,6 +43,8 @@ public:
     case LoopItem::Kind::Compute:
       return addCompute(item, stream);
     case LoopItem::Kind::Messages:
+      if (item.copied > 0)
+        copy(stream, item.copied);
       plan.message(stream, item.bytes, item.groupNodes > 1);
       return;
     case LoopItem::Kind::Collective:
@@ -76,6 +78,12 @@ public:
       plan.sync(stream, 0);
   }
 
+  /// `pieces` pieces of so many bytes become one, on the main stream.
+  void reduce(double piece, uint32_t pieces) {
+    plan.compute(0, machine::Cost::Kernel,
+                 machine.memorySeconds(machine::MemoryWork::Reduce, piece * (pieces + 1)));
+  }
+
   void copy(uint32_t stream, double bytes) {
     plan.compute(stream, machine::Cost::Kernel,
                  machine.memorySeconds(machine::MemoryWork::Copy, 2 * bytes));
@@ -83,8 +91,9 @@ public:
 
 private:
   void addCompute(const LoopItem &item, uint32_t stream) {
-    plan.compute(stream, item.isMatmul() ? machine::Cost::Matmul : machine::Cost::Kernel,
-                 item.seconds);
+    for (uint32_t i = 0; i < item.repeat; ++i)
+      plan.compute(stream, item.isMatmul() ? machine::Cost::Matmul : machine::Cost::Kernel,
+                   item.seconds);
   }
 
   void accumulate(uint32_t stream, double bytes) {
@@ -179,6 +188,32 @@ void CostModel::addExchange(LoopPlan &loop, const LoopWork &work, int64_t stream
   plan.join(workers);
 }
 
+/// A matmul computes an own slice straight into the receive memory.
+static bool isInPlace(ArrayRef<LoopItem> producers) {
+  return !producers.empty() && producers.back().isMatmul();
+}
+
+void CostModel::addExchangeReduce(LoopPlan &loop, const LoopWork &work, int64_t streams) const {
+  machine::Plan &plan = loop.implementation->plan;
+  Writer writer(implementation->machine, implementation->options, plan);
+  const LoopItem &scatter = work.items.back();
+  ArrayRef<LoopItem> producers = ArrayRef(work.items).drop_back();
+  uint32_t workers = getStreams(streams, implementation->options.workers, work.slices);
+  int64_t own = work.slices / scatter.group;
+  plan.fork(workers);
+  for (int64_t slice = 0; slice < work.slices; ++slice) {
+    uint32_t stream = 1 + static_cast<uint32_t>(slice) % workers;
+    for (const LoopItem &item : producers)
+      writer.add(item, stream);
+    if (slice < work.slices - own)
+      plan.message(stream, scatter.bytes, scatter.groupNodes > 1);
+    else if (!isInPlace(producers))
+      writer.copy(stream, scatter.bytes);
+  }
+  plan.join(workers);
+  writer.reduce(scatter.bytes * static_cast<double>(own), scatter.group);
+}
+
 //===----------------------------------------------------------------------===//
 // Push
 //===----------------------------------------------------------------------===//
@@ -264,18 +299,14 @@ void CostModel::addPushReduce(LoopPlan &loop, const LoopWork &work, int64_t stre
         plan.put(1, scatter.bytes, scatter.groupNodes > 1);
         arrived.push_back(plan.signal(1));
       }
-      bool inPlace = count == 1 && !producers.empty() && producers.back().isMatmul();
-      if (left == 0 && !inPlace)
+      if (left == 0 && !(count == 1 && isInPlace(producers)))
         writer.copy(stream, scatter.bytes);
     }
   }
   plan.join(forked);
   for (uint32_t signal : arrived)
     plan.waitSignal(0, signal);
-  double piece = scatter.bytes * static_cast<double>(slices);
-  plan.compute(0, machine::Cost::Kernel,
-               implementation->machine.memorySeconds(machine::MemoryWork::Reduce,
-                                                     piece * static_cast<double>(devices + 1)));
+  writer.reduce(scatter.bytes * static_cast<double>(slices), scatter.group);
 }
 
 } // namespace mlir::tandem

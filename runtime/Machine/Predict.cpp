@@ -14,67 +14,6 @@ namespace tandem::machine {
 
 using Kind = PlanStep::Kind;
 
-uint32_t Plan::compute(uint32_t stream, Cost launch, double seconds) {
-  PlanStep step;
-  step.stream = stream;
-  step.launch = launch;
-  step.seconds = seconds;
-  return add(step);
-}
-
-static PlanStep transfer(Kind kind, uint32_t stream, double bytes, bool network) {
-  PlanStep step;
-  step.kind = kind;
-  step.stream = stream;
-  step.bytes = bytes;
-  step.network = network;
-  return step;
-}
-
-uint32_t Plan::message(uint32_t stream, double bytes, bool network) {
-  return add(transfer(Kind::Message, stream, bytes, network));
-}
-
-uint32_t Plan::put(uint32_t stream, double bytes, bool network) {
-  return add(transfer(Kind::Put, stream, bytes, network));
-}
-
-uint32_t Plan::collective(uint32_t stream, const CollectiveCost &cost) {
-  PlanStep step;
-  step.kind = Kind::Collective;
-  step.stream = stream;
-  step.collective = cost;
-  return add(step);
-}
-
-static PlanStep ordering(Kind kind, uint32_t stream, uint32_t after) {
-  PlanStep step;
-  step.kind = kind;
-  step.stream = stream;
-  step.after = after;
-  return step;
-}
-
-uint32_t Plan::signal(uint32_t stream) { return add(ordering(Kind::Signal, stream, 0)); }
-
-uint32_t Plan::waitSignal(uint32_t stream, uint32_t after) {
-  return add(ordering(Kind::WaitSignal, stream, after));
-}
-
-uint32_t Plan::sync(uint32_t stream, uint32_t after) {
-  return add(ordering(Kind::Sync, stream, after));
-}
-
-void Plan::fork(uint32_t workers) {
-  for (uint32_t worker = 1; worker <= workers; ++worker)
-    sync(worker, 0);
-}
-
-void Plan::join(uint32_t workers) {
-  for (uint32_t worker = 1; worker <= workers; ++worker)
-    sync(0, worker);
-}
-
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -136,22 +75,23 @@ private:
 
   /// Streams as queues, what each sync waits for, and when the host has issued what.
   void enqueue() {
-    uint32_t streams = 1;
-    for (const PlanStep &step : plan.steps)
-      streams = std::max({streams, step.stream + 1, step.kind == Kind::Sync ? step.after + 1 : 0});
+    uint32_t streams = plan.numStreams();
     queues.resize(streams);
     heads.assign(streams, 0);
     busy.assign(streams, false);
     awaited.assign(plan.steps.size(), kNone);
     issued.resize(plan.steps.size());
+    std::vector<uint8_t> events = plan.countEvents();
     ends.assign(plan.steps.size(), kNever);
     double host = launching.run;
     for (uint32_t i = 0; i < plan.steps.size(); ++i) {
       const PlanStep &step = plan.steps[i];
-      // A sync is a record and a wait.
-      host += launching.issue[indexOf(costOf(step))] * (step.kind == Kind::Sync ? 2 : 1);
+      bool isSync = step.kind == Kind::Sync;
+      if (isSync && events[i] == 0)
+        continue;
+      host += launching.issue[indexOf(costOf(step))] * (isSync ? events[i] : 1);
       issued[i] = host;
-      if (step.kind == Kind::Sync && !queues[step.after].empty())
+      if (isSync && !queues[step.after].empty())
         awaited[i] = queues[step.after].back();
       else if (step.kind == Kind::WaitSignal)
         awaited[i] = step.after;
@@ -207,8 +147,10 @@ private:
     case Kind::WaitSignal:
       break;
     case Kind::Sync:
-      // What was over long ago costs nothing; news from another stream take their time.
-      running.ready = awaited[i] == kNone ? begin : std::max(begin, ends[awaited[i]] + overhead);
+      // What was over long ago costs nothing; news from another stream take their time. With
+      // nothing before it, the record is over as soon as it is issued.
+      running.ready =
+          std::max(begin, (awaited[i] == kNone ? issued[i] : ends[awaited[i]]) + overhead);
       break;
     }
     busy[step.stream] = true;

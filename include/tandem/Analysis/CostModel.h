@@ -25,7 +25,7 @@ struct LoopItem {
   enum class Kind {
     Compute,    ///< `seconds` on the device
     Collective, ///< `collective` among `group` devices of `groupNodes` nodes
-    Messages    ///< `bytes` out and `bytes` in, in one group
+    Messages    ///< `bytes` out and `bytes` in, in one group; `copied` stay on the device
   };
   /// Numbers as in the stream program.
   enum class Collective : uint8_t {
@@ -47,6 +47,9 @@ struct LoopItem {
   uint32_t group = 1, groupNodes = 1;
   /// Of Collective: of one slice, as in the stream program.
   double bytes = 0;
+  double copied = 0;
+  /// Of Compute: so many commands alike, one after another.
+  uint32_t repeat = 1;
   /// A slice has one owner, so it may travel point to point: from it in a gather, to it in a
   /// reduction.
   bool oneOwner = false;
@@ -54,6 +57,11 @@ struct LoopItem {
   bool accumulates = false;
 
   bool communicates() const { return kind != Kind::Compute; }
+  bool reduces() const {
+    return kind == Kind::Collective &&
+           (collective == Collective::AllReduce || collective == Collective::ReduceScatter ||
+            collective == Collective::Reduce);
+  }
   bool isMatmul() const { return static_cast<bool>(element); }
 };
 
@@ -108,9 +116,12 @@ public:
   static constexpr double kLeastGain = 0.05;
 
   /// Turning `from` into `to`, one of `slices` iterations.
-  /// `toOwner`: of a reduce-scatter, each slice goes to its owner.
+  /// `oneOwner`: each slice of a gather comes from one device, or of a reduce-scatter goes to one.
   LoopItem getReshard(RankedTensorType from, RankedTensorType to, int64_t slices,
-                      bool toOwner = false) const;
+                      bool oneOwner) const;
+
+  /// The same data movement in messages between pairs of devices; a reduction as it is.
+  static LoopItem inMessages(const LoopItem &item);
 
   /// An op that runs locally, on operands and results of these types, one of `slices` iterations
   /// over its result or, if `accumulated` is given, over that operand. No item for what is a view.
@@ -131,6 +142,8 @@ public:
   /// Of work that begins with its one communication, whose slices have one owner each.
   /// `copiesOwn`: the own slices, too, are written where the others arrive.
   void addExchange(LoopPlan &plan, const LoopWork &work, int64_t streams, bool copiesOwn) const;
+  /// Of work that ends with its one reduction, of slices that each go to their owner.
+  void addExchangeReduce(LoopPlan &plan, const LoopWork &work, int64_t streams) const;
 
   /// One-sided copies on a stream of their own. `streams`: that compute, 0 and 1: the main stream.
   /// `merge`: how many devices' slices are computed at once, in the order of the loop; empty: one.

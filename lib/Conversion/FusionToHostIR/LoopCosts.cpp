@@ -8,7 +8,10 @@
 #include "LoopCosts.h"
 
 #include "Schedule.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -58,32 +61,62 @@ static double getBytesRead(Operation *op, const StreamGroup &group) {
   return bytes;
 }
 
+static LoopItem getReshardItem(fusion::ReshardOp op, const StreamGroup &group,
+                               const CostModel &model) {
+  ScopedDiagnosticHandler quiet(op.getContext(), [](Diagnostic &) { return success(); });
+  FailureOr<ReshardPlan> plan =
+      planReshard(op, getSymbolicIndex(op), nullptr, [&] { return op.emitError(); });
+  bool oneOwner =
+      group.accumulators.contains(op) || (succeeded(plan) && plan->kind == ReshardKind::OwnerMoves);
+  LoopItem item =
+      model.getReshard(op.getInput().getType(), op.getType(), group.numSlices(), oneOwner);
+  // Where no collective moves a slice, messages between pairs of devices do.
+  bool isTransfer = succeeded(plan) && plan->kind == ReshardKind::Transfer && !plan->staysLocal;
+  return isTransfer ? CostModel::inMessages(item) : item;
+}
+
+/// How often an iteration runs an op whose result has more stream digits than the loop.
+static uint32_t getNumRepeats(Operation *op, const StreamGroup &group) {
+  if (!group.digitMaps.contains(op))
+    return 1;
+  FailureOr<int64_t> slices =
+      fusion::getNumSlices(cast<RankedTensorType>(op->getResult(0).getType()));
+  int64_t inLoop = group.numSlices();
+  return succeeded(slices) && *slices > inLoop ? static_cast<uint32_t>(*slices / inLoop) : 1;
+}
+
+std::optional<LoopItem> LoopCosts::getItem(Operation *op, const StreamGroup &group) const {
+  int64_t slices = group.numSlices();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
+    return getReshardItem(reshard, group, model);
+  std::optional<LoopItem> item;
+  uint32_t repeat = getNumRepeats(op, group);
+  if (isOfKernel(op)) {
+    if (isInner(op, group))
+      return std::nullopt;
+    double bytes = getBytesRead(op, group) + getLocalBytes(type);
+    item = model.getElementwise(bytes / static_cast<double>(slices * repeat));
+  } else {
+    SmallVector<RankedTensorType> operands;
+    for (Type operand : op->getOperandTypes())
+      operands.push_back(cast<RankedTensorType>(operand));
+    std::optional<unsigned> accumulated;
+    if (auto found = group.accumulators.find(op); found != group.accumulators.end())
+      accumulated = found->second;
+    item = model.getCompute(op, operands, type, slices * repeat, accumulated);
+  }
+  if (item)
+    item->repeat *= repeat;
+  return item;
+}
+
 LoopWork LoopCosts::getWork(const StreamGroup &group) const {
   LoopWork work;
   work.slices = group.numSlices();
-  for (Operation *op : group.ops) {
-    auto type = cast<RankedTensorType>(op->getResult(0).getType());
-    std::optional<LoopItem> item;
-    if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
-      item = model.getReshard(reshard.getInput().getType(), type, work.slices,
-                              group.accumulators.contains(op));
-    } else if (isOfKernel(op)) {
-      if (isInner(op, group))
-        continue;
-      item = model.getElementwise((getBytesRead(op, group) + getLocalBytes(type)) /
-                                  static_cast<double>(work.slices));
-    } else {
-      SmallVector<RankedTensorType> operands;
-      for (Type operand : op->getOperandTypes())
-        operands.push_back(cast<RankedTensorType>(operand));
-      std::optional<unsigned> accumulated;
-      if (auto found = group.accumulators.find(op); found != group.accumulators.end())
-        accumulated = found->second;
-      item = model.getCompute(op, operands, type, work.slices, accumulated);
-    }
-    if (item)
+  for (Operation *op : group.ops)
+    if (std::optional<LoopItem> item = getItem(op, group))
       work.items.push_back(*item);
-  }
   return work;
 }
 
@@ -150,11 +183,23 @@ PricedSchedule LoopCosts::choose(ArrayRef<PricedSchedule> schedules) {
   return best;
 }
 
+/// A constant that is no part of a kernel is written by one of its own.
+static void addConstants(LoopPlan &plan, func::FuncOp func, const CostModel &model) {
+  LoopWork work;
+  for (auto constant : func.getBody().front().getOps<arith::ConstantOp>())
+    if (llvm::any_of(constant->getUsers(),
+                     [](Operation *user) { return !user->hasTrait<OpTrait::Elementwise>(); }))
+      if (auto type = dyn_cast<RankedTensorType>(constant.getType()))
+        work.items.push_back(model.getElementwise(getLocalBytes(type)));
+  model.addPipeline(plan, work, 0);
+}
+
 FailureOr<double> LoopCosts::getSeconds(func::FuncOp func) const {
   FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(func);
   if (failed(groups))
     return failure();
   LoopPlan plan = model.startPlan();
+  addConstants(plan, func, model);
   for (const StreamGroup &group : *groups) {
     SmallVector<PricedSchedule> schedules = getSchedules(group);
     if (schedules.empty() || !addTo(plan, group, choose(schedules).schedule, getWork(group), model))

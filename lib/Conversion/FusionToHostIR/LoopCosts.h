@@ -36,6 +36,8 @@ public:
 
 private:
   LoopWork getWork(const StreamGroup &group) const;
+  /// What an iteration does for an op; none if that is a part of another op's kernel, or nothing.
+  std::optional<LoopItem> getItem(Operation *op, const StreamGroup &group) const;
 
   const CostModel &model;
 };

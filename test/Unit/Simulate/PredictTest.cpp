@@ -35,6 +35,37 @@ TEST(Predict, StreamsAreInOrderAndSyncsWait) {
   EXPECT_NEAR(ms(toyMachine(), plan), 5, 1e-6);
 }
 
+TEST(Predict, SyncsThatOrderNothingNewAreNoCommands) {
+  Plan plan;
+  std::vector<uint32_t> needed, waits, none;
+  needed.push_back(plan.sync(1, 0)); // also behind what was there before the run
+  waits.push_back(plan.sync(2, 0));  // the same record
+  none.push_back(plan.sync(3, 0));   // nothing follows
+  plan.compute(1, Cost::Matmul, 1 * kMs);
+  needed.push_back(plan.sync(0, 1));
+  none.push_back(plan.sync(0, 1));
+  plan.compute(2, Cost::Matmul, 1 * kMs);
+  needed.push_back(plan.sync(0, 2));
+  none.push_back(plan.sync(0, 1));
+  none.push_back(plan.sync(2, 0)); // nothing follows
+  std::vector<uint8_t> events = plan.countEvents();
+  for (uint32_t step : needed)
+    EXPECT_EQ(events[step], 2) << step;
+  for (uint32_t step : waits)
+    EXPECT_EQ(events[step], 1) << step;
+  for (uint32_t step : none)
+    EXPECT_EQ(events[step], 0) << step;
+  // Two hops: to the worker at the start, and back.
+  Machine machine = toyMachine();
+  machine.streams.device[static_cast<size_t>(Cost::Event)] = 0.25 * kMs;
+  Plan one;
+  one.fork(1);
+  one.compute(1, Cost::Matmul, 1 * kMs);
+  one.join(1);
+  one.join(1);
+  EXPECT_NEAR(ms(machine, one), 1.5, 1e-6);
+}
+
 TEST(Predict, ComputationsShareTheDevice) {
   Plan plan;
   plan.compute(0, Cost::Matmul, 2 * kMs);

@@ -179,12 +179,26 @@ ScheduleCost Exchange::cost(const StreamGroup &group) const {
 
 bool Exchange::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
                      const CostModel &model) const {
-  if (failed(getOwnerPlan(group)) || work.items.empty() || !work.items.front().oneOwner)
+  int64_t streams = group.schedule.getStreams();
+  if (getScatter(group)) {
+    if (!work.items.back().oneOwner)
+      return false;
+    model.addExchangeReduce(plan, work, streams);
+    return true;
+  }
+  if (failed(getOwnerPlan(group))) {
+    LoopWork messages = work;
+    for (LoopItem &item : messages.items)
+      item = CostModel::inMessages(item);
+    model.addPipeline(plan, messages, streams);
+    return true;
+  }
+  if (work.items.empty() || !work.items.front().oneOwner)
     return false;
   bool gatheredIsRead = llvm::any_of(group.reshards(), [&](fusion::ReshardOp reshard) {
     return GatherLoop(group, reshard).gatheredIsRead;
   });
-  model.addExchange(plan, work, group.schedule.getStreams(), gatheredIsRead);
+  model.addExchange(plan, work, streams, gatheredIsRead);
   return true;
 }
 

@@ -26,7 +26,9 @@ static LoopWork getWork(Operation *op, const LocalPlan &plan, const CostModel &m
   auto add = [&](RankedTensorType from, RankedTensorType to) {
     if (samePlacement(getAxes(from), getAxes(to)))
       return;
-    work.items.push_back(model.getReshard(from, to, work.slices));
+    bool oneOwner = work.slices > 1 && classifyReshard(from, to).kind == ReshardKind::AllGather &&
+                    slicesHaveOneOwner(from, to);
+    work.items.push_back(model.getReshard(from, to, work.slices, oneOwner));
   };
   SmallVector<RankedTensorType> operands;
   for (auto [operand, axes] : llvm::zip_equal(op->getOperands(), plan.operands)) {

@@ -61,6 +61,11 @@ struct Plan {
   /// Workers 1 ... `workers` wait for the main stream; it waits for them.
   void fork(uint32_t workers);
   void join(uint32_t workers);
+
+  uint32_t numStreams() const;
+  /// By step: how many commands a sync takes in the program. None if it orders nothing that is not
+  /// ordered already, or only what never comes; one, a wait, if an earlier record says it all.
+  std::vector<uint8_t> countEvents() const;
 };
 
 /// Seconds from the start of the plan to the end of its last step. Activities share the device, the
