@@ -137,10 +137,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   // They differ in how long they take.
   std::string name = std::to_string(algorithm->data[0]);
   ++tandem::fake::number("products." + name);
-  std::chrono::microseconds more(tandem::fake::number("product-time." + name).load());
+  std::chrono::microseconds more(tandem::fake::number("product-time." + name).load()),
+      said(tandem::fake::number("product-cost." + name).load());
   tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), md = of(d),
                              scale = *static_cast<const float *>(beta)] {
     std::this_thread::sleep_for(more);
+    tandem::fake::pass(stream, said);
     for (int64_t i = 0; i < md.batch; ++i)
       multiply(how, ma, mb, md, static_cast<const float *>(A) + i * ma.stride,
                static_cast<const float *>(B) + i * mb.stride,

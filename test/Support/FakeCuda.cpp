@@ -58,6 +58,7 @@ class Queue {
 public:
   Queue() : gpu(currentGpu()), thread([this] { run(); }) {}
   const int64_t gpu;
+  std::atomic<int64_t> passed{0}; ///< nanoseconds that have passed for events alone
   ~Queue() {
     push([this] { stop = true; });
     thread.join();
@@ -152,6 +153,10 @@ void tandem::fake::add(CUstream stream, Work work) {
     return queue->push(std::move(work));
   std::lock_guard<std::mutex> lock(capture->mutex);
   capture->work.push_back(std::move(work));
+}
+
+void tandem::fake::pass(CUstream stream, std::chrono::nanoseconds time) {
+  reinterpret_cast<Queue *>(stream)->passed += time.count();
 }
 
 std::atomic<int64_t> &tandem::fake::number(const std::string &name) {
@@ -292,7 +297,8 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
     return CUDA_SUCCESS;
   uint64_t ticket = ++event->recorded;
   add(stream, [=] {
-    event->time = std::chrono::steady_clock::now().time_since_epoch().count();
+    event->time = std::chrono::steady_clock::now().time_since_epoch().count() +
+                  reinterpret_cast<Queue *>(stream)->passed;
     event->reached = ticket;
   });
   return CUDA_SUCCESS;

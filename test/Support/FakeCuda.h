@@ -9,6 +9,7 @@
 #define TANDEM_TEST_SUPPORT_FAKECUDA_H
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cuda.h>
 #include <functional>
@@ -20,6 +21,8 @@ namespace tandem::fake {
 using Work = std::function<void()>;
 /// Does `work` when it is its turn in the stream, or puts it into the graph that is captured.
 void add(CUstream stream, Work work);
+/// To be called by such work: for the stream's events, so much time has passed.
+void pass(CUstream stream, std::chrono::nanoseconds time);
 /// By name: what a launch with these arguments does.
 std::map<std::string, std::function<Work(void **)>> knownKernels();
 
@@ -30,6 +33,7 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   no-import-on    GPU (from 1) that cannot import memory
 ///   no-values       there are no stream memory operations
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
+///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not
 /// Counters: graph-launches, launches.<kernel>, products.<algorithm>, ranges.<name> and open-ranges
 /// (of NVTX).
 std::atomic<int64_t> &number(const std::string &name);

@@ -10,7 +10,7 @@
 #include "tandem/Runtime/Channel.h"
 
 #include <gtest/gtest.h>
-#include <mutex>
+#include <thread>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -51,9 +51,11 @@ int64_t now() {
 }
 
 constexpr int64_t kMillisecond = 1'000'000;
+/// What clocks may differ by, on a machine that does other things as well.
+constexpr int64_t kNearly = 10 * kMillisecond;
 
 TEST(GpuTrace, TimesAreTheHosts) {
-  Knob slow("product-time.0", 30000);
+  Knob slow("product-time.0", 60000);
   std::vector<CommandTime> times[2];
   int64_t begin[2] = {}, end[2] = {};
   auto ended = runRanks(relay(), "peer", [&](Context &context, Instance &instance) -> Status {
@@ -78,35 +80,35 @@ TEST(GpuTrace, TimesAreTheHosts) {
     int64_t last = 0;
     for (size_t i = 0; i < times[rank].size(); ++i) {
       SCOPED_TRACE("rank " + std::to_string(rank) + ", command " + std::to_string(i));
-      EXPECT_GE(times[rank][i].begin, begin[rank] - kMillisecond);
-      EXPECT_LE(times[rank][i].end, end[rank] + kMillisecond);
+      EXPECT_GE(times[rank][i].begin, begin[rank] - kNearly);
+      EXPECT_LE(times[rank][i].end, end[rank] + kNearly);
       EXPECT_GE(times[rank][i].end, times[rank][i].begin);
       // All are in order but the main stream's wait, which begins early.
       if (i + 1 < times[rank].size()) {
-        EXPECT_GE(times[rank][i].end, last - 50'000); // both streams' clocks are one, nearly
+        EXPECT_GE(times[rank][i].end, last - kNearly);
         last = times[rank][i].end;
       }
     }
   }
   // The product takes its time, and the other rank waits for it: on one clock.
   const CommandTime &product = times[0][2], &waited = times[1][2];
-  EXPECT_GE(product.end - product.begin, 25 * kMillisecond);
-  EXPECT_GE(waited.end - waited.begin, 25 * kMillisecond);
-  EXPECT_GE(waited.end, product.end);
+  EXPECT_GE(product.end - product.begin, 40 * kMillisecond);
+  EXPECT_GE(waited.end - waited.begin, 40 * kMillisecond);
+  EXPECT_GE(waited.end, product.end - kNearly);
 }
 
 TEST(GpuTrace, RunsInFlightAreNotedInTheirTurn) {
   auto ended = runRanks(relay(), "peer", [&](Context &context, Instance &instance) -> Status {
     TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
     TANDEM_RETURN_IF_ERROR(instance.trace(true));
-    int64_t last = 0;
-    for (int run = 0; run < 20; ++run) {
+    for (int run = 0; run < 5; ++run) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(3 * kNearly));
+      int64_t start = now();
       TANDEM_RETURN_IF_ERROR(instance.enqueue());
       TANDEM_RETURN_IF_ERROR(instance.enqueue());
       TANDEM_RETURN_IF_ERROR(instance.wait());
-      if (instance.times()[2].begin <= last)
+      if (instance.times()[2].begin < start - kNearly)
         return Status(Code::Internal, "the times of an earlier run");
-      last = instance.times()[2].end;
     }
     return Status();
   });

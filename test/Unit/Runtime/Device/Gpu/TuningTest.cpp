@@ -81,7 +81,8 @@ public:
   ~GpuTuning() override { std::remove(path.c_str()); }
 
   const std::string path;
-  Knob first{"product-time.0", 4000}, second{"product-time.1", 0}, third{"product-time.2", 4000};
+  Knob first{"product-cost.0", 1000000}, second{"product-cost.1", 0},
+      third{"product-cost.2", 1000000};
 };
 
 TEST_F(GpuTuning, TheFastestRuns) {
@@ -104,7 +105,7 @@ TEST_F(GpuTuning, AFileRemembers) {
   std::string text = readAll(path);
   EXPECT_NE(text.find("fake sm_90 cublasLt 0\tf32 f32 512x4x512"), std::string::npos) << text;
   // Another would be found now, had there been no file.
-  Knob slow("product-time.1", 4000), fast("product-time.2", 0);
+  Knob slow("product-cost.1", 1000000), fast("product-cost.2", 0);
   Uses uses = use(2);
   EXPECT_EQ(uses.run[1], 2);
   EXPECT_LT(uses.prepared(), 10);
