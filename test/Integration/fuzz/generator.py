@@ -68,7 +68,11 @@ class Generator(Operations, Elementwise):
         # What nobody needs may stand in a text, too.
         live = program.live()
         decided = any(v.axes for v in (*live.arguments, *(op.result for op in live.ops)))
-        return live if decided and not self.chance(0.1) else program
+        program = live if decided and not self.chance(0.1) else program
+        if self.chance(0.15):
+            program = dataclasses.replace(program, machine=r.choice(("eager", "eager", "eager", "cpu2", "h200x8")),
+                                          gather=r.choice(("before", "after", "cost", "cost")))
+        return program
 
     def left_out(self):
         """Passes that no later one needs."""

@@ -44,7 +44,8 @@ def smaller(program: Program):
             yield dataclasses.replace(program, ops=program.ops[:i] + (plain,) + program.ops[i + 1:])
     if program.unknown:
         yield dataclasses.replace(program, unknown={})
-    for field, value in (("workers", 4), ("gather", "before"), ("target", "cpu-local"), ("disabled", ())):
+    for field, value in (("workers", 4), ("gather", "before"), ("machine", ""), ("target", "cpu-local"),
+                         ("disabled", ())):
         if getattr(program, field) != value:
             yield dataclasses.replace(program, **{field: value})
     for mesh in program.meshes:

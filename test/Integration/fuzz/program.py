@@ -5,6 +5,7 @@
 import dataclasses
 import itertools
 import math
+import os
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Program:
     workers: int = 4
     gather: str = "before"
     disabled: tuple = ()  # passes that are left out
+    machine: str = ""  # schedules and slices by its costs; "eager": slices are always worth it
     #: argument name -> dimensions written as `?`
     unknown: dict = dataclasses.field(default_factory=dict)
     #: Every op's values share a stream digit, so one loop has them all.
@@ -100,6 +102,9 @@ class Program:
     def options(self):
         """Of tandem-compile."""
         options = [f"--target={self.target}", f"--workers={self.workers}", f"--gather={self.gather}"]
+        if self.machine:
+            eager = os.path.join(os.path.dirname(os.path.abspath(__file__)), "eager.json")
+            options.append(f"--machine={eager if self.machine == 'eager' else self.machine}")
         options += [f"--disable-pass={name}" for name in self.disabled]
         values = itertools.chain(self.arguments, (op.result for op in self.ops))
         used = {value.axes.mesh for value in values if value.axes}

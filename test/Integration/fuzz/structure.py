@@ -149,7 +149,11 @@ def slices_in_flight(program, lines):
     total = 0
     for line in lines:
         if " = " in line and "arith.constant" not in line:
-            size, count = slice_bytes(list(re.finditer(TYPE, line))[-1])
+            types = list(re.finditer(TYPE, line))
+            size, count = slice_bytes(types[-1])
+            # Messages in place of an all-reduce may gather all terms.
+            if program.target == "cpu-ucx" and " = fusion.reshard " in line and types[0]["partial"]:
+                size *= 1 + len(held(types[0]))
             total += -(-size // 64) * 64 * min(count, program.workers)
     return total
 
