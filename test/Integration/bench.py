@@ -106,15 +106,39 @@ class Bench(harness.Test):
         self.assertEqual(done.code, 0, str(done))
         self.check_reports(done, modes=("direct", "graph"))
 
+    def test_calibration(self):
+        """A machine file with numbers of this host, which the simulator takes, and those of the base where there are none."""
+        machine = self.path("here.json")
+        done = harness.run([BENCH, "-n", "2", "--channel=local", f"--calibrate={machine}", "--iterations=2", "--warmup=1",
+                            "--sets=1"], limit=120)
+        self.assertEqual(done.code, 0, str(done))
+        self.assertRegex(done.out, r"probes simulated on it: median error \d")
+        made = harness.read_json(machine)
+        self.assertEqual(made["name"], "here")
+        self.assertIn(f"--calibrate={machine}", made["sources"]["calibrated"]["text"])
+        self.assertEqual(made["device"]["copy_interference"][2], "estimate")
+        points = [point for table in made["device"]["matmul"] if table["source"] == "calibrated" for point in table["points"]]
+        self.assertTrue(points)
+        for m, n, k, microseconds in points:
+            self.assertTrue(1e-3 < m * n * k / microseconds / 1e3 < 1e6, (m, n, k, microseconds))  # GFLOP/s, halved
+        stage = self.path("stage")
+        self.assertEqual(harness.run([BENCH, f"--stage={stage}", "-n", "2", "--channel=local", *SHAPES]).code, 0)
+        done = harness.run([harness.tool("tandem-sim"), os.path.join(stage, "1-0.tsp"), f"--machine={machine}"])
+        self.assertEqual(done.code, 0, str(done))
+        # One is not for the other.
+        done = harness.run([BENCH, stage, "--channel=local", f"--calibrate={machine}"])
+        self.assertEqual(done.code, 1, str(done))
+        self.assertIn("was staged without --probes", done.err)
+
     def make_stage(self, ranks, *programs):
         """A folder with programs that are made by hand, a row each, and no row of links."""
         folder = self.path("made")
         os.makedirs(folder, exist_ok=True)
         subprocess.run([harness.tool("make-programs"), folder], check=True, stdout=subprocess.DEVNULL)
-        rows = [{"link": False, "shape": {"op": "ag", "m": 4, "n": 4, "k": 4, "dtype": "f32"},
+        rows = [{"kind": "shape", "shape": {"op": "ag", "m": 4, "n": 4, "k": 4, "dtype": "f32"},
                  "variants": [{"role": "fused", "name": name, "file": f"{name}.tsp"}]} for name in programs]
         with open(os.path.join(folder, "bench.json"), "w") as file:
-            json.dump({"tandem_bench": 1, "ranks": ranks, "target": "cpu-ucx", "link_bytes": 64, "rows": rows}, file)
+            json.dump({"tandem_bench": 1, "ranks": ranks, "target": "cpu-ucx", "link_bytes": 64, "probes": False, "rows": rows}, file)
         return folder
 
     def test_a_rank_that_never_sends(self):

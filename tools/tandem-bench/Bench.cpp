@@ -7,14 +7,18 @@
 
 #include "Bench.h"
 
+#include "Calibrate.h"
 #include "Files.h"
 #include "Ranks.h"
 #include "Report.h"
 #include "tandem/Runtime/Simulate.h"
 
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fmt/format.h>
 #include <new>
+#include <thread>
 #include <utility>
 
 using namespace tandem;
@@ -55,7 +59,7 @@ public:
         return Status();
       TANDEM_ASSIGN_OR_RETURN(Row row, unpackRow(packed));
       // Links need no measuring where their rate was given.
-      if (row.isLink && options.linkRate > 0)
+      if (row.kind == RowKind::Links && options.linkRate > 0)
         continue;
       TANDEM_ASSIGN_OR_RETURN(std::vector<Measurement> measurements, runner.run(row));
       if (root)
@@ -63,13 +67,57 @@ public:
     }
   }
 
+  /// After run(), on rank 0: writes the machine file, and says how well it foretells what it was
+  /// made of.
+  Status writeMachine() {
+    std::string base = machine::pathOf(options.machine);
+    TANDEM_ASSIGN_OR_RETURN(std::string text, readFile(base));
+    std::string name = std::filesystem::path(options.calibrate).stem().string();
+    std::string how = fmt::format("tandem-bench {}; {} cores, the rest as in {}",
+                                  options.commandLine, std::thread::hardware_concurrency(), base);
+    TANDEM_ASSIGN_OR_RETURN(std::string made, calibration->apply(text, name, how));
+    TANDEM_RETURN_IF_ERROR(writeFile(options.calibrate, made));
+    for (const std::string &line : calibration->log())
+      fmt::print("{}\n", line);
+    TANDEM_ASSIGN_OR_RETURN(machine, machine::Machine::parse(made, options.calibrate));
+    fmt::print("{}: {}\n", options.calibrate, foretold());
+    return Status();
+  }
+
   Report report;
 
 private:
+  /// The probes themselves, simulated on the new machine.
+  std::string foretold() {
+    std::vector<double> errors;
+    for (Measurement &measurement : probed) {
+      Entry entry;
+      entry.measurement = std::move(measurement);
+      if (entry.measurement.seconds.empty())
+        continue;
+      entry.seconds = quantilesOf(entry.measurement.seconds);
+      predict(entry);
+      if (auto error = entry.predictionError())
+        errors.push_back(std::abs(*error));
+    }
+    if (errors.empty())
+      return "no probe could be measured";
+    Quantiles q = quantilesOf(errors);
+    return fmt::format("{} probes simulated on it: median error {:.1f} %, p90 {:.1f} %",
+                       errors.size(), q.median * 100, q.p90 * 100);
+  }
+
   Status open() {
     report.ranks = launch.worldSize();
     TANDEM_ASSIGN_OR_RETURN(suite, openSuite(options, report.ranks));
     report.target = suite->target();
+    if (suite->isProbes() != options.probes)
+      return Status(Code::InvalidArgument,
+                    fmt::format("\"{}\" was staged {} --probes: {} --calibrate", options.folder,
+                                options.probes ? "without" : "with",
+                                options.probes ? "not for" : "use it with"));
+    if (options.probes)
+      calibration.emplace(report.ranks, isGpuTarget(report.target));
     report.linkSource = "nothing was measured";
     if (options.linkRate > 0) {
       report.linkRate = options.linkRate;
@@ -98,8 +146,12 @@ private:
   }
 
   void note(const Row &row, std::vector<Measurement> measurements) {
-    if (row.isLink) {
+    if (row.kind == RowKind::Links) {
       noteLinks(measurements);
+    } else if (row.kind == RowKind::Probe) {
+      calibration->note(measurements);
+      for (Measurement &measurement : measurements)
+        probed.push_back(std::move(measurement));
     } else {
       RowReport made = makeRow(row.shape, report.ranks, report.linkRate, std::move(measurements));
       if (machine)
@@ -149,6 +201,8 @@ private:
   bool root;
   std::unique_ptr<Suite> suite; ///< rank 0
   std::optional<machine::Machine> machine;
+  std::optional<Calibration> calibration;
+  std::vector<Measurement> probed;
   Runner runner;
 };
 
@@ -216,5 +270,12 @@ int bench::runBench(const Options &options, Launch &launch, tandem_local_world *
   }
   if (!root)
     return status.ok() ? 0 : kWrong;
+  if (options.probes) {
+    if (status.ok())
+      status = bench.writeMachine();
+    if (!status.ok())
+      fmt::print(stderr, "tandem-bench: {}\n", status.message());
+    return status.ok() ? 0 : kWrong;
+  }
   return writeReports(options, bench.report);
 }

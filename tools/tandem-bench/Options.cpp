@@ -11,6 +11,7 @@
 #include "Compile.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <utility>
 
 using namespace tandem;
@@ -37,6 +38,9 @@ What
   --target=NAME       default: what the first channel can do, as tandem-run says
   --machine=FILE      auto is chosen by this machine file's costs, and each row is predicted with it
   --stage=FOLDER      only compile, into FOLDER (made anew), for machines without the compiler
+  --calibrate=FILE    measure no shapes but what a machine file says (docs/simulator.md), and write
+                      one; what cannot be measured is taken from --machine (default cpu2, h200x8)
+  --probes            with --stage: programs for --calibrate
 
 Ranks: as in tandem-run
   -n N                start N ranks here; without it they come from mpirun, srun or torchrun
@@ -88,11 +92,8 @@ OptionHandler noting(bool &given, OptionHandler handler) {
 
 CommandLine commandLine(Options &o, Given &given) {
   CommandLine line;
-  line.flags = {{"--threads", &o.threads},
-                {"--prefix", &o.prefix},
-                {"--help", &o.help},
-                {"-h", &o.help},
-                {"--version", &o.version}};
+  line.flags = {{"--threads", &o.threads}, {"--prefix", &o.prefix}, {"--probes", &o.probes},
+                {"--help", &o.help},       {"-h", &o.help},         {"--version", &o.version}};
   line.values = {{"--shapes", noting(given.shapes, textOption(o.shapes))},
                  {"--tokens", noting(given.tokens, textOption(o.tokens))},
                  {"--dtypes", noting(given.dtypes, textOption(o.dtypes))},
@@ -100,6 +101,7 @@ CommandLine commandLine(Options &o, Given &given) {
                  {"--target", noting(given.target, textOption(o.target))},
                  {"--machine", textOption(o.machine)},
                  {"--stage", textOption(o.stage)},
+                 {"--calibrate", textOption(o.calibrate)},
                  {"-n", numberOption(o.ranks, 2, 65536)},
                  {"--device", choiceOption(o.device, {"cpu", "cuda"})},
                  {"--channel", channelsOption(o.channel)},
@@ -142,6 +144,29 @@ Status checkFolder(const Options &o, const Given &given) {
   return Status();
 }
 
+Status checkCalibration(Options &o, const Given &given) {
+  if (o.probes && o.stage.empty())
+    return wrong("--probes: only with --stage");
+  if (!o.calibrate.empty() && !o.stage.empty())
+    return wrong("--calibrate: measures; --stage --probes compiles what it needs");
+  o.probes |= !o.calibrate.empty();
+  if (!o.probes)
+    return Status();
+  for (auto [option, set] : {std::pair("--shapes", given.shapes),
+                             {"--tokens", given.tokens},
+                             {"--dtypes", given.dtypes},
+                             {"--schedules", given.schedules},
+                             {"--json", !o.json.empty()},
+                             {"--csv", !o.csv.empty()},
+                             {"--svg", !o.svg.empty()},
+                             {"--fail-if-slower", o.failIfSlower >= 0}})
+    if (set)
+      return wrong(fmt::format("{}: a calibration measures no shapes", option));
+  if (o.machine.empty())
+    o.machine = o.device == "cuda" ? "h200x8" : "cpu2";
+  return Status();
+}
+
 Status setModes(Options &o) {
   bool gpu = o.device == "cuda";
   if (o.modeList.empty())
@@ -163,6 +188,8 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
   TANDEM_RETURN_IF_ERROR(commandLine(o, given).parse(arguments));
   if (o.help || o.version)
     return o;
+  o.commandLine = fmt::format("{}", fmt::join(arguments, " "));
+  TANDEM_RETURN_IF_ERROR(checkCalibration(o, given));
   o.linkRate *= 1e9;
   if (namesChannel(o.channel, "local"))
     o.threads = true;

@@ -30,9 +30,11 @@ struct Options {
   std::string scheduleList = "auto,pipeline,exchange,push,push:streams=2,push:merge=double";
   std::vector<Case> cases;
   std::vector<Schedule> schedules;
-  std::string target;  ///< "": what the channels can do
-  std::string machine; ///< the compiler chooses by it, the simulator predicts with it
-  std::string stage;   ///< only compile, into this folder
+  std::string target;    ///< "": what the channels can do
+  std::string machine;   ///< the compiler chooses by it, the simulator predicts with it
+  std::string stage;     ///< only compile, into this folder
+  std::string calibrate; ///< a machine file to be written
+  bool probes = false;   ///< what that takes is compiled, not shapes
 
   uint32_t ranks = 0;
   std::string device = "cpu", channel = "ucx";
@@ -53,6 +55,7 @@ struct Options {
   std::string json, csv, svg;
   double failIfSlower = -1; ///< percent; -1: not asked
   bool help = false, version = false;
+  std::string commandLine; ///< all arguments
 };
 
 extern const char *const kUsage;

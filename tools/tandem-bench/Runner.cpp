@@ -60,8 +60,9 @@ Status Runner::checkHealth() {
 }
 
 bool Runner::isVerified(const Row &row) const {
-  return !row.isLink && (options.verify == "all" ||
-                         (options.verify == "auto" && row.shape.flops() <= kVerifiedFlops));
+  return row.kind == RowKind::Shape &&
+         (options.verify == "all" ||
+          (options.verify == "auto" && row.shape.flops() <= kVerifiedFlops));
 }
 
 Expected<int64_t> Runner::meet(bool stop, bool &stopped) {

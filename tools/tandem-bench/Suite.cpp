@@ -9,6 +9,7 @@
 
 #include "Compile.h"
 #include "Files.h"
+#include "Probes.h"
 #include "Texts.h"
 
 #include <fmt/format.h>
@@ -21,11 +22,12 @@ using nlohmann::json;
 
 Suite::~Suite() = default;
 
-static constexpr std::pair<Role, const char *> kRoles[] = {{Role::Sequence, "sequence"},
-                                                           {Role::Matmul, "matmul"},
-                                                           {Role::Communication, "communication"},
-                                                           {Role::Fused, "fused"},
-                                                           {Role::Link, "link"}};
+static constexpr std::pair<Role, const char *> kRoles[] = {
+    {Role::Sequence, "sequence"}, {Role::Matmul, "matmul"}, {Role::Communication, "communication"},
+    {Role::Fused, "fused"},       {Role::Link, "link"},     {Role::Probe, "probe"}};
+
+static constexpr std::pair<RowKind, const char *> kKinds[] = {
+    {RowKind::Shape, "shape"}, {RowKind::Links, "links"}, {RowKind::Probe, "probe"}};
 
 std::string bench::toString(Role role) {
   for (auto [known, name] : kRoles)
@@ -33,6 +35,8 @@ std::string bench::toString(Role role) {
       return name;
   return "";
 }
+
+bool bench::isGpuTarget(const std::string &target) { return target.compare(0, 4, "cuda") == 0; }
 
 namespace {
 
@@ -42,15 +46,28 @@ public:
 
   uint32_t ranks() const override { return size; }
   std::string target() const override { return options.target; }
-  size_t numRows() const override { return options.cases.size() + 1; }
+  bool isProbes() const override { return options.probes; }
+  size_t numRows() const override {
+    return options.probes ? probes.size() : options.cases.size() + 1;
+  }
   uint64_t linkBytes() const override { return options.linkBytes; }
 
   Expected<Row> row(size_t index) override {
     Row row;
+    if (options.probes) {
+      row.kind = RowKind::Probe;
+      for (const Probe &probe : {probes[index].once(), probes[index]})
+        row.variants.push_back(compile(Role::Probe, probe.name(), probeText(probe, size)));
+      return row;
+    }
     if (index == 0) {
-      row.isLink = true;
-      row.variants = {compile(Role::Link, "message", ringText(size, options.linkBytes, false)),
-                      compile(Role::Link, "put", ringText(size, options.linkBytes, true))};
+      row.kind = RowKind::Links;
+      for (Work work : {Work::Message, Work::Put}) {
+        Probe ring;
+        ring.work = work;
+        ring.bytes = options.linkBytes;
+        row.variants.push_back(compile(Role::Link, toString(work), probeText(ring, size)));
+      }
       return row;
     }
     row.shape = options.cases[index - 1];
@@ -90,6 +107,7 @@ private:
 
   const Options &options;
   uint32_t size;
+  std::vector<Probe> probes = probesFor(size, isGpuTarget(options.target));
 };
 
 constexpr int kVersion = 1;
@@ -118,8 +136,11 @@ Case caseOf(const json &value) {
 }
 
 json toJson(const Row &row) {
-  json value = {{"link", row.isLink}, {"variants", json::array()}};
-  if (!row.isLink)
+  json value = {{"variants", json::array()}};
+  for (auto [known, name] : kKinds)
+    if (known == row.kind)
+      value["kind"] = name;
+  if (row.kind == RowKind::Shape)
     value["shape"] = toJson(row.shape);
   for (const Variant &variant : row.variants)
     value["variants"].push_back({{"role", toString(variant.role)}, {"name", variant.name}});
@@ -128,8 +149,11 @@ json toJson(const Row &row) {
 
 Row rowOf(const json &value) {
   Row row;
-  row.isLink = value.at("link").get<bool>();
-  if (!row.isLink)
+  auto kind = value.at("kind").get<std::string>();
+  for (auto [known, name] : kKinds)
+    if (kind == name)
+      row.kind = known;
+  if (row.kind == RowKind::Shape)
     row.shape = caseOf(value.at("shape"));
   for (const json &entry : value.at("variants")) {
     Variant variant;
@@ -151,6 +175,7 @@ public:
 
   uint32_t ranks() const override { return list.at("ranks").get<uint32_t>(); }
   std::string target() const override { return list.at("target").get<std::string>(); }
+  bool isProbes() const override { return list.at("probes").get<bool>(); }
   size_t numRows() const override { return list.at("rows").size(); }
   uint64_t linkBytes() const override { return list.at("link_bytes").get<uint64_t>(); }
 
@@ -178,6 +203,7 @@ void touch(const json &list) {
     throw std::runtime_error("ranks: expected at least 2");
   list.at("target").get<std::string>();
   list.at("link_bytes").get<uint64_t>();
+  list.at("probes").get<bool>();
   if (list.at("rows").empty() || !list.at("rows").is_array())
     throw std::runtime_error("rows: expected at least one");
   for (const json &row : list.at("rows")) {
@@ -208,11 +234,9 @@ Expected<std::unique_ptr<Suite>> bench::readSuite(const std::string &folder) {
 
 Expected<std::string> bench::writeSuite(Suite &suite, const std::string &folder) {
   TANDEM_RETURN_IF_ERROR(run::makeFolderAnew(folder, "bench.json"));
-  json list = {{"tandem_bench", kVersion},
-               {"ranks", suite.ranks()},
-               {"target", suite.target()},
-               {"link_bytes", suite.linkBytes()},
-               {"rows", json::array()}};
+  json list = {{"tandem_bench", kVersion},   {"ranks", suite.ranks()},
+               {"target", suite.target()},   {"link_bytes", suite.linkBytes()},
+               {"probes", suite.isProbes()}, {"rows", json::array()}};
   size_t written = 0, refused = 0;
   for (size_t r = 0; r < suite.numRows(); ++r) {
     TANDEM_ASSIGN_OR_RETURN(Row row, suite.row(r));
@@ -233,8 +257,10 @@ Expected<std::string> bench::writeSuite(Suite &suite, const std::string &folder)
   }
   TANDEM_RETURN_IF_ERROR(run::writeFile(
       folder + "/bench.json", list.dump(1, ' ', false, json::error_handler_t::replace) + "\n"));
-  return fmt::format("{}: {} programs of {} shapes for {} ranks, target {} ({} refused)", folder,
-                     written, suite.numRows() - 1, suite.ranks(), suite.target(), refused);
+  size_t rows = suite.numRows() - (suite.isProbes() ? 0 : 1);
+  return fmt::format("{}: {} programs of {} {} for {} ranks, target {} ({} refused)", folder,
+                     written, rows, suite.isProbes() ? "probes" : "shapes", suite.ranks(),
+                     suite.target(), refused);
 }
 
 std::string bench::packRow(const Row &row) {

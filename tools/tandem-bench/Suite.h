@@ -17,8 +17,10 @@
 namespace tandem::bench {
 
 /// What a program is to the others of its row.
-enum class Role : uint8_t { Sequence, Matmul, Communication, Fused, Link };
+enum class Role : uint8_t { Sequence, Matmul, Communication, Fused, Link, Probe };
 std::string toString(Role role);
+/// Whether programs of a target are for GPUs.
+bool isGpuTarget(const std::string &target);
 
 struct Variant {
   Role role = Role::Fused;
@@ -27,10 +29,13 @@ struct Variant {
   std::string refused; ///< why there is no program
 };
 
-/// Programs that are timed by turns. A row of links has no shape.
+/// Of a shape; rings that show what a link can do; a probe of a calibration.
+enum class RowKind : uint8_t { Shape, Links, Probe };
+
+/// Programs that are timed by turns.
 struct Row {
-  bool isLink = false;
-  Case shape;
+  RowKind kind = RowKind::Shape;
+  Case shape; ///< if it is of one
   std::vector<Variant> variants;
 };
 
@@ -40,7 +45,8 @@ public:
   virtual ~Suite();
   virtual uint32_t ranks() const = 0;
   virtual std::string target() const = 0;
-  /// The first one measures links.
+  /// Whether rows are probes; else the first one measures links.
+  virtual bool isProbes() const = 0;
   virtual size_t numRows() const = 0;
   virtual Expected<Row> row(size_t index) = 0;
   /// Bytes that a rank passes on in the row of links.

@@ -20,9 +20,6 @@ Expected<std::string> fusedText(const Case &shape, uint32_t ranks, const Schedul
 std::string matmulText(const Case &shape, uint32_t ranks);
 /// The communication alone, as one collective.
 std::string communicationText(const Case &shape, uint32_t ranks);
-/// A ring in which every rank passes `bytes` bytes to the next one: by a message, or by a put.
-std::string ringText(uint32_t ranks, uint64_t bytes, bool oneSided);
-
 } // namespace tandem::bench
 
 #endif // TANDEM_BENCH_TEXTS_H

@@ -57,8 +57,10 @@ TEST(PackedRow, IsTheSameBehind) {
 
 TEST_F(SuiteTest, ReadsWhatIsThere) {
   write("a.tsp", "bytes");
-  write("bench.json", R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 64, "rows": [
-      {"link": false, "shape": {"op": "ar", "m": 8, "n": 4, "k": 2, "dtype": "bf16"}, "variants": [
+  write(
+      "bench.json",
+      R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 64, "probes": false, "rows": [
+      {"kind": "shape", "shape": {"op": "ar", "m": 8, "n": 4, "k": 2, "dtype": "bf16"}, "variants": [
         {"role": "matmul", "name": "matmul", "file": "a.tsp"},
         {"role": "fused", "name": "push", "refused": "because"},
         {"role": "fused", "name": "gone", "file": "b.tsp"}]}]})");
@@ -78,13 +80,14 @@ TEST_F(SuiteTest, ReadsWhatIsThere) {
 
 TEST_F(SuiteTest, RefusesOtherLists) {
   EXPECT_THAT(readSuite(folder).status().message(), HasSubstr("bench.json"));
-  for (const char *text :
-       {"", "{", "[]", "{}", R"({"tandem_bench": 2, "ranks": 2, "target": "t", "link_bytes": 1})",
-        R"({"tandem_bench": 1, "ranks": 1, "target": "t", "link_bytes": 1, "rows": [{}]})",
-        R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 1, "rows": []})",
-        R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 1, "rows": [{"link": 1}]})",
-        R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 1, "rows":
-            [{"link": true, "variants": [{"role": "link", "name": "no file"}]}]})"}) {
+  for (
+      const char *text :
+      {"", "{", "[]", "{}", R"({"tandem_bench": 2, "ranks": 2, "target": "t", "link_bytes": 1})",
+       R"({"tandem_bench": 1, "ranks": 1, "target": "t", "link_bytes": 1, "probes": false, "rows": [{}]})",
+       R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 1, "probes": false, "rows": []})",
+       R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 1, "probes": false, "rows": [{"kind": 1}]})",
+       R"({"tandem_bench": 1, "ranks": 2, "target": "t", "link_bytes": 1, "probes": false, "rows":
+            [{"kind": "links", "variants": [{"role": "link", "name": "no file"}]}]})"}) {
     write("bench.json", text);
     EXPECT_THAT(readSuite(folder).status().message(), HasSubstr("bench.json")) << text;
   }

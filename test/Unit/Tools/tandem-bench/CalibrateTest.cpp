@@ -1,0 +1,169 @@
+//===- CalibrateTest.cpp - made-up measurements as a machine ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Calibrate.h"
+
+#include "tandem/Runtime/Machine.h"
+
+#include <cmath>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+using namespace tandem;
+using namespace tandem::bench;
+using testing::Contains;
+using testing::HasSubstr;
+
+namespace {
+
+constexpr uint32_t kRanks = 2;
+constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6;
+
+std::string baseText(const std::string &name) {
+  std::ifstream file(machine::pathOf(name));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// What one repeat takes on a machine of simple numbers.
+double secondsOf(const Probe &p) {
+  auto bytes = double(p.bytes);
+  switch (p.work) {
+  case Work::Matmul:
+    return kTinyCommand + 2.0 * double(p.m) * double(p.n) * double(p.k) / (p.alone ? 100e9 : 50e9);
+  case Work::Copy:
+    return kTinyCommand + 2 * (bytes - 256) / 10e9;
+  case Work::Reduce:
+  case Work::Accumulate:
+    return kTinyCommand + 3 * (bytes - 256) / 20e9;
+  case Work::Hop:
+    return 10e-6;
+  case Work::Message:
+    return 7e-6 + (bytes - 4096) / 2e9;
+  case Work::Put:
+    return 5e-6 + (bytes - 4096) / 4e9;
+  case Work::AllGather:
+    return 20e-6 + (bytes - 256) / 1e9;
+  }
+  return 0;
+}
+
+/// Both programs of every probe but of those of one kind.
+std::vector<Measurement> measure(bool gpu, std::set<Work> without = {}) {
+  std::vector<Measurement> all;
+  for (const Probe &probe : probesFor(kRanks, gpu))
+    for (const Probe &program : {probe.once(), probe}) {
+      Measurement m;
+      m.name = program.name();
+      if (without.count(probe.work)) {
+        m.refused = "not here";
+      } else {
+        m.seconds = {kRun + program.repeats * secondsOf(program)};
+        m.host = {kRun / 2 + program.repeats * kIssue};
+      }
+      all.push_back(m);
+    }
+  return all;
+}
+
+machine::Machine calibrated(Calibration &calibration, const std::string &base) {
+  auto text = calibration.apply(baseText(base), "here", "made up");
+  EXPECT_TRUE(text) << text.status().message();
+  auto machine = machine::Machine::parse(text ? *text : "", "here");
+  EXPECT_TRUE(machine) << machine.status().message();
+  return machine ? *machine : machine::Machine();
+}
+
+} // namespace
+
+TEST(Calibration, FindsTheNumbersOfAMachine) {
+  Calibration calibration(kRanks, false);
+  calibration.note(measure(false));
+  machine::Machine machine = calibrated(calibration, "cpu2");
+  EXPECT_EQ(machine.name, "here");
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16})
+    EXPECT_NEAR(machine.matmulSeconds(dtype, 1, 512, 1024, 512), 2.0 * 512 * 1024 * 512 / 100e9,
+                1e-4)
+        << int(dtype);
+  EXPECT_NEAR(machine.memory[0].at(32 << 20), 10e9, 1e8);
+  EXPECT_NEAR(machine.memory[1].at(48 << 20), 20e9, 2e8);
+  EXPECT_NEAR(machine.memory[2].at(48 << 20), 20e9, 2e8);
+  auto cost = [](machine::Cost cost) { return static_cast<size_t>(cost); };
+  EXPECT_NEAR(machine.streams.issue[cost(machine::Cost::Message)], kIssue, 1e-9);
+  EXPECT_NEAR(machine.streams.device[cost(machine::Cost::Kernel)], kTinyCommand, 1e-9);
+  EXPECT_EQ(machine.streams.device[cost(machine::Cost::Matmul)], 0);
+  EXPECT_NEAR(machine.streams.device[cost(machine::Cost::Event)], 5e-6, 1e-9);
+  // Two ranks share the medium; puts are quicker, so messages limit themselves.
+  EXPECT_NEAR(machine.node.bandwidth.at(8 << 20), 8e9, 1e8);
+  EXPECT_NEAR(machine.twoSided.bandwidth, 4e9, 1e8);
+  EXPECT_NEAR(machine.twoSided.startup.at(4096), 7e-6, 1e-8);
+  EXPECT_NEAR(machine.oneSided.startup.at(4096), 5e-6, 1e-8);
+  EXPECT_TRUE(std::isinf(machine.oneSided.bandwidth));
+  EXPECT_NEAR(machine.collectives.startup + machine.collectives.step, 20e-6, 1e-8);
+  EXPECT_NEAR(machine.collectives.bandwidth.at(8 << 20), 1e9, 1e7);
+  EXPECT_THAT(calibration.log(), Contains(HasSubstr("device.matmul: 6 points for bf16")));
+}
+
+TEST(Calibration, KeepsWhatWasNotMeasured) {
+  auto base = machine::Machine::load(machine::pathOf("cpu2"));
+  ASSERT_TRUE(base);
+  Calibration calibration(kRanks, false);
+  calibration.note(measure(false, {Work::AllGather, Work::Put, Work::Matmul, Work::Copy}));
+  machine::Machine machine = calibrated(calibration, "cpu2");
+  EXPECT_EQ(machine.collectives.startup, base->collectives.startup);
+  EXPECT_EQ(machine.oneSided.startup.at(1), base->oneSided.startup.at(1));
+  EXPECT_EQ(machine.memory[0].at(1 << 20), base->memory[0].at(1 << 20));
+  for (DType dtype : {DType::F32, DType::F16, DType::BF16})
+    EXPECT_EQ(machine.matmulSeconds(dtype, 1, 512, 1024, 1024),
+              base->matmulSeconds(dtype, 1, 512, 1024, 1024));
+  EXPECT_NEAR(machine.node.bandwidth.at(8 << 20), 4e9, 1e8);
+  EXPECT_TRUE(std::isinf(machine.twoSided.bandwidth));
+  EXPECT_THAT(calibration.log(), Contains("transports.collectives.startup: kept"));
+  EXPECT_THAT(calibration.log(), Contains("device.memory.copy: kept"));
+}
+
+TEST(Calibration, NothingAtAllChangesNoNumber) {
+  auto base = machine::Machine::load(machine::pathOf("h200x8"));
+  ASSERT_TRUE(base);
+  Calibration calibration(8, true);
+  machine::Machine machine = calibrated(calibration, "h200x8");
+  EXPECT_EQ(machine.matmulSeconds(DType::BF16, 1, 8192, 3584, 8192),
+            base->matmulSeconds(DType::BF16, 1, 8192, 3584, 8192));
+  EXPECT_EQ(machine.node.bandwidth.at(1 << 26), base->node.bandwidth.at(1 << 26));
+  EXPECT_EQ(machine.graph.run, base->graph.run);
+}
+
+TEST(Calibration, RefusesABaseThatIsNone) {
+  Calibration calibration(kRanks, false);
+  EXPECT_FALSE(calibration.apply("{", "here", "").ok());
+}
+
+TEST(Probes, HaveNamesOfTheirOwn) {
+  for (bool gpu : {false, true}) {
+    std::set<std::string> names;
+    for (const Probe &probe : probesFor(8, gpu)) {
+      EXPECT_GT(probe.repeats, 1u);
+      EXPECT_TRUE(names.insert(probe.name()).second) << probe.name();
+    }
+  }
+}
+
+TEST(Probes, Texts) {
+  Probe put;
+  put.work = Work::Put;
+  put.bytes = 100;
+  put.repeats = 3;
+  std::string text = probeText(put, 4);
+  EXPECT_THAT(text, HasSubstr("symmetric_bytes = 128"));
+  EXPECT_THAT(text, HasSubstr("can [one_sided]"));
+  Probe alone;
+  alone.alone = true;
+  EXPECT_THAT(probeText(alone, 4), HasSubstr("scf.if %alone"));
+}

@@ -1,0 +1,46 @@
+//===- Probes.h - what a calibration measures -------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_BENCH_PROBES_H
+#define TANDEM_BENCH_PROBES_H
+
+#include "Shapes.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::bench {
+
+/// A command that a probe repeats, one after the other on the main stream. Hop: from the main
+/// stream to a worker and back. Messages and puts go round in a ring; puts end in one signal.
+enum class Work : uint8_t { Matmul, Copy, Reduce, Accumulate, Hop, Message, Put, AllGather };
+std::string toString(Work work);
+
+/// A program that is timed with one and with several repeats: the difference is what one of them
+/// takes, without what a run costs.
+struct Probe {
+  Work work = Work::Copy;
+  DType dtype = DType::F32;
+  int64_t m = 0, n = 0, k = 0; ///< of a matmul
+  uint64_t bytes = 0;          ///< of an operand, a message, a rank's slice
+  uint32_t repeats = 1;
+  bool alone = false; ///< only rank 0 works
+
+  std::string name() const;
+  Probe once() const;
+};
+
+/// The probes for a machine, with more than one repeat each; large ones for GPUs. Matmuls on GPUs
+/// are those of the known layers on so many ranks.
+std::vector<Probe> probesFor(uint32_t ranks, bool gpu);
+/// The host program.
+std::string probeText(const Probe &probe, uint32_t ranks);
+
+} // namespace tandem::bench
+
+#endif // TANDEM_BENCH_PROBES_H
