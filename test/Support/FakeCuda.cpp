@@ -221,6 +221,8 @@ CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) {
 }
 CUresult cuMemFree(CUdeviceptr at) { return std::free(pointer(at)), CUDA_SUCCESS; }
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  if (bytes < 4096 && number("no-small-host-memory-on") == currentGpu())
+    return CUDA_ERROR_OUT_OF_MEMORY;
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -31,6 +31,7 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   no-capture-on   GPU (from 1) whose streams cannot be captured
 ///   no-export-on    GPU (from 1) whose memory cannot be exported
 ///   no-import-on    GPU (from 1) that cannot import memory
+///   no-small-host-memory-on  GPU (from 1) that has no pieces of less than 4096 bytes
 ///   no-values       there are no stream memory operations
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
 ///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not

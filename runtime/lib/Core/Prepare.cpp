@@ -248,14 +248,14 @@ Status InstanceImpl::makeChannels() {
     desc.self = in.self();
     if (desc.capabilities & OneSided)
       desc.symmetric = symmetricMemory;
-    std::string where = fmt::format("{}channel c{} \"{}\": ", prefix(), c, desc.name);
+    std::string where = fmt::format("channel c{} \"{}\": ", c, desc.name);
     // Equal capabilities were agreed upon, so all ranks choose the same transport, or fail alike.
     auto transport = context.transport(desc.capabilities);
     if (!transport)
-      return transport.status().withPrefix(where);
+      return transport.status().withPrefix(prefix() + where);
     auto channel = (*transport)->createChannel(desc, context.device(), context.launch());
-    if (!channel)
-      return channel.status().withPrefix(where);
+    // One that fails alone must not leave the others waiting in the next channel's exchange.
+    TANDEM_RETURN_IF_ERROR(agree(channel.status().withPrefix(where), "make its channels"));
     channels.push_back(std::move(*channel));
   }
   collectivesSeen.assign(channels.size(), 0);

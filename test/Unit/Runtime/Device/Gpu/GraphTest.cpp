@@ -190,6 +190,17 @@ TEST(GpuGraph, WhereOneRankCannotCaptureNobodyDoes) {
   EXPECT_EQ(fakeNumber("graph-launches"), before);
 }
 
+TEST(GpuChannel, AllHearOfARankThatCannotMakeOne) {
+  Knob knob("no-small-host-memory-on", 2);
+  std::vector<Status> ended = runRanks(ring(3), "peer", runRing);
+  for (size_t r = 0; r < ended.size(); ++r) {
+    EXPECT_NE(ended[r].message().find("channel c0 \"ch\""), std::string::npos)
+        << "rank " << r << ": " << ended[r].message();
+    EXPECT_NE(ended[r].message().find("cuMemHostAlloc"), std::string::npos)
+        << "rank " << r << ": " << ended[r].message();
+  }
+}
+
 TEST(GpuGraph, WithoutStreamMemoryOperations) {
   Knob knob("no-values", 1);
   int64_t before = fakeNumber("graph-launches");
