@@ -121,6 +121,14 @@ void evaluateKernel(DataMode mode, const replay::Kernel &kernel, size_t count,
 void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t m, int64_t n,
               int64_t k);
 
+/// What holds `term` of an input; where it is not partial, or by `mode`, the logical value.
+Value inputTerm(DataMode mode, const replay::Argument &info, uint32_t argument, uint64_t element,
+                uint32_t term);
+
+/// Strides of a matmul's factor, in elements of it dense, by the dimensions of the result's batch;
+/// 0 where it has none.
+std::vector<int64_t> batchStrides(const Layout &factor, const Layout &out);
+
 /// One run of all ranks of a world that ends.
 class DataRun : public InstantDriver {
 public:

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Data.h"
 #include "DataTrace.h"
 
 #include <algorithm>
@@ -109,18 +110,10 @@ private:
     if (!findings.wants(diagnosis))
       return findings.count(diagnosis);
     Value value = valueOf(r, local);
-    Trace trace = traceBack(world, run, {r, Space::Argument, a, local * size});
-    Finding finding{diagnosis, fmt::format("rank {}: {}", r, message), trace.commands, {}};
-    std::string where = indexText(logical);
-    for (CommandId command : trace.commands) {
-      finding.notes.push_back(fmt::format("{} {} {}", where,
-                                          finding.notes.empty() ? "was written by" : "from",
-                                          world.describe(command)));
-      where = std::string(where.size(), ' ');
-    }
-    if (!trace.end.empty())
-      finding.notes.push_back("which has it from " + trace.end);
-    else if (std::string belongs = whoseValue(value); !belongs.empty())
+    Trace trace = traceBack(world, run.executed(), {r, Space::Argument, a, local * size});
+    Finding finding{diagnosis, fmt::format("rank {}: {}", r, message), trace.commands,
+                    traceNotes(world, trace, indexText(logical))};
+    if (std::string belongs = whoseValue(value); trace.end.empty() && !belongs.empty())
       finding.notes.push_back(fmt::format("that value belongs to {}", belongs));
     findings.add(std::move(finding));
   }

@@ -19,15 +19,10 @@ using namespace replay;
 // Inputs
 //===----------------------------------------------------------------------===//
 
-static Value inputValue(uint32_t argument, uint64_t element) {
-  return field::hash(0x696e707574, argument, element);
-}
-
-/// What holds `term` of a partial input.
-static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t element,
-                       uint32_t term) {
-  Value value = inputValue(argument, element);
-  if (!info.partial || info.terms <= 1)
+Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t element,
+                uint32_t term) {
+  Value value = field::hash(0x696e707574, argument, element);
+  if (mode.oracle || !info.partial || info.terms <= 1)
     return value;
   auto random = [&](uint32_t t) { return field::hash(argument, element, t, 0x7465726d); };
   if (info.partialOp == ReduceOp::Sum) {
@@ -55,9 +50,7 @@ void DataRun::fillInput(uint32_t rank, uint32_t argument) {
   element.dtype = world.arguments[argument].dtype;
   DataMemory &memory = ranks[rank].arguments[argument];
   forEachElement(shard, [&](uint64_t local, uint64_t at) {
-    Value value = mode.oracle
-                      ? inputValue(argument, at)
-                      : inputTerm(mode, world.arguments[argument], argument, at, shard.term);
+    Value value = inputTerm(mode, world.arguments[argument], argument, at, shard.term);
     memory.write(local * sizeOf(element.dtype), element, &value);
   });
 }
@@ -178,9 +171,6 @@ void DataRun::execute(uint32_t rank, CommandId id) {
   order.push_back(id);
 }
 
-namespace {
-
-/// Strides of a factor's matrices by the dimensions of the result's batch; 0 where it has none.
 std::vector<int64_t> batchStrides(const Layout &factor, const Layout &out) {
   std::vector<int64_t> strides(out.rank - 2u, 0);
   int64_t stride = factor.shape[factor.rank - 1] * factor.shape[factor.rank - 2];
@@ -192,7 +182,7 @@ std::vector<int64_t> batchStrides(const Layout &factor, const Layout &out) {
 }
 
 /// All matrices of a row-major tensor, each transposed.
-void transpose(Values &tensor, int64_t rows, int64_t columns) {
+static void transpose(Values &tensor, int64_t rows, int64_t columns) {
   Values from(tensor.size());
   from.swap(tensor);
   int64_t size = rows * columns;
@@ -202,8 +192,6 @@ void transpose(Values &tensor, int64_t rows, int64_t columns) {
         tensor[base + static_cast<size_t>(j * rows + i)] =
             from[base + static_cast<size_t>(i * columns + j)];
 }
-
-} // namespace
 
 void DataRun::matmul(uint32_t rank, const Command &command) {
   auto layout = [&](uint32_t k) -> const Layout & {

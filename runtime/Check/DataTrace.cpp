@@ -27,16 +27,10 @@ std::string elementText(const std::vector<int64_t> &shape, uint64_t element) {
   return "[" + text + "]";
 }
 
-namespace {
-
-/// Row-major number of the element of a written view at an address; such views have nested strides.
-std::optional<uint64_t> elementAt(const World &world, const View &view, uint64_t address) {
-  const Layout &layout = world.layoutOf(view);
-  if (address < view.address || address >= view.address + layout.spanBytes())
-    return std::nullopt;
-  auto rest = static_cast<int64_t>((address - view.address) / sizeOf(layout.dtype));
+std::optional<uint64_t> elementOf(const Layout &layout, uint64_t offset) {
   unsigned dims[kMaxRank];
   int64_t index[kMaxRank] = {};
+  auto rest = static_cast<int64_t>(offset);
   for (unsigned d = 0; d < layout.rank; ++d)
     dims[d] = d;
   std::sort(dims, dims + layout.rank,
@@ -56,6 +50,16 @@ std::optional<uint64_t> elementAt(const World &world, const View &view, uint64_t
   return element;
 }
 
+namespace {
+
+/// Row-major number of the element of a written view at an address; such views have nested strides.
+std::optional<uint64_t> elementAt(const World &world, const View &view, uint64_t address) {
+  const Layout &layout = world.layoutOf(view);
+  if (address < view.address || address >= view.address + layout.spanBytes())
+    return std::nullopt;
+  return elementOf(layout, (address - view.address) / sizeOf(layout.dtype));
+}
+
 DataPlace placeOf(const World &world, uint32_t rank, const View &view, uint64_t element) {
   const Layout &layout = world.layoutOf(view);
   uint64_t offset = 0;
@@ -69,7 +73,8 @@ DataPlace placeOf(const World &world, uint32_t rank, const View &view, uint64_t 
 
 class Tracer {
 public:
-  Tracer(const World &world, const DataRun &run) : world(world), executed(run.executed()) {}
+  Tracer(const World &world, const std::vector<CommandId> &executed)
+      : world(world), executed(executed) {}
 
   Trace run(DataPlace place) {
     size_t before = executed.size();
@@ -160,8 +165,22 @@ private:
 
 } // namespace
 
-Trace traceBack(const World &world, const DataRun &run, DataPlace place) {
-  return Tracer(world, run).run(place);
+Trace traceBack(const World &world, const std::vector<CommandId> &executed, DataPlace place) {
+  return Tracer(world, executed).run(place);
+}
+
+std::vector<std::string> traceNotes(const World &world, const Trace &trace,
+                                    const std::string &element) {
+  std::vector<std::string> notes;
+  std::string where = element;
+  for (CommandId command : trace.commands) {
+    notes.push_back(fmt::format("{} {} {}", where, notes.empty() ? "was written by" : "from",
+                                world.describe(command)));
+    where = std::string(element.size(), ' ');
+  }
+  if (!trace.end.empty())
+    notes.push_back("which has it from " + trace.end);
+  return notes;
 }
 
 } // namespace tandem::check

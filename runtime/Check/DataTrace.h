@@ -8,7 +8,9 @@
 #ifndef TANDEM_CHECK_DATATRACE_H
 #define TANDEM_CHECK_DATATRACE_H
 
-#include "Data.h"
+#include "CheckImpl.h"
+
+#include <optional>
 
 namespace tandem::check {
 
@@ -20,6 +22,10 @@ struct DataPlace {
   uint64_t address = 0; ///< bytes
 };
 
+/// Row-major number of the element of a view at `offset` elements from its first one; the strides
+/// must be nested.
+std::optional<uint64_t> elementOf(const Layout &layout, uint64_t offset);
+
 /// How a value came to its place at the end of a run.
 struct Trace {
   /// Its last writer; where that only moved it, the last writer of where it stood before, ... Of a
@@ -28,7 +34,12 @@ struct Trace {
   /// "[3,0] of input "x"", "memory that nobody has written"; empty: a command computed it.
   std::string end;
 };
-Trace traceBack(const World &world, const DataRun &run, DataPlace place);
+/// `executed`: commands in the order in which they ran, of messages the receives.
+Trace traceBack(const World &world, const std::vector<CommandId> &executed, DataPlace place);
+
+/// The notes of a finding about an element: how it came to its place.
+std::vector<std::string> traceNotes(const World &world, const Trace &trace,
+                                    const std::string &element);
 
 /// Row-major index of an element: "[2,0,17]".
 std::string elementText(const std::vector<int64_t> &shape, uint64_t element);

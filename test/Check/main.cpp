@@ -31,6 +31,7 @@ finds, what only its lint warns of, and what is let through.
   --sample=N        mutants per program, chosen at random (default: all)
   --seed=S          of the choice (default 1)
   --kind=TEXT       only mutations whose names contain this ("signal")
+  --data=STEPS      the checker's budget for data
   --warned          what only lint warns of is let through, too
   --survivors=DIR   writes what is let through there, and a line per file to DIR/survivors.txt
   --list            prints what is let through
@@ -44,7 +45,7 @@ struct Outcome {
 
 struct Campaign {
   size_t sample = ~size_t(0);
-  uint64_t seed = 1;
+  uint64_t seed = 1, dataSteps = 0;
   std::string survivors;
   std::string onlyKind;
   bool list = false, warned = false;
@@ -67,7 +68,8 @@ struct Campaign {
 };
 
 /// Reads, checks; false if it is refused.
-bool checkBytes(const std::string &bytes, check::Report &report, std::string &why) {
+bool checkBytes(const std::string &bytes, uint64_t dataSteps, check::Report &report,
+                std::string &why) {
   auto file = ProgramFile::fromMemory(bytes);
   Status status = file.status();
   if (file) {
@@ -76,6 +78,8 @@ bool checkBytes(const std::string &bytes, check::Report &report, std::string &wh
     if (world) {
       check::CheckOptions options;
       options.lint = true;
+      if (dataSteps)
+        options.dataSteps = dataSteps;
       report = check::check(**world, options);
       why = toText(**world, report);
       return true;
@@ -90,7 +94,7 @@ void Campaign::judge(const std::string &path, const std::string &file, uint32_t 
   std::string bytes = replaceLists(file, rank, mutant.lists), why;
   check::Report report;
   Outcome &kind = byKind[mutant.kind];
-  if (!checkBytes(bytes, report, why)) {
+  if (!checkBytes(bytes, dataSteps, report, why)) {
     ++kind.refused;
     ++total.refused;
     return;
@@ -129,7 +133,7 @@ int Campaign::run(const std::string &path) {
   std::ostringstream buffer;
   buffer << in.rdbuf();
   std::string file = buffer.str(), why;
-  if (!in || !checkBytes(file, original, why) || original.hasErrors()) {
+  if (!in || !checkBytes(file, dataSteps, original, why) || original.hasErrors()) {
     fmt::print(stderr, "check-mutants: {}: not correct to begin with\n{}\n", path, why);
     return 2;
   }
@@ -183,6 +187,8 @@ int main(int argc, char **argv) {
       campaign.seed = std::strtoull(text.c_str(), nullptr, 10);
     else if (std::string text = value("--survivors"); !text.empty())
       campaign.survivors = text;
+    else if (std::string text = value("--data"); !text.empty())
+      campaign.dataSteps = std::strtoull(text.c_str(), nullptr, 10);
     else if (std::string text = value("--kind"); !text.empty())
       campaign.onlyKind = text;
     else if (arg == "--warned")

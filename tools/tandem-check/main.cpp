@@ -31,9 +31,9 @@ docs/semantics.md.
                     (default: 8 for GPU targets; 0 = every stream has its own)
   --lint            also say what is legal but costs
   --json            print a JSON object instead of text
-  --data=STEPS      compare results with the oracle's only if that takes at most so many steps, and
-                    count it as not decided if it was not done (default: up to 50000000, and that
-                    it was not done is only said); 0 = never
+  --data=STEPS      compare results with the oracle's: at all indices if that takes at most so many
+                    steps, else at some; what is not looked at counts as not decided (default:
+                    50000000 steps, and what is not looked at is only said); 0 = never
   --max-findings=N  of each kind (default 8)
   --threads=N       default: one a core, at most 8
   --time            say on the standard error what took how long

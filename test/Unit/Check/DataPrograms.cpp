@@ -171,7 +171,7 @@ DataSpec kernels(uint32_t ranks) {
     return rank.view(buffer, DType::F32, {rows, 4}, Shape{0, 1}, 0);
   };
   RankSpec &oracle = *spec.oracle;
-  auto rows = static_cast<int64_t>(2 * ranks);
+  int64_t rows = 2 * int64_t(ranks);
   uint32_t doubled = DataSpec::temporary(oracle, {rows, 4});
   uint32_t shifted = DataSpec::temporary(oracle, {rows, 4});
   uint32_t twice = kernel(

@@ -11,7 +11,6 @@
 
 using namespace tandem;
 using namespace tandem::check;
-using sp::ExprOp;
 
 static const std::set<std::string> kWrong = {"wrong-result"};
 

@@ -71,10 +71,10 @@ struct CheckOptions {
   /// Of each diagnosis; what comes after is counted only.
   unsigned maxFindings = 8;
   unsigned threads = 0; ///< 0: one a core, at most 8
-  /// Results are compared with the oracle's if that takes at most so many steps: multiply-adds and
-  /// elements (section 5), one or two nanoseconds each.
+  /// Results are compared with the oracle's at all indices if that takes at most so many steps
+  /// (multiply-adds and elements, one or two nanoseconds each), else at some (section 5).
   uint64_t dataSteps = 50'000'000;
-  /// If they are not, that is a limit of the report.
+  /// If they are not, or if some commands are not looked at, that is a limit of the report.
   bool dataWanted = false;
 };
 
@@ -85,7 +85,8 @@ struct Report {
   uint64_t numCommands = 0, numMessages = 0, numOverlaps = 0;
   /// What the check could not decide, or did not look at, in words; empty: everything is proven.
   std::vector<std::string> limits;
-  /// Whether results were compared with the oracle's, in words: "checked, ...", "not checked: ...".
+  /// Whether results were compared with the oracle's, in words: "checked, ...", "sampled at ...",
+  /// "not checked: ...".
   /// Empty: other errors came first.
   std::string data;
 
