@@ -1,0 +1,97 @@
+//===- DeviceState.cpp - what streams of a GPU share ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuStream.h"
+
+#include <cstring>
+
+namespace tandem::gpu {
+
+using Clock = std::chrono::steady_clock;
+
+void DeviceState::abort(const Status &why) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!aborted) {
+    reason = why.ok() ? Status(Code::Aborted, "the device was aborted") : why;
+    aborted = true;
+  }
+  changed.notify_all();
+}
+
+Status DeviceState::abortReason() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return reason;
+}
+
+Expected<void *> DeviceState::takeWord() {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  if (words.empty()) {
+    constexpr uint64_t kPage = 4096;
+    void *page = nullptr;
+    TANDEM_RETURN_IF_ERROR(driver->allocateHost(kPage, &page));
+    std::memset(page, 0xff, kPage);
+    pages.push_back(page);
+    for (uint64_t at = 0; at < kPage; at += sizeof(Marker))
+      words.push_back(static_cast<std::byte *>(page) + at);
+  }
+  void *word = words.back();
+  words.pop_back();
+  return word;
+}
+
+void DeviceState::giveWord(void *word) {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  words.push_back(word);
+}
+
+Expected<void *> DeviceState::releaseWord() {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  if (!release) {
+    TANDEM_RETURN_IF_ERROR(driver->allocate(sizeof(uint64_t), &release));
+    TANDEM_RETURN_IF_ERROR(driver->fill(release, 0, sizeof(uint64_t)));
+  }
+  return release;
+}
+
+DeviceState::~DeviceState() {
+  if (stuck)
+    return;
+  for (void *page : pages)
+    driver->freeHost(page).ignore();
+  if (release)
+    driver->free(release).ignore();
+  clock.close();
+}
+
+void DeviceState::addPoller(const void *owner, std::function<Status()> poller) {
+  std::lock_guard<std::mutex> lock(pollerMutex);
+  pollers[owner] = std::move(poller);
+}
+
+void DeviceState::removePoller(const void *owner) {
+  std::lock_guard<std::mutex> lock(pollerMutex);
+  pollers.erase(owner);
+}
+
+Status DeviceState::poll() {
+  std::lock_guard<std::mutex> lock(pollerMutex);
+  for (const auto &[owner, poller] : pollers)
+    TANDEM_RETURN_IF_ERROR(poller());
+  return Status();
+}
+
+void Backoff::pause() {
+  auto waited = Clock::now() - start;
+  if (waited < std::chrono::microseconds(100))
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(waited < std::chrono::milliseconds(5)
+                                    ? std::chrono::microseconds(10)
+                                    : std::chrono::microseconds(100));
+}
+
+} // namespace tandem::gpu
