@@ -153,6 +153,15 @@ class Bench(harness.Test):
                 self.assertEqual(len(report["rows"]), 1)
                 self.assertIn("rank 0: ", report["failure"])
 
+    def test_time_is_up(self):
+        """Rows that are left are named, and the others are there."""
+        done = harness.run([BENCH, self.make_stage(2, *["matmul-2"] * 200), "--channel=local", *QUICK, "--iterations=50",
+                            "--total-time=0.3", *self.reports()])
+        self.assertEqual(done.code, 4, str(done))
+        report = harness.read_json(self.path("b.json"))
+        self.assertEqual(len(report["rows"]) + len(report["not_measured"]), 200)
+        self.assertEqual(done.out.count("not measured, time was up: ag 4x4x4 f32"), len(report["not_measured"]))
+
     def test_a_wrong_result(self):
         done = harness.run([BENCH, self.make_stage(3, "wrong-3"), "--channel=local", *QUICK, *self.reports()])
         self.assertEqual(done.code, 1, str(done))

@@ -13,6 +13,7 @@
 #include "Report.h"
 #include "tandem/Runtime/Simulate.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -134,7 +135,12 @@ private:
   Expected<std::string> nextRow(size_t index) {
     std::string mine;
     Status problem;
-    if (root && index < suite->numRows()) {
+    bool late = options.totalTime.count() > 0 &&
+                std::chrono::steady_clock::now() > begin + options.totalTime;
+    for (size_t i = index; root && late && i < suite->numRows(); ++i)
+      if (auto row = suite->row(i); row && row->kind == RowKind::Shape)
+        report.left.push_back(row->shape.text());
+    if (root && index < suite->numRows() && !late) {
       auto row = suite->row(index);
       problem = row.status();
       mine = row ? "+" + packRow(*row) : "-";
@@ -162,6 +168,8 @@ private:
       fmt::print("{}", tableRow(made));
       std::fflush(stdout);
       report.rows.push_back(std::move(made));
+      // However this ends, what was measured is there; an error is said at the end.
+      writeFiles(options, report).ignore();
     }
   }
 
@@ -199,6 +207,7 @@ private:
   const Options &options;
   Launch &launch;
   bool root;
+  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   std::unique_ptr<Suite> suite; ///< rank 0
   std::optional<machine::Machine> machine;
   std::optional<Calibration> calibration;
@@ -211,19 +220,13 @@ int writeReports(const Options &options, const Report &report) {
   fmt::print("{}", tableEnd(options, report));
   std::fflush(stdout);
   int status = report.failure.empty() && report.wrong().empty() ? 0 : kWrong;
-  for (auto [path, make] :
-       {std::pair(
-            &options.json, +[](const Options &o, const Report &r) { return reportJson(o, r); }),
-        {&options.csv, +[](const Options &, const Report &r) { return reportCsv(r); }},
-        {&options.svg, +[](const Options &o, const Report &r) { return reportSvg(o, r); }}}) {
-    if (path->empty())
-      continue;
-    Status written = writeFile(*path, make(options, report));
-    if (!written.ok()) {
-      fmt::print(stderr, "tandem-bench: {}\n", written.message());
-      status = kWrong;
-    }
+  Status written = writeFiles(options, report);
+  if (!written.ok()) {
+    fmt::print(stderr, "tandem-bench: {}\n", written.message());
+    status = kWrong;
   }
+  if (status == 0 && !report.left.empty())
+    return kTimeUp;
   if (status == 0 && options.failIfSlower >= 0 &&
       !(report.slower(options.failIfSlower).empty() && report.unjudged().empty()))
     return kSlower;

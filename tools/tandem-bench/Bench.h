@@ -20,6 +20,7 @@ namespace tandem::bench {
 inline constexpr int kWrong = 1; ///< a rank failed, or a result is wrong
 inline constexpr int kUsageError = 2;
 inline constexpr int kSlower = 3; ///< --fail-if-slower
+inline constexpr int kTimeUp = 4; ///< --total-time: rows are left
 
 /// Checks what can be checked before ranks are started: files, folder, number of ranks.
 Expected<uint32_t> checkSuite(const Options &options, uint32_t ranks);

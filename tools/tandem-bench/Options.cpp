@@ -58,6 +58,8 @@ How
   --batch=K           runs enqueued back to back in each timed turn; default 1
   --gap=MS            pause before each turn; default 0
   --row-time=SECONDS  a row that takes longer has fewer rounds, at least 3; default 20
+  --total-time=SECONDS
+                      no row begins later; those that are left are named. Default: all rows
   --verify=auto|all|none
                       against the oracle, before and after the timing; auto: small shapes
   --seed=S            of the inputs; default 0
@@ -113,6 +115,7 @@ CommandLine commandLine(Options &o, Given &given) {
                  {"--batch", numberOption(o.batch, 1, 100000)},
                  {"--gap", realOption(o.gapMs, 0, 60000)},
                  {"--row-time", secondsOption(o.rowTime)},
+                 {"--total-time", secondsOption(o.totalTime)},
                  {"--verify", choiceOption(o.verify, {"auto", "all", "none"})},
                  {"--seed", numberOption(o.seed, 0, ~uint64_t(0))},
                  {"--link-rate", realOption(o.linkRate, 1e-6, 1e6)},

@@ -47,6 +47,7 @@ struct Options {
   uint32_t iterations = 30, warmup = 3, sets = 2, batch = 1;
   double gapMs = 0;
   std::chrono::milliseconds rowTime{20000};
+  std::chrono::milliseconds totalTime{0}; ///< 0: as long as it takes
   std::string verify = "auto";
   uint64_t seed = 0;
   double linkRate = 0; ///< bytes/s; 0: measured

@@ -203,6 +203,8 @@ std::string bench::tableEnd(const Options &options, const Report &report) {
     text += fmt::format("auto is nowhere slower than the sequence by more than {} %\n", percent);
   for (const std::string &line : report.wrong())
     text += fmt::format("WRONG: {}\n", line);
+  for (const std::string &line : report.left)
+    text += fmt::format("not measured, time was up: {}\n", line);
   if (!report.failure.empty())
     text += fmt::format("FAILED: {}\n", report.failure);
   return text;

@@ -56,7 +56,8 @@ struct Report {
   std::optional<double> linkRate; ///< bytes/s
   std::string linkSource;         ///< how that is known
   std::vector<RowReport> rows;
-  std::string failure; ///< what ended the run early
+  std::string failure;           ///< what ended the run early
+  std::vector<std::string> left; ///< shapes that were not measured: time was up
 
   /// Median of |error| over all lines with a prediction.
   std::optional<double> medianPredictionError() const;
@@ -76,6 +77,9 @@ RowReport makeRow(const Case &shape, uint32_t ranks, std::optional<double> linkR
 std::string tableHead(const Options &options, const Report &report);
 std::string tableRow(const RowReport &row);
 std::string tableEnd(const Options &options, const Report &report);
+
+/// Writes the files that were asked for. The first error, after all have been tried.
+Status writeFiles(const Options &options, const Report &report);
 
 /// Keys: see docs/benchmarking.md.
 std::string reportJson(const Options &options, const Report &report);

@@ -185,7 +185,8 @@ public:
     for (size_t i = 0; i < row.variants.size(); ++i)
       if (row.variants[i].refused.empty()) {
         auto file = entry.at("variants").at(i).at("file").get<std::string>();
-        TANDEM_ASSIGN_OR_RETURN(row.variants[i].bytes, run::readFile(folder + "/" + file));
+        TANDEM_ASSIGN_OR_RETURN(row.variants[i].bytes,
+                                run::readFile(fmt::format("{}/{}", folder, file)));
       }
     return row;
   }
@@ -250,7 +251,7 @@ Expected<std::string> bench::writeSuite(Suite &suite, const std::string &folder)
       }
       std::string file = fmt::format("{}-{}.tsp", r, i);
       entry["variants"][i]["file"] = file;
-      TANDEM_RETURN_IF_ERROR(run::writeFile(folder + "/" + file, variant.bytes));
+      TANDEM_RETURN_IF_ERROR(run::writeFile(fmt::format("{}/{}", folder, file), variant.bytes));
       ++written;
     }
     list["rows"].push_back(std::move(entry));

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Files.h"
 #include "Report.h"
 
 #include <cmath>
@@ -85,6 +86,7 @@ std::string bench::reportJson(const Options &options, const Report &report) {
        {{"bytes_per_second", numberOrNull(report.linkRate)}, {"source", report.linkSource}}},
       {"rows", rows},
       {"median_prediction_error", numberOrNull(report.medianPredictionError())},
+      {"not_measured", report.left},
       {"failure", report.failure}};
   return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -121,4 +123,17 @@ std::string bench::reportCsv(const Report &report) {
                           m.refused.empty() ? "" : quoted(m.refused));
     }
   return text;
+}
+
+Status bench::writeFiles(const Options &options, const Report &report) {
+  Status first;
+  auto write = [&](const std::string &path, auto make) {
+    Status written = path.empty() ? Status() : run::writeFile(path, make());
+    if (first.ok())
+      first = written;
+  };
+  write(options.json, [&] { return reportJson(options, report); });
+  write(options.csv, [&] { return reportCsv(report); });
+  write(options.svg, [&] { return reportSvg(options, report); });
+  return first;
 }

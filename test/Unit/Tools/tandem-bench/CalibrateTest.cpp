@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -30,6 +31,14 @@ constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6;
 std::string baseText(const std::string &name) {
   std::ifstream file(machine::pathOf(name));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// A host whose ranks share one medium.
+std::string hostText() {
+  nlohmann::json file = nlohmann::json::parse(baseText("cpu2"));
+  file["links"]["node"]["topology"] = "shared";
+  file["transports"]["collectives"]["step"] = {10, "us", "estimate"};
+  return file.dump();
 }
 
 /// What one repeat takes on a machine of simple numbers.
@@ -74,7 +83,7 @@ std::vector<Measurement> measure(bool gpu, std::set<Work> without = {}) {
 }
 
 machine::Machine calibrated(Calibration &calibration, const std::string &base) {
-  auto text = calibration.apply(baseText(base), "here", "made up");
+  auto text = calibration.apply(base, "here", "made up");
   EXPECT_TRUE(text) << text.status().message();
   auto machine = machine::Machine::parse(text ? *text : "", "here");
   EXPECT_TRUE(machine) << machine.status().message();
@@ -86,7 +95,7 @@ machine::Machine calibrated(Calibration &calibration, const std::string &base) {
 TEST(Calibration, FindsTheNumbersOfAMachine) {
   Calibration calibration(kRanks, false);
   calibration.note(measure(false));
-  machine::Machine machine = calibrated(calibration, "cpu2");
+  machine::Machine machine = calibrated(calibration, hostText());
   EXPECT_EQ(machine.name, "here");
   for (DType dtype : {DType::F32, DType::F16, DType::BF16})
     EXPECT_NEAR(machine.matmulSeconds(dtype, 1, 512, 1024, 512), 2.0 * 512 * 1024 * 512 / 100e9,
@@ -112,11 +121,11 @@ TEST(Calibration, FindsTheNumbersOfAMachine) {
 }
 
 TEST(Calibration, KeepsWhatWasNotMeasured) {
-  auto base = machine::Machine::load(machine::pathOf("cpu2"));
+  auto base = machine::Machine::parse(hostText(), "base");
   ASSERT_TRUE(base);
   Calibration calibration(kRanks, false);
   calibration.note(measure(false, {Work::AllGather, Work::Put, Work::Matmul, Work::Copy}));
-  machine::Machine machine = calibrated(calibration, "cpu2");
+  machine::Machine machine = calibrated(calibration, hostText());
   EXPECT_EQ(machine.collectives.startup, base->collectives.startup);
   EXPECT_EQ(machine.oneSided.startup.at(1), base->oneSided.startup.at(1));
   EXPECT_EQ(machine.memory[0].at(1 << 20), base->memory[0].at(1 << 20));
@@ -133,7 +142,7 @@ TEST(Calibration, NothingAtAllChangesNoNumber) {
   auto base = machine::Machine::load(machine::pathOf("h200x8"));
   ASSERT_TRUE(base);
   Calibration calibration(8, true);
-  machine::Machine machine = calibrated(calibration, "h200x8");
+  machine::Machine machine = calibrated(calibration, baseText("h200x8"));
   EXPECT_EQ(machine.matmulSeconds(DType::BF16, 1, 8192, 3584, 8192),
             base->matmulSeconds(DType::BF16, 1, 8192, 3584, 8192));
   EXPECT_EQ(machine.node.bandwidth.at(1 << 26), base->node.bandwidth.at(1 << 26));
