@@ -224,6 +224,11 @@ std::string checkSample(const World &world, const CheckOptions &options, double 
   auto budget = static_cast<double>(options.dataSteps);
   if (static_cast<double>(world.commands.size()) * kCommandSteps > budget)
     return large;
+  for (const World *w : {&world, world.oracle.get()})
+    for (const Rank &rank : w->ranks)
+      for (const Shard &shard : rank.shards)
+        if (shard.shape.size() > kMaxRank)
+          return large + "; its indices cannot be sampled";
   Sampler sampler(world, budget / kElementSteps, findings);
   uint64_t most = 0;
   Sampler::Outcome outcome = sampler.attemptAll(most);
