@@ -33,10 +33,14 @@ double errorOf(double simulated, double measured) {
   return measured > 0 ? std::abs(simulated - measured) / measured : 0;
 }
 
-/// Records and waits say nothing of their own: they take what others take.
+bool isWait(const Span &span) {
+  return static_cast<sp::CommandKind>(span.kind) == sp::CommandKind::wait;
+}
+
+/// Records take no time, and a wait for what was over long ago says nothing.
 bool counts(const Span &span) {
-  auto kind = static_cast<sp::CommandKind>(span.kind);
-  return kind != sp::CommandKind::record && kind != sp::CommandKind::wait && span.end > span.begin;
+  return static_cast<sp::CommandKind>(span.kind) != sp::CommandKind::record &&
+         span.end > span.begin;
 }
 
 struct Kind {
@@ -52,21 +56,23 @@ bool pairUp(const std::vector<Span> &measured, const std::vector<Span> &simulate
     while (next < simulated.size() && simulated[next].command < span.command)
       ++next;
     if (next == simulated.size() || simulated[next].command != span.command) {
-      if (counts(span))
+      if (counts(span) && !isWait(span))
         return false;
       continue;
     }
     const Span &other = simulated[next];
     if (other.kind != span.kind)
       return false;
-    if (!counts(span))
+    if (!counts(span) && !(isWait(span) && counts(other)))
       continue;
     Kind &kind = kinds[span.kind];
     double real = span.end - span.begin, guess = other.end - other.begin;
     ++kind.row.commands;
     kind.row.measured += real;
     kind.row.simulated += guess;
-    kind.errors.push_back(errorOf(guess, real));
+    // Either of the two may not have had to wait at all.
+    kind.errors.push_back(isWait(span) ? std::abs(guess - real) / std::max(guess, real)
+                                       : errorOf(guess, real));
   }
   return true;
 }

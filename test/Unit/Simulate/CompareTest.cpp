@@ -44,6 +44,30 @@ TEST(Compare, SaysWhereTheModelErrs) {
   EXPECT_THAT(report(*comparison), HasSubstr("median error"));
 }
 
+TEST(Compare, WaitsHaveARow) {
+  // Stream 2 stands until the message is over: 2 ms measured, 1 ms simulated. What the other wait
+  // is for was over before.
+  ToyProgram program(2);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    program.exchange(rank, 1, static_cast<int>(1 - rank), static_cast<int>(1 - rank), 1);
+    program[rank].sync(2, 1);
+    program.matmul(rank, 2, 2);
+    program[rank].sync(2, 1);
+    program.matmul(rank, 2, 1);
+  }
+  machine::Machine slow = toyMachine();
+  ASSERT_TRUE(slow.scale("link.bandwidth", 0.5).ok());
+  auto comparison = simulate::compare(timelineOf(program, slow), timelineOf(program, toyMachine()));
+  ASSERT_TRUE(comparison.ok()) << comparison.status().message();
+  ASSERT_EQ(comparison->kinds.size(), 3u);
+  const simulate::Comparison::Row &waits = comparison->kinds[0];
+  EXPECT_EQ(waits.what, "wait");
+  EXPECT_EQ(waits.commands, 2u);
+  EXPECT_NEAR(waits.measured, 4 * kMs, 1e-9);
+  EXPECT_NEAR(waits.simulated, 2 * kMs, 1e-9);
+  EXPECT_NEAR(waits.medianError, 0.5, 1e-6);
+}
+
 TEST(Compare, OtherProgramsAreRefused) {
   ToyProgram one(1), two(1), ranks(2);
   one.matmul(0, 0, 1);

@@ -95,7 +95,8 @@ struct Comparison {
     std::string what; ///< a command kind, or "rank 3"
     size_t commands = 0;
     double measured = 0, simulated = 0; ///< s, sums
-    /// Median over the commands of |simulated - measured| / measured; of a rank, of its total time.
+    /// Median over the commands of |simulated - measured| / measured; of a rank, of its total time;
+    /// of waits, of those that had to wait in one of the two, relative to the longer.
     double medianError = 0;
   };
   double measured = 0, simulated = 0; ///< s, of the whole run
