@@ -10,6 +10,7 @@
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace tandem::check {
@@ -37,11 +38,6 @@ std::optional<int64_t> asInteger(Value a) {
   if (field::neg(a) <= kLimit)
     return -static_cast<int64_t>(field::neg(a));
   return std::nullopt;
-}
-
-/// Of what is whole, the function is exact; of all else nothing is known.
-Value toInteger(ExprOp op, Value a) {
-  return asInteger(a) ? a : field::hash(static_cast<uint64_t>(op), a);
 }
 
 /// As the compiler folds them: of whole numbers, of one operand twice, of 0 and -1.
@@ -75,7 +71,72 @@ Value shift(ExprOp op, Value a, Value b) {
   return field::hash(static_cast<uint64_t>(op), a, b);
 }
 
-Value apply(DataMode mode, ExprOp op, Value a, Value b, Value c) {
+/// An operation on numbers as the compiler folds it. It may fold in one of two programs only, where
+/// an operand that is no constant there turns out to be one (x - x).
+std::optional<double> foldNumbers(ExprOp op, double a, double b, double c) {
+  auto f = static_cast<float>(a);
+  switch (op) {
+  case ExprOp::add:
+    return a + b;
+  case ExprOp::sub:
+    return a - b;
+  case ExprOp::mul:
+    return a * b;
+  case ExprOp::div:
+    return a / b;
+  case ExprOp::fma:
+    return std::fma(a, b, c);
+  case ExprOp::abs:
+    return std::fabs(a);
+  case ExprOp::exp:
+    return std::exp(f);
+  case ExprOp::exp2:
+    return std::exp2(f);
+  case ExprOp::log:
+    return std::log(f);
+  case ExprOp::sqrt:
+    return std::sqrt(f);
+  case ExprOp::rsqrt:
+    return 1 / std::sqrt(f);
+  case ExprOp::tanh:
+    return std::tanh(f);
+  case ExprOp::erf:
+    return std::erf(f);
+  case ExprOp::sin:
+    return std::sin(f);
+  case ExprOp::cos:
+    return std::cos(f);
+  case ExprOp::pow:
+    return std::pow(f, static_cast<float>(b));
+  case ExprOp::floor:
+    return std::floor(a);
+  case ExprOp::ceil:
+    return std::ceil(a);
+  case ExprOp::to_i32:
+    return std::trunc(a);
+  default:
+    return std::nullopt;
+  }
+}
+
+std::optional<Value> foldNumbers(ExprOp op, unsigned used, Value a, Value b, Value c) {
+  std::optional<double> x = field::numberOf(a);
+  std::optional<double> y = x && used > 1 ? field::numberOf(b) : x;
+  std::optional<double> z = y && used > 2 ? field::numberOf(c) : y;
+  std::optional<double> result = x && y && z ? foldNumbers(op, *x, *y, *z) : std::nullopt;
+  if (!result)
+    return std::nullopt;
+  // Of an i32, which need not be an f32, these give an i32 again.
+  bool keepsWhole = op == ExprOp::abs || op == ExprOp::floor || op == ExprOp::ceil;
+  if ((keepsWhole || op == ExprOp::to_i32) && std::fabs(*result) <= 0x1p31)
+    if (*result == std::trunc(*result))
+      return field::fromInteger(static_cast<int64_t>(*result));
+  return field::fromFloat(static_cast<float>(*result));
+}
+
+Value apply(DataMode mode, ExprOp op, unsigned used, Value a, Value b, Value c) {
+  if (std::optional<Value> folded = foldNumbers(op, used, a, b, c))
+    return *folded;
   switch (op) {
   case ExprOp::add:
     return sum(mode, a, b);
@@ -118,10 +179,6 @@ Value apply(DataMode mode, ExprOp op, Value a, Value b, Value c) {
   case ExprOp::round_bf16:
   case ExprOp::from_i32:
     return a;
-  case ExprOp::to_i32:
-  case ExprOp::floor:
-  case ExprOp::ceil:
-    return toInteger(op, a);
   case ExprOp::and_i32:
   case ExprOp::or_i32:
   case ExprOp::xor_i32:
@@ -168,7 +225,7 @@ void evaluateKernel(DataMode mode, const Kernel &kernel, size_t count,
         const Value *b = used > 1 ? registers[instr.b].data() : nullptr;
         const Value *c = used > 2 ? registers[instr.c].data() : nullptr;
         for (size_t i = 0; i < n; ++i)
-          out[i] = apply(mode, instr.op, a ? a[i] : 0, b ? b[i] : 0, c ? c[i] : 0);
+          out[i] = apply(mode, instr.op, used, a ? a[i] : 0, b ? b[i] : 0, c ? c[i] : 0);
       }
       }
     }

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 namespace tandem::check::field {
 
@@ -88,13 +89,13 @@ inline Value fromFloat(float value) {
   return bits >> 31 ? neg(result) : result;
 }
 
-/// Values are ordered by this, in one of many ways: 0 is one among others, the infinities are the
-/// last ones.
-inline uint64_t order(uint64_t way, Value a) {
-  if (a == kInfinity)
-    return ~uint64_t(0);
-  return a == neg(kInfinity) ? 0 : mix(a ^ way);
-}
+/// The number that this is, if it is a whole one of 32 bits or a float next to 1 (2^-29 to 2^31),
+/// as constants and what is computed of them are; a random value is not but for a chance of 2^-29.
+std::optional<double> numberOf(Value a);
+
+/// Values are ordered by this, in one of many ways: numbers by size, the infinities at the ends,
+/// and all else anywhere among them.
+uint64_t order(uint64_t way, Value a);
 inline Value max(uint64_t way, Value a, Value b) { return order(way, a) < order(way, b) ? b : a; }
 inline Value min(uint64_t way, Value a, Value b) { return order(way, b) < order(way, a) ? b : a; }
 

@@ -7,6 +7,9 @@
 
 #include "DataPrograms.h"
 
+#include "Field.h"
+
+#include <cmath>
 #include <limits>
 
 using namespace tandem;
@@ -117,6 +120,43 @@ TEST(DataKernels, MaximumWithInfinity) {
   // Zero is not the least number.
   expectDifferent(code({number(0), instr(ExprOp::max, 0, 2)}),
                   code({number(-infinity), instr(ExprOp::max, 0, 2)}));
+}
+
+TEST(DataKernels, ConstantsFold) {
+  // exp(a - a) = 1, max(a - a, 3) = 3, -1.5 < 0.5, tanh(0.5) is a number, 1 / 3 is rounded
+  Instructions zero = {instr(ExprOp::sub, 0, 0)};
+  auto of = [&](Instructions body) {
+    body.insert(body.begin(), zero.begin(), zero.end());
+    return code(body);
+  };
+  expectEqual(of({instr(ExprOp::exp, 2)}), code({number(1)}));
+  expectDifferent(of({instr(ExprOp::exp, 2)}), code({number(1.0000001F)}));
+  expectEqual(of({number(3), instr(ExprOp::max, 2, 3)}), code({number(3)}));
+  expectEqual(of({number(-3), instr(ExprOp::max, 2, 3)}), code({number(0)}));
+  expectEqual(code({number(-1.5), number(0.5), instr(ExprOp::cmp_lt, 2, 3)}), code({number(1)}));
+  expectEqual(code({number(0.5), instr(ExprOp::tanh, 2)}), code({number(std::tanh(0.5F))}));
+  expectEqual(code({number(1), number(3), instr(ExprOp::div, 2, 3)}), code({number(1.F / 3)}));
+  expectEqual(code({number(-2.5), instr(ExprOp::floor, 2)}), code({number(-3)}));
+  expectEqual(code({number(-2.5), instr(ExprOp::abs, 2)}), code({number(2.5)}));
+  // What lies between two numbers is told from what does not.
+  expectDifferent(code({number(0), number(6), instr(ExprOp::max, 0, 2), instr(ExprOp::min, 4, 3)}),
+                  code({number(0), number(6), instr(ExprOp::max, 1, 2), instr(ExprOp::min, 4, 3)}));
+}
+
+TEST(DataField, NumbersAreKnown) {
+  for (float value : {0.F, 1.F, -1.F, 0.1F, -1e-5F, 3.14159265F, 65504.F, -1e9F, 0x1p-29F, 1.9e9F})
+    EXPECT_EQ(field::numberOf(field::fromFloat(value)), double(value));
+  for (int64_t value : {int64_t(123456789), int64_t(-0x80000000LL), int64_t(0x7fffffff)})
+    EXPECT_EQ(field::numberOf(field::fromInteger(value)), double(value));
+  unsigned known = 0;
+  for (uint64_t i = 0; i < 100000; ++i)
+    known += field::numberOf(field::hash(i)).has_value();
+  EXPECT_EQ(known, 0u);
+  float least = -std::numeric_limits<float>::infinity();
+  for (float value : {-1e9F, -2.F, -1e-3F, 0.F, 1e-3F, 0.5F, 2.F, 1e9F}) {
+    EXPECT_LT(field::order(7, field::fromFloat(least)), field::order(7, field::fromFloat(value)));
+    least = value;
+  }
 }
 
 TEST(DataKernels, OutputsExchanged) {

@@ -59,8 +59,8 @@ sp::ExprInstr instr(sp::ExprOp op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 
 /// y = x w, where x is split by rows and gathered with a collective, then multiplied row by row.
 /// x [ranks, 4], w [4, 4], y [ranks, 4] whole.
 DataSpec gatherMatmul(uint32_t ranks);
-/// y = x w over split K: x [4, 2 ranks], w [2 ranks, 4]; what each rank has goes around in a ring, and is
-/// added in the order of the ranks.
+/// y = x w over split K: x [4, 2 ranks], w [2 ranks, 4]; what each rank has goes around in a ring,
+/// and is added in the order of the ranks.
 DataSpec splitContraction(uint32_t ranks);
 /// y[i] = max over j of (2 x[i, j] + b[j]): a kernel, and a reduction; x [2 ranks, 4] split by
 /// rows. The oracle has two kernels.
