@@ -1,13 +1,14 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks what tandem-sim and tandem-run draw: the trace against the trace event format, the picture as XML, the report's
-keys.
+"""Checks what tandem-sim and tandem-run draw: the trace against the trace event format, the picture as XML and the exposed
+time in it against the trace, the report's keys.
 
   check_timeline.py trace.json picture.svg [report.json] --ranks=N --location=TEXT
 """
 
 import argparse
 import json
+import re
 import xml.etree.ElementTree as ET
 
 
@@ -49,7 +50,51 @@ def check_trace(path, ranks, location):
                 for begin, length in slices[event["pid"], event["tid"]]
             )
             expect(inside, f"an arrow that binds to no slice: {event}")
-    return len(starts)
+    return trace
+
+
+def covered(slices, category):
+    """The times, as disjoint intervals in order, that the slices of a category cover."""
+    intervals = []
+    for begin, end in sorted((s["ts"], s["ts"] + s["dur"]) for s in slices if s["cat"] == category):
+        if intervals and begin <= intervals[-1][1]:
+            intervals[-1][1] = max(intervals[-1][1], end)
+        else:
+            intervals.append([begin, end])
+    return intervals
+
+
+def exposed(slices):
+    """Microseconds in which there is communication and no computation, and their number."""
+    compute = covered(slices, "compute")
+    total, pieces = 0.0, 0
+    for begin, end in covered(slices, "communication"):
+        hidden = [(max(begin, a), min(end, b)) for a, b in compute if a < end and b > begin]
+        total += end - begin - sum(b - a for a, b in hidden)
+        pieces += len(hidden) + 1
+    return total, pieces
+
+
+def check_exposed(trace, path, ranks):
+    """What is underlined in the picture, which draws all ranks, is what the trace says."""
+    root = ET.parse(path).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    colour = next(t.get("fill") for t in root.iter(space + "text") if (t.text or "").endswith("% exposed"))
+    lines = [float(box.get("width")) for box in root.iter(space + "rect")
+             if box.get("fill") == colour and box.get("height") == "2.5"]
+    texts = [int(t.text.split()[0]) for t in root.iter(space + "text") if re.fullmatch(r"\d+ % exposed", t.text or "")]
+    seconds, plot = trace["tandem"]["seconds"], 960
+    wanted, pieces = 0.0, 0
+    for rank in range(ranks):
+        slices = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["pid"] == rank]
+        time, count = exposed(slices)
+        wanted, pieces = wanted + time, pieces + count
+        end = max(s["ts"] + s["dur"] for s in slices)
+        expect(abs(texts[rank] - 100 * time / end) <= 1.5, f"rank {rank}: {texts[rank]} % of {time} in {end} us")
+    wanted *= plot / (seconds * 1e6)
+    # Pieces under a tenth of a unit are not drawn, and the trace is rounded to nanoseconds.
+    expect(abs(sum(lines) - wanted) <= 0.15 * pieces + 0.01 * wanted, f"underlined {sum(lines)}, exposed {wanted}")
+    expect(wanted < 1 or lines, "nothing is underlined")
 
 
 def check_svg(path, ranks):
@@ -93,8 +138,9 @@ def main():
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--location", required=True)
     args = parser.parse_args()
-    check_trace(args.trace, args.ranks, args.location)
+    trace = check_trace(args.trace, args.ranks, args.location)
     check_svg(args.svg, args.ranks)
+    check_exposed(trace, args.svg, args.ranks)
     if args.report:
         check_report(args.report, args.ranks)
 

@@ -47,6 +47,40 @@ TEST(CompilerCApi, SameBytesAsFromCpp) {
   tandem_compilation_destroy(compilation);
 }
 
+TEST(CompilerCApi, Machine) {
+  tandem_mesh_size mesh = {"x", 3};
+  const int64_t extents[] = {6, 4};
+  tandem_argument_shape shape = {"arg0", extents, 2};
+  tandem_compile_options options = {};
+  options.struct_size = sizeof options;
+  options.mesh = &mesh;
+  options.num_mesh = 1;
+  options.shapes = &shape;
+  options.num_shapes = 1;
+  tandem::compiler::CompileOptions same;
+  same.mesh = {{"x", 3}};
+  same.shapes = {{"arg0", {6, 4}}};
+  same.machine = "h200x8";
+  options.machine = "h200x8";
+  tandem_compilation *compilation = tandem_compile(kText, std::strlen(kText), nullptr, &options);
+  EXPECT_TRUE(tandem_compilation_ok(compilation));
+  size_t size = 0;
+  const void *bytes = tandem_compilation_bytes(compilation, &size);
+  EXPECT_EQ(std::string(static_cast<const char *>(bytes), size),
+            tandem::compiler::compileText(kText, same).output);
+  tandem_compilation_destroy(compilation);
+
+  options.machine = "no-such-machine";
+  compilation = tandem_compile(kText, std::strlen(kText), nullptr, &options);
+  EXPECT_FALSE(tandem_compilation_ok(compilation));
+  tandem_diagnostic diagnostic;
+  ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
+  EXPECT_NE(std::string(diagnostic.message).find("no-such-machine"), std::string::npos)
+      << diagnostic.message;
+  EXPECT_EQ(tandem_compilation_num_diagnostics(compilation), 1u);
+  tandem_compilation_destroy(compilation);
+}
+
 TEST(CompilerCApi, Diagnostics) {
   // No sizes; and options of a caller that knows of nothing but the first field.
   tandem_compile_options options = {};

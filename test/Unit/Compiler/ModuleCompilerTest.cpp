@@ -7,6 +7,8 @@
 
 #include "tandem/Compiler/ModuleCompiler.h"
 
+#include "tandem/Runtime/Machine.h"
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -187,6 +189,39 @@ TEST(ModuleCompiler, ProgramsOutliveTheCompiler) {
   EXPECT_EQ(other.statistics().fromDisk, 0u);
   EXPECT_TRUE(again.compile(sizes(2, 6, 6))->ok);
   EXPECT_EQ(again.statistics().compiled, 1u);
+}
+
+/// A copy of a machine file that Tandem ships.
+static void writeMachine(const std::filesystem::path &path, const std::string &name) {
+  std::stringstream text;
+  text << std::ifstream(tandem::machine::pathOf(name)).rdbuf();
+  std::ofstream(path, std::ios::trunc) << text.str();
+}
+
+TEST(ModuleCompiler, MachinesCountByWhatTheySay) {
+  Folder folder, machines;
+  std::string machine = (machines.path / "here.json").string();
+  CompilerSettings settings;
+  settings.directory = folder.path;
+  CompileOptions options = sizes(2, 4, 6), none = options;
+  options.machine = machine;
+  // In one process and in the next, which finds the programs of this one in the folder.
+  for (unsigned process = 0; process < 2; ++process) {
+    ModuleCompiler compiler(kText, settings);
+    for (const char *name : {"cpu2", "h200x8", "cpu2"}) {
+      writeMachine(machine, name);
+      auto result = compiler.compile(options);
+      ASSERT_TRUE(result->ok) << result->errorText();
+      EXPECT_EQ(result->output, compileText(kText, options).output);
+    }
+    EXPECT_TRUE(compiler.compile(none)->ok);
+    CacheStatistics counts = compiler.statistics();
+    EXPECT_EQ(counts.hits, 1u); // the second cpu2
+    EXPECT_EQ(process == 0 ? counts.compiled : counts.fromDisk, 3u);
+  }
+  std::filesystem::remove(machine);
+  ModuleCompiler compiler(kText, settings);
+  EXPECT_FALSE(compiler.compile(options)->ok);
 }
 
 TEST(ModuleCompiler, DamagedFilesAreCompiledAnew) {
