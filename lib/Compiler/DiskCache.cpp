@@ -79,7 +79,9 @@ CompileResult DiskCache::load(const std::string &key) const {
   auto [header, bytes] = content.split('\n');
   if (header.consumeInteger(10, result.numRanks) || !header.consume_front(" ") ||
       header.consumeInteger(10, result.numCommands) || !header.consume_front(" ") ||
-      header.consumeInteger(10, result.numMessages) || header != " " + scope + key)
+      header.consumeInteger(10, result.numMessages) || !header.empty() ||
+      !bytes.consume_front(scope) || !bytes.consume_front(std::to_string(key.size()) + ":") ||
+      !bytes.consume_front(key))
     return CompileResult();
   result.output = bytes.str();
   result.ok = true;
@@ -90,9 +92,10 @@ void DiskCache::store(const std::string &key, const CompileResult &result) const
   if (directory.empty() || !result.ok || !result.diagnostics.empty() ||
       llvm::sys::fs::create_directories(directory))
     return;
+  // A key has lines of its own (those of a machine file), hence its length.
   std::string content = std::to_string(result.numRanks) + " " + std::to_string(result.numCommands) +
-                        " " + std::to_string(result.numMessages) + " " + scope + key + "\n" +
-                        result.output;
+                        " " + std::to_string(result.numMessages) + "\n" + scope +
+                        std::to_string(key.size()) + ":" + key + result.output;
   std::string hash = hashOf(content);
   // Under another name until it is whole.
   llvm::consumeError(llvm::writeToOutput(path(key), [&](llvm::raw_ostream &os) {

@@ -4,7 +4,7 @@
 
 // Fused kernels fold what the oracle's single ones compute of the same constants: that is no wrong result.
 // CHECK: data: checked
-// CHECK: no errors
+// CHECK: no error
 
 #m = #fusion.mesh<"m", ["x" = 2]>
 #whole = #fusion.axes<#m, [-]>
