@@ -40,8 +40,11 @@ void ContextImpl::poison(const Status &why) {
   // Queued work is dropped before waiting work is released: nothing may run on what an aborted
   // command left undone.
   device().abort(why);
-  for (Watched *instance : watched)
-    instance->abortChannels(why);
+  // One-sided channels first: where a collective is ended before this rank has stopped signalling,
+  // what stands behind it tells a peer of data that never came.
+  for (bool oneSided : {true, false})
+    for (Watched *instance : watched)
+      instance->abortChannels(why, oneSided);
 }
 
 Expected<Stream *> ContextImpl::stream(uint32_t i) {

@@ -26,7 +26,8 @@ public:
   virtual std::chrono::steady_clock::time_point deadline() = 0;
   /// Where each stream stands, for the message of a timeout.
   virtual std::string describeStall() = 0;
-  virtual void abortChannels(const Status &reason) = 0;
+  /// Those that are one-sided, or those that are not.
+  virtual void abortChannels(const Status &reason, bool oneSided) = 0;
 };
 
 class ContextImpl final : public Context {

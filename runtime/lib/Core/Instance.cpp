@@ -309,16 +309,16 @@ std::string InstanceImpl::describeStall() {
   return fmt::format("run of @{}: {}", programHandle->name(), where);
 }
 
-void InstanceImpl::abortChannels(const Status &reason) {
+void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
   {
     // NCCL's abort ends when no graph holds its work any more.
     std::lock_guard<std::mutex> lock(graphMutex);
     for (Slot &slot : slots)
       slot.graph.reset();
   }
-  for (const auto &channel : channels)
-    if (channel)
-      channel->abort(reason);
+  for (uint32_t c = 0; c < channels.size(); ++c)
+    if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
+      channels[c]->abort(reason);
 }
 
 void InstanceImpl::report(const Status &error, Marker marker) {

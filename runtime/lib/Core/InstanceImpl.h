@@ -45,7 +45,7 @@ public:
 
   std::chrono::steady_clock::time_point deadline() override;
   std::string describeStall() override;
-  void abortChannels(const Status &reason) override;
+  void abortChannels(const Status &reason, bool oneSided) override;
 
 private:
   /// One of the two runs that may be in flight: its addresses, and the ends of its streams.

@@ -27,15 +27,8 @@ public:
       : reach(std::move(reach)), self(self), state(std::move(state)), kernels(kernels) {}
   ~PeerChannel() override {
     gpu::Driver &driver = *state->driver;
-    // The copy may stand in a hardware queue behind the very wait that it is to end.
-    auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    for (gpu::Backoff backoff; stream && aborted && !state->stuck; backoff.pause()) {
-      bool done = false;
-      if (!driver.queryStream(stream, &done).ok() || done)
-        break;
-      if (std::chrono::steady_clock::now() > giveUp)
-        state->stuck = true;
-    }
+    if (stream && aborted && !state->stuck && !isReleased(std::chrono::seconds(10)))
+      state->stuck = true;
     if (state->stuck)
       return;
     if (stream)
@@ -66,7 +59,8 @@ public:
   }
 
   /// Lets go of what waits for this rank's signals; first, what would then signal a peer is told
-  /// not to: that peer would go on with what never came. It has a watchdog of its own.
+  /// not to: that peer would go on with what never came. It has a watchdog of its own. Waits a
+  /// little for the GPU to have done so: what is ended next may be what a signal stands behind.
   void abort(const Status &) override {
     if (aborted.exchange(true))
       return;
@@ -77,10 +71,25 @@ public:
     if (status.ok())
       status =
           state->driver->copyAsync(mine.signal(0), released, uint64_t(mine.numSignals) * 8, stream);
+    if (status.ok())
+      isReleased(std::chrono::milliseconds(100));
     status.ignore(); // what waits then stays: memory is given up for lost
   }
 
 private:
+  /// Whether the copies of abort() are over within `limit`, or will never be. They may stand in a
+  /// hardware queue behind the very wait that they are to end.
+  bool isReleased(std::chrono::milliseconds limit) {
+    auto giveUp = std::chrono::steady_clock::now() + limit;
+    for (gpu::Backoff backoff;; backoff.pause()) {
+      bool done = false;
+      if (!state->driver->queryStream(stream, &done).ok() || done)
+        return true;
+      if (std::chrono::steady_clock::now() > giveUp)
+        return false;
+    }
+  }
+
   ReachRef reach;
   const uint32_t self;
   const std::shared_ptr<DeviceState> state;

@@ -12,7 +12,10 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -242,6 +245,70 @@ TEST(Instance, TwoOfOneContext) {
     EXPECT_EQ(out, std::vector<float>(24, 5));
     EXPECT_EQ(out2, out);
   });
+}
+
+class FailingOperation final : public HostOperation {
+public:
+  Status execute(const Frame &) override { return Status(Code::Internal, "does not work"); }
+};
+
+/// Messages fail; what is aborted is written down.
+class NotedChannel final : public Channel {
+public:
+  NotedChannel(std::string name, std::vector<std::string> &aborts)
+      : name(std::move(name)), aborts(aborts) {}
+  Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &) override {
+    return std::unique_ptr<Operation>(std::make_unique<FailingOperation>());
+  }
+  void abort(const Status &) override { aborts.push_back(name); }
+
+private:
+  const std::string name;
+  std::vector<std::string> &aborts;
+};
+
+class NotedTransport final : public Transport {
+public:
+  NotedTransport(uint32_t can, std::vector<std::string> &aborts) : can(can), aborts(aborts) {}
+  std::string_view name() const override { return "noted"; }
+  uint32_t capabilities() const override { return can; }
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &,
+                                                   Launch &) override {
+    std::string made = std::to_string(desc.id >> 16) + (can == OneSided ? " signals" : " messages");
+    return std::unique_ptr<Channel>(std::make_unique<NotedChannel>(made, aborts));
+  }
+
+private:
+  const uint32_t can;
+  std::vector<std::string> &aborts;
+};
+
+// What a rank that gives up still signals must not stand behind a message that has been ended.
+TEST(Instance, OneSidedChannelsOfAllInstancesAreAbortedFirst) {
+  ProgramSpec spec(1);
+  spec.name = "mixed";
+  uint16_t messages = spec.ranks[0].channel({0}, TwoSided);
+  spec.ranks[0].channel({0}, OneSided);
+  spec.ranks[0].group(0, messages, 0);
+  auto file = ProgramFile::fromMemory(spec.encode());
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  std::vector<std::string> aborts;
+  ContextOptions options;
+  options.device = createCpuDevice();
+  options.transports.push_back(std::make_unique<NotedTransport>(TwoSided | Collectives, aborts));
+  options.transports.push_back(std::make_unique<NotedTransport>(OneSided, aborts));
+  options.launch = createSelfLaunch();
+  auto context = Context::create(std::move(options));
+  auto program = (*file)->rankProgram(0);
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  auto first = Instance::create(**context, *program),
+       second = Instance::create(**context, *program);
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  ASSERT_TRUE(second.ok()) << second.status().message();
+  Status status = (*second)->run();
+  EXPECT_NE(status.message().find("does not work"), std::string::npos) << status.message();
+  EXPECT_EQ(aborts,
+            (std::vector<std::string>{"1 signals", "2 signals", "1 messages", "2 messages"}));
 }
 
 TEST(Instance, ProgramsMustAgree) {
