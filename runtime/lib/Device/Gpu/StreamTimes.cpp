@@ -99,7 +99,15 @@ Status StreamTimes::record(StreamHandle stream, EventHandle *event) {
   }
   if (!*event)
     TANDEM_RETURN_IF_ERROR(driver.createEvent(event, true));
-  return driver.record(*event, stream);
+  Status status = driver.record(*event, stream);
+  if (!status.ok())
+    giveBack(std::exchange(*event, nullptr));
+  return status;
+}
+
+void StreamTimes::giveBack(EventHandle event) {
+  std::lock_guard<std::mutex> lock(mutex);
+  spare.push_back(event);
 }
 
 void StreamTimes::add(const Entry &entry) {

@@ -58,10 +58,14 @@ public:
       return body();
     EventHandle begin = nullptr, end = nullptr;
     TANDEM_RETURN_IF_ERROR(record(stream, &begin));
-    TANDEM_RETURN_IF_ERROR(body());
-    TANDEM_RETURN_IF_ERROR(record(stream, &end));
-    add({time, begin, end});
-    return Status();
+    Status status = body();
+    if (status.ok())
+      status = record(stream, &end);
+    if (status.ok())
+      add({time, begin, end});
+    else
+      giveBack(begin);
+    return status;
   }
   /// The point that the stream has come to: begin and end at once.
   Status at(StreamHandle stream, CommandTime *time);
@@ -74,7 +78,9 @@ private:
     CommandTime *time;
     EventHandle begin, end; ///< may be one event
   };
+  /// Null after an error.
   Status record(StreamHandle stream, EventHandle *event);
+  void giveBack(EventHandle event);
   void add(const Entry &entry);
 
   Driver &driver;
