@@ -78,7 +78,7 @@ static bool hasCopies(const World &world) {
 /// tried.
 static constexpr unsigned kMaxOrders = 24;
 
-static bool usesOrder(const Kernel &kernel) {
+bool usesOrder(const Kernel &kernel) {
   return std::any_of(kernel.code.begin(), kernel.code.end(), [](const Instruction &instr) {
     switch (instr.op) {
     case sp::ExprOp::max:
@@ -104,11 +104,48 @@ static bool hasOrder(const World &world) {
          });
 }
 
+/// Whether a rank's shard is the whole of a logical tensor, in order.
+static bool isWhole(const Argument &info, const Shard &shard, uint64_t bytes) {
+  uint64_t count = 1, held = 1;
+  for (int64_t extent : info.shape)
+    if (__builtin_mul_overflow(count, static_cast<uint64_t>(extent), &count))
+      return false;
+  for (size_t d = shard.shape.size(); d-- > 0;) {
+    if (shard.shape[d] != 1 && held != 0 && shard.strides[d] != static_cast<int64_t>(held))
+      return false;
+    if (__builtin_mul_overflow(held, static_cast<uint64_t>(shard.shape[d]), &held))
+      return false;
+  }
+  uint64_t size = 0;
+  return shard.offset == 0 && held == count &&
+         !__builtin_mul_overflow(count, sizeOf(info.dtype), &size) && size == bytes;
+}
+
+/// What an evaluation relies on and no reader has verified: nothing else reads a file's oracle
+/// beside its ranks. Empty: nothing is wrong.
+static std::string whatIsWrong(const World &world) {
+  const World &oracle = *world.oracle;
+  if (!oracle.mismatches.empty() || oracle.arguments.size() != world.arguments.size())
+    return "the oracle is no program of one rank";
+  const Rank &rank = oracle.ranks[0];
+  for (uint32_t a = 0; a < world.arguments.size(); ++a) {
+    const Argument &info = world.arguments[a];
+    if (!rank.argumentPresent[a] || !isWhole(info, rank.shards[a], rank.argumentBytes[a]))
+      return fmt::format("the oracle's \"{}\" is not the whole tensor", info.name);
+    if (info.terms > world.numRanks())
+      return fmt::format("\"{}\" has more terms than there are ranks", info.name);
+  }
+  return {};
+}
+
 std::string checkData(const World &world, const CheckOptions &options, Findings &findings,
                       bool &decided) {
   decided = false;
   if (!world.oracle)
     return "not checked: the program has no oracle";
+  std::string wrong = whatIsWrong(world);
+  if (!wrong.empty())
+    return "not checked: " + wrong;
   bool copies = hasCopies(world);
   double steps = dataSteps(world) * (copies ? 2 : 1) + dataSteps(*world.oracle);
   for (const World *w : {&world, world.oracle.get()})

@@ -113,6 +113,9 @@ inline Value combine(DataMode mode, DType dtype, ReduceOp op, Value a, Value b) 
   return op == ReduceOp::Max ? field::max(mode.order, a, b) : field::min(mode.order, a, b);
 }
 
+/// Whether a kernel compares values.
+bool usesOrder(const replay::Kernel &kernel);
+
 /// Kernel `kernel` for `count` elements: `inputs` and `outputs` are its operands.
 void evaluateKernel(DataMode mode, const replay::Kernel &kernel, size_t count,
                     const std::vector<Values> &inputs, std::vector<Values> &outputs);

@@ -91,17 +91,16 @@ private:
   /// The terms that `compareHolders` has found, combined.
   void comparePartial() {
     const Argument &info = world.arguments[a];
-    auto isRight = [&](uint64_t element, Value) {
-      Value all = 0;
-      bool any = false;
-      for (uint32_t t = 0; t < info.terms; ++t)
-        if (held[t][element]) {
-          Value term = terms[t][element];
-          all = any ? combine(run.mode, info.dtype, info.partialOp, all, term) : term;
-          any = true;
+    Values all(count);
+    std::vector<bool> any(count);
+    for (uint32_t t = 0; t < info.terms; ++t)
+      for (uint64_t e = 0; e < count; ++e)
+        if (held[t][e]) {
+          all[e] = any[e] ? combine(run.mode, info.dtype, info.partialOp, all[e], terms[t][e])
+                          : terms[t][e];
+          any[e] = true;
         }
-      return all == expected[element];
-    };
+    auto isRight = [&](uint64_t element, Value) { return all[element] == expected[element]; };
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       compareRank(r, isRight, "with the other terms not the oracle's");
   }

@@ -40,6 +40,18 @@ std::optional<int64_t> asInteger(Value a) {
   return std::nullopt;
 }
 
+/// A sum, difference or product of two i32: modulo 2^32 where both are known.
+Value arithmetic(ExprOp op, Value a, Value b) {
+  std::optional<int64_t> x = asInteger(a), y = asInteger(b);
+  if (x && y) {
+    int64_t exact = op == ExprOp::add_i32 ? *x + *y : op == ExprOp::sub_i32 ? *x - *y : *x * *y;
+    return field::fromInteger(static_cast<int32_t>(static_cast<uint32_t>(exact)));
+  }
+  return op == ExprOp::add_i32   ? field::add(a, b)
+         : op == ExprOp::sub_i32 ? field::sub(a, b)
+                                 : field::mul(a, b);
+}
+
 /// As the compiler folds them: of whole numbers, of one operand twice, of 0 and -1.
 Value bits(ExprOp op, Value a, Value b) {
   std::optional<int64_t> x = asInteger(a), y = asInteger(b);
@@ -71,21 +83,26 @@ Value shift(ExprOp op, Value a, Value b) {
   return field::hash(static_cast<uint64_t>(op), a, b);
 }
 
+/// What is finite stays with the field, which does not round: sums of numbers occur in any order.
+std::optional<double> unlessFinite(double result) {
+  return std::isfinite(result) ? std::nullopt : std::optional<double>(result);
+}
+
 /// An operation on numbers as the compiler folds it. It may fold in one of two programs only, where
 /// an operand that is no constant there turns out to be one (x - x).
 std::optional<double> foldNumbers(ExprOp op, double a, double b, double c) {
   auto f = static_cast<float>(a);
   switch (op) {
   case ExprOp::add:
-    return a + b;
+    return unlessFinite(a + b);
   case ExprOp::sub:
-    return a - b;
+    return unlessFinite(a - b);
   case ExprOp::mul:
-    return a * b;
+    return unlessFinite(a * b);
   case ExprOp::div:
-    return a / b;
+    return std::isinf(b) ? a / b : unlessFinite(a / b);
   case ExprOp::fma:
-    return std::fma(a, b, c);
+    return unlessFinite(a * b + c);
   case ExprOp::abs:
     return std::fabs(a);
   case ExprOp::exp:
@@ -143,11 +160,10 @@ Value apply(DataMode mode, ExprOp op, unsigned used, Value a, Value b, Value c) 
   case ExprOp::sub:
     return sum(mode, a, field::neg(b));
   case ExprOp::add_i32:
-    return field::add(a, b);
   case ExprOp::sub_i32:
-    return field::sub(a, b);
-  case ExprOp::mul:
   case ExprOp::mul_i32:
+    return arithmetic(op, a, b);
+  case ExprOp::mul:
     return field::mul(a, b);
   case ExprOp::div:
     return field::mul(a, field::inverse(b));

@@ -286,7 +286,10 @@ public:
   Exchange(DataMode mode, DType dtype, const Command &command, std::vector<Values> brought,
            uint32_t root)
       : mode(mode), dtype(dtype), command(command), in(std::move(brought)), size(in.size()),
-        root(root) {}
+        root(root) {
+    if (static_cast<CollectiveKind>(command.op) == CollectiveKind::AllReduce)
+      all = sum(0, 1);
+  }
 
   /// Empty: nothing.
   Values give(size_t i) const {
@@ -296,7 +299,7 @@ public:
     case CollectiveKind::Gather:
       return i == root ? gather() : Values();
     case CollectiveKind::AllReduce:
-      return sum(0, 1);
+      return all;
     case CollectiveKind::Reduce:
       return i == root ? sum(0, 1) : Values();
     case CollectiveKind::ReduceScatter:
@@ -344,6 +347,7 @@ private:
   const Command &command;
   const std::vector<Values> in;
   const size_t size, root;
+  Values all; ///< what all are given
 };
 
 } // namespace

@@ -105,6 +105,9 @@ private:
   void write(uint32_t rank, const replay::Command &command, uint32_t k, const Sample &sample);
   /// A value that is equal to nothing else.
   Value unknown(uint64_t a, uint64_t b);
+  /// What a command only moves. A broadcast that is written out has all its indices in the ranks
+  /// and some in the oracle: that fails.
+  Sample moved(uint32_t rank, const replay::Command &command, uint32_t k);
   Sample expanded(Sample sample, const Layout &from);
   void accumulate(Sample &into, const Sample &from, DType dtype, ReduceOp op);
   void matmul(uint32_t rank, const replay::Command &command);

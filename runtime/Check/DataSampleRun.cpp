@@ -11,6 +11,7 @@
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 
@@ -42,6 +43,8 @@ void SampleRun::run() {
 void SampleRun::fillInput(uint32_t rank, uint32_t argument, const Density &density) {
   const Argument &info = world.arguments[argument];
   const Shard &shard = world.ranks[rank].shards[argument];
+  if (std::find(shard.shape.begin(), shard.shape.end(), 0) != shard.shape.end())
+    return;
   // The shard as a view of the logical tensor.
   Layout held;
   held.dtype = info.dtype;
@@ -113,6 +116,18 @@ void SampleRun::write(uint32_t rank, const Command &command, uint32_t k, const S
     memory(rank, *view).write(view->address, world.layoutOf(*view), sample);
 }
 
+static bool repeats(const Layout &layout) {
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (layout.strides[d] == 0 && layout.shape[d] > 1)
+      return true;
+  return false;
+}
+
+Sample SampleRun::moved(uint32_t rank, const Command &command, uint32_t k) {
+  isFailed |= repeats(layout(rank, command, k));
+  return read(rank, command, k);
+}
+
 /// With all indices of the dimensions that `from` repeats.
 Sample SampleRun::expanded(Sample sample, const Layout &from) {
   uint64_t inner = 1;
@@ -147,16 +162,15 @@ void SampleRun::begin(CommandId id) {
 void SampleRun::execute(uint32_t rank, const Command &command) {
   switch (command.kind) {
   case Kind::Copy:
-    return write(rank, command, 0, expanded(read(rank, command, 1), layout(rank, command, 1)));
+    return write(rank, command, 0, moved(rank, command, 1));
   case Kind::Accumulate: {
     Sample sum = read(rank, command, 0);
-    const Layout &from = layout(rank, command, 1);
-    accumulate(sum, expanded(read(rank, command, 1), from), from.dtype,
+    accumulate(sum, moved(rank, command, 1), layout(rank, command, 1).dtype,
                static_cast<ReduceOp>(command.reduceOp));
     return write(rank, command, 0, sum);
   }
   case Kind::Put: {
-    Sample sample = expanded(read(rank, command, 1), layout(rank, command, 1));
+    Sample sample = moved(rank, command, 1);
     const View &target = *world.operand(world.ranks[rank], command, 0);
     note(sample);
     return memory(command.peer, target).write(target.address, world.layoutOf(target), sample);
@@ -242,6 +256,9 @@ void SampleRun::matmul(uint32_t rank, const Command &command) {
   if (const View *view = world.operand(world.ranks[rank], command, 3))
     bias = expanded(read(rank, command, 3), world.layoutOf(*view));
   bool hasBias = world.operand(world.ranks[rank], command, 3) != nullptr;
+  // The bias would be lost where no index of K is kept.
+  isFailed |= bias.size() > 0 && left.matrices.empty() && right.matrices.empty();
+  const bool anyRepeats = repeats(a) || repeats(b);
   auto m = static_cast<uint64_t>(out.shape[out.rank - 2]);
   auto n = static_cast<uint64_t>(out.shape[out.rank - 1]);
   std::vector<int64_t> stridesA = batchStrides(a, out), stridesB = batchStrides(b, out);
@@ -261,6 +278,7 @@ void SampleRun::matmul(uint32_t rank, const Command &command) {
       for (const Rows::Row &column : columns) {
         done += static_cast<double>(row.k.size()) / kElementSteps;
         Value dot = 0;
+        isFailed |= anyRepeats && row.k != column.k;
         if (row.k != column.k)
           dot = unknown(row.value.front(), column.value.front());
         else
@@ -319,37 +337,39 @@ static uint64_t withoutRepeated(const Layout &layout, uint64_t element) {
   return result;
 }
 
-static bool repeats(const Layout &layout) {
-  for (unsigned d = 0; d < layout.rank; ++d)
-    if (layout.strides[d] == 0 && layout.shape[d] > 1)
-      return true;
-  return false;
-}
-
 void SampleRun::launch(uint32_t rank, const Command &command) {
   const Kernel &kernel = world.kernels[world.ranks[rank].kernels[command.aux]];
   std::vector<Sample> operands;
-  const Sample *base = nullptr;
-  for (uint32_t k = kernel.outputs; k < command.numOperands; ++k)
+  std::vector<bool> repeated;
+  // What is computed is where any operand is kept that repeats nothing.
+  Sample made;
+  bool any = false, same = true;
+  for (uint32_t k = kernel.outputs; k < command.numOperands; ++k) {
     operands.push_back(read(rank, command, k));
-  // What is computed is where an operand is kept that repeats nothing.
-  for (uint32_t k = kernel.outputs; k < command.numOperands && !base; ++k)
-    if (!repeats(layout(rank, command, k)))
-      base = &operands[k - kernel.outputs];
-  if (!base) {
+    repeated.push_back(repeats(layout(rank, command, k)));
+    if (repeated.back())
+      continue;
+    const std::vector<uint64_t> &index = operands.back().index;
+    same &= !any || index == made.index;
+    any = true;
+    std::vector<uint64_t> both;
+    std::set_union(made.index.begin(), made.index.end(), index.begin(), index.end(),
+                   std::back_inserter(both));
+    made.index = std::move(both);
+  }
+  // A term of which nothing is kept is 0 to a sum, but not to a maximum.
+  if (!any || (!same && usesOrder(kernel))) {
     isFailed = true;
     return;
   }
-  Sample made;
-  made.index = base->index;
   std::vector<Values> inputs(operands.size()), outputs(kernel.outputs);
   for (size_t o = 0; o < operands.size(); ++o) {
     const Layout &from = layout(rank, command, kernel.outputs + static_cast<uint32_t>(o));
-    bool same = operands[o].index == made.index;
+    bool all = operands[o].index == made.index;
     for (size_t i = 0; i < made.index.size(); ++i) {
       const Value *value =
-          same ? &operands[o].value[i] : operands[o].find(withoutRepeated(from, made.index[i]));
-      inputs[o].push_back(value ? *value : unknown(i, o));
+          all ? &operands[o].value[i] : operands[o].find(withoutRepeated(from, made.index[i]));
+      inputs[o].push_back(value ? *value : repeated[o] ? unknown(i, o) : 0);
     }
   }
   done += static_cast<double>(made.index.size()) * static_cast<double>(kernel.code.size());
@@ -366,8 +386,7 @@ void SampleRun::beginTransfer(CommandId send, CommandId recv) {
     current = recv;
     readNothing = false;
     const Command &command = world.commands[send];
-    write(world.rankOf(recv), world.commands[recv], 0,
-          expanded(read(from, command, 0), layout(from, command, 0)));
+    write(world.rankOf(recv), world.commands[recv], 0, moved(from, command, 0));
     ran.push_back(recv);
   }
   InstantDriver::beginTransfer(send, recv);

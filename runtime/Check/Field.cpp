@@ -41,6 +41,8 @@ std::optional<double> positiveNumberOf(Value a) {
 } // namespace
 
 std::optional<double> numberOf(Value a) {
+  if (a == kNaN)
+    return std::numeric_limits<double>::quiet_NaN();
   if (std::optional<double> number = positiveNumberOf(a))
     return number;
   if (std::optional<double> number = positiveNumberOf(neg(a)))

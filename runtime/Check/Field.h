@@ -71,6 +71,7 @@ inline Value fromInteger(int64_t i) {
 
 /// +infinity; minus infinity is its negative.
 inline constexpr Value kInfinity = 0x0123456789abcdefull;
+inline constexpr Value kNaN = 0x0fedcba987654321ull;
 
 /// Finite numbers are binary fractions, hence exact.
 inline Value fromFloat(float value) {
@@ -79,7 +80,9 @@ inline Value fromFloat(float value) {
   uint32_t exponent = bits >> 23 & 0xff, mantissa = bits & 0x7fffff;
   Value result = 0;
   if (exponent == 0xff) {
-    result = mantissa ? hash(0x4e614e) : kInfinity;
+    if (mantissa)
+      return kNaN;
+    result = kInfinity;
   } else {
     // mantissa * 2^(exponent - 150); 2^61 = 1.
     uint32_t shift = exponent == 0 ? 1 : exponent;

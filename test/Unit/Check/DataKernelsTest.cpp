@@ -123,7 +123,7 @@ TEST(DataKernels, MaximumWithInfinity) {
 }
 
 TEST(DataKernels, ConstantsFold) {
-  // exp(a - a) = 1, max(a - a, 3) = 3, -1.5 < 0.5, tanh(0.5) is a number, 1 / 3 is rounded
+  // exp(a - a) = 1, max(a - a, 3) = 3, -1.5 < 0.5, tanh(0.5) is a number
   Instructions zero = {instr(ExprOp::sub, 0, 0)};
   auto of = [&](Instructions body) {
     body.insert(body.begin(), zero.begin(), zero.end());
@@ -135,7 +135,16 @@ TEST(DataKernels, ConstantsFold) {
   expectEqual(of({number(-3), instr(ExprOp::max, 2, 3)}), code({number(0)}));
   expectEqual(code({number(-1.5), number(0.5), instr(ExprOp::cmp_lt, 2, 3)}), code({number(1)}));
   expectEqual(code({number(0.5), instr(ExprOp::tanh, 2)}), code({number(std::tanh(0.5F))}));
-  expectEqual(code({number(1), number(3), instr(ExprOp::div, 2, 3)}), code({number(1.F / 3)}));
+  float infinity = std::numeric_limits<float>::infinity();
+  expectEqual(code({number(1), number(infinity), instr(ExprOp::sub, 2, 3), instr(ExprOp::exp, 4)}),
+              code({number(0)}));
+  expectEqual(code({number(1), number(infinity), instr(ExprOp::div, 2, 3)}), code({number(0)}));
+  expectEqual(code({number(-1), instr(ExprOp::log, 2), instr(ExprOp::add, 2, 3)}),
+              code({number(std::numeric_limits<float>::quiet_NaN())}));
+  // Sums of numbers are not rounded, so their order does not count.
+  expectEqual(
+      code({number(0.1F), number(0.3F), instr(ExprOp::add, 2, 3), instr(ExprOp::add, 4, 3)}),
+      code({number(0.1F), number(0.3F), instr(ExprOp::add, 3, 3), instr(ExprOp::add, 4, 2)}));
   expectEqual(code({number(-2.5), instr(ExprOp::floor, 2)}), code({number(-3)}));
   expectEqual(code({number(-2.5), instr(ExprOp::abs, 2)}), code({number(2.5)}));
   // What lies between two numbers is told from what does not.
@@ -193,6 +202,9 @@ TEST(DataKernels, Integers) {
        {instr(ExprOp::constant_i32, 1), instr(ExprOp::shr_i32, 1, 2)}, false);
   same({instr(ExprOp::constant_i32, 0xffffffffu), instr(ExprOp::add_i32, 0, 2)},
        {instr(ExprOp::constant_i32, 1), instr(ExprOp::sub_i32, 0, 2)}, true);
+  same({instr(ExprOp::constant_i32, 0x7fffffffu), instr(ExprOp::constant_i32, 5),
+        instr(ExprOp::add_i32, 2, 3)},
+       {instr(ExprOp::constant_i32, 0x80000004u)}, true);
   // Truth values count as numbers: (a < b) & (a < b) is 0 or 1.
   Instructions truth = {instr(ExprOp::cmp_lt_i32, 0, 1), instr(ExprOp::to_i32, 2)};
   Instructions twice = truth;
