@@ -288,9 +288,11 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
   auto *made = new Event;
   made->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  ++number("events");
   return *event = reinterpret_cast<CUevent>(made), CUDA_SUCCESS;
 }
 CUresult cuEventDestroy(CUevent event) {
+  --number("events");
   return delete reinterpret_cast<Event *>(event), CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent handle, CUstream stream) {

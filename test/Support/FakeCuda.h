@@ -35,8 +35,8 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   no-values       there are no stream memory operations
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
 ///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not
-/// Counters: graph-launches, launches.<kernel>, products.<algorithm>, ranges.<name> and open-ranges
-/// (of NVTX).
+/// Counters: graph-launches, launches.<kernel>, products.<algorithm>, events (that there are),
+/// ranges.<name> and open-ranges (of NVTX).
 std::atomic<int64_t> &number(const std::string &name);
 
 } // namespace tandem::fake

@@ -7,7 +7,11 @@
 
 #include "FakeGpu.h"
 
+#include "GpuStream.h"
+#include "StreamTimes.h"
+
 #include "tandem/Runtime/Channel.h"
+#include "tandem/Runtime/Gpu.h"
 
 #include <gtest/gtest.h>
 #include <thread>
@@ -114,6 +118,32 @@ TEST(GpuTrace, RunsInFlightAreNotedInTheirTurn) {
   });
   for (const Status &status : ended)
     EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(GpuTrace, EventsOfWhatFailsAreGivenBack) {
+  auto device = fakeDevice();
+  auto *access = dynamic_cast<gpu::GpuAccess *>(device.get());
+  ASSERT_NE(access, nullptr);
+  std::shared_ptr<gpu::DeviceState> state = access->shared();
+  gpu::Driver &driver = *state->driver;
+  gpu::StreamHandle stream = nullptr;
+  ASSERT_TRUE(driver.createStream(&stream).ok());
+  int64_t before = fakeNumber("events");
+  gpu::StreamTimes times(driver, state->clock);
+  CommandTime time;
+  for (int i = 0; i < 3; ++i) {
+    Status status =
+        times.around(stream, &time, [] { return Status(Code::Internal, "does not work"); });
+    EXPECT_EQ(status.message(), "does not work");
+  }
+  EXPECT_EQ(fakeNumber("events") - before, 1); // used again
+  EXPECT_TRUE(times.note().ok());
+  EXPECT_EQ(time.end, 0); // nothing to note
+  for (bool done = false; !done;)
+    ASSERT_TRUE(driver.queryStream(stream, &done).ok());
+  times.release();
+  EXPECT_EQ(fakeNumber("events"), before);
+  EXPECT_TRUE(driver.destroyStream(stream).ok());
 }
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
