@@ -204,7 +204,7 @@ Expected<Machine> Machine::parse(std::string_view text, const std::string &sourc
   json file;
   try {
     file = json::parse(text);
-  } catch (const json::parse_error &error) {
+  } catch (const json::exception &error) { // also of a number that no double holds
     return Status(Code::InvalidArgument, fmt::format("{}: {}", source, error.what()));
   }
   Machine machine;

@@ -67,7 +67,7 @@ Status NpyFolder::add(const std::string &name, bool isResult, const Tensor &tens
                      {"dtype", toString(tensor.dtype)},
                      {"shape", tensor.shape},
                      {"file", file}});
-  index = entries.dump(1);
+  index = entries.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
   return writeFile(path + "/" + file, head + header, tensor.data.data(), tensor.data.size());
 }
 

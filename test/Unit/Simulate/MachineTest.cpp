@@ -195,6 +195,9 @@ TEST(Machine, NotJson) {
   EXPECT_THAT(Machine::load("/nowhere/x.json").status().message(),
               HasSubstr("/nowhere/x.json: cannot read"));
   EXPECT_FALSE(Machine::parse("[]", "bad.json").ok());
+  machine = Machine::parse(R"({"tandem_machine": 1e999})", "bad.json");
+  ASSERT_FALSE(machine.ok());
+  EXPECT_THAT(machine.status().message(), HasSubstr("bad.json: "));
 }
 
 } // namespace
