@@ -127,8 +127,17 @@ class Bench(harness.Test):
         self.assertEqual(done.code, 0, str(done))
         # One is not for the other.
         done = harness.run([BENCH, stage, "--channel=local", f"--calibrate={machine}"])
-        self.assertEqual(done.code, 1, str(done))
+        self.assertEqual(done.code, 2, str(done))
         self.assertIn("was staged without --probes", done.err)
+
+    def test_calibration_in_too_little_time(self):
+        """What is left is named, and keeps the base's numbers."""
+        machine = self.path("here.json")
+        done = harness.run([BENCH, "-n", "2", "--channel=local", f"--calibrate={machine}", "--iterations=1", "--warmup=0",
+                            "--sets=1", "--total-time=0.1"])
+        self.assertEqual(done.code, 4, str(done))
+        self.assertIn("not measured, time was up: ", done.out)
+        self.assertIn("name", harness.read_json(machine))
 
     def make_stage(self, ranks, *programs):
         """A folder with programs that are made by hand, a row each, and no row of links."""
@@ -171,12 +180,41 @@ class Bench(harness.Test):
         self.assertIsNone(measurement["max_relative_error"])
 
     def test_a_program_for_other_ranks(self):
-        """Is a line, not the end."""
-        done = harness.run([BENCH, self.make_stage(2, "matmul-3", "matmul-2"), "--channel=local", *QUICK, *self.reports()])
-        self.assertEqual(done.code, 0, str(done))
-        rows = harness.read_json(self.path("b.json"))["rows"]
-        self.assertEqual(rows[0]["measurements"][0]["refused"], "rank 0: the program is for 3 ranks, there are 2")
-        self.assertTrue(rows[1]["measurements"][0]["verified"])
+        """The folder is wrong: what was measured before is reported, and the file is named."""
+        folder = self.make_stage(2, "matmul-2", "matmul-3")
+        for channel in harness.CHANNELS:
+            with self.subTest(channel):
+                done = harness.run([BENCH, folder, f"--channel={channel}", *QUICK, *self.reports()])
+                self.assertEqual(done.code, 2, str(done))
+                report = harness.read_json(self.path("b.json"))
+                self.assertIn("matmul-3.tsp: the program is for 3 ranks, there are 2", report["failure"])
+                self.assertTrue(report["rows"][0]["measurements"][0]["verified"])
+
+    def test_a_damaged_program(self):
+        folder = self.make_stage(2, "matmul-2")
+        path = os.path.join(folder, "matmul-2.tsp")
+        with open(path, "rb") as file:
+            whole = file.read()
+        with open(path, "wb") as file:
+            file.write(whole[:len(whole) // 2])
+        done = harness.run([BENCH, folder, "--channel=local", *QUICK])
+        self.assertEqual(done.code, 2, str(done))
+        self.assertIn("matmul-2.tsp: ", done.err)
+
+    def test_reports_that_cannot_be_written(self):
+        """Are an error before anything is measured."""
+        folder = self.make_stage(2, "matmul-2")
+        for option in ("json", "csv", "svg"):
+            done = harness.run([BENCH, folder, "--channel=local", *QUICK, f"--{option}={self.path('none')}/report"])
+            self.assertEqual(done.code, 2, str(done))
+            self.assertIn("cannot write", done.err)
+            self.assertNotIn("rounds", done.out)
+
+    def test_nothing_could_be_run(self):
+        done = harness.run([BENCH, "-n", "2", "--channel=local", "--dtypes=f32", "--shapes=ag:3x5x7", "--schedules=push",
+                            "--link-rate=1", *QUICK])
+        self.assertEqual(done.code, 1, str(done))
+        self.assertIn("nothing could be run", done.out)
 
 
 if __name__ == "__main__":

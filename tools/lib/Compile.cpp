@@ -84,6 +84,8 @@ std::set<std::string> openAxes(const std::string &path) {
 
 bool run::hasCompiler() { return true; }
 
+std::vector<std::string> run::targetNames() { return compiler::targetNames(); }
+
 CompiledProgram run::compileProgram(const CompileRequest &request) {
   CompiledProgram result;
   compiler::CompileOptions options;

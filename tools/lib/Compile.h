@@ -35,6 +35,8 @@ struct CompiledProgram {
 
 /// Whether this tool can compile at all.
 bool hasCompiler();
+/// What CompileRequest::target may be; nothing without a compiler.
+std::vector<std::string> targetNames();
 
 CompiledProgram compileProgram(const CompileRequest &request);
 

@@ -10,6 +10,7 @@
 
 #include "tandem/Runtime/Status.h"
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,11 +18,17 @@ namespace tandem::run {
 
 /// All of a file. Errors name the path.
 Expected<std::string> readFile(const std::string &path);
+/// Whoever reads the path meanwhile finds the old bytes or the new ones, never a part; what is no
+/// regular file (a pipe, /dev/stdout) is written in place.
 Status writeFile(const std::string &path, std::string_view bytes);
+/// Whether writeFile() has a chance: an error if the path is a folder, may not be written or lies
+/// in no folder. Changes nothing.
+Status checkWritable(const std::string &path);
 
-/// An empty folder of that name. One that is there is emptied if it holds `mark`, a file that says
-/// whose it is, or nothing; else an error.
-Status makeFolderAnew(const std::string &path, const std::string &mark);
+/// An empty folder of that name. Files of one that is there are removed if all that it holds are
+/// regular files whose names are `ours`; else an error, and nothing is touched.
+Status makeFolderAnew(const std::string &path,
+                      const std::function<bool(const std::string &)> &ours);
 
 } // namespace tandem::run
 

@@ -11,6 +11,8 @@ using namespace tandem::run;
 
 bool tandem::run::hasCompiler() { return false; }
 
+std::vector<std::string> tandem::run::targetNames() { return {}; }
+
 CompiledProgram tandem::run::compileProgram(const CompileRequest &request) {
   CompiledProgram result;
   result.errors = request.path + ": this tool was built without the compiler "

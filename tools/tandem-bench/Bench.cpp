@@ -52,7 +52,7 @@ public:
     Status opened = root ? open() : Status();
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, opened.message()));
     if (!all[0].empty())
-      return root ? opened : Status(Code::Aborted, "");
+      return refuse(opened);
     TANDEM_RETURN_IF_ERROR(runner.start());
     for (size_t index = 0;; ++index) {
       TANDEM_ASSIGN_OR_RETURN(std::string packed, nextRow(index));
@@ -86,8 +86,16 @@ public:
   }
 
   Report report;
+  /// Whether run() has ended for what was given: a file or a folder.
+  bool unusable = false;
 
 private:
+  /// On all ranks; rank 0 says why.
+  Status refuse(const Status &problem) {
+    unusable = true;
+    return root ? problem : Status(Code::Aborted, "");
+  }
+
   /// The probes themselves, simulated on the new machine.
   std::string foretold() {
     std::vector<double> errors;
@@ -110,6 +118,9 @@ private:
 
   Status open() {
     report.ranks = launch.worldSize();
+    for (const std::string *path : {&options.json, &options.csv, &options.svg, &options.calibrate})
+      if (!path->empty())
+        TANDEM_RETURN_IF_ERROR(checkWritable(*path));
     TANDEM_ASSIGN_OR_RETURN(suite, openSuite(options, report.ranks));
     report.target = suite->target();
     if (suite->isProbes() != options.probes)
@@ -118,7 +129,7 @@ private:
                                 options.probes ? "without" : "with",
                                 options.probes ? "not for" : "use it with"));
     if (options.probes)
-      calibration.emplace(report.ranks, isGpuTarget(report.target));
+      calibration.emplace(report.ranks, isGpuTarget(report.target), runner.hostRanks());
     report.linkSource = "nothing was measured";
     if (options.linkRate > 0) {
       report.linkRate = options.linkRate;
@@ -138,8 +149,8 @@ private:
     bool late = options.totalTime.count() > 0 &&
                 std::chrono::steady_clock::now() > begin + options.totalTime;
     for (size_t i = index; root && late && i < suite->numRows(); ++i)
-      if (auto row = suite->row(i); row && row->kind == RowKind::Shape)
-        report.left.push_back(row->shape.text());
+      if (std::string label = suite->label(i); !label.empty())
+        report.left.push_back(std::move(label));
     if (root && index < suite->numRows() && !late) {
       auto row = suite->row(index);
       problem = row.status();
@@ -147,7 +158,7 @@ private:
     }
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, mine));
     if (all[0] == "-")
-      return root ? problem : Status(Code::Aborted, "");
+      return refuse(problem);
     return all[0].empty() ? all[0] : all[0].substr(1);
   }
 
@@ -219,7 +230,8 @@ private:
 int writeReports(const Options &options, const Report &report) {
   fmt::print("{}", tableEnd(options, report));
   std::fflush(stdout);
-  int status = report.failure.empty() && report.wrong().empty() ? 0 : kWrong;
+  int status =
+      report.failure.empty() && report.wrong().empty() && !report.ranNothing() ? 0 : kWrong;
   Status written = writeFiles(options, report);
   if (!written.ok()) {
     fmt::print(stderr, "tandem-bench: {}\n", written.message());
@@ -235,6 +247,10 @@ int writeReports(const Options &options, const Report &report) {
 
 } // namespace
 
+Status bench::checkMachine(const Options &options, uint32_t ranks) {
+  return options.machine.empty() ? Status() : loadMachine(options, ranks).status();
+}
+
 Expected<uint32_t> bench::checkSuite(const Options &options, uint32_t ranks) {
   if (options.folder.empty()) {
     if (!ranks)
@@ -247,8 +263,7 @@ Expected<uint32_t> bench::checkSuite(const Options &options, uint32_t ranks) {
                                 options.folder, suite->ranks(), ranks));
     ranks = suite->ranks();
   }
-  if (!options.machine.empty())
-    TANDEM_RETURN_IF_ERROR(loadMachine(options, ranks).status());
+  TANDEM_RETURN_IF_ERROR(checkMachine(options, ranks));
   return ranks;
 }
 
@@ -271,14 +286,23 @@ int bench::runBench(const Options &options, Launch &launch, tandem_local_world *
     else if (!message.empty())
       fmt::print(stderr, "tandem-bench: {}\n", message);
   }
+  int failed = bench.unusable ? kUsageError : kWrong;
   if (!root)
-    return status.ok() ? 0 : kWrong;
+    return status.ok() ? 0 : failed;
+  const Report &report = bench.report;
   if (options.probes) {
     if (status.ok())
       status = bench.writeMachine();
     if (!status.ok())
       fmt::print(stderr, "tandem-bench: {}\n", status.message());
-    return status.ok() ? 0 : kWrong;
+    for (const std::string &line : report.left)
+      fmt::print("not measured, time was up: {}\n", line);
+    return !status.ok() ? failed : report.left.empty() ? 0 : kTimeUp;
   }
-  return writeReports(options, bench.report);
+  if (bench.unusable && report.rows.empty()) {
+    fmt::print(stderr, "tandem-bench: {}\n", status.message());
+    return kUsageError;
+  }
+  int code = writeReports(options, report);
+  return bench.unusable ? kUsageError : code;
 }

@@ -22,6 +22,8 @@ inline constexpr int kUsageError = 2;
 inline constexpr int kSlower = 3; ///< --fail-if-slower
 inline constexpr int kTimeUp = 4; ///< --total-time: rows are left
 
+/// Whether there is such a machine, if one was named, and it has room for so many ranks.
+Status checkMachine(const Options &options, uint32_t ranks);
 /// Checks what can be checked before ranks are started: files, folder, number of ranks.
 Expected<uint32_t> checkSuite(const Options &options, uint32_t ranks);
 

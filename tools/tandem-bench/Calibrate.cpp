@@ -138,7 +138,7 @@ void Calibration::applyMemory(Json &device) {
 
 void Calibration::applyContention(Json &device) {
   unsigned cores = std::thread::hardware_concurrency();
-  if (!device.contains("cores") || gpu || cores < 2 || ranks < cores)
+  if (!device.contains("cores") || gpu || cores < 2 || hostRanks < cores)
     return;
   device["cores"] = {cores, "1", kSource};
   // The largest shapes: what small ones wait for is not the cores.
@@ -153,7 +153,7 @@ void Calibration::applyContention(Json &device) {
     // Ranks beyond the cores share them, which is no contention.
     std::optional<double> factor;
     if (!ratios.empty())
-      factor = std::max(1.0, quantilesOf(ratios).median * cores / ranks);
+      factor = std::max(1.0, quantilesOf(ratios).median * cores / hostRanks);
     if (factor || (device.contains("contention") && device["contention"].contains(field)))
       set(device["contention"], field, factor, 1, "1", "device.contention");
     else

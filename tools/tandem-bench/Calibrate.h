@@ -24,7 +24,9 @@ namespace tandem::bench {
 /// refused, or took less than the noise) stays as the base file has it.
 class Calibration {
 public:
-  Calibration(uint32_t ranks, bool gpu) : ranks(ranks), gpu(gpu) {}
+  /// `hostRanks`: those of `ranks` that share this host's cores.
+  Calibration(uint32_t ranks, bool gpu, uint32_t hostRanks)
+      : ranks(ranks), hostRanks(hostRanks), gpu(gpu) {}
 
   void note(const std::vector<Measurement> &measurements);
 
@@ -57,7 +59,7 @@ private:
   void applyMessages(Json &file);
   void applyCollectives(Json &file);
 
-  uint32_t ranks;
+  uint32_t ranks, hostRanks;
   bool gpu;
   std::vector<Probe> probes = probesFor(ranks, gpu);
   /// By name and mode: p10 of the rounds, and of the time until all was enqueued.

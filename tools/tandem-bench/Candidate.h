@@ -18,12 +18,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem::bench {
 
-/// What the oracles of a row have said, by role: they do not depend on the schedule. Rank 0.
-using References = std::map<Role, run::Reference>;
+/// What the oracles of a row have said, by role and set: they do not depend on the schedule. Rank
+/// 0.
+using References = std::map<std::pair<Role, uint32_t>, run::Reference>;
 
 /// What a candidate is made with.
 struct Setup {
@@ -57,9 +59,10 @@ public:
   Status poison();
   /// Enqueues `batch` runs and waits for them.
   Expected<Turn> run(uint32_t batch);
-  /// Collective. Compares the results of the last run, of set 0, with the oracle's. The verdict
-  /// ("": right) is the same on all ranks; `error` is rank 0's.
-  Expected<std::string> verify(Launch &launch, uint64_t seed, References &references,
+  /// Collective. Compares the results of the last run, of set `set`, with the oracle's, for which
+  /// the other ranks wait as long as it takes. The verdict ("": right) is the same on all ranks;
+  /// `error` is rank 0's.
+  Expected<std::string> verify(Launch &launch, uint64_t seed, uint32_t set, References &references,
                                double &error);
 
   const Variant &variant;
@@ -68,6 +71,9 @@ public:
 
 private:
   Status bind(run::PreparedProgram &instance, uint32_t set);
+  /// On rank 0: the logical results with the oracle's, which is asked once a role and set.
+  Status compare(const std::vector<run::Tensor> &whole, uint64_t seed, uint32_t set,
+                 References &references, double &error) const;
 
   run::RankContext *context = nullptr;
   std::shared_ptr<const Program> program;

@@ -64,7 +64,7 @@ How
                       against the oracle, before and after the timing; auto: small shapes
   --seed=S            of the inputs; default 0
   --link-rate=GB/S    what a rank can receive; default: measured here, by a ring of
-                      --link-bytes=BYTES (default 64 MiB)
+                      --link-bytes=BYTES (a multiple of 4; default 64 MiB)
 
 Reports
   --json=FILE, --csv=FILE, --svg=FILE
@@ -125,6 +125,8 @@ CommandLine commandLine(Options &o, Given &given) {
                  {"--svg", textOption(o.svg)},
                  {"--fail-if-slower", realOption(o.failIfSlower, 0, 1e6)}};
   line.positional = [&o](const std::string &argument) {
+    if (argument.empty())
+      return wrong("expected a folder, found \"\"");
     if (!o.folder.empty())
       return wrong(fmt::format("two folders given: \"{}\" and \"{}\"", o.folder, argument));
     o.folder = argument;
@@ -194,6 +196,8 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
   o.commandLine = fmt::format("{}", fmt::join(arguments, " "));
   TANDEM_RETURN_IF_ERROR(checkCalibration(o, given));
   o.linkRate *= 1e9;
+  if (o.linkBytes % 4 != 0)
+    return wrong(fmt::format("--link-bytes: expected a multiple of 4, found \"{}\"", o.linkBytes));
   if (namesChannel(o.channel, "local"))
     o.threads = true;
   if (o.threads && namesChannel(o.channel, "ucx"))
@@ -210,6 +214,7 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
     return wrong("--stage: expected -n N");
   if (o.target.empty())
     o.target = targetFor(o.channel);
+  TANDEM_RETURN_IF_ERROR(checkChoice("--target", o.target, targetNames()));
   TANDEM_ASSIGN_OR_RETURN(o.cases, parseCases(o.shapes, o.tokens, o.dtypes));
   TANDEM_ASSIGN_OR_RETURN(o.schedules, parseSchedules(o.scheduleList));
   return o;

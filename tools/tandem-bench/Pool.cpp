@@ -52,6 +52,10 @@ std::string bench::poisonBytes(DType type, uint64_t bytes) {
   return repeat(block.data.data(), block.data.size(), 0, bytes);
 }
 
+uint64_t bench::seedOf(uint64_t seed, uint32_t set) {
+  return set == 0 ? seed : run::randomBits(seed, 0, set);
+}
+
 Status InputPool::fill(BoundMemory &memory, const ArgumentInfo &info, uint64_t begin) const {
   const Tensor &block = randomBlock(info.dtype);
   std::string bytes =
@@ -70,8 +74,8 @@ Expected<BoundMemory *> InputPool::get(uint32_t argument, const ArgumentInfo &in
     return memory.get();
   uint64_t bytes = shard.present ? info.localBytes() : 0;
   TANDEM_ASSIGN_OR_RETURN(memory, BoundMemory::create(context, bytes));
-  if (exact && set == 0) {
-    Tensor tensor = run::makeShard(seed, argument, info, shard);
+  if (exact) {
+    Tensor tensor = run::makeShard(seedOf(seed, set), argument, info, shard);
     TANDEM_RETURN_IF_ERROR(memory->write(tensor.data.data()));
   } else {
     TANDEM_RETURN_IF_ERROR(fill(*memory, info, std::hash<std::string>()(key) ^ seed));

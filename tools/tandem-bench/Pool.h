@@ -11,6 +11,7 @@
 #include "RankContext.h"
 #include "Tensor.h"
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ namespace tandem::bench {
 /// argument of the same name share it: memory is not filled twice, and nobody reads warmer data.
 class InputPool {
 public:
-  /// `exact`: set 0 holds what the oracle is given, element by element. All else is a block of
+  /// `exact`: sets hold what the oracle is given, element by element. Else they hold a block of
   /// random numbers in [-1, 1) that repeats with an odd period and begins elsewhere in each memory.
   InputPool(run::RankContext &context, uint64_t seed, bool exact)
       : context(context), seed(seed), exact(exact) {}
@@ -37,6 +38,9 @@ private:
   bool exact;
   std::map<std::string, std::unique_ptr<run::BoundMemory>> memories;
 };
+
+/// The seed of a set's inputs; of set 0 it is `seed`.
+uint64_t seedOf(uint64_t seed, uint32_t set);
 
 /// `bytes` bytes of what run::poison writes for a type.
 std::string poisonBytes(DType type, uint64_t bytes);

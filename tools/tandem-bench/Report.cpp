@@ -119,6 +119,13 @@ std::vector<std::string> Report::unjudged() const {
   return found;
 }
 
+bool Report::ranNothing() const {
+  return !rows.empty() && std::all_of(rows.begin(), rows.end(), [](const RowReport &row) {
+    return std::none_of(row.entries.begin(), row.entries.end(),
+                        [](const Entry &entry) { return entry.seconds.has_value(); });
+  });
+}
+
 std::vector<std::string> Report::wrong() const {
   std::vector<std::string> found;
   for (const RowReport &row : rows)
@@ -203,6 +210,8 @@ std::string bench::tableEnd(const Options &options, const Report &report) {
     text += fmt::format("auto is nowhere slower than the sequence by more than {} %\n", percent);
   for (const std::string &line : report.wrong())
     text += fmt::format("WRONG: {}\n", line);
+  if (report.ranNothing())
+    text += "nothing could be run: all programs were refused\n";
   for (const std::string &line : report.left)
     text += fmt::format("not measured, time was up: {}\n", line);
   if (!report.failure.empty())

@@ -68,6 +68,8 @@ struct Report {
   std::vector<std::string> unjudged() const;
   /// Results that were wrong: "shape, name, mode: message".
   std::vector<std::string> wrong() const;
+  /// Whether there are rows, and not one program of theirs could run.
+  bool ranNothing() const;
 };
 
 /// Ratios of a row.

@@ -27,8 +27,21 @@ static constexpr uint32_t kLeastRounds = 3;
 /// Operations of a product up to which verifying it takes about a second.
 static constexpr double kVerifiedFlops = 2e9;
 
+Slot bench::slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets) {
+  if (sets == 2 && count % 2 == 1 && count > 1) {
+    // Around an odd ring two sets cannot alternate. Odd and even turns are rings of their own:
+    // what has an even turn keeps to these.
+    size_t odd = turn % 2, length = count / 2 + 1 - odd;
+    return {(turn / 2 + round) % length * 2 + odd, (round + static_cast<uint32_t>(odd)) % 2};
+  }
+  size_t candidate = (turn + round) % count;
+  // The last one is a neighbour of the first.
+  size_t shift = candidate + 1 == count && candidate % sets == 0 && candidate > 0 ? 1 : candidate;
+  return {candidate, static_cast<uint32_t>((round + shift) % sets)};
+}
+
 Status Runner::start() {
-  spins = std::thread::hardware_concurrency() >= (world ? launch.worldSize() : launch.localSize());
+  spins = std::thread::hardware_concurrency() >= hostRanks();
   TANDEM_ASSIGN_OR_RETURN(offset, clockOffset(launch));
   // Ranks as threads prepare in a world of its own, where nobody would hear that one has gone.
   TANDEM_RETURN_IF_ERROR(launch.barrier());
@@ -91,10 +104,8 @@ Status Runner::time(std::vector<Candidate *> &candidates,
   bool stopped = false;
   for (uint32_t round = 0; round < options.warmup + options.iterations && !stopped; ++round)
     for (size_t turn = 0; turn < count && !stopped; ++turn) {
-      // Each round begins with another one, and neighbours read different sets.
-      size_t c = (turn + round) % count;
-      TANDEM_RETURN_IF_ERROR(
-          candidates[c]->use(static_cast<uint32_t>(round + turn) % options.sets));
+      auto [c, set] = slotOf(round, turn, count, options.sets);
+      TANDEM_RETURN_IF_ERROR(candidates[c]->use(set));
       bool late = std::chrono::nanoseconds(nanoseconds() - started) > options.rowTime;
       bool enough = turn == 0 && round >= options.warmup + kLeastRounds;
       TANDEM_ASSIGN_OR_RETURN(int64_t begin, meet(late && enough, stopped));
@@ -123,19 +134,20 @@ Status Runner::time(std::vector<Candidate *> &candidates,
 
 Status Runner::examine(std::vector<Candidate *> &candidates,
                        std::vector<Measurement *> &measurements, References &references) {
-  for (size_t c = 0; c < candidates.size(); ++c) {
-    TANDEM_RETURN_IF_ERROR(candidates[c]->use(0));
-    TANDEM_RETURN_IF_ERROR(candidates[c]->poison());
-    TANDEM_RETURN_IF_ERROR(launch.barrier());
-    TANDEM_RETURN_IF_ERROR(candidates[c]->run(1).status());
-    Measurement &measurement = *measurements[c];
-    TANDEM_ASSIGN_OR_RETURN(
-        std::string verdict,
-        candidates[c]->verify(launch, options.seed, references, measurement.error));
-    if (measurement.failure.empty())
-      measurement.failure = verdict;
-    measurement.verified = measurement.failure.empty();
-  }
+  for (size_t c = 0; c < candidates.size(); ++c)
+    for (uint32_t set = 0; set < options.sets; ++set) {
+      TANDEM_RETURN_IF_ERROR(candidates[c]->use(set));
+      TANDEM_RETURN_IF_ERROR(candidates[c]->poison());
+      TANDEM_RETURN_IF_ERROR(launch.barrier());
+      TANDEM_RETURN_IF_ERROR(candidates[c]->run(1).status());
+      Measurement &measurement = *measurements[c];
+      TANDEM_ASSIGN_OR_RETURN(
+          std::string verdict,
+          candidates[c]->verify(launch, options.seed, set, references, measurement.error));
+      if (measurement.failure.empty())
+        measurement.failure = verdict;
+      measurement.verified = measurement.failure.empty();
+    }
   return Status();
 }
 
@@ -157,7 +169,11 @@ Expected<std::vector<Measurement>> Runner::run(const Row &row) {
       auto candidate = std::make_unique<Candidate>(variant, mode);
       Setup setup{contextOf(mode), launch, pool, options.sets};
       std::string &refused = measurement.refused;
-      for (auto step : {&Candidate::load, &Candidate::allocate, &Candidate::prepare})
+      // A program that cannot be read is damaged, not refused: there is no going on.
+      TANDEM_ASSIGN_OR_RETURN(std::string damaged, agree(candidate->load(setup)));
+      if (!damaged.empty())
+        return Status(Code::InvalidProgram, fmt::format("\"{}\": {}", variant.name, damaged));
+      for (auto step : {&Candidate::allocate, &Candidate::prepare})
         if (refused.empty()) {
           TANDEM_ASSIGN_OR_RETURN(refused, agree((candidate.get()->*step)(setup)));
         }

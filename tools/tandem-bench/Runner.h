@@ -32,12 +32,24 @@ struct Measurement {
   std::shared_ptr<const ProgramFile> file;
 };
 
+/// Whose turn it is, and which set of inputs it reads.
+struct Slot {
+  size_t candidate;
+  uint32_t set;
+};
+/// Turn `turn` (from 0) of a round of `count` candidates. In a round each candidate has one turn,
+/// another one begins than in the round before, and neighbours read different sets; a candidate
+/// reads one set after the other.
+Slot slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets);
+
 /// One rank's contexts, and how it times a row with the others. All calls are collective.
 class Runner {
 public:
   Runner(const Options &options, Launch &launch, tandem_local_world *world)
       : options(options), launch(launch), world(world) {}
 
+  /// Ranks that share this host's cores.
+  uint32_t hostRanks() const { return world ? launch.worldSize() : launch.localSize(); }
   Status start();
   /// What cannot be prepared on some rank is a measurement that says why. An error: the ranks can
   /// no longer run together.

@@ -57,7 +57,6 @@ constexpr int64_t kGathers[][2] = {{11008, 4096}, {14336, 4096},  {28672, 8192},
                                    {10240, 8192}, {53248, 16384}, {49152, 12288}};
 constexpr int64_t kReductions[][2] = {{4096, 11008}, {4096, 14336},  {8192, 28672},
                                       {8192, 8192},  {16384, 53248}, {12288, 49152}};
-constexpr int64_t kMaxExtent = int64_t(1) << 24;
 
 Expected<int64_t> extent(const std::string &option, const std::string &text) {
   int64_t value = 0;

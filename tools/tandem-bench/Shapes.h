@@ -27,6 +27,9 @@ Expected<Op> parseOp(const std::string &text);
 /// "all-gather, matmul", ...
 std::string describe(Op op);
 
+/// Of M, N and K.
+inline constexpr int64_t kMaxExtent = int64_t(1) << 24;
+
 struct Case {
   Op op = Op::AllGather;
   int64_t m = 0, n = 0, k = 0; ///< of all ranks together

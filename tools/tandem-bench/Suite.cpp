@@ -11,9 +11,13 @@
 #include "Files.h"
 #include "Probes.h"
 #include "Texts.h"
+#include "tandem/Runtime/Program.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 using namespace tandem;
@@ -81,6 +85,12 @@ public:
     return row;
   }
 
+  std::string label(size_t index) const override {
+    if (options.probes)
+      return probes[index].name();
+    return index == 0 ? "" : options.cases[index - 1].text();
+  }
+
 private:
   Variant compileFused(Role role, const Schedule &schedule, const Case &shape) {
     auto text = fusedText(shape, size, schedule);
@@ -120,18 +130,69 @@ json toJson(const Case &shape) {
           {"dtype", tandem::toString(shape.dtype)}};
 }
 
-/// Throws what nlohmann's json throws.
+[[noreturn]] void expected(const char *field, const std::string &what, const json &found) {
+  throw std::runtime_error(fmt::format("{}: expected {}, found {}", field, what,
+                                       found.dump(-1, ' ', false, json::error_handler_t::replace)));
+}
+
+// Fields; what is missing or of another type throws, by name.
+const json &fieldOf(const json &value, const char *field) {
+  if (!value.is_object() || !value.contains(field))
+    throw std::runtime_error(fmt::format("{}: missing", field));
+  return value.at(field);
+}
+
+std::string textOf(const json &value, const char *field) {
+  const json &found = fieldOf(value, field);
+  if (!found.is_string())
+    expected(field, "a string", found);
+  return found.get<std::string>();
+}
+
+int64_t numberOf(const json &value, const char *field, int64_t least, int64_t most) {
+  const json &found = fieldOf(value, field);
+  bool fits = found.is_number_unsigned() ? found.get<uint64_t>() <= uint64_t(most)
+                                         : found.is_number_integer();
+  if (!fits || found.get<int64_t>() < least || found.get<int64_t>() > most)
+    expected(field, fmt::format("a number from {} to {}", least, most), found);
+  return found.get<int64_t>();
+}
+
+const json &listOf(const json &value, const char *field) {
+  const json &found = fieldOf(value, field);
+  if (!found.is_array() || found.empty())
+    expected(field, "a list of at least one", found);
+  return found;
+}
+
+template <typename Range, typename T>
+void readName(const json &value, const char *field, const Range &names, T &result) {
+  std::string text = textOf(value, field), all;
+  for (const auto &[known, name] : names) {
+    if (text == name) {
+      result = known;
+      return;
+    }
+    all += (all.empty() ? "one of " : ", ") + std::string(name);
+  }
+  expected(field, all, fieldOf(value, field));
+}
+
+/// Throws.
 Case caseOf(const json &value) {
+  static const std::pair<Op, std::string> ops[] = {{Op::AllGather, toString(Op::AllGather)},
+                                                   {Op::ReduceScatter, toString(Op::ReduceScatter)},
+                                                   {Op::AllReduce, toString(Op::AllReduce)}};
+  static const std::pair<DType, std::string_view> types[] = {
+      {DType::F32, tandem::toString(DType::F32)},
+      {DType::F16, tandem::toString(DType::F16)},
+      {DType::BF16, tandem::toString(DType::BF16)}};
   Case shape;
-  auto op = parseOp(value.at("op").get<std::string>());
-  auto type = value.at("dtype").get<std::string>();
-  shape.op = op ? *op : Op::AllGather;
-  for (DType known : {DType::F32, DType::F16, DType::BF16})
-    if (type == tandem::toString(known))
-      shape.dtype = known;
-  shape.m = value.at("m").get<int64_t>();
-  shape.n = value.at("n").get<int64_t>();
-  shape.k = value.at("k").get<int64_t>();
+  readName(value, "op", ops, shape.op);
+  readName(value, "dtype", types, shape.dtype);
+  shape.m = numberOf(value, "m", 1, kMaxExtent);
+  shape.n = numberOf(value, "n", 1, kMaxExtent);
+  shape.k = numberOf(value, "k", 1, kMaxExtent);
   return shape;
 }
 
@@ -147,26 +208,32 @@ json toJson(const Row &row) {
   return value;
 }
 
+/// Throws.
 Row rowOf(const json &value) {
   Row row;
-  auto kind = value.at("kind").get<std::string>();
-  for (auto [known, name] : kKinds)
-    if (kind == name)
-      row.kind = known;
+  readName(value, "kind", kKinds, row.kind);
   if (row.kind == RowKind::Shape)
-    row.shape = caseOf(value.at("shape"));
-  for (const json &entry : value.at("variants")) {
+    row.shape = caseOf(fieldOf(value, "shape"));
+  for (const json &entry : listOf(value, "variants")) {
     Variant variant;
-    variant.name = entry.at("name").get<std::string>();
-    auto role = entry.at("role").get<std::string>();
-    for (auto [known, name] : kRoles)
-      if (role == name)
-        variant.role = known;
+    variant.name = textOf(entry, "name");
+    readName(entry, "role", kRoles, variant.role);
     if (entry.contains("refused"))
-      variant.refused = entry.at("refused").get<std::string>();
+      variant.refused = textOf(entry, "refused");
     row.variants.push_back(std::move(variant));
   }
   return row;
+}
+
+/// Whether these bytes are programs of all ranks.
+Status checkProgram(const std::string &bytes, uint32_t ranks) {
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(bytes));
+  if (file->numRanks() != ranks)
+    return Status(Code::InvalidProgram, fmt::format("the program is for {} ranks, there are {}",
+                                                    file->numRanks(), ranks));
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    TANDEM_RETURN_IF_ERROR(file->rankProgram(rank).status());
+  return Status();
 }
 
 class StagedSuite : public Suite {
@@ -184,11 +251,18 @@ public:
     Row row = rowOf(entry);
     for (size_t i = 0; i < row.variants.size(); ++i)
       if (row.variants[i].refused.empty()) {
-        auto file = entry.at("variants").at(i).at("file").get<std::string>();
-        TANDEM_ASSIGN_OR_RETURN(row.variants[i].bytes,
-                                run::readFile(fmt::format("{}/{}", folder, file)));
+        std::string path = fmt::format("{}/{}", folder, textOf(entry.at("variants").at(i), "file"));
+        TANDEM_ASSIGN_OR_RETURN(row.variants[i].bytes, run::readFile(path));
+        TANDEM_RETURN_IF_ERROR(
+            checkProgram(row.variants[i].bytes, ranks()).withPrefix(path + ": "));
       }
     return row;
+  }
+  std::string label(size_t index) const override {
+    Row row = rowOf(list.at("rows").at(index));
+    if (row.kind == RowKind::Shape)
+      return row.shape.text();
+    return row.kind == RowKind::Probe ? row.variants.back().name : "";
   }
 
 private:
@@ -198,21 +272,42 @@ private:
 
 /// Everything that StagedSuite will ask for, so that it can no longer throw.
 void touch(const json &list) {
-  if (list.at("tandem_bench").get<int>() != kVersion)
+  if (fieldOf(list, "tandem_bench") != kVersion)
     throw std::runtime_error(fmt::format("tandem_bench: expected version {}", kVersion));
-  if (list.at("ranks").get<uint32_t>() < 2)
-    throw std::runtime_error("ranks: expected at least 2");
-  list.at("target").get<std::string>();
-  list.at("link_bytes").get<uint64_t>();
-  list.at("probes").get<bool>();
-  if (list.at("rows").empty() || !list.at("rows").is_array())
-    throw std::runtime_error("rows: expected at least one");
-  for (const json &row : list.at("rows")) {
-    rowOf(row);
-    for (const json &variant : row.at("variants"))
-      if (!variant.contains("refused"))
-        variant.at("file").get<std::string>();
-  }
+  numberOf(list, "ranks", 2, 65536);
+  textOf(list, "target");
+  numberOf(list, "link_bytes", 4, int64_t(1) << 34);
+  if (const json &probes = fieldOf(list, "probes"); !probes.is_boolean())
+    expected("probes", "true or false", probes);
+  for (size_t i = 0; i < listOf(list, "rows").size(); ++i)
+    try {
+      const json &row = list.at("rows").at(i);
+      rowOf(row);
+      for (const json &variant : row.at("variants"))
+        if (!variant.contains("refused"))
+          textOf(variant, "file");
+    } catch (const std::exception &error) {
+      throw std::runtime_error(fmt::format("rows[{}]: {}", i, error.what()));
+    }
+}
+
+/// bench.json, N-M.tsp, and what an interrupted writeFile() leaves of one.
+bool isOfStage(const std::string &name) {
+  static const std::regex ours("(bench\\.json|[0-9]+-[0-9]+\\.tsp)(\\.[0-9]+\\.tmp)?");
+  return std::regex_match(name, ours);
+}
+
+/// A report may have been written as bench.json, too: it is nobody's to remove.
+Status checkStage(const std::string &folder) {
+  std::string path = folder + "/bench.json";
+  auto text = run::readFile(path);
+  if (!text)
+    return Status();
+  json list = json::parse(*text, nullptr, false);
+  if (list.is_object() && list.contains("tandem_bench") && list.contains("link_bytes"))
+    return Status();
+  return Status(Code::InvalidArgument,
+                fmt::format("\"{}\" is no stage's list: give an empty or a new folder", path));
 }
 
 } // namespace
@@ -234,18 +329,20 @@ Expected<std::unique_ptr<Suite>> bench::readSuite(const std::string &folder) {
 }
 
 Expected<std::string> bench::writeSuite(Suite &suite, const std::string &folder) {
-  TANDEM_RETURN_IF_ERROR(run::makeFolderAnew(folder, "bench.json"));
+  TANDEM_RETURN_IF_ERROR(checkStage(folder));
+  TANDEM_RETURN_IF_ERROR(run::makeFolderAnew(folder, isOfStage));
   json list = {{"tandem_bench", kVersion},   {"ranks", suite.ranks()},
                {"target", suite.target()},   {"link_bytes", suite.linkBytes()},
                {"probes", suite.isProbes()}, {"rows", json::array()}};
   size_t written = 0, refused = 0;
+  std::string why;
   for (size_t r = 0; r < suite.numRows(); ++r) {
     TANDEM_ASSIGN_OR_RETURN(Row row, suite.row(r));
     json entry = toJson(row);
     for (size_t i = 0; i < row.variants.size(); ++i) {
       const Variant &variant = row.variants[i];
       if (!variant.refused.empty()) {
-        entry["variants"][i]["refused"] = variant.refused;
+        entry["variants"][i]["refused"] = why = variant.refused;
         ++refused;
         continue;
       }
@@ -256,6 +353,10 @@ Expected<std::string> bench::writeSuite(Suite &suite, const std::string &folder)
     }
     list["rows"].push_back(std::move(entry));
   }
+  if (!written)
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("\"{}\" holds no program, all {} were refused: {}", folder, refused, why));
   TANDEM_RETURN_IF_ERROR(run::writeFile(
       folder + "/bench.json", list.dump(1, ' ', false, json::error_handler_t::replace) + "\n"));
   size_t rows = suite.numRows() - (suite.isProbes() ? 0 : 1);

@@ -48,7 +48,10 @@ public:
   /// Whether rows are probes; else the first one measures links.
   virtual bool isProbes() const = 0;
   virtual size_t numRows() const = 0;
+  /// An error: a file of a stage is gone or damaged.
   virtual Expected<Row> row(size_t index) = 0;
+  /// What a row is called, without making it; "" for links.
+  virtual std::string label(size_t index) const = 0;
   /// Bytes that a rank passes on in the row of links.
   virtual uint64_t linkBytes() const = 0;
 };
@@ -58,7 +61,8 @@ std::unique_ptr<Suite> compileSuite(const Options &options, uint32_t ranks);
 /// Reads what writeSuite wrote. Errors name the file and the field.
 Expected<std::unique_ptr<Suite>> readSuite(const std::string &folder);
 /// Writes programs and their list, bench.json, into a folder of its own, which is made anew; one
-/// that holds anything but an earlier stage is an error. Says what was written.
+/// that holds anything but an earlier stage is an error, and so is it if no program could be
+/// compiled. Says what was written.
 Expected<std::string> writeSuite(Suite &suite, const std::string &folder);
 
 /// A row as bytes, for the other ranks.

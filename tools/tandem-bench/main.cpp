@@ -21,6 +21,8 @@ static int fail(const Status &status) {
 }
 
 static int stage(const Options &options) {
+  if (Status machine = checkMachine(options, options.ranks); !machine.ok())
+    return fail(machine);
   auto suite = compileSuite(options, options.ranks);
   auto written = writeSuite(*suite, options.stage);
   if (!written)

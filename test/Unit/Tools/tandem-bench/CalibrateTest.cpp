@@ -93,7 +93,7 @@ machine::Machine calibrated(Calibration &calibration, const std::string &base) {
 } // namespace
 
 TEST(Calibration, FindsTheNumbersOfAMachine) {
-  Calibration calibration(kRanks, false);
+  Calibration calibration(kRanks, false, kRanks);
   calibration.note(measure(false));
   machine::Machine machine = calibrated(calibration, hostText());
   EXPECT_EQ(machine.name, "here");
@@ -123,7 +123,7 @@ TEST(Calibration, FindsTheNumbersOfAMachine) {
 TEST(Calibration, KeepsWhatWasNotMeasured) {
   auto base = machine::Machine::parse(hostText(), "base");
   ASSERT_TRUE(base);
-  Calibration calibration(kRanks, false);
+  Calibration calibration(kRanks, false, kRanks);
   calibration.note(measure(false, {Work::AllGather, Work::Put, Work::Matmul, Work::Copy}));
   machine::Machine machine = calibrated(calibration, hostText());
   EXPECT_EQ(machine.collectives.startup, base->collectives.startup);
@@ -141,7 +141,7 @@ TEST(Calibration, KeepsWhatWasNotMeasured) {
 TEST(Calibration, NothingAtAllChangesNoNumber) {
   auto base = machine::Machine::load(machine::pathOf("h200x8"));
   ASSERT_TRUE(base);
-  Calibration calibration(8, true);
+  Calibration calibration(8, true, 8);
   machine::Machine machine = calibrated(calibration, baseText("h200x8"));
   EXPECT_EQ(machine.matmulSeconds(DType::BF16, 1, 8192, 3584, 8192),
             base->matmulSeconds(DType::BF16, 1, 8192, 3584, 8192));
@@ -150,7 +150,7 @@ TEST(Calibration, NothingAtAllChangesNoNumber) {
 }
 
 TEST(Calibration, RefusesABaseThatIsNone) {
-  Calibration calibration(kRanks, false);
+  Calibration calibration(kRanks, false, kRanks);
   EXPECT_FALSE(calibration.apply("{", "here", "").ok());
 }
 
