@@ -291,12 +291,12 @@ int bench::runBench(const Options &options, Launch &launch, tandem_local_world *
     return status.ok() ? 0 : failed;
   const Report &report = bench.report;
   if (options.probes) {
+    for (const std::string &line : report.left)
+      fmt::print("not measured, time was up: {}\n", line);
     if (status.ok())
       status = bench.writeMachine();
     if (!status.ok())
       fmt::print(stderr, "tandem-bench: {}\n", status.message());
-    for (const std::string &line : report.left)
-      fmt::print("not measured, time was up: {}\n", line);
     return !status.ok() ? failed : report.left.empty() ? 0 : kTimeUp;
   }
   if (bench.unusable && report.rows.empty()) {

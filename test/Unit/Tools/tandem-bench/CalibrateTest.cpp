@@ -17,11 +17,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <thread>
 
 using namespace tandem;
 using namespace tandem::bench;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -136,6 +138,20 @@ TEST(Calibration, KeepsWhatWasNotMeasured) {
   EXPECT_TRUE(std::isinf(machine.twoSided.bandwidth));
   EXPECT_THAT(calibration.log(), Contains("transports.collectives.startup: kept"));
   EXPECT_THAT(calibration.log(), Contains("device.memory.copy: kept"));
+}
+
+TEST(Calibration, ContentionIsThatOfOneHost) {
+  Calibration spread(kRanks, false, 1);
+  spread.note(measure(false));
+  calibrated(spread, hostText());
+  EXPECT_THAT(spread.log(), Not(Contains(HasSubstr("device.contention"))));
+  unsigned cores = std::thread::hardware_concurrency();
+  Calibration full(kRanks, false, cores);
+  full.note(measure(false));
+  calibrated(full, hostText());
+  if (cores >= 2) {
+    EXPECT_THAT(full.log(), Contains(HasSubstr("device.contention")));
+  }
 }
 
 TEST(Calibration, NothingAtAllChangesNoNumber) {
