@@ -78,24 +78,6 @@ static bool hasCopies(const World &world) {
 /// tried.
 static constexpr unsigned kMaxOrders = 24;
 
-bool usesOrder(const Kernel &kernel) {
-  return std::any_of(kernel.code.begin(), kernel.code.end(), [](const Instruction &instr) {
-    switch (instr.op) {
-    case sp::ExprOp::max:
-    case sp::ExprOp::min:
-    case sp::ExprOp::cmp_lt:
-    case sp::ExprOp::cmp_le:
-    case sp::ExprOp::max_i32:
-    case sp::ExprOp::min_i32:
-    case sp::ExprOp::cmp_lt_i32:
-    case sp::ExprOp::cmp_le_i32:
-      return true;
-    default:
-      return false;
-    }
-  });
-}
-
 /// Whether values are compared somewhere.
 static bool hasOrder(const World &world) {
   return std::any_of(world.kernels.begin(), world.kernels.end(), usesOrder) ||

@@ -209,6 +209,24 @@ Value apply(DataMode mode, ExprOp op, unsigned used, Value a, Value b, Value c) 
 
 } // namespace
 
+bool usesOrder(const Kernel &kernel) {
+  return std::any_of(kernel.code.begin(), kernel.code.end(), [](const Instruction &instr) {
+    switch (instr.op) {
+    case ExprOp::max:
+    case ExprOp::min:
+    case ExprOp::cmp_lt:
+    case ExprOp::cmp_le:
+    case ExprOp::max_i32:
+    case ExprOp::min_i32:
+    case ExprOp::cmp_lt_i32:
+    case ExprOp::cmp_le_i32:
+      return true;
+    default:
+      return false;
+    }
+  });
+}
+
 void evaluateKernel(DataMode mode, const Kernel &kernel, size_t count,
                     const std::vector<Values> &inputs, std::vector<Values> &outputs) {
   std::vector<Values> registers(kernel.code.size(), Values(std::min(count, kTile)));

@@ -7,23 +7,15 @@
 
 #include "Npy.h"
 
+#include "Files.h"
+
 #include <cctype>
 #include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 using namespace tandem;
 using namespace tandem::run;
-
-static Status writeFile(const std::string &path, std::string_view head, const void *data,
-                        size_t bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(head.data(), static_cast<std::streamsize>(head.size()));
-  file.write(static_cast<const char *>(data), static_cast<std::streamsize>(bytes));
-  file.close();
-  return file ? Status::success() : Status(Code::Io, fmt::format("cannot write \"{}\"", path));
-}
 
 /// Names come from a file that somebody else has made: they must not leave the folder.
 static std::string fileName(const std::string &name) {
@@ -68,7 +60,9 @@ Status NpyFolder::add(const std::string &name, bool isResult, const Tensor &tens
                      {"shape", tensor.shape},
                      {"file", file}});
   index = entries.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return writeFile(path + "/" + file, head + header, tensor.data.data(), tensor.data.size());
+  std::string bytes = head + header;
+  bytes.append(reinterpret_cast<const char *>(tensor.data.data()), tensor.data.size());
+  return writeFile(path + "/" + file, bytes);
 }
 
-Status NpyFolder::finish() { return writeFile(path + "/index.json", index + "\n", nullptr, 0); }
+Status NpyFolder::finish() { return writeFile(path + "/index.json", index + "\n"); }

@@ -7,13 +7,14 @@
 
 #include "Report.h"
 
+#include "Files.h"
+
 #include "tandem/Schema/Container.h"
 #include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 using namespace tandem;
@@ -128,9 +129,5 @@ Status run::writeJson(const Options &options, const Report &report) {
               {"bytes_sent", sent},
               {"bytes_collective", collective},
               {"per_rank", perRank}};
-  std::ofstream file(options.json, std::ios::trunc);
-  file << all.dump(1, ' ', false, json::error_handler_t::replace) << "\n";
-  file.close();
-  return file ? Status::success()
-              : Status(Code::Io, fmt::format("cannot write \"{}\"", options.json));
+  return writeFile(options.json, all.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }

@@ -5,12 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Files.h"
+
 #include "tandem/Runtime/Simulate.h"
 
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fstream>
 #include <map>
 
 using namespace tandem;
@@ -114,10 +115,7 @@ Status writeText(const std::string &path, const std::string &text) {
     fmt::print("{}", text);
     return Status();
   }
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  return file ? Status() : Status(Code::Io, fmt::format("cannot write \"{}\"", path));
+  return tandem::run::writeFile(path, text);
 }
 
 Status compareWith(const Options &options, const timeline::Timeline &simulated) {
@@ -127,7 +125,7 @@ Status compareWith(const Options &options, const timeline::Timeline &simulated) 
   return Status();
 }
 
-Status run(const Options &options) {
+Status simulateProgram(const Options &options) {
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
                           machine::Machine::load(machine::pathOf(options.machine)));
   std::string origin = "simulated on " + machine.name;
@@ -167,7 +165,7 @@ int main(int argc, char **argv) {
     fmt::print(kUsage, fmt::join(machine::Machine::scalable(), ", "));
     return 0;
   }
-  Status status = options.ok() ? run(*options) : options.status();
+  Status status = options.ok() ? simulateProgram(*options) : options.status();
   if (status.ok())
     return 0;
   fmt::print(stderr, "tandem-sim: {}\n", status.message());

@@ -21,17 +21,31 @@ func.func @gather(%a: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 }
 )mlir";
 
-TEST(CompilerCApi, SameBytesAsFromCpp) {
+namespace {
+
+/// Options of kText on 3 devices, and the sizes that they point to.
+struct Sizes {
   tandem_mesh_size mesh = {"x", 3};
-  const int64_t extents[] = {6, 4};
+  int64_t extents[2] = {6, 4};
   tandem_argument_shape shape = {"arg0", extents, 2};
   tandem_compile_options options = {};
-  options.struct_size = sizeof options;
+
+  Sizes() {
+    options.struct_size = sizeof options;
+    options.mesh = &mesh;
+    options.num_mesh = 1;
+    options.shapes = &shape;
+    options.num_shapes = 1;
+  }
+  Sizes(const Sizes &) = delete;
+};
+
+} // namespace
+
+TEST(CompilerCApi, SameBytesAsFromCpp) {
+  Sizes sizes;
+  tandem_compile_options &options = sizes.options;
   options.entry = "@gather";
-  options.mesh = &mesh;
-  options.num_mesh = 1;
-  options.shapes = &shape;
-  options.num_shapes = 1;
   options.target = "cpu-local";
   tandem_compilation *compilation = tandem_compile(kText, std::strlen(kText), nullptr, &options);
   ASSERT_NE(compilation, nullptr);
@@ -48,15 +62,8 @@ TEST(CompilerCApi, SameBytesAsFromCpp) {
 }
 
 TEST(CompilerCApi, Machine) {
-  tandem_mesh_size mesh = {"x", 3};
-  const int64_t extents[] = {6, 4};
-  tandem_argument_shape shape = {"arg0", extents, 2};
-  tandem_compile_options options = {};
-  options.struct_size = sizeof options;
-  options.mesh = &mesh;
-  options.num_mesh = 1;
-  options.shapes = &shape;
-  options.num_shapes = 1;
+  Sizes sizes;
+  tandem_compile_options &options = sizes.options;
   tandem::compiler::CompileOptions same;
   same.mesh = {{"x", 3}};
   same.shapes = {{"arg0", {6, 4}}};
@@ -114,20 +121,13 @@ TEST(CompilerCApi, ModuleCompiler) {
   tandem_module_compiler *compiler =
       tandem_module_compiler_create(kText, std::strlen(kText), &settings);
   ASSERT_NE(compiler, nullptr);
-  tandem_mesh_size mesh = {"x", 3};
-  int64_t extents[] = {6, 4};
-  tandem_argument_shape shape = {"arg0", extents, 2};
-  tandem_compile_options options = {};
-  options.struct_size = sizeof options;
-  options.mesh = &mesh;
-  options.num_mesh = 1;
-  options.shapes = &shape;
-  options.num_shapes = 1;
+  Sizes sizes;
+  tandem_compile_options &options = sizes.options;
   tandem_compilation *first = tandem_module_compile(compiler, &options);
   tandem_compilation *again = tandem_module_compile(compiler, &options);
-  extents[0] = 9;
+  sizes.extents[0] = 9;
   tandem_compilation *larger = tandem_module_compile(compiler, &options);
-  extents[0] = 7;
+  sizes.extents[0] = 7;
   tandem_compilation *wrong = tandem_module_compile(compiler, &options);
   tandem_cache_statistics counts;
   tandem_module_compiler_statistics(compiler, &counts);

@@ -54,53 +54,49 @@ Status makeInstance() {
   return Instance::create(*context, program).status();
 }
 
-/// Runs the test `name` of this binary as two ranks.
-void expectRanksPass(const std::string &name) {
+/// Runs the test that calls this as two ranks, each in a process of its own that does `part`.
+void asTwoRanks(void (*part)()) {
+  if (std::getenv("TANDEM_RANK"))
+    return part();
+  const testing::TestInfo &test = *testing::UnitTest::GetInstance()->current_test_info();
   SpawnOptions options;
   options.ranks = 2;
-  options.argv = {"/proc/self/exe", "--gtest_filter=" + name, "--gtest_brief=1"};
+  options.argv = {"/proc/self/exe",
+                  std::string("--gtest_filter=") + test.test_suite_name() + "." + test.name(),
+                  "--gtest_brief=1"};
   options.limit = std::chrono::seconds(90);
   auto exits = spawnRanks(options);
   ASSERT_TRUE(exits.ok()) << exits.status().message();
   EXPECT_EQ(exitCodeOf(*exits), 0);
 }
 
-// What each rank of the tests below does, in a process of its own.
-TEST(PeerHandlesRank, Export) {
-  if (!std::getenv("TANDEM_RANK"))
-    GTEST_SKIP() << "a part of PeerHandles";
-  auto start = Clock::now();
-  Status status = makeInstance();
-  EXPECT_NE(status.message().find("cuMemExportToShareableHandle"), std::string::npos)
-      << status.message();
-  EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+TEST(PeerHandles, AreExchanged) {
+  asTwoRanks([] {
+    Status status = makeInstance();
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
 }
-TEST(PeerHandlesRank, Import) {
-  if (!std::getenv("TANDEM_RANK"))
-    GTEST_SKIP() << "a part of PeerHandles";
-  Status status = makeInstance();
-  EXPECT_NE(status.message().find("cuMemImportFromShareableHandle"), std::string::npos)
-      << status.message();
-}
-TEST(PeerHandlesRank, Fine) {
-  if (!std::getenv("TANDEM_RANK"))
-    GTEST_SKIP() << "a part of PeerHandles";
-  Status status = makeInstance();
-  EXPECT_TRUE(status.ok()) << status.message();
-}
-
-TEST(PeerHandles, AreExchanged) { expectRanksPass("PeerHandlesRank.Fine"); }
 
 TEST(PeerHandles, OfARankThatCannotExport) {
   ::setenv("TANDEM_FAKE_NO_EXPORT_ON", "2", 1);
-  expectRanksPass("PeerHandlesRank.Export");
+  asTwoRanks([] {
+    auto start = Clock::now();
+    Status status = makeInstance();
+    EXPECT_NE(status.message().find("cuMemExportToShareableHandle"), std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+  });
   ::unsetenv("TANDEM_FAKE_NO_EXPORT_ON");
 }
 
 TEST(PeerHandles, OfARankThatCannotImport) {
   ::setenv("TANDEM_FAKE_NO_IMPORT_ON", "2", 1);
-  expectRanksPass("PeerHandlesRank.Import");
+  asTwoRanks([] {
+    Status status = makeInstance();
+    EXPECT_NE(status.message().find("cuMemImportFromShareableHandle"), std::string::npos)
+        << status.message();
+  });
   ::unsetenv("TANDEM_FAKE_NO_IMPORT_ON");
 }
 
