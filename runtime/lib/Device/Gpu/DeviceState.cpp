@@ -7,6 +7,7 @@
 
 #include "GpuStream.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tandem::gpu {
@@ -85,13 +86,15 @@ Status DeviceState::poll() {
 }
 
 void Backoff::pause() {
+  // A sleep ends late by the timer's slack of 50 us and the wake-up: it must be short beside what
+  // has been waited for, and a run of a few milliseconds is waited for awake, as the vendor's
+  // library does.
   auto waited = Clock::now() - start;
-  if (waited < std::chrono::microseconds(100))
+  if (waited < std::chrono::milliseconds(5))
     std::this_thread::yield();
   else
-    std::this_thread::sleep_for(waited < std::chrono::milliseconds(5)
-                                    ? std::chrono::microseconds(10)
-                                    : std::chrono::microseconds(100));
+    std::this_thread::sleep_for(
+        std::min<Clock::duration>(waited / 100, std::chrono::milliseconds(1)));
 }
 
 } // namespace tandem::gpu
