@@ -193,7 +193,7 @@ private:
   /// Writes the slices into the types that make the function quickest, if it is worth it.
   LogicalResult selectSlices(func::FuncOp func, size_t number, ReshardOp op, const LoopCosts &costs,
                              StringRef name) {
-    SmallVector<StreamFactor> factors = getStreamFactors(op);
+    SmallVector<StreamFactor> factors = getStreamFactors(op, oneSided);
     if (factors.empty())
       return success();
     FailureOr<double> whole = costs.getSeconds(func), beside = getSecondsBeside(func, op, costs);

@@ -59,3 +59,21 @@ func.func @tiny(%x: !x) -> !g {
   %g = fusion.reshard %x : !x -> !g
   return %g : !g
 }
+
+// -----
+
+// Among two devices, one slice an owner hides little.
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!x = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<8192x4096xbf16, #fusion.axes<#tp, [-, -]>>
+!w = tensor<4096x2752xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<8192x2752xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+
+// CHECK-LABEL: func.func @several_an_owner
+// PUSH: schedule = #fusion.schedule<push{{.*}}[stream(4), -]>>
+// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[serial(2) * stream(2), -]>>
+func.func @several_an_owner(%x: !x, %w: !w) -> !y {
+  %g = fusion.reshard %x : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}

@@ -24,7 +24,7 @@ static int64_t getGroupSize(const Reshard &reshard, MeshAttr mesh) {
   return size;
 }
 
-SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op) {
+SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op, bool oneSided) {
   RankedTensorType from = op.getInput().getType(), to = op.getType();
   Reshard reshard = classifyReshard(from, to);
   bool gathers = reshard.kind == ReshardKind::AllGather;
@@ -34,10 +34,15 @@ SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op) {
     return {};
   int64_t group = getGroupSize(reshard, getAxes(to).getMesh());
   SmallVector<StreamFactor> factors;
-  if (gathers && reshard.axes.size() == 1)
-    factors.push_back({reshard.fromDim, group});
-  if (reshard.kind == ReshardKind::ReduceScatter && reshard.axes.size() == 1)
-    factors.push_back({reshard.toDim, group, 1, /*toOwners=*/true});
+  if (reshard.axes.size() == 1)
+    for (int64_t each : {1, 2, 4}) {
+      if (each > 1 && !oneSided)
+        break;
+      if (gathers)
+        factors.push_back({reshard.fromDim, group * each});
+      if (reshard.kind == ReshardKind::ReduceScatter)
+        factors.push_back({reshard.toDim, group * each, 1, /*toOwners=*/true});
+    }
   for (int64_t dim = 0; dim < to.getRank(); ++dim)
     for (int64_t count : {2, 4, 8}) {
       bool split = gathers ? dim == reshard.fromDim : dim == reshard.toDim;
