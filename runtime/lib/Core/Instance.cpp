@@ -11,12 +11,18 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <thread>
 
 namespace tandem {
 
 namespace core {
 
 using Clock = std::chrono::steady_clock;
+
+namespace {
+/// How long an abort lets a run that is being captured or launched come to its end.
+constexpr std::chrono::milliseconds kCapture{500};
+} // namespace
 
 InstanceImpl::~InstanceImpl() {
   wait().ignore();
@@ -310,15 +316,24 @@ std::string InstanceImpl::describeStall() {
 }
 
 void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
-  {
-    // NCCL's abort ends when no graph holds its work any more.
-    std::lock_guard<std::mutex> lock(graphMutex);
+  // NCCL's abort ends when no graph holds its work any more. But who captures one may wait for a
+  // peer in NCCL, until the channel is aborted: then the graphs go last.
+  std::unique_lock<std::mutex> lock(graphMutex, std::defer_lock);
+  for (auto giveUp = Clock::now() + kCapture; !lock.try_lock() && Clock::now() < giveUp;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  auto dropGraphs = [&] {
     for (Slot &slot : slots)
       slot.graph.reset();
-  }
+  };
+  if (lock)
+    dropGraphs();
   for (uint32_t c = 0; c < channels.size(); ++c)
     if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
       channels[c]->abort(reason);
+  if (!lock && !oneSided) {
+    lock.lock();
+    dropGraphs();
+  }
 }
 
 void InstanceImpl::report(const Status &error, Marker marker) {

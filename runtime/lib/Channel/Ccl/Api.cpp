@@ -11,10 +11,25 @@
 
 #include <cstdlib>
 #include <fmt/format.h>
+#include <string_view>
 
 namespace tandem::ccl {
 
 namespace {
+
+/// From here on NCCL's source says what Communicator relies on.
+constexpr int kSplitsFrom = 22700;
+
+/// Whether the user leaves it to the channel which calls block, and what a child shares: NCCL takes
+/// the environment's word over its caller's.
+bool mayChoose() {
+  auto value = [](const char *name) {
+    const char *text = std::getenv(name);
+    return std::string_view(text ? text : "");
+  };
+  std::string_view share = value("NCCL_COMM_SPLIT_SHARE_RESOURCES");
+  return value("NCCL_COMM_BLOCKING").empty() && (share.empty() || share == "1");
+}
 
 Expected<Api> load() {
   // Connections made when a message first needs them would wait for the peer inside the call that
@@ -32,6 +47,8 @@ Expected<Api> load() {
     return Status(Code::Unsupported,
                   fmt::format("channel ccl: expected NCCL 2.18 or later, found {}.{}.{}",
                               version / 10000, version % 10000 / 100, version % 100));
+  library.find(api.ncclCommSplit, "ncclCommSplit").ignore();
+  api.splits = api.ncclCommSplit && version >= kSplitsFrom && mayChoose();
   return api;
 }
 

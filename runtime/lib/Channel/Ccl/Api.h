@@ -40,6 +40,10 @@ struct Api {
 #define X(name) decltype(&::name) name = nullptr;
   TANDEM_NCCL_FUNCTIONS(X)
 #undef X
+  decltype(&::ncclCommSplit) ncclCommSplit = nullptr; ///< null where there is none
+  /// Runs use a blocking child of a non-blocking communicator (see Communicator); equal on all
+  /// ranks of a group.
+  bool splits = false;
 
   /// Opens libnccl.so.2, or what TANDEM_NCCL_LIBRARY names, once per process. Unsupported, with the
   /// loader's message, where it is missing, or older than 2.18.

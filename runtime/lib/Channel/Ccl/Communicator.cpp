@@ -7,8 +7,10 @@
 
 #include "Communicator.h"
 
-#include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <functional>
+#include <thread>
 
 namespace tandem::ccl {
 
@@ -49,49 +51,110 @@ Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> stat
   TANDEM_ASSIGN_OR_RETURN(const Api *api, Api::get());
   std::shared_ptr<Communicator> made(
       new Communicator(*api, std::move(state), std::move(group), self, numberOf(id)));
-  std::lock_guard<std::mutex> lock(made->mutex);
-  Status status = made->state->driver->within([&] {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    const char *what = "ncclCommInitRankConfig";
-    TANDEM_RETURN_IF_ERROR(
-        api->status(api->ncclCommInitRankConfig(&made->comm, static_cast<int>(made->group.size()),
-                                                id, static_cast<int>(self), &config),
-                    what));
-    return made->settle(what, Clock::now() + timeout);
-  });
+  Status status = made->state->driver->within([&] { return made->make(id, timeout); });
   if (status.ok())
     return made;
-  made->aborting = true;
-  if (made->comm)
-    made->state->driver->within([&] { return api->status(api->ncclCommAbort(made->comm), ""); })
-        .ignore();
-  made->comm = nullptr;
+  made->abort(status);
   return status;
 }
 
-Communicator::~Communicator() {
-  std::lock_guard<std::mutex> lock(mutex);
-  // What NCCL will not let go of in time stays on its thread.
-  auto giveUp = Clock::now() + std::chrono::seconds(5);
-  for (gpu::Backoff backoff; gone && !*gone && Clock::now() < giveUp; backoff.pause()) {
+Status Communicator::make(const ncclUniqueId &id, std::chrono::milliseconds timeout) {
+  auto deadline = Clock::now() + timeout;
+  auto end = [&](const char *what) {
+    Status status = settle(handles->root, what, deadline);
+    if (status.code() != Code::Timeout)
+      return status;
+    return Status(Code::Timeout, fmt::format("{}: not all of ranks {} came within {} ms", what,
+                                             fmt::join(group, ", "), timeout.count()));
+  };
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  if (api.splits)
+    config.splitShare = 1;
+  const char *what = "ncclCommInitRankConfig";
+  TANDEM_RETURN_IF_ERROR(
+      api.status(api.ncclCommInitRankConfig(&handles->root, static_cast<int>(group.size()), id,
+                                            static_cast<int>(self), &config),
+                 what));
+  TANDEM_RETURN_IF_ERROR(end(what));
+  if (!api.splits) {
+    handles->run = handles->root;
+    return Status();
   }
-  if (!comm)
-    return;
+  ncclConfig_t ofChild = NCCL_CONFIG_INITIALIZER;
+  ofChild.blocking = 1;
+  what = "ncclCommSplit";
+  TANDEM_RETURN_IF_ERROR(api.status(
+      api.ncclCommSplit(handles->root, 0, static_cast<int>(self), &handles->run, &ofChild), what));
+  return end(what);
+}
+
+Communicator::~Communicator() {
+  if (handles->root && !aborting)
+    leave();
+  // What NCCL will not let go of in time stays on its thread.
+  if (gone)
+    isThrough(gone, std::chrono::seconds(5));
+}
+
+void Communicator::leave() {
+  if (state->aborted)
+    return abort(state->abortReason());
+  if (handles->run != handles->root) {
+    // The child first, which blocks until the GPU has done what it was asked.
+    Through left = onThread([&api = api, state = state, handles = handles] {
+      state->driver
+          ->within([&] {
+            TANDEM_RETURN_IF_ERROR(
+                api.status(api.ncclCommFinalize(handles->run), "ncclCommFinalize"));
+            return api.status(api.ncclCommDestroy(handles->run), "ncclCommDestroy");
+          })
+          .ignore();
+    });
+    if (!isThrough(left, std::chrono::seconds(5))) {
+      gone = onThread([&api = api, state = state, handles = handles] {
+        state->driver
+            ->within([&] { return api.status(api.ncclCommAbort(handles->root), "ncclCommAbort"); })
+            .ignore();
+      });
+      return;
+    }
+  }
   state->driver
       ->within([&] {
         // Finalising waits for the others, who may be gone.
-        Status left = api.status(api.ncclCommFinalize(comm), "ncclCommFinalize");
+        Status left = api.status(api.ncclCommFinalize(handles->root), "ncclCommFinalize");
         if (left.ok())
-          left = settle("ncclCommFinalize", Clock::now() + std::chrono::seconds(5));
+          left = settle(handles->root, "ncclCommFinalize", Clock::now() + std::chrono::seconds(5));
         if (left.ok())
-          return api.status(api.ncclCommDestroy(comm), "ncclCommDestroy");
-        return api.status(api.ncclCommAbort(comm), "ncclCommAbort");
+          return api.status(api.ncclCommDestroy(handles->root), "ncclCommDestroy");
+        return api.status(api.ncclCommAbort(handles->root), "ncclCommAbort");
       })
       .ignore();
 }
 
-Status Communicator::settle(const char *what, Clock::time_point deadline) {
+Communicator::Through Communicator::onThread(std::function<void()> body) {
+  auto through = std::make_shared<std::atomic<bool>>(false);
+  auto work = [through, body = std::move(body)] {
+    body();
+    *through = true;
+  };
+  try {
+    std::thread(work).detach();
+  } catch (const std::exception &) {
+    work();
+  }
+  return through;
+}
+
+bool Communicator::isThrough(const Through &through, std::chrono::seconds limit) {
+  auto giveUp = Clock::now() + limit;
+  for (gpu::Backoff backoff; !*through && Clock::now() < giveUp; backoff.pause()) {
+  }
+  return *through;
+}
+
+Status Communicator::settle(ncclComm_t comm, const char *what, Clock::time_point deadline) {
   for (gpu::Backoff backoff;; backoff.pause()) {
     ncclResult_t now = ncclSuccess;
     TANDEM_RETURN_IF_ERROR(
@@ -113,12 +176,17 @@ Status Communicator::abortError() {
 }
 
 Status Communicator::poll() {
-  std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
-  if (!lock || !comm || aborting)
+  std::lock_guard<std::mutex> lock(polls);
+  if (aborting || !handles->run)
+    return Status();
+  // A non-blocking one joins its thread when it is asked: that is for whoever settles it, who sees
+  // its errors. A blocking one may be asked while a thread is in it.
+  std::unique_lock<std::mutex> calls(handles->calls, std::defer_lock);
+  if (handles->run == handles->root && !calls.try_lock())
     return Status();
   ncclResult_t now = ncclSuccess;
   TANDEM_RETURN_IF_ERROR(
-      api.status(api.ncclCommGetAsyncError(comm, &now), "ncclCommGetAsyncError"));
+      api.status(api.ncclCommGetAsyncError(handles->run, &now), "ncclCommGetAsyncError"));
   return api.status(now, "NCCL");
 }
 
@@ -128,76 +196,100 @@ void Communicator::abort(const Status &why) {
     if (reason.ok())
       reason = why;
   }
-  aborting = true; // whoever settles lets go of the lock
-  std::lock_guard<std::mutex> lock(mutex);
-  if (!comm)
+  // Nobody comes in from here on, and whoever settles leaves.
+  if (aborting.exchange(true))
     return;
+  {
+    std::lock_guard<std::mutex> lock(polls);
+  }
   // It first ends the kernels, and then may wait for peers, and for graphs that hold its work;
   // those go when the driver next looks, on the thread that aborts.
-  auto through = std::make_shared<std::atomic<bool>>(false);
-  auto end = [api = &api, state = state, comm = comm, through] {
-    state->driver->within([&] { return api->status(api->ncclCommAbort(comm), "ncclCommAbort"); })
-        .ignore();
-    *through = true;
-  };
-  comm = nullptr;
-  gone = through;
-  try {
-    std::thread(end).detach();
-  } catch (const std::exception &) {
-    end();
-  }
+  gone = onThread([&api = api, state = state, handles = handles] {
+    auto end = [&](ncclComm_t comm) {
+      if (comm)
+        state->driver->within([&] { return api.status(api.ncclCommAbort(comm), "ncclCommAbort"); })
+            .ignore();
+    };
+    auto waitUntilEmpty = [&] { std::lock_guard<std::mutex> lock(handles->calls); };
+    if (!api.splits)
+      waitUntilEmpty();
+    end(handles->root); // and joins the thread that would still make the child
+    if (!api.splits)
+      return;
+    waitUntilEmpty();
+    end(handles->run);
+  });
+}
+
+Status Communicator::firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on) {
+  auto size = static_cast<uint32_t>(group.size());
+  auto *stream = static_cast<cudaStream_t>(on);
+  TANDEM_RETURN_IF_ERROR(call("messages", [&](const Api &nccl, ncclComm_t c) {
+    ncclResult_t result = nccl.ncclGroupStart();
+    for (uint32_t peer = 0; peer < size && result == ncclSuccess; ++peer) {
+      result = nccl.ncclSend(memory + 64 * peer, 64, ncclInt8, static_cast<int>(peer), c, stream);
+      if (result == ncclSuccess)
+        result = nccl.ncclRecv(memory + bytes + 64 * peer, 64, ncclInt8, static_cast<int>(peer), c,
+                               stream);
+    }
+    ncclResult_t ended = nccl.ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
+  }));
+  TANDEM_RETURN_IF_ERROR(call("ncclAllGather", [&](const Api &nccl, ncclComm_t c) {
+    return nccl.ncclAllGather(memory, memory + bytes, 16, ncclFloat32, c, stream);
+  }));
+  TANDEM_RETURN_IF_ERROR(call("ncclReduceScatter", [&](const Api &nccl, ncclComm_t c) {
+    return nccl.ncclReduceScatter(memory + bytes, memory, 16, ncclFloat32, ncclSum, c, stream);
+  }));
+  return call("ncclAllReduce", [&](const Api &nccl, ncclComm_t c) {
+    return nccl.ncclAllReduce(memory, memory + bytes, 16, ncclFloat32, ncclSum, c, stream);
+  });
 }
 
 Status Communicator::warmUp(std::chrono::milliseconds timeout) {
   gpu::Driver &driver = *state->driver;
-  auto size = static_cast<uint32_t>(group.size());
-  uint64_t bytes = uint64_t(size) * 64;
+  uint64_t bytes = uint64_t(group.size()) * 64;
   char *memory = nullptr;
-  gpu::StreamHandle handle = nullptr;
-  TANDEM_RETURN_IF_ERROR(driver.createStream(&handle));
+  gpu::StreamHandle stream = nullptr;
+  TANDEM_RETURN_IF_ERROR(driver.createStream(&stream));
   Status status = driver.allocate(3 * bytes, reinterpret_cast<void **>(&memory));
-  auto *stream = static_cast<cudaStream_t>(handle);
   if (status.ok())
     status = driver.fill(memory, 0, 3 * bytes);
-  if (status.ok())
-    status = call("messages", [&](const Api &nccl, ncclComm_t c) {
-      ncclResult_t result = nccl.ncclGroupStart();
-      for (uint32_t peer = 0; peer < size && result == ncclSuccess; ++peer) {
-        result = nccl.ncclSend(memory + 64 * peer, 64, ncclInt8, static_cast<int>(peer), c, stream);
-        if (result == ncclSuccess)
-          result = nccl.ncclRecv(memory + bytes + 64 * peer, 64, ncclInt8, static_cast<int>(peer),
-                                 c, stream);
-      }
-      ncclResult_t ended = nccl.ncclGroupEnd();
-      return result == ncclSuccess ? ended : result;
-    });
-  if (status.ok())
-    status = call("ncclAllGather", [&](const Api &nccl, ncclComm_t c) {
-      return nccl.ncclAllGather(memory, memory + bytes, 16, ncclFloat32, c, stream);
-    });
-  if (status.ok())
-    status = call("ncclReduceScatter", [&](const Api &nccl, ncclComm_t c) {
-      return nccl.ncclReduceScatter(memory + bytes, memory, 16, ncclFloat32, ncclSum, c, stream);
-    });
-  if (status.ok())
-    status = call("ncclAllReduce", [&](const Api &nccl, ncclComm_t c) {
-      return nccl.ncclAllReduce(memory, memory + bytes, 16, ncclFloat32, ncclSum, c, stream);
-    });
   auto deadline = Clock::now() + timeout;
+  auto goOn = [&] {
+    if (state->aborted)
+      return state->abortReason();
+    if (Clock::now() > deadline)
+      return Status(Code::Timeout, fmt::format("the first messages between ranks {} did not arrive "
+                                               "within {} ms",
+                                               fmt::join(group, ", "), timeout.count()));
+    return poll();
+  };
+  Through called;
+  if (status.ok()) {
+    // Connecting waits for the peer within a call: on a thread, so that this one can abort.
+    auto result = std::make_shared<Status>();
+    called = onThread([own = shared_from_this(), result, memory, bytes, stream] {
+      *result = own->firstCalls(memory, bytes, stream);
+    });
+    for (gpu::Backoff backoff; status.ok() && !*called; backoff.pause())
+      status = goOn();
+    if (status.ok())
+      status = *result;
+  }
   for (gpu::Backoff backoff; status.ok(); backoff.pause()) {
     bool done = false;
-    status = driver.queryStream(handle, &done);
+    status = driver.queryStream(stream, &done);
     if (done)
       break;
     if (status.ok())
-      status = poll();
-    if (Clock::now() > deadline)
-      status = Status(Code::Timeout, "the first messages of a communicator did not arrive");
+      status = goOn();
   }
   if (!status.ok())
     abort(status);
-  driver.destroyStream(handle).ignore();
+  if (called && !isThrough(called, std::chrono::seconds(5)))
+    return status;
+  driver.destroyStream(stream).ignore();
   if (memory && status.ok())
     driver.free(memory).ignore();
   return status;

@@ -14,13 +14,25 @@
 
 #include "tandem/Runtime/Channel.h"
 
+#include <functional>
+
 namespace tandem::ccl {
 
 using gpu::DeviceState;
 
-/// One NCCL communicator, non-blocking: no call waits for a peer for longer than a poll, so that
-/// abort() always gets through. Any thread.
-class Communicator {
+/// One group of GPUs under NCCL. Any thread.
+///
+/// NCCL's non-blocking communicators can be aborted at any time, but start a thread for each group
+/// of calls (ncclGroupEndInternal), which costs the host 50 us a command; blocking ones work on the
+/// caller's thread, but nobody may abort one while a thread is in it: ncclCommAbort() frees it. So
+/// there are two: a non-blocking root, made with a time limit, which no command uses, and its
+/// blocking child by ncclCommSplit(), which commands use. By `splitShare` they share one abort flag
+/// (ncclCommInitChildComm), which all that waits in NCCL looks at, on the host (sockets, proxies)
+/// and in kernels; what else they share is counted (commFree). To abort is to abort the root, which
+/// raises the flag and frees the root alone; whoever is in the child comes out; then the child is
+/// aborted. Splitting, too, is non-blocking, for the root says how it goes (ncclAsyncLaunch). Where
+/// `Api::splits` is not set the root is all there is, and commands use it.
+class Communicator : public std::enable_shared_from_this<Communicator> {
 public:
   /// Collective over the group. `group`: world ranks; `self`: this rank's place in it.
   static Expected<std::shared_ptr<Communicator>> create(std::shared_ptr<DeviceState> state,
@@ -32,18 +44,22 @@ public:
 
   /// Calls `body(api, communicator)`, which enqueues, and waits until NCCL has taken it in.
   template <typename Body> Status call(const char *what, Body &&body) {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (aborting || !comm)
+    if (aborting)
       return abortError();
-    return state->driver->within([&] {
-      TANDEM_RETURN_IF_ERROR(api.status(body(api, comm), what));
-      return settle(what, std::chrono::steady_clock::time_point::max());
+    std::lock_guard<std::mutex> lock(handles->calls);
+    if (aborting || !handles->run)
+      return abortError();
+    Status status = state->driver->within([&] {
+      TANDEM_RETURN_IF_ERROR(api.status(body(api, handles->run), what));
+      return settle(handles->run, what, std::chrono::steady_clock::time_point::max());
     });
+    return !status.ok() && aborting ? abortError() : status;
   }
 
-  /// What NCCL itself has noticed; success if it is busy.
+  /// What NCCL itself has noticed. Waits for nobody.
   Status poll();
-  /// Tells NCCL to give up, and returns; what NCCL then still does is done on a thread.
+  /// Tells NCCL to give up, and returns, whoever is in it; what NCCL then still does is done on a
+  /// thread.
   void abort(const Status &why);
   /// Sends something to everybody and reduces something, so that what NCCL loads and connects at
   /// first use is there before the program runs. Collective.
@@ -57,19 +73,34 @@ public:
   const uint64_t number;
 
 private:
+  /// What NCCL has of it, which may outlive the rest on a thread that NCCL does not let go of.
+  struct Handles {
+    ncclComm_t root = nullptr;
+    /// What commands use: the root or its child. While it is made NCCL writes it, on a thread.
+    ncclComm_t run = nullptr;
+    std::mutex calls; ///< of whoever is in `run`
+  };
+  /// True when what is done on a thread is through.
+  using Through = std::shared_ptr<std::atomic<bool>>;
+
   Communicator(const Api &api, std::shared_ptr<DeviceState> state, std::vector<uint32_t> group,
                uint32_t self, uint64_t number)
       : api(api), state(std::move(state)), group(std::move(group)), self(self), number(number) {}
-  /// Until NCCL is through with what it was asked; with the lock held.
-  Status settle(const char *what, std::chrono::steady_clock::time_point deadline);
+  Status make(const ncclUniqueId &id, std::chrono::milliseconds timeout);
+  /// Until NCCL is through with what `comm` was asked.
+  Status settle(ncclComm_t comm, const char *what, std::chrono::steady_clock::time_point deadline);
   Status abortError();
+  void leave();
+  static Through onThread(std::function<void()> body);
+  static bool isThrough(const Through &through, std::chrono::seconds limit);
+  Status firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on);
 
-  std::mutex mutex;
-  ncclComm_t comm = nullptr;
+  const std::shared_ptr<Handles> handles = std::make_shared<Handles>();
+  std::mutex polls; ///< whoever polls is out before anything is given back
   std::atomic<bool> aborting{false};
   std::mutex reasonMutex;
   Status reason;
-  std::shared_ptr<std::atomic<bool>> gone; ///< set: an abort is under way; true: it is through
+  Through gone; ///< set: an abort is under way
 };
 
 using CommunicatorRef = std::shared_ptr<Communicator>;

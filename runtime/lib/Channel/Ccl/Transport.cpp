@@ -170,7 +170,7 @@ public:
       mine = Status(Code::Unsupported,
                     fmt::format("channel ccl connects GPUs, and device {} is none", device.name()));
     // One exchange: state of this rank, its group and GPU, the communicator that it would take from
-    // the pool; from the first member of a new one, the id.
+    // the pool, how it makes one; from the first member of a new one, the id.
     CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
     ncclUniqueId id{};
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
@@ -181,6 +181,7 @@ public:
                                 fmt::join(desc.group, ","))
                   : "!" + mine.message();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
+                       (api.splits ? "split" : "whole") + "\n" +
                        std::string(id.internal, leads ? sizeof id.internal : 0);
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
     TANDEM_RETURN_IF_ERROR(mine);
@@ -227,6 +228,13 @@ private:
       if (lineOf(rank, 0) != head)
         return Status(Code::InvalidProgram,
                       fmt::format("rank {} names another group for this channel", rank));
+      if (lineOf(rank, 2) != lineOf(desc.group[0], 2))
+        return Status(
+            Code::InvalidProgram,
+            fmt::format("channel ccl: ranks {} and {} make communicators in different ways: NCCL's "
+                        "version, NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES must be "
+                        "the same",
+                        desc.group[0], rank));
       auto [other, fresh] = owners.emplace(lineOf(rank, 1), rank);
       if (!fresh)
         return Status(
