@@ -106,11 +106,13 @@ BoundMemory::~BoundMemory() {
 
 void *BoundMemory::data() { return device ? tandem_memory_data(device) : host.get(); }
 
-Status BoundMemory::write(const void *from) {
+Status BoundMemory::write(const void *from) { return write(from, 0, bytes); }
+
+Status BoundMemory::write(const void *from, uint64_t offset, uint64_t count) {
   if (device)
-    return owner.check(tandem_memory_write(device, 0, from, bytes));
-  if (bytes)
-    std::memcpy(host.get(), from, bytes);
+    return owner.check(tandem_memory_write(device, offset, from, count));
+  if (count)
+    std::memcpy(host.get() + offset, from, count);
   return Status::success();
 }
 

@@ -82,6 +82,8 @@ public:
   void *data();
   uint64_t size() const { return bytes; }
   Status write(const void *from);
+  /// `count` bytes, from byte `offset` on.
+  Status write(const void *from, uint64_t offset, uint64_t count);
   Status read(void *to);
 
 private:

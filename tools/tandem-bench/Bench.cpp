@@ -8,6 +8,8 @@
 #include "Bench.h"
 
 #include "Calibrate.h"
+#include "Compile.h"
+#include "Figures.h"
 #include "Files.h"
 #include "Ranks.h"
 #include "Report.h"
@@ -41,6 +43,86 @@ Expected<machine::Machine> loadMachine(const Options &options, uint32_t ranks) {
   return machine;
 }
 
+void predict(Entry &entry, const machine::Machine &machine) {
+  if (!entry.seconds)
+    return;
+  auto world = replay::World::load(*entry.measurement.file);
+  if (!world) {
+    entry.unpredicted = world.status().message();
+    return;
+  }
+  simulate::Options how;
+  how.noGraph = entry.measurement.mode == Mode::Direct;
+  auto result = simulate::simulate(**world, machine, how);
+  if (result)
+    entry.predicted = result->seconds;
+  else
+    entry.unpredicted = result.status().message();
+}
+
+/// The probes themselves, simulated on the new machine.
+std::string foretold(Figures &figures, const machine::Machine &machine) {
+  std::vector<double> errors;
+  figures.predicted.assign(figures.measurements.size(), 0);
+  for (size_t i = 0; i < figures.measurements.size(); ++i) {
+    const Measurement &measurement = figures.measurements[i];
+    if (measurement.seconds.empty() || !measurement.file)
+      continue;
+    Entry entry;
+    entry.measurement = measurement;
+    entry.seconds = quantilesOf(measurement.seconds);
+    predict(entry, machine);
+    figures.predicted[i] = entry.predicted.value_or(0);
+    if (auto error = entry.predictionError())
+      errors.push_back(std::abs(*error));
+  }
+  if (errors.empty())
+    return "no probe could be measured";
+  Quantiles q = quantilesOf(errors);
+  return fmt::format("{} probes simulated on it: median error {:.1f} %, p90 {:.1f} %",
+                     errors.size(), q.median * 100, q.p90 * 100);
+}
+
+/// Writes the machine file, what it was made of, and says how well it foretells that.
+Status writeMachine(const Options &options, Figures &figures) {
+  bool gpu = isGpuTarget(figures.target);
+  std::string base = machine::pathOf(!options.machine.empty() ? options.machine
+                                     : gpu                    ? "h200x8"
+                                                              : "cpu2");
+  TANDEM_ASSIGN_OR_RETURN(std::string text, readFile(base));
+  Calibration calibration(figures.ranks, gpu, figures.hostRanks, figures.cores);
+  calibration.note(figures.measurements);
+  std::string name = std::filesystem::path(options.calibrate).stem().string();
+  std::string how = fmt::format("tandem-bench {}; {} cores, the rest as in {}", figures.command,
+                                figures.cores, base);
+  TANDEM_ASSIGN_OR_RETURN(std::string made, calibration.apply(text, name, how));
+  TANDEM_RETURN_IF_ERROR(writeFile(options.calibrate, made));
+  for (const std::string &line : calibration.log())
+    fmt::print("{}\n", line);
+  TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
+                          machine::Machine::parse(made, options.calibrate));
+  std::string said = foretold(figures, machine);
+  if (!options.json.empty())
+    TANDEM_RETURN_IF_ERROR(writeFile(options.json, figuresJson(figures)));
+  fmt::print("{}: {}\n", options.calibrate, said);
+  return Status();
+}
+
+/// A recording has no programs: they are compiled anew, for predictions.
+void compileAgain(Figures &figures) {
+  for (Measurement &m : figures.measurements) {
+    auto probe = parseProbe(m.name);
+    if (!probe || m.seconds.empty())
+      continue;
+    Variant variant = compileVariant(Role::Probe, m.name, probeText(*probe, figures.ranks),
+                                     figures.target, "", figures.ranks);
+    if (!variant.refused.empty())
+      continue;
+    if (auto file = ProgramFile::fromMemory(variant.bytes))
+      m.file = std::move(*file);
+  }
+}
+
 /// What rank 0 has to do beside its part.
 class Bench {
 public:
@@ -71,18 +153,8 @@ public:
   /// After run(), on rank 0: writes the machine file, and says how well it foretells what it was
   /// made of.
   Status writeMachine() {
-    std::string base = machine::pathOf(options.machine);
-    TANDEM_ASSIGN_OR_RETURN(std::string text, readFile(base));
-    std::string name = std::filesystem::path(options.calibrate).stem().string();
-    std::string how = fmt::format("tandem-bench {}; {} cores, the rest as in {}",
-                                  options.commandLine, std::thread::hardware_concurrency(), base);
-    TANDEM_ASSIGN_OR_RETURN(std::string made, calibration->apply(text, name, how));
-    TANDEM_RETURN_IF_ERROR(writeFile(options.calibrate, made));
-    for (const std::string &line : calibration->log())
-      fmt::print("{}\n", line);
-    TANDEM_ASSIGN_OR_RETURN(machine, machine::Machine::parse(made, options.calibrate));
-    fmt::print("{}: {}\n", options.calibrate, foretold());
-    return Status();
+    figures.left = report.left;
+    return ::writeMachine(options, figures);
   }
 
   Report report;
@@ -94,26 +166,6 @@ private:
   Status refuse(const Status &problem) {
     unusable = true;
     return root ? problem : Status(Code::Aborted, "");
-  }
-
-  /// The probes themselves, simulated on the new machine.
-  std::string foretold() {
-    std::vector<double> errors;
-    for (Measurement &measurement : probed) {
-      Entry entry;
-      entry.measurement = std::move(measurement);
-      if (entry.measurement.seconds.empty())
-        continue;
-      entry.seconds = quantilesOf(entry.measurement.seconds);
-      predict(entry);
-      if (auto error = entry.predictionError())
-        errors.push_back(std::abs(*error));
-    }
-    if (errors.empty())
-      return "no probe could be measured";
-    Quantiles q = quantilesOf(errors);
-    return fmt::format("{} probes simulated on it: median error {:.1f} %, p90 {:.1f} %",
-                       errors.size(), q.median * 100, q.p90 * 100);
   }
 
   Status open() {
@@ -128,8 +180,14 @@ private:
                     fmt::format("\"{}\" was staged {} --probes: {} --calibrate", options.folder,
                                 options.probes ? "without" : "with",
                                 options.probes ? "not for" : "use it with"));
-    if (options.probes)
-      calibration.emplace(report.ranks, isGpuTarget(report.target), runner.hostRanks());
+    figures = {report.ranks,
+               report.target,
+               runner.hostRanks(),
+               std::thread::hardware_concurrency(),
+               options.commandLine,
+               {},
+               {},
+               {}};
     report.linkSource = "nothing was measured";
     if (options.linkRate > 0) {
       report.linkRate = options.linkRate;
@@ -166,9 +224,11 @@ private:
     if (row.kind == RowKind::Links) {
       noteLinks(measurements);
     } else if (row.kind == RowKind::Probe) {
-      calibration->note(measurements);
       for (Measurement &measurement : measurements)
-        probed.push_back(std::move(measurement));
+        figures.measurements.push_back(std::move(measurement));
+      // However this ends, what was measured is there; an error is said at the end.
+      if (!options.json.empty())
+        writeFile(options.json, figuresJson(figures)).ignore();
     } else {
       RowReport made = makeRow(row.shape, report.ranks, report.linkRate, std::move(measurements));
       if (machine)
@@ -184,36 +244,26 @@ private:
     }
   }
 
+  /// What one ring takes, without what a run does; the quickest way.
   void noteLinks(const std::vector<Measurement> &measurements) {
     report.linkSource = "no ring could run";
+    Calibration rings(report.ranks, isGpuTarget(report.target), runner.hostRanks(), 0);
+    rings.note(measurements);
     for (const Measurement &m : measurements) {
-      if (m.seconds.empty())
+      auto probe = parseProbe(m.name);
+      if (!probe)
         continue;
-      double rate = double(suite->linkBytes()) / quantilesOf(m.seconds).median;
-      if (report.linkRate && *report.linkRate >= rate)
+      auto seconds = rings.seconds(*probe, m.mode);
+      double rate = seconds ? double(suite->linkBytes()) / *seconds : 0;
+      if (rate <= report.linkRate.value_or(0))
         continue;
       report.linkRate = rate;
       report.linkSource = fmt::format("measured: a ring of {} B, by {}, {}", suite->linkBytes(),
-                                      m.name, toString(m.mode));
+                                      toString(probe->work), toString(m.mode));
     }
   }
 
-  void predict(Entry &entry) {
-    if (!entry.seconds)
-      return;
-    auto world = replay::World::load(*entry.measurement.file);
-    if (!world) {
-      entry.unpredicted = world.status().message();
-      return;
-    }
-    simulate::Options how;
-    how.noGraph = entry.measurement.mode == Mode::Direct;
-    auto result = simulate::simulate(**world, *machine, how);
-    if (result)
-      entry.predicted = result->seconds;
-    else
-      entry.unpredicted = result.status().message();
-  }
+  void predict(Entry &entry) { ::predict(entry, *machine); }
 
   const Options &options;
   Launch &launch;
@@ -221,8 +271,7 @@ private:
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   std::unique_ptr<Suite> suite; ///< rank 0
   std::optional<machine::Machine> machine;
-  std::optional<Calibration> calibration;
-  std::vector<Measurement> probed;
+  Figures figures; ///< of probes
   Runner runner;
 };
 
@@ -265,6 +314,18 @@ Expected<uint32_t> bench::checkSuite(const Options &options, uint32_t ranks) {
   }
   TANDEM_RETURN_IF_ERROR(checkMachine(options, ranks));
   return ranks;
+}
+
+int bench::calibrateAgain(const Options &options) {
+  auto figures = readFigures(options.probeFigures);
+  Status status = figures.status();
+  if (status.ok() && hasCompiler())
+    compileAgain(*figures);
+  if (status.ok())
+    status = writeMachine(options, *figures);
+  if (!status.ok())
+    fmt::print(stderr, "tandem-bench: {}\n", status.message());
+  return status.ok() ? 0 : kUsageError;
 }
 
 int bench::runBench(const Options &options, Launch &launch, tandem_local_world *world) {

@@ -27,6 +27,9 @@ Status checkMachine(const Options &options, uint32_t ranks);
 /// Checks what can be checked before ranks are started: files, folder, number of ranks.
 Expected<uint32_t> checkSuite(const Options &options, uint32_t ranks);
 
+/// Makes a machine file of --probe-figures. The exit status.
+int calibrateAgain(const Options &options);
+
 /// Collective. Rank 0 prints and writes the reports. The exit status.
 int runBench(const Options &options, Launch &launch, tandem_local_world *world);
 

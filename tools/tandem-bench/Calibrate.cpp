@@ -14,55 +14,84 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <thread>
+#include <tuple>
 
 using namespace tandem;
 using namespace tandem::bench;
 
 /// Below this a difference of two runs is noise.
 static constexpr double kLeast = 1e-9;
+/// Of what a command of some size takes, if a tiny one takes as long: rates are no smaller numbers.
+static constexpr double kLeastPart = 1. / 16;
+/// Of commands by which a run's own time is told, seconds.
+static constexpr double kLongest = 500e-6;
 static constexpr const char *kSource = "calibrated";
 
 /// Four figures: more would be pretence.
 static double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
 void Calibration::note(const std::vector<Measurement> &measurements) {
-  for (const Measurement &m : measurements)
-    if (!m.seconds.empty())
-      figures[{m.name, m.mode}] = {quantilesOf(m.seconds).p10, quantilesOf(m.host).p10};
+  for (const Measurement &m : measurements) {
+    auto probe = parseProbe(m.name);
+    if (!probe || m.seconds.empty())
+      continue;
+    figures[{m.name, m.mode}] = {m.seconds, m.host};
+    auto same = [&](const Probe &known) { return known.name() == m.name; };
+    if (probe->repeats > 1 && std::none_of(probes.begin(), probes.end(), same))
+      probes.push_back(*probe);
+  }
+}
+
+const Calibration::Figure *Calibration::figure(const Probe &probe, Mode mode) const {
+  auto found = figures.find({probe.name(), mode});
+  return found == figures.end() ? nullptr : &found->second;
+}
+
+std::optional<double> Calibration::difference(const Probe &probe, Mode mode,
+                                              std::vector<double> Figure::*of) const {
+  const Figure *many = figure(probe, mode), *one = figure(probe.once(), mode);
+  if (!many || !one)
+    return std::nullopt;
+  // Both had their turn in the same round: what comes and goes (clocks, neighbours) cancels. The
+  // medians are what a bench's predictions are compared with.
+  std::vector<double> differences;
+  for (size_t i = 0; i < std::min((many->*of).size(), (one->*of).size()); ++i)
+    differences.push_back(((many->*of)[i] - (one->*of)[i]) / (probe.repeats - 1));
+  double value = differences.empty() ? 0 : quantilesOf(std::move(differences)).median;
+  return value > kLeast ? std::optional(value) : std::nullopt;
 }
 
 std::optional<double> Calibration::seconds(const Probe &probe, Mode mode) const {
-  auto many = figures.find({probe.name(), mode}), one = figures.find({probe.once().name(), mode});
-  if (many == figures.end() || one == figures.end())
-    return std::nullopt;
-  double value = (many->second.first - one->second.first) / (probe.repeats - 1);
-  return value > kLeast ? std::optional(value) : std::nullopt;
+  return difference(probe, mode, &Figure::seconds);
+}
+
+std::optional<double> Calibration::seconds(const Probe &probe) const {
+  return seconds(probe, figure(probe, Mode::Graph) ? Mode::Graph : Mode::Direct);
 }
 
 std::optional<double> Calibration::hostSeconds(const Probe &probe, Mode mode) const {
-  auto many = figures.find({probe.name(), mode}), one = figures.find({probe.once().name(), mode});
-  if (many == figures.end() || one == figures.end())
-    return std::nullopt;
-  double value = (many->second.second - one->second.second) / (probe.repeats - 1);
-  return value > kLeast ? std::optional(value) : std::nullopt;
+  return difference(probe, mode, &Figure::host);
 }
 
-/// Of probes of one kind those that are not of the many tiny commands, by size.
 std::vector<Probe> Calibration::all(Work work, bool alone) const {
   std::vector<Probe> found;
   for (const Probe &probe : probes)
-    if (probe.work == work && probe.alone == alone && probe.repeats < 10)
+    if (probe.work == work && probe.alone == alone && !probe.isTiny())
       found.push_back(probe);
+  std::sort(found.begin(), found.end(), [](const Probe &a, const Probe &b) {
+    return std::tie(a.bytes, a.m, a.n, a.k) < std::tie(b.bytes, b.m, b.n, b.k);
+  });
   return found;
 }
 
-const Probe *Calibration::find(Work work, bool largest) const {
-  const Probe *found = nullptr;
+Probe Calibration::tiny(Work work) const {
   for (const Probe &probe : probes)
-    if (probe.work == work && (probe.repeats < 10) == largest)
-      found = &probe;
-  return found;
+    if (probe.work == work && probe.isTiny())
+      return probe;
+  Probe none;
+  none.work = work;
+  none.repeats = 2;
+  return none;
 }
 
 void Calibration::set(Json &object, const char *field, std::optional<double> value, double unit,
@@ -124,20 +153,18 @@ void Calibration::applyMemory(Json &device) {
   const std::tuple<Work, const char *, double> kinds[] = {
       {Work::Copy, "copy", 2}, {Work::Reduce, "reduce", 3}, {Work::Accumulate, "elementwise", 3}};
   for (auto [work, field, operands] : kinds) {
-    const Probe *tiny = find(work == Work::Reduce ? Work::Accumulate : work, false);
-    double launching = tiny ? seconds(*tiny).value_or(0) : 0;
+    double launching = seconds(tiny(work == Work::Reduce ? Work::Accumulate : work)).value_or(0);
     std::vector<std::pair<double, double>> points;
     for (const Probe &p : all(work, !gpu))
       if (auto time = seconds(p)) {
         double bytes = operands * double(p.bytes);
-        points.emplace_back(bytes, bytes / std::max(*time - launching, *time / 2));
+        points.emplace_back(bytes, bytes / std::max(*time - launching, *time * kLeastPart));
       }
     setCurve(device["memory"], field, points, 1e9, "GB/s", "device.memory");
   }
 }
 
 void Calibration::applyContention(Json &device) {
-  unsigned cores = std::thread::hardware_concurrency();
   if (!device.contains("cores") || gpu || cores < 2 || hostRanks < cores)
     return;
   device["cores"] = {cores, "1", kSource};
@@ -170,32 +197,71 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
     return;
   }
   Json &object = launch[name];
-  const std::pair<Work, const char *> issued[] = {{Work::Accumulate, "kernel"},
-                                                  {Work::Matmul, "matmul"},
-                                                  {Work::Copy, "copy"},
-                                                  {Work::Message, "message"},
-                                                  {Work::AllGather, "collective"}};
-  for (auto [work, field] : issued) {
-    const Probe *tiny = find(work, false);
-    set(object["issue"], field, graph ? std::nullopt : hostSeconds(*tiny, mode), 1e-6, "us",
-        path + ".issue");
-  }
+  // What a command of a probe has beside itself.
+  auto host = [&](Work work) { return hostSeconds(tiny(work), mode); };
+  double kernel = host(Work::Accumulate).value_or(0);
+  auto part = [](std::optional<double> whole, double less, double count) {
+    return whole && *whole - less > kLeast ? std::optional((*whole - less) / count) : std::nullopt;
+  };
+  const std::pair<const char *, std::optional<double>> issued[] = {
+      {"kernel", host(Work::Accumulate)},
+      {"matmul", host(Work::Matmul)},
+      {"copy", host(Work::Put)},
+      {"message", host(Work::Message)},
+      {"collective", host(Work::AllGather)},
+      // Two kernels, and twice an event recorded and awaited.
+      {"event", part(host(Work::Hop), 2 * kernel, 4)},
+      {"signal", part(host(Work::Signal), 0, 2)},
+      {"wait_signal", part(host(Work::Signal), 0, 2)}};
+  for (auto [field, value] : issued)
+    set(object["issue"], field, value, 1e-6, "us", path + ".issue");
   // Where the host is what the device waits for, the device's own cost does not show.
   auto device = [&](Work work) -> std::optional<double> {
-    const Probe *tiny = find(work, false);
-    auto took = seconds(*tiny, mode), issue = hostSeconds(*tiny, mode);
+    auto took = seconds(tiny(work), mode), issue = host(work);
     return took && (graph || !issue || *took > 1.3 * *issue) ? took : std::nullopt;
   };
-  set(object["device"], "kernel", device(Work::Accumulate), 1e-6, "us", path + ".device");
-  set(object["device"], "copy", device(Work::Copy), 1e-6, "us", path + ".device");
-  // A table's times are those of matmuls in a row: they hold it.
-  if (!all(Work::Matmul, !gpu).empty() && seconds(all(Work::Matmul, !gpu).front()))
-    set(object["device"], "matmul", 0.0, 1e-6, "us", path + ".device");
+  std::optional<double> tinyKernel = device(Work::Accumulate);
+  set(object["device"], "kernel", tinyKernel, 1e-6, "us", path + ".device");
+  // A table's times are those of matmuls in a row, a transport's startup that of messages: they
+  // hold it.
+  const std::pair<Work, const char *> held[] = {{Work::Matmul, "matmul"},
+                                                {Work::Put, "copy"},
+                                                {Work::Message, "message"},
+                                                {Work::AllGather, "collective"}};
+  for (auto [work, field] : held) {
+    std::vector<Probe> sizes = all(work, work == Work::Matmul && !gpu);
+    if (!sizes.empty() && seconds(sizes.front()))
+      set(object["device"], field, 0.0, 1e-6, "us", path + ".device");
+  }
   auto hop = device(Work::Hop);
-  set(object["device"], "event", hop ? std::optional(*hop / 2) : hop, 1e-6, "us", path + ".device");
-  auto one = figures.find({find(Work::Copy, false)->once().name(), mode});
-  if (one != figures.end())
-    set(object, "run", one->second.second, 1e-6, "us", path);
+  set(object["device"], "event", tinyKernel ? part(hop, 2 * *tinyKernel, 2) : std::nullopt, 1e-6,
+      "us", path + ".device");
+  // Which of the two it is cannot be told: as in the base.
+  auto there = device(Work::Signal);
+  double signal = object["device"]["signal"][0], wait = object["device"]["wait_signal"][0];
+  double share = signal + wait > 0 ? signal / (signal + wait) : .5;
+  set(object["device"], "signal", part(there, 0, 1 / share), 1e-6, "us", path + ".device");
+  set(object["device"], "wait_signal", part(there, 0, 1 / (1 - share)), 1e-6, "us",
+      path + ".device");
+  set(object, "run", runSeconds(object, mode), 1e-6, "us", path);
+}
+
+std::optional<double> Calibration::runSeconds(const Json &launch, Mode mode) const {
+  std::vector<double> rest;
+  for (Work work : {Work::Matmul, Work::Copy, Work::Reduce})
+    for (const Probe &p : all(work, !gpu)) {
+      const Figure *one = figure(p.once(), mode);
+      auto took = seconds(p);
+      // What takes long varies by more than a run.
+      if (!one || !took || *took > kLongest)
+        continue;
+      const char *field = work == Work::Matmul ? "matmul" : "kernel";
+      double issue = launch["issue"][field][0].get<double>() * 1e-6;
+      rest.push_back(quantilesOf(one->seconds).median - issue - *took);
+    }
+  if (rest.empty())
+    return std::nullopt;
+  return std::max(0.0, quantilesOf(std::move(rest)).median);
 }
 
 void Calibration::applyMessages(Json &file) {
@@ -207,13 +273,13 @@ void Calibration::applyMessages(Json &file) {
     std::vector<Probe> sizes = all(work, false);
     Json &transport = file["transports"][field];
     std::string path = fmt::format("transports.{}", field);
-    auto least = seconds(sizes.front());
+    auto least = sizes.empty() ? std::nullopt : seconds(sizes.front());
     set(transport, "startup", least, 1e-6, "us", path);
     std::vector<std::pair<double, double>> mine;
     for (size_t i = 1; least && i < sizes.size(); ++i)
       if (auto time = seconds(sizes[i]))
-        mine.emplace_back(double(sizes[i].bytes),
-                          together * double(sizes[i].bytes) / std::max(*time - *least, *time / 4));
+        mine.emplace_back(double(sizes[i].bytes), together * double(sizes[i].bytes) /
+                                                      std::max(*time - *least, *time * kLeastPart));
     if (mine.empty())
       continue;
     // The link is as quick as the quicker transport shows; the other one limits itself.
@@ -236,7 +302,7 @@ void Calibration::applyMessages(Json &file) {
 void Calibration::applyCollectives(Json &file) {
   Json &collectives = file["transports"]["collectives"];
   std::vector<Probe> sizes = all(Work::AllGather, false);
-  auto least = seconds(*find(Work::AllGather, false));
+  auto least = seconds(tiny(Work::AllGather));
   double steps = collectives["step"][0].get<double>() > 0 ? double(ranks - 1) : 0;
   // What a step costs cannot be told from one number of ranks: half of it all, if the base has any.
   set(collectives, "startup", least && steps > 0 ? std::optional(*least / 2) : least, 1e-6, "us",
@@ -247,7 +313,7 @@ void Calibration::applyCollectives(Json &file) {
   for (const Probe &p : sizes)
     if (auto time = seconds(p); time && least) {
       double through = double(ranks - 1) * double(p.bytes);
-      points.emplace_back(through, through / std::max(*time - *least, *time / 4));
+      points.emplace_back(through, through / std::max(*time - *least, *time * kLeastPart));
     }
   setCurve(collectives, "bandwidth", points, 1e9, "GB/s", "transports.collectives");
 }
@@ -265,7 +331,8 @@ Expected<std::string> Calibration::apply(const std::string &base, const std::str
   applyMemory(file["device"]);
   applyContention(file["device"]);
   applyLaunching(file["launch"], Mode::Direct);
-  if (figures.count({find(Work::Copy, false)->name(), Mode::Graph}))
+  if (std::any_of(figures.begin(), figures.end(),
+                  [](const auto &entry) { return entry.first.second == Mode::Graph; }))
     applyLaunching(file["launch"], Mode::Graph);
   applyMessages(file);
   applyCollectives(file);

@@ -24,11 +24,15 @@ namespace tandem::bench {
 /// refused, or took less than the noise) stays as the base file has it.
 class Calibration {
 public:
-  /// `hostRanks`: those of `ranks` that share this host's cores.
-  Calibration(uint32_t ranks, bool gpu, uint32_t hostRanks)
-      : ranks(ranks), hostRanks(hostRanks), gpu(gpu) {}
+  /// `hostRanks`: those of `ranks` that share this host's `cores`.
+  Calibration(uint32_t ranks, bool gpu, uint32_t hostRanks, unsigned cores)
+      : ranks(ranks), hostRanks(hostRanks), cores(cores), gpu(gpu) {}
 
+  /// Measurements are those of probes, known by their names; others are no matter.
   void note(const std::vector<Measurement> &measurements);
+
+  /// One repeat of a probe; none where not measured, or less than the noise.
+  std::optional<double> seconds(const Probe &probe, Mode mode) const;
 
   /// The base file's text with the numbers that were measured, of source "calibrated", whose text
   /// is `how`; `name` is the machine's. An error if the result is no machine.
@@ -40,11 +44,24 @@ public:
 private:
   using Json = nlohmann::ordered_json;
 
-  /// Seconds of one repeat, on the device or until it was enqueued; none where not measured.
-  std::optional<double> seconds(const Probe &probe, Mode mode = Mode::Direct) const;
+  /// What a program took, round by round, and until it was enqueued.
+  struct Figure {
+    std::vector<double> seconds, host;
+  };
+
+  const Figure *figure(const Probe &probe, Mode mode) const;
+  /// By the difference of rounds.
+  std::optional<double> difference(const Probe &probe, Mode mode,
+                                   std::vector<double> Figure::*of) const;
+  /// Where there are graphs, from them: the host does not get in the way there.
+  std::optional<double> seconds(const Probe &probe) const;
   std::optional<double> hostSeconds(const Probe &probe, Mode mode) const;
-  const Probe *find(Work work, bool largest) const;
+  /// The probe of which only launching counts, one that nobody has measured if need be.
+  Probe tiny(Work work) const;
+  /// The others of a kind, by size.
   std::vector<Probe> all(Work work, bool alone) const;
+  /// What a run takes beside its command: the median of programs of one command on one stream.
+  std::optional<double> runSeconds(const Json &launch, Mode mode) const;
 
   void set(Json &object, const char *field, std::optional<double> value, double unit,
            const char *unitName, const std::string &path);
@@ -60,10 +77,10 @@ private:
   void applyCollectives(Json &file);
 
   uint32_t ranks, hostRanks;
+  unsigned cores;
   bool gpu;
-  std::vector<Probe> probes = probesFor(ranks, gpu);
-  /// By name and mode: p10 of the rounds, and of the time until all was enqueued.
-  std::map<std::pair<std::string, Mode>, std::pair<double, double>> figures;
+  std::vector<Probe> probes; ///< of more than one repeat
+  std::map<std::pair<std::string, Mode>, Figure> figures;
   std::vector<std::string> lines;
 };
 

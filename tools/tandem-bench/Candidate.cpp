@@ -62,7 +62,7 @@ Status Candidate::prepare(const Setup &setup) {
     TANDEM_RETURN_IF_ERROR(bind(*instances[i], i));
   }
   bound = 0;
-  return poison();
+  return setup.poisons ? poison() : Status();
 }
 
 Status Candidate::bind(PreparedProgram &instance, uint32_t set) {

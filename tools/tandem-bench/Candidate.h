@@ -33,6 +33,7 @@ struct Setup {
   Launch &launch;
   InputPool &pool;
   uint32_t sets;
+  bool poisons; ///< results, before anything runs: somebody will look at them
 };
 
 /// Where a turn went.

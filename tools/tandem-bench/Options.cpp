@@ -39,7 +39,11 @@ What
   --machine=FILE      auto is chosen by this machine file's costs, and each row is predicted with it
   --stage=FOLDER      only compile, into FOLDER (made anew), for machines without the compiler
   --calibrate=FILE    measure no shapes but what a machine file says (docs/simulator.md), and write
-                      one; what cannot be measured is taken from --machine (default cpu2, h200x8)
+                      one; what cannot be measured is taken from --machine (default cpu2, h200x8).
+                      With --shapes, --tokens or --dtypes the matmuls are those of these shapes,
+                      whole and in chunks; --json has what each probe took
+  --probe-figures=FILE
+                      with --calibrate: measure nothing, take what an earlier one's --json wrote
   --probes            with --stage: programs for --calibrate
 
 Ranks: as in tandem-run
@@ -104,6 +108,7 @@ CommandLine commandLine(Options &o, Given &given) {
                  {"--machine", textOption(o.machine)},
                  {"--stage", textOption(o.stage)},
                  {"--calibrate", textOption(o.calibrate)},
+                 {"--probe-figures", textOption(o.probeFigures)},
                  {"-n", numberOption(o.ranks, 2, 65536)},
                  {"--device", choiceOption(o.device, {"cpu", "cuda"})},
                  {"--channel", channelsOption(o.channel)},
@@ -141,7 +146,8 @@ Status checkFolder(const Options &o, const Given &given) {
                              {"--dtypes", given.dtypes},
                              {"--schedules", given.schedules},
                              {"--target", given.target},
-                             {"--stage", !o.stage.empty()}})
+                             {"--stage", !o.stage.empty()},
+                             {"--probe-figures", !o.probeFigures.empty()}})
     if (set)
       return wrong(fmt::format("{}: only where programs are still to be compiled; those of \"{}\" "
                                "are there",
@@ -154,20 +160,21 @@ Status checkCalibration(Options &o, const Given &given) {
     return wrong("--probes: only with --stage");
   if (!o.calibrate.empty() && !o.stage.empty())
     return wrong("--calibrate: measures; --stage --probes compiles what it needs");
+  if (!o.probeFigures.empty() && o.calibrate.empty())
+    return wrong("--probe-figures: only with --calibrate");
   o.probes |= !o.calibrate.empty();
   if (!o.probes)
     return Status();
-  for (auto [option, set] : {std::pair("--shapes", given.shapes),
-                             {"--tokens", given.tokens},
-                             {"--dtypes", given.dtypes},
-                             {"--schedules", given.schedules},
-                             {"--json", !o.json.empty()},
+  o.probesShapes = given.shapes || given.tokens || given.dtypes;
+  for (auto [option, set] : {std::pair("--schedules", given.schedules),
                              {"--csv", !o.csv.empty()},
                              {"--svg", !o.svg.empty()},
                              {"--fail-if-slower", o.failIfSlower >= 0}})
     if (set)
-      return wrong(fmt::format("{}: a calibration measures no shapes", option));
-  if (o.machine.empty())
+      return wrong(fmt::format("{}: a calibration runs no schedules", option));
+  if (!o.probeFigures.empty() && o.probesShapes)
+    return wrong("--shapes, --tokens, --dtypes: what was probed is in --probe-figures");
+  if (o.machine.empty() && o.probeFigures.empty())
     o.machine = o.device == "cuda" ? "h200x8" : "cpu2";
   return Status();
 }
@@ -207,6 +214,8 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
     TANDEM_RETURN_IF_ERROR(checkFolder(o, given));
     return o;
   }
+  if (!o.probeFigures.empty())
+    return o;
   if (!hasCompiler())
     return wrong("expected a folder of programs: this tandem-bench was built without the compiler "
                  "(tandem-bench --stage=FOLDER, elsewhere, writes them)");

@@ -30,11 +30,13 @@ struct Options {
   std::string scheduleList = "auto,pipeline,exchange,push,push:streams=2,push:merge=double";
   std::vector<Case> cases;
   std::vector<Schedule> schedules;
-  std::string target;    ///< "": what the channels can do
-  std::string machine;   ///< the compiler chooses by it, the simulator predicts with it
-  std::string stage;     ///< only compile, into this folder
-  std::string calibrate; ///< a machine file to be written
-  bool probes = false;   ///< what that takes is compiled, not shapes
+  std::string target;        ///< "": what the channels can do
+  std::string machine;       ///< the compiler chooses by it, the simulator predicts with it
+  std::string stage;         ///< only compile, into this folder
+  std::string calibrate;     ///< a machine file to be written
+  bool probes = false;       ///< what that takes is compiled, not shapes
+  bool probesShapes = false; ///< the matmuls of `cases` are probed, not those of known layers
+  std::string probeFigures;  ///< the machine file is made of this recording
 
   uint32_t ranks = 0;
   std::string device = "cpu", channel = "ucx";

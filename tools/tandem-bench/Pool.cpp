@@ -58,10 +58,14 @@ uint64_t bench::seedOf(uint64_t seed, uint32_t set) {
 
 Status InputPool::fill(BoundMemory &memory, const ArgumentInfo &info, uint64_t begin) const {
   const Tensor &block = randomBlock(info.dtype);
-  std::string bytes =
-      repeat(block.data.data(), block.data.size(),
-             begin % block.data.size() / sizeOf(info.dtype) * sizeOf(info.dtype), memory.size());
-  return memory.write(bytes.data());
+  // Block by block: gigabytes of host memory would take longer than what is measured.
+  size_t size = block.data.size(), at = begin % size / sizeOf(info.dtype) * sizeOf(info.dtype);
+  for (uint64_t done = 0; done < memory.size(); at = 0) {
+    uint64_t count = std::min<uint64_t>(size - at, memory.size() - done);
+    TANDEM_RETURN_IF_ERROR(memory.write(block.data.data() + at, done, count));
+    done += count;
+  }
+  return Status();
 }
 
 Expected<BoundMemory *> InputPool::get(uint32_t argument, const ArgumentInfo &info,

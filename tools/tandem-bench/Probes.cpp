@@ -9,22 +9,71 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <regex>
+#include <utility>
 
 using namespace tandem;
 using namespace tandem::bench;
 
+static constexpr std::pair<Work, const char *> kWorks[] = {{Work::Matmul, "matmul"},
+                                                           {Work::Copy, "copy"},
+                                                           {Work::Reduce, "reduce"},
+                                                           {Work::Accumulate, "accumulate"},
+                                                           {Work::Hop, "hop"},
+                                                           {Work::Message, "message"},
+                                                           {Work::Put, "put"},
+                                                           {Work::Signal, "signal"},
+                                                           {Work::AllGather, "all_gather"}};
+
 std::string bench::toString(Work work) {
-  static constexpr const char *names[] = {"matmul", "copy",    "reduce", "accumulate",
-                                          "hop",    "message", "put",    "all_gather"};
-  return names[static_cast<size_t>(work)];
+  for (auto [known, name] : kWorks)
+    if (known == work)
+      return name;
+  return "";
+}
+
+/// Small enough that only launching counts.
+static constexpr uint64_t kTiny = 256;
+static constexpr int64_t kTinyExtent = 4;
+static constexpr uint32_t kManyRepeats = 65, kFewRepeats = 5;
+
+static bool hasBytes(Work work) {
+  return work != Work::Matmul && work != Work::Hop && work != Work::Signal;
 }
 
 std::string Probe::name() const {
   std::string size = work == Work::Matmul
                          ? fmt::format(" {} {}x{}x{}", tandem::toString(dtype), m, n, k)
-                         : fmt::format(" {}", bytes);
-  return fmt::format("{}{} x{}{}", toString(work), work == Work::Hop ? "" : size, repeats,
-                     alone ? " alone" : "");
+                     : hasBytes(work) ? fmt::format(" {}", bytes)
+                                      : "";
+  return fmt::format("{}{} x{}{}", toString(work), size, repeats, alone ? " alone" : "");
+}
+
+std::optional<Probe> bench::parseProbe(const std::string &name) {
+  static const std::regex form(
+      "([a-z_]+)(?: (f32|f16|bf16) ([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})| ([0-9]{1,15}))?"
+      " x([0-9]{1,9})( alone)?");
+  std::smatch parts;
+  if (!std::regex_match(name, parts, form))
+    return std::nullopt;
+  Probe probe;
+  for (auto [known, text] : kWorks)
+    if (parts[1] == text)
+      probe.work = known;
+  for (DType type : {DType::F32, DType::F16, DType::BF16})
+    if (parts[2] == std::string(tandem::toString(type)))
+      probe.dtype = type;
+  if (parts[2].matched) {
+    probe.m = std::stoll(parts[3]);
+    probe.n = std::stoll(parts[4]);
+    probe.k = std::stoll(parts[5]);
+  }
+  if (parts[6].matched)
+    probe.bytes = std::stoull(parts[6]);
+  probe.repeats = static_cast<uint32_t>(std::stoul(parts[7]));
+  probe.alone = parts[8].matched;
+  // Says whether the name is of this kind of work, too.
+  return probe.name() == name ? std::optional(probe) : std::nullopt;
 }
 
 Probe Probe::once() const {
@@ -33,77 +82,120 @@ Probe Probe::once() const {
   return probe;
 }
 
+bool Probe::isTiny() const {
+  return work == Work::Matmul ? std::max({m, n, k}) <= kTinyExtent
+                              : !hasBytes(work) || bytes <= kTiny;
+}
+
 namespace {
 
-/// Small enough that only launching counts.
-constexpr uint64_t kTiny = 256;
-constexpr uint32_t kManyRepeats = 65, kFewRepeats = 5;
+/// A program of a millisecond shows a difference well, and a longer one warms the device.
+uint32_t repeatsFor(double seconds, uint32_t least) {
+  return static_cast<uint32_t>(std::clamp(1e-3 / seconds, double(least), 33.0));
+}
 
-void addMatmuls(uint32_t ranks, bool gpu, std::vector<Probe> &probes) {
-  auto add = [&](DType dtype, int64_t m, int64_t n, int64_t k, bool alone) {
-    Probe probe{Work::Matmul, dtype, m, n, k, 0, kFewRepeats, alone};
+class Probes {
+public:
+  Probes(uint32_t ranks, bool gpu) : ranks(ranks), gpu(gpu) {}
+
+  void add(Work work, uint64_t bytes, bool alone) {
+    // A GPU's memory, and what joins two.
+    double rate =
+        work == Work::Message || work == Work::Put || work == Work::AllGather ? 3e11 : 3e12;
+    probes.push_back({work, DType::F32, 0, 0, 0, bytes,
+                      bytes <= kTiny ? kManyRepeats
+                      : gpu          ? repeatsFor(double(bytes) / rate, 3)
+                                     : kFewRepeats,
+                      alone});
+  }
+
+  void matmul(DType dtype, int64_t m, int64_t n, int64_t k, bool alone) {
+    double flops = 2 * double(m) * double(n) * double(k);
+    uint32_t repeats = std::max({m, n, k}) <= kTinyExtent ? kManyRepeats
+                       : gpu ? repeatsFor(flops / (dtype == DType::F32 ? 2e14 : 6e14), 2)
+                             : kFewRepeats;
+    Probe probe{Work::Matmul, dtype, m, n, k, 0, repeats, alone};
     // A chunk of many tokens has as many rows as few tokens.
     if (std::none_of(probes.begin(), probes.end(),
                      [&](const Probe &other) { return other.name() == probe.name(); }))
       probes.push_back(probe);
-  };
-  if (!gpu) {
+  }
+
+  /// A rank's matmul, in so many pieces of its rows.
+  void matmul(const Case &c, int64_t pieces) {
+    bool gather = c.op == Op::AllGather;
+    int64_t m = c.m / pieces, n = gather ? c.n / ranks : c.n, k = gather ? c.k : c.k / ranks;
+    if (std::min({m, n, k}) < 1)
+      return;
+    matmul(c.dtype, m, n, k, !gpu);
+    if (!gpu && pieces == 1)
+      matmul(c.dtype, m, n, k, false);
+  }
+
+  void matmulsOfSizes() {
     const int64_t shapes[][3] = {{64, 256, 256},  {256, 256, 256},  {256, 512, 512},
                                  {512, 512, 512}, {512, 1024, 512}, {512, 1024, 1024}};
     for (DType dtype : {DType::F32, DType::F16, DType::BF16})
       for (auto [m, n, k] : shapes)
-        add(dtype, m, n, k, true);
+        matmul(dtype, m, n, k, true);
     for (auto [m, n, k] : shapes)
-      add(DType::F32, m, n, k, false);
-    return;
+      matmul(DType::F32, m, n, k, false);
   }
-  auto cases = parseCases("", "8192", "bf16,f16");
-  for (const Case &c : *cases) {
-    bool gather = c.op == Op::AllGather;
-    // An all-reduce has the matmuls of a reduce-scatter; f16 is for the small layers.
-    if (c.op == Op::AllReduce || (c.dtype == DType::F16 && std::min(c.n, c.k) > 4096))
-      continue;
-    add(c.dtype, c.m, gather ? c.n / ranks : c.n, gather ? c.k : c.k / ranks, false);
-    // A chunk of one owner's rows.
-    add(c.dtype, c.m / ranks, gather ? c.n / ranks : c.n, gather ? c.k : c.k / ranks, false);
+
+  void matmulsOfLayers() {
+    auto cases = parseCases("", "8192", "bf16,f16");
+    for (const Case &c : *cases) {
+      // An all-reduce has the matmuls of a reduce-scatter; f16 is for the small layers.
+      if (c.op == Op::AllReduce || (c.dtype == DType::F16 && std::min(c.n, c.k) > 4096))
+        continue;
+      matmul(c, 1);
+      matmul(c, ranks);
+    }
+    for (int64_t m : {1024, 8192})
+      matmul(DType::F32, m, 4096, 4096, false);
   }
-  for (int64_t m : {1024, 8192})
-    add(DType::F32, m, 4096, 4096, false);
-}
+
+  uint32_t ranks;
+  bool gpu;
+  std::vector<Probe> probes;
+};
+
+constexpr uint64_t kibi = 1024, mebi = 1024 * kibi;
 
 } // namespace
 
-std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu) {
-  std::vector<Probe> probes;
-  auto add = [&](Work work, uint64_t bytes, uint32_t repeats, bool alone) {
-    probes.push_back({work, DType::F32, 0, 0, 0, bytes, repeats, alone});
-  };
-  constexpr uint64_t kibi = 1024, mebi = 1024 * kibi;
+std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<Case> &cases) {
+  Probes p(ranks, gpu);
   // The runtime's own costs; one rank alone, where ranks share cores.
-  probes.push_back({Work::Matmul, DType::F32, 4, 4, 4, 0, kManyRepeats, !gpu});
-  for (Work work : {Work::Copy, Work::Accumulate, Work::Hop})
-    add(work, kTiny, kManyRepeats, !gpu);
-  add(Work::Message, kTiny, kManyRepeats, false);
-  add(Work::AllGather, kTiny, kManyRepeats, false);
-  for (uint64_t bytes : {64 * kibi, mebi, 16 * mebi, 256 * mebi}) {
-    if (bytes > 16 * mebi && !gpu)
-      continue;
+  p.matmul(DType::F32, kTinyExtent, kTinyExtent, kTinyExtent, !gpu);
+  for (Work work : {Work::Copy, Work::Accumulate})
+    p.add(work, kTiny, !gpu);
+  p.add(Work::Hop, 0, !gpu);
+  for (Work work : {Work::Put, Work::Message, Work::AllGather})
+    p.add(work, kTiny, false);
+  p.add(Work::Signal, 0, false);
+  for (int64_t pieces : {int64_t(1), int64_t(ranks), 2 * int64_t(ranks)})
+    for (const Case &c : cases)
+      p.matmul(c, pieces);
+  std::vector<uint64_t> sizes = {4 * kibi, 64 * kibi, mebi, 8 * mebi};
+  if (gpu)
+    sizes = {4 * kibi, 64 * kibi, mebi, 4 * mebi, 16 * mebi, 32 * mebi, 64 * mebi};
+  for (Work work : {Work::Put, Work::AllGather, Work::Message})
+    for (uint64_t bytes : sizes)
+      p.add(work, bytes, false);
+  sizes = {64 * kibi, mebi, 16 * mebi};
+  if (gpu)
+    sizes = {64 * kibi, mebi, 8 * mebi, 64 * mebi, 256 * mebi};
+  for (uint64_t bytes : sizes) {
     for (Work work : {Work::Copy, Work::Reduce, Work::Accumulate})
-      add(work, bytes, kFewRepeats, !gpu);
+      p.add(work, bytes, !gpu);
     if (!gpu)
-      add(Work::Accumulate, bytes, kFewRepeats, false);
-  }
-  for (uint64_t bytes : {4 * kibi, 64 * kibi, mebi, 8 * mebi, 64 * mebi, 256 * mebi}) {
-    if (bytes > 8 * mebi && !gpu)
-      continue;
-    add(Work::Message, bytes, kFewRepeats, false);
-    add(Work::Put, bytes, kFewRepeats, false);
-    if (bytes <= 64 * mebi)
-      add(Work::AllGather, bytes, kFewRepeats, false);
+      p.add(Work::Accumulate, bytes, false);
   }
   // Last, as they take longest: where time is up, the base has such numbers.
-  addMatmuls(ranks, gpu, probes);
-  return probes;
+  if (cases.empty())
+    gpu ? p.matmulsOfLayers() : p.matmulsOfSizes();
+  return p.probes;
 }
 
 namespace {
@@ -147,7 +239,18 @@ Pieces piecesOf(const Probe &p, uint32_t ranks) {
             fmt::format("hostir.reduce sum %a to %c dims [0] on %main : {} to {}", two, one), ""};
   case Work::Hop:
     return {plain, fmt::format("hostir.copy %a to %c on %main : {} to {}", one, one),
-            "hostir.sync %worker after %main\n    hostir.sync %main after %worker", ""};
+            fmt::format("hostir.accumulate sum %a into %c on %main : {0} to {0}\n"
+                        "    hostir.sync %worker after %main\n"
+                        "    hostir.accumulate sum %a into %c on %worker : {0} to {0}\n"
+                        "    hostir.sync %main after %worker",
+                        one),
+            ""};
+  case Work::Signal:
+    return {plain, "",
+            "%value = arith.addi %i, %c1 : index\n"
+            "    hostir.signal %c0 = %value at %right via %ch on %main\n"
+            "    hostir.wait_signal %c0 >= %value via %ch on %main",
+            "", "one_sided"};
   case Work::Message:
     return {plain, "",
             fmt::format("hostir.group via %ch on %main {{\n      hostir.recv %c from %left : {}\n"

@@ -11,14 +11,27 @@
 #include "Shapes.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tandem::bench {
 
-/// A command that a probe repeats, one after the other on the main stream. Hop: from the main
-/// stream to a worker and back. Messages and puts go round in a ring; puts end in one signal.
-enum class Work : uint8_t { Matmul, Copy, Reduce, Accumulate, Hop, Message, Put, AllGather };
+/// A command that a probe repeats, one after the other on the main stream. Hop: a tiny accumulation
+/// there, then one on a worker stream that waits for it, and the main stream waits for that.
+/// Messages and puts go round in a ring; puts end in one signal. Signal: to the right-hand rank,
+/// after which the left-hand one's is awaited.
+enum class Work : uint8_t {
+  Matmul,
+  Copy,
+  Reduce,
+  Accumulate,
+  Hop,
+  Message,
+  Put,
+  Signal,
+  AllGather
+};
 std::string toString(Work work);
 
 /// A program that is timed with one and with several repeats: the difference is what one of them
@@ -33,11 +46,18 @@ struct Probe {
 
   std::string name() const;
   Probe once() const;
+  /// Only launching counts.
+  bool isTiny() const;
 };
 
-/// The probes for a machine, with more than one repeat each; large ones for GPUs. Matmuls on GPUs
-/// are those of the known layers on so many ranks.
-std::vector<Probe> probesFor(uint32_t ranks, bool gpu);
+/// The probe of that name; none if there is no such one.
+std::optional<Probe> parseProbe(const std::string &name);
+
+/// The probes for a machine, with more than one repeat each, what matters most first; large ones
+/// for GPUs. `cases`: their matmuls on one of so many ranks are probed, whole, and of the rows that
+/// schedules compute at a time: one owner's, and half of those. Empty: a few sizes, on GPUs the
+/// known layers.
+std::vector<Probe> probesFor(uint32_t ranks, bool gpu, const std::vector<Case> &cases = {});
 /// The host program.
 std::string probeText(const Probe &probe, uint32_t ranks);
 

@@ -167,7 +167,7 @@ Expected<std::vector<Measurement>> Runner::run(const Row &row) {
       if (!variant.refused.empty())
         continue;
       auto candidate = std::make_unique<Candidate>(variant, mode);
-      Setup setup{contextOf(mode), launch, pool, options.sets};
+      Setup setup{contextOf(mode), launch, pool, options.sets, verified};
       std::string &refused = measurement.refused;
       // A program that cannot be read is damaged, not refused: there is no going on.
       TANDEM_ASSIGN_OR_RETURN(std::string damaged, agree(candidate->load(setup)));

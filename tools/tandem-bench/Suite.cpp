@@ -42,6 +42,9 @@ std::string bench::toString(Role role) {
 
 bool bench::isGpuTarget(const std::string &target) { return target.compare(0, 4, "cuda") == 0; }
 
+/// Rings one after the other that show, less one, what a link can do.
+static constexpr uint32_t kLinkRepeats = 5;
+
 namespace {
 
 class CompiledSuite : public Suite {
@@ -70,7 +73,9 @@ public:
         Probe ring;
         ring.work = work;
         ring.bytes = options.linkBytes;
-        row.variants.push_back(compile(Role::Link, toString(work), probeText(ring, size)));
+        ring.repeats = kLinkRepeats;
+        for (const Probe &probe : {ring.once(), ring})
+          row.variants.push_back(compile(Role::Link, probe.name(), probeText(probe, size)));
       }
       return row;
     }
@@ -100,24 +105,13 @@ private:
   }
 
   Variant compile(Role role, const std::string &name, const std::string &text) {
-    run::CompileRequest request;
-    request.path = name;
-    request.text = text;
-    request.target = options.target;
-    request.machine = options.machine;
-    request.ranks = size;
-    run::CompiledProgram compiled = run::compileProgram(request);
-    if (compiled.ok)
-      return {role, name, std::move(compiled.bytes), ""};
-    // The first line; places in a text that nobody sees help nobody.
-    std::string error = compiled.errors.substr(0, compiled.errors.find('\n'));
-    size_t at = error.find("error: ");
-    return {role, name, "", at == std::string::npos ? error : error.substr(at + 7)};
+    return compileVariant(role, name, text, options.target, options.machine, size);
   }
 
   const Options &options;
   uint32_t size;
-  std::vector<Probe> probes = probesFor(size, isGpuTarget(options.target));
+  std::vector<Probe> probes = probesFor(size, isGpuTarget(options.target),
+                                        options.probesShapes ? options.cases : std::vector<Case>());
 };
 
 constexpr int kVersion = 1;
@@ -311,6 +305,24 @@ Status checkStage(const std::string &folder) {
 }
 
 } // namespace
+
+Variant bench::compileVariant(Role role, const std::string &name, const std::string &text,
+                              const std::string &target, const std::string &machine,
+                              uint32_t ranks) {
+  run::CompileRequest request;
+  request.path = name;
+  request.text = text;
+  request.target = target;
+  request.machine = machine;
+  request.ranks = ranks;
+  run::CompiledProgram compiled = run::compileProgram(request);
+  if (compiled.ok)
+    return {role, name, std::move(compiled.bytes), ""};
+  // The first line; places in a text that nobody sees help nobody.
+  std::string error = compiled.errors.substr(0, compiled.errors.find('\n'));
+  size_t at = error.find("error: ");
+  return {role, name, "", at == std::string::npos ? error : error.substr(at + 7)};
+}
 
 std::unique_ptr<Suite> bench::compileSuite(const Options &options, uint32_t ranks) {
   return std::make_unique<CompiledSuite>(options, ranks);

@@ -56,7 +56,10 @@ public:
   virtual uint64_t linkBytes() const = 0;
 };
 
-/// Compiles. What the compiler refuses is a variant that says why.
+/// Compiles a text. What the compiler refuses is a variant that says why.
+Variant compileVariant(Role role, const std::string &name, const std::string &text,
+                       const std::string &target, const std::string &machine, uint32_t ranks);
+/// Compiles all rows.
 std::unique_ptr<Suite> compileSuite(const Options &options, uint32_t ranks);
 /// Reads what writeSuite wrote. Errors name the file and the field.
 Expected<std::unique_ptr<Suite>> readSuite(const std::string &folder);

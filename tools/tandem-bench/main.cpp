@@ -61,6 +61,8 @@ int main(int argc, char **argv) {
   }
   if (!options->stage.empty())
     return stage(*options);
+  if (!options->probeFigures.empty())
+    return calibrateAgain(*options);
   auto environment = readLaunchEnvironment();
   if (!environment)
     return fail(environment.status());

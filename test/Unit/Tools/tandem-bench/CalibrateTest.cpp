@@ -17,7 +17,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <thread>
 
 using namespace tandem;
 using namespace tandem::bench;
@@ -27,7 +26,7 @@ using testing::Not;
 
 namespace {
 
-constexpr uint32_t kRanks = 2;
+constexpr uint32_t kRanks = 2, kCores = 2;
 constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6;
 
 std::string baseText(const std::string &name) {
@@ -55,7 +54,9 @@ double secondsOf(const Probe &p) {
   case Work::Accumulate:
     return kTinyCommand + 3 * (bytes - 256) / 20e9;
   case Work::Hop:
-    return 10e-6;
+    return 2 * kTinyCommand + 10e-6;
+  case Work::Signal:
+    return 12e-6;
   case Work::Message:
     return 7e-6 + (bytes - 4096) / 2e9;
   case Work::Put:
@@ -95,7 +96,7 @@ machine::Machine calibrated(Calibration &calibration, const std::string &base) {
 } // namespace
 
 TEST(Calibration, FindsTheNumbersOfAMachine) {
-  Calibration calibration(kRanks, false, kRanks);
+  Calibration calibration(kRanks, false, kRanks, kCores);
   calibration.note(measure(false));
   machine::Machine machine = calibrated(calibration, hostText());
   EXPECT_EQ(machine.name, "here");
@@ -111,6 +112,13 @@ TEST(Calibration, FindsTheNumbersOfAMachine) {
   EXPECT_NEAR(machine.streams.device[cost(machine::Cost::Kernel)], kTinyCommand, 1e-9);
   EXPECT_EQ(machine.streams.device[cost(machine::Cost::Matmul)], 0);
   EXPECT_NEAR(machine.streams.device[cost(machine::Cost::Event)], 5e-6, 1e-9);
+  EXPECT_EQ(machine.streams.device[cost(machine::Cost::Copy)], 0);
+  EXPECT_NEAR(machine.streams.issue[cost(machine::Cost::Copy)], kIssue, 1e-9);
+  // Of the signal's and the wait's cost the base says that they are alike.
+  EXPECT_NEAR(machine.streams.device[cost(machine::Cost::Signal)], 6e-6, 1e-9);
+  EXPECT_NEAR(machine.streams.device[cost(machine::Cost::WaitSignal)], 6e-6, 1e-9);
+  // What a run takes beside what its command takes and what issuing that does.
+  EXPECT_NEAR(machine.streams.run, kRun - kIssue, 1e-9);
   // Two ranks share the medium; puts are quicker, so messages limit themselves.
   EXPECT_NEAR(machine.node.bandwidth.at(8 << 20), 8e9, 1e8);
   EXPECT_NEAR(machine.twoSided.bandwidth, 4e9, 1e8);
@@ -125,7 +133,7 @@ TEST(Calibration, FindsTheNumbersOfAMachine) {
 TEST(Calibration, KeepsWhatWasNotMeasured) {
   auto base = machine::Machine::parse(hostText(), "base");
   ASSERT_TRUE(base);
-  Calibration calibration(kRanks, false, kRanks);
+  Calibration calibration(kRanks, false, kRanks, kCores);
   calibration.note(measure(false, {Work::AllGather, Work::Put, Work::Matmul, Work::Copy}));
   machine::Machine machine = calibrated(calibration, hostText());
   EXPECT_EQ(machine.collectives.startup, base->collectives.startup);
@@ -141,23 +149,20 @@ TEST(Calibration, KeepsWhatWasNotMeasured) {
 }
 
 TEST(Calibration, ContentionIsThatOfOneHost) {
-  Calibration spread(kRanks, false, 1);
+  Calibration spread(kRanks, false, 1, kCores);
   spread.note(measure(false));
   calibrated(spread, hostText());
   EXPECT_THAT(spread.log(), Not(Contains(HasSubstr("device.contention"))));
-  unsigned cores = std::thread::hardware_concurrency();
-  Calibration full(kRanks, false, cores);
+  Calibration full(kRanks, false, kCores, kCores);
   full.note(measure(false));
   calibrated(full, hostText());
-  if (cores >= 2) {
-    EXPECT_THAT(full.log(), Contains(HasSubstr("device.contention")));
-  }
+  EXPECT_THAT(full.log(), Contains(HasSubstr("device.contention")));
 }
 
 TEST(Calibration, NothingAtAllChangesNoNumber) {
   auto base = machine::Machine::load(machine::pathOf("h200x8"));
   ASSERT_TRUE(base);
-  Calibration calibration(8, true, 8);
+  Calibration calibration(8, true, 8, kCores);
   machine::Machine machine = calibrated(calibration, baseText("h200x8"));
   EXPECT_EQ(machine.matmulSeconds(DType::BF16, 1, 8192, 3584, 8192),
             base->matmulSeconds(DType::BF16, 1, 8192, 3584, 8192));
@@ -166,7 +171,7 @@ TEST(Calibration, NothingAtAllChangesNoNumber) {
 }
 
 TEST(Calibration, RefusesABaseThatIsNone) {
-  Calibration calibration(kRanks, false, kRanks);
+  Calibration calibration(kRanks, false, kRanks, kCores);
   EXPECT_FALSE(calibration.apply("{", "here", "").ok());
 }
 

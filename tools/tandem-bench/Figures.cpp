@@ -1,0 +1,136 @@
+//===- Figures.cpp - what probes took, as a file ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Figures.h"
+
+#include "Files.h"
+#include "Probes.h"
+#include "Report.h"
+
+#include <cmath>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+using namespace tandem;
+using namespace tandem::bench;
+using Json = nlohmann::ordered_json;
+
+static constexpr int kVersion = 1;
+
+/// A nanosecond is the clock's.
+static double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
+static Json microseconds(const std::vector<double> &seconds) {
+  Json list = Json::array();
+  for (double value : seconds)
+    list.push_back(microseconds(value));
+  return list;
+}
+
+std::string bench::figuresJson(const Figures &figures) {
+  Json list = Json::array();
+  for (size_t i = 0; i < figures.measurements.size(); ++i) {
+    const Measurement &m = figures.measurements[i];
+    Json entry = {{"name", m.name}, {"mode", toString(m.mode)}};
+    if (m.seconds.empty()) {
+      entry["refused"] = m.refused;
+      list.push_back(std::move(entry));
+      continue;
+    }
+    Quantiles q = quantilesOf(m.seconds);
+    if (auto probe = parseProbe(m.name))
+      entry["repeats"] = probe->repeats;
+    entry["median_us"] = microseconds(q.median);
+    entry["p10_us"] = microseconds(q.p10);
+    entry["host_median_us"] = microseconds(quantilesOf(m.host).median);
+    if (i < figures.predicted.size() && figures.predicted[i] > 0) {
+      entry["predicted_us"] = microseconds(figures.predicted[i]);
+      entry["prediction_error"] = figures.predicted[i] / q.median - 1;
+    }
+    entry["times_us"] = microseconds(m.seconds);
+    entry["host_us"] = microseconds(m.host);
+    list.push_back(std::move(entry));
+  }
+  Json file = {{"tandem_probe_figures", kVersion}, {"ranks", figures.ranks},
+               {"target", figures.target},         {"host_ranks", figures.hostRanks},
+               {"cores", figures.cores},           {"command", figures.command},
+               {"not_measured", figures.left},     {"figures", list}};
+  // A line a measurement: lists of times are long.
+  std::string text = "{\n";
+  for (auto &[key, value] : file.items()) {
+    if (key == "figures")
+      break;
+    text += fmt::format(" {}: {},\n", Json(key).dump(),
+                        value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  text += " \"figures\": [";
+  for (size_t i = 0; i < list.size(); ++i)
+    text += fmt::format("{}\n  {}", i ? "," : "",
+                        list[i].dump(-1, ' ', false, Json::error_handler_t::replace));
+  return text + "\n ]\n}\n";
+}
+
+namespace {
+
+std::vector<double> secondsOf(const Json &list) {
+  std::vector<double> seconds;
+  for (const Json &value : list)
+    seconds.push_back(value.get<double>() * 1e-6);
+  return seconds;
+}
+
+/// Throws.
+Measurement measurementOf(const Json &entry) {
+  Measurement m;
+  m.role = Role::Probe;
+  m.name = entry.at("name").get<std::string>();
+  std::string mode = entry.at("mode").get<std::string>();
+  if (mode != toString(Mode::Direct) && mode != toString(Mode::Graph))
+    throw std::runtime_error(fmt::format("mode: expected direct or graph, found \"{}\"", mode));
+  m.mode = mode == toString(Mode::Graph) ? Mode::Graph : Mode::Direct;
+  if (entry.contains("refused")) {
+    m.refused = entry.at("refused").get<std::string>();
+    return m;
+  }
+  m.seconds = secondsOf(entry.at("times_us"));
+  m.host = secondsOf(entry.at("host_us"));
+  if (m.seconds.empty() || m.seconds.size() != m.host.size())
+    throw std::runtime_error("times_us, host_us: expected as many of both, at least one");
+  return m;
+}
+
+} // namespace
+
+Expected<Figures> bench::readFigures(const std::string &path) {
+  TANDEM_ASSIGN_OR_RETURN(std::string text, run::readFile(path));
+  try {
+    Json file = Json::parse(text);
+    if (!file.is_object() || file.value("tandem_probe_figures", 0) != kVersion)
+      throw std::runtime_error(
+          fmt::format("tandem_probe_figures: expected version {}; --calibrate with --json writes "
+                      "such a file",
+                      kVersion));
+    Figures figures;
+    figures.ranks = file.at("ranks").get<uint32_t>();
+    figures.target = file.at("target").get<std::string>();
+    figures.hostRanks = file.at("host_ranks").get<uint32_t>();
+    figures.cores = file.at("cores").get<unsigned>();
+    figures.command = file.at("command").get<std::string>();
+    if (figures.ranks < 2)
+      throw std::runtime_error("ranks: expected at least 2");
+    for (size_t i = 0; i < file.at("figures").size(); ++i)
+      try {
+        figures.measurements.push_back(measurementOf(file.at("figures").at(i)));
+      } catch (const std::exception &error) {
+        throw std::runtime_error(fmt::format("figures[{}]: {}", i, error.what()));
+      }
+    return figures;
+  } catch (const std::exception &error) {
+    return Status(Code::InvalidArgument, fmt::format("{}: {}", path, error.what()));
+  }
+}
