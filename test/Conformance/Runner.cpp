@@ -25,7 +25,9 @@ class ApartDevice final : public Device {
 public:
   std::string_view name() const override { return "apart"; }
   bool hostMemory() const override { return false; }
-  Expected<std::unique_ptr<Stream>> createStream() override { return inner->createStream(); }
+  Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) override {
+    return inner->createStream(priority);
+  }
   Expected<std::unique_ptr<Event>> createEvent() override { return inner->createEvent(); }
   Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) override {
     return inner->allocate(bytes, kind);
@@ -142,7 +144,7 @@ Status runByTurns(Context &context, Instance &first, std::shared_ptr<const Progr
   std::unique_ptr<Stream> streams[2];
   std::vector<Arguments> places;
   for (int k = 0; k < 2; ++k) {
-    TANDEM_ASSIGN_OR_RETURN(streams[k], device.createStream());
+    TANDEM_ASSIGN_OR_RETURN(streams[k], device.createStream(StreamPriority::Normal));
     for (int place = 0; place < 2; ++place)
       places.emplace_back(device, *instances[k]);
   }

@@ -257,6 +257,9 @@ CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, size_t words, CUstream
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  return *least = 0, *greatest = -5, CUDA_SUCCESS;
+}
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int) {
   return *stream = reinterpret_cast<CUstream>(new Queue), CUDA_SUCCESS;
 }

@@ -144,7 +144,7 @@ Status InstanceImpl::agreeOnGraphs() {
   for (uint32_t s = 0; s < streams.size(); ++s) {
     graphStreams.emplace_back();
     if (usesStream[s] && status.ok()) {
-      auto stream = context.device().createStream();
+      auto stream = context.device().createStream(priorities[s]);
       status = stream.status();
       if (stream)
         graphStreams.back() = std::move(*stream);

@@ -47,12 +47,12 @@ void ContextImpl::poison(const Status &why) {
       instance->abortChannels(why, oneSided);
 }
 
-Expected<Stream *> ContextImpl::stream(uint32_t i) {
-  while (streams.size() <= i) {
-    TANDEM_ASSIGN_OR_RETURN(auto made, device().createStream());
-    streams.push_back(std::move(made));
+Expected<Stream *> ContextImpl::stream(uint32_t i, StreamPriority priority) {
+  std::unique_ptr<Stream> &stream = streams[{priority, i}];
+  if (!stream) {
+    TANDEM_ASSIGN_OR_RETURN(stream, device().createStream(priority));
   }
-  return streams[i].get();
+  return stream.get();
 }
 
 Expected<Transport *> ContextImpl::transport(uint32_t capabilities) {

@@ -12,6 +12,7 @@
 
 #include <condition_variable>
 #include <list>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -43,8 +44,8 @@ public:
   /// Ends everything that runs or waits, on this rank; tells the peers. The first reason stays.
   void poison(const Status &reason);
 
-  /// The context's stream `i`, made when first asked for; shared by the instances.
-  Expected<Stream *> stream(uint32_t i);
+  /// The context's stream `i` of a priority, made when first asked for; shared by the instances.
+  Expected<Stream *> stream(uint32_t i, StreamPriority priority);
   /// The first transport that can do `capabilities`.
   Expected<Transport *> transport(uint32_t capabilities);
   bool wantsGraphs() const { return options.graphs; }
@@ -57,7 +58,7 @@ private:
   void guard();
 
   ContextOptions options;
-  std::vector<std::unique_ptr<Stream>> streams;
+  std::map<std::pair<StreamPriority, uint32_t>, std::unique_ptr<Stream>> streams;
   uint32_t instances = 0;
 
   mutable std::mutex mutex; ///< guards what follows

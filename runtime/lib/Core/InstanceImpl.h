@@ -108,6 +108,7 @@ private:
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
+  std::vector<StreamPriority> priorities;
   /// Only captured on: work of other instances must not meet in the streams' workspaces. By number;
   /// null where no command uses it.
   std::vector<std::unique_ptr<Stream>> graphStreams;

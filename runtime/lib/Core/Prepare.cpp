@@ -71,9 +71,29 @@ Status InstanceImpl::allocate() {
   return Status();
 }
 
+/// Streams that only move data go first: a peer waits for what is small beside the compute that
+/// fills the device (on a GPU a signal's kernel would stand behind all blocks of a matmul).
+static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
+  std::vector<StreamPriority> priorities(data.num_streams(), StreamPriority::High);
+  priorities[0] = StreamPriority::Normal; // perhaps the embedder's own
+  for (const sp::Command *command : *data.commands())
+    switch (command->kind()) {
+    case sp::CommandKind::matmul:
+    case sp::CommandKind::launch:
+    case sp::CommandKind::reduce:
+    case sp::CommandKind::accumulate:
+      priorities[command->stream()] = StreamPriority::Normal;
+      break;
+    default:
+      break;
+    }
+  return priorities;
+}
+
 Status InstanceImpl::makeStreams() {
+  priorities = getPriorities(data);
   for (uint32_t s = 0; s < data.num_streams(); ++s) {
-    TANDEM_ASSIGN_OR_RETURN(Stream * stream, context.stream(s));
+    TANDEM_ASSIGN_OR_RETURN(Stream * stream, context.stream(s, priorities[s]));
     streams.push_back(stream);
     for (Slot &slot : slots) {
       TANDEM_ASSIGN_OR_RETURN(auto event, context.device().createEvent());

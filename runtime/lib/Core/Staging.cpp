@@ -19,7 +19,9 @@ public:
   explicit HostFacade(Device &device) : device(device) {}
   std::string_view name() const override { return device.name(); }
   bool hostMemory() const override { return true; }
-  Expected<std::unique_ptr<Stream>> createStream() override { return device.createStream(); }
+  Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) override {
+    return device.createStream(priority);
+  }
   Expected<std::unique_ptr<Event>> createEvent() override { return device.createEvent(); }
   Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind) override {
     return device.allocate(bytes, MemoryKind::Host);

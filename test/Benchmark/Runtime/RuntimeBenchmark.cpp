@@ -126,7 +126,7 @@ void matmul(benchmark::State &state, DType type) {
   desc.a = {1, layout};
   desc.b = {2, layout};
   auto operation = device->prepareMatmul(desc);
-  auto stream = device->createStream();
+  auto stream = device->createStream(StreamPriority::Normal);
   if (!operation) {
     state.SkipWithError(operation.status().message().c_str());
     return;

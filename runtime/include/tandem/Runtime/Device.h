@@ -203,7 +203,7 @@ public:
   /// True if the host can read and write the device's memory directly.
   virtual bool hostMemory() const = 0;
 
-  virtual Expected<std::unique_ptr<Stream>> createStream() = 0;
+  virtual Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) = 0;
   virtual Expected<std::unique_ptr<Event>> createEvent() = 0;
   /// At least 64-byte aligned, zeroed. `bytes` may be 0 (data() is then not to be used).
   virtual Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) = 0;

@@ -30,6 +30,9 @@ std::string_view toString(DType type);
 enum class ReduceOp : uint8_t { Sum = 0, Max = 1, Min = 2 };
 std::string_view toString(ReduceOp op);
 
+/// Which of two streams' work a device begins with, where it can tell.
+enum class StreamPriority : uint8_t { Normal, High };
+
 /// Numbers as in the stream program; see stream_program.fbs for shapes.
 enum class CollectiveKind : uint8_t {
   AllGather = 0,

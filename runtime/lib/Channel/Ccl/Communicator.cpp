@@ -251,7 +251,7 @@ Status Communicator::warmUp(std::chrono::milliseconds timeout) {
   uint64_t bytes = uint64_t(group.size()) * 64;
   char *memory = nullptr;
   gpu::StreamHandle stream = nullptr;
-  TANDEM_RETURN_IF_ERROR(driver.createStream(&stream));
+  TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
   Status status = driver.allocate(3 * bytes, reinterpret_cast<void **>(&memory));
   if (status.ok())
     status = driver.fill(memory, 0, 3 * bytes);

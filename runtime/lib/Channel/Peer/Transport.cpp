@@ -42,7 +42,7 @@ public:
     gpu::Driver &driver = *state->driver;
     uint32_t slots = (*reach)[self].numSignals;
     TANDEM_ASSIGN_OR_RETURN(releaseWord, state->releaseWord());
-    TANDEM_RETURN_IF_ERROR(driver.createStream(&stream));
+    TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
     TANDEM_RETURN_IF_ERROR(driver.allocateHost(std::max(1u, slots) * uint64_t(8), &released));
     std::fill_n(static_cast<uint64_t *>(released), slots, kReleased);
     return Status();

@@ -78,7 +78,7 @@ public:
   std::string_view name() const override { return "cpu"; }
   bool hostMemory() const override { return true; }
 
-  Expected<std::unique_ptr<Stream>> createStream() override {
+  Expected<std::unique_ptr<Stream>> createStream(StreamPriority) override {
     return std::make_unique<CpuStream>(shared);
   }
   Expected<std::unique_ptr<Event>> createEvent() override {

@@ -78,7 +78,7 @@ public:
   virtual Status copy(void *dst, const void *src, uint64_t bytes) = 0;
   virtual Status fill(void *dst, uint8_t value, uint64_t bytes) = 0;
 
-  virtual Status createStream(StreamHandle *stream) = 0;
+  virtual Status createStream(StreamHandle *stream, StreamPriority priority) = 0;
   virtual Status destroyStream(StreamHandle stream) = 0;
   /// Sets `done` if nothing is left to do; an error if something has failed.
   virtual Status queryStream(StreamHandle stream, bool *done) = 0;

@@ -145,8 +145,8 @@ public:
   const Kernels &kernels() const override { return *tools->kernels; }
   LaunchCounts launches() const override { return {tools->ptxLaunches, tools->interpreted}; }
 
-  Expected<std::unique_ptr<Stream>> createStream() override {
-    TANDEM_ASSIGN_OR_RETURN(auto stream, GpuStream::create(state));
+  Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) override {
+    TANDEM_ASSIGN_OR_RETURN(auto stream, GpuStream::create(state, priority));
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Expected<std::unique_ptr<Event>> createEvent() override {

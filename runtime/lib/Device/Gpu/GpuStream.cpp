@@ -69,10 +69,11 @@ Status GpuOperation::enqueue(Stream &stream, const Frame &frame) {
   return static_cast<GpuStream &>(stream).submit(*this, frame); // all of the device's are
 }
 
-Expected<std::unique_ptr<GpuStream>> GpuStream::create(std::shared_ptr<DeviceState> state) {
+Expected<std::unique_ptr<GpuStream>> GpuStream::create(std::shared_ptr<DeviceState> state,
+                                                       StreamPriority priority) {
   Driver &driver = *state->driver;
   std::unique_ptr<GpuStream> stream(new GpuStream(std::move(state)));
-  TANDEM_RETURN_IF_ERROR(driver.createStream(&stream->handle));
+  TANDEM_RETURN_IF_ERROR(driver.createStream(&stream->handle, priority));
   TANDEM_RETURN_IF_ERROR(driver.allocate(kWorkspaceBytes + 64, &stream->scratch));
   TANDEM_ASSIGN_OR_RETURN(stream->progress, stream->state->takeWord());
   return stream;

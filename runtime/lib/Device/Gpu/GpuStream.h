@@ -136,7 +136,8 @@ public:
 
 class GpuStream final : public Stream {
 public:
-  static Expected<std::unique_ptr<GpuStream>> create(std::shared_ptr<DeviceState> state);
+  static Expected<std::unique_ptr<GpuStream>> create(std::shared_ptr<DeviceState> state,
+                                                     StreamPriority priority);
   ~GpuStream() override;
 
   /// `keep`: what must live until the work was issued, where that is not the caller's promise.

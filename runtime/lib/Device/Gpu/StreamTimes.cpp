@@ -49,7 +49,7 @@ Status HostClock::roundTrip(int64_t *before, int64_t *after) {
 
 Status HostClock::compare() {
   if (!stream) {
-    TANDEM_RETURN_IF_ERROR(driver.createStream(&stream));
+    TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
     TANDEM_RETURN_IF_ERROR(driver.createEvent(&anchor, true));
     TANDEM_RETURN_IF_ERROR(driver.createEvent(&spare, true));
   }

@@ -35,7 +35,7 @@ public:
   Status open(const Candidate &candidate) {
     Driver &driver = tools.driver();
     if (!stream) {
-      TANDEM_RETURN_IF_ERROR(driver.createStream(&stream));
+      TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
       TANDEM_RETURN_IF_ERROR(driver.createEvent(&from, true));
       TANDEM_RETURN_IF_ERROR(driver.createEvent(&to, true));
       TANDEM_ASSIGN_OR_RETURN(workspace, Scratch::make(tools.state, kWorkspaceBytes));

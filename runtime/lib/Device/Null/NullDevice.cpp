@@ -59,7 +59,7 @@ class NullDevice final : public Device {
 public:
   std::string_view name() const override { return "null"; }
   bool hostMemory() const override { return true; }
-  Expected<std::unique_ptr<Stream>> createStream() override {
+  Expected<std::unique_ptr<Stream>> createStream(StreamPriority) override {
     return std::make_unique<NullStream>(aborted);
   }
   Expected<std::unique_ptr<Event>> createEvent() override { return std::make_unique<NullEvent>(); }

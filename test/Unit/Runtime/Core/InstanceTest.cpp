@@ -193,7 +193,7 @@ TEST(Instance, OnTheCallersStream) {
     Layout layout = Layout::dense(DType::I32, {100});
     ASSERT_TRUE((*instance)->bind(0, {x.data(), layout}, 400).ok());
     ASSERT_TRUE((*instance)->bind(1, {y.data(), layout}, 400).ok());
-    auto stream = context.device().createStream();
+    auto stream = context.device().createStream(StreamPriority::Normal);
     ASSERT_TRUE(stream.ok());
     // Behind what the stream holds: the run sees what an earlier copy on the same stream wrote.
     std::vector<int32_t> source(100, 9);

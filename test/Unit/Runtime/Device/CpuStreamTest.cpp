@@ -41,8 +41,8 @@ class CpuStream : public testing::Test {
 public:
   void SetUp() override {
     device = createCpuDevice();
-    a = std::move(*device->createStream());
-    b = std::move(*device->createStream());
+    a = std::move(*device->createStream(StreamPriority::Normal));
+    b = std::move(*device->createStream(StreamPriority::Normal));
     event = std::move(*device->createEvent());
     frame.errors = &errors;
   }

@@ -38,6 +38,7 @@ namespace tandem::gpu {
   X(cuMemcpy2DAsync)                                                                               \
   X(cuMemsetD8Async)                                                                               \
   X(cuMemsetD32Async)                                                                              \
+  X(cuCtxGetStreamPriorityRange)                                                                   \
   X(cuStreamCreateWithPriority)                                                                    \
   X(cuStreamDestroy)                                                                               \
   X(cuStreamQuery)                                                                                 \

@@ -80,7 +80,7 @@ public:
     description.sharesMemory = maps != 0;
     description.streamValues = values != 0;
     StreamHandle made = nullptr;
-    TANDEM_RETURN_IF_ERROR(createStream(&made));
+    TANDEM_RETURN_IF_ERROR(createStream(&made, StreamPriority::Normal));
     transfers = stream(made);
     return Status();
   }
@@ -135,11 +135,16 @@ public:
     return api.status(api.cuStreamSynchronize(transfers), "cuStreamSynchronize");
   }
 
-  Status createStream(StreamHandle *handle) override {
+  Status createStream(StreamHandle *handle, StreamPriority priority) override {
     Current current(api, context);
+    int least = 0, greatest = 0; // the greatest is the lower number
+    TANDEM_RETURN_IF_ERROR(api.status(api.cuCtxGetStreamPriorityRange(&least, &greatest),
+                                      "cuCtxGetStreamPriorityRange"));
     CUstream made = nullptr;
-    Status status = api.status(api.cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, 0),
-                               "cuStreamCreate");
+    Status status =
+        api.status(api.cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING,
+                                                  priority == StreamPriority::High ? greatest : 0),
+                   "cuStreamCreate");
     *handle = made;
     return status;
   }
@@ -229,8 +234,11 @@ public:
   Status instantiate(GraphHandle graph, ExecutableHandle *executable) override {
     Current current(api, context);
     CUgraphExec made = nullptr;
-    Status status = api.status(api.cuGraphInstantiate(&made, static_cast<CUgraph>(graph), 0),
-                               "cuGraphInstantiate");
+    // Kernels keep the priority of the stream that they were captured on.
+    Status status =
+        api.status(api.cuGraphInstantiate(&made, static_cast<CUgraph>(graph),
+                                          CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+                   "cuGraphInstantiate");
     *executable = made;
     return status;
   }

@@ -28,7 +28,7 @@ class HostOnly : public Device {
 public:
   std::string_view name() const override { return "test"; }
   bool hostMemory() const override { return true; }
-  Expected<std::unique_ptr<Stream>> createStream() override { return none(); }
+  Expected<std::unique_ptr<Stream>> createStream(StreamPriority) override { return none(); }
   Expected<std::unique_ptr<Event>> createEvent() override { return none(); }
   Expected<std::unique_ptr<Memory>> allocate(uint64_t, MemoryKind) override { return none(); }
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &, const Operand &) override {

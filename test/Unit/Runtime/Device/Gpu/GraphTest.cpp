@@ -51,7 +51,8 @@ Operand operandOf(uint32_t slot) {
 TEST(GpuGraph, AQueuedLaunchKeepsItsGraph) {
   auto device = fakeDevice();
   ASSERT_TRUE(device);
-  auto stream = device->createStream(), captured = device->createStream();
+  auto stream = device->createStream(StreamPriority::Normal),
+       captured = device->createStream(StreamPriority::Normal);
   ASSERT_TRUE(stream.ok() && captured.ok());
   auto from = device->allocate(64, MemoryKind::Plain), to = device->allocate(64, MemoryKind::Plain);
   ASSERT_TRUE(from.ok() && to.ok());

@@ -127,7 +127,7 @@ TEST(GpuTrace, EventsOfWhatFailsAreGivenBack) {
   std::shared_ptr<gpu::DeviceState> state = access->shared();
   gpu::Driver &driver = *state->driver;
   gpu::StreamHandle stream = nullptr;
-  ASSERT_TRUE(driver.createStream(&stream).ok());
+  ASSERT_TRUE(driver.createStream(&stream, StreamPriority::Normal).ok());
   int64_t before = fakeNumber("events");
   gpu::StreamTimes times(driver, state->clock);
   CommandTime time;
