@@ -88,7 +88,7 @@ public:
       capture->usesEpoch = true;
     } else {
       value += frame.epoch * perRun;
-      if (kernels.driver.info().streamValues) {
+      if (kernels.driver.info().streamValues && !reach->ranksShareQueues()) {
         TANDEM_RETURN_IF_ERROR(kernels.driver.waitValue(stream.native(), slot, value));
         return stream.track(marker);
       }

@@ -41,11 +41,16 @@ public:
 
   DeviceState &shared() const { return *state; }
 
+  /// Whether streams of several ranks share this GPU's hardware queues, in which a wait that is a
+  /// stream memory operation holds up whatever stands behind it: perhaps what it waits for.
+  bool ranksShareQueues() const { return sharesQueues; }
+
 private:
   explicit Reach(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
 
   std::shared_ptr<DeviceState> state;
   std::vector<Member> members;
+  bool sharesQueues = false;
   friend class Exchange;
 };
 
