@@ -70,10 +70,26 @@ func.func @tiny(%x: !x) -> !g {
 !y = tensor<8192x2752xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // CHECK-LABEL: func.func @several_an_owner
-// PUSH: schedule = #fusion.schedule<push{{.*}}[stream(4), -]>>
+// PUSH: schedule = #fusion.schedule<push{{.*}}[stream(2) * stream(2), -]>>
 // WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[serial(2) * stream(2), -]>>
 func.func @several_an_owner(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!x = tensor<8192x2752xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<2752x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<8192x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+
+// CHECK-LABEL: func.func @several_a_receiver
+// PUSH: schedule = #fusion.schedule<push{{.*}}[stream(2) * stream(2), -], partial
+func.func @several_a_receiver(%x: !x, %w: !w) -> !y {
+  %p = fusion.matmul %x, %w : !x, !w -> !p
+  %y = fusion.reshard %p : !p -> !y
   return %y : !y
 }

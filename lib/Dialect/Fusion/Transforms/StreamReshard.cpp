@@ -39,9 +39,9 @@ SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op, bool oneSided) 
       if (each > 1 && !oneSided)
         break;
       if (gathers)
-        factors.push_back({reshard.fromDim, group * each});
+        factors.push_back({reshard.fromDim, group * each, 1, /*toOwners=*/false, each});
       if (reshard.kind == ReshardKind::ReduceScatter)
-        factors.push_back({reshard.toDim, group * each, 1, /*toOwners=*/true});
+        factors.push_back({reshard.toDim, group * each, 1, /*toOwners=*/true, each});
     }
   for (int64_t dim = 0; dim < to.getRank(); ++dim)
     for (int64_t count : {2, 4, 8}) {
@@ -73,13 +73,14 @@ private:
 
 } // namespace
 
-static LogicalResult appendDigits(Value value, int64_t dim, int64_t count, int64_t pieces) {
+static LogicalResult appendDigits(Value value, int64_t dim, const StreamFactor &factor,
+                                  int64_t pieces) {
   auto type = cast<RankedTensorType>(value.getType());
   AxesAttr axes = getAxes(type);
   if (!axes || axes.hasStream())
     return failure();
   auto local = getLocalShape(type);
-  if (failed(local) || (*local)[dim] % (pieces * count) != 0)
+  if (failed(local) || (*local)[dim] % (pieces * factor.count) != 0)
     return failure();
   SmallVector<DimAxesAttr> dims(axes.getDims());
   SmallVector<Digit> digits(dims[dim].getDigits());
@@ -89,7 +90,9 @@ static LogicalResult appendDigits(Value value, int64_t dim, int64_t count, int64
     return failure();
   if (pieces > 1)
     digits.push_back(Digit{DigitKind::Serial, StringAttr(), pieces});
-  digits.push_back(Digit{DigitKind::Stream, StringAttr(), count});
+  digits.push_back(Digit{DigitKind::Stream, StringAttr(), factor.count / factor.perOwner});
+  if (factor.perOwner > 1)
+    digits.push_back(Digit{DigitKind::Stream, StringAttr(), factor.perOwner});
   dims[dim] = DimAxesAttr::get(value.getContext(), digits);
   retype(value, RankedTensorType::get(type.getShape(), type.getElementType(), axes.withDims(dims)));
   return success();
@@ -99,7 +102,7 @@ LogicalResult Slicer::slice(Value value, int64_t dim, const StreamFactor &factor
   auto [known, added] = seen.try_emplace(value, dim);
   if (!added)
     return success(known->second == dim);
-  if (failed(appendDigits(value, dim, factor.count, pieces)))
+  if (failed(appendDigits(value, dim, factor, pieces)))
     return failure();
   return success(succeeded(followProducer(value, dim, factor, pieces)) &&
                  succeeded(followUsers(value, dim, factor, pieces)));

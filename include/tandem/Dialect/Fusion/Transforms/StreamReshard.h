@@ -19,16 +19,18 @@ struct StreamFactor {
   /// Pieces that the dimension consists of on all devices together: each slice has a part of every
   /// one of them (of a gather: from each owner). 1: a slice is one range of indices.
   int64_t pieces = 1;
-  /// Of a reduction: a slice is of the piece of one device, to whom it goes; the result has no slices,
-  /// and the reshard gets the schedule that takes such slices, `push`, as a choice.
+  /// Of a reduction: a slice is of the piece of one device, to whom it goes; the result has no
+  /// slices, and the reshard gets the schedule that takes such slices, `push`, as a choice.
   bool toOwners = false;
+  /// Of `count`, so many are of one device's piece, as a digit of their own.
+  int64_t perOwner = 1;
 };
 
 /// The factors worth a look for a reshard that communicates and is not streamed: of a gather, a
 /// slice per owner; of a reduce-scatter, a slice per device that gets it; of a gather or reduction,
-/// 2, 4 and 8 slices along each dimension. With `oneSided` messages also 2 and 4 slices per owner or
-/// receiver: with few devices, one is too coarse to hide what comes first or last. (Messages of two
-/// sides follow each other on their channel, and cost both GPUs.) Slices are alike.
+/// 2, 4 and 8 slices along each dimension. With `oneSided` messages also 2 and 4 slices per owner
+/// or receiver: with few devices, one is too coarse to hide what comes first or last. (Messages of
+/// two sides follow each other on their channel, and cost both GPUs.) Slices are alike.
 SmallVector<StreamFactor> getStreamFactors(ReshardOp op, bool oneSided);
 
 /// Writes the factor into the types of the reshard's result, of the value that it reduces, and of
