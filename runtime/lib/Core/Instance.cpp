@@ -127,6 +127,7 @@ Status InstanceImpl::enqueue(Stream *main) {
   if (other.inFlight && other.deadline > start)
     start = other.deadline;
   slot.deadline = start + std::chrono::duration_cast<Clock::duration>(context.timeout()).count();
+  slot.enqueuing = true;
   slot.inFlight = true;
   // Runs share the arena: they stay in order on whatever streams they are enqueued.
   Status status;
@@ -139,6 +140,7 @@ Status InstanceImpl::enqueue(Stream *main) {
     else
       status = dispatch(slot);
   }
+  slot.enqueuing = false;
   if (!status.ok())
     context.poison(status.withPrefix(prefix()));
   return context.health();
@@ -243,7 +245,7 @@ Clock::time_point InstanceImpl::deadline() {
   for (Slot &slot : slots) {
     if (!slot.inFlight)
       continue;
-    bool ended = true;
+    bool ended = !slot.enqueuing; // till then its ends are those of an earlier run
     for (uint32_t s = 0; s < streams.size(); ++s)
       ended &= !usesStream[s] || slot.ends[s]->reached();
     if (!ended)

@@ -56,6 +56,7 @@ private:
     std::vector<std::unique_ptr<Event>> ends; ///< per stream
     std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
     std::atomic<bool> inFlight{false};
+    std::atomic<bool> enqueuing{false}; ///< a thread is at it, and may be kept by a channel
     std::atomic<std::chrono::steady_clock::rep> deadline{0};
     std::unique_ptr<Graph> graph;     ///< guarded by graphMutex
     uint64_t graphBindings = 0;       ///< those that `graph` was captured with
