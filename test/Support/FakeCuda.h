@@ -35,8 +35,13 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   no-values       there are no stream memory operations
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
 ///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not
+///   nccl-no-split-on  rank (from 1) that does not come to a split
+///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
+///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error
 /// Counters: graph-launches, launches.<kernel>, products.<algorithm>, events (that there are),
-/// ranges.<name> and open-ranges (of NVTX).
+/// ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads (for groups of calls), nccl-held
+/// (calls now), nccl-live (communicators), nccl-misuse (of such as are gone, or aborted while
+/// somebody is in them), nccl-orphans (children that outlive what was destroyed).
 std::atomic<int64_t> &number(const std::string &name);
 
 } // namespace tandem::fake

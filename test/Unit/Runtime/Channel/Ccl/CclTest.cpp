@@ -1,0 +1,287 @@
+//===- CclTest.cpp - communicators, and how they are aborted ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Over an NCCL that stands in, whose ranks are threads: who waits, who may abort whom. What NCCL
+// does is tested by the conformance suite, on GPUs.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Communicator.h"
+#include "Device/Gpu/FakeGpu.h"
+
+#include "tandem/Runtime/Gpu.h"
+
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace tandem;
+using namespace tandem::test;
+using ccl::Communicator;
+using ccl::CommunicatorRef;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+const bool named = [] {
+  ::setenv("TANDEM_NCCL_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
+  return true;
+}();
+
+const ccl::Api &api() {
+  auto api = ccl::Api::get();
+  EXPECT_TRUE(named && api.ok()) << api.status().message();
+  return **api;
+}
+
+ncclUniqueId newId() {
+  ncclUniqueId id{};
+  EXPECT_EQ(api().ncclGetUniqueId(&id), ncclSuccess);
+  return id;
+}
+
+/// Two ranks, each with a GPU.
+class Ccl : public testing::Test {
+protected:
+  void SetUp() override {
+    api();
+    for (unsigned r = 0; r < 2; ++r) {
+      devices.push_back(fakeDevice(r));
+      ASSERT_TRUE(devices.back());
+      states.push_back(dynamic_cast<gpu::GpuAccess &>(*devices.back()).shared());
+    }
+    misuse = fakeNumber("nccl-misuse");
+    orphans = fakeNumber("nccl-orphans");
+  }
+  /// Everything has been given back, and nobody was in it.
+  void TearDown() override {
+    made.clear();
+    waitFor([] { return fakeNumber("nccl-live") == 0; });
+    EXPECT_EQ(fakeNumber("nccl-live"), 0);
+    EXPECT_EQ(fakeNumber("nccl-misuse"), misuse);
+    EXPECT_EQ(fakeNumber("nccl-orphans"), orphans);
+  }
+
+  static bool waitFor(const std::function<bool()> &until) {
+    for (auto giveUp = Clock::now() + seconds(20); !until() && Clock::now() < giveUp;)
+      std::this_thread::sleep_for(milliseconds(1));
+    return until();
+  }
+  static void bothRanks(const std::function<void(unsigned)> &body) {
+    std::thread other([&] { body(1); });
+    body(0);
+    other.join();
+  }
+  std::vector<Status> create(milliseconds timeout = seconds(20)) {
+    std::vector<Status> results(2);
+    ncclUniqueId id = newId();
+    made.resize(2);
+    bothRanks([&](unsigned r) {
+      auto one = Communicator::create(states[r], id, {3, 7}, r, timeout);
+      results[r] = one.status();
+      if (one.ok())
+        made[r] = *one;
+    });
+    return results;
+  }
+  void createAndWarmUp() {
+    for (const Status &status : create())
+      ASSERT_TRUE(status.ok()) << status.message();
+    bothRanks([&](unsigned r) {
+      Status status = made[r]->warmUp(seconds(20));
+      EXPECT_TRUE(status.ok()) << status.message();
+    });
+  }
+  /// A sum over both, in place.
+  Status sum(unsigned r, gpu::StreamHandle stream, float *at) {
+    return made[r]->call("ncclAllReduce", [&](const ccl::Api &nccl, ncclComm_t comm) {
+      return nccl.ncclAllReduce(at, at, 1, ncclFloat32, ncclSum, comm,
+                                static_cast<cudaStream_t>(stream));
+    });
+  }
+
+  std::vector<std::unique_ptr<Device>> devices;
+  std::vector<std::shared_ptr<gpu::DeviceState>> states;
+  std::vector<CommunicatorRef> made;
+  int64_t misuse = 0, orphans = 0;
+};
+
+TEST_F(Ccl, CommandsNeedNoThread) {
+  createAndWarmUp();
+  int64_t before = fakeNumber("nccl-threads");
+  bothRanks([&](unsigned r) {
+    gpu::StreamHandle stream = nullptr;
+    ASSERT_TRUE(states[r]->driver->createStream(&stream).ok());
+    float value = static_cast<float>(r) + 1;
+    for (int i = 0; i < 3; ++i) {
+      Status status = sum(r, stream, &value);
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+    EXPECT_TRUE(states[r]->driver->destroyStream(stream).ok()); // waits
+    EXPECT_EQ(value, 12);
+  });
+  // Where there is no child the root does it all, as before.
+  EXPECT_EQ(fakeNumber("nccl-threads") - before, api().splits ? 0 : 6);
+}
+
+TEST_F(Ccl, APeerThatDoesNotComeEndsTheCreation) {
+  auto start = Clock::now();
+  Status status = Communicator::create(states[0], newId(), {3, 7}, 0, milliseconds(200)).status();
+  EXPECT_EQ(status.code(), Code::Timeout);
+  EXPECT_EQ(status.message(), "ncclCommInitRankConfig: not all of ranks 3, 7 came within 200 ms");
+  EXPECT_LT(Clock::now() - start, seconds(5));
+}
+
+TEST_F(Ccl, APeerThatDoesNotComeEndsTheSplit) {
+  if (!api().splits)
+    GTEST_SKIP() << "nothing is split";
+  Knob stays("nccl-no-split-on", 2);
+  auto start = Clock::now();
+  for (const Status &status : create(milliseconds(200))) {
+    EXPECT_EQ(status.code(), Code::Timeout);
+    EXPECT_EQ(status.message(), "ncclCommSplit: not all of ranks 3, 7 came within 200 ms");
+  }
+  EXPECT_LT(Clock::now() - start, seconds(5));
+}
+
+TEST_F(Ccl, AnAbortOfTheDeviceEndsTheCreation) {
+  Knob stays("nccl-no-split-on", api().splits ? 2 : 0);
+  if (!api().splits)
+    GTEST_SKIP() << "nothing is split";
+  std::thread aborts([&] {
+    std::this_thread::sleep_for(milliseconds(50));
+    for (const auto &state : states)
+      state->abort(Status(Code::Io, "the cable"));
+  });
+  auto start = Clock::now();
+  for (const Status &status : create(seconds(60)))
+    EXPECT_EQ(status.message(), "the cable");
+  EXPECT_LT(Clock::now() - start, seconds(10));
+  aborts.join();
+}
+
+TEST_F(Ccl, APeerThatDoesNotWarmUpEndsTheWarmUp) {
+  for (const Status &status : create())
+    ASSERT_TRUE(status.ok()) << status.message();
+  auto start = Clock::now();
+  Status status = made[0]->warmUp(milliseconds(200));
+  EXPECT_EQ(status.code(), Code::Timeout);
+  EXPECT_THAT(status.message(), HasSubstr("ranks 3, 7 did not arrive within 200 ms"));
+  EXPECT_LT(Clock::now() - start, seconds(5));
+  EXPECT_EQ(sum(0, nullptr, nullptr).message(), status.message()); // and nobody comes in any more
+}
+
+TEST_F(Ccl, AnAbortLetsGoOfWhoeverIsInACall) {
+  createAndWarmUp();
+  gpu::StreamHandle stream = nullptr;
+  ASSERT_TRUE(states[0]->driver->createStream(&stream).ok());
+  Knob hold("nccl-hold", 1);
+  float value = 1;
+  Status ended;
+  std::thread inside([&] { ended = sum(0, stream, &value); });
+  ASSERT_TRUE(waitFor([] { return fakeNumber("nccl-held") == 1; }));
+  EXPECT_TRUE(made[0]->poll().ok());
+  auto start = Clock::now();
+  made[0]->abort(Status(Code::Timeout, "the watchdog's words"));
+  made[0]->abort(Status(Code::Aborted, "of no interest any more"));
+  inside.join();
+  EXPECT_LT(Clock::now() - start, seconds(5));
+  EXPECT_EQ(ended.message(), "the watchdog's words");
+  EXPECT_TRUE(made[0]->poll().ok());
+  EXPECT_TRUE(states[0]->driver->destroyStream(stream).ok());
+}
+
+TEST_F(Ccl, AnAbortEndsKernelsThatWait) {
+  createAndWarmUp();
+  gpu::StreamHandle stream = nullptr;
+  ASSERT_TRUE(states[0]->driver->createStream(&stream).ok());
+  float value = 1;
+  ASSERT_TRUE(sum(0, stream, &value).ok());
+  made[0]->abort(Status(Code::Aborted, "alone"));
+  EXPECT_TRUE(states[0]->driver->destroyStream(stream).ok()); // waits
+  EXPECT_EQ(value, 1);
+}
+
+TEST_F(Ccl, APollSeesAnErrorWhileAThreadIsInACall) {
+  createAndWarmUp();
+  {
+    Knob error("nccl-error-on", 1);
+    EXPECT_THAT(made[0]->poll().message(), HasSubstr("NCCL: the fake NCCL refuses"));
+    EXPECT_TRUE(made[1]->poll().ok());
+  }
+  if (!api().splits)
+    GTEST_SKIP() << "whoever settles sees it";
+  gpu::StreamHandle stream = nullptr;
+  ASSERT_TRUE(states[0]->driver->createStream(&stream).ok());
+  Knob hold("nccl-hold", 1);
+  float value = 1;
+  std::thread inside([&] { sum(0, stream, &value).ignore(); });
+  ASSERT_TRUE(waitFor([] { return fakeNumber("nccl-held") == 1; }));
+  Status seen;
+  {
+    Knob error("nccl-error-on", 1);
+    seen = made[0]->poll();
+  }
+  EXPECT_EQ(seen.code(), Code::Io);
+  made[0]->abort(seen);
+  inside.join();
+  EXPECT_TRUE(states[0]->driver->destroyStream(stream).ok());
+}
+
+TEST_F(Ccl, LeavingAnAbortedDeviceAborts) {
+  createAndWarmUp();
+  states[0]->abort(Status(Code::Io, "the cable"));
+  auto start = Clock::now();
+  made[0].reset();
+  EXPECT_LT(Clock::now() - start, seconds(5));
+}
+
+TEST_F(Ccl, AGroupOfOne) {
+  auto one = Communicator::create(states[0], newId(), {5}, 0, seconds(20));
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_TRUE((*one)->warmUp(seconds(20)).ok());
+}
+
+/// A rank that stays in NCCL, on the host, while it enqueues a run or captures it: the run ends on
+/// both, and says where it was.
+void expectHeldRunsEnd(const char *graphs) {
+  Variable mode("TANDEM_GRAPH", graphs);
+  ProgramSpec spec(2);
+  uint32_t in = spec.stacked("in", false, DType::F32, {16});
+  uint32_t out = spec.stacked("out", true, DType::F32, {16});
+  for (RankSpec &rank : spec.ranks) {
+    uint32_t from = rank.view(rank.argument(in, 64), DType::F32, {16});
+    uint32_t to = rank.view(rank.argument(out, 64), DType::F32, {16});
+    rank.collective(0, rank.channel({0, 1}, Collectives), CollectiveKind::AllReduce, to, from);
+  }
+  auto start = Clock::now();
+  std::unique_ptr<Knob> hold;
+  auto ended = runRanks(
+      spec, "ccl",
+      [&](Context &context, Instance &instance) -> Status {
+        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+        if (context.rank() == 0)
+          hold = std::make_unique<Knob>("nccl-hold", 1);
+        return instance.run();
+      },
+      milliseconds(500));
+  hold.reset();
+  EXPECT_LT(Clock::now() - start, seconds(10));
+  for (const Status &status : ended) {
+    EXPECT_EQ(status.code(), Code::Timeout) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr("no end after 500 ms"));
+  }
+  // The one that is in a call knows so, other than a graph that runs.
+  EXPECT_THAT(ended[0].message(), HasSubstr("command 0 (collective all_reduce"));
+}
+
+TEST_F(Ccl, ARunThatIsHeldWhileItIsEnqueuedEnds) { expectHeldRunsEnd("0"); }
+TEST_F(Ccl, ARunThatIsHeldWhileItIsCapturedEnds) { expectHeldRunsEnd("1"); }
+
+} // namespace
