@@ -81,7 +81,7 @@ class Bench(harness.Test):
         stage = self.path("stage")
         done = harness.run([BENCH, f"--stage={stage}", "-n", "2", "--channel=local", *SHAPES])
         self.assertEqual(done.code, 0, str(done))
-        self.assertRegex(done.out, r"stage: 21 programs of 3 shapes for 2 ranks, target cpu-local \(2 refused\)")
+        self.assertRegex(done.out, r"stage: 23 programs of 3 shapes for 2 ranks, target cpu-local \(2 refused\)")
         done = harness.run([BENCH, stage, "--channel=local", "--machine=cpu2", "--link-rate=1", "--fail-if-slower=0",
                             *QUICK, *self.reports()])
         report = self.check_reports(done)
@@ -109,8 +109,9 @@ class Bench(harness.Test):
     def test_calibration(self):
         """A machine file with numbers of this host, which the simulator takes, and those of the base where there are none."""
         machine = self.path("here.json")
+        figures, again = self.path("figures.json"), self.path("again.json")
         done = harness.run([BENCH, "-n", "2", "--channel=local", f"--calibrate={machine}", "--iterations=2", "--warmup=1",
-                            "--sets=1"], limit=120)
+                            "--sets=1", f"--json={figures}"], limit=120)
         self.assertEqual(done.code, 0, str(done))
         self.assertRegex(done.out, r"probes simulated on it: median error \d")
         made = harness.read_json(machine)
@@ -121,6 +122,13 @@ class Bench(harness.Test):
         self.assertTrue(points)
         for m, n, k, microseconds in points:
             self.assertTrue(1e-3 < m * n * k / microseconds / 1e3 < 1e6, (m, n, k, microseconds))  # GFLOP/s, halved
+        # What was measured says it all.
+        wanted = harness.run([BENCH, f"--probe-figures={figures}", f"--calibrate={again}"])
+        self.assertEqual(wanted.code, 0, str(wanted))
+        self.assertEqual(wanted.out.splitlines()[:-1], done.out.splitlines()[:-1])
+        self.assertRegex(wanted.out, r"probes simulated on it: median error \d")
+        kept = harness.read_json(again)
+        self.assertEqual({**kept, "name": "here"}, made)
         stage = self.path("stage")
         self.assertEqual(harness.run([BENCH, f"--stage={stage}", "-n", "2", "--channel=local", *SHAPES]).code, 0)
         done = harness.run([harness.tool("tandem-sim"), os.path.join(stage, "1-0.tsp"), f"--machine={machine}"])

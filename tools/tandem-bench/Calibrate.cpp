@@ -188,6 +188,41 @@ void Calibration::applyContention(Json &device) {
   }
 }
 
+std::optional<double> Calibration::putSeconds(double bytes) const {
+  std::optional<std::pair<double, double>> below;
+  for (const Probe &p : all(Work::Put, false)) {
+    auto time = seconds(p);
+    if (!time)
+      continue;
+    std::pair<double, double> point(double(p.bytes), *time);
+    if (bytes <= point.first && below)
+      return below->second +
+             (bytes - below->first) / (point.first - below->first) * (point.second - below->second);
+    below = point;
+  }
+  return std::nullopt;
+}
+
+void Calibration::applyInterference(Json &device) {
+  std::vector<double> factors;
+  for (const Probe &p : all(Work::Beside, false)) {
+    std::optional<double> both = seconds(p), put = putSeconds(double(p.bytes)), matmul;
+    for (const Probe &alone : all(Work::Matmul, false))
+      if (std::tie(alone.dtype, alone.m, alone.n, alone.k) == std::tie(p.dtype, p.m, p.n, p.k))
+        matmul = seconds(alone);
+    if (!both || !put || !matmul)
+      continue;
+    lines.push_back(fmt::format("{}: {:.1f} us; alone the matmul {:.1f} us, the put {:.1f} us",
+                                p.name(), *both * 1e6, *matmul * 1e6, *put * 1e6));
+    // Where the put is over first, the matmul has done put / factor of its work by then.
+    double left = *both - *matmul;
+    if (*put < .8 * *matmul && left < .5 * *put)
+      factors.push_back(1 / (1 - std::max(0.0, left) / *put));
+  }
+  if (!factors.empty())
+    set(device, "copy_interference", quantilesOf(factors).median, 1, "1", "device");
+}
+
 void Calibration::applyLaunching(Json &launch, Mode mode) {
   bool graph = mode == Mode::Graph;
   const char *name = graph ? "graph" : "streams";
@@ -273,10 +308,14 @@ void Calibration::applyMessages(Json &file) {
     std::vector<Probe> sizes = all(work, false);
     Json &transport = file["transports"][field];
     std::string path = fmt::format("transports.{}", field);
-    auto least = sizes.empty() ? std::nullopt : seconds(sizes.front());
+    // The smallest one that could be told from noise.
+    std::optional<double> least = seconds(tiny(work));
+    if (!sizes.empty())
+      if (auto first = seconds(sizes.front()))
+        least = std::min(least.value_or(*first), *first);
     set(transport, "startup", least, 1e-6, "us", path);
     std::vector<std::pair<double, double>> mine;
-    for (size_t i = 1; least && i < sizes.size(); ++i)
+    for (size_t i = sizes.empty() ? 0 : 1; least && i < sizes.size(); ++i)
       if (auto time = seconds(sizes[i]))
         mine.emplace_back(double(sizes[i].bytes), together * double(sizes[i].bytes) /
                                                       std::max(*time - *least, *time * kLeastPart));
@@ -313,6 +352,10 @@ void Calibration::applyCollectives(Json &file) {
   for (const Probe &p : sizes)
     if (auto time = seconds(p); time && least) {
       double through = double(ranks - 1) * double(p.bytes);
+      // There is one curve for all kinds: between those two.
+      for (const Probe &other : all(Work::ReduceScatter, false))
+        if (other.bytes == p.bytes)
+          time = (*time + seconds(other).value_or(*time)) / 2;
       points.emplace_back(through, through / std::max(*time - *least, *time * kLeastPart));
     }
   setCurve(collectives, "bandwidth", points, 1e9, "GB/s", "transports.collectives");
@@ -330,6 +373,7 @@ Expected<std::string> Calibration::apply(const std::string &base, const std::str
   applyMatmuls(file["device"]);
   applyMemory(file["device"]);
   applyContention(file["device"]);
+  applyInterference(file["device"]);
   applyLaunching(file["launch"], Mode::Direct);
   if (std::any_of(figures.begin(), figures.end(),
                   [](const auto &entry) { return entry.first.second == Mode::Graph; }))

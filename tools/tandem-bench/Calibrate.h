@@ -60,6 +60,8 @@ private:
   Probe tiny(Work work) const;
   /// The others of a kind, by size.
   std::vector<Probe> all(Work work, bool alone) const;
+  /// A put of so many bytes, between those that were measured; none beyond.
+  std::optional<double> putSeconds(double bytes) const;
   /// What a run takes beside its command: the median of programs of one command on one stream.
   std::optional<double> runSeconds(const Json &launch, Mode mode) const;
 
@@ -72,6 +74,7 @@ private:
   void applyMatmuls(Json &device);
   void applyMemory(Json &device);
   void applyContention(Json &device);
+  void applyInterference(Json &device);
   void applyLaunching(Json &launch, Mode mode);
   void applyMessages(Json &file);
   void applyCollectives(Json &file);

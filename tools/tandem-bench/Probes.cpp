@@ -23,7 +23,9 @@ static constexpr std::pair<Work, const char *> kWorks[] = {{Work::Matmul, "matmu
                                                            {Work::Message, "message"},
                                                            {Work::Put, "put"},
                                                            {Work::Signal, "signal"},
-                                                           {Work::AllGather, "all_gather"}};
+                                                           {Work::AllGather, "all_gather"},
+                                                           {Work::ReduceScatter, "reduce_scatter"},
+                                                           {Work::Beside, "beside"}};
 
 std::string bench::toString(Work work) {
   for (auto [known, name] : kWorks)
@@ -41,17 +43,18 @@ static bool hasBytes(Work work) {
   return work != Work::Matmul && work != Work::Hop && work != Work::Signal;
 }
 
+static bool hasShape(Work work) { return work == Work::Matmul || work == Work::Beside; }
+
 std::string Probe::name() const {
-  std::string size = work == Work::Matmul
-                         ? fmt::format(" {} {}x{}x{}", tandem::toString(dtype), m, n, k)
-                     : hasBytes(work) ? fmt::format(" {}", bytes)
-                                      : "";
-  return fmt::format("{}{} x{}{}", toString(work), size, repeats, alone ? " alone" : "");
+  std::string shape =
+      hasShape(work) ? fmt::format(" {} {}x{}x{}", tandem::toString(dtype), m, n, k) : "";
+  std::string size = hasBytes(work) ? fmt::format(" {}", bytes) : "";
+  return fmt::format("{}{}{} x{}{}", toString(work), shape, size, repeats, alone ? " alone" : "");
 }
 
 std::optional<Probe> bench::parseProbe(const std::string &name) {
   static const std::regex form(
-      "([a-z_]+)(?: (f32|f16|bf16) ([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})| ([0-9]{1,15}))?"
+      "([a-z_]+)(?: (f32|f16|bf16) ([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9}))?(?: ([0-9]{1,15}))?"
       " x([0-9]{1,9})( alone)?");
   std::smatch parts;
   if (!std::regex_match(name, parts, form))
@@ -83,11 +86,19 @@ Probe Probe::once() const {
 }
 
 bool Probe::isTiny() const {
-  return work == Work::Matmul ? std::max({m, n, k}) <= kTinyExtent
-                              : !hasBytes(work) || bytes <= kTiny;
+  return hasShape(work) ? std::max({m, n, k}) <= kTinyExtent : !hasBytes(work) || bytes <= kTiny;
 }
 
 namespace {
+
+constexpr uint64_t kibi = 1024, mebi = 1024 * kibi;
+/// Of a put beside a matmul: larger ones are not measured alone. And of how many cases' matmuls.
+constexpr uint64_t kMostBeside = 64 * mebi;
+constexpr size_t kMostCases = 4;
+
+// About what GPUs do, in bytes or operations a second: it decides how often something is repeated.
+constexpr double kMemoryRate = 3e12, kLinkRate = 3e11;
+double rateOf(DType dtype) { return dtype == DType::F32 ? 2e14 : 6e14; }
 
 /// A program of a millisecond shows a difference well, and a longer one warms the device.
 uint32_t repeatsFor(double seconds, uint32_t least) {
@@ -99,9 +110,8 @@ public:
   Probes(uint32_t ranks, bool gpu) : ranks(ranks), gpu(gpu) {}
 
   void add(Work work, uint64_t bytes, bool alone) {
-    // A GPU's memory, and what joins two.
-    double rate =
-        work == Work::Message || work == Work::Put || work == Work::AllGather ? 3e11 : 3e12;
+    bool local = work == Work::Copy || work == Work::Reduce || work == Work::Accumulate;
+    double rate = local ? kMemoryRate : kLinkRate;
     probes.push_back({work, DType::F32, 0, 0, 0, bytes,
                       bytes <= kTiny ? kManyRepeats
                       : gpu          ? repeatsFor(double(bytes) / rate, 3)
@@ -112,8 +122,8 @@ public:
   void matmul(DType dtype, int64_t m, int64_t n, int64_t k, bool alone) {
     double flops = 2 * double(m) * double(n) * double(k);
     uint32_t repeats = std::max({m, n, k}) <= kTinyExtent ? kManyRepeats
-                       : gpu ? repeatsFor(flops / (dtype == DType::F32 ? 2e14 : 6e14), 2)
-                             : kFewRepeats;
+                       : gpu                              ? repeatsFor(flops / rateOf(dtype), 2)
+                                                          : kFewRepeats;
     Probe probe{Work::Matmul, dtype, m, n, k, 0, repeats, alone};
     // A chunk of many tokens has as many rows as few tokens.
     if (std::none_of(probes.begin(), probes.end(),
@@ -130,6 +140,25 @@ public:
     matmul(c.dtype, m, n, k, !gpu);
     if (!gpu && pieces == 1)
       matmul(c.dtype, m, n, k, false);
+  }
+
+  /// A rank's matmul beside a put that takes about half as long, and one that takes twice as long.
+  void beside(const Case &c) {
+    bool gather = c.op == Op::AllGather;
+    int64_t m = c.m, n = gather ? c.n / ranks : c.n, k = gather ? c.k : c.k / ranks;
+    double seconds = 2 * double(m) * double(n) * double(k) / rateOf(c.dtype);
+    for (double part : {.5, 2.}) {
+      auto bytes =
+          std::min(static_cast<uint64_t>(part * seconds * kLinkRate) / 64 * 64, kMostBeside);
+      if (std::min({m, n, k}) < 1 || bytes == 0)
+        return;
+      Probe probe{
+          Work::Beside, c.dtype, m, n, k, bytes, repeatsFor(std::max(1., part) * seconds, 2),
+          false};
+      if (std::none_of(probes.begin(), probes.end(),
+                       [&](const Probe &other) { return other.name() == probe.name(); }))
+        probes.push_back(probe);
+    }
   }
 
   void matmulsOfSizes() {
@@ -160,8 +189,6 @@ public:
   std::vector<Probe> probes;
 };
 
-constexpr uint64_t kibi = 1024, mebi = 1024 * kibi;
-
 } // namespace
 
 std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<Case> &cases) {
@@ -180,9 +207,16 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   std::vector<uint64_t> sizes = {4 * kibi, 64 * kibi, mebi, 8 * mebi};
   if (gpu)
     sizes = {4 * kibi, 64 * kibi, mebi, 4 * mebi, 16 * mebi, 32 * mebi, 64 * mebi};
-  for (Work work : {Work::Put, Work::AllGather, Work::Message})
+  for (Work work : {Work::Put, Work::AllGather})
     for (uint64_t bytes : sizes)
       p.add(work, bytes, false);
+  for (uint64_t bytes : sizes)
+    if (gpu && bytes >= mebi)
+      p.add(Work::ReduceScatter, bytes, false);
+  for (size_t i = 0; gpu && i < std::min(cases.size(), kMostCases); ++i)
+    p.beside(cases[i]);
+  for (uint64_t bytes : sizes)
+    p.add(Work::Message, bytes, false);
   sizes = {64 * kibi, mebi, 16 * mebi};
   if (gpu)
     sizes = {64 * kibi, mebi, 8 * mebi, 64 * mebi, 256 * mebi};
@@ -211,17 +245,18 @@ std::string memory(DType dtype, const std::string &extents, const char *space = 
   return fmt::format("memref<{}x{}{}>", extents, tandem::toString(dtype), space);
 }
 
-Pieces matmulPieces(const Probe &p) {
+Pieces matmulPieces(const Probe &p, const char *left, const char *right) {
   std::string a = memory(p.dtype, fmt::format("{}x{}", p.m, p.k));
   std::string b = memory(p.dtype, fmt::format("{}x{}", p.k, p.n));
   std::string c = memory(p.dtype, fmt::format("{}x{}", p.m, p.n));
-  return {fmt::format("%a: {}, %b: {}, %c: {} {{hostir.result}}", a, b, c), "",
-          fmt::format("hostir.matmul %a, %b to %c on %main : {}, {} to {}", a, b, c), ""};
+  return {fmt::format("{}: {}, {}: {}, %c: {} {{hostir.result}}", left, a, right, b, c), "",
+          fmt::format("hostir.matmul {}, {} to %c on %main : {}, {} to {}", left, right, a, b, c),
+          ""};
 }
 
 Pieces piecesOf(const Probe &p, uint32_t ranks) {
   if (p.work == Work::Matmul)
-    return matmulPieces(p);
+    return matmulPieces(p, "%a", "%b");
   uint64_t count = std::max<uint64_t>(1, p.bytes / 4);
   std::string one = memory(DType::F32, std::to_string(count));
   std::string two = memory(DType::F32, fmt::format("2x{}", count));
@@ -258,18 +293,33 @@ Pieces piecesOf(const Probe &p, uint32_t ranks) {
                         one, one),
             "", "two_sided"};
   case Work::Put:
-    return {
-        plain,
-        fmt::format("%slot = hostir.alloc on %main {{offset = 0 : i64}} : {}", shared),
-        fmt::format("hostir.put %a to %slot at %right via %ch on %main : {} to {}", one, shared),
-        fmt::format("hostir.signal %c0 = %c1 at %right via %ch on %main\n"
-                    "  hostir.wait_signal %c0 >= %c1 via %ch on %main\n"
-                    "  hostir.signal %c1 = %c1 at %left via %ch on %main\n"
-                    "  hostir.wait_signal %c1 >= %c1 via %ch on %main\n"
-                    "  hostir.dealloc %slot on %main : {}",
-                    shared),
-        "one_sided",
-        (count * 4 + 63) / 64 * 64};
+  case Work::Beside: {
+    std::string put =
+        fmt::format("hostir.put %a to %slot at %right via %ch on {{}} : {} to {}", one, shared);
+    Pieces pieces = {plain, "", fmt::format(fmt::runtime(put), "%main"), ""};
+    if (p.work == Work::Beside) {
+      pieces = matmulPieces(p, "%x", "%y");
+      pieces.arguments = fmt::format("%a: {}, {}", one, pieces.arguments);
+      pieces.each = fmt::format("hostir.sync %worker after %main\n    {}\n    {}\n"
+                                "    hostir.sync %main after %worker",
+                                fmt::format(fmt::runtime(put), "%worker"), pieces.each);
+    }
+    pieces.before = fmt::format("%slot = hostir.alloc on %main {{offset = 0 : i64}} : {}", shared);
+    pieces.after = fmt::format("hostir.signal %c0 = %c1 at %right via %ch on %main\n"
+                               "  hostir.wait_signal %c0 >= %c1 via %ch on %main\n"
+                               "  hostir.signal %c1 = %c1 at %left via %ch on %main\n"
+                               "  hostir.wait_signal %c1 >= %c1 via %ch on %main\n"
+                               "  hostir.dealloc %slot on %main : {}",
+                               shared);
+    pieces.can = "one_sided";
+    pieces.symmetric = (count * 4 + 63) / 64 * 64;
+    return pieces;
+  }
+  case Work::ReduceScatter:
+    return {fmt::format("%a: {}, %c: {} {{hostir.result}}", all, one), "",
+            fmt::format("hostir.collective reduce_scatter %a to %c via %ch on %main : {} to {}",
+                        all, one),
+            "", "collectives"};
   default:
     return {
         fmt::format("%a: {}, %c: {} {{hostir.result}}", one, all), "",

@@ -20,7 +20,8 @@ namespace tandem::bench {
 /// A command that a probe repeats, one after the other on the main stream. Hop: a tiny accumulation
 /// there, then one on a worker stream that waits for it, and the main stream waits for that.
 /// Messages and puts go round in a ring; puts end in one signal. Signal: to the right-hand rank,
-/// after which the left-hand one's is awaited.
+/// after which the left-hand one's is awaited. Beside: a matmul, and a put on a worker stream at
+/// the same time, each waiting for both before.
 enum class Work : uint8_t {
   Matmul,
   Copy,
@@ -30,7 +31,9 @@ enum class Work : uint8_t {
   Message,
   Put,
   Signal,
-  AllGather
+  AllGather,
+  ReduceScatter,
+  Beside
 };
 std::string toString(Work work);
 
@@ -39,7 +42,7 @@ std::string toString(Work work);
 struct Probe {
   Work work = Work::Copy;
   DType dtype = DType::F32;
-  int64_t m = 0, n = 0, k = 0; ///< of a matmul
+  int64_t m = 0, n = 0, k = 0; ///< of a matmul, also beside a put
   uint64_t bytes = 0;          ///< of an operand, a message, a rank's slice
   uint32_t repeats = 1;
   bool alone = false; ///< only rank 0 works

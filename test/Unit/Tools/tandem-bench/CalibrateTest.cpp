@@ -7,6 +7,7 @@
 
 #include "Calibrate.h"
 
+#include "Figures.h"
 #include "tandem/Runtime/Machine.h"
 
 #include <cmath>
@@ -27,7 +28,7 @@ using testing::Not;
 namespace {
 
 constexpr uint32_t kRanks = 2, kCores = 2;
-constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6;
+constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6, kInterference = 1.25;
 
 std::string baseText(const std::string &name) {
   std::ifstream file(machine::pathOf(name));
@@ -63,6 +64,16 @@ double secondsOf(const Probe &p) {
     return 5e-6 + (bytes - 4096) / 4e9;
   case Work::AllGather:
     return 20e-6 + (bytes - 256) / 1e9;
+  case Work::ReduceScatter:
+    return 20e-6 + (bytes - 256) / .5e9;
+  case Work::Beside: {
+    // The matmul goes at 1 / kInterference of its pace while the put runs.
+    Probe matmul = p, put = p;
+    matmul.work = Work::Matmul;
+    put.work = Work::Put;
+    double alone = secondsOf(matmul), during = secondsOf(put);
+    return during < alone * kInterference ? alone + during * (1 - 1 / kInterference) : during;
+  }
   }
   return 0;
 }
@@ -82,6 +93,36 @@ std::vector<Measurement> measure(bool gpu, std::set<Work> without = {}) {
       }
       all.push_back(m);
     }
+  return all;
+}
+
+const std::vector<Case> kCases = {{Op::AllGather, 8192, 2752, 4096, DType::BF16},
+                                  {Op::ReduceScatter, 1024, 4096, 11008, DType::BF16}};
+/// Enqueuing a command on its own, and a run as a graph.
+constexpr double kSlowHost = 80e-6, kGraphRun = 20e-6;
+
+/// A GPU in both modes: direct, the host is what all but matmuls wait for.
+std::vector<Measurement> measureGpu() {
+  std::vector<Measurement> all;
+  for (const Probe &probe : probesFor(kRanks, true, kCases))
+    for (const Probe &program : {probe.once(), probe})
+      for (Mode mode : {Mode::Direct, Mode::Graph}) {
+        Measurement m;
+        m.name = program.name();
+        m.mode = mode;
+        double each = secondsOf(program);
+        // Two rounds lost time that both programs lost.
+        for (double lost : {0., 5e-3, 0., 1e-3, 0.})
+          if (mode == Mode::Graph) {
+            m.seconds.push_back(lost + kGraphRun + program.repeats * each);
+            m.host.push_back(lost + kGraphRun / 2);
+          } else {
+            m.seconds.push_back(lost + kRun + kSlowHost + each +
+                                (program.repeats - 1) * std::max(each, kSlowHost));
+            m.host.push_back(lost + kRun / 2 + program.repeats * kSlowHost);
+          }
+        all.push_back(m);
+      }
   return all;
 }
 
@@ -122,8 +163,8 @@ TEST(Calibration, FindsTheNumbersOfAMachine) {
   // Two ranks share the medium; puts are quicker, so messages limit themselves.
   EXPECT_NEAR(machine.node.bandwidth.at(8 << 20), 8e9, 1e8);
   EXPECT_NEAR(machine.twoSided.bandwidth, 4e9, 1e8);
-  EXPECT_NEAR(machine.twoSided.startup.at(4096), 7e-6, 1e-8);
-  EXPECT_NEAR(machine.oneSided.startup.at(4096), 5e-6, 1e-8);
+  EXPECT_NEAR(machine.twoSided.startup.at(4096), 7e-6 - 3840 / 2e9, 1e-8);
+  EXPECT_NEAR(machine.oneSided.startup.at(4096), 5e-6 - 3840 / 4e9, 1e-8);
   EXPECT_TRUE(std::isinf(machine.oneSided.bandwidth));
   EXPECT_NEAR(machine.collectives.startup + machine.collectives.step, 20e-6, 1e-8);
   EXPECT_NEAR(machine.collectives.bandwidth.at(8 << 20), 1e9, 1e7);
@@ -170,6 +211,69 @@ TEST(Calibration, NothingAtAllChangesNoNumber) {
   EXPECT_EQ(machine.graph.run, base->graph.run);
 }
 
+TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
+  Calibration calibration(kRanks, true, kRanks, kCores);
+  calibration.note(measureGpu());
+  machine::Machine machine = calibrated(calibration, baseText("h200x8"));
+  auto cost = [](machine::Cost cost) { return static_cast<size_t>(cost); };
+  EXPECT_NEAR(machine.collectives.startup, 20e-6, 1e-8);
+  EXPECT_NEAR(machine.oneSided.startup.at(4096), 5e-6, 1e-6);
+  EXPECT_NEAR(machine.graph.device[cost(machine::Cost::Kernel)], kTinyCommand, 1e-9);
+  EXPECT_NEAR(machine.graph.device[cost(machine::Cost::Event)], 5e-6, 1e-9);
+  EXPECT_NEAR(machine.streams.issue[cost(machine::Cost::Collective)], kSlowHost, 1e-9);
+  EXPECT_NEAR(machine.graph.run, kGraphRun, 1e-8);
+  EXPECT_NEAR(machine.streams.run, kRun, 1e-8);
+  // Whole, half, a quarter: these shapes themselves.
+  for (int64_t m : {8192, 4096, 2048})
+    EXPECT_NEAR(machine.matmulSeconds(DType::BF16, 1, double(m), 1376, 4096) /
+                    (kTinyCommand + 2.0 * double(m) * 1376 * 4096 / 50e9),
+                1, 1e-3);
+  // One curve for gathers at 1 GB/s and reductions at .5.
+  EXPECT_NEAR(machine.collectives.bandwidth.at(64 << 20), 1e9 / 1.5, 1e7);
+  EXPECT_NEAR(machine.copyInterference, kInterference, 1e-3);
+}
+
+TEST(Calibration, IsTheSameFromARecording) {
+  Figures figures{kRanks, "cuda-peer", kRanks, kCores, "made up", measureGpu(), {}, {"a b"}};
+  figures.measurements.push_back(
+      {Role::Probe, "put 4 x9", Mode::Graph, "why", {}, {}, false, 0, "", nullptr});
+  std::string path = testing::TempDir() + "/tandem-figures.json";
+  std::ofstream(path) << figuresJson(figures);
+  auto read = readFigures(path);
+  ASSERT_TRUE(read) << read.status().message();
+  EXPECT_EQ(read->ranks, kRanks);
+  EXPECT_EQ(read->target, "cuda-peer");
+  EXPECT_EQ(read->cores, kCores);
+  ASSERT_EQ(read->measurements.size(), figures.measurements.size());
+  EXPECT_EQ(read->measurements.back().refused, "why");
+  std::string texts[2];
+  for (auto *one : {&figures, &*read}) {
+    Calibration calibration(kRanks, true, kRanks, kCores);
+    calibration.note(one->measurements);
+    auto text = calibration.apply(baseText("h200x8"), "here", "made up");
+    ASSERT_TRUE(text) << text.status().message();
+    texts[one == &figures ? 0 : 1] = *text;
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST(Calibration, RefusesFiguresThatAreNone) {
+  std::string path = testing::TempDir() + "/tandem-no-figures.json";
+  auto errorOf = [&](const std::string &text) {
+    std::ofstream(path) << text;
+    return readFigures(path).status().message();
+  };
+  EXPECT_THAT(errorOf("[]"), HasSubstr("tandem_probe_figures: expected version 1"));
+  std::string head = R"({"tandem_probe_figures": 1, "ranks": 2, "target": "t", "host_ranks": 2,
+      "cores": 2, "command": "", "figures": [)";
+  EXPECT_EQ(errorOf(head + "]}"), "");
+  EXPECT_THAT(errorOf(head + R"({"name": "copy 4 x2", "mode": "fast"}]})"),
+              HasSubstr("figures[0]: mode: expected direct or graph"));
+  EXPECT_THAT(errorOf(head + R"({"name": "copy 4 x2", "mode": "graph", "times_us": [1],
+      "host_us": []}]})"),
+              HasSubstr("figures[0]: times_us, host_us"));
+}
+
 TEST(Calibration, RefusesABaseThatIsNone) {
   Calibration calibration(kRanks, false, kRanks, kCores);
   EXPECT_FALSE(calibration.apply("{", "here", "").ok());
@@ -178,11 +282,24 @@ TEST(Calibration, RefusesABaseThatIsNone) {
 TEST(Probes, HaveNamesOfTheirOwn) {
   for (bool gpu : {false, true}) {
     std::set<std::string> names;
-    for (const Probe &probe : probesFor(8, gpu)) {
-      EXPECT_GT(probe.repeats, 1u);
-      EXPECT_TRUE(names.insert(probe.name()).second) << probe.name();
+    for (const std::vector<Case> &cases : {std::vector<Case>(), kCases}) {
+      names.clear();
+      for (const Probe &probe : probesFor(8, gpu, cases)) {
+        EXPECT_GT(probe.repeats, 1u);
+        EXPECT_TRUE(names.insert(probe.name()).second) << probe.name();
+        auto parsed = parseProbe(probe.name());
+        ASSERT_TRUE(parsed) << probe.name();
+        EXPECT_EQ(parsed->name(), probe.name());
+        EXPECT_EQ(probeText(*parsed, 8), probeText(probe, 8));
+      }
     }
   }
+}
+
+TEST(Probes, NamesThatAreNone) {
+  for (const char *name : {"", "matmul", "matmul 256 x5", "copy x5", "hop 256 x5", "push 256 x5",
+                           "copy 256", "copy 256 x5 alone x5"})
+    EXPECT_FALSE(parseProbe(name)) << name;
 }
 
 TEST(Probes, Texts) {
