@@ -348,8 +348,9 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int, int, ncclComm_t *made, ncclCo
   ncclResult_t result = launch(parent, [=] {
     while (number("nccl-no-split-on") == parent->rank + 1 && !*parent->aborted)
       std::this_thread::sleep_for(std::chrono::microseconds(100));
-    bool came =
-        parent->world->meet("split " + std::to_string(split), parent->size, *child->aborted);
+    // Who was aborted before it came never does.
+    bool came = !*child->aborted && parent->world->meet("split " + std::to_string(split),
+                                                        parent->size, *child->aborted);
     parent->childAborted.reset();
     __atomic_store_n(made, child, __ATOMIC_RELEASE); // whether it is whole or not
     return came ? ncclSuccess : ncclInternalError;

@@ -117,7 +117,7 @@ TEST_F(Ccl, CommandsNeedNoThread) {
   int64_t before = fakeNumber("nccl-threads");
   bothRanks([&](unsigned r) {
     gpu::StreamHandle stream = nullptr;
-    ASSERT_TRUE(states[r]->driver->createStream(&stream).ok());
+    ASSERT_TRUE(states[r]->driver->createStream(&stream, StreamPriority::Normal).ok());
     float value = static_cast<float>(r) + 1;
     for (int i = 0; i < 3; ++i) {
       Status status = sum(r, stream, &value);
@@ -180,7 +180,7 @@ TEST_F(Ccl, APeerThatDoesNotWarmUpEndsTheWarmUp) {
 TEST_F(Ccl, AnAbortLetsGoOfWhoeverIsInACall) {
   createAndWarmUp();
   gpu::StreamHandle stream = nullptr;
-  ASSERT_TRUE(states[0]->driver->createStream(&stream).ok());
+  ASSERT_TRUE(states[0]->driver->createStream(&stream, StreamPriority::Normal).ok());
   Knob hold("nccl-hold", 1);
   float value = 1;
   Status ended;
@@ -200,7 +200,7 @@ TEST_F(Ccl, AnAbortLetsGoOfWhoeverIsInACall) {
 TEST_F(Ccl, AnAbortEndsKernelsThatWait) {
   createAndWarmUp();
   gpu::StreamHandle stream = nullptr;
-  ASSERT_TRUE(states[0]->driver->createStream(&stream).ok());
+  ASSERT_TRUE(states[0]->driver->createStream(&stream, StreamPriority::Normal).ok());
   float value = 1;
   ASSERT_TRUE(sum(0, stream, &value).ok());
   made[0]->abort(Status(Code::Aborted, "alone"));
@@ -218,7 +218,7 @@ TEST_F(Ccl, APollSeesAnErrorWhileAThreadIsInACall) {
   if (!api().splits)
     GTEST_SKIP() << "whoever settles sees it";
   gpu::StreamHandle stream = nullptr;
-  ASSERT_TRUE(states[0]->driver->createStream(&stream).ok());
+  ASSERT_TRUE(states[0]->driver->createStream(&stream, StreamPriority::Normal).ok());
   Knob hold("nccl-hold", 1);
   float value = 1;
   std::thread inside([&] { sum(0, stream, &value).ignore(); });
