@@ -57,7 +57,7 @@ Ranks: as in tandem-run
 
 How
   --modes=LIST        direct, graph; default both where the device has graphs, else direct
-  --iterations=K      timed rounds; default 30. --warmup=K: before them; default 3
+  --iterations=K      timed rounds; default 30. --warmup=K: before them; default 4
   --sets=K            sets of inputs, used by turns; default 2
   --batch=K           runs enqueued back to back in each timed turn; default 1
   --gap=MS            pause before each turn; default 0

@@ -46,7 +46,7 @@ struct Options {
   // How.
   std::string modeList; ///< "": what the device has
   std::vector<Mode> modes;
-  uint32_t iterations = 30, warmup = 3, sets = 2, batch = 1;
+  uint32_t iterations = 30, warmup = 4, sets = 2, batch = 1;
   double gapMs = 0;
   std::chrono::milliseconds rowTime{20000};
   std::chrono::milliseconds totalTime{0}; ///< 0: as long as it takes

@@ -201,7 +201,7 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   for (Work work : {Work::Put, Work::Message, Work::AllGather})
     p.add(work, kTiny, false);
   p.add(Work::Signal, 0, false);
-  for (int64_t pieces : {int64_t(1), int64_t(ranks), 2 * int64_t(ranks)})
+  for (int64_t pieces : {int64_t(1), int64_t(ranks), 2 * int64_t(ranks), 4 * int64_t(ranks)})
     for (const Case &c : cases)
       p.matmul(c, pieces);
   std::vector<uint64_t> sizes = {4 * kibi, 64 * kibi, mebi, 8 * mebi};

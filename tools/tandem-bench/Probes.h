@@ -58,8 +58,8 @@ std::optional<Probe> parseProbe(const std::string &name);
 
 /// The probes for a machine, with more than one repeat each, what matters most first; large ones
 /// for GPUs. `cases`: their matmuls on one of so many ranks are probed, whole, and of the rows that
-/// schedules compute at a time: one owner's, and half of those. Empty: a few sizes, on GPUs the
-/// known layers.
+/// schedules compute at a time: one owner's, a half and a quarter of those. Empty: a few sizes, on
+/// GPUs the known layers.
 std::vector<Probe> probesFor(uint32_t ranks, bool gpu, const std::vector<Case> &cases = {});
 /// The host program.
 std::string probeText(const Probe &probe, uint32_t ranks);
