@@ -10,7 +10,11 @@
 #include "Suite.h"
 #include "tandem-c/Runtime.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <fmt/format.h>
+#include <system_error>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::bench;
@@ -19,6 +23,37 @@ static int fail(const Status &status) {
   fmt::print(stderr, "tandem-bench: {}\n", status.message());
   return kUsageError;
 }
+
+namespace {
+
+/// Each instance tunes its matmuls anew unless what was chosen is written down: a product that is
+/// in several programs is to be computed by one algorithm, and tuned once. A file of the caller's,
+/// if there is one; else one that goes with this. Ranks that are started here use it, too.
+class AlgorithmFile {
+public:
+  explicit AlgorithmFile(const Options &options) {
+    std::error_code none;
+    std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+    if (options.device != "cuda" || std::getenv(kName) || none)
+      return;
+    path = folder / fmt::format("tandem-bench-{}.algorithms", getpid());
+    std::filesystem::remove(path, none);
+    setenv(kName, path.c_str(), 1);
+  }
+  ~AlgorithmFile() {
+    std::error_code ignored;
+    if (!path.empty())
+      std::filesystem::remove(path, ignored);
+  }
+  AlgorithmFile(const AlgorithmFile &) = delete;
+  AlgorithmFile &operator=(const AlgorithmFile &) = delete;
+
+private:
+  static constexpr const char *kName = "TANDEM_ALGORITHMS";
+  std::filesystem::path path;
+};
+
+} // namespace
 
 static int stage(const Options &options) {
   if (Status machine = checkMachine(options, options.ranks); !machine.ok())
@@ -63,6 +98,7 @@ int main(int argc, char **argv) {
     return stage(*options);
   if (!options->probeFigures.empty())
     return calibrateAgain(*options);
+  AlgorithmFile algorithms(*options);
   auto environment = readLaunchEnvironment();
   if (!environment)
     return fail(environment.status());
