@@ -393,7 +393,8 @@ tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream
     TANDEM_RETURN_IF_ERROR(usable(context));
     if (!stream)
       return missing("stream");
-    TANDEM_ASSIGN_OR_RETURN(auto made, context->context->device().createStream(StreamPriority::Normal));
+    TANDEM_ASSIGN_OR_RETURN(auto made,
+                            context->context->device().createStream(StreamPriority::Normal));
     *stream = new tandem_stream{context, std::move(made)};
     return Status();
   });
