@@ -183,8 +183,35 @@ static uint32_t getNumRuns(RankedTensorType type, unsigned dim) {
   return static_cast<uint32_t>(runs);
 }
 
+double CostModel::getLeastGain(bool oneSided) const {
+  const machine::Machine &machine = implementation->machine;
+  auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
+  bool beside = oneSided ? takesSms(machine.oneSided.mover)
+                         : takesSms(machine.twoSided.mover) || takesSms(machine.collectives.mover);
+  return beside ? std::max(kLeastGain, machine.leastGainBesideSms) : kLeastGain;
+}
+
 static double getMatmulSeconds(const machine::Machine &machine, const LoopItem &item) {
-  return machine.matmulSeconds(getDType(item.element), 1, item.rows, item.columns, item.contracted);
+  double seconds =
+      machine.matmulSeconds(getDType(item.element), 1, item.rows, item.columns, item.contracted);
+  return std::max(seconds, item.rows * item.columns * item.contracted * item.leastRate);
+}
+
+/// Of a whole matmul on one device.
+static double getMultiplicationSeconds(const machine::Machine &machine, fusion::MatmulOp op,
+                                       RankedTensorType lhs, RankedTensorType result) {
+  auto out = fusion::getLocalShape(result), in = fusion::getLocalShape(lhs);
+  if (failed(out) || failed(in))
+    return 0;
+  LoopItem whole;
+  whole.element = lhs.getElementType();
+  whole.rows = 1;
+  for (int64_t extent : ArrayRef(*out).drop_back())
+    whole.rows *= static_cast<double>(extent);
+  whole.columns = static_cast<double>(out->back());
+  whole.contracted = static_cast<double>((*in)[op.lhsK()]);
+  double count = whole.rows * whole.columns * whole.contracted;
+  return count > 0 ? getMatmulSeconds(machine, whole) / count : 0;
 }
 
 static LoopItem getMatmul(const machine::Machine &machine, fusion::MatmulOp op,
@@ -206,6 +233,7 @@ static LoopItem getMatmul(const machine::Machine &machine, fusion::MatmulOp op,
   if (accumulated)
     item.repeat = getNumRuns(operands[*accumulated], dim);
   item.contracted = static_cast<double>((*in)[dim]) / item.repeat;
+  item.leastRate = getMultiplicationSeconds(machine, op, operands[0], result);
   item.seconds = getMatmulSeconds(machine, item);
   return item;
 }

@@ -39,8 +39,9 @@ public:
     machine.devicesPerNode = countOrAny(root, "devices_per_node");
     if (fields.ok() && machine.devicesPerNode == 0 && machine.nodes != 1)
       fields.fail("devices_per_node", "\"any\" needs nodes = 1");
-    device(root.object("device", {"sms", "copy_engines", "copy_interference", "cores", "contention",
-                                  "memory", "matmul"}));
+    device(root.object("device",
+                       {"sms", "copy_engines", "copy_interference", "sm_interference",
+                        "least_gain_beside_sms", "cores", "contention", "memory", "matmul"}));
     launching(root);
     links(root);
     transports(root);
@@ -70,6 +71,10 @@ private:
     machine.sms = object.number("sms", Unit::Count, 1, 1e6);
     machine.copyEngines = object.number("copy_engines", Unit::Count, 1, 64);
     machine.copyInterference = object.number("copy_interference", Unit::Count, 1, 100);
+    if (object.has("sm_interference"))
+      machine.smInterference = object.number("sm_interference", Unit::Count, 1, 100);
+    if (object.has("least_gain_beside_sms"))
+      machine.leastGainBesideSms = object.number("least_gain_beside_sms", Unit::Count, 0, 1);
     if (object.has("cores"))
       machine.cores = object.number("cores", Unit::Count, 1, 1e6);
     if (object.has("contention"))

@@ -227,6 +227,8 @@ private:
         return std::min(1.0, machine.cores / load.cores) /
                slowdown(machine.contentionOf(step.launch), load.cores, machine.cores);
       double capacity = std::max(kLeastCompute, 1 - takenSms / machine.sms);
+      if (takenSms > 0)
+        capacity /= machine.smInterference;
       return capacity / (puts > 0 ? machine.copyInterference : 1) / load.compute;
     }
     case Kind::Message:

@@ -120,6 +120,8 @@ void Fabric::collective(const std::vector<uint32_t> &group, double nodeBytes, do
 void Fabric::updateCompute(uint32_t rank, double now) {
   const Device &device = devices[rank];
   double capacity = std::max(kLeastCompute, 1 - device.sms / machine.sms);
+  if (device.sms > 0)
+    capacity /= machine.smInterference;
   if (device.copies > 0)
     capacity /= machine.copyInterference;
   sharing.setCapacity(device.compute, capacity, now);

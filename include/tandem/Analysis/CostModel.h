@@ -43,6 +43,10 @@ struct LoopItem {
   /// Of a matmul: what it multiplies, its rows (batches are more rows) and its other extents.
   Type element;
   double rows = 0, columns = 0, contracted = 0;
+  /// Of a matmul: seconds a multiplication, at least. That of the matmul which the slices are of: a
+  /// short one may run quicker than its share of a long one, which is throttled, but not many of
+  /// them, one after the other.
+  double leastRate = 0;
   Collective collective = Collective::AllGather;
   uint32_t group = 1, groupNodes = 1;
   /// Of Collective: of one slice, as in the stream program.
@@ -113,7 +117,10 @@ public:
 
   /// The part below which a gain is none: rounding, neighbours and what the model leaves out are
   /// more.
-  static constexpr double kLeastGain = 0.05;
+  static constexpr double kLeastGain = 0.06;
+  /// ... of slices that go by one-sided messages, or by others. Of what takes SMs beside a matmul
+  /// the machine says it: the model errs most there.
+  double getLeastGain(bool oneSided) const;
 
   /// Turning `from` into `to`, one of `slices` iterations.
   /// `oneOwner`: each slice of a gather comes from one device, or of a reduce-scatter goes to one.

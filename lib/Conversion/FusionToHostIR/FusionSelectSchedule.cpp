@@ -199,16 +199,21 @@ private:
     FailureOr<double> whole = costs.getSeconds(func), beside = getSecondsBeside(func, op, costs);
     if (failed(whole) || failed(beside))
       return success();
+    // The quickest of those that are worth it, if there is one.
     std::optional<StreamFactor> best;
     double least = std::numeric_limits<double>::infinity();
+    bool worthIt = false;
     for (const StreamFactor &factor : factors) {
-      FailureOr<double> seconds = trySlices(func, number, factor, costs);
-      if (succeeded(seconds) && *seconds < least) {
-        least = *seconds;
-        best = factor;
-      }
+      FailureOr<Trial> trial = trySlices(func, number, factor, costs);
+      if (failed(trial))
+        continue;
+      bool gains = *whole - trial->seconds >= trial->leastGain * *beside;
+      if (gains < worthIt || (gains == worthIt && trial->seconds >= least))
+        continue;
+      worthIt = gains;
+      least = trial->seconds;
+      best = factor;
     }
-    bool worthIt = best && *whole - least >= CostModel::kLeastGain * *beside;
     say(op.getLoc(), [&](raw_ostream &os) {
       os << stringifyReshardKind(classify(op).kind);
       if (best)
@@ -243,9 +248,14 @@ private:
     return seconds;
   }
 
-  /// The function's time with these slices; failure, silently, if it cannot have them.
-  static FailureOr<double> trySlices(func::FuncOp func, size_t number, const StreamFactor &factor,
-                                     const LoopCosts &costs) {
+  /// The function with slices: its time, and the part of what is beside them that they must gain.
+  struct Trial {
+    double seconds = 0, leastGain = 0;
+  };
+
+  /// Failure, silently, if it cannot have these slices.
+  static FailureOr<Trial> trySlices(func::FuncOp func, size_t number, const StreamFactor &factor,
+                                    const LoopCosts &costs) {
     ScopedDiagnosticHandler quiet(func.getContext(), [](Diagnostic &) { return success(); });
     OwningOpRef<func::FuncOp> copy(func.clone());
     SmallVector<ReshardOp> reshards(copy->getOps<ReshardOp>());
@@ -254,7 +264,15 @@ private:
     for (Operation &op : copy->getBody().front().without_terminator())
       if (isLocalComputation(&op) && failed(verifyLocal(&op, nullptr)))
         return failure();
-    return costs.getSeconds(*copy);
+    FailureOr<double> seconds = costs.getSeconds(*copy);
+    FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(*copy);
+    if (failed(seconds) || failed(groups))
+      return failure();
+    bool oneSided = llvm::any_of(*groups, [&](const StreamGroup &group) {
+      return llvm::is_contained(group.reshards(), reshards[number]) &&
+             LoopCosts::choose(costs.getSchedules(group)).schedule.getKind() == ScheduleKind::Push;
+    });
+    return Trial{*seconds, costs.getModel().getLeastGain(oneSided)};
   }
 
   void selectSchedule(const StreamGroup &group, const LoopCosts &costs, StringRef name) {

@@ -34,6 +34,8 @@ public:
   /// no model.
   FailureOr<double> getSeconds(func::FuncOp func) const;
 
+  const CostModel &getModel() const { return model; }
+
 private:
   LoopWork getWork(const StreamGroup &group) const;
   /// What an iteration does for an op; none if that is a part of another op's kernel, or nothing.

@@ -71,7 +71,7 @@ func.func @tiny(%x: !x) -> !g {
 
 // CHECK-LABEL: func.func @several_an_owner
 // PUSH: schedule = #fusion.schedule<push{{.*}}[stream(2) * stream(2), -]>>
-// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[serial(2) * stream(2), -]>>
+// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[-, -]>>
 func.func @several_an_owner(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y
@@ -89,6 +89,24 @@ func.func @several_an_owner(%x: !x, %w: !w) -> !y {
 // CHECK-LABEL: func.func @several_a_receiver
 // PUSH: schedule = #fusion.schedule<push{{.*}}[stream(2) * stream(2), -], partial
 func.func @several_a_receiver(%x: !x, %w: !w) -> !y {
+  %p = fusion.matmul %x, %w : !x, !w -> !p
+  %y = fusion.reshard %p : !p -> !y
+  return %y : !y
+}
+
+// -----
+
+// Slices of what NCCL moves must gain more: predicted 9 % quicker, they were measured to take 1.8 times as long.
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!x = tensor<1024x11008xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<11008x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -]>>
+
+// LOG: remark: fusion-select-schedule: all-reduce stays whole, not 4 slices of dimension 1: 12{{[0-9.]+}} us, 13{{[0-9.]+}} us whole
+// CHECK-LABEL: func.func @all_reduce
+// CHECK: schedule = #fusion.schedule<pipeline>{{.*}}[-, -], partial = ["x"]>>
+func.func @all_reduce(%x: !x, %w: !w) -> !y {
   %p = fusion.matmul %x, %w : !x, !w -> !p
   %y = fusion.reshard %p : !p -> !y
   return %y : !y

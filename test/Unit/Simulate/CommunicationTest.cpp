@@ -182,6 +182,9 @@ TEST(SimulateCommunication, ACollectiveTakesSms) {
                                          {"/transports/collectives/sms", R"([50, "1", "toy"])"}});
   // Half speed for 3 ms, and half a millisecond is left.
   EXPECT_NEAR(program.simulate(machine).seconds, 3.5 * kMs, kNear);
+  // A quarter of the speed: 1.25 ms are left.
+  machine.smInterference = 2;
+  EXPECT_NEAR(program.simulate(machine).seconds, 4.25 * kMs, kNear);
 }
 
 TEST(SimulateCommunication, BetweenNodes) {

@@ -149,6 +149,9 @@ public:
   double sms = 1;
   double copyEngines = 1;      ///< a whole number
   double copyInterference = 1; ///< by how much a matmul slows down beside a copy
+  double smInterference = 1;   ///< ... beside what a library moves by SMs, besides having fewer
+  /// The part that a schedule with such movement must be predicted to gain before it is chosen.
+  double leastGainBesideSms = 0;
   double cores = 0;            ///< of a node, shared by its devices; 0: each device computes alone
   Contention contention;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
