@@ -389,7 +389,10 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   return giveBack(comm);
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return isLive(comm) ? launch(comm, [] { return ncclSuccess; }) : ncclInvalidArgument;
+  if (!isLive(comm))
+    return ncclInvalidArgument;
+  bool fails = comm->parent && number("nccl-no-finalize-on") == comm->rank + 1;
+  return launch(comm, [fails] { return fails ? ncclInternalError : ncclSuccess; });
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (!isLive(comm))

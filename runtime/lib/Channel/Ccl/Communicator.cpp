@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <functional>
 #include <thread>
+#include <utility>
 
 namespace tandem::ccl {
 
@@ -103,22 +104,19 @@ void Communicator::leave() {
   if (handles->run != handles->root) {
     // The child first, which blocks until the GPU has done what it was asked.
     Through left = onThread([&api = api, state = state, handles = handles] {
+      std::lock_guard<std::mutex> lock(handles->calls);
       state->driver
           ->within([&] {
             TANDEM_RETURN_IF_ERROR(
                 api.status(api.ncclCommFinalize(handles->run), "ncclCommFinalize"));
-            return api.status(api.ncclCommDestroy(handles->run), "ncclCommDestroy");
+            ncclComm_t child = std::exchange(handles->run, nullptr);
+            return api.status(api.ncclCommDestroy(child), "ncclCommDestroy");
           })
           .ignore();
     });
-    if (!isThrough(left, std::chrono::seconds(5))) {
-      gone = onThread([&api = api, state = state, handles = handles] {
-        state->driver
-            ->within([&] { return api.status(api.ncclCommAbort(handles->root), "ncclCommAbort"); })
-            .ignore();
-      });
-      return;
-    }
+    // What is still in it, or could not leave, goes as after any abort.
+    if (!isThrough(left, std::chrono::seconds(5)) || handles->run)
+      return abort(Status(Code::Aborted, "the communicator was left"));
   }
   state->driver
       ->within([&] {
@@ -135,8 +133,10 @@ void Communicator::leave() {
 
 Communicator::Through Communicator::onThread(std::function<void()> body) {
   auto through = std::make_shared<std::atomic<bool>>(false);
-  auto work = [through, body = std::move(body)] {
+  auto work = [through, body = std::move(body)]() mutable {
     body();
+    // It lets go of the device first: who sees that it is through may end the process.
+    body = nullptr;
     *through = true;
   };
   try {

@@ -242,6 +242,13 @@ TEST_F(Ccl, LeavingAnAbortedDeviceAborts) {
   EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
+TEST_F(Ccl, AChildThatCannotLeaveIsAborted) {
+  createAndWarmUp();
+  Knob fails("nccl-no-finalize-on", 1);
+  made[0].reset();
+  EXPECT_TRUE(waitFor([] { return fakeNumber("nccl-live") == (api().splits ? 2 : 1); }));
+}
+
 TEST_F(Ccl, AGroupOfOne) {
   auto one = Communicator::create(states[0], newId(), {5}, 0, seconds(20));
   ASSERT_TRUE(one.ok()) << one.status().message();
