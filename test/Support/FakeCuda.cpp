@@ -260,7 +260,8 @@ CUresult cuMemsetD32Async(CUdeviceptr at, unsigned value, size_t words, CUstream
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   return *least = 0, *greatest = -5, CUDA_SUCCESS;
 }
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int) {
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int priority) {
+  number("high-streams") += priority == -5;
   return *stream = reinterpret_cast<CUstream>(new Queue), CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream stream) {

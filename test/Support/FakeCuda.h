@@ -38,10 +38,12 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   nccl-no-split-on  rank (from 1) that does not come to a split
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
 ///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error
+///   nccl-no-finalize-on  rank (from 1) whose children cannot be finalised
 /// Counters: graph-launches, launches.<kernel>, products.<algorithm>, events (that there are),
-/// ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads (for groups of calls), nccl-held
-/// (calls now), nccl-live (communicators), nccl-misuse (of such as are gone, or aborted while
-/// somebody is in them), nccl-orphans (children that outlive what was destroyed).
+/// high-streams (made with the highest priority), ranges.<name> and open-ranges (of NVTX); of NCCL,
+/// nccl-threads (for groups of calls), nccl-held (calls now), nccl-live (communicators),
+/// nccl-misuse (of such as are gone, or aborted while somebody is in them), nccl-orphans (children
+/// that outlive what was destroyed).
 std::atomic<int64_t> &number(const std::string &name);
 
 } // namespace tandem::fake

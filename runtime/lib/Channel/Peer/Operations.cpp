@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A put is a copy into memory of a peer that is mapped here, by the copy engines where its layout
-// allows. Signals are stream memory operations, which need no processor of the GPU; in a graph,
-// whose nodes are constant and where such operations are slow, kernels of one thread that read the
-// run's number.
+// allows. A signal is a kernel of one thread. A wait is a stream memory operation, which needs no
+// processor of the GPU; a kernel in a graph, whose nodes are constant and where such operations are
+// slow, for it reads the run's number; and where several ranks share hardware queues.
 //
 //===----------------------------------------------------------------------===//
 

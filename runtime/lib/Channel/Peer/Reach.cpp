@@ -121,12 +121,12 @@ public:
         return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
     for (uint32_t rank : desc.group)
       cards.push_back(Card::parse(all[rank]));
-    uint32_t here = 0; // ranks of this process, whatever their group, that have this GPU
+    uint32_t sharing = 0; // ranks of this process, whatever their group, that have this GPU
     for (const std::string &text : all) {
       Card card = Card::parse(text);
-      here += card.process == processId() && card.gpu == driver.info().index;
+      sharing += card.process == processId() && card.gpu == driver.info().index;
     }
-    reach.sharesQueues = here > 1;
+    reach.sharesQueues = sharing > 1;
     for (size_t m = 0; m < cards.size(); ++m) {
       const Card &card = cards[m], &self = cards[desc.self];
       uint32_t rank = desc.group[m];

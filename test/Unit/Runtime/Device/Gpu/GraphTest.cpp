@@ -191,6 +191,38 @@ TEST(GpuGraph, WhereOneRankCannotCaptureNobodyDoes) {
   EXPECT_EQ(fakeNumber("graph-launches"), before);
 }
 
+TEST(GpuStreams, ThoseThatOnlyMoveDataGoFirst) {
+  ProgramSpec spec;
+  RankSpec &rank = spec.ranks[0];
+  uint32_t a = rank.view(rank.arena(64), DType::F32, {16});
+  uint32_t b = rank.view(rank.arena(64), DType::F32, {16});
+  rank.copy(0, a, b);
+  rank.sync(1, 0);
+  rank.copy(1, b, a);
+  rank.sync(2, 1);
+  rank.copy(2, a, b);
+  rank.add(sp::CommandKind::accumulate, 2, {a, b});
+  rank.sync(0, 2);
+  for (const char *graphs : {"0", "1"}) {
+    Variable mode("TANDEM_GRAPH", graphs);
+    int64_t before = fakeNumber("high-streams");
+    expectAllOk(runRanks(spec, "local",
+                         [](Context &, Instance &instance) -> Status { return instance.run(); }));
+    // Of three; one more is for captures.
+    EXPECT_EQ(fakeNumber("high-streams") - before, graphs[0] == '0' ? 1 : 2);
+  }
+}
+
+TEST(GpuChannel, RanksThatShareAGpuWaitInKernels) {
+  Variable mode("TANDEM_GRAPH", "0");
+  int64_t before = fakeNumber("launches.signal_wait");
+  expectAllOk(runRanks(ring(2), "peer", runRing));
+  EXPECT_EQ(fakeNumber("launches.signal_wait"), before);
+  expectAllOk(runRanks(ring(3), "peer", runRing));
+  // Two waits in each of five runs, of the two ranks that have the first GPU.
+  EXPECT_EQ(fakeNumber("launches.signal_wait") - before, 20);
+}
+
 TEST(GpuChannel, AllHearOfARankThatCannotMakeOne) {
   Knob knob("no-small-host-memory-on", 2);
   std::vector<Status> ended = runRanks(ring(3), "peer", runRing);
