@@ -90,6 +90,7 @@ Status writeMachine(const Options &options, Figures &figures) {
                                      : gpu                    ? "h200x8"
                                                               : "cpu2");
   TANDEM_ASSIGN_OR_RETURN(std::string text, readFile(base));
+  TANDEM_RETURN_IF_ERROR(machine::Machine::parse(text, base).status());
   Calibration calibration(figures.ranks, gpu, figures.hostRanks, figures.cores);
   calibration.note(figures.measurements);
   std::string name = std::filesystem::path(options.calibrate).stem().string();

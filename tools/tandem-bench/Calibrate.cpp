@@ -50,7 +50,7 @@ const Calibration::Figure *Calibration::figure(const Probe &probe, Mode mode) co
 std::optional<double> Calibration::difference(const Probe &probe, Mode mode,
                                               std::vector<double> Figure::*of) const {
   const Figure *many = figure(probe, mode), *one = figure(probe.once(), mode);
-  if (!many || !one)
+  if (!many || !one || probe.repeats < 2)
     return std::nullopt;
   // Both had their turn in the same round: what comes and goes (clocks, neighbours) cancels. The
   // medians are what a bench's predictions are compared with.

@@ -121,6 +121,7 @@ Expected<Figures> bench::readFigures(const std::string &path) {
     figures.hostRanks = file.at("host_ranks").get<uint32_t>();
     figures.cores = file.at("cores").get<unsigned>();
     figures.command = file.at("command").get<std::string>();
+    figures.left = file.value("not_measured", figures.left);
     if (figures.ranks < 2)
       throw std::runtime_error("ranks: expected at least 2");
     for (size_t i = 0; i < file.at("figures").size(); ++i)

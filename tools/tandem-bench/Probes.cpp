@@ -56,8 +56,9 @@ std::optional<Probe> bench::parseProbe(const std::string &name) {
   static const std::regex form(
       "([a-z_]+)(?: (f32|f16|bf16) ([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9}))?(?: ([0-9]{1,15}))?"
       " x([0-9]{1,9})( alone)?");
+  constexpr size_t kLongest = 128; // a match takes stack for each character
   std::smatch parts;
-  if (!std::regex_match(name, parts, form))
+  if (name.size() > kLongest || !std::regex_match(name, parts, form))
     return std::nullopt;
   Probe probe;
   for (auto [known, text] : kWorks)

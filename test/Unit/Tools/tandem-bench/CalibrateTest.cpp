@@ -246,6 +246,7 @@ TEST(Calibration, IsTheSameFromARecording) {
   EXPECT_EQ(read->cores, kCores);
   ASSERT_EQ(read->measurements.size(), figures.measurements.size());
   EXPECT_EQ(read->measurements.back().refused, "why");
+  EXPECT_EQ(read->left, figures.left);
   std::string texts[2];
   for (auto *one : {&figures, &*read}) {
     Calibration calibration(kRanks, true, kRanks, kCores);
@@ -300,6 +301,7 @@ TEST(Probes, NamesThatAreNone) {
   for (const char *name : {"", "matmul", "matmul 256 x5", "copy x5", "hop 256 x5", "push 256 x5",
                            "copy 256", "copy 256 x5 alone x5"})
     EXPECT_FALSE(parseProbe(name)) << name;
+  EXPECT_FALSE(parseProbe(std::string(1 << 20, 'a')));
 }
 
 TEST(Probes, Texts) {
