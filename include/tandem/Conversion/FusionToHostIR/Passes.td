@@ -21,9 +21,9 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
     With a `machine` (a machine file, as `tandem-sim` takes it) the cost model decides:
 
     1. A gather or reduction without a schedule, in a loop without stream digits, gets those that make the function
-       quickest: a slice per owner of a gather, or per device of a reduce-scatter; 2, 4 or 8 slices along a dimension. They are written into the types of
-       the reshard, of what is computed beside it slice by slice and, since they move nothing, of the function's
-       arguments and results.
+       quickest: a slice per owner of a gather, or per device of a reduce-scatter (also 2 and 4, where messages are
+       one-sided); 2, 4 or 8 slices along a dimension. They are written into the types of the reshard, of what is
+       computed beside it slice by slice and, since they move nothing, of the function's arguments and results.
     2. Each loop whose schedule nobody has named gets the quickest of those that can run it.
 
     A gain of less than 5 % of what the loop and its neighbours take is none. `log` says what each choice would take.
