@@ -26,7 +26,8 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
        computed beside it slice by slice and, since they move nothing, of the function's arguments and results.
     2. Each loop whose schedule nobody has named gets the quickest of those that can run it.
 
-    A gain of less than 5 % of what the loop and its neighbours take is none. `log` says what each choice would take.
+    A gain of less than 6 % of what the loop and its neighbours take is none; of slices that take SMs, less than the
+    machine says. `log` says what each choice would take.
 
     Before:
     ```mlir

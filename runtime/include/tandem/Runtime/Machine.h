@@ -152,7 +152,7 @@ public:
   double smInterference = 1;   ///< ... beside what a library moves by SMs, besides having fewer
   /// The part that a schedule with such movement must be predicted to gain before it is chosen.
   double leastGainBesideSms = 0;
-  double cores = 0;            ///< of a node, shared by its devices; 0: each device computes alone
+  double cores = 0; ///< of a node, shared by its devices; 0: each device computes alone
   Contention contention;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
   std::array<std::vector<MatmulPoint>, 4> matmuls; ///< by DType
