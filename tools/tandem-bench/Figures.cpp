@@ -21,6 +21,7 @@ using namespace tandem::bench;
 using Json = nlohmann::ordered_json;
 
 static constexpr int kVersion = 1;
+static constexpr uint32_t kMaxRanks = 65536; // as option -n has it
 
 /// A nanosecond is the clock's.
 static double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
@@ -122,8 +123,9 @@ Expected<Figures> bench::readFigures(const std::string &path) {
     figures.cores = file.at("cores").get<unsigned>();
     figures.command = file.at("command").get<std::string>();
     figures.left = file.value("not_measured", figures.left);
-    if (figures.ranks < 2)
-      throw std::runtime_error("ranks: expected at least 2");
+    if (figures.ranks < 2 || figures.ranks > kMaxRanks)
+      throw std::runtime_error(
+          fmt::format("ranks: expected 2 to {}, found {}", kMaxRanks, file.at("ranks").dump()));
     for (size_t i = 0; i < file.at("figures").size(); ++i)
       try {
         figures.measurements.push_back(measurementOf(file.at("figures").at(i)));

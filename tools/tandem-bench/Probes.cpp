@@ -55,7 +55,7 @@ std::string Probe::name() const {
 std::optional<Probe> bench::parseProbe(const std::string &name) {
   static const std::regex form(
       "([a-z_]+)(?: (f32|f16|bf16) ([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9}))?(?: ([0-9]{1,15}))?"
-      " x([0-9]{1,9})( alone)?");
+      " x([0-9]{1,4})( alone)?");
   constexpr size_t kLongest = 128; // a match takes stack for each character
   std::smatch parts;
   if (name.size() > kLongest || !std::regex_match(name, parts, form))

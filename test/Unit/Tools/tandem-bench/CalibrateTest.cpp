@@ -268,6 +268,9 @@ TEST(Calibration, RefusesFiguresThatAreNone) {
   std::string head = R"({"tandem_probe_figures": 1, "ranks": 2, "target": "t", "host_ranks": 2,
       "cores": 2, "command": "", "figures": [)";
   EXPECT_EQ(errorOf(head + "]}"), "");
+  std::string noRanks = head;
+  noRanks.replace(noRanks.find("\"ranks\": 2"), 10, "\"ranks\": -1");
+  EXPECT_THAT(errorOf(noRanks + "]}"), HasSubstr("ranks: expected 2 to 65536, found -1"));
   EXPECT_THAT(errorOf(head + R"({"name": "copy 4 x2", "mode": "fast"}]})"),
               HasSubstr("figures[0]: mode: expected direct or graph"));
   EXPECT_THAT(errorOf(head + R"({"name": "copy 4 x2", "mode": "graph", "times_us": [1],
@@ -299,7 +302,7 @@ TEST(Probes, HaveNamesOfTheirOwn) {
 
 TEST(Probes, NamesThatAreNone) {
   for (const char *name : {"", "matmul", "matmul 256 x5", "copy x5", "hop 256 x5", "push 256 x5",
-                           "copy 256", "copy 256 x5 alone x5"})
+                           "copy 256", "copy 256 x5 alone x5", "copy 256 x100000"})
     EXPECT_FALSE(parseProbe(name)) << name;
   EXPECT_FALSE(parseProbe(std::string(1 << 20, 'a')));
 }
