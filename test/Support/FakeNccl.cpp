@@ -159,12 +159,14 @@ ncclResult_t launch(ncclComm_t comm, std::function<ncclResult_t()> body) {
 }
 
 /// What a call does on the host before it enqueues: makes connections when first used, and waits
-/// where a test says so.
+/// where a test says so: rank "nccl-hold" - 1, from call "nccl-hold-from" of rank 0 on.
 ncclResult_t enter(ncclComm_t comm) {
   if (!comm->connected && !comm->world->meet("connect", comm->size, *comm->aborted))
     return ncclInternalError;
   comm->connected = true;
-  if (number("nccl-hold") != comm->rank + 1)
+  if (comm->rank == 0)
+    ++number("nccl-calls");
+  if (number("nccl-hold") != comm->rank + 1 || number("nccl-calls") < number("nccl-hold-from"))
     return ncclSuccess;
   ++number("nccl-held");
   while (number("nccl-hold") == comm->rank + 1 && !*comm->aborted)

@@ -116,8 +116,16 @@ Status InstanceImpl::tryCapture() {
   TANDEM_RETURN_IF_ERROR(standIn.status());
   std::vector<void *> places(bound.size(), (*standIn)->data());
   bound.swap(places);
-  resolve(slots[0]);
-  Status status = capture(slots[0], nullptr).status();
+  Slot &slot = slots[0];
+  resolve(slot);
+  slot.main = streams[0];
+  slot.replays = true;
+  slot.deadline = (std::chrono::steady_clock::now() + context.timeout()).time_since_epoch().count();
+  slot.enqueuing = true;
+  slot.inFlight = true;
+  Status status = capture(slot, nullptr).status();
+  slot.inFlight = false;
+  slot.enqueuing = false;
   bound.swap(places);
   ++bindings; // what was resolved is of no use
   return status;

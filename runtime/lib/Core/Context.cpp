@@ -45,6 +45,9 @@ void ContextImpl::poison(const Status &why) {
   for (bool oneSided : {true, false})
     for (Watched *instance : watched)
       instance->abortChannels(why, oneSided);
+  // A thread that was at a graph may have waited in a channel of another instance.
+  for (Watched *instance : watched)
+    instance->dropGraphs();
 }
 
 Expected<Stream *> ContextImpl::stream(uint32_t i, StreamPriority priority) {
@@ -80,6 +83,8 @@ void ContextImpl::unwatch(Watched *instance) {
   watched.remove(instance);
 }
 
+static constexpr std::chrono::milliseconds kOthersReason{50};
+
 void ContextImpl::guard() {
   std::unique_lock<std::mutex> lock(mutex);
   while (!stopping) {
@@ -92,6 +97,11 @@ void ContextImpl::guard() {
         if (stall.empty() && instance->deadline() <= now)
           stall = instance->describeStall();
     if (!stall.empty()) {
+      // Ranks that wait for the same one end at the same time. What another rank's end released
+      // just before this one looked is about to report a better reason.
+      changed.wait_for(lock, kOthersReason, [&] { return stopping || !reason.ok(); });
+      if (stopping || !reason.ok())
+        continue;
       Status timeout(Code::Timeout,
                      fmt::format("rank {}: no end after {} ms: {}", options.launch->rank(),
                                  options.timeout.count(), stall));

@@ -29,6 +29,8 @@ public:
   virtual std::string describeStall() = 0;
   /// Those that are one-sided, or those that are not.
   virtual void abortChannels(const Status &reason, bool oneSided) = 0;
+  /// The graphs that abortChannels() could not drop, as a thread was at them.
+  virtual void dropGraphs() = 0;
 };
 
 class ContextImpl final : public Context {

@@ -32,7 +32,7 @@ InstanceImpl::~InstanceImpl() {
     bool oneSided = false;
     for (const auto &channel : channels)
       oneSided |= channel && symmetricMemory.totalBytes > 0;
-    if (oneSided && context.health().ok())
+    if (prepared && oneSided && context.health().ok())
       context.launch().barrier().ignore();
     context.unwatch(this);
   }
@@ -319,23 +319,22 @@ std::string InstanceImpl::describeStall() {
 
 void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
   // NCCL's abort ends when no graph holds its work any more. But who captures one may wait for a
-  // peer in NCCL, until the channel is aborted: then the graphs go last.
+  // peer in NCCL, until the channel is aborted: then dropGraphs() does it.
   std::unique_lock<std::mutex> lock(graphMutex, std::defer_lock);
   for (auto giveUp = Clock::now() + kCapture; !lock.try_lock() && Clock::now() < giveUp;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  auto dropGraphs = [&] {
+  if (lock)
     for (Slot &slot : slots)
       slot.graph.reset();
-  };
-  if (lock)
-    dropGraphs();
   for (uint32_t c = 0; c < channels.size(); ++c)
     if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
       channels[c]->abort(reason);
-  if (!lock && !oneSided) {
-    lock.lock();
-    dropGraphs();
-  }
+}
+
+void InstanceImpl::dropGraphs() {
+  std::lock_guard<std::mutex> lock(graphMutex);
+  for (Slot &slot : slots)
+    slot.graph.reset();
 }
 
 void InstanceImpl::report(const Status &error, Marker marker) {

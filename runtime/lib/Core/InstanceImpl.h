@@ -46,6 +46,7 @@ public:
   std::chrono::steady_clock::time_point deadline() override;
   std::string describeStall() override;
   void abortChannels(const Status &reason, bool oneSided) override;
+  void dropGraphs() override;
 
 private:
   /// One of the two runs that may be in flight: its addresses, and the ends of its streams.
@@ -125,6 +126,7 @@ private:
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet
   bool tracing = false;
   bool watched = false;
+  bool prepared = false; ///< on all ranks
 };
 
 } // namespace tandem::core

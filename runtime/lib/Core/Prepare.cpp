@@ -37,9 +37,11 @@ Status InstanceImpl::prepare() {
   TANDEM_RETURN_IF_ERROR(makeChannels());
   TANDEM_RETURN_IF_ERROR(agree(prepareOperations(), "prepare the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnCommands());
-  TANDEM_RETURN_IF_ERROR(agreeOnGraphs());
+  // Trying to capture may already wait for peers.
   context.watch(this);
   watched = true;
+  TANDEM_RETURN_IF_ERROR(agreeOnGraphs());
+  prepared = true;
   return Status();
 }
 

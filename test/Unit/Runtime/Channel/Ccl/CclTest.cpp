@@ -255,10 +255,8 @@ TEST_F(Ccl, AGroupOfOne) {
   EXPECT_TRUE((*one)->warmUp(seconds(20)).ok());
 }
 
-/// A rank that stays in NCCL, on the host, while it enqueues a run or captures it: the run ends on
-/// both, and says where it was.
-void expectHeldRunsEnd(const char *graphs) {
-  Variable mode("TANDEM_GRAPH", graphs);
+/// One all-reduce among two.
+ProgramSpec allReduce() {
   ProgramSpec spec(2);
   uint32_t in = spec.stacked("in", false, DType::F32, {16});
   uint32_t out = spec.stacked("out", true, DType::F32, {16});
@@ -267,6 +265,14 @@ void expectHeldRunsEnd(const char *graphs) {
     uint32_t to = rank.view(rank.argument(out, 64), DType::F32, {16});
     rank.collective(0, rank.channel({0, 1}, Collectives), CollectiveKind::AllReduce, to, from);
   }
+  return spec;
+}
+
+/// A rank that stays in NCCL, on the host, while it enqueues a run or captures it: the run ends on
+/// both, and says where it was.
+void expectHeldRunsEnd(const char *graphs) {
+  Variable mode("TANDEM_GRAPH", graphs);
+  ProgramSpec spec = allReduce();
   auto start = Clock::now();
   std::unique_ptr<Knob> hold;
   auto ended = runRanks(
@@ -290,5 +296,23 @@ void expectHeldRunsEnd(const char *graphs) {
 
 TEST_F(Ccl, ARunThatIsHeldWhileItIsEnqueuedEnds) { expectHeldRunsEnd("0"); }
 TEST_F(Ccl, ARunThatIsHeldWhileItIsCapturedEnds) { expectHeldRunsEnd("1"); }
+
+TEST_F(Ccl, ATrialCaptureThatIsHeldEnds) {
+  Variable mode("TANDEM_GRAPH", "1");
+  Knob calls("nccl-calls", 0);
+  auto prepared = [](Context &, Instance &) { return Status(); };
+  for (const Status &status : runRanks(allReduce(), "ccl", prepared, milliseconds(500)))
+    EXPECT_TRUE(status.ok()) << status.message();
+  // The last call of preparing is that of the capture.
+  Knob from("nccl-hold-from", fakeNumber("nccl-calls"));
+  fakeNumber("nccl-calls") = 0;
+  Knob hold("nccl-hold", 1);
+  auto start = Clock::now();
+  auto ended = runRanks(allReduce(), "ccl", prepared, milliseconds(500));
+  EXPECT_LT(Clock::now() - start, seconds(10));
+  EXPECT_THAT(ended[0].message(), HasSubstr("no end after 500 ms"));
+  EXPECT_THAT(ended[0].message(), HasSubstr("command 0 (collective all_reduce"));
+  EXPECT_FALSE(ended[1].ok());
+}
 
 } // namespace
