@@ -53,6 +53,10 @@ Reports
   --trace=FILE        one more run, measured, as a Chrome trace (Perfetto opens it; tandem-sim compares)
   --svg=FILE          the same as a picture
   --dump-npy=DIR      logical inputs and outputs as .npy and their list as index.json (bf16 as uint16)
+
+tandem-run --calibrate=FILE [options]
+                      a machine file of what is here: the same as tandem-bench --calibrate, whose
+                      options it takes
 )";
 
 bool Options::isSource() const {
