@@ -7,8 +7,11 @@
 
 #include "Report.h"
 
+#include "tandem/Schema/stream_program_generated.h"
+
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fmt/format.h>
 #include <utility>
 
@@ -53,6 +56,54 @@ std::optional<double> RowReport::limit(Mode mode) const {
   return std::max(matmul->seconds->median, bytes / *linkRate);
 }
 
+/// Whether two vectors of structs, null if empty, agree once `forget` has cleared what may differ.
+template <typename T, typename F>
+static bool areEqual(const flatbuffers::Vector<const T *> *a,
+                     const flatbuffers::Vector<const T *> *b, F forget) {
+  size_t size = a ? a->size() : 0;
+  if (size != (b ? b->size() : 0))
+    return false;
+  for (size_t i = 0; i < size; ++i) {
+    T one = forget(*a->Get(i)), other = forget(*b->Get(i));
+    if (std::memcmp(&one, &other, sizeof one) != 0)
+      return false;
+  }
+  return true;
+}
+
+/// Whether a rank does the same: but for names, which tell of the source.
+static bool doesTheSame(const Program &a, const Program &b) {
+  auto command = [](const sp::Command &c) {
+    return sp::Command(c.kind(), c.flags(), c.op(), c.reduce_op(), c.stream(), c.channel(), 0,
+                       flatbuffers::span<const uint32_t, 4>(c.operands()->data(), 4), c.peer(),
+                       c.aux(), c.value(), 0);
+  };
+  auto buffer = [](const sp::Buffer &buffer) {
+    return sp::Buffer(buffer.space(), buffer.argument(), buffer.offset(), buffer.size(), 0);
+  };
+  auto view = [](const sp::View &view) { return view; };
+  auto layouts = [](const Program &p) {
+    return p.data().layouts() ? p.data().layouts()->size() : 0;
+  };
+  if (!areEqual(a.data().commands(), b.data().commands(), command) ||
+      !areEqual(a.data().buffers(), b.data().buffers(), buffer) ||
+      !areEqual(a.data().views(), b.data().views(), view) || layouts(a) != layouts(b))
+    return false;
+  for (uint32_t i = 0; i < layouts(a); ++i)
+    if (a.layout(i).str() != b.layout(i).str())
+      return false;
+  return true;
+}
+
+static bool doesTheSame(const ProgramFile &a, const ProgramFile &b) {
+  for (uint32_t rank = 0; rank < a.numRanks(); ++rank) {
+    auto one = a.rankProgram(rank), other = b.rankProgram(rank);
+    if (!one || !other || !doesTheSame(**one, **other))
+      return false;
+  }
+  return a.numRanks() == b.numRanks();
+}
+
 RowReport bench::makeRow(const Case &shape, uint32_t ranks, std::optional<double> linkRate,
                          std::vector<Measurement> measurements) {
   RowReport row;
@@ -72,6 +123,12 @@ RowReport bench::makeRow(const Case &shape, uint32_t ranks, std::optional<double
     if (!entry.seconds)
       continue;
     Mode mode = entry.measurement.mode;
+    if (entry.measurement.name == "auto")
+      for (const Entry &other : row.entries)
+        if (other.measurement.name != "auto" && other.measurement.mode == mode &&
+            other.measurement.file && entry.measurement.file && entry.sameAs.empty() &&
+            doesTheSame(*entry.measurement.file, *other.measurement.file))
+          entry.sameAs = other.measurement.name;
     const Entry *sequence = row.find(Role::Sequence, mode);
     if (sequence && sequence->seconds)
       entry.toSequence = sequence->seconds->median / entry.seconds->median;
@@ -98,6 +155,8 @@ std::vector<std::string> Report::slower(double percent) const {
     for (const Entry &entry : row.entries) {
       const Measurement &m = entry.measurement;
       if (m.name != "auto" || !entry.toSequence || m.mode != row.usualMode())
+        continue;
+      if (entry.sameAs == "sequence") // then they differ by what every measurement does
         continue;
       double by = (1 / *entry.toSequence - 1) * 100;
       if (by > percent)
@@ -182,6 +241,8 @@ std::string bench::tableRow(const RowReport &row) {
     std::string result = !m.failure.empty() ? "WRONG: " + m.failure
                          : m.verified       ? fmt::format("verified, {:.1e}", m.error)
                                             : "not verified";
+    if (!entry.sameAs.empty())
+      result += fmt::format(", is {}", entry.sameAs);
     text += fmt::format("  {:<24} {:<6} {:>8} {:>8} {:>8} {:>7} {:>7} {:>8.1f} {:>9} {:>6}  {}\n",
                         m.name, toString(m.mode), ms(entry.seconds->median), ms(entry.seconds->p10),
                         ms(entry.seconds->p90), optionalText(entry.toSequence, 1, "{:.2f}"),

@@ -33,6 +33,8 @@ struct Entry {
   std::optional<double> toLimit;
   std::optional<double> predicted; ///< s
   std::string unpredicted;         ///< why there is no prediction, where one was asked for
+  /// Of `auto`: another program of the row whose commands are the same; "" if there is none.
+  std::string sameAs;
 
   std::optional<double> predictionError() const; ///< signed, of the median
 };

@@ -48,6 +48,8 @@ static json entryJson(const Entry &entry) {
   value["prediction_error"] = numberOrNull(entry.predictionError());
   if (!entry.unpredicted.empty())
     value["unpredicted"] = entry.unpredicted;
+  if (!entry.sameAs.empty())
+    value["same_as"] = entry.sameAs;
   return value;
 }
 
