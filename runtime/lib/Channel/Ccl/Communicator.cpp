@@ -289,8 +289,14 @@ Status Communicator::warmUp(std::chrono::milliseconds timeout) {
     abort(status);
   if (called && !isThrough(called, std::chrono::seconds(5)))
     return status;
+  // What still runs when this gives up writes there until the abort has ended it.
+  bool idle = status.ok();
+  auto giveUp = Clock::now() + std::chrono::seconds(5);
+  for (gpu::Backoff backoff; !idle && Clock::now() < giveUp; backoff.pause())
+    if (!driver.queryStream(stream, &idle).ok())
+      break;
   driver.destroyStream(stream).ignore();
-  if (memory && status.ok())
+  if (memory && idle)
     driver.free(memory).ignore();
   return status;
 }
