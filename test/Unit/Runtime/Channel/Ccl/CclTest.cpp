@@ -112,6 +112,15 @@ protected:
   int64_t misuse = 0, orphans = 0;
 };
 
+/// Of a communicator that has a child. Not for the run in which nothing is split.
+class CclSplit : public Ccl {
+protected:
+  void SetUp() override {
+    Ccl::SetUp();
+    ASSERT_TRUE(api().splits);
+  }
+};
+
 TEST_F(Ccl, CommandsNeedNoThread) {
   createAndWarmUp();
   int64_t before = fakeNumber("nccl-threads");
@@ -138,9 +147,7 @@ TEST_F(Ccl, APeerThatDoesNotComeEndsTheCreation) {
   EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
-TEST_F(Ccl, APeerThatDoesNotComeEndsTheSplit) {
-  if (!api().splits)
-    GTEST_SKIP() << "nothing is split";
+TEST_F(CclSplit, APeerThatDoesNotComeEndsTheSplit) {
   Knob stays("nccl-no-split-on", 2);
   auto start = Clock::now();
   for (const Status &status : create(milliseconds(200))) {
@@ -150,10 +157,8 @@ TEST_F(Ccl, APeerThatDoesNotComeEndsTheSplit) {
   EXPECT_LT(Clock::now() - start, seconds(5));
 }
 
-TEST_F(Ccl, AnAbortOfTheDeviceEndsTheCreation) {
-  Knob stays("nccl-no-split-on", api().splits ? 2 : 0);
-  if (!api().splits)
-    GTEST_SKIP() << "nothing is split";
+TEST_F(CclSplit, AnAbortOfTheDeviceEndsTheCreation) {
+  Knob stays("nccl-no-split-on", 2);
   std::thread aborts([&] {
     std::this_thread::sleep_for(milliseconds(50));
     for (const auto &state : states)
@@ -208,15 +213,16 @@ TEST_F(Ccl, AnAbortEndsKernelsThatWait) {
   EXPECT_EQ(value, 1);
 }
 
-TEST_F(Ccl, APollSeesAnErrorWhileAThreadIsInACall) {
+TEST_F(Ccl, APollSeesAnError) {
   createAndWarmUp();
-  {
-    Knob error("nccl-error-on", 1);
-    EXPECT_THAT(made[0]->poll().message(), HasSubstr("NCCL: the fake NCCL refuses"));
-    EXPECT_TRUE(made[1]->poll().ok());
-  }
-  if (!api().splits)
-    GTEST_SKIP() << "whoever settles sees it";
+  Knob error("nccl-error-on", 1);
+  EXPECT_THAT(made[0]->poll().message(), HasSubstr("NCCL: the fake NCCL refuses"));
+  EXPECT_TRUE(made[1]->poll().ok());
+}
+
+// Without a child, whoever is in a call asks for errors itself.
+TEST_F(CclSplit, APollSeesAnErrorWhileAThreadIsInACall) {
+  createAndWarmUp();
   gpu::StreamHandle stream = nullptr;
   ASSERT_TRUE(states[0]->driver->createStream(&stream, StreamPriority::Normal).ok());
   Knob hold("nccl-hold", 1);
