@@ -197,23 +197,6 @@ static double getMatmulSeconds(const machine::Machine &machine, const LoopItem &
   return std::max(seconds, item.rows * item.columns * item.contracted * item.leastRate);
 }
 
-/// Of a whole matmul on one device.
-static double getMultiplicationSeconds(const machine::Machine &machine, fusion::MatmulOp op,
-                                       RankedTensorType lhs, RankedTensorType result) {
-  auto out = fusion::getLocalShape(result), in = fusion::getLocalShape(lhs);
-  if (failed(out) || failed(in))
-    return 0;
-  LoopItem whole;
-  whole.element = lhs.getElementType();
-  whole.rows = 1;
-  for (int64_t extent : ArrayRef(*out).drop_back())
-    whole.rows *= static_cast<double>(extent);
-  whole.columns = static_cast<double>(out->back());
-  whole.contracted = static_cast<double>((*in)[op.lhsK()]);
-  double count = whole.rows * whole.columns * whole.contracted;
-  return count > 0 ? getMatmulSeconds(machine, whole) / count : 0;
-}
-
 static LoopItem getMatmul(const machine::Machine &machine, fusion::MatmulOp op,
                           ArrayRef<RankedTensorType> operands, RankedTensorType result,
                           int64_t slices, std::optional<unsigned> accumulated) {
@@ -233,7 +216,11 @@ static LoopItem getMatmul(const machine::Machine &machine, fusion::MatmulOp op,
   if (accumulated)
     item.repeat = getNumRuns(operands[*accumulated], dim);
   item.contracted = static_cast<double>((*in)[dim]) / item.repeat;
-  item.leastRate = getMultiplicationSeconds(machine, op, operands[0], result);
+  if (slices > 1) {
+    LoopItem whole = getMatmul(machine, op, operands, result, 1, std::nullopt);
+    if (double count = whole.rows * whole.columns * whole.contracted; count > 0)
+      item.leastRate = whole.seconds / count;
+  }
   item.seconds = getMatmulSeconds(machine, item);
   return item;
 }
