@@ -24,7 +24,10 @@ const char *__tsan_default_options() { return "second_deadlock_stack=1"; }
 
 // oneDNN is not instrumented: the locks of its caches are made by atomics that the sanitizer does
 // not see.
-const char *__tsan_default_suppressions() { return "called_from_lib:libdnnl.so\n"; }
+// The C library frees the thread-local memory of a thread that ends while it is detached.
+const char *__tsan_default_suppressions() {
+  return "called_from_lib:libdnnl.so\nrace:_dl_deallocate_tls\n";
+}
 
 } // extern "C"
 
