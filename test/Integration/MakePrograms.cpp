@@ -13,6 +13,11 @@
 //   long-3.tsp           passes a megabyte round many times: a run takes a second or two
 //   partial-RANKS.tsp    copies a partial argument: its terms add up to the logical value
 //   silent-2.tsp         as gather, but rank 1 never sends: a run must time out
+//   push-2.tsp           as gather, one-sided
+//   wrong-push-2.tsp     as push, but rank 1 takes its own rows for rank 0's
+//   large-2.tsp          copies 16 MiB by way of the arena; large-wrong-2 does not copy all,
+//                        large-refused-2 has a channel as needs-all
+//   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
 //
 //===----------------------------------------------------------------------===//
 
@@ -133,6 +138,69 @@ ProgramSpec silent() {
   return spec;
 }
 
+/// Slices are put into symmetric memory of all others, with a signal each.
+ProgramSpec push(bool wrong) {
+  constexpr uint32_t size = 2;
+  ProgramSpec spec = gather(size, DType::I32, false);
+  spec.name = wrong ? "wrong_push" : "push";
+  for (uint32_t r = 0; r < size; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    rank.commands.clear();
+    rank.channels.clear();
+    rank.numEvents = 0;
+    rank.slots.assign(size, 1);
+    uint64_t sliceBytes = kRows * kInner * sizeOf(DType::I32);
+    uint32_t symmetric = rank.symmetric(sliceBytes * size), peer = 1 - r;
+    auto slice = [&](uint32_t buffer, uint32_t i) {
+      return rank.view(buffer, DType::I32, {kRows, kInner}, i * sliceBytes);
+    };
+    // Buffers 0 and 1 are the arguments.
+    uint32_t own = slice(0, 0);
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.put(0, channel, slice(symmetric, r), own, peer);
+    rank.signal(0, channel, peer, r, 1);
+    rank.copy(0, slice(1, r), own);
+    rank.waitSignal(0, channel, peer, 1);
+    rank.copy(0, slice(1, peer), wrong && r == 1 ? own : slice(symmetric, peer));
+  }
+  return spec;
+}
+
+ProgramSpec needsAll() {
+  ProgramSpec spec = gather(3, DType::I32, false);
+  spec.name = "needs_all";
+  for (RankSpec &rank : spec.ranks)
+    rank.channels[0].capabilities = TwoSided | OneSided | Collectives;
+  return spec;
+}
+
+ProgramSpec large(bool wrong, bool refused) {
+  constexpr uint32_t size = 2;
+  constexpr int64_t elements = 1 << 22;
+  constexpr uint64_t bytes = elements * sizeof(int32_t);
+  ProgramSpec spec(size);
+  spec.name = "large";
+  add(spec, "x", false, DType::I32, {elements});
+  add(spec, "out", true, DType::I32, {elements});
+  auto fill = [&](RankSpec &rank, int64_t copied) {
+    rank.shards = {whole({elements}), whole({elements})};
+    uint32_t x = rank.argument(0, bytes), out = rank.argument(1, bytes);
+    uint32_t between = rank.view(rank.arena(bytes), DType::I32, {elements});
+    rank.copy(0, between, rank.view(x, DType::I32, {elements}));
+    rank.copy(0, rank.view(out, DType::I32, {elements}), between);
+    if (copied < elements) // from another place
+      rank.copy(0, rank.view(out, DType::I32, {copied}, bytes / 2),
+                rank.view(x, DType::I32, {copied}));
+  };
+  for (RankSpec &rank : spec.ranks) {
+    fill(rank, wrong ? 1024 : elements);
+    rank.channel({0, 1}, refused ? TwoSided | OneSided | Collectives : TwoSided);
+  }
+  spec.oracle.emplace();
+  fill(*spec.oracle, elements);
+  return spec;
+}
+
 ProgramSpec longRun() {
   constexpr uint32_t size = 3, rounds = 1500;
   constexpr int64_t elements = 1 << 18;
@@ -205,6 +273,12 @@ int main(int argc, char **argv) {
     good &= write(folder, "matmul-" + std::string(toString(dtype)) + "-4", gather(4, dtype, true));
   good &= write(folder, "wrong-3", wrong());
   good &= write(folder, "silent-2", silent());
+  good &= write(folder, "push-2", push(false));
+  good &= write(folder, "wrong-push-2", push(true));
+  good &= write(folder, "needs-all-3", needsAll());
+  good &= write(folder, "large-2", large(false, false));
+  good &= write(folder, "large-wrong-2", large(true, false));
+  good &= write(folder, "large-refused-2", large(false, true));
   good &= write(folder, "long-3", longRun());
   good &= write(folder, "partial-3", partial(3, DType::BF16));
   good &= write(folder, "partial-4", partial(4, DType::F32));

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem-run on a program that it compiles itself: who runs what, who holds which term, and what is compared how."""
 
+import re
+import socket
 
 import harness
 
@@ -47,8 +49,8 @@ func.func @mixed(%a: tensor<8x16xbf16, #rows> {fusion.name = "a"}, %w: tensor<16
 
 
 class Source(harness.Test):
-    def write(self, text):
-        path = self.path("program.mlir")
+    def write(self, text, name="program.mlir"):
+        path = self.path(name)
         with open(path, "w") as file:
             file.write(text)
         return path
@@ -80,6 +82,47 @@ class Source(harness.Test):
         done = harness.tandem_run(self.write(GATHER % ("4", "")), "-n", 2, "--channel=local")
         self.assertNotEqual(done.code, 0)
         self.assertIn("needs 4 ranks, 2 were asked for", done.err)
+
+    def test_several(self):
+        """One that cannot be compiled fails by itself, and all are compiled for the ranks of the first."""
+        first = self.write(GATHER % ("?", ""), "first.mlir")
+        broken = self.write(GATHER.replace("didx", "dix") % ("?", ""), "broken.mlir")
+        other = self.write(GATHER % ("4", ""), "other.mlir")
+        last = self.write(GATHER % ("3", ""), "last.mlir")
+        for channel in ("local", "ucx"):
+            with self.subTest(channel=channel):
+                done = harness.tandem_run(first, broken, other, last, "-n", 3, f"--channel={channel}", "--verify",
+                                          "--entry=gather")
+                self.assertEqual(done.code, 1, str(done))
+                lines = done.out.splitlines()
+                self.assertEqual(len(lines), 5, str(done))
+                self.assertTrue(lines[0].startswith(f"{first}: verified gather: ranks 3"), str(done))
+                self.assertRegex(lines[1], rf"^{re.escape(broken)}: FAILED .*broken.mlir:\d+:\d+: error: ", str(done))
+                self.assertRegex(lines[2], rf"^{re.escape(other)}: FAILED .*needs 4 ranks, 3 were asked for", str(done))
+                self.assertTrue(lines[3].startswith(f"{last}: verified gather: ranks 3"), str(done))
+                self.assertEqual(lines[4], "2 passed, 2 failed")
+        # Without -n the first says.
+        done = harness.tandem_run(last, first, "--channel=local", "--verify")
+        self.assertEqual((done.code, done.out.count(": verified gather: ranks 3")), (0, 2), str(done))
+
+    def test_several_as_ranks(self):
+        """Rank 0 compiles for all."""
+        first = self.write(GATHER % ("?", ""), "first.mlir")
+        broken = self.write("module {", "broken.mlir")
+        last = self.write(GATHER % ("2", ""), "last.mlir")
+        with socket.socket() as listener:
+            listener.bind(("", 0))
+            port = listener.getsockname()[1]
+        ranks = [harness.start([harness.tool("tandem-run"), first, broken, last, "--verify"],
+                               harness.environment(RANK=r, WORLD_SIZE=2, LOCAL_RANK=r, LOCAL_WORLD_SIZE=2,
+                                                   MASTER_ADDR="localhost", MASTER_PORT=port)) for r in range(2)]
+        done = [harness.finish(rank) for rank in ranks]
+        self.assertEqual((done[0].code, done[1].code, done[1].out, done[1].err), (1, 1, "", ""), str(done[0]))
+        lines = done[0].out.splitlines()
+        self.assertTrue(lines[0].startswith(f"{first}: verified gather: ranks 2"), str(done[0]))
+        self.assertRegex(lines[1], rf"^{re.escape(broken)}: FAILED .*broken.mlir:\d+:\d+: error: ", str(done[0]))
+        self.assertTrue(lines[2].startswith(f"{last}: verified gather: ranks 2"), str(done[0]))
+        self.assertEqual(lines[3:], ["2 passed, 1 failed"])
 
     def test_tolerance_by_result(self):
         """By the loosest type on the way to a result; what is only moved is compared exactly."""

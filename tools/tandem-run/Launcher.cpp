@@ -10,83 +10,110 @@
 #include "CommandLine.h"
 #include "Compile.h"
 #include "Files.h"
+#include "Handover.h"
 #include "Ranks.h"
-#include "Session.h"
+#include "Series.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <fmt/format.h>
-#include <mutex>
-#include <sys/mman.h>
-#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::run;
 
 namespace {
 
-int failed(const Status &status) {
-  fmt::print(stderr, "tandem-run: {}\n", status.message());
-  return 1;
-}
-
-/// Rank 0's last words.
-int summarize(const Options &options, Report &report) {
-  std::string text;
-  if (options.perRank && report.failure.empty())
-    for (uint32_t rank = 0; rank < report.perRank.size(); ++rank)
-      text += rankLine(report, rank) + "\n";
-  Status written = options.json.empty() ? Status::success() : writeJson(options, report);
-  if (!written.ok() && report.failure.empty())
-    report.failure = written.message();
-  fmt::print("{}{}\n", text, summaryLine(options, report));
-  std::fflush(stdout);
-  return report.failure.empty() ? 0 : 1;
-}
-
-/// What one rank says of its end; rank 0 writes the report. A verdict that all ranks share is said
-/// by rank 0 alone.
-int finish(const Options &options, uint32_t rank, const Status &status, Report &report) {
-  bool shared = !report.failure.empty();
-  if (!status.ok() && !shared) {
-    std::string message = rankMessage(rank, status.message());
-    if (rank == 0)
-      report.failure = message;
-    else
-      fmt::print(stderr, "tandem-run: {}\n", message);
-  }
-  if (rank != 0)
-    return status.ok() ? 0 : 1;
-  if (report.name.empty())
-    report.name = options.program;
-  return summarize(options, report);
-}
-
-/// Opens the program, and checks that it is for `ranks` ranks (0: takes its own) and holds them
-/// all.
-Expected<uint32_t> checkProgram(const Options &options, std::string_view bytes, uint32_t ranks) {
+/// Opens the program, and checks that it is for `ranks` ranks (0: takes its own) and, if `whole`,
+/// holds them all.
+Expected<uint32_t> checkProgram(const std::string &program, std::string_view bytes, uint32_t ranks,
+                                bool whole) {
   auto file = ProgramFile::fromMemory(bytes);
   if (!file)
-    return file.status().withPrefix(options.program + ": ");
+    return file.status().withPrefix(program + ": ");
   if (ranks == 0)
     ranks = (*file)->numRanks();
   TANDEM_RETURN_IF_ERROR(checkRanks(**file, ranks));
-  for (uint32_t rank = 0; rank < ranks; ++rank)
+  for (uint32_t rank = 0; rank < ranks && whole; ++rank)
     if (!(*file)->hasRank(rank))
-      return Status(
-          Code::InvalidArgument,
-          fmt::format("{}: the program of rank {} is not in this file", options.program, rank));
+      return Status(Code::InvalidArgument,
+                    fmt::format("{}: the program of rank {} is not in this file", program, rank));
   return ranks;
+}
+
+/// For a line of the summary; where a compiler has said more, that is said at once.
+std::string problemOf(const Options &options, const Status &status) {
+  const std::string &message = status.message();
+  size_t end = message.find('\n');
+  if (!options.several() || end == std::string::npos)
+    return message;
+  if (end + 1 < message.size())
+    failed(message);
+  return message.substr(0, end);
+}
+
+/// Reads or compiles all programs. `ranks`, if 0, becomes what the first says that is one.
+std::vector<ProgramBytes> gatherPrograms(const Options &options, uint32_t &ranks) {
+  std::vector<ProgramBytes> programs;
+  for (const std::string &program : options.programs) {
+    ProgramBytes &gathered = programs.emplace_back();
+    auto bytes = programBytes(options, program, ranks);
+    auto checked = bytes ? checkProgram(program, *bytes, ranks, true) : bytes.status();
+    if (checked) {
+      gathered.bytes = std::move(*bytes);
+      ranks = *checked;
+    } else {
+      gathered.problem = problemOf(options, checked.status());
+    }
+  }
+  return programs;
+}
+
+/// Nothing to start ranks for: says why.
+bool areAllBad(const std::vector<ProgramBytes> &programs) {
+  return std::none_of(programs.begin(), programs.end(),
+                      [](const ProgramBytes &program) { return program.problem.empty(); });
+}
+
+int runNone(const Options &options, const std::vector<ProgramBytes> &programs) {
+  auto launch = createSelfLaunch();
+  RankJob job{options, *launch};
+  return runSeries(job, [&](size_t index) { return programs[index]; });
+}
+
+/// Where nobody has gathered the programs, rank 0 compiles for all, and each rank reads a .tsp
+/// itself. What one rank cannot read, or is for another number of ranks, none runs.
+Expected<ProgramBytes> meetForProgram(const Options &options, const std::string &program,
+                                      Launch &launch) {
+  bool compile = isSource(program), mine = !compile || launch.rank() == 0;
+  std::string word, bytes;
+  if (mine) {
+    auto read = programBytes(options, program, launch.worldSize());
+    Status status = read.status();
+    if (read && options.several())
+      status = checkProgram(program, *read, launch.worldSize(), false).status();
+    if (read)
+      bytes = std::move(*read);
+    word = !status.ok() ? "-" + problemOf(options, status) : compile ? "+" + bytes : "+";
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, word));
+  auto bad = std::find_if(all.begin(), all.end(), [](auto &w) { return w[0] == '-'; });
+  if (bad == all.end())
+    return ProgramBytes{compile ? all[0].substr(1) : std::move(bytes), ""};
+  // What all ranks say is said of no rank.
+  auto rank = static_cast<uint32_t>(bad - all.begin());
+  bool alike = compile || std::count(all.begin(), all.end(), *bad) == long(all.size());
+  std::string problem = bad->substr(1);
+  return ProgramBytes{"", alike ? problem : rankMessage(rank, problem)};
 }
 
 } // namespace
 
-Expected<std::string> run::programBytes(const Options &options, uint32_t ranks) {
-  if (!options.isSource())
-    return readFile(options.program);
+Expected<std::string> run::programBytes(const Options &options, const std::string &program,
+                                        uint32_t ranks) {
+  if (!isSource(program))
+    return readFile(program);
   CompileRequest request;
-  request.path = options.program;
+  request.path = program;
   request.entry = options.entry;
   request.mesh = options.mesh;
   request.shapes = options.shapes;
@@ -99,85 +126,75 @@ Expected<std::string> run::programBytes(const Options &options, uint32_t ranks) 
 }
 
 int run::runProcesses(const Options &options, const std::vector<std::string> &arguments) {
-  auto bytes = programBytes(options, options.ranks);
-  if (!bytes)
-    return failed(bytes.status());
-  auto ranks = checkProgram(options, *bytes, options.ranks);
-  if (!ranks)
-    return failed(ranks.status());
-
-  // Without a name in any folder: nothing is left behind, however this ends.
-  int fd = ::memfd_create("program", 0);
-  if (fd < 0 || ::write(fd, bytes->data(), bytes->size()) != static_cast<ssize_t>(bytes->size()))
-    return failed(Status(Code::Io, fmt::format("memfd: {}", std::strerror(errno))));
-  ::setenv(kProgramVariable, std::to_string(fd).c_str(), 1);
-
-  auto exits = spawnSelf("tandem-run", *ranks, arguments, options.prefix, options.timeout);
-  ::close(fd);
+  uint32_t ranks = options.ranks;
+  auto programs = gatherPrograms(options, ranks);
+  if (areAllBad(programs))
+    return runNone(options, programs);
+  auto handover = Handover::create(programs);
+  if (!handover)
+    return failed(handover.status().message());
+  programs.clear();
+  ::setenv(kProgramsVariable, std::to_string((*handover)->fd()).c_str(), 1);
+  auto exits = spawnSelf("tandem-run", ranks, arguments, options.prefix, options.timeout);
   if (!exits)
-    return failed(exits.status());
+    return failed(exits.status().message());
   // Rank 0 writes the last line, unless it could not.
-  if ((*exits)[0].signal)
-    fmt::print("FAILED {}: rank 0 {}\n", options.program,
-               (*exits)[0].killed ? "hung" : "was ended by a signal");
+  Tally tally = (*handover)->tally();
+  size_t current = tally.passed + tally.failed;
+  if ((*exits)[0].signal && current < options.programs.size()) {
+    Report report;
+    report.file = options.programs[current];
+    report.failure =
+        fmt::format("rank 0 {}", (*exits)[0].killed ? "hung" : "was ended by a signal");
+    ++tally.failed;
+    fmt::print("{}", reportLines(options, report, options.several() ? report.file + ": " : ""));
+    if (options.several())
+      fmt::print("{}\n", totalLine(options, tally));
+  }
   return exitCodeOf(*exits);
 }
 
 int run::runThreads(const Options &options) {
-  auto bytes = programBytes(options, options.ranks);
-  if (!bytes)
-    return failed(bytes.status());
-  auto ranks = checkProgram(options, *bytes, options.ranks);
-  if (!ranks)
-    return failed(ranks.status());
-  std::vector<Report> reports(*ranks);
-  std::mutex output;
+  uint32_t ranks = options.ranks;
+  const auto programs = gatherPrograms(options, ranks);
+  if (areAllBad(programs))
+    return runNone(options, programs);
   auto code =
-      runThreadRanks(*ranks, options.timeout, [&](Launch &launch, tandem_local_world *world) {
-        RankJob job{options, *bytes, launch, world};
-        Report &report = reports[launch.rank()];
-        Status status = runRank(job, report);
-        std::lock_guard<std::mutex> lock(output);
-        return finish(options, launch.rank(), status, report);
+      runThreadRanks(ranks, options.timeout, [&](Launch &launch, tandem_local_world *world) {
+        RankJob job{options, launch, world};
+        return runSeries(job, [&](size_t index) { return programs[index]; });
       });
-  return code ? *code : failed(code.status());
+  return code ? *code : failed(code.status().message());
 }
 
 int run::runAsRank(const Options &options, const LaunchEnvironment &env) {
-  const char *inherited = std::getenv(kProgramVariable);
-  std::string bytes;
-  bool compile = options.isSource() && !inherited;
-  if (!compile) {
-    Options source = options;
-    source.program = inherited ? fmt::format("/proc/self/fd/{}", inherited) : options.program;
-    auto read = readFile(source.program);
-    if (!read)
-      return failed(read.status());
-    bytes = std::move(*read);
+  std::unique_ptr<Handover> handover;
+  if (const char *inherited = std::getenv(kProgramsVariable)) {
+    auto opened = Handover::open(static_cast<int>(std::strtol(inherited, nullptr, 10)));
+    if (opened && (*opened)->size() != options.programs.size())
+      opened = Status(Code::InvalidArgument,
+                      fmt::format("{}: expected {} programs, found {}", kProgramsVariable,
+                                  options.programs.size(), (*opened)->size()));
+    if (!opened)
+      return failed(opened.status().message());
+    handover = std::move(*opened);
+  } else if (!options.several() && !isSource(options.programs[0])) {
     // Nobody waits for a world that does not fit: every rank sees that by itself.
-    auto file = ProgramFile::fromMemory(bytes);
-    Status fits =
-        file ? checkRanks(**file, env.worldSize) : file.status().withPrefix(options.program + ": ");
-    if (!fits.ok())
-      return failed(fits);
+    const std::string &program = options.programs[0];
+    auto bytes = readFile(program);
+    auto fits = bytes ? checkProgram(program, *bytes, env.worldSize, false) : bytes.status();
+    if (!fits)
+      return failed(fits.status().message());
   }
   auto launch = joinRanks(env, options.timeout);
   if (!launch)
-    return failed(launch.status());
-  if (compile) {
-    // One compiles for all.
-    Expected<std::string> mine = std::string();
-    if (env.rank == 0)
-      mine = programBytes(options, env.worldSize);
-    auto all = allGatherStrings(**launch, mine ? "+" + *mine : "-" + mine.status().message());
-    if (!all)
-      return failed(all.status());
-    if ((*all)[0][0] != '+')
-      return env.rank == 0 ? failed(mine.status()) : 1;
-    bytes = (*all)[0].substr(1);
-  }
-  Report report;
-  RankJob job{options, bytes, **launch};
-  Status status = runRank(job, report);
-  return finish(options, env.rank, status, report);
+    return failed(launch.status().message());
+  RankJob job{options, **launch};
+  if (!handover)
+    return runSeries(job, [&](size_t index) {
+      return meetForProgram(options, options.programs[index], **launch);
+    });
+  return runSeries(
+      job, [&](size_t index) { return handover->program(index); },
+      [&](const Tally &tally) { handover->note(tally); });
 }

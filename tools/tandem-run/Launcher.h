@@ -15,11 +15,12 @@
 
 namespace tandem::run {
 
-/// Set for the ranks that tandem-run starts: a file descriptor that holds the program's bytes.
-inline constexpr const char *kProgramVariable = "TANDEM_RUN_PROGRAM_FD";
+/// Set for the ranks that tandem-run starts: the file descriptor of a Handover.
+inline constexpr const char *kProgramsVariable = "TANDEM_RUN_PROGRAMS_FD";
 
 /// The bytes of the .tsp: read, or compiled for `ranks` ranks (0: as many as it needs).
-Expected<std::string> programBytes(const Options &options, uint32_t ranks);
+Expected<std::string> programBytes(const Options &options, const std::string &program,
+                                   uint32_t ranks);
 
 // Each prints what there is to say and returns the exit code.
 

@@ -9,15 +9,21 @@
 
 #include "CommandLine.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 
 using namespace tandem;
 using namespace tandem::run;
 
 const char *const run::kUsage =
-    R"(usage: tandem-run program.tsp|program.mlir [options]
+    R"(usage: tandem-run program.tsp|program.mlir... [options]
 
-Runs a stream program on all its ranks with seeded random inputs.
+Runs a stream program on all its ranks with seeded random inputs. Several run one after the other on
+the same ranks, as many as -n or the first says. One that is refused or gives a wrong result fails
+by itself; what the ranks cannot go on after ends the whole, and the rest is not run. Each line then
+begins with the program's file, and a last one counts: "3 passed, 1 failed, 2 not run: FILE FILE".
+Exit 0: all passed.
 
 Ranks
   -n N                start N ranks here. Without it the ranks come from mpirun, srun or torchrun
@@ -35,7 +41,7 @@ Ranks
   --timeout=SECONDS   ends a run that makes no progress; default 60
   --prefix            puts "[rank] " before each line that a rank prints
 
-Compilation (program.mlir)
+Compilation (of each program.mlir)
   --entry=NAME        function; default: the only one
   --mesh=x=4[,y=2]    sizes of mesh axes; an axis of unknown size gets N
   --shape=arg0=8x16   extents of an argument; may be given several times
@@ -49,18 +55,44 @@ Runs
 
 Reports
   --per-rank          one line a rank
-  --json=FILE         times, errors, bytes moved, commands
-  --trace=FILE        one more run, measured, as a Chrome trace (Perfetto opens it; tandem-sim compares)
+  --json=FILE         times, errors, bytes moved, commands; of several: a list, "programs"
+  --trace=FILE        one more run, measured, as a Chrome trace (Perfetto opens it; tandem-sim compares);
+                      of one program only
   --svg=FILE          the same as a picture
-  --dump-npy=DIR      logical inputs and outputs as .npy and their list as index.json (bf16 as uint16)
+  --dump-npy=DIR      logical inputs and outputs as .npy and their list as index.json (bf16 as uint16);
+                      of several: in a folder each, called as the file without its extension
 
 tandem-run --calibrate=FILE [options]
                       a machine file of what is here: the same as tandem-bench --calibrate, whose
                       options it takes
 )";
 
-bool Options::isSource() const {
+bool run::isSource(const std::string &program) {
   return program.size() > 5 && program.compare(program.size() - 5, 5, ".mlir") == 0;
+}
+
+std::string run::dumpFolder(const Options &options, const std::string &program) {
+  return options.several() ? options.dumpNpy + "/" + std::filesystem::path(program).stem().string()
+                           : options.dumpNpy;
+}
+
+/// What several programs cannot have together.
+static Status checkSeveral(const Options &o) {
+  for (auto [option, given] : {std::pair("--trace", !o.trace.empty()), {"--svg", !o.svg.empty()}})
+    if (given)
+      return Status(Code::InvalidArgument,
+                    fmt::format("{}: expected one program, found {}", option, o.programs.size()));
+  std::map<std::string, std::string> folders;
+  for (const std::string &program : o.programs) {
+    if (o.dumpNpy.empty())
+      break;
+    auto [other, isNew] = folders.emplace(dumpFolder(o, program), program);
+    if (!isNew)
+      return Status(Code::InvalidArgument,
+                    fmt::format("--dump-npy: \"{}\" and \"{}\" would both be written to \"{}\"",
+                                other->second, program, other->first));
+  }
+  return Status::success();
 }
 
 Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
@@ -92,16 +124,17 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                  {"--warmup", numberOption(o.warmup, 0, 100000000)},
                  {"--seed", numberOption(o.seed, 0, ~uint64_t(0))}};
   line.positional = [&](const std::string &argument) {
-    if (!o.program.empty())
-      return Status(Code::InvalidArgument,
-                    fmt::format("two programs given: \"{}\" and \"{}\"", o.program, argument));
-    o.program = argument;
+    o.programs.push_back(argument);
     return Status::success();
   };
   TANDEM_RETURN_IF_ERROR(line.parse(arguments));
-  if (o.program.empty() && !o.help && !o.version)
+  if (o.help || o.version)
+    return o;
+  if (o.programs.empty())
     return Status(Code::InvalidArgument, "expected a program (.tsp or .mlir); --help says more");
-  if (!o.isSource() && !o.help && !o.version)
+  if (o.several())
+    TANDEM_RETURN_IF_ERROR(checkSeveral(o));
+  if (std::none_of(o.programs.begin(), o.programs.end(), isSource))
     for (auto [option, given] : {std::pair("--entry", !o.entry.empty()),
                                  {"--mesh", !o.mesh.empty()},
                                  {"--shape", !o.shapes.empty()},
@@ -110,7 +143,7 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
         return Status(Code::InvalidArgument,
                       fmt::format("{}: only for a program that is still to be compiled (.mlir), "
                                   "found \"{}\"",
-                                  option, o.program));
+                                  option, o.programs[0]));
   if (namesChannel(o.channel, "local"))
     o.threads = true;
   if (o.threads && namesChannel(o.channel, "ucx"))

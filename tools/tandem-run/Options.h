@@ -18,7 +18,7 @@
 namespace tandem::run {
 
 struct Options {
-  std::string program; ///< .tsp or .mlir
+  std::vector<std::string> programs; ///< .tsp or .mlir; at least one
   // Compilation, for .mlir.
   std::string entry;
   std::vector<std::string> mesh;   ///< "x=4"
@@ -40,10 +40,17 @@ struct Options {
   bool perRank = false, prefix = false;
   bool help = false, version = false;
 
-  bool isSource() const;
+  /// Lines say of which program they are, and there is a total.
+  bool several() const { return programs.size() > 1; }
 };
 
 extern const char *const kUsage;
+
+/// Still to be compiled.
+bool isSource(const std::string &program);
+/// The folder of a program's tensors: `dumpNpy`, and with several one in it that is called as the
+/// file, without folder and extension.
+std::string dumpFolder(const Options &options, const std::string &program);
 
 Expected<Options> parseOptions(const std::vector<std::string> &arguments);
 

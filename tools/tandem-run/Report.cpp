@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 using namespace tandem;
@@ -66,7 +67,8 @@ double Report::maxError() const {
 
 std::string run::summaryLine(const Options &options, const Report &report) {
   if (!report.failure.empty())
-    return fmt::format("FAILED {}: {}", report.name, report.failure);
+    return fmt::format("FAILED {}: {}", report.name.empty() ? report.file : report.name,
+                       report.failure);
   if (options.verify)
     return fmt::format("verified {}: ranks {}, max relative error {:.1e}, median {:.1f} ms",
                        report.name, report.ranks, report.maxError(), report.medianMs());
@@ -88,7 +90,28 @@ std::string run::rankLine(const Report &report, uint32_t rank) {
                      sizeText(own.bytesSent + own.bytesCollective), own.medianMs);
 }
 
-Status run::writeJson(const Options &options, const Report &report) {
+std::string run::reportLines(const Options &options, const Report &report,
+                             const std::string &prefix) {
+  std::string text;
+  if (options.perRank && report.failure.empty())
+    for (uint32_t rank = 0; rank < report.perRank.size(); ++rank)
+      text += prefix + rankLine(report, rank) + "\n";
+  return text + prefix + summaryLine(options, report) + "\n";
+}
+
+static std::vector<std::string> notRun(const Options &options, const Tally &tally) {
+  return {options.programs.begin() + tally.passed + tally.failed, options.programs.end()};
+}
+
+std::string run::totalLine(const Options &options, const Tally &tally) {
+  std::string text = fmt::format("{} passed, {} failed", tally.passed, tally.failed);
+  std::vector<std::string> left = notRun(options, tally);
+  if (!left.empty())
+    text += fmt::format(", {} not run: {}", left.size(), fmt::join(left, " "));
+  return text;
+}
+
+static nlohmann::json jsonOf(const Options &options, const Report &report) {
   using nlohmann::json;
   auto number = [](double value) { return std::isfinite(value) ? json(value) : json(); };
   json results = json::array(), perRank = json::array();
@@ -113,21 +136,40 @@ Status run::writeJson(const Options &options, const Report &report) {
                        {"bytes_collective", rank.bytesCollective},
                        {"median_ms", rank.medianMs}});
   }
-  json all = {{"name", report.name},
-              {"ranks", report.ranks},
-              {"device", options.device},
-              {"channel", options.channel},
-              {"seed", options.seed},
-              {"repeat", options.repeat},
-              {"verified", report.verified},
-              {"failure", report.failure},
-              {"max_relative_error", number(report.maxError())},
-              {"median_ms", report.medianMs()},
-              {"times_ms", report.milliseconds},
-              {"results", results},
-              {"commands", commands},
-              {"bytes_sent", sent},
-              {"bytes_collective", collective},
-              {"per_rank", perRank}};
+  return {{"name", report.name.empty() ? report.file : report.name},
+          {"ranks", report.ranks},
+          {"device", options.device},
+          {"channel", options.channel},
+          {"seed", options.seed},
+          {"repeat", options.repeat},
+          {"verified", report.verified},
+          {"failure", report.failure},
+          {"max_relative_error", number(report.maxError())},
+          {"median_ms", report.medianMs()},
+          {"times_ms", report.milliseconds},
+          {"results", results},
+          {"commands", commands},
+          {"bytes_sent", sent},
+          {"bytes_collective", collective},
+          {"per_rank", perRank}};
+}
+
+Status run::writeJson(const Options &options, const std::vector<Report> &reports,
+                      const Tally &tally) {
+  using nlohmann::json;
+  json all;
+  if (options.several()) {
+    json programs = json::array();
+    for (const Report &report : reports) {
+      programs.push_back(jsonOf(options, report));
+      programs.back()["file"] = report.file;
+    }
+    all = {{"programs", programs},
+           {"passed", tally.passed},
+           {"failed", tally.failed},
+           {"not_run", notRun(options, tally)}};
+  } else {
+    all = jsonOf(options, reports.front());
+  }
   return writeFile(options.json, all.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }

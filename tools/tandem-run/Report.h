@@ -32,18 +32,26 @@ struct RankReport {
 RankReport countCommands(const Program &program);
 
 struct Report {
-  std::string name;
+  std::string file; ///< as given
+  std::string name; ///< of the function; empty if nobody could read it
   uint32_t ranks = 0;
   /// Per run, the slowest rank's.
   std::vector<double> milliseconds;
   std::vector<RankReport> perRank;
   std::vector<ResultReport> results;
   bool verified = false;
-  /// Why not; empty if nothing failed.
+  /// Why not; empty if nothing failed. On all ranks: that there is one, not which.
   std::string failure;
+  /// What this rank itself has found; empty where rank 0 says it for all.
+  std::string mine;
 
   double medianMs() const;
   double maxError() const;
+};
+
+/// Programs that have ended, in their order on the command line; the rest has not been run.
+struct Tally {
+  uint32_t passed = 0, failed = 0;
 };
 
 double medianOf(std::vector<double> values);
@@ -53,12 +61,17 @@ double medianOf(std::vector<double> values);
 std::string summaryLine(const Options &options, const Report &report);
 /// "rank 2: 14 commands, 1.2 MB sent, median 12.1 ms".
 std::string rankLine(const Report &report, uint32_t rank);
+/// The lines of the ranks, if wanted, and the summary's, each behind `prefix`.
+std::string reportLines(const Options &options, const Report &report, const std::string &prefix);
+/// "3 passed, 1 failed, 2 not run: a.tsp b.tsp".
+std::string totalLine(const Options &options, const Tally &tally);
 
 /// Keys: name, ranks, device, channel, seed, repeat, verified, failure, max_relative_error,
 /// median_ms, times_ms, results [{name, dtype, exact, error, tolerance}], commands (all ranks),
 /// bytes_sent (all ranks, one run), bytes_collective, per_rank [{commands, by_kind {}, bytes_sent,
-/// bytes_collective, median_ms}].
-Status writeJson(const Options &options, const Report &report);
+/// bytes_collective, median_ms}]. Of several programs: "programs", a list of these, each with its
+/// file; passed, failed, not_run [file].
+Status writeJson(const Options &options, const std::vector<Report> &reports, const Tally &tally);
 
 } // namespace tandem::run
 

@@ -11,7 +11,7 @@
 #include "Inputs.h"
 #include "Measure.h"
 #include "Npy.h"
-#include "RankContext.h"
+#include "Ranks.h"
 #include "Results.h"
 
 #include <algorithm>
@@ -26,17 +26,18 @@ namespace {
 
 class Session {
 public:
-  Session(const RankJob &job, Report &report)
-      : job(job), options(job.options), launch(job.launch), report(report),
-        root(job.launch.rank() == 0) {}
+  Session(RankJob &job, const std::string &path, std::string_view bytes, Report &report)
+      : job(job), options(job.options), launch(job.launch), path(path), bytes(bytes),
+        report(report), root(job.launch.rank() == 0) {}
 
   Status run() {
-    TANDEM_RETURN_IF_ERROR(load());
+    TANDEM_RETURN_IF_ERROR(agree(load(), Step::Own));
     // Ranks as threads prepare in a world of its own, where nobody would hear that one has gone.
-    TANDEM_RETURN_IF_ERROR(launch.barrier());
-    TANDEM_RETURN_IF_ERROR(prepare());
-    TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, launch));
-    TANDEM_RETURN_IF_ERROR(bind());
+    if (!job.context)
+      TANDEM_RETURN_IF_ERROR(agree(makeContext(), Step::Context));
+    context = job.context.get();
+    TANDEM_RETURN_IF_ERROR(agree(prepare(), Step::Together));
+    TANDEM_RETURN_IF_ERROR(agree(bind(), Step::Own));
     // Inputs are the same in every run: what a later run should have waited for may lie there from
     // the one before. So the first is looked at by itself, and the last for what comes with speed.
     TANDEM_RETURN_IF_ERROR(runOnce().status());
@@ -57,31 +58,98 @@ public:
   }
 
 private:
+  /// What a step that failed says of the other ranks and programs.
+  enum class Step {
+    Own,      ///< each rank does its part by itself
+    Together, ///< fails on all ranks, or on none
+    Context,  ///< no program can do without it
+  };
+
+  /// What one rank tells the others of a step: Good is said by an empty word, else the first letter
+  /// of it, and the message follows.
+  enum Word : char {
+    Refused = 'r', ///< this program: the rank can go on with the next
+    Heard = 'h',   ///< of another rank that has failed
+    Broken = 'b',  ///< the rank cannot go on
+  };
+
+  Word wordOf(const Status &status, Step step) const {
+    if (step == Step::Context || (context && tandem_context_health(context->handle()) != TANDEM_OK))
+      return Broken;
+    switch (status.code()) {
+    case Code::InvalidArgument:
+    case Code::InvalidProgram:
+    case Code::Unsupported:
+    case Code::OutOfMemory:
+      return Refused;
+    case Code::Aborted:
+      return Heard;
+    default: // after these nobody knows what the device and the peers still do
+      return Broken;
+    }
+  }
+
+  /// Before a program runs: all ranks hear how a step went on each. If one refuses the program,
+  /// that is everybody's Report::failure, and an error here.
+  Status agree(const Status &mine, Step step) {
+    std::string word;
+    if (!mine.ok())
+      word = char(wordOf(mine, step)) + rankMessage(launch.rank(), mine.message());
+    auto all = allGatherStrings(launch, word);
+    if (!all)
+      return mine.ok() ? all.status() : mine;
+    auto first = [&](char letter) -> const std::string * {
+      for (const std::string &theirs : *all)
+        if (!theirs.empty() && theirs[0] == letter)
+          return &theirs;
+      return nullptr;
+    };
+    const std::string *refused = first(Refused), *heard = first(Heard), *broken = first(Broken);
+    bool someGood = std::any_of(all->begin(), all->end(), [](auto &w) { return w.empty(); });
+    if (!refused && !heard && !broken)
+      return Status::success();
+    // Who was told that another rank has failed needs one that says so.
+    if (broken || !refused || (step == Step::Together && someGood)) {
+      const std::string *why = broken ? broken : heard ? heard : refused;
+      return mine.ok() ? Status(Code::Aborted, why->substr(1)) : mine;
+    }
+    report.failure = ((*all)[0].empty() ? *refused : (*all)[0]).substr(1);
+    report.mine = word.empty() ? "" : word.substr(1);
+    return Status(Code::Aborted, report.failure);
+  }
+
   Status load() {
-    auto opened = ProgramFile::fromMemory(job.bytes);
+    auto opened = ProgramFile::fromMemory(bytes);
     if (!opened)
-      return opened.status().withPrefix(options.program + ": ");
+      return opened.status().withPrefix(path + ": ");
     file = *opened;
     report.name = file->name();
     report.ranks = file->numRanks();
     TANDEM_RETURN_IF_ERROR(checkRanks(*file, launch.worldSize()));
     auto mine = file->rankProgram(launch.rank());
     if (!mine)
-      return mine.status().withPrefix(options.program + ": ");
+      return mine.status().withPrefix(path + ": ");
     program = *mine;
+    // So that nobody is missing where placements are gathered.
+    TANDEM_RETURN_IF_ERROR(shardsOf(*program).status());
     if (options.verify && !file->hasOracle())
       return Status(Code::InvalidArgument, "--verify: the file has no oracle");
     return Status::success();
   }
 
-  Status prepare() {
+  Status makeContext() {
     ContextRequest request{options.device, options.channel, options.timeout, options.noGraph};
-    TANDEM_ASSIGN_OR_RETURN(context, RankContext::create(request, launch, job.localWorld));
-    TANDEM_ASSIGN_OR_RETURN(prepared, PreparedProgram::create(*context, job.bytes));
+    TANDEM_ASSIGN_OR_RETURN(job.context, RankContext::create(request, launch, job.localWorld));
+    return Status::success();
+  }
+
+  Status prepare() {
+    TANDEM_ASSIGN_OR_RETURN(prepared, PreparedProgram::create(*context, bytes));
     return Status::success();
   }
 
   Status bind() {
+    TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, launch));
     const auto &arguments = program->arguments();
     buffers.reserve(arguments.size());
     for (uint32_t i = 0; i < arguments.size(); ++i) {
@@ -102,8 +170,7 @@ private:
                         static_cast<tandem_dtype>(info.dtype),
                         static_cast<uint32_t>(buffer.shape.size()), buffer.shape.data())));
     }
-    TANDEM_RETURN_IF_ERROR(poisonResults());
-    return launch.barrier();
+    return poisonResults();
   }
 
   Status poisonResults() {
@@ -153,7 +220,7 @@ private:
   }
 
   Status writeTensors(const std::vector<Tensor> &results) {
-    TANDEM_ASSIGN_OR_RETURN(auto folder, NpyFolder::create(options.dumpNpy));
+    TANDEM_ASSIGN_OR_RETURN(auto folder, NpyFolder::create(dumpFolder(options, path)));
     size_t input = 0, result = 0;
     for (const ArgumentInfo &info : program->arguments())
       TANDEM_RETURN_IF_ERROR(folder.add(
@@ -197,9 +264,11 @@ private:
     return Status::success();
   }
 
-  const RankJob &job;
+  RankJob &job;
   const Options &options;
   Launch &launch;
+  const std::string &path;
+  std::string_view bytes;
   Report &report;
   bool root;
   std::shared_ptr<const ProgramFile> file;
@@ -209,7 +278,7 @@ private:
   std::vector<double> times;          ///< ms
   std::vector<Tensor> logicalInputs;  ///< rank 0
   std::optional<Reference> reference; ///< rank 0
-  std::unique_ptr<RankContext> context;
+  RankContext *context = nullptr;
   std::vector<std::unique_ptr<BoundMemory>> memories; ///< by argument; outlive the runs
   std::unique_ptr<PreparedProgram> prepared;
 };
@@ -224,4 +293,9 @@ Status run::checkRanks(const ProgramFile &file, uint32_t launched) {
                             file.numRanks(), launched));
 }
 
-Status run::runRank(const RankJob &job, Report &report) { return Session(job, report).run(); }
+Status run::runRank(RankJob &job, const std::string &program, std::string_view bytes,
+                    Report &report) {
+  Status status = Session(job, program, bytes, report).run();
+  // All ranks have met over it.
+  return report.failure.empty() ? status : Status::success();
+}

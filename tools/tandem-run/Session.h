@@ -8,6 +8,7 @@
 #ifndef TANDEM_RUN_SESSION_H
 #define TANDEM_RUN_SESSION_H
 
+#include "RankContext.h"
 #include "Report.h"
 #include "tandem-c/Runtime.h"
 #include "tandem/Runtime/Launch.h"
@@ -16,20 +17,23 @@
 
 namespace tandem::run {
 
-/// What runRank works with. The runtime is used through its C API, as an embedder would; the file
-/// is read in C++, because only tools look at shards and oracles.
+/// One rank's part in a job, for all of its programs. The runtime is used through its C API, as an
+/// embedder would; files are read in C++, because only tools look at shards and oracles.
 struct RankJob {
   const Options &options;
-  std::string_view bytes; ///< of the .tsp
   Launch &launch;
   /// Ranks as threads; null: processes.
   tandem_local_world *localWorld = nullptr;
+  /// The first program that can be loaded makes it, and all that follow use it.
+  std::unique_ptr<RankContext> context = nullptr;
 };
 
-/// Makes inputs, runs, gathers and compares. Collective. Fills `report` on rank 0. An error is this
-/// rank's; the others end with one of their own. A result that does not agree with the oracle is an
-/// error and Report::failure on all ranks.
-Status runRank(const RankJob &job, Report &report);
+/// Makes inputs, runs, gathers and compares, and gives back all memory but the context's.
+/// Collective. `bytes`: of the .tsp; `program`: its file, to be named. Fills `report` on rank 0.
+/// What fails this program alone is Report::failure on all ranks: one of them cannot take it, and
+/// nothing has run; or a result does not agree with the oracle. An error: the ranks cannot go on
+/// together. It is this rank's; the others end with one of their own.
+Status runRank(RankJob &job, const std::string &program, std::string_view bytes, Report &report);
 
 /// The program's ranks are those that were launched.
 Status checkRanks(const ProgramFile &file, uint32_t launched);

@@ -17,8 +17,9 @@ using testing::ElementsAre;
 TEST(Options, Defaults) {
   auto o = parseOptions({"p.tsp"});
   ASSERT_TRUE(o) << o.status().message();
-  EXPECT_EQ(o->program, "p.tsp");
-  EXPECT_FALSE(o->isSource());
+  EXPECT_THAT(o->programs, ElementsAre("p.tsp"));
+  EXPECT_FALSE(o->several());
+  EXPECT_FALSE(isSource("p.tsp"));
   EXPECT_EQ(o->ranks, 0u);
   EXPECT_EQ(o->channel, "ucx");
   EXPECT_EQ(o->repeat, 1u);
@@ -29,7 +30,7 @@ TEST(Options, ValuesWithEqualsOrApart) {
   auto o = parseOptions({"-n", "4", "--mesh", "x=4,y=2", "--mesh=z=3", "--shape=arg0=8x16",
                          "p.mlir", "--timeout=0.5", "--seed", "18446744073709551615", "--verify"});
   ASSERT_TRUE(o) << o.status().message();
-  EXPECT_TRUE(o->isSource());
+  EXPECT_TRUE(isSource(o->programs[0]));
   EXPECT_EQ(o->ranks, 4u);
   EXPECT_THAT(o->mesh, ElementsAre("x=4", "y=2", "z=3"));
   EXPECT_THAT(o->shapes, ElementsAre("arg0=8x16"));
@@ -52,4 +53,31 @@ TEST(Options, Errors) {
   }
   EXPECT_EQ(parseOptions({"p.tsp", "--mesh=x=2"}).status().message(),
             "--mesh: only for a program that is still to be compiled (.mlir), found \"p.tsp\"");
+}
+
+TEST(Options, SeveralPrograms) {
+  auto o = parseOptions({"a.tsp", "--verify", "b/a.mlir", "--entry=f", "c.d.tsp"});
+  ASSERT_TRUE(o) << o.status().message();
+  EXPECT_THAT(o->programs, ElementsAre("a.tsp", "b/a.mlir", "c.d.tsp"));
+  EXPECT_TRUE(o->several());
+  EXPECT_EQ(parseOptions({"a.tsp", "b.tsp", "--entry=f"}).status().message(),
+            "--entry: only for a program that is still to be compiled (.mlir), found \"a.tsp\"");
+  EXPECT_EQ(parseOptions({"a.tsp", "b.tsp", "--trace=t"}).status().message(),
+            "--trace: expected one program, found 2");
+  EXPECT_EQ(parseOptions({"a.tsp", "a.tsp", "--svg=t"}).status().message(),
+            "--svg: expected one program, found 2");
+}
+
+TEST(Options, FoldersOfSeveralPrograms) {
+  auto one = parseOptions({"x/c.d.tsp", "--dump-npy=out"});
+  ASSERT_TRUE(one);
+  EXPECT_EQ(dumpFolder(*one, one->programs[0]), "out");
+  auto two = parseOptions({"x/c.d.tsp", "c.tsp", "--dump-npy=out"});
+  ASSERT_TRUE(two) << two.status().message();
+  EXPECT_EQ(dumpFolder(*two, two->programs[0]), "out/c.d");
+  EXPECT_EQ(dumpFolder(*two, two->programs[1]), "out/c");
+  // Twice the same program is nothing to complain about, unless both write to one place.
+  EXPECT_TRUE(parseOptions({"a.tsp", "x/a.tsp"}));
+  EXPECT_EQ(parseOptions({"a.tsp", "x/a.mlir", "--dump-npy=out"}).status().message(),
+            "--dump-npy: \"a.tsp\" and \"x/a.mlir\" would both be written to \"out/a\"");
 }

@@ -1,0 +1,57 @@
+//===- Handover.h - programs on their way to the ranks ----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUN_HANDOVER_H
+#define TANDEM_RUN_HANDOVER_H
+
+#include "Series.h"
+
+#include <memory>
+#include <vector>
+
+namespace tandem::run {
+
+/// Programs that a launcher hands to the ranks that it starts, in memory without a name in any
+/// folder: nothing is left behind, however this ends. Back comes how far rank 0 is, which rank 0
+/// cannot say any more if a signal ends it.
+class Handover {
+public:
+  /// Memory that processes inherit which this one starts.
+  static Expected<std::unique_ptr<Handover>> create(const std::vector<ProgramBytes> &programs);
+  /// What a launcher has made, by its file descriptor, which stays open. The launcher is trusted:
+  /// only sizes are looked at.
+  static Expected<std::unique_ptr<Handover>> open(int fd);
+  ~Handover();
+  Handover(const Handover &) = delete;
+  Handover &operator=(const Handover &) = delete;
+
+  int fd() const { return file; }
+  size_t size() const;
+  /// A copy; `index` < size().
+  Expected<ProgramBytes> program(size_t index) const;
+
+  /// By rank 0, after each program.
+  void note(const Tally &tally);
+  /// What was noted last.
+  Tally tally() const;
+
+private:
+  struct Head;
+  struct Entry;
+  explicit Handover(int fd) : file(fd) {}
+  Status map(size_t count);
+  Entry *entries() const;
+
+  int file;
+  bool owned = false;
+  Head *head = nullptr; ///< mapped with the entries alone: who runs one program need not hold all
+  size_t mapped = 0;    ///< bytes
+};
+
+} // namespace tandem::run
+
+#endif // TANDEM_RUN_HANDOVER_H
