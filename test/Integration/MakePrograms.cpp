@@ -15,7 +15,7 @@
 //   silent-2.tsp         as gather, but rank 1 never sends: a run must time out
 //   push-2.tsp           as gather, one-sided
 //   wrong-push-2.tsp     as push, but rank 1 takes its own rows for rank 0's
-//   large-2.tsp          copies 16 MiB by way of the arena; large-wrong-2 does not copy all,
+//   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
 //
@@ -176,7 +176,7 @@ ProgramSpec needsAll() {
 
 ProgramSpec large(bool wrong, bool refused) {
   constexpr uint32_t size = 2;
-  constexpr int64_t elements = 1 << 22;
+  constexpr int64_t elements = 1 << 21;
   constexpr uint64_t bytes = elements * sizeof(int32_t);
   ProgramSpec spec(size);
   spec.name = "large";

@@ -279,11 +279,11 @@ class Several(SeveralTest):
             self.assertEqual(done.out.split()[0], str(code), str(done))
             return int(done.out.split()[1]) * 1024
 
-        size = 16 * 2**20 # of each argument, and of the arena
+        size = 8 * 2**20 # of each argument, and of the arena
         for name, code in (("large-2", 0), ("large-wrong-2", 1), ("large-refused-2", 1)):
             with self.subTest(name=name):
-                few, many = peak(name, 2, code), peak(name, 8, code)
-                self.assertLess(many, few + 3 * size, f"{few} for two programs, {many} for eight")
+                few, many = peak(name, 2, code), peak(name, 6, code)
+                self.assertLess(many, few + 3 * size, f"{few} for two programs, {many} for six")
 
 
 @unittest.skipUnless(os.path.exists(FAKE_GPU), "the driver that stands in for CUDA was not built")
