@@ -268,6 +268,7 @@ class Several(SeveralTest):
         self.assertIn("would both be written to", done.err)
         self.assertFalse(os.path.exists(self.path("dump")))
 
+    @unittest.skipIf(harness.SLOWER > 1, "a sanitizer keeps memory that was given back")
     def test_memory_is_given_back(self):
         """Many programs need no more than one, whether they pass, are wrong or are refused. Bytes at the peak of one
         process."""
