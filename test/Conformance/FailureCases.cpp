@@ -66,7 +66,7 @@ Scenario signals(uint32_t ranks) {
 
 /// Both wait for the other. The one that gives up first has a signal behind its wait: it must not
 /// raise it, or the other's run ends well on data that nobody has sent.
-Scenario eachOther() {
+Scenario eachOther(bool exclusive) {
   Scenario scenario(2);
   scenario.resize(1);
   scenario.runs = 1;
@@ -79,7 +79,7 @@ Scenario eachOther() {
     uint32_t dst = rank.view(rank.symmetric(64), DType::F32, {16});
     rank.waitSignal(0, ch, r, 1);
     rank.put(0, ch, dst, rank.view(rank.arena(64), DType::F32, {16}), 1 - r);
-    rank.signal(0, ch, 1 - r, 1 - r, 1);
+    rank.signal(0, ch, 1 - r, 1 - r, 1, exclusive);
   }
   scenario.failsWith = {"(wait_signal slot"};
   return scenario;
@@ -146,7 +146,11 @@ void addFailureCases(Cases &cases) {
                      }});
   }
   cases.push_back({"Failure.sizes-differ", {2}, TwoSided, [](uint32_t) { return sizes(); }});
-  cases.push_back({"Failure.each-other", {2}, OneSided, [](uint32_t) { return eachOther(); }});
+  for (bool exclusive : {false, true})
+    cases.push_back({exclusive ? "Failure.each-other.exclusive" : "Failure.each-other",
+                     {2},
+                     OneSided,
+                     [=](uint32_t) { return eachOther(exclusive); }});
   cases.push_back({"Failure.peer-too-small", {2}, OneSided, [](uint32_t) { return smallPeer(); }});
 }
 

@@ -47,7 +47,8 @@ Scenario gather(uint32_t ranks, DType t, int64_t n, int64_t chunks, unsigned run
         uint32_t peer = (r + d) % ranks;
         rank.put(1, ch, rank.view(symmetric, t, {chunk}, r * bytes + c * step),
                  rank.view(inBuffer, t, {chunk}, c * step), peer);
-        rank.signal(1, ch, peer, r, static_cast<uint64_t>(c + 1));
+        // Half of the ranks' slots are known to be theirs alone.
+        rank.signal(1, ch, peer, r, static_cast<uint64_t>(c + 1), r % 2 == 0);
       }
     for (uint32_t d = 0; d < ranks; ++d) {
       uint32_t peer = (r + ranks - d) % ranks;

@@ -229,7 +229,7 @@ CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
 CUresult cuMemFreeHost(void *memory) { return std::free(memory), CUDA_SUCCESS; }
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
   add(stream, [=] {
-    if (bytes % 8 != 0 || bytes > 64 || (dst | src) % 8 != 0) {
+    if (bytes % 8 != 0 || bytes > 2048 || (dst | src) % 8 != 0) {
       std::memcpy(pointer(dst), pointer(src), bytes);
       return;
     }

@@ -117,12 +117,25 @@ Work raiseKernel(void **arguments) {
 Work waitKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
           perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
-          progress = take<uint64_t *>(arguments, 4), command = take<uint64_t>(arguments, 5)] {
+          progress = take<uint64_t *>(arguments, 4), command = take<uint64_t>(arguments, 5),
+          released = take<const uint64_t *>(arguments, 6)] {
     uint64_t target = (epoch ? load(epoch) : 0) * perRun + value;
     __atomic_store_n(progress, command, __ATOMIC_RELAXED);
-    while (load(slot) < target)
+    while (load(slot) < target && !load(released))
       nap();
     __atomic_store_n(progress, ~uint64_t(0), __ATOMIC_RELAXED);
+  };
+}
+
+Work wordsKernel(void **arguments) {
+  return [run = take<tandem::gpu::RunWords>(arguments, 0)] {
+    __atomic_store_n(run.epoch, run.number, __ATOMIC_RELEASE);
+    for (int i = 0; i < run.count; ++i) {
+      const tandem::gpu::SignalWord &word = run.words[i];
+      __atomic_store_n(word.at, run.number * word.perRun + word.value, __ATOMIC_SEQ_CST);
+      if (__atomic_load_n(run.released, __ATOMIC_SEQ_CST))
+        __atomic_store_n(word.at, 0, __ATOMIC_SEQ_CST);
+    }
   };
 }
 
@@ -150,6 +163,7 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
   all["rows"] = rowsKernel;
   all["signal_raise"] = raiseKernel;
   all["signal_wait"] = waitKernel;
+  all["run_words"] = wordsKernel;
   return all;
 }
 

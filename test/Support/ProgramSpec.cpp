@@ -126,8 +126,9 @@ void RankSpec::put(uint16_t stream, uint16_t channel, uint32_t dst, uint32_t src
 }
 
 void RankSpec::signal(uint16_t stream, uint16_t channel, uint32_t peer, uint32_t slot,
-                      uint64_t value) {
+                      uint64_t value, bool exclusive) {
   CommandSpec &command = add(sp::CommandKind::signal, stream);
+  command.flags = exclusive ? static_cast<uint8_t>(sp::CommandFlags::exclusive) : 0;
   command.channel = channel;
   command.peer = peer;
   command.aux = slot;

@@ -117,7 +117,8 @@ struct RankSpec {
   void send(uint16_t stream, uint16_t channel, uint32_t view, uint32_t peer, uint32_t tag);
   void recv(uint16_t stream, uint16_t channel, uint32_t view, uint32_t peer, uint32_t tag);
   void put(uint16_t stream, uint16_t channel, uint32_t dst, uint32_t src, uint32_t peer);
-  void signal(uint16_t stream, uint16_t channel, uint32_t peer, uint32_t slot, uint64_t value);
+  void signal(uint16_t stream, uint16_t channel, uint32_t peer, uint32_t slot, uint64_t value,
+              bool exclusive = false);
   void waitSignal(uint16_t stream, uint16_t channel, uint32_t slot, uint64_t value);
   CommandSpec &collective(uint16_t stream, uint16_t channel, CollectiveKind kind, uint32_t out,
                           uint32_t in);

@@ -13,10 +13,10 @@
 // CHECK: buffer sym1 symmetric at 64 size 32 "alloc #0"
 // CHECK: channel c0 "ring" one_sided
 // CHECK: 0 s0 put c0 sym1:f32[8] <- arg0:f32[8] to 2 bytes 32 "put #0"
-// CHECK-NEXT: 1 s0 signal c0 slot 2 value 2 to 2 "signal #0"
+// CHECK-NEXT: 1 s0 signal c0 slot 2 value 2 to 2 exclusive "signal #0"
 // CHECK-NEXT: 2 s0 wait_signal c0 slot 2 value 1 "wait_signal #0"
 // CHECK-NEXT: 3 s0 copy arg1:f32[8] <- sym1:f32[8] bytes 32
-// CHECK-NEXT: 4 s0 signal c0 slot 3 value 1 to 0 "signal #1"
+// CHECK-NEXT: 4 s0 signal c0 slot 3 value 1 to 0 exclusive "signal #1"
 // CHECK-NEXT: 5 s0 wait_signal c0 slot 3 value 1 "wait_signal #1"
 // PROVEN: @ring: 3 ranks, 18 commands: no error
 

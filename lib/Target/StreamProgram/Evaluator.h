@@ -11,6 +11,8 @@
 #include "Matching.h"
 #include "Rank.h"
 
+#include "llvm/ADT/DenseMap.h"
+
 namespace mlir::tandem::target {
 
 /// Evaluates a program rank by rank. What it finds goes into RankTables; what must hold between
@@ -29,6 +31,9 @@ public:
   RankTables tables;
   std::vector<uint64_t> signalSlots; ///< over all ranks run so far: the largest value of each slot
   uint64_t messages = 0;
+  /// The ranks are run to see what they do with signals: `signalSlots`, and who raises which. What
+  /// is run afterwards has commands that know.
+  bool surveying = false;
 
 private:
   LogicalResult loop();
@@ -39,6 +44,8 @@ private:
   LogicalResult message(const Instr &instr);
   LogicalResult signal(const Instr &instr);
   LogicalResult launch(const Instr &instr);
+  /// Whether nobody else raises that slot of rank `to`, and `raw`'s stream by values that grow.
+  bool isExclusive(uint32_t to, const RawCommand &raw);
 
   InFlightDiagnostic error(const Instr &instr) const;
   /// Resolves the view in a slot as an operand of a command.
@@ -54,6 +61,12 @@ private:
   std::vector<int64_t> ints;
   std::vector<View> views;
   std::vector<uint32_t> sent, received; ///< per channel and peer
+  struct Raiser {
+    uint32_t rank = 0, stream = 0;
+    uint64_t value = 0; ///< the last
+    bool alone = true;
+  };
+  llvm::DenseMap<uint64_t, Raiser> raisers; ///< by rank and slot that is raised; of the survey
   // The group that is open.
   const Instr *openGroup = nullptr;
   size_t groupCommand = 0;

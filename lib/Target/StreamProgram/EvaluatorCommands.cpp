@@ -215,7 +215,20 @@ LogicalResult Evaluator::signal(const Instr &instr) {
   raw.aux = static_cast<uint32_t>(slot);
   raw.value = static_cast<uint64_t>(value);
   raw.peer = static_cast<uint32_t>(other);
+  if (isSignal && isExclusive(info->membersOf(info->group[rank])[other], raw))
+    raw.flags = static_cast<uint8_t>(sp::CommandFlags::exclusive);
   return success();
+}
+
+bool Evaluator::isExclusive(uint32_t to, const RawCommand &raw) {
+  uint64_t key = uint64_t(to) << 32 | raw.aux;
+  if (!surveying)
+    return raisers.lookup(key).alone;
+  Raiser &known = raisers.try_emplace(key, Raiser{rank, raw.stream, raw.value, true}).first->second;
+  if (known.rank != rank || known.stream != raw.stream || known.value > raw.value)
+    known.alone = false;
+  known.value = raw.value;
+  return known.alone;
 }
 
 LogicalResult Evaluator::launch(const Instr &instr) {

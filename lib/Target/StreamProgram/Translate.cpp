@@ -108,9 +108,11 @@ LogicalResult Translation::writeRanks() {
   // rank is written.
   bool surveyed = code->usesSignals;
   if (surveyed) {
+    evaluator.surveying = true;
     for (uint32_t rank = 0; rank < code->numRanks; ++rank)
       if (failed(evaluator.run(rank, matching())))
         return failure();
+    evaluator.surveying = false;
     evaluator.messages = evaluator.tables.droppedSyncs = 0;
   }
   ranks.assign(code->numRanks, sp::Blob(0, 0, 0));

@@ -265,8 +265,9 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp
   }
   case sp::CommandKind::signal: {
     uint64_t perRun = data.signal_slots()->Get(command.aux());
+    bool exclusive = command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive);
     return channel->prepareSignal(
-        {command.peer(), command.aux(), command.value(), perRun, command.stream()});
+        {command.peer(), command.aux(), command.value(), perRun, command.stream(), exclusive});
   }
   case sp::CommandKind::wait_signal: {
     uint64_t perRun = data.signal_slots()->Get(command.aux());

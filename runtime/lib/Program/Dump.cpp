@@ -215,7 +215,9 @@ private:
                      bytes(command, 0));
       break;
     case sp::CommandKind::signal:
-      fmt::format_to(out, " slot {} value {} to {}", command.aux(), command.value(), peer(command));
+      fmt::format_to(
+          out, " slot {} value {} to {}{}", command.aux(), command.value(), peer(command),
+          command.flags() & static_cast<uint8_t>(sp::CommandFlags::exclusive) ? " exclusive" : "");
       break;
     case sp::CommandKind::wait_signal:
       fmt::format_to(out, " slot {} value {}", command.aux(), command.value());

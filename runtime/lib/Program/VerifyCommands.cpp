@@ -76,7 +76,9 @@ private:
     if (static_cast<uint8_t>(command.reduce_op()) > 2)
       return invalid("field reduce_op: unknown operation {}",
                      static_cast<unsigned>(command.reduce_op()));
-    unsigned allowed = command.kind() == sp::CommandKind::matmul ? 7 : 0;
+    unsigned allowed = command.kind() == sp::CommandKind::matmul   ? 7
+                       : command.kind() == sp::CommandKind::signal ? 8
+                                                                   : 0;
     if (command.flags() & ~allowed)
       return invalid("field flags: unexpected {:#x}", command.flags() & ~allowed);
     TANDEM_RETURN_IF_ERROR(groupStructure(i, command));

@@ -259,7 +259,38 @@ TEST(Matching, SignalsCountAlikeOnAllRanks) {
   for (uint32_t rank : {0, 3}) {
     EXPECT_NE(t.dump(rank).find("signals [0,4]"), std::string::npos) << t.dump(rank);
   }
-  EXPECT_EQ(t.commands(2), "s0 signal c0 slot 1 value 3 to 3\ns0 wait_signal c0 slot 1 value 1\n");
+  EXPECT_EQ(t.commands(2), "s0 signal c0 slot 1 value 3 to 3 exclusive\n"
+                           "s0 wait_signal c0 slot 1 value 1\n");
+}
+
+/// What rank 2 of four does with `body`, where %right is the next rank.
+static std::string signalsOfRank2(const std::string &body) {
+  Translated t(programText("%in: memref<8xf32>",
+                           "  %c0 = arith.constant 0 : index\n  %c1 = arith.constant 1 : index\n"
+                           "  %c2 = arith.constant 2 : index\n"
+                           "  %p = arith.constant 4 : index\n  %n = arith.addi %me, %c1 : index\n"
+                           "  %right = arith.remui %n, %p : index\n"
+                           "  %ch = hostir.channel \"c\" over #tp [\"x\"] can [one_sided]\n" +
+                               body));
+  EXPECT_TRUE(t.ok) << t.errors;
+  return t.ok ? t.commands(2) : "";
+}
+
+TEST(Matching, SignalsOfOneRankAndStreamThatGrowAreExclusive) {
+  const std::string first = "  hostir.signal %c0 = %c1 at %right via %ch on %main\n",
+                    second = "  hostir.signal %c0 = %c2 at %right via %ch on %main\n";
+  const std::string one = "s0 signal c0 slot 0 value 1 to 3",
+                    two = "s0 signal c0 slot 0 value 2 to 3";
+  EXPECT_EQ(signalsOfRank2(first + second), one + " exclusive\n" + two + " exclusive\n");
+  EXPECT_EQ(signalsOfRank2(first + first), one + " exclusive\n" + one + " exclusive\n");
+  EXPECT_EQ(signalsOfRank2(second + first), two + "\n" + one + "\n");
+  // Another stream, and another rank, which comes later.
+  EXPECT_EQ(signalsOfRank2("  %other = hostir.worker_stream %c1\n" + first +
+                           "  hostir.signal %c0 = %c2 at %right via %ch on %other\n"),
+            one + "\ns1 signal c0 slot 0 value 2 to 3\n");
+  EXPECT_EQ(signalsOfRank2("  %c3 = arith.constant 3 : index\n"
+                           "  hostir.signal %c0 = %c1 at %c3 via %ch on %main\n"),
+            one + "\n");
 }
 
 } // namespace

@@ -86,6 +86,9 @@ struct Signal {
   uint32_t slot = 0;
   uint64_t value = 0, perRun = 0;
   uint32_t stream = 0; ///< of the program: signals of one stream are raised in order
+  /// Nobody else raises this slot, and here only this stream does, by values that grow within a
+  /// run: it may be written.
+  bool exclusive = false;
 };
 
 /// Waits until this rank's signal `slot` is at least frame.epoch * perRun + value.

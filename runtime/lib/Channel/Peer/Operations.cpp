@@ -4,9 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A put is a copy into memory of a peer that is mapped here, by the copy engines where its layout
-// allows. A signal is a kernel of one thread. A wait is a stream memory operation, which needs no
-// processor of the GPU; a kernel in a graph, whose nodes are constant and where such operations are
-// slow, for it reads the run's number; and where several ranks share hardware queues.
+// allows. A signal is a kernel of one thread; behind a put in a graph, a copy like it, where nobody
+// else raises that slot: a kernel would start some microseconds later, and the next put again. A
+// wait is a stream memory operation, which needs no processor of the GPU; a kernel in a graph,
+// whose nodes are constant and where such operations are slow, for it reads the run's number; and
+// where several ranks share hardware queues.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,6 +32,8 @@ public:
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     const Member &peer = (*reach)[put.peer];
+    if (plan.isCopy())
+      stream.noteCopy();
     return plan.run(kernels, stream.native(), peer.base + frame.half * peer.halfBytes + put.offset,
                     frame.pointers[put.src.slot]);
   }
@@ -41,19 +45,26 @@ private:
   const CopyPlan plan;
 };
 
-/// Always a kernel, which looks whether this rank has given up: a stream memory operation would
-/// signal whatever lies behind the waits that an abort releases.
+/// A kernel looks whether this rank has given up, and a copy finds nothing to copy then: a stream
+/// memory operation would signal whatever lies behind the waits that an abort releases.
 class SignalOperation final : public gpu::GpuOperation {
 public:
   SignalOperation(ReachRef reach, const Kernels &kernels, const Signal &signal,
-                  gpu::FunctionHandle raise, void *released)
-      : reach(std::move(reach)), kernels(kernels), signal(signal), raise(raise),
+                  gpu::FunctionHandle raise, gpu::FunctionHandle setWords, void *released)
+      : reach(std::move(reach)), kernels(kernels), signal(signal), raise(raise), setWords(setWords),
         released(released) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *slot = (*reach)[signal.peer].signal(signal.slot), *epoch = nullptr;
     uint64_t perRun = signal.perRun, value = signal.value;
     if (gpu::Capture *capture = stream.capturing()) {
+      uint64_t *copied = signal.exclusive && stream.followsCopy()
+                             ? capture->signalWord(perRun, value, setWords)
+                             : nullptr;
+      if (copied) {
+        stream.noteCopy();
+        return kernels.driver.copyAsync(slot, copied, sizeof(uint64_t), stream.native());
+      }
       epoch = capture->epoch;
       capture->usesEpoch = true;
     } else {
@@ -69,16 +80,16 @@ private:
   ReachRef reach;
   const Kernels &kernels;
   const Signal signal;
-  gpu::FunctionHandle raise;
+  gpu::FunctionHandle raise, setWords;
   const void *released;
 };
 
 class WaitSignalOperation final : public gpu::GpuOperation {
 public:
   WaitSignalOperation(ReachRef reach, uint32_t self, const Kernels &kernels, const WaitSignal &wait,
-                      gpu::FunctionHandle await)
+                      gpu::FunctionHandle await, void *released)
       : reach(std::move(reach)), kernels(kernels), slot((*this->reach)[self].signal(wait.slot)),
-        wait(wait), await(await) {}
+        wait(wait), await(await), released(released) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *epoch = nullptr;
@@ -94,8 +105,9 @@ public:
       }
     }
     void *progress = stream.progressWord(), *at = slot;
-    void *arguments[] = {argument(at),    argument(epoch),    argument(perRun),
-                         argument(value), argument(progress), argument(mark)};
+    const void *word = released;
+    void *arguments[] = {argument(at),       argument(epoch), argument(perRun), argument(value),
+                         argument(progress), argument(mark),  argument(word)};
     TANDEM_RETURN_IF_ERROR(kernels.driver.launch(await, {1, 1, 1}, stream.native(), arguments));
     return stream.track(marker);
   }
@@ -106,6 +118,7 @@ private:
   void *slot;
   const WaitSignal wait;
   gpu::FunctionHandle await;
+  const void *released;
 };
 
 } // namespace
@@ -129,8 +142,10 @@ Expected<std::unique_ptr<Operation>> prepareSignal(ReachRef reach, const Kernels
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
                                                     signal.slot, peer.numSignals, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
+  TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle setWords, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(void *released, reach->shared().releaseWord());
-  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, raise, released);
+  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, raise, setWords,
+                                           released);
 }
 
 Expected<std::unique_ptr<Operation>>
@@ -139,7 +154,9 @@ prepareWaitSignal(ReachRef reach, uint32_t self, const Kernels &kernels, const W
   if (wait.slot >= slots)
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of {}", wait.slot, slots));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
-  return std::make_unique<WaitSignalOperation>(std::move(reach), self, kernels, wait, await);
+  TANDEM_ASSIGN_OR_RETURN(void *released, reach->shared().releaseWord());
+  return std::make_unique<WaitSignalOperation>(std::move(reach), self, kernels, wait, await,
+                                               released);
 }
 
 } // namespace tandem::peer

@@ -43,8 +43,10 @@ public:
     uint32_t slots = (*reach)[self].numSignals;
     TANDEM_ASSIGN_OR_RETURN(releaseWord, state->releaseWord());
     TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
-    TANDEM_RETURN_IF_ERROR(driver.allocateHost(std::max(1u, slots) * uint64_t(8), &released));
-    std::fill_n(static_cast<uint64_t *>(released), slots, kReleased);
+    constexpr uint64_t kWords = DeviceState::kSignalWords;
+    TANDEM_RETURN_IF_ERROR(driver.allocateHost((kWords + std::max(1u, slots)) * 8, &released));
+    std::fill_n(static_cast<uint64_t *>(released), kWords, 0);
+    std::fill_n(static_cast<uint64_t *>(released) + kWords, std::max(1u, slots), kReleased);
     return Status();
   }
 
@@ -67,10 +69,14 @@ public:
     const Member &mine = (*reach)[self];
     if (mine.numSignals == 0)
       return;
-    Status status = state->driver->copyAsync(releaseWord, released, 8, stream);
+    constexpr uint64_t kWords = DeviceState::kSignalWords;
+    gpu::Driver &driver = *state->driver;
+    auto *release = static_cast<uint64_t *>(released) + kWords;
+    Status status = driver.copyAsync(releaseWord, release, 8, stream);
     if (status.ok())
-      status =
-          state->driver->copyAsync(mine.signal(0), released, uint64_t(mine.numSignals) * 8, stream);
+      status = driver.copyAsync(state->signalWords(), released, kWords * 8, stream);
+    if (status.ok())
+      status = driver.copyAsync(mine.signal(0), release, uint64_t(mine.numSignals) * 8, stream);
     if (status.ok())
       isReleased(std::chrono::milliseconds(100));
     status.ignore(); // what waits then stays: memory is given up for lost
@@ -95,8 +101,9 @@ private:
   const std::shared_ptr<DeviceState> state;
   const gpu::Kernels &kernels;
   gpu::StreamHandle stream = nullptr; ///< of abort()
-  void *released = nullptr;           ///< of the host: what abort() writes
-  void *releaseWord = nullptr;        ///< of the device: first here, then to the signals
+  void *released = nullptr; ///< of the host: what abort() writes to the signals' words (zeros), and
+                            ///< to each signal
+  void *releaseWord = nullptr; ///< of the device: first here, then to the signals
   std::atomic<bool> aborted{false};
 };
 

@@ -52,10 +52,34 @@ void DeviceState::giveWord(void *word) {
 Expected<void *> DeviceState::releaseWord() {
   std::lock_guard<std::mutex> lock(wordMutex);
   if (!release) {
-    TANDEM_RETURN_IF_ERROR(driver->allocate(sizeof(uint64_t), &release));
-    TANDEM_RETURN_IF_ERROR(driver->fill(release, 0, sizeof(uint64_t)));
+    constexpr uint64_t kBytes = (1 + kSignalWords) * sizeof(uint64_t);
+    void *memory = nullptr;
+    TANDEM_RETURN_IF_ERROR(driver->allocate(kBytes, &memory));
+    release = static_cast<uint64_t *>(memory);
+    for (uint64_t i = kSignalWords; i > 0; --i)
+      freeSignalWords.push_back(release + i);
+    TANDEM_RETURN_IF_ERROR(driver->fill(release, 0, kBytes));
   }
   return release;
+}
+
+uint64_t *DeviceState::takeSignalWord() {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  if (freeSignalWords.empty())
+    return nullptr;
+  uint64_t *word = freeSignalWords.back();
+  freeSignalWords.pop_back();
+  return word;
+}
+
+void DeviceState::giveSignalWord(uint64_t *word) {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  freeSignalWords.push_back(word);
+}
+
+void *DeviceState::signalWords() {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  return release ? release + 1 : nullptr;
 }
 
 DeviceState::~DeviceState() {

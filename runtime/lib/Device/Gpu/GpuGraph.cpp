@@ -7,7 +7,26 @@
 
 #include "GpuDevice.h"
 
+#include <algorithm>
+
 namespace tandem::gpu {
+
+uint64_t *Capture::signalWord(uint64_t perRun, uint64_t value, FunctionHandle set) {
+  for (const SignalWord &word : signalWords)
+    if (word.perRun == perRun && word.value == value)
+      return word.at;
+  if (signalWords.size() == kMaxSignalWords)
+    return nullptr;
+  if (taken.size() == signalWords.size()) {
+    uint64_t *word = state->takeSignalWord();
+    if (!word)
+      return nullptr;
+    taken.push_back(word);
+  }
+  setWords = set;
+  signalWords.push_back({taken[signalWords.size()], perRun, value});
+  return signalWords.back().at;
+}
 
 namespace {
 
@@ -18,9 +37,20 @@ public:
     name = "graph of a run";
   }
   ~Replay() override {
-    if (executable && !state->stuck)
+    if (state->stuck)
+      return;
+    if (executable)
       state->driver->destroyExecutable(executable).ignore();
+    for (uint64_t *word : taken) // nothing of it runs any more, as with the memory it works on
+      state->giveSignalWord(word);
   }
+
+  /// A capture has the words of the one before: what of that still runs is over when they change.
+  void lend(Capture &how) {
+    how.state = state.get();
+    how.taken = std::move(taken);
+  }
+  void takeBack(Capture &how) { taken = std::move(how.taken); }
 
   /// `graph` stays the caller's.
   Status make(GraphHandle graph, const Capture &how) {
@@ -35,14 +65,26 @@ public:
       TANDEM_RETURN_IF_ERROR(driver.instantiate(graph, &executable));
     }
     updatable = how.updatable;
-    epoch = how.usesEpoch ? how.epoch : nullptr;
+    epoch = how.usesEpoch || how.setWords ? how.epoch : nullptr;
+    setWords = how.setWords;
+    words.epoch = static_cast<uint64_t *>(epoch);
+    words.count = static_cast<int32_t>(how.signalWords.size());
+    std::copy(how.signalWords.begin(), how.signalWords.end(), words.words);
     return Status();
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     Driver &driver = *state->driver;
-    if (epoch)
+    if (setWords) {
+      TANDEM_ASSIGN_OR_RETURN(void *released, state->releaseWord());
+      words.released = static_cast<const uint64_t *>(released);
+      words.number = frame.epoch;
+      void *arguments[] = {&words};
+      TANDEM_RETURN_IF_ERROR(
+          driver.launch(setWords, {1, 1, kMaxSignalWords}, stream.native(), arguments));
+    } else if (epoch) {
       TANDEM_RETURN_IF_ERROR(driver.setWord(stream.native(), epoch, frame.epoch));
+    }
     return driver.launchGraph(executable, stream.native());
   }
 
@@ -51,13 +93,16 @@ private:
   ExecutableHandle executable = nullptr;
   bool updatable = true;
   void *epoch = nullptr;
+  FunctionHandle setWords = nullptr; ///< null: there are none but the epoch
+  RunWords words;
+  std::vector<uint64_t *> taken;
 };
 
 class GpuGraph final : public Graph {
 public:
   explicit GpuGraph(std::shared_ptr<DeviceState> state)
       : replay(std::make_shared<Replay>(std::move(state))) {}
-  Status make(GraphHandle graph, const Capture &how) { return replay->make(graph, how); }
+  Replay &operator*() { return *replay; }
   Status launch(Stream &stream, const Frame &frame) override {
     // All of the device's streams are of this kind.
     return static_cast<GpuStream &>(stream).submit(*replay, frame, replay);
@@ -98,8 +143,12 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
     mine.push_back(static_cast<GpuStream *>(stream));
   Capture how;
   how.epoch = mine[0]->epochWord();
+  std::unique_ptr<GpuGraph> made(static_cast<GpuGraph *>(previous.release()));
+  if (!made)
+    made = std::make_unique<GpuGraph>(state);
   EventHandle event = nullptr;
   TANDEM_RETURN_IF_ERROR(driver.createEvent(&event, false));
+  (**made).lend(how);
   for (GpuStream *stream : mine)
     stream->beginCapture(how);
   GraphHandle graph = nullptr;
@@ -113,11 +162,9 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
   for (GpuStream *stream : mine)
     stream->endCapture();
   driver.destroyEvent(event).ignore();
-  std::unique_ptr<GpuGraph> made(static_cast<GpuGraph *>(previous.release()));
-  if (!made)
-    made = std::make_unique<GpuGraph>(state);
+  (**made).takeBack(how);
   if (status.ok())
-    status = made->make(graph, how);
+    status = (**made).make(graph, how);
   if (graph)
     driver.destroyGraph(graph).ignore();
   TANDEM_RETURN_IF_ERROR(status);

@@ -176,6 +176,7 @@ Status GpuStream::issueTask(const Task &task) {
   if (task.operation) {
     current.store(task.marker, std::memory_order_relaxed);
     ProfilerRange range(task.operation->name);
+    afterCopy = std::exchange(copied, false);
     Status status =
         times.around(handle, task.time, [&] { return task.operation->issue(*this, *task.frame); });
     current.store(kNoMarker, std::memory_order_relaxed);

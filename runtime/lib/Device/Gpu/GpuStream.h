@@ -15,6 +15,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_GPUSTREAM_H
 #define TANDEM_LIB_DEVICE_GPU_GPUSTREAM_H
 
+#include "KernelArguments.h"
 #include "StreamTimes.h"
 
 #include "tandem/Runtime/Device.h"
@@ -61,12 +62,21 @@ struct DeviceState {
   /// Eight bytes of the device, zero until an abort lets go of what waits for a peer: what signals
   /// a peer reads it first, and then does nothing. Made when first asked for.
   Expected<void *> releaseWord();
+  /// Words of the device that signals are copied from, zero at first: an abort clears them once
+  /// releaseWord() is set. Taken back with giveSignalWord(), when nothing reads it any more; null
+  /// where there are no more.
+  uint64_t *takeSignalWord();
+  void giveSignalWord(uint64_t *word);
+  static constexpr uint64_t kSignalWords = 255; ///< of a device
+  /// All of them; null until releaseWord() was asked for.
+  void *signalWords();
   ~DeviceState();
 
 private:
   std::mutex wordMutex;
   std::vector<void *> pages, words;
-  void *release = nullptr;
+  std::vector<uint64_t *> freeSignalWords;
+  uint64_t *release = nullptr; ///< and the signals' words behind it
   Status reason;
   std::mutex pollerMutex;
   std::map<const void *, std::function<Status()>> pollers;
@@ -124,6 +134,15 @@ struct Capture {
   /// An executable graph can be given other arguments. Not so where a library keeps books of what
   /// it has put into a graph.
   bool updatable = true;
+
+  /// A word of the device that holds epoch * perRun + value while the graph runs, zero once this
+  /// rank has let go of its waits. `set`: the kernel run_words. Null where there is none to be had.
+  uint64_t *signalWord(uint64_t perRun, uint64_t value, FunctionHandle set);
+
+  DeviceState *state = nullptr;
+  FunctionHandle setWords = nullptr;
+  std::vector<SignalWord> signalWords;
+  std::vector<uint64_t *> taken; ///< the first are those of signalWords
 };
 
 /// Work of the GPU: issued to the vendor's stream in its turn.
@@ -161,6 +180,10 @@ public:
   Capture *capturing() const { return capture; }
   /// Eight bytes of the device for the number of a run.
   void *epochWord() const { return static_cast<std::byte *>(scratch) + kWorkspaceBytes; }
+  /// What was issued last is a copy by the copy engines (which has said so): one that follows it
+  /// there starts at once, a kernel some microseconds later.
+  bool followsCopy() const { return afterCopy; }
+  void noteCopy() { copied = true; }
   /// Eight bytes of the host where a kernel on this stream says in which command it waits.
   void *progressWord() const { return progress; }
 
@@ -209,6 +232,7 @@ private:
   void *scratch = nullptr;  ///< workspace, then the epoch
   void *progress = nullptr; ///< of the host
   Capture *capture = nullptr;
+  bool copied = false, afterCopy = false; ///< of the operation that is issued, and the one before
 
   std::mutex mutex; ///< held while a task is issued directly
   std::condition_variable wake, drained;

@@ -56,6 +56,21 @@ struct Expression {
   const ExpressionStep *code = nullptr;
 };
 
+/// What a run's graph reads of its number, and cannot have as constants.
+enum : int { kMaxSignalWords = 8 };
+struct SignalWord {
+  uint64_t *at = nullptr;
+  uint64_t perRun = 0, value = 0; ///< *at becomes number * perRun + value
+};
+struct RunWords {
+  uint64_t *epoch = nullptr; ///< becomes the number itself
+  uint64_t number = 0;
+  const volatile uint64_t *released = nullptr;
+  int32_t count = 0;
+  int32_t reserved = 0;
+  SignalWord words[kMaxSignalWords];
+};
+
 struct ExpressionPointers {
   void *data[kMaxExpressionOperands] = {};
 };

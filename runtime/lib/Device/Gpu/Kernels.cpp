@@ -57,8 +57,8 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
 Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   std::unique_ptr<Kernels> kernels(new Kernels(driver));
   TANDEM_RETURN_IF_ERROR(driver.loadModule(tandemGpuKernels, &kernels->module));
-  std::vector<std::string> names{"expression", "widen_f16", "widen_bf16", "signal_raise",
-                                 "signal_wait"};
+  std::vector<std::string> names{"expression",   "widen_f16",   "widen_bf16",
+                                 "signal_raise", "signal_wait", "run_words"};
   for (const char *bits : {"32", "64"}) {
     for (const char *width : {"16", "32", "64", "128"})
       names.push_back(fmt::format("copy_{}_{}", width, bits));

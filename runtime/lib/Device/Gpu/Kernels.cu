@@ -429,19 +429,37 @@ extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned
 }
 
 /// Waits until a signal is there, and says meanwhile in which command, at `progress` of the host.
+/// Also until the rank lets go of its waits: a peer that writes its signals may write the slot that
+/// said so.
 extern "C" __global__ void signal_wait(const volatile unsigned long long *slot,
                                        const unsigned long long *epoch, unsigned long long perRun,
                                        unsigned long long value,
                                        volatile unsigned long long *progress,
-                                       unsigned long long command) {
+                                       unsigned long long command,
+                                       const volatile unsigned long long *released) {
   unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
   if (*slot < target) {
     *progress = command;
-    while (*slot < target)
+    while (*slot < target && !*released)
       __nanosleep(100);
     *progress = ~0ull;
   }
   __threadfence_system();
+}
+
+/// Before a graph: the run's number, and what signals that are copies of a word will be. An abort
+/// sets *released and then clears the words, so that whichever comes last clears them.
+extern "C" __global__ void run_words(const __grid_constant__ RunWords run) {
+  if (threadIdx.x == 0)
+    *run.epoch = run.number;
+  if (threadIdx.x >= run.count)
+    return;
+  const SignalWord &word = run.words[threadIdx.x];
+  volatile uint64_t *at = word.at;
+  *at = run.number * word.perRun + word.value;
+  __threadfence_system();
+  if (*run.released)
+    *at = 0;
 }
 
 /// An elementwise expression, interpreted. Loads of one element come before its stores: an output

@@ -82,6 +82,8 @@ public:
   CopyPlan() = default;
   static Expected<CopyPlan> make(const Kernels &kernels, const Layout &dst, const Layout &src);
   Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
+  /// The copy engines do it, and there is something to do.
+  bool isCopy() const { return bytes > 0 && variants.empty(); }
 
 private:
   struct Variant {

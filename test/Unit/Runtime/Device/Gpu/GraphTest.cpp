@@ -78,8 +78,9 @@ TEST(GpuGraph, AQueuedLaunchKeepsItsGraph) {
   EXPECT_EQ(found[15], 1.0f);
 }
 
-/// Every rank puts its input to the next one and copies what has arrived.
-ProgramSpec ring(uint32_t ranks) {
+/// Every rank puts its input to the next one and copies what has arrived. `exclusive`: the signals
+/// are known to be their ranks' alone.
+ProgramSpec ring(uint32_t ranks, bool exclusive = false) {
   ProgramSpec spec(ranks);
   uint32_t in = spec.stacked("in", false, DType::F32, {16});
   uint32_t out = spec.stacked("out", true, DType::F32, {16});
@@ -94,10 +95,10 @@ ProgramSpec ring(uint32_t ranks) {
     uint16_t channel = rank.channel(everybody, OneSided);
     rank.slots = {1, 1};
     rank.put(0, channel, space, from, (r + 1) % ranks);
-    rank.signal(0, channel, (r + 1) % ranks, 0, 1);
+    rank.signal(0, channel, (r + 1) % ranks, 0, 1, exclusive);
     rank.waitSignal(0, channel, 0, 1);
     rank.copy(0, to, space);
-    rank.signal(0, channel, (r + ranks - 1) % ranks, 1, 1);
+    rank.signal(0, channel, (r + ranks - 1) % ranks, 1, 1, exclusive);
     rank.waitSignal(0, channel, 1, 1);
   }
   return spec;
@@ -239,6 +240,60 @@ TEST(GpuGraph, WithoutStreamMemoryOperations) {
   int64_t before = fakeNumber("graph-launches");
   expectAllOk(runRanks(ring(3), "peer", runRing));
   EXPECT_EQ(fakeNumber("graph-launches") - before, 15);
+}
+
+TEST(GpuGraph, ASignalBehindAPutIsACopy) {
+  for (bool exclusive : {false, true}) {
+    int64_t raised = fakeNumber("launches.signal_raise"), words = fakeNumber("launches.run_words");
+    expectAllOk(runRanks(ring(2, exclusive), "peer", runRing));
+    // In each of three captures (one is a trial) of two ranks: one signal behind a put, one behind
+    // a copy by another command.
+    EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, exclusive ? 6 : 12);
+    // Before each of five replays.
+    EXPECT_EQ(fakeNumber("launches.run_words") - words, exclusive ? 10 : 0);
+  }
+  Variable mode("TANDEM_GRAPH", "0");
+  int64_t raised = fakeNumber("launches.signal_raise"), words = fakeNumber("launches.run_words");
+  expectAllOk(runRanks(ring(2, true), "peer", runRing));
+  EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 20);
+  EXPECT_EQ(fakeNumber("launches.run_words"), words);
+}
+
+/// Rank 0 puts and signals `count` slots of rank 1, each with another largest value.
+ProgramSpec manySignals(uint32_t count) {
+  ProgramSpec spec(2);
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t from = rank.view(rank.arena(64), DType::F32, {16});
+    uint32_t space = rank.view(rank.symmetric(64), DType::F32, {16});
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.slots.assign(count + 1, 1);
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      rank.slots[slot] = slot + 1;
+      if (r == 0) {
+        rank.put(0, channel, space, from, 1);
+        rank.signal(0, channel, 1, slot, slot + 1, true);
+      } else {
+        rank.waitSignal(0, channel, slot, slot + 1);
+      }
+    }
+    if (r == 0)
+      rank.waitSignal(0, channel, count, 1);
+    else
+      rank.signal(0, channel, 0, count, 1, true);
+  }
+  return spec;
+}
+
+TEST(GpuGraph, SignalsWithoutAWordAreKernels) {
+  int64_t raised = fakeNumber("launches.signal_raise");
+  expectAllOk(runRanks(manySignals(11), "peer", [](Context &, Instance &instance) -> Status {
+    for (int run = 0; run < 6; ++run)
+      TANDEM_RETURN_IF_ERROR(instance.run());
+    return Status();
+  }));
+  // A graph has eight words; rank 1's is behind no put. Three captures.
+  EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 3 * (3 + 1));
 }
 
 } // namespace
