@@ -131,15 +131,17 @@ private:
       launching.device[i] = device.number(name, Unit::Time, 0, 1);
     }
     launching.run = object.number("run", Unit::Time, 0, 1);
+    if (object.has("signals"))
+      launching.signals = object.number("signals", Unit::Time, 0, 1);
     return launching;
   }
 
   void launching(Fields::Object &root) {
     Fields::Object object = root.object("launch", {"streams", "graph"});
-    machine.streams = oneLaunching(object.object("streams", {"issue", "device", "run"}));
+    machine.streams = oneLaunching(object.object("streams", {"issue", "device", "run", "signals"}));
     machine.hasGraph = object.has("graph");
     if (machine.hasGraph)
-      machine.graph = oneLaunching(object.object("graph", {"issue", "device", "run"}));
+      machine.graph = oneLaunching(object.object("graph", {"issue", "device", "run", "signals"}));
   }
 
   LinkClass link(Fields::Object object) {

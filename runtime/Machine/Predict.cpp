@@ -83,7 +83,9 @@ private:
     issued.resize(plan.steps.size());
     std::vector<uint8_t> events = plan.countEvents();
     ends.assign(plan.steps.size(), kNever);
-    double host = launching.run;
+    bool signals = std::any_of(plan.steps.begin(), plan.steps.end(),
+                               [](const PlanStep &step) { return step.kind == Kind::WaitSignal; });
+    double host = launching.run + (signals ? launching.signals : 0);
     for (uint32_t i = 0; i < plan.steps.size(); ++i) {
       const PlanStep &step = plan.steps[i];
       bool isSync = step.kind == Kind::Sync;

@@ -50,6 +50,7 @@ void scaleLatency(Machine &m, double f) {
 void scaleIssue(Machine &m, double f) {
   for (Launching *launching : {&m.streams, &m.graph}) {
     launching->run *= f;
+    launching->signals *= f;
     for (double &cost : launching->issue)
       cost *= f;
   }

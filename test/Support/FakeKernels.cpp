@@ -129,10 +129,11 @@ Work waitKernel(void **arguments) {
 
 Work wordsKernel(void **arguments) {
   return [run = take<tandem::gpu::RunWords>(arguments, 0)] {
-    __atomic_store_n(run.epoch, run.number, __ATOMIC_RELEASE);
+    uint64_t number = load(run.epoch) + 1;
+    __atomic_store_n(run.epoch, number, __ATOMIC_RELEASE);
     for (int i = 0; i < run.count; ++i) {
       const tandem::gpu::SignalWord &word = run.words[i];
-      __atomic_store_n(word.at, run.number * word.perRun + word.value, __ATOMIC_SEQ_CST);
+      __atomic_store_n(word.at, number * word.perRun + word.value, __ATOMIC_SEQ_CST);
       if (__atomic_load_n(run.released, __ATOMIC_SEQ_CST))
         __atomic_store_n(word.at, 0, __ATOMIC_SEQ_CST);
     }

@@ -279,6 +279,25 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
   set(object["device"], "wait_signal", part(there, 0, 1 / (1 - share)), 1e-6, "us",
       path + ".device");
   set(object, "run", runSeconds(object, mode), 1e-6, "us", path);
+  set(object, "signals", signalsSeconds(object, mode), 1e-6, "us", path);
+}
+
+/// Beyond its commands: a graph of several branches is launched branch by branch, ranks begin when
+/// they do, and one waits for the other.
+std::optional<double> Calibration::signalsSeconds(const Json &launch, Mode mode) const {
+  auto number = [](const Json &field) { return field[0].get<double>() * 1e-6; };
+  std::vector<double> rest;
+  for (const Probe &p : all(Work::Put, false)) {
+    const Figure *one = figure(p.once(), mode);
+    auto took = seconds(p);
+    if (one && took && *took <= kLongest)
+      rest.push_back(quantilesOf(one->seconds).median - *took - number(launch["run"]) -
+                     number(launch["issue"]["copy"]) - number(launch["device"]["signal"]) -
+                     number(launch["device"]["wait_signal"]));
+  }
+  if (rest.empty())
+    return std::nullopt;
+  return std::max(0.0, quantilesOf(std::move(rest)).median);
 }
 
 std::optional<double> Calibration::runSeconds(const Json &launch, Mode mode) const {

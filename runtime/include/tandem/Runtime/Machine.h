@@ -61,6 +61,7 @@ struct Launching {
   std::array<double, kNumCosts> issue{};  ///< of the host's thread, a command
   std::array<double, kNumCosts> device{}; ///< on the device, before the work begins
   double run = 0;                         ///< of the host, once a run
+  double signals = 0;                     ///< and once more where ranks wait for signals
 };
 
 /// Who moves the bytes of a message or collective.

@@ -50,23 +50,22 @@ private:
 class SignalOperation final : public gpu::GpuOperation {
 public:
   SignalOperation(ReachRef reach, const Kernels &kernels, const Signal &signal,
-                  gpu::FunctionHandle raise, gpu::FunctionHandle setWords, void *released)
-      : reach(std::move(reach)), kernels(kernels), signal(signal), raise(raise), setWords(setWords),
+                  gpu::FunctionHandle raise, gpu::FunctionHandle countRun, void *released)
+      : reach(std::move(reach)), kernels(kernels), signal(signal), raise(raise), countRun(countRun),
         released(released) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *slot = (*reach)[signal.peer].signal(signal.slot), *epoch = nullptr;
     uint64_t perRun = signal.perRun, value = signal.value;
     if (gpu::Capture *capture = stream.capturing()) {
-      uint64_t *copied = signal.exclusive && stream.followsCopy()
-                             ? capture->signalWord(perRun, value, setWords)
-                             : nullptr;
+      capture->countRun = countRun;
+      uint64_t *copied =
+          signal.exclusive && stream.followsCopy() ? capture->signalWord(perRun, value) : nullptr;
       if (copied) {
         stream.noteCopy();
         return kernels.driver.copyAsync(slot, copied, sizeof(uint64_t), stream.native());
       }
       epoch = capture->epoch;
-      capture->usesEpoch = true;
     } else {
       value += frame.epoch * perRun;
     }
@@ -80,23 +79,23 @@ private:
   ReachRef reach;
   const Kernels &kernels;
   const Signal signal;
-  gpu::FunctionHandle raise, setWords;
+  gpu::FunctionHandle raise, countRun;
   const void *released;
 };
 
 class WaitSignalOperation final : public gpu::GpuOperation {
 public:
   WaitSignalOperation(ReachRef reach, uint32_t self, const Kernels &kernels, const WaitSignal &wait,
-                      gpu::FunctionHandle await, void *released)
+                      gpu::FunctionHandle await, gpu::FunctionHandle countRun, void *released)
       : reach(std::move(reach)), kernels(kernels), slot((*this->reach)[self].signal(wait.slot)),
-        wait(wait), await(await), released(released) {}
+        wait(wait), await(await), countRun(countRun), released(released) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *epoch = nullptr;
     uint64_t perRun = wait.perRun, value = wait.value, mark = marker;
     if (gpu::Capture *capture = stream.capturing()) {
       epoch = capture->epoch;
-      capture->usesEpoch = true;
+      capture->countRun = countRun;
     } else {
       value += frame.epoch * perRun;
       if (kernels.driver.info().streamValues && !reach->ranksShareQueues()) {
@@ -117,7 +116,7 @@ private:
   const Kernels &kernels;
   void *slot;
   const WaitSignal wait;
-  gpu::FunctionHandle await;
+  gpu::FunctionHandle await, countRun;
   const void *released;
 };
 
@@ -142,9 +141,9 @@ Expected<std::unique_ptr<Operation>> prepareSignal(ReachRef reach, const Kernels
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
                                                     signal.slot, peer.numSignals, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
-  TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle setWords, kernels.get("run_words"));
+  TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(void *released, reach->shared().releaseWord());
-  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, raise, setWords,
+  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, raise, countRun,
                                            released);
 }
 
@@ -154,9 +153,10 @@ prepareWaitSignal(ReachRef reach, uint32_t self, const Kernels &kernels, const W
   if (wait.slot >= slots)
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of {}", wait.slot, slots));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
+  TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
   TANDEM_ASSIGN_OR_RETURN(void *released, reach->shared().releaseWord());
   return std::make_unique<WaitSignalOperation>(std::move(reach), self, kernels, wait, await,
-                                               released);
+                                               countRun, released);
 }
 
 } // namespace tandem::peer

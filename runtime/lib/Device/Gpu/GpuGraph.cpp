@@ -11,7 +11,7 @@
 
 namespace tandem::gpu {
 
-uint64_t *Capture::signalWord(uint64_t perRun, uint64_t value, FunctionHandle set) {
+uint64_t *Capture::signalWord(uint64_t perRun, uint64_t value) {
   for (const SignalWord &word : signalWords)
     if (word.perRun == perRun && word.value == value)
       return word.at;
@@ -23,7 +23,6 @@ uint64_t *Capture::signalWord(uint64_t perRun, uint64_t value, FunctionHandle se
       return nullptr;
     taken.push_back(word);
   }
-  setWords = set;
   signalWords.push_back({taken[signalWords.size()], perRun, value});
   return signalWords.back().at;
 }
@@ -53,7 +52,7 @@ public:
   void takeBack(Capture &how) { taken = std::move(how.taken); }
 
   /// `graph` stays the caller's.
-  Status make(GraphHandle graph, const Capture &how) {
+  Status make(GraphHandle graph, const Capture &how, std::shared_ptr<std::atomic<uint64_t>> runs) {
     Driver &driver = *state->driver;
     bool done = false;
     if (executable && how.updatable && updatable)
@@ -65,26 +64,16 @@ public:
       TANDEM_RETURN_IF_ERROR(driver.instantiate(graph, &executable));
     }
     updatable = how.updatable;
-    epoch = how.usesEpoch || how.setWords ? how.epoch : nullptr;
-    setWords = how.setWords;
-    words.epoch = static_cast<uint64_t *>(epoch);
-    words.count = static_cast<int32_t>(how.signalWords.size());
-    std::copy(how.signalWords.begin(), how.signalWords.end(), words.words);
+    epoch = how.countRun ? how.epoch : nullptr;
+    counted = std::move(runs);
     return Status();
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     Driver &driver = *state->driver;
-    if (setWords) {
-      TANDEM_ASSIGN_OR_RETURN(void *released, state->releaseWord());
-      words.released = static_cast<const uint64_t *>(released);
-      words.number = frame.epoch;
-      void *arguments[] = {&words};
-      TANDEM_RETURN_IF_ERROR(
-          driver.launch(setWords, {1, 1, kMaxSignalWords}, stream.native(), arguments));
-    } else if (epoch) {
-      TANDEM_RETURN_IF_ERROR(driver.setWord(stream.native(), epoch, frame.epoch));
-    }
+    // Runs are counted by the GPU. Others than this stream's graphs may have run meanwhile.
+    if (epoch && counted->exchange(frame.epoch) + 1 != frame.epoch)
+      TANDEM_RETURN_IF_ERROR(driver.setWord(stream.native(), epoch, frame.epoch - 1));
     return driver.launchGraph(executable, stream.native());
   }
 
@@ -93,8 +82,7 @@ private:
   ExecutableHandle executable = nullptr;
   bool updatable = true;
   void *epoch = nullptr;
-  FunctionHandle setWords = nullptr; ///< null: there are none but the epoch
-  RunWords words;
+  std::shared_ptr<std::atomic<uint64_t>> counted;
   std::vector<uint64_t *> taken;
 };
 
@@ -112,10 +100,24 @@ private:
   std::shared_ptr<Replay> replay;
 };
 
+/// The root of a graph whose commands read the run's number.
+Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
+  TANDEM_ASSIGN_OR_RETURN(void *released, how.state->releaseWord());
+  RunWords words;
+  words.epoch = static_cast<uint64_t *>(how.epoch);
+  words.released = static_cast<const uint64_t *>(released);
+  words.count = static_cast<int32_t>(how.signalWords.size());
+  std::copy(how.signalWords.begin(), how.signalWords.end(), words.words);
+  void *arguments[] = {&words};
+  return driver.launch(how.countRun, {1, 1, kMaxSignalWords}, stream, arguments);
+}
+
 /// Between the first stream and the others, before and after what `body` enqueues.
 Status captureAll(Driver &driver, const std::vector<GpuStream *> &streams, EventHandle event,
-                  const std::function<Status()> &body) {
+                  const Capture &known, const std::function<Status()> &body) {
   StreamHandle first = streams[0]->native();
+  if (known.countRun)
+    TANDEM_RETURN_IF_ERROR(countRun(driver, first, known));
   TANDEM_RETURN_IF_ERROR(driver.record(event, first));
   for (size_t s = 1; s < streams.size(); ++s)
     TANDEM_RETURN_IF_ERROR(driver.wait(streams[s]->native(), event));
@@ -128,6 +130,26 @@ Status captureAll(Driver &driver, const std::vector<GpuStream *> &streams, Event
     if (status.ok())
       status = joined;
   }
+  return status;
+}
+
+/// `known`: what an earlier capture of the same found out; by default nothing.
+Status captureOnce(Driver &driver, const std::vector<GpuStream *> &streams, Capture &how,
+                   const Capture &known, const std::function<Status()> &body, GraphHandle *graph) {
+  EventHandle event = nullptr;
+  TANDEM_RETURN_IF_ERROR(driver.createEvent(&event, false));
+  for (GpuStream *stream : streams)
+    stream->beginCapture(how);
+  Status status = driver.beginCapture(streams[0]->native());
+  if (status.ok()) {
+    status = captureAll(driver, streams, event, known, body);
+    Status ended = driver.endCapture(streams[0]->native(), graph);
+    if (status.ok())
+      status = ended;
+  }
+  for (GpuStream *stream : streams)
+    stream->endCapture();
+  driver.destroyEvent(event).ignore();
   return status;
 }
 
@@ -146,27 +168,28 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
   std::unique_ptr<GpuGraph> made(static_cast<GpuGraph *>(previous.release()));
   if (!made)
     made = std::make_unique<GpuGraph>(state);
-  EventHandle event = nullptr;
-  TANDEM_RETURN_IF_ERROR(driver.createEvent(&event, false));
-  (**made).lend(how);
-  for (GpuStream *stream : mine)
-    stream->beginCapture(how);
+  Replay &replay = **made;
+  replay.lend(how);
   GraphHandle graph = nullptr;
-  Status status = driver.beginCapture(mine[0]->native());
-  if (status.ok()) {
-    status = captureAll(driver, mine, event, body);
-    Status ended = driver.endCapture(mine[0]->native(), &graph);
-    if (status.ok())
-      status = ended;
+  auto drop = [&] {
+    if (graph)
+      driver.destroyGraph(graph).ignore();
+    graph = nullptr;
+  };
+  Status status = captureOnce(driver, mine, how, Capture(), body, &graph);
+  if (status.ok() && how.countRun) { // once more, behind what counts the run
+    drop();
+    Capture again;
+    again.epoch = how.epoch;
+    again.state = how.state;
+    again.taken = how.taken;
+    status = captureOnce(driver, mine, again, how, body, &graph);
+    how.updatable = again.updatable;
   }
-  for (GpuStream *stream : mine)
-    stream->endCapture();
-  driver.destroyEvent(event).ignore();
-  (**made).takeBack(how);
+  replay.takeBack(how);
   if (status.ok())
-    status = (**made).make(graph, how);
-  if (graph)
-    driver.destroyGraph(graph).ignore();
+    status = replay.make(graph, how, mine[0]->counted());
+  drop();
   TANDEM_RETURN_IF_ERROR(status);
   return std::unique_ptr<Graph>(std::move(made));
 }

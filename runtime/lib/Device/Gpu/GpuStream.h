@@ -127,20 +127,19 @@ private:
 
 /// What the streams of a capture share while it lasts.
 struct Capture {
-  /// In device memory: the number of the run, once the graph runs.
+  /// In device memory: the number of the run, once the graph runs. Who reads it sets countRun.
   void *epoch = nullptr;
-  /// Somebody reads it.
-  bool usesEpoch = false;
   /// An executable graph can be given other arguments. Not so where a library keeps books of what
   /// it has put into a graph.
   bool updatable = true;
 
   /// A word of the device that holds epoch * perRun + value while the graph runs, zero once this
-  /// rank has let go of its waits. `set`: the kernel run_words. Null where there is none to be had.
-  uint64_t *signalWord(uint64_t perRun, uint64_t value, FunctionHandle set);
+  /// rank has let go of its waits. Null where there is none to be had.
+  uint64_t *signalWord(uint64_t perRun, uint64_t value);
 
   DeviceState *state = nullptr;
-  FunctionHandle setWords = nullptr;
+  /// The kernel run_words, where something reads the run's number: what a graph begins with.
+  FunctionHandle countRun = nullptr;
   std::vector<SignalWord> signalWords;
   std::vector<uint64_t *> taken; ///< the first are those of signalWords
 };
@@ -168,6 +167,7 @@ public:
   bool idle() override;
   Marker position() const override;
   std::vector<Marker> capturedWaits() const override;
+  static constexpr uint64_t kNotCounted = ~uint64_t(1); ///< before no run
   void *native() override { return handle; }
   void timeEvents(CommandTime *into) override { eventTimes = into; }
   Status noteTimes() override { return times.note(); }
@@ -178,7 +178,9 @@ public:
   void endCapture() { capture = nullptr; }
   /// Null: work runs at once.
   Capture *capturing() const { return capture; }
-  /// Eight bytes of the device for the number of a run.
+  /// Eight bytes of the device for the number of a run, and what they hold once all that was
+  /// enqueued is over.
+  std::shared_ptr<std::atomic<uint64_t>> counted() const { return runsCounted; }
   void *epochWord() const { return static_cast<std::byte *>(scratch) + kWorkspaceBytes; }
   /// What was issued last is a copy by the copy engines (which has said so): one that follows it
   /// there starts at once, a kernel some microseconds later.
@@ -229,7 +231,9 @@ private:
   StreamTimes times;
   CommandTime *eventTimes = nullptr; ///< of the thread that enqueues
   StreamHandle handle = nullptr;
-  void *scratch = nullptr;  ///< workspace, then the epoch
+  void *scratch = nullptr; ///< workspace, then the epoch
+  const std::shared_ptr<std::atomic<uint64_t>> runsCounted =
+      std::make_shared<std::atomic<uint64_t>>(kNotCounted);
   void *progress = nullptr; ///< of the host
   Capture *capture = nullptr;
   bool copied = false, afterCopy = false; ///< of the operation that is issued, and the one before

@@ -56,15 +56,14 @@ struct Expression {
   const ExpressionStep *code = nullptr;
 };
 
-/// What a run's graph reads of its number, and cannot have as constants.
+/// What a run's graph knows of its number, and cannot have as constants.
 enum : int { kMaxSignalWords = 8 };
 struct SignalWord {
   uint64_t *at = nullptr;
   uint64_t perRun = 0, value = 0; ///< *at becomes number * perRun + value
 };
 struct RunWords {
-  uint64_t *epoch = nullptr; ///< becomes the number itself
-  uint64_t number = 0;
+  uint64_t *epoch = nullptr; ///< the number of the run before; becomes this one's
   const volatile uint64_t *released = nullptr;
   int32_t count = 0;
   int32_t reserved = 0;

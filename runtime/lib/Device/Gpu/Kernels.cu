@@ -447,16 +447,18 @@ extern "C" __global__ void signal_wait(const volatile unsigned long long *slot,
   __threadfence_system();
 }
 
-/// Before a graph: the run's number, and what signals that are copies of a word will be. An abort
-/// sets *released and then clears the words, so that whichever comes last clears them.
+/// The root of a graph: counts the run, and writes what signals that are copies of a word will be.
+/// An abort sets *released and then clears the words, so that whichever comes last clears them.
 extern "C" __global__ void run_words(const __grid_constant__ RunWords run) {
+  uint64_t number = *run.epoch + 1;
+  __syncthreads();
   if (threadIdx.x == 0)
-    *run.epoch = run.number;
+    *run.epoch = number;
   if (threadIdx.x >= run.count)
     return;
   const SignalWord &word = run.words[threadIdx.x];
   volatile uint64_t *at = word.at;
-  *at = run.number * word.perRun + word.value;
+  *at = number * word.perRun + word.value;
   __threadfence_system();
   if (*run.released)
     *at = 0;

@@ -246,11 +246,11 @@ TEST(GpuGraph, ASignalBehindAPutIsACopy) {
   for (bool exclusive : {false, true}) {
     int64_t raised = fakeNumber("launches.signal_raise"), words = fakeNumber("launches.run_words");
     expectAllOk(runRanks(ring(2, exclusive), "peer", runRing));
-    // In each of three captures (one is a trial) of two ranks: one signal behind a put, one behind
-    // a copy by another command.
-    EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, exclusive ? 6 : 12);
-    // Before each of five replays.
-    EXPECT_EQ(fakeNumber("launches.run_words") - words, exclusive ? 10 : 0);
+    // In each of six captures (two are a trial, and the first of a pair only finds out what reads
+    // the run's number) of two ranks: one signal behind a put, one behind a copy.
+    EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, exclusive ? 12 : 24);
+    // In the second of each pair.
+    EXPECT_EQ(fakeNumber("launches.run_words") - words, 6);
   }
   Variable mode("TANDEM_GRAPH", "0");
   int64_t raised = fakeNumber("launches.signal_raise"), words = fakeNumber("launches.run_words");
@@ -292,8 +292,8 @@ TEST(GpuGraph, SignalsWithoutAWordAreKernels) {
       TANDEM_RETURN_IF_ERROR(instance.run());
     return Status();
   }));
-  // A graph has eight words; rank 1's is behind no put. Three captures.
-  EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 3 * (3 + 1));
+  // A graph has eight words; rank 1's is behind no put. Six captures.
+  EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 6 * (3 + 1));
 }
 
 } // namespace
