@@ -118,10 +118,10 @@ Work waitKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
           perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
           progress = take<uint64_t *>(arguments, 4), command = take<uint64_t>(arguments, 5),
-          released = take<const uint64_t *>(arguments, 6)] {
+          letGo = take<const uint64_t *>(arguments, 6)] {
     uint64_t target = (epoch ? load(epoch) : 0) * perRun + value;
     __atomic_store_n(progress, command, __ATOMIC_RELAXED);
-    while (load(slot) < target && !load(released))
+    while (load(slot) < target && !load(letGo))
       nap();
     __atomic_store_n(progress, ~uint64_t(0), __ATOMIC_RELAXED);
   };

@@ -86,9 +86,9 @@ private:
 class WaitSignalOperation final : public gpu::GpuOperation {
 public:
   WaitSignalOperation(ReachRef reach, uint32_t self, const Kernels &kernels, const WaitSignal &wait,
-                      gpu::FunctionHandle await, gpu::FunctionHandle countRun, void *released)
+                      gpu::FunctionHandle await, gpu::FunctionHandle countRun, void *letGo)
       : reach(std::move(reach)), kernels(kernels), slot((*this->reach)[self].signal(wait.slot)),
-        wait(wait), await(await), countRun(countRun), released(released) {}
+        wait(wait), await(await), countRun(countRun), letGo(letGo) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *epoch = nullptr;
@@ -104,7 +104,7 @@ public:
       }
     }
     void *progress = stream.progressWord(), *at = slot;
-    const void *word = released;
+    const void *word = letGo;
     void *arguments[] = {argument(at),       argument(epoch), argument(perRun), argument(value),
                          argument(progress), argument(mark),  argument(word)};
     TANDEM_RETURN_IF_ERROR(kernels.driver.launch(await, {1, 1, 1}, stream.native(), arguments));
@@ -117,7 +117,7 @@ private:
   void *slot;
   const WaitSignal wait;
   gpu::FunctionHandle await, countRun;
-  const void *released;
+  const void *letGo;
 };
 
 } // namespace
@@ -154,9 +154,10 @@ prepareWaitSignal(ReachRef reach, uint32_t self, const Kernels &kernels, const W
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of {}", wait.slot, slots));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
-  TANDEM_ASSIGN_OR_RETURN(void *released, reach->shared().releaseWord());
+  TANDEM_RETURN_IF_ERROR(reach->shared().releaseWord().status());
+  void *letGo = reach->shared().letGoWord();
   return std::make_unique<WaitSignalOperation>(std::move(reach), self, kernels, wait, await,
-                                               countRun, released);
+                                               countRun, letGo);
 }
 
 } // namespace tandem::peer

@@ -60,9 +60,10 @@ public:
     return peer::prepareWaitSignal(reach, self, kernels, wait);
   }
 
-  /// Lets go of what waits for this rank's signals; first, what would then signal a peer is told
-  /// not to: that peer would go on with what never came. It has a watchdog of its own. Waits a
-  /// little for the GPU to have done so: what is ended next may be what a signal stands behind.
+  /// Lets go of what waits for this rank's signals; before that, what would then signal a peer is
+  /// told not to, and the words that signals are copied from are cleared: that peer would go on
+  /// with what never came. It has a watchdog of its own. Waits a little for the GPU to have done
+  /// so: what is ended next may be what a signal stands behind.
   void abort(const Status &) override {
     if (aborted.exchange(true))
       return;
@@ -75,6 +76,8 @@ public:
     Status status = driver.copyAsync(releaseWord, release, 8, stream);
     if (status.ok())
       status = driver.copyAsync(state->signalWords(), released, kWords * 8, stream);
+    if (status.ok()) // in the stream's order: a copy asks nobody
+      status = driver.copyAsync(state->letGoWord(), release, 8, stream);
     if (status.ok())
       status = driver.copyAsync(mine.signal(0), release, uint64_t(mine.numSignals) * 8, stream);
     if (status.ok())

@@ -52,7 +52,7 @@ void DeviceState::giveWord(void *word) {
 Expected<void *> DeviceState::releaseWord() {
   std::lock_guard<std::mutex> lock(wordMutex);
   if (!release) {
-    constexpr uint64_t kBytes = (1 + kSignalWords) * sizeof(uint64_t);
+    constexpr uint64_t kBytes = (2 + kSignalWords) * sizeof(uint64_t);
     void *memory = nullptr;
     TANDEM_RETURN_IF_ERROR(driver->allocate(kBytes, &memory));
     release = static_cast<uint64_t *>(memory);
@@ -80,6 +80,11 @@ void DeviceState::giveSignalWord(uint64_t *word) {
 void *DeviceState::signalWords() {
   std::lock_guard<std::mutex> lock(wordMutex);
   return release ? release + 1 : nullptr;
+}
+
+void *DeviceState::letGoWord() {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  return release ? release + 1 + kSignalWords : nullptr;
 }
 
 DeviceState::~DeviceState() {

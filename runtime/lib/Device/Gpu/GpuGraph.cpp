@@ -15,7 +15,7 @@ uint64_t *Capture::signalWord(uint64_t perRun, uint64_t value) {
   for (const SignalWord &word : signalWords)
     if (word.perRun == perRun && word.value == value)
       return word.at;
-  if (signalWords.size() == kMaxSignalWords)
+  if (closed || signalWords.size() == kMaxSignalWords)
     return nullptr;
   if (taken.size() == signalWords.size()) {
     uint64_t *word = state->takeSignalWord();
@@ -40,6 +40,8 @@ public:
       return;
     if (executable)
       state->driver->destroyExecutable(executable).ignore();
+    if (state->aborted) // it may still run
+      return;
     for (uint64_t *word : taken) // nothing of it runs any more, as with the memory it works on
       state->giveSignalWord(word);
   }
@@ -182,7 +184,8 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
     Capture again;
     again.epoch = how.epoch;
     again.state = how.state;
-    again.taken = how.taken;
+    again.signalWords = how.signalWords;
+    again.closed = true;
     status = captureOnce(driver, mine, again, how, body, &graph);
     how.updatable = again.updatable;
   }

@@ -317,6 +317,7 @@ void GpuStream::beginCapture(Capture &into) {
   std::unique_lock<std::mutex> lock(mutex);
   drained.wait(lock, [&] { return pending == 0; });
   capture = &into;
+  copied = false; // of an operation before
   std::lock_guard<std::mutex> trackedLock(trackedMutex);
   captured.clear();
 }

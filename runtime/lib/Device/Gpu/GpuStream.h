@@ -67,9 +67,13 @@ struct DeviceState {
   /// where there are no more.
   uint64_t *takeSignalWord();
   void giveSignalWord(uint64_t *word);
-  static constexpr uint64_t kSignalWords = 255; ///< of a device
+  static constexpr uint64_t kSignalWords = 254; ///< of a device
   /// All of them; null until releaseWord() was asked for.
   void *signalWords();
+  /// Eight bytes of the device, zero until an abort has cleared the signals' words: what waits for
+  /// a peer may go on only then, as a signal may be copied behind it. Null until releaseWord() was
+  /// asked for.
+  void *letGoWord();
   ~DeviceState();
 
 private:
@@ -141,6 +145,7 @@ struct Capture {
   /// The kernel run_words, where something reads the run's number: what a graph begins with.
   FunctionHandle countRun = nullptr;
   std::vector<SignalWord> signalWords;
+  bool closed = false;           ///< there are no others than these: somebody writes them already
   std::vector<uint64_t *> taken; ///< the first are those of signalWords
 };
 

@@ -429,18 +429,18 @@ extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned
 }
 
 /// Waits until a signal is there, and says meanwhile in which command, at `progress` of the host.
-/// Also until the rank lets go of its waits: a peer that writes its signals may write the slot that
-/// said so.
+/// Also until the rank lets go of its waits, once no signal is copied any more: a peer that writes
+/// its signals may write the slot that said so.
 extern "C" __global__ void signal_wait(const volatile unsigned long long *slot,
                                        const unsigned long long *epoch, unsigned long long perRun,
                                        unsigned long long value,
                                        volatile unsigned long long *progress,
                                        unsigned long long command,
-                                       const volatile unsigned long long *released) {
+                                       const volatile unsigned long long *letGo) {
   unsigned long long target = (epoch ? *epoch : 0) * perRun + value;
   if (*slot < target) {
     *progress = command;
-    while (*slot < target && !*released)
+    while (*slot < target && !*letGo)
       __nanosleep(100);
     *progress = ~0ull;
   }

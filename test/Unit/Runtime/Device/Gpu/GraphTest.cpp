@@ -12,11 +12,13 @@
 #include "tandem/Runtime/Channel.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <thread>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -294,6 +296,61 @@ TEST(GpuGraph, SignalsWithoutAWordAreKernels) {
   }));
   // A graph has eight words; rank 1's is behind no put. Six captures.
   EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 6 * (3 + 1));
+}
+
+/// Each waits for the other's signal, which stands behind a put: nobody may raise it.
+ProgramSpec eachOther() {
+  ProgramSpec spec(2);
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t from = rank.view(rank.arena(64), DType::F32, {16});
+    uint32_t space = rank.view(rank.symmetric(64), DType::F32, {16});
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.slots = {1, 1};
+    rank.waitSignal(0, channel, r, 1);
+    rank.put(0, channel, space, from, 1 - r);
+    rank.signal(0, channel, 1 - r, 1 - r, 1, true);
+  }
+  return spec;
+}
+
+TEST(GpuGraph, AnAbortClearsSignalsBeforeItLetsGoOfWaits) {
+  Knob knob("late-copies", 100); // between saying so and clearing
+  std::vector<Status> ended = runRanks(
+      eachOther(), "peer",
+      [](Context &context, Instance &instance) {
+        if (context.rank() == 1) // still waits when the other gives up
+          std::this_thread::sleep_for(std::chrono::milliseconds(400));
+        return instance.run();
+      },
+      std::chrono::milliseconds(500));
+  for (const Status &status : ended)
+    EXPECT_NE(status.message().find("wait_signal slot"), std::string::npos) << status.message();
+}
+
+/// Begins with a signal and ends with a put.
+TEST(GpuGraph, ASignalIsBehindNoPutOfTheRunBefore) {
+  ProgramSpec spec(2);
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t from = rank.view(rank.arena(64), DType::F32, {16});
+    uint32_t space = rank.view(rank.symmetric(64), DType::F32, {16});
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.slots = {1};
+    rank.signal(0, channel, 1 - r, 0, 1, true);
+    rank.waitSignal(0, channel, 0, 1);
+    rank.put(0, channel, space, from, 1 - r);
+  }
+  int64_t raised = fakeNumber("launches.signal_raise");
+  expectAllOk(runRanks(
+      spec, "peer",
+      [](Context &, Instance &instance) -> Status {
+        for (int run = 0; run < 3; ++run)
+          TANDEM_RETURN_IF_ERROR(instance.run());
+        return Status();
+      },
+      std::chrono::seconds(5)));
+  EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 12); // six captures of two ranks
 }
 
 } // namespace
