@@ -37,6 +37,8 @@ std::vector<Reject> rejects() {
   add("flags", "field flags: unexpected 0x4", [](P &, R &r) { r.commands[s::copy].flags = 4; });
   add("matmul-flags", "field flags: unexpected 0x8",
       [](P &, R &r) { r.commands[s::matmul].flags = 9; });
+  add("signal-flags", "field flags: unexpected 0x4",
+      [](P &, R &r) { r.commands[s::signal].flags = 12; });
   add("channel-of-copy", "field channel: expected none, found 0",
       [](P &, R &r) { r.commands[s::copy].channel = 0; });
   add("channel", "field channel: 1 of 1", [](P &, R &r) { r.commands[s::gather].channel = 1; });

@@ -125,6 +125,22 @@ TEST(SimulateCommunication, CopiesDisturbAMatmul) {
   EXPECT_NEAR(result.ranks[1].shares.total, 4 * kMs, kNear);
 }
 
+TEST(SimulateCommunication, ARunWithWaitsForSignalsIsDearer) {
+  ToyProgram program(2), other(2);
+  program[0].slots = program[1].slots = {1};
+  uint16_t channel = 0;
+  for (uint32_t r = 0; r < 2; ++r)
+    channel = program[r].channel({0, 1}, static_cast<uint32_t>(sp::Capability::one_sided));
+  program[0].signal(0, channel, 1, 0, 1);
+  program[1].waitSignal(0, channel, 0, 1);
+  program.matmul(1, 0, 1);
+  other.matmul(1, 0, 1);
+  machine::Machine plain = toyMachine(),
+                   dear = toyMachine({{"/launch/streams/signals", R"([3, "ms", "toy"])"}});
+  EXPECT_NEAR(program.simulate(dear).seconds - program.simulate(plain).seconds, 3 * kMs, kNear);
+  EXPECT_NEAR(other.simulate(dear).seconds, 1 * kMs, kNear);
+}
+
 TEST(SimulateCommunication, SignalsRelease) {
   ToyProgram program(2);
   program.put(0, 1, 1, 2);

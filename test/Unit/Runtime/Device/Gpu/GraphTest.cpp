@@ -353,4 +353,24 @@ TEST(GpuGraph, ASignalIsBehindNoPutOfTheRunBefore) {
   EXPECT_EQ(fakeNumber("launches.signal_raise") - raised, 12); // six captures of two ranks
 }
 
+/// The GPU counts replays itself, and is told of runs that were none.
+TEST(GpuGraph, RunsBetweenReplaysAreCounted) {
+  int64_t before = fakeNumber("graph-launches");
+  expectAllOk(runRanks(ring(2, true), "peer", [](Context &context, Instance &instance) -> Status {
+    TANDEM_RETURN_IF_ERROR(runRing(context, instance));
+    TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+    for (bool traced : {true, false, true, true, false}) {
+      // One rank only: two that miss a run would agree on a wrong number.
+      TANDEM_RETURN_IF_ERROR(instance.trace(traced && context.rank() == 1));
+      TANDEM_RETURN_IF_ERROR(instance.run());
+    }
+    TANDEM_ASSIGN_OR_RETURN(auto other, context.device().createStream(StreamPriority::Normal));
+    for (Stream *main : {other.get(), static_cast<Stream *>(nullptr), other.get()})
+      TANDEM_RETURN_IF_ERROR(instance.enqueue(main));
+    TANDEM_RETURN_IF_ERROR(instance.wait());
+    return runRing(context, instance);
+  }));
+  EXPECT_EQ(fakeNumber("graph-launches") - before, (5 + 5 + 3 + 5) + (5 + 2 + 3 + 5));
+}
+
 } // namespace
