@@ -79,6 +79,15 @@ def run(command, env=None, limit=60):
     return finish(start(command, env), limit)
 
 
+def made_programs():
+    """A folder with what make-programs writes; it goes with the module's tests. For setUpModule()."""
+    folder = tempfile.mkdtemp(prefix="tandem-programs-")
+    unittest.addModuleCleanup(shutil.rmtree, folder, ignore_errors=True)
+    done = run([tool("make-programs"), folder])
+    assert done.code == 0, str(done)
+    return folder
+
+
 def tandem_run(*arguments, env=None, limit=60):
     return run([tool("tandem-run"), *map(str, arguments)], env, limit)
 

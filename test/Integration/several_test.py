@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 import unittest
 
@@ -24,13 +23,7 @@ programs = None
 
 def setUpModule():
     global programs
-    programs = tempfile.mkdtemp(prefix="tandem-programs-")
-    done = harness.run([tool("make-programs"), programs])
-    assert done.code == 0, str(done)
-
-
-def tearDownModule():
-    shutil.rmtree(programs, ignore_errors=True)
+    programs = harness.made_programs()
 
 
 def program(name):

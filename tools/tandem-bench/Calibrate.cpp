@@ -30,6 +30,13 @@ static constexpr const char *kSource = "calibrated";
 /// Four figures: more would be pretence.
 static double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
+/// In seconds: what is kept of a base file may be in any unit.
+static double timeOf(const nlohmann::ordered_json &field) {
+  std::string unit = field[1];
+  double scale = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 1e-9;
+  return field[0].get<double>() * scale;
+}
+
 void Calibration::note(const std::vector<Measurement> &measurements) {
   for (const Measurement &m : measurements) {
     auto probe = parseProbe(m.name);
@@ -273,7 +280,8 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
       "us", path + ".device");
   // Which of the two it is cannot be told: as in the base.
   auto there = device(Work::Signal);
-  double signal = object["device"]["signal"][0], wait = object["device"]["wait_signal"][0];
+  double signal = timeOf(object["device"]["signal"]),
+         wait = timeOf(object["device"]["wait_signal"]);
   double share = signal + wait > 0 ? signal / (signal + wait) : .5;
   set(object["device"], "signal", part(there, 0, 1 / share), 1e-6, "us", path + ".device");
   set(object["device"], "wait_signal", part(there, 0, 1 / (1 - share)), 1e-6, "us",
@@ -285,15 +293,14 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
 /// Beyond its commands: a graph of several branches is launched branch by branch, ranks begin when
 /// they do, and one waits for the other.
 std::optional<double> Calibration::signalsSeconds(const Json &launch, Mode mode) const {
-  auto number = [](const Json &field) { return field[0].get<double>() * 1e-6; };
   std::vector<double> rest;
   for (const Probe &p : all(Work::Put, false)) {
     const Figure *one = figure(p.once(), mode);
     auto took = seconds(p);
     if (one && took && *took <= kLongest)
-      rest.push_back(quantilesOf(one->seconds).median - *took - number(launch["run"]) -
-                     number(launch["issue"]["copy"]) - number(launch["device"]["signal"]) -
-                     number(launch["device"]["wait_signal"]));
+      rest.push_back(quantilesOf(one->seconds).median - *took - timeOf(launch["run"]) -
+                     timeOf(launch["issue"]["copy"]) - timeOf(launch["device"]["signal"]) -
+                     timeOf(launch["device"]["wait_signal"]));
   }
   if (rest.empty())
     return std::nullopt;
@@ -310,7 +317,7 @@ std::optional<double> Calibration::runSeconds(const Json &launch, Mode mode) con
       if (!one || !took || *took > kLongest)
         continue;
       const char *field = work == Work::Matmul ? "matmul" : "kernel";
-      double issue = launch["issue"][field][0].get<double>() * 1e-6;
+      double issue = timeOf(launch["issue"][field]);
       rest.push_back(quantilesOf(one->seconds).median - issue - *took);
     }
   if (rest.empty())

@@ -183,10 +183,10 @@ public:
   void endCapture() { capture = nullptr; }
   /// Null: work runs at once.
   Capture *capturing() const { return capture; }
-  /// Eight bytes of the device for the number of a run, and what they hold once all that was
-  /// enqueued is over.
-  std::shared_ptr<std::atomic<uint64_t>> counted() const { return runsCounted; }
+  /// Eight bytes of the device for the number of a run.
   void *epochWord() const { return static_cast<std::byte *>(scratch) + kWorkspaceBytes; }
+  /// What epochWord() holds once all replays that were enqueued are over; kNotCounted before.
+  std::shared_ptr<std::atomic<uint64_t>> counted() const { return runsCounted; }
   /// What was issued last is a copy by the copy engines (which has said so): one that follows it
   /// there starts at once, a kernel some microseconds later.
   bool followsCopy() const { return afterCopy; }
