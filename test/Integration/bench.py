@@ -110,14 +110,22 @@ class Bench(harness.Test):
         self.assertIsNone(same["exchange"])
 
     def test_graphs(self):
-        """Both ways of launching, on GPUs that are threads of the host."""
+        """All ways of launching, on GPUs that are threads of the host."""
         if not os.path.exists(FAKE_GPU):
             self.skipTest("this build has no device cuda")
         env = harness.environment(TANDEM_CUDA_LIBRARY=FAKE_GPU, TANDEM_CUBLASLT_LIBRARY=FAKE_GPU)
         done = harness.run([BENCH, "-n", "2", "--device=cuda", "--channel=peer,local", "--threads", *QUICK, *SHAPES,
-                            *self.reports()], env=env)
+                            "--modes=direct,graph,traced", "--machine=h200x2", *self.reports()], env=env)
         self.assertEqual(done.code, 0, str(done))
-        self.check_reports(done, modes=("direct", "graph"))
+        report = self.check_reports(done, modes=("direct", "graph", "traced"))
+        # What is predicted is a run that nobody looks at.
+        for m in (m for row in report["rows"] for m in row["measurements"] if "refused" not in m):
+            self.assertEqual(m["predicted_us"] is None, m["mode"] == "traced", m)
+
+    def test_traced_calibration(self):
+        done = harness.run([BENCH, "-n", "2", "--channel=local", f"--calibrate={self.path('m.json')}", "--modes=traced"])
+        self.assertEqual(done.code, 2, str(done))
+        self.assertIn("--modes: a calibration is about runs that are not traced", done.err)
 
     def test_calibration(self):
         """A machine file with numbers of this host, which the simulator takes, and those of the base where there are none."""

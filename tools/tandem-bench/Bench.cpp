@@ -44,7 +44,7 @@ Expected<machine::Machine> loadMachine(const Options &options, uint32_t ranks) {
 }
 
 void predict(Entry &entry, const machine::Machine &machine) {
-  if (!entry.seconds)
+  if (!entry.seconds || entry.measurement.mode == Mode::Traced)
     return;
   auto world = replay::World::load(*entry.measurement.file);
   if (!world) {

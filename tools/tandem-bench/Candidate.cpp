@@ -59,6 +59,8 @@ Status Candidate::prepare(const Setup &setup) {
   for (uint32_t i = 0; i < (mode == Mode::Graph ? setup.sets : 1); ++i) {
     TANDEM_ASSIGN_OR_RETURN(auto instance, PreparedProgram::create(setup.context, variant.bytes));
     instances.push_back(std::move(instance));
+    if (mode == Mode::Traced)
+      TANDEM_RETURN_IF_ERROR(context->check(tandem_trace(instances[i]->instance(), 1)));
     TANDEM_RETURN_IF_ERROR(bind(*instances[i], i));
   }
   bound = 0;
@@ -107,7 +109,18 @@ Expected<Turn> Candidate::run(uint32_t batch) {
   turn.enqueued = nanoseconds();
   TANDEM_RETURN_IF_ERROR(context->check(tandem_wait(instance)));
   turn.done = nanoseconds();
+  if (mode == Mode::Traced)
+    TANDEM_RETURN_IF_ERROR(checkTimes(instance));
   return turn;
+}
+
+Status Candidate::checkTimes(tandem_instance *instance) const {
+  const tandem_command_time *times = nullptr;
+  uint32_t count = 0;
+  TANDEM_RETURN_IF_ERROR(context->check(tandem_command_times(instance, &times, &count)));
+  bool any = std::any_of(times, times + count, [](const auto &time) { return time.end_ns > 0; });
+  return any || count == 0 ? Status()
+                           : Status(Code::InvalidArgument, "a traced run noted no command's time");
 }
 
 Status Candidate::compare(const std::vector<Tensor> &whole, uint64_t seed, uint32_t set,

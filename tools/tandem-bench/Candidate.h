@@ -71,6 +71,8 @@ public:
   std::shared_ptr<const ProgramFile> file;
 
 private:
+  /// That the last run was a traced one.
+  Status checkTimes(tandem_instance *instance) const;
   Status bind(run::PreparedProgram &instance, uint32_t set);
   /// On rank 0: the logical results with the oracle's, which is asked once a role and set.
   Status compare(const std::vector<run::Tensor> &whole, uint64_t seed, uint32_t set,

@@ -91,9 +91,10 @@ Measurement measurementOf(const Json &entry) {
   m.role = Role::Probe;
   m.name = entry.at("name").get<std::string>();
   std::string mode = entry.at("mode").get<std::string>();
-  if (mode != toString(Mode::Direct) && mode != toString(Mode::Graph))
+  auto known = modeNamed(mode);
+  if (!known || *known == Mode::Traced)
     throw std::runtime_error(fmt::format("mode: expected direct or graph, found \"{}\"", mode));
-  m.mode = mode == toString(Mode::Graph) ? Mode::Graph : Mode::Direct;
+  m.mode = *known;
   if (entry.contains("refused")) {
     m.refused = entry.at("refused").get<std::string>();
     return m;

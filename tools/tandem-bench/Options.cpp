@@ -56,7 +56,8 @@ Ranks: as in tandem-run
   --prefix            puts "[rank] " before each line that a rank prints
 
 How
-  --modes=LIST        direct, graph; default both where the device has graphs, else direct
+  --modes=LIST        direct, graph, traced (as tandem-run --trace: what tracing costs); default:
+                      direct, and graph where the device has graphs
   --iterations=K      timed rounds; default 30. --warmup=K: before them; default 4
   --sets=K            sets of inputs, used by turns; default 2
   --batch=K           runs enqueued back to back in each timed turn; default 1
@@ -75,7 +76,24 @@ Reports
   --fail-if-slower=PCT  exit status 3 if `auto` is slower than the sequence by more anywhere
 )";
 
-std::string bench::toString(Mode mode) { return mode == Mode::Direct ? "direct" : "graph"; }
+std::string bench::toString(Mode mode) {
+  switch (mode) {
+  case Mode::Direct:
+    return "direct";
+  case Mode::Graph:
+    return "graph";
+  case Mode::Traced:
+    return "traced";
+  }
+  return "";
+}
+
+std::optional<Mode> bench::modeNamed(std::string_view name) {
+  for (Mode mode : kModes)
+    if (toString(mode) == name)
+      return mode;
+  return std::nullopt;
+}
 
 static Status wrong(std::string message) {
   return Status(Code::InvalidArgument, std::move(message));
@@ -184,10 +202,13 @@ Status setModes(Options &o) {
   if (o.modeList.empty())
     o.modeList = gpu ? "direct,graph" : "direct";
   for (const std::string &name : splitList(o.modeList)) {
-    TANDEM_RETURN_IF_ERROR(checkChoice("--modes", name, {"direct", "graph"}));
-    if (name == "graph" && !gpu)
+    TANDEM_RETURN_IF_ERROR(checkChoice("--modes", name, {"direct", "graph", "traced"}));
+    Mode mode = *modeNamed(name);
+    if (mode == Mode::Graph && !gpu)
       return wrong(fmt::format("--modes: device {} has no graphs", o.device));
-    o.modes.push_back(name == "graph" ? Mode::Graph : Mode::Direct);
+    if (mode == Mode::Traced && o.probes)
+      return wrong("--modes: a calibration is about runs that are not traced");
+    o.modes.push_back(mode);
   }
   return Status();
 }

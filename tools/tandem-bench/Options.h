@@ -13,14 +13,21 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tandem::bench {
 
-enum class Mode : uint8_t { Direct, Graph };
-/// "direct", "graph".
+/// Traced: with the times of all commands, which are launched one by one.
+enum class Mode : uint8_t { Direct, Graph, Traced };
+/// "direct", "graph", "traced".
 std::string toString(Mode mode);
+
+inline constexpr Mode kModes[] = {Mode::Direct, Mode::Graph, Mode::Traced};
+/// Null: no mode has the name.
+std::optional<Mode> modeNamed(std::string_view name);
 
 struct Options {
   std::string folder; ///< of programs that --stage has written; "": they are compiled here
