@@ -138,11 +138,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   std::string name = std::to_string(algorithm->data[0]);
   ++tandem::fake::number("products." + name);
   std::chrono::microseconds more(tandem::fake::number("product-time." + name).load()),
-      said(tandem::fake::number("product-cost." + name).load());
+      said(tandem::fake::number("product-cost." + name).load()),
+      power(tandem::fake::number("product-power." + name).load());
   tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), md = of(d),
                              scale = *static_cast<const float *>(beta)] {
     std::this_thread::sleep_for(more);
-    tandem::fake::pass(stream, said);
+    const auto *words = static_cast<const uint16_t *>(A);
+    bool equal = std::equal(words + 1, words + 4, words);
+    tandem::fake::pass(stream, equal ? said : said + power);
     for (int64_t i = 0; i < md.batch; ++i)
       multiply(how, ma, mb, md, static_cast<const float *>(A) + i * ma.stride,
                static_cast<const float *>(B) + i * mb.stride,

@@ -36,6 +36,7 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   late-copies     milliseconds that a thread is kept where it asks for a copy of 1 to 2 KiB
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
 ///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not
+///   product-power.<algorithm>  more of them, unless the first numbers of a matrix are equal
 ///   nccl-no-split-on  rank (from 1) that does not come to a split
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
 ///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error

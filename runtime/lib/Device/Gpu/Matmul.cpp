@@ -246,9 +246,10 @@ private:
       candidate.bytes[3] = static_cast<uint64_t>(product.n) * outElement;
       TANDEM_RETURN_IF_ERROR(warmUp(*tools, candidate));
       std::lock_guard<std::mutex> lock(tools->mutex);
+      // What stands in for addresses that nobody binds in practice keeps the library's choice.
       if (auto known = tools->choices.find(candidate.key); known != tools->choices.end())
         selectAlgorithm(*plan, known->second);
-      else
+      else if (plans.empty())
         tools->candidates.push_back(std::move(candidate));
       plans.push_back({alignment, std::move(plan)});
     }

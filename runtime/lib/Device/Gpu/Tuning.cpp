@@ -11,13 +11,34 @@
 #include "tandem/Runtime/Launch.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <sstream>
+#include <vector>
 
 namespace tandem::gpu {
 
 namespace {
+
+/// Numbers of all signs and mantissas, none larger than 2, whichever type reads them. How fast an
+/// algorithm is depends on the power that it draws, and equal or few digits draw much less of it.
+/// The length divides no power of 2, so that rows of a matrix differ.
+const std::vector<uint16_t> &noise() {
+  static const std::vector<uint16_t> words = [] {
+    std::vector<uint16_t> made((1 << 19) + 7);
+    uint64_t state = 0x9e3779b97f4a7c15ull;
+    for (uint16_t &word : made) {
+      // Marsaglia, Xorshift RNGs, 2003.
+      state ^= state << 13;
+      state ^= state >> 7;
+      state ^= state << 17;
+      word = static_cast<uint16_t>((state >> 32 & 0x83ff) | 0x3c00);
+    }
+    return made;
+  }();
+  return words;
+}
 
 /// Memory and a stream to try plans on.
 class Bench {
@@ -43,9 +64,24 @@ public:
     for (int k = 0; k < 4; ++k)
       if (memory[k].size() < candidate.bytes[k]) {
         TANDEM_ASSIGN_OR_RETURN(memory[k], Scratch::make(tools.state, candidate.bytes[k]));
-        // Small numbers that are not zero: on zeros a matmul draws less power and runs faster.
-        TANDEM_RETURN_IF_ERROR(driver.fill(memory[k].data(), 0x3c, candidate.bytes[k]));
       }
+    return Status();
+  }
+
+  /// To be timed: what plans write is noise again, too.
+  Status fill(const Candidate &candidate) {
+    Driver &driver = tools.driver();
+    const std::vector<uint16_t> &block = noise();
+    for (int k = 0; k < 4; ++k) {
+      auto *begin = static_cast<std::byte *>(memory[k].data());
+      uint64_t bytes = candidate.bytes[k], done = std::min(bytes, block.size() * sizeof block[0]);
+      if (bytes > 0)
+        TANDEM_RETURN_IF_ERROR(driver.copy(begin, block.data(), done));
+      for (uint64_t more = 0; done < bytes; done += more) {
+        more = std::min(done, bytes - done);
+        TANDEM_RETURN_IF_ERROR(driver.copyAsync(begin + done, begin, more, stream));
+      }
+    }
     return Status();
   }
 
@@ -63,16 +99,17 @@ public:
     }
   }
 
-  /// Milliseconds of one run.
-  Expected<float> time(const Candidate &candidate) {
+  /// Milliseconds of each of `runs` runs.
+  Expected<float> time(const Candidate &candidate, int runs) {
     Driver &driver = tools.driver();
     TANDEM_RETURN_IF_ERROR(driver.record(from, stream));
-    TANDEM_RETURN_IF_ERROR(run(candidate));
+    for (int i = 0; i < runs; ++i)
+      TANDEM_RETURN_IF_ERROR(run(candidate));
     TANDEM_RETURN_IF_ERROR(driver.record(to, stream));
     TANDEM_RETURN_IF_ERROR(finish());
     float milliseconds = 0;
     TANDEM_RETURN_IF_ERROR(driver.elapsed(from, to, &milliseconds));
-    return milliseconds;
+    return milliseconds / static_cast<float>(runs);
   }
 
 private:
@@ -82,24 +119,61 @@ private:
   Scratch workspace, memory[4];
 };
 
+/// A turn is about as many milliseconds, so that the GPU has the clock of one that works, and no
+/// more runs than this.
+constexpr float kTurn = 1;
+constexpr int kMostRuns = 16;
+constexpr size_t kTurns = 5;
+
 /// The fastest; the library's own choice unless another is clearly faster.
 Expected<unsigned> measure(Bench &bench, const Candidate &candidate) {
   unsigned count = candidate.plan->candidates();
-  std::vector<float> best(count, 1e30f);
   TANDEM_RETURN_IF_ERROR(bench.open(candidate));
-  // In turns: clocks and temperature change while this runs.
-  for (int round = 0; round < 5; ++round)
-    for (unsigned c = 0; c < count; ++c) {
+  TANDEM_RETURN_IF_ERROR(bench.fill(candidate));
+  // What does not run here is nobody's choice. The first run loads its kernels.
+  std::vector<unsigned> running;
+  std::vector<float> once(count);
+  for (unsigned c = 0; c < count; ++c) {
+    candidate.plan->select(c);
+    auto first = bench.time(candidate, 1), second = bench.time(candidate, 1);
+    if (!first || !second)
+      continue;
+    running.push_back(c);
+    once[c] = *second;
+  }
+  candidate.plan->select(0);
+  if (running.empty())
+    return 0u;
+  // In turns: clocks and temperature change while this runs. Not the least time, which is that of
+  // the moment before the power was capped.
+  float least = once[running.front()];
+  for (unsigned c : running)
+    least = std::min(least, once[c]);
+  running.erase(std::remove_if(running.begin(), running.end(),
+                               [&](unsigned c) { return once[c] > 1.25f * least; }),
+                running.end());
+  int runs = least > 0 ? static_cast<int>(kTurn / least) : kMostRuns;
+  runs = std::clamp(runs, 1, kMostRuns);
+  std::vector<std::vector<float>> times(count);
+  for (size_t turn = 0; turn < kTurns; ++turn)
+    for (unsigned c : running) {
       candidate.plan->select(c);
-      auto time = bench.time(candidate);
-      if (time)
-        best[c] = round == 0 ? 1e29f : std::min(best[c], *time); // the first loads its kernels
+      TANDEM_ASSIGN_OR_RETURN(float time, bench.time(candidate, runs));
+      times[c].push_back(time);
+    }
+  auto median = [&](unsigned c) {
+    auto middle = times[c].begin() + kTurns / 2;
+    std::nth_element(times[c].begin(), middle, times[c].end());
+    return *middle;
+  };
+  unsigned chosen = running.front();
+  float best = median(chosen) * (chosen == 0 ? 0.99f : 1);
+  for (unsigned c : running)
+    if (float time = median(c); time < best) {
+      chosen = c;
+      best = time;
     }
   candidate.plan->select(0);
-  unsigned chosen = 0;
-  for (unsigned c = 1; c < count; ++c)
-    if (best[c] < 0.97f * best[chosen])
-      chosen = c;
   return chosen;
 }
 

@@ -89,7 +89,25 @@ TEST_F(GpuTuning, TheFastestRuns) {
   Uses uses = use();
   EXPECT_EQ(uses.run[0], 0);
   EXPECT_EQ(uses.run[1], 1);
-  EXPECT_GE(uses.prepared(), 15); // three candidates, five rounds
+  EXPECT_GE(uses.prepare[1], 7); // two runs, then five turns
+  EXPECT_LT(uses.prepare[0] + uses.prepare[2], 7); // far behind, they have no turns
+}
+
+/// On numbers that are all equal a GPU is not held back by its power.
+TEST_F(GpuTuning, NumbersAreNotEqual) {
+  Knob hungry("product-power.1", 2000000);
+  Uses uses = use();
+  EXPECT_EQ(uses.run[1], 0);
+  Knob frugal("product-cost.2", 0);
+  EXPECT_EQ(use().run[2], 1);
+}
+
+/// What is as fast as the library's choice to the accuracy of a clock is not worth another one.
+TEST_F(GpuTuning, TheLibrarysChoiceIsKept) {
+  Knob fast("product-cost.0", 1000000), close("product-cost.1", 995000);
+  EXPECT_EQ(use().run[0], 1);
+  Knob clearly("product-cost.1", 900000);
+  EXPECT_EQ(use().run[1], 1);
 }
 
 TEST_F(GpuTuning, OneRankDecidesForAll) {
@@ -124,7 +142,7 @@ TEST_F(GpuTuning, AFileThatIsNotWholeIsNotUsed) {
     testing::internal::CaptureStderr();
     Uses uses = use();
     EXPECT_NE(testing::internal::GetCapturedStderr().find("not used"), std::string::npos);
-    EXPECT_GE(uses.prepared(), 15);
+    EXPECT_GE(uses.prepare[1], 7);
     EXPECT_EQ(readAll(path), text);
   }
 }
