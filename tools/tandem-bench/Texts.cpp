@@ -7,6 +7,7 @@
 
 #include "Texts.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,7 +25,7 @@ std::string tensor(const Case &shape, int64_t rows, int64_t columns, const std::
                      tandem::toString(shape.dtype), axes);
 }
 
-std::string attribute(const Schedule &schedule, uint32_t ranks) {
+std::string attribute(const Schedule &schedule, uint32_t ranks, bool reduces) {
   std::string text = schedule.name == "sequence" ? "pipeline" : schedule.name;
   if (schedule.streams)
     text += fmt::format(", streams = {}", schedule.streams);
@@ -35,6 +36,8 @@ std::string attribute(const Schedule &schedule, uint32_t ranks) {
     merge = {1};
     for (int64_t sum = 1; sum < ranks; sum += merge.back())
       merge.push_back(sum);
+    if (reduces) // few where the loop waits for nothing else: at the end
+      std::reverse(merge.begin(), merge.end());
   }
   if (!merge.empty())
     text += fmt::format(", merge = [{}]", fmt::join(merge, ", "));
@@ -60,7 +63,7 @@ std::string gatherText(const Case &c, uint32_t ranks, const Schedule &schedule) 
   std::string wanted = schedule.name == "auto"
                            ? ""
                            : fmt::format(" {{fusion.gather = \"before\", fusion.schedule = {}}}",
-                                         attribute(schedule, ranks));
+                                         attribute(schedule, ranks, false));
   return fmt::format(R"({}
 func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
   %y = fusion.matmul %x, %w{} : {x}, {w} -> {y}
@@ -88,7 +91,7 @@ std::string reduceText(const Case &c, uint32_t ranks, const Schedule &schedule) 
                          ? fmt::format("  %y = fusion.matmul %x, %w : {}, {} -> {}\n", x, w, y)
                          : fmt::format("  %p = fusion.matmul %x, %w : {}, {} -> {}\n"
                                        "  %y = fusion.reshard %p {{schedule = {}}} : {} -> {}\n",
-                                       x, w, p, attribute(schedule, ranks), p, y);
+                                       x, w, p, attribute(schedule, ranks, true), p, y);
   return fmt::format(R"({}
 func.func @bench(%x: {} {{fusion.name = "x"}}, %w: {} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
 {}  return %y : {y}
