@@ -158,6 +158,7 @@ static SmallVector<fusion::ScheduleAttr> getCandidates(const StreamGroup &group)
   if (reduces)
     std::reverse(merge.begin(), merge.end());
   push(0, fusion::PeerOrder::Xor, merge);
+  push(2, fusion::PeerOrder::Xor, merge);
   return candidates;
 }
 

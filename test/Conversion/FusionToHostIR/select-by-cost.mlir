@@ -24,9 +24,9 @@ func.func @large(%x: !x, %w: !w) -> !y {
 
 // Small ones: on one machine messages are quicker than broadcasts, on the other they are not.
 #tp = #fusion.mesh<"tp", ["x" = 8]>
-!x = tensor<256x256xbf16, #fusion.axes<#tp, [didx("x"), -]>>
-!g = tensor<256x256xbf16, #fusion.axes<#tp, [stream(8), -]>>
-!w = tensor<256x1024xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!x = tensor<256x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<256x4096xbf16, #fusion.axes<#tp, [stream(8), -]>>
+!w = tensor<4096x1024xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 !y = tensor<256x1024xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
 
 // CHECK-LABEL: func.func @small

@@ -11,10 +11,10 @@
 !y = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // LOG: remark: fusion-select-schedule: all-gather gets 8 slices of dimension 0: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
-// LOG: remark: fusion-select-schedule: all-gather goes through schedule push merging 1+1+2+4: pipeline
+// LOG: remark: fusion-select-schedule: all-gather goes through schedule push on 2 streams merging 1+1+2+4: pipeline
 // CHECK-LABEL: func.func @gather
 // PUSH-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
-// PUSH: schedule = #fusion.schedule<push, order = xor, merge = [1, 1, 2, 4]>{{.*}}[stream(8), -]>>
+// PUSH: schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>{{.*}}[stream(8), -]>>
 // PUSH: math.exp {{.*}}[stream(8), didx("x")]>>
 // WHOLE-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 // WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[-, -]>>
