@@ -89,7 +89,7 @@ TEST_F(GpuTuning, TheFastestRuns) {
   Uses uses = use();
   EXPECT_EQ(uses.run[0], 0);
   EXPECT_EQ(uses.run[1], 1);
-  EXPECT_GE(uses.prepare[1], 7); // two runs, then five turns
+  EXPECT_GE(uses.prepare[1], 7);                   // two runs, then five turns
   EXPECT_LT(uses.prepare[0] + uses.prepare[2], 7); // far behind, they have no turns
 }
 
