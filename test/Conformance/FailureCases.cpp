@@ -124,6 +124,15 @@ Scenario smallPeer() {
   return scenario;
 }
 
+/// Rank 0 gives up well before the others do: what it then no longer waits for, and hands on, must
+/// not be a result to them.
+Scenario earlyOne(uint32_t ranks) {
+  Scenario scenario = collectives(ranks);
+  scenario.patience.assign(ranks, 2);
+  scenario.patience[0] = 1;
+  return scenario;
+}
+
 Scenario with(Scenario scenario, bool leaves) {
   auto last = static_cast<uint32_t>(scenario.spec.ranks.size() - 1);
   (leaves ? scenario.leavers : scenario.stallers).push_back(last);
@@ -145,6 +154,9 @@ void addFailureCases(Cases &cases) {
                        return with(collectives(p), leaves);
                      }});
   }
+  cases.push_back({"Failure.early-one.collective", {3, 4}, Collectives, [](uint32_t p) {
+                     return with(earlyOne(p), false);
+                   }});
   cases.push_back({"Failure.sizes-differ", {2}, TwoSided, [](uint32_t) { return sizes(); }});
   for (bool exclusive : {false, true})
     cases.push_back({exclusive ? "Failure.each-other.exclusive" : "Failure.each-other",

@@ -6,7 +6,8 @@
 // What channel ccl asks of libnccl.so.2, on the streams of the driver that stands in: who waits for
 // whom and who may be aborted when, as NCCL's source has it. Non-blocking communicators start a
 // thread for each group of calls, blocking ones wait on the caller's; a child shares its parent's
-// abort flag if the parent says so; what has been given back must not be used. Sums of f32 and i32.
+// abort flag if the parent says so; what has been given back must not be used. A kernel that is
+// aborted goes on without what it waits for, and so do those that wait for it. Sums of f32 and i32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -52,6 +53,7 @@ struct World {
   std::map<std::string, std::map<int, Collective>> collectives;
   std::map<std::string, const char *> messages; ///< sent, and not yet received
   std::map<int, std::shared_ptr<World>> children;
+  bool torn = false; ///< a kernel was aborted: the others get what it has, and do not wait for more
 
   /// False where the flag is raised first.
   bool wait(const Flag &aborted, const std::function<bool()> &until) {
@@ -67,6 +69,22 @@ struct World {
       changed.notify_all();
     }
     return wait(aborted, [&] { return came[where] >= size; });
+  }
+  /// In a kernel. False where nothing is there to go on with.
+  bool meetOrTear(const std::string &where, int size, const Flag &aborted) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      ++came[where];
+      changed.notify_all();
+    }
+    bool whole = wait(aborted, [&] { return torn || came[where] >= size; });
+    std::lock_guard<std::mutex> lock(mutex);
+    whole &= came[where] >= size;
+    if (!whole && !torn) {
+      torn = true;
+      changed.notify_all();
+    }
+    return whole;
   }
 };
 
@@ -267,7 +285,7 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, Collective what) {
       std::lock_guard<std::mutex> lock(world->mutex);
       world->collectives[name][rank] = what;
     }
-    if (!world->meet("begin " + name, size, *aborted))
+    if (!world->meetOrTear("begin " + name, size, *aborted))
       return;
     std::map<int, Collective> all;
     {
@@ -275,7 +293,7 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, Collective what) {
       all = world->collectives[name];
     }
     std::vector<char> out = compute(all, rank);
-    if (world->meet("end " + name, size, *aborted))
+    if (world->meetOrTear("end " + name, size, *aborted))
       std::copy(out.begin(), out.end(), what.to);
   };
   return enqueue({comm, stream, nullptr, work, nullptr});

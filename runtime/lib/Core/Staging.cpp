@@ -152,6 +152,7 @@ public:
   Status compare(const std::vector<std::string> &members, Marker &culprit) override {
     return inner->compare(members, culprit);
   }
+  Status check() const override { return inner->check(); }
   void abort(const Status &reason) override { inner->abort(reason); }
 
 private:

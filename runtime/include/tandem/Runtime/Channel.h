@@ -127,6 +127,10 @@ public:
   virtual std::string prepared() { return {}; }
   virtual Status compare(const std::vector<std::string> &members, Marker &culprit);
 
+  /// Once a run has ended: whether what came with it can be believed, where the channel's operations
+  /// may end well although a peer has given up. Waits for nobody.
+  virtual Status check() const { return Status(); }
+
   /// Makes operations that wait return `reason`, and later ones fail with it. Tells the peers if
   /// that can be done without waiting. Any thread, any number of times, also while operations run.
   virtual void abort(const Status &reason) = 0;

@@ -104,6 +104,8 @@ public:
     return Status();
   }
 
+  Status check() const override { return communicator->check(); }
+
   void abort(const Status &reason) override {
     aborted = true;
     communicator->abort(reason);
@@ -170,7 +172,8 @@ public:
       mine = Status(Code::Unsupported,
                     fmt::format("channel ccl connects GPUs, and device {} is none", device.name()));
     // One exchange: state of this rank, its group and GPU, the communicator that it would take from
-    // the pool, how it makes one; from the first member of a new one, the id.
+    // the pool, how it makes one, where its notices are; from the first member of a new one, the
+    // id.
     CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
     ncclUniqueId id{};
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
@@ -180,8 +183,9 @@ public:
         mine.ok() ? fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
                                 fmt::join(desc.group, ","))
                   : "!" + mine.message();
+    auto notices = std::make_unique<Notices>();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
-                       (api.splits ? "split" : "whole") + "\n" +
+                       (api.splits ? "split" : "whole") + "\n" + notices->address() + "\n" +
                        std::string(id.internal, leads ? sizeof id.internal : 0);
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
     TANDEM_RETURN_IF_ERROR(mine);
@@ -194,8 +198,13 @@ public:
         return Status(Code::Internal, "channel ccl: no id of a communicator");
       std::memcpy(id.internal, leader.data() + leader.size() - sizeof id.internal,
                   sizeof id.internal);
-      TANDEM_ASSIGN_OR_RETURN(
-          communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
+      std::vector<std::string> addresses;
+      for (uint32_t rank : desc.group)
+        addresses.push_back(lineOf(all[rank], 3));
+      notices->connect(addresses);
+      TANDEM_ASSIGN_OR_RETURN(communicator,
+                              Communicator::create(gpu->shared(), id, desc.group, desc.self,
+                                                   std::move(notices), kTimeout));
       TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
     }
     return std::make_unique<CclChannel>(pool, std::move(communicator), gpu->kernels());
@@ -211,31 +220,33 @@ private:
     return communicator;
   }
 
+  static std::string lineOf(const std::string &said, int line) {
+    std::istringstream in(said);
+    std::string text;
+    for (int i = 0; i <= line; ++i)
+      std::getline(in, text);
+    return text;
+  }
+
   static Status checkGroup(const ChannelDesc &desc, const std::string &head,
                            const std::vector<std::string> &all) {
-    auto lineOf = [&](uint32_t rank, int line) {
-      std::istringstream in(all[rank]);
-      std::string text;
-      for (int i = 0; i <= line; ++i)
-        std::getline(in, text);
-      return text;
-    };
     for (uint32_t rank = 0; rank < all.size(); ++rank)
       if (all[rank][0] == '!')
-        return Status(Code::Aborted, fmt::format("rank {}: {}", rank, lineOf(rank, 0).substr(1)));
+        return Status(Code::Aborted,
+                      fmt::format("rank {}: {}", rank, lineOf(all[rank], 0).substr(1)));
     std::map<std::string, uint32_t> owners;
     for (uint32_t rank : desc.group) {
-      if (lineOf(rank, 0) != head)
+      if (lineOf(all[rank], 0) != head)
         return Status(Code::InvalidProgram,
                       fmt::format("rank {} names another group for this channel", rank));
-      if (lineOf(rank, 2) != lineOf(desc.group[0], 2))
+      if (lineOf(all[rank], 2) != lineOf(all[desc.group[0]], 2))
         return Status(
             Code::InvalidProgram,
             fmt::format("channel ccl: ranks {} and {} make communicators in different ways: NCCL's "
                         "version, NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES must be "
                         "the same",
                         desc.group[0], rank));
-      auto [other, fresh] = owners.emplace(lineOf(rank, 1), rank);
+      auto [other, fresh] = owners.emplace(lineOf(all[rank], 1), rank);
       if (!fresh)
         return Status(
             Code::Unsupported,

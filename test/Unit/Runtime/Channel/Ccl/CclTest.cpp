@@ -22,6 +22,7 @@ using namespace tandem;
 using namespace tandem::test;
 using ccl::Communicator;
 using ccl::CommunicatorRef;
+using ccl::Notices;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
@@ -82,8 +83,14 @@ protected:
     std::vector<Status> results(2);
     ncclUniqueId id = newId();
     made.resize(2);
+    std::vector<std::unique_ptr<Notices>> notices;
+    for (int r = 0; r < 2; ++r)
+      notices.push_back(std::make_unique<Notices>());
+    std::vector<std::string> addresses{notices[0]->address(), notices[1]->address()};
+    for (const auto &page : notices)
+      page->connect(addresses);
     bothRanks([&](unsigned r) {
-      auto one = Communicator::create(states[r], id, {3, 7}, r, timeout);
+      auto one = Communicator::create(states[r], id, {3, 7}, r, std::move(notices[r]), timeout);
       results[r] = one.status();
       if (one.ok())
         made[r] = *one;
@@ -141,7 +148,9 @@ TEST_F(Ccl, CommandsNeedNoThread) {
 
 TEST_F(Ccl, APeerThatDoesNotComeEndsTheCreation) {
   auto start = Clock::now();
-  Status status = Communicator::create(states[0], newId(), {3, 7}, 0, milliseconds(200)).status();
+  auto one = Communicator::create(states[0], newId(), {3, 7}, 0, std::make_unique<Notices>(),
+                                  milliseconds(200));
+  Status status = one.status();
   EXPECT_EQ(status.code(), Code::Timeout);
   EXPECT_EQ(status.message(), "ncclCommInitRankConfig: not all of ranks 3, 7 came within 200 ms");
   EXPECT_LT(Clock::now() - start, seconds(5));
@@ -213,6 +222,28 @@ TEST_F(Ccl, AnAbortEndsKernelsThatWait) {
   EXPECT_EQ(value, 1);
 }
 
+/// What rank 0 no longer waits for, rank 1 gets nothing of, and its kernel ends all the same.
+TEST_F(Ccl, WhoIsToldNothingByAKernelIsToldByTheHost) {
+  createAndWarmUp();
+  gpu::StreamHandle streams[2] = {};
+  float value[2] = {1, 2};
+  for (unsigned r = 0; r < 2; ++r)
+    ASSERT_TRUE(states[r]->driver->createStream(&streams[r], StreamPriority::Normal).ok());
+  ASSERT_TRUE(sum(0, streams[0], &value[0]).ok());
+  EXPECT_TRUE(made[1]->check().ok());
+  made[0]->abort(Status(Code::Timeout, "rank 3: no end after 700 ms"));
+  EXPECT_TRUE(states[0]->driver->destroyStream(streams[0]).ok()); // waits
+  ASSERT_TRUE(sum(1, streams[1], &value[1]).ok());
+  EXPECT_TRUE(states[1]->driver->destroyStream(streams[1]).ok());
+  EXPECT_NE(value[1], 3);
+  for (const Status &status : {made[1]->check(), made[1]->poll()}) {
+    EXPECT_EQ(status.code(), Code::Aborted);
+    EXPECT_EQ(status.message(), "rank 3 gave up, and what came from it since may be wrong: rank 3: "
+                                "no end after 700 ms");
+  }
+  EXPECT_TRUE(made[0]->check().ok()); // it has a reason of its own
+}
+
 TEST_F(Ccl, APollSeesAnError) {
   createAndWarmUp();
   Knob error("nccl-error-on", 1);
@@ -256,7 +287,8 @@ TEST_F(Ccl, AChildThatCannotLeaveIsAborted) {
 }
 
 TEST_F(Ccl, AGroupOfOne) {
-  auto one = Communicator::create(states[0], newId(), {5}, 0, seconds(20));
+  auto one =
+      Communicator::create(states[0], newId(), {5}, 0, std::make_unique<Notices>(), seconds(20));
   ASSERT_TRUE(one.ok()) << one.status().message();
   EXPECT_TRUE((*one)->warmUp(seconds(20)).ok());
 }
@@ -293,7 +325,9 @@ void expectHeldRunsEnd(const char *graphs) {
   hold.reset();
   EXPECT_LT(Clock::now() - start, seconds(20));
   for (const Status &status : ended) {
-    EXPECT_EQ(status.code(), Code::Timeout) << status.message();
+    EXPECT_TRUE(status.code() == Code::Timeout || // or heard of the other's
+                status.message().find("gave up") != std::string::npos)
+        << status.message();
     EXPECT_THAT(status.message(), HasSubstr("no end after 2000 ms"));
   }
   // The one that is in a call knows so, other than a graph that runs.

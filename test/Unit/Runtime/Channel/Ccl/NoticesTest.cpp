@@ -1,0 +1,115 @@
+//===- NoticesTest.cpp - that a rank gives up, said to its host -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Notices.h"
+
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using tandem::ccl::Notices;
+
+namespace {
+
+/// A page of another process, and a pipe: what is written into it ends the process.
+struct Other {
+  explicit Other(bool givesUp) {
+    int up[2], down[2];
+    EXPECT_EQ(::pipe(up), 0);
+    EXPECT_EQ(::pipe(down), 0);
+    process = ::fork();
+    if (process == 0) {
+      Notices notices;
+      std::string line = notices.address() + "\n";
+      char byte = 0;
+      bool ok = ::write(up[1], line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
+                ::read(down[0], &byte, 1) == 1;
+      if (givesUp)
+        notices.giveUp("of the other process");
+      ok = ok && ::write(up[1], "!", 1) == 1 && ::read(down[0], &byte, 1) == 1;
+      ::_exit(ok ? 0 : 1);
+    }
+    from = up[0];
+    to = down[1];
+    for (char byte = 0; ::read(from, &byte, 1) == 1 && byte != '\n';)
+      address += byte;
+  }
+  void step() const {
+    char byte = 0;
+    EXPECT_EQ(::write(to, "x", 1), 1);
+    EXPECT_EQ(::read(from, &byte, 1), 1);
+  }
+  void end() const {
+    int status = 0;
+    EXPECT_EQ(::write(to, "x", 1), 1);
+    EXPECT_EQ(::waitpid(process, &status, 0), process);
+    EXPECT_EQ(status, 0);
+    ::close(from);
+    ::close(to);
+  }
+  pid_t process;
+  int from, to;
+  std::string address;
+};
+
+TEST(Notices, OfTheSameProcess) {
+  Notices a, b, c;
+  std::vector<std::string> addresses{a.address(), b.address(), c.address()};
+  for (Notices *page : {&a, &b, &c})
+    page->connect(addresses);
+  EXPECT_FALSE(a.heard());
+  c.giveUp("first");
+  c.giveUp("second");
+  auto notice = a.heard();
+  ASSERT_TRUE(notice);
+  EXPECT_EQ(notice->member, 2u);
+  EXPECT_EQ(notice->reason, "first");
+  EXPECT_FALSE(c.heard()); // of others, that is
+  b.giveUp(std::string(5000, 'x'));
+  notice = a.heard();
+  ASSERT_TRUE(notice);
+  EXPECT_EQ(notice->member, 1u);
+  EXPECT_EQ(notice->reason.find_first_not_of('x'), std::string::npos);
+  EXPECT_GT(notice->reason.size(), 1000u);
+}
+
+TEST(Notices, OfAnotherProcessAlsoWhenItHasEnded) {
+  Other says(true), saysNothing(false);
+  Notices mine;
+  mine.connect({mine.address(), saysNothing.address, says.address});
+  EXPECT_FALSE(mine.heard());
+  says.step();
+  saysNothing.step();
+  auto notice = mine.heard();
+  ASSERT_TRUE(notice);
+  EXPECT_EQ(notice->member, 2u);
+  EXPECT_EQ(notice->reason, "of the other process");
+  says.end();
+  saysNothing.end();
+  EXPECT_EQ(mine.heard()->member, 2u);
+}
+
+TEST(Notices, WhatIsNoPageIsNotReached) {
+  Other gone(false);
+  gone.step();
+  gone.end();
+  Notices mine, other;
+  other.giveUp("nobody hears it");
+  size_t process = other.address().find(" " + std::to_string(::getpid()) + " ");
+  ASSERT_NE(process, std::string::npos);
+  std::string host = other.address().substr(0, other.address().rfind(' ', process - 1));
+  std::string mineElsewhere = host + " 1" + other.address().substr(process); // another number
+  std::string input = other.address().substr(0, other.address().rfind(' ')) + " 0";
+  mine.connect({"", "somewhere else 1 2 3", host, host + " a b c", gone.address, mineElsewhere,
+                input, "x" + other.address()});
+  EXPECT_FALSE(mine.heard());
+  mine.connect({other.address()});
+  EXPECT_TRUE(mine.heard());
+}
+
+} // namespace
