@@ -175,9 +175,9 @@ class Processes(RunAllTest):
 
     def test_bits(self):
         self.programs("1.cuda-nccl", a="1 pass", b="1 differs", c="1 pass", d="1 wrong", e="1 graphless", f="1 pass")
-        self.programs("2.cuda-nccl", a="2 pass", b="2 pass")
+        self.programs("2.cuda-nccl", a="2 pass", b="2 pass", c="2 shared")
         done = self.check("bits")
-        self.assertEqual(self.summary["bits"], ("FAIL", "equal 5, failed 3, no time for 0"), str(done))
+        self.assertEqual(self.summary["bits"], ("FAIL", "equal 5, failed 3, too few GPUs for 1, no time for 0"), str(done))
         said = self.said("bits")
         self.assertEqual(len(re.findall("FAILED bits:", said)), 3, said)
         for pattern in ("b.1.cuda-nccl.tsp: results differ", "d.1.cuda-nccl.tsp: graph: FAILED f: rank 0: .* is wrong",
@@ -224,7 +224,7 @@ class Real(RunAllTest):
     def test_bits(self):
         self.stage(**{"a.1.cuda-nccl": "gather-1", "b.2.cuda-nccl": "gather-2", "c.2.cuda-nccl": "gather-2"})
         done = self.check("bits")
-        self.assertEqual((done.code, self.summary["bits"]), (0, ("ok", "equal 3, failed 0, no time for 0")),
+        self.assertEqual((done.code, self.summary["bits"]), (0, ("ok", "equal 3, failed 0, too few GPUs for 0, no time for 0")),
                          f"{done}\n{self.said('bits')}")
 
 
