@@ -131,17 +131,18 @@ private:
       launching.device[i] = device.number(name, Unit::Time, 0, 1);
     }
     launching.run = object.number("run", Unit::Time, 0, 1);
-    if (object.has("signals"))
-      launching.signals = object.number("signals", Unit::Time, 0, 1);
+    if (object.has("engine_change"))
+      launching.engineChange = object.number("engine_change", Unit::Time, 0, 1);
     return launching;
   }
 
   void launching(Fields::Object &root) {
     Fields::Object object = root.object("launch", {"streams", "graph"});
-    machine.streams = oneLaunching(object.object("streams", {"issue", "device", "run", "signals"}));
+    const std::vector<const char *> known = {"issue", "device", "run", "engine_change"};
+    machine.streams = oneLaunching(object.object("streams", known));
     machine.hasGraph = object.has("graph");
     if (machine.hasGraph)
-      machine.graph = oneLaunching(object.object("graph", {"issue", "device", "run", "signals"}));
+      machine.graph = oneLaunching(object.object("graph", known));
   }
 
   LinkClass link(Fields::Object object) {

@@ -83,9 +83,8 @@ private:
     issued.resize(plan.steps.size());
     std::vector<uint8_t> events = plan.countEvents();
     ends.assign(plan.steps.size(), kNever);
-    bool signals = std::any_of(plan.steps.begin(), plan.steps.end(),
-                               [](const PlanStep &step) { return step.kind == Kind::WaitSignal; });
-    double host = launching.run + (signals ? launching.signals : 0);
+    changes.assign(plan.steps.size(), false);
+    double host = launching.run;
     for (uint32_t i = 0; i < plan.steps.size(); ++i) {
       const PlanStep &step = plan.steps[i];
       bool isSync = step.kind == Kind::Sync;
@@ -97,8 +96,19 @@ private:
         awaited[i] = queues[step.after].back();
       else if (step.kind == Kind::WaitSignal)
         awaited[i] = step.after;
+      changes[i] =
+          step.kind == Kind::Put && launching.engineChange > 0 && changesEngine(step.stream);
       queues[step.stream].push_back(i);
     }
+  }
+
+  /// Whether a put that comes next on a stream is the first work of the copy engine there, or
+  /// behind other work.
+  bool changesEngine(uint32_t stream) const {
+    if (queues[stream].empty())
+      return true;
+    Kind before = plan.steps[queues[stream].back()].kind;
+    return before != Kind::Put && before != Kind::Signal;
   }
 
   bool startAll() {
@@ -110,7 +120,7 @@ private:
       const PlanStep &step = plan.steps[i];
       if (awaited[i] != kNone && ends[awaited[i]] > now)
         continue;
-      if (step.kind == Kind::Put && machine.oneSided.mover == Mover::Copy &&
+      if (step.kind == Kind::Put && !changes[i] && machine.oneSided.mover == Mover::Copy &&
           puts >= machine.copyEngines)
         continue;
       start(i);
@@ -122,6 +132,9 @@ private:
   void start(uint32_t i) {
     const PlanStep &step = plan.steps[i];
     double begin = std::max(now, issued[i]);
+    busy[step.stream] = true;
+    if (changes[i])
+      return active.push_back({i, begin + launching.engineChange});
     double overhead = launching.device[indexOf(costOf(step))];
     Running running{i, begin + overhead};
     switch (step.kind) {
@@ -155,7 +168,6 @@ private:
           std::max(begin, (awaited[i] == kNone ? issued[i] : ends[awaited[i]]) + overhead);
       break;
     }
-    busy[step.stream] = true;
     active.push_back(running);
   }
 
@@ -305,8 +317,12 @@ private:
 
   void finish(uint32_t i) {
     const PlanStep &step = plan.steps[i];
-    ends[i] = now;
     busy[step.stream] = false;
+    if (changes[i]) {
+      changes[i] = false; // now it can ask for a copy engine
+      return;
+    }
+    ends[i] = now;
     ++heads[step.stream];
     takenSms -= smsOf(step);
     puts -= step.kind == Kind::Put;
@@ -324,6 +340,7 @@ private:
   std::vector<bool> busy;
   std::vector<uint32_t> awaited; ///< by step: the one that must be over
   std::vector<double> issued, ends;
+  std::vector<bool> changes; ///< by step: a put whose stream has yet to change to the copy engine
   std::vector<Running> active;
 };
 

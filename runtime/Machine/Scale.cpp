@@ -50,16 +50,17 @@ void scaleLatency(Machine &m, double f) {
 void scaleIssue(Machine &m, double f) {
   for (Launching *launching : {&m.streams, &m.graph}) {
     launching->run *= f;
-    launching->signals *= f;
     for (double &cost : launching->issue)
       cost *= f;
   }
 }
 
 void scaleDeviceCosts(Machine &m, double f) {
-  for (Launching *launching : {&m.streams, &m.graph})
+  for (Launching *launching : {&m.streams, &m.graph}) {
+    launching->engineChange *= f;
     for (double &cost : launching->device)
       cost *= f;
+  }
 }
 
 constexpr Parameter kParameters[] = {

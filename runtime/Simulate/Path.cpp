@@ -19,9 +19,6 @@ using replay::kNone;
 IssueTimes::IssueTimes(const replay::World &world, const CommandCosts &costs,
                        const machine::Launching &launching)
     : start(launching.run) {
-  if (std::any_of(world.commands.begin(), world.commands.end(),
-                  [](const Command &command) { return command.kind == Kind::WaitSignal; }))
-    start += launching.signals;
   bool any = std::any_of(launching.issue.begin(), launching.issue.end(),
                          [](double cost) { return cost > 0; });
   if (!any)

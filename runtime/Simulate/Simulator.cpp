@@ -33,9 +33,10 @@ class Simulator final : public replay::Driver {
 public:
   Simulator(const replay::World &world, const Machine &machine, const machine::Launching &launching,
             Result &result)
-      : world(world), machine(machine), costs(world, machine, launching),
-        issue(world, costs, launching), result(result), fabric(machine, world.numRanks(), sharing),
-        walker(world, {}, *this), puts(world.numRanks()) {
+      : world(world), machine(machine), launching(launching), costs(world, machine, launching),
+        issue(world, costs, launching), previous(predecessors(world)), result(result),
+        fabric(machine, world.numRanks(), sharing), walker(world, {}, *this),
+        puts(world.numRanks()) {
     result.begin.assign(world.commands.size(), 0);
     result.end.assign(world.commands.size(), 0);
   }
@@ -89,6 +90,8 @@ public:
       if (machine.collectives.mover == Mover::Sm)
         fabric.takeSms(world.rankOf(id), machine.collectives.sms, now);
       return;
+    case Kind::Put:
+      return at(start + overhead + engineChange(id), id, Phase::Work);
     default:
       return at(start + overhead, id, Phase::Work);
     }
@@ -201,6 +204,13 @@ private:
     run(id, bytes, std::min(rate, transport.bandwidth), uses.data(), uses.size());
   }
 
+  /// What a put waits for where its stream did something else before, or nothing.
+  double engineChange(CommandId put) const {
+    CommandId before = previous[put];
+    Kind kind = before == kNone ? Kind::Wait : world.commands[before].kind;
+    return kind == Kind::Put || kind == Kind::Signal ? 0 : launching.engineChange;
+  }
+
   void requestEngine(CommandId id, uint32_t rank) {
     Engines &engines = puts[rank];
     if (engines.busy >= machine.copyEngines) {
@@ -281,7 +291,6 @@ private:
   }
 
   void summarise() {
-    std::vector<CommandId> previous = predecessors(world);
     PathFinder paths(world, result, issue, previous);
     result.ranks.resize(world.numRanks());
     for (uint32_t r = 0; r < world.numRanks(); ++r) {
@@ -314,8 +323,10 @@ private:
 
   const replay::World &world;
   const Machine &machine;
+  const machine::Launching &launching;
   CommandCosts costs;
   IssueTimes issue;
+  std::vector<CommandId> previous;
   Result &result;
   Sharing sharing;
   Fabric fabric;

@@ -287,20 +287,21 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
   set(object["device"], "wait_signal", part(there, 0, 1 / (1 - share)), 1e-6, "us",
       path + ".device");
   set(object, "run", runSeconds(object, mode), 1e-6, "us", path);
-  set(object, "signals", signalsSeconds(object, mode), 1e-6, "us", path);
+  set(object, "engine_change", engineChangeSeconds(object, mode), 1e-6, "us", path);
 }
 
-/// Beyond its commands: a graph of several branches is launched branch by branch, ranks begin when
-/// they do, and one waits for the other.
-std::optional<double> Calibration::signalsSeconds(const Json &launch, Mode mode) const {
+/// What a put, a signal to each side and their waits take beyond what is known of each: the put is
+/// the first of its stream.
+std::optional<double> Calibration::engineChangeSeconds(const Json &launch, Mode mode) const {
   std::vector<double> rest;
   for (const Probe &p : all(Work::Put, false)) {
     const Figure *one = figure(p.once(), mode);
     auto took = seconds(p);
     if (one && took && *took <= kLongest)
-      rest.push_back(quantilesOf(one->seconds).median - *took - timeOf(launch["run"]) -
-                     timeOf(launch["issue"]["copy"]) - timeOf(launch["device"]["signal"]) -
-                     timeOf(launch["device"]["wait_signal"]));
+      rest.push_back(
+          quantilesOf(one->seconds).median - *took - timeOf(launch["run"]) -
+          timeOf(launch["issue"]["copy"]) -
+          2 * (timeOf(launch["device"]["signal"]) + timeOf(launch["device"]["wait_signal"])));
   }
   if (rest.empty())
     return std::nullopt;

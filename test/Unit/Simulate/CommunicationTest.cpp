@@ -125,20 +125,42 @@ TEST(SimulateCommunication, CopiesDisturbAMatmul) {
   EXPECT_NEAR(result.ranks[1].shares.total, 4 * kMs, kNear);
 }
 
-TEST(SimulateCommunication, ARunWithWaitsForSignalsIsDearer) {
-  ToyProgram program(2), other(2);
-  program[0].slots = program[1].slots = {1};
-  uint16_t channel = 0;
-  for (uint32_t r = 0; r < 2; ++r)
-    channel = program[r].channel({0, 1}, static_cast<uint32_t>(sp::Capability::one_sided));
-  program[0].signal(0, channel, 1, 0, 1);
-  program[1].waitSignal(0, channel, 0, 1);
-  program.matmul(1, 0, 1);
-  other.matmul(1, 0, 1);
-  machine::Machine plain = toyMachine(),
-                   dear = toyMachine({{"/launch/streams/signals", R"([3, "ms", "toy"])"}});
-  EXPECT_NEAR(program.simulate(dear).seconds - program.simulate(plain).seconds, 3 * kMs, kNear);
-  EXPECT_NEAR(other.simulate(dear).seconds, 1 * kMs, kNear);
+// The engine begins a put behind other work later, also the first one; no matmul beside it waits.
+TEST(SimulateCommunication, APutBehindOtherWorkChangesEngines) {
+  ToyProgram program(2);
+  program[0].slots = program[1].slots = {1, 1};
+  program.put(0, 1, 1, 2);
+  program[0].signal(1, 0, 1, 0, 1);
+  program.put(0, 1, 1, 2);
+  program.matmul(0, 2, 4);
+  program[0].sync(1, 2);
+  program.put(0, 1, 1, 2);
+  program[0].signal(1, 0, 1, 1, 1);
+  program[1].symmetricBytes = program[0].symmetricBytes;
+  program[1].waitSignal(0, 0, 1, 1);
+  auto world = program.load();
+  machine::Machine machine =
+      toyMachine({{"/launch/streams/engine_change", R"([0.5, "ms", "toy"])"}});
+  simulate::Result result = program.simulate(machine);
+  // Put, signal, put, matmul, record, wait, put.
+  EXPECT_NEAR(endOf(result, *world, 0, 0), 2.5 * kMs, kNear);
+  EXPECT_NEAR(endOf(result, *world, 0, 2), 4.5 * kMs, kNear);
+  EXPECT_NEAR(endOf(result, *world, 0, 3), 4 * kMs, kNear);
+  EXPECT_NEAR(endOf(result, *world, 0, 6), 7 * kMs, kNear);
+  EXPECT_NEAR(result.seconds, 7 * kMs, kNear);
+  EXPECT_NEAR(program.simulate(toyMachine()).seconds, 6 * kMs, kNear);
+}
+
+// The one engine is free for another stream's put while a first one changes to it.
+TEST(SimulateCommunication, AChangeTakesNoEngine) {
+  ToyProgram program(2);
+  program.put(0, 1, 1, 2);
+  program.matmul(0, 2, 1);
+  program[0].sync(3, 2);
+  program.put(0, 3, 1, 2);
+  program[1].symmetricBytes = program[0].symmetricBytes;
+  machine::Machine machine = toyMachine({{"/launch/streams/engine_change", R"([1, "ms", "toy"])"}});
+  EXPECT_NEAR(program.simulate(machine).seconds, 5 * kMs, kNear);
 }
 
 TEST(SimulateCommunication, SignalsRelease) {

@@ -147,6 +147,82 @@ void expectAgreement(const Machine &machine, double computing) {
   EXPECT_NEAR(ms(machine, plan), simulated, 0.01 * simulated) << computing;
 }
 
+/// A push of `ranks` slices and matmuls beside it: of a gather, or of a reduction.
+void expectPushAgreement(const Machine &machine, bool gathers, double computing) {
+  const uint32_t ranks = 4;
+  ToyProgram program(ranks);
+  Plan plan;
+  plan.ranksPerNode = ranks;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    program[r].slots.assign(ranks, 1);
+    if (gathers)
+      program[r].sync(1, 0);
+    for (uint32_t d = 1; d < ranks; ++d) {
+      if (!gathers) {
+        program.matmul(r, 0, computing);
+        program[r].sync(1, 0);
+      }
+      program.put(r, 1, (r + d) % ranks, 1);
+      program[r].signal(1, 0, (r + d) % ranks, r, 1);
+    }
+    program.matmul(r, 0, computing);
+    for (uint32_t d = 1; d < ranks; ++d) {
+      program[r].waitSignal(0, 0, (r + ranks - d) % ranks, 1);
+      if (gathers)
+        program.matmul(r, 0, computing);
+    }
+    program[r].sync(0, 1);
+  }
+  plan.fork(1);
+  std::vector<uint32_t> arrived;
+  for (uint32_t d = 1; d < ranks; ++d) {
+    if (!gathers) {
+      plan.compute(0, Cost::Matmul, computing * kMs);
+      plan.sync(1, 0);
+    }
+    plan.put(1, kMb, false);
+    arrived.push_back(plan.signal(1));
+  }
+  plan.compute(0, Cost::Matmul, computing * kMs);
+  for (uint32_t signal : arrived) {
+    plan.waitSignal(0, signal);
+    if (gathers)
+      plan.compute(0, Cost::Matmul, computing * kMs);
+  }
+  plan.join(1);
+  double simulated = program.simulate(machine).seconds / kMs;
+  EXPECT_NEAR(ms(machine, plan), simulated, 1e-3 * simulated) << gathers << " " << computing;
+}
+
+TEST(Predict, APutBehindOtherWorkChangesEngines) {
+  Machine machine = toyMachine({{"/launch/streams/engine_change", R"([0.5, "ms", "toy"])"}});
+  Plan plan;
+  plan.put(1, 2 * kMb, false);
+  plan.signal(1);
+  plan.put(1, 2 * kMb, false);
+  plan.compute(2, Cost::Matmul, 4 * kMs);
+  plan.sync(1, 2);
+  plan.put(1, 2 * kMb, false);
+  EXPECT_NEAR(ms(machine, plan), 7, 1e-6);
+  // A change takes no engine.
+  Plan two;
+  two.put(1, 1 * kMb, false);
+  two.compute(2, Cost::Matmul, 0.25 * kMs);
+  two.sync(3, 2);
+  two.put(3, 1 * kMb, false);
+  EXPECT_NEAR(ms(machine, two), 2.5, 1e-6);
+}
+
+TEST(Predict, AgreesWithTheSimulatorOnPushes) {
+  Machine machine = toyMachine({{"/launch/streams/engine_change", R"([0.3, "ms", "toy"])"},
+                                {"/launch/streams/device/event", R"([0.1, "ms", "toy"])"},
+                                {"/launch/streams/device/signal", R"([0.2, "ms", "toy"])"},
+                                {"/device/copy_interference", R"([1.25, "1", "toy"])"}});
+  for (bool gathers : {false, true})
+    for (double computing : {0.5, 1.0, 3.0})
+      expectPushAgreement(machine, gathers, computing);
+}
+
 TEST(Predict, AgreesWithTheSimulator) {
   for (double computing : {0.5, 1.0, 3.0})
     expectAgreement(toyMachine(), computing);

@@ -61,7 +61,9 @@ struct Launching {
   std::array<double, kNumCosts> issue{};  ///< of the host's thread, a command
   std::array<double, kNumCosts> device{}; ///< on the device, before the work begins
   double run = 0;                         ///< of the host, once a run
-  double signals = 0;                     ///< and once more where ranks wait for signals
+  /// Before a put, where its stream's last command is neither a put nor a signal: the copy engine
+  /// begins so much after a kernel, or after the start of the run.
+  double engineChange = 0;
 };
 
 /// Who moves the bytes of a message or collective.

@@ -1,0 +1,34 @@
+// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=h200x4 | FileCheck %s
+
+// Few tokens on 4 H200, where both have been measured: each copy of the reduction begins behind a matmul, and its push is
+// slower than the sequence.
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+!x = tensor<1024x14336xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<14336x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!p = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!y = tensor<1024x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+
+// CHECK-LABEL: func.func @scatter
+// CHECK: schedule = #fusion.schedule<pipeline>{{.*}}[-, -], partial = ["x"]>>
+func.func @scatter(%x: !x, %w: !w) -> !y {
+  %p = fusion.matmul %x, %w : !x, !w -> !p
+  %y = fusion.reshard %p : !p -> !y
+  return %y : !y
+}
+
+// -----
+
+// Those of the gather begin beside the own matmul: 7 % are gained.
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+!x = tensor<1024x16384xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!g = tensor<1024x16384xbf16, #fusion.axes<#tp, [-, -]>>
+!w = tensor<16384x53248xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!y = tensor<1024x53248xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+
+// CHECK-LABEL: func.func @gather
+// CHECK: schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2]>{{.*}}[stream(4), -]>>
+func.func @gather(%x: !x, %w: !w) -> !y {
+  %g = fusion.reshard %x : !x -> !g
+  %y = fusion.matmul %g, %w : !g, !w -> !y
+  return %y : !y
+}
