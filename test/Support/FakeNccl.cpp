@@ -287,12 +287,14 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, Collective what) {
     }
     if (!world->meetOrTear("begin " + name, size, *aborted))
       return;
-    std::map<int, Collective> all;
+    std::vector<char> out;
     {
+      // Whoever was aborted since may free what it has given.
       std::lock_guard<std::mutex> lock(world->mutex);
-      all = world->collectives[name];
+      if (world->torn)
+        return;
+      out = compute(world->collectives[name], rank);
     }
-    std::vector<char> out = compute(all, rank);
     if (world->meetOrTear("end " + name, size, *aborted))
       std::copy(out.begin(), out.end(), what.to);
   };

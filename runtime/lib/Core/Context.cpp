@@ -71,6 +71,12 @@ Expected<Transport *> ContextImpl::transport(uint32_t capabilities) {
                             have.empty() ? "no channels" : have));
 }
 
+Status ContextImpl::checkRun() const {
+  for (const auto &transport : options.transports)
+    TANDEM_RETURN_IF_ERROR(transport->checkRun());
+  return Status();
+}
+
 void ContextImpl::watch(Watched *instance) {
   std::lock_guard<std::mutex> lock(mutex);
   watched.push_back(instance);

@@ -50,6 +50,8 @@ public:
   Expected<Stream *> stream(uint32_t i, StreamPriority priority);
   /// The first transport that can do `capabilities`.
   Expected<Transport *> transport(uint32_t capabilities);
+  /// Whether a run that has ended is to be believed.
+  Status checkRun() const;
   bool wantsGraphs() const { return options.graphs; }
   uint32_t nextInstance() { return ++instances; }
 

@@ -226,9 +226,8 @@ Status InstanceImpl::finish(Slot &slot) {
       if (Status status = slot.ends[s]->synchronize(); !status.ok())
         context.poison(status.withPrefix(prefix())); // the device says more than a command did
   if (context.health().ok())
-    for (const auto &channel : channels)
-      if (Status status = channel ? channel->check() : Status(); !status.ok())
-        context.poison(status.withPrefix(prefix()));
+    if (Status status = context.checkRun(); !status.ok())
+      context.poison(status.withPrefix(prefix()));
   if (slot.frame.times && context.health().ok())
     for (uint32_t s = 0; s < streams.size(); ++s)
       if (usesStream[s])

@@ -152,7 +152,6 @@ public:
   Status compare(const std::vector<std::string> &members, Marker &culprit) override {
     return inner->compare(members, culprit);
   }
-  Status check() const override { return inner->check(); }
   void abort(const Status &reason) override { inner->abort(reason); }
 
 private:
@@ -185,6 +184,7 @@ public:
       return std::unique_ptr<Channel>();
     return std::make_unique<StagedChannel>(device, std::move(channel));
   }
+  Status checkRun() const override { return inner->checkRun(); }
 
 private:
   std::unique_ptr<Device> facade; ///< outlives what the inner transport keeps

@@ -127,10 +127,6 @@ public:
   virtual std::string prepared() { return {}; }
   virtual Status compare(const std::vector<std::string> &members, Marker &culprit);
 
-  /// Once a run has ended: whether what came with it can be believed, where the channel's operations
-  /// may end well although a peer has given up. Waits for nobody.
-  virtual Status check() const { return Status(); }
-
   /// Makes operations that wait return `reason`, and later ones fail with it. Tells the peers if
   /// that can be done without waiting. Any thread, any number of times, also while operations run.
   virtual void abort(const Status &reason) = 0;
@@ -152,6 +148,9 @@ public:
   /// `launch` outlive the channel.
   virtual Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                            Launch &launch) = 0;
+  /// Once a run has ended, of whatever channels: whether its results can be believed, where
+  /// operations may end well although a rank has given up. Waits for nobody; any thread.
+  virtual Status checkRun() const { return Status(); }
 };
 
 /// A transport that moves a device's memory through copies in host memory, by `inner`, which moves

@@ -48,11 +48,10 @@ ncclRedOp_t opOf(ReduceOp op) {
 
 Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> state,
                                                const ncclUniqueId &id, std::vector<uint32_t> group,
-                                               uint32_t self, std::unique_ptr<Notices> notices,
-                                               std::chrono::milliseconds timeout) {
+                                               uint32_t self, std::chrono::milliseconds timeout) {
   TANDEM_ASSIGN_OR_RETURN(const Api *api, Api::get());
-  std::shared_ptr<Communicator> made(new Communicator(*api, std::move(state), std::move(group),
-                                                      self, numberOf(id), std::move(notices)));
+  std::shared_ptr<Communicator> made(
+      new Communicator(*api, std::move(state), std::move(group), self, numberOf(id)));
   Status status = made->state->driver->within([&] { return made->make(id, timeout); });
   if (status.ok())
     return made;
@@ -127,7 +126,6 @@ void Communicator::leave() {
           left = settle(handles->root, "ncclCommFinalize", Clock::now() + std::chrono::seconds(5));
         if (left.ok())
           return api.status(api.ncclCommDestroy(handles->root), "ncclCommDestroy");
-        notices->giveUp(left.message());
         return api.status(api.ncclCommAbort(handles->root), "ncclCommAbort");
       })
       .ignore();
@@ -189,17 +187,7 @@ Status Communicator::poll() {
   ncclResult_t now = ncclSuccess;
   TANDEM_RETURN_IF_ERROR(
       api.status(api.ncclCommGetAsyncError(handles->run, &now), "ncclCommGetAsyncError"));
-  TANDEM_RETURN_IF_ERROR(api.status(now, "NCCL"));
-  return check();
-}
-
-Status Communicator::check() const {
-  auto notice = notices->heard();
-  if (!notice || aborting)
-    return Status();
-  return Status(Code::Aborted,
-                fmt::format("rank {} gave up, and what came from it since may be wrong: {}",
-                            group[notice->member], notice->reason));
+  return api.status(now, "NCCL");
 }
 
 void Communicator::abort(const Status &why) {
@@ -211,8 +199,9 @@ void Communicator::abort(const Status &why) {
   // Nobody comes in from here on, and whoever settles leaves.
   if (aborting.exchange(true))
     return;
-  notices->giveUp(why.message());
-  { std::lock_guard<std::mutex> lock(polls); }
+  {
+    std::lock_guard<std::mutex> lock(polls);
+  }
   // It first ends the kernels, and then may wait for peers, and for graphs that hold its work;
   // those go when the driver next looks, on the thread that aborts.
   gone = onThread([&api = api, state = state, handles = handles] {

@@ -11,7 +11,6 @@
 #include "Api.h"
 #include "GpuStream.h"
 #include "Kernels.h"
-#include "Notices.h"
 
 #include "tandem/Runtime/Channel.h"
 
@@ -35,11 +34,11 @@ using gpu::DeviceState;
 /// `Api::splits` is not set the root is all there is, and commands use it.
 class Communicator : public std::enable_shared_from_this<Communicator> {
 public:
-  /// Collective over the group. `group`: world ranks; `self`: this rank's place in it; `notices`:
-  /// connected to the members'.
-  static Expected<std::shared_ptr<Communicator>>
-  create(std::shared_ptr<DeviceState> state, const ncclUniqueId &id, std::vector<uint32_t> group,
-         uint32_t self, std::unique_ptr<Notices> notices, std::chrono::milliseconds timeout);
+  /// Collective over the group. `group`: world ranks; `self`: this rank's place in it.
+  static Expected<std::shared_ptr<Communicator>> create(std::shared_ptr<DeviceState> state,
+                                                        const ncclUniqueId &id,
+                                                        std::vector<uint32_t> group, uint32_t self,
+                                                        std::chrono::milliseconds timeout);
   /// Leaves with the others if they come, else alone.
   ~Communicator();
 
@@ -57,11 +56,8 @@ public:
     return !status.ok() && aborting ? abortError() : status;
   }
 
-  /// What NCCL itself has noticed, and check(). Waits for nobody.
+  /// What NCCL itself has noticed. Waits for nobody.
   Status poll();
-  /// Whether another member of this host has given up: what came from it since may be anything.
-  /// Waits for nobody.
-  Status check() const;
   /// Tells NCCL to give up, and returns, whoever is in it; what NCCL then still does is done on a
   /// thread.
   void abort(const Status &why);
@@ -88,9 +84,8 @@ private:
   using Through = std::shared_ptr<std::atomic<bool>>;
 
   Communicator(const Api &api, std::shared_ptr<DeviceState> state, std::vector<uint32_t> group,
-               uint32_t self, uint64_t number, std::unique_ptr<Notices> notices)
-      : api(api), state(std::move(state)), group(std::move(group)), self(self), number(number),
-        notices(std::move(notices)) {}
+               uint32_t self, uint64_t number)
+      : api(api), state(std::move(state)), group(std::move(group)), self(self), number(number) {}
   Status make(const ncclUniqueId &id, std::chrono::milliseconds timeout);
   /// Until NCCL is through with what `comm` was asked.
   Status settle(ncclComm_t comm, const char *what, std::chrono::steady_clock::time_point deadline);
@@ -100,7 +95,6 @@ private:
   static bool isThrough(const Through &through, std::chrono::seconds limit);
   Status firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on);
 
-  const std::unique_ptr<Notices> notices;
   const std::shared_ptr<Handles> handles = std::make_shared<Handles>();
   std::mutex polls; ///< whoever polls is out before anything is given back
   std::atomic<bool> aborting{false};

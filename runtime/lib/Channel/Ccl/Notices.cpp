@@ -8,7 +8,6 @@
 #include "Notices.h"
 
 #include <algorithm>
-#include <atomic>
 #include <climits>
 #include <cstdio>
 #include <cstring>
@@ -96,9 +95,9 @@ Notices::PagePtr Notices::open(const std::string &address) {
 }
 
 void Notices::connect(const std::vector<std::string> &members) {
-  others.clear();
   for (const std::string &member : members)
     others.push_back(member == where ? nullptr : open(member));
+  isConnected = true;
 }
 
 void Notices::giveUp(const std::string &reason) {
@@ -111,7 +110,7 @@ void Notices::giveUp(const std::string &reason) {
 }
 
 std::optional<Notices::Notice> Notices::heard() const {
-  for (uint32_t member = 0; member < others.size(); ++member)
+  for (uint32_t member = 0; isConnected && member < others.size(); ++member)
     if (const Page *page = others[member].get())
       if (page->said.load(std::memory_order_acquire) == 2)
         return Notice{member, page->reason};

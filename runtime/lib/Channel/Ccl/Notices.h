@@ -8,6 +8,7 @@
 #ifndef TANDEM_CHANNEL_CCL_NOTICES_H
 #define TANDEM_CHANNEL_CCL_NOTICES_H
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -16,13 +17,14 @@
 
 namespace tandem::ccl {
 
-/// Where the members of a group that share a host say that they give up. A kernel of NCCL's whose
-/// communicator is aborted leaves its waits and goes on: it sends what it has, and the members that
-/// wait for it end as if all were well. So a rank says here that it gives up before it aborts, and
-/// whoever has come to an end looks here before it believes the results.
+/// Where the ranks that share a host say that they give up. A kernel of NCCL's whose communicator
+/// is aborted leaves its waits and goes on: it sends what it has, and the members that wait for it
+/// end as if all were well, and hand it on. So a rank says here that it gives up before it aborts,
+/// and whoever has come to an end looks here before it believes the results. Who leaves after its
+/// runs says nothing.
 ///
 /// Each rank has a page of shared memory without a name, which the others map through /proc;
-/// nothing is left behind however a process ends. Members of another host or container are not
+/// nothing is left behind however a process ends. Ranks of another host or container are not
 /// reached.
 class Notices {
 public:
@@ -34,8 +36,9 @@ public:
 
   /// What the others find this rank's page by: one line.
   const std::string &address() const { return where; }
-  /// Once, before the others are needed. `members`: addresses, of the others in the group too.
+  /// Once, by one thread. `members`: addresses, of this one too.
   void connect(const std::vector<std::string> &members);
+  bool connected() const { return isConnected; }
 
   /// Any thread; the first reason stays.
   void giveUp(const std::string &reason);
@@ -57,7 +60,8 @@ private:
   int descriptor = -1;
   Page *own = nullptr;
   std::string where;
-  std::vector<PagePtr> others; ///< by member; null: this rank, or not reached
+  std::vector<PagePtr> others;          ///< by member; null: this rank, or not reached
+  std::atomic<bool> isConnected{false}; ///< they stay as they are
 };
 
 } // namespace tandem::ccl

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Communicator.h"
+#include "Notices.h"
 
 #include "tandem/Runtime/Gpu.h"
 
@@ -28,11 +29,25 @@ struct Pool {
   std::map<std::vector<uint32_t>, std::vector<CommunicatorRef>> idle;
 };
 
+Status checkNotices(const Notices &notices) {
+  auto notice = notices.heard();
+  if (!notice)
+    return Status();
+  return Status(Code::Aborted,
+                fmt::format("rank {} gave up, and what came from it since may be wrong: {}",
+                            notice->member, notice->reason));
+}
+
 class CclChannel final : public Channel {
 public:
-  CclChannel(std::shared_ptr<Pool> pool, CommunicatorRef communicator, const gpu::Kernels &kernels)
-      : pool(std::move(pool)), communicator(std::move(communicator)), kernels(kernels) {
-    state().addPoller(this, [this] { return this->communicator->poll(); });
+  CclChannel(std::shared_ptr<Pool> pool, std::shared_ptr<Notices> notices,
+             CommunicatorRef communicator, const gpu::Kernels &kernels)
+      : pool(std::move(pool)), notices(std::move(notices)), communicator(std::move(communicator)),
+        kernels(kernels) {
+    state().addPoller(this, [this] {
+      TANDEM_RETURN_IF_ERROR(this->communicator->poll());
+      return checkNotices(*this->notices);
+    });
   }
   ~CclChannel() override {
     state().removePoller(this);
@@ -104,10 +119,9 @@ public:
     return Status();
   }
 
-  Status check() const override { return communicator->check(); }
-
   void abort(const Status &reason) override {
     aborted = true;
+    notices->giveUp(reason.message());
     communicator->abort(reason);
   }
 
@@ -150,6 +164,7 @@ private:
   static std::string tagOf(const std::string &line) { return line.substr(0, line.find(' ')); }
 
   std::shared_ptr<Pool> pool;
+  const std::shared_ptr<Notices> notices;
   CommunicatorRef communicator;
   const gpu::Kernels &kernels;
   std::vector<Line> lines; ///< of what was prepared, in order
@@ -183,11 +198,16 @@ public:
         mine.ok() ? fmt::format("{} {} {}", desc.id, communicator ? communicator->number : 0,
                                 fmt::join(desc.group, ","))
                   : "!" + mine.message();
-    auto notices = std::make_unique<Notices>();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
                        (api.splits ? "split" : "whole") + "\n" + notices->address() + "\n" +
                        std::string(id.internal, leads ? sizeof id.internal : 0);
     TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
+    if (!notices->connected()) {
+      std::vector<std::string> addresses;
+      for (const std::string &said : all)
+        addresses.push_back(lineOf(said, 3));
+      notices->connect(addresses);
+    }
     TANDEM_RETURN_IF_ERROR(mine);
     TANDEM_RETURN_IF_ERROR(checkGroup(desc, head, all));
     if (desc.group.empty())
@@ -198,17 +218,14 @@ public:
         return Status(Code::Internal, "channel ccl: no id of a communicator");
       std::memcpy(id.internal, leader.data() + leader.size() - sizeof id.internal,
                   sizeof id.internal);
-      std::vector<std::string> addresses;
-      for (uint32_t rank : desc.group)
-        addresses.push_back(lineOf(all[rank], 3));
-      notices->connect(addresses);
-      TANDEM_ASSIGN_OR_RETURN(communicator,
-                              Communicator::create(gpu->shared(), id, desc.group, desc.self,
-                                                   std::move(notices), kTimeout));
+      TANDEM_ASSIGN_OR_RETURN(
+          communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
       TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
     }
-    return std::make_unique<CclChannel>(pool, std::move(communicator), gpu->kernels());
+    return std::make_unique<CclChannel>(pool, notices, std::move(communicator), gpu->kernels());
   }
+
+  Status checkRun() const override { return checkNotices(*notices); }
 
 private:
   CommunicatorRef takeIdle(const std::vector<uint32_t> &group) {
@@ -258,6 +275,9 @@ private:
 
   const Api &api;
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();
+  /// Of all ranks of the world: what a rank of another group has not waited for may come here
+  /// through a third one.
+  std::shared_ptr<Notices> notices = std::make_shared<Notices>();
 };
 
 } // namespace

@@ -53,7 +53,7 @@ std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel
   std::vector<Status> results(size);
   auto rank = [&](uint32_t r) -> Status {
     ContextOptions options;
-    options.device = fakeDevice(r % 2);
+    options.device = fakeDevice(channel == "ccl" ? r : r % 2);
     options.launch = world->launch(r);
     options.timeout = timeout;
     if (channel == "local") {

@@ -55,8 +55,8 @@ std::unique_ptr<Device> fakeDevice(unsigned index = 0);
 
 /// What a rank does with its instance.
 using Part = std::function<Status(Context &context, Instance &instance)>;
-/// A thread per rank, rank r on GPU r modulo 2, over `channel` ("local" or "peer"). What each rank
-/// ended with.
+/// A thread per rank, rank r on GPU r modulo 2, over `channel` ("local" or "peer"; "ccl": on GPU
+/// r). What each rank ended with.
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
                              std::chrono::milliseconds timeout = std::chrono::seconds(20));
 
