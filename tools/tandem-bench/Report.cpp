@@ -43,10 +43,12 @@ const Entry *RowReport::find(Role role, Mode mode) const {
 }
 
 Mode RowReport::usualMode() const {
-  bool graph = std::any_of(entries.begin(), entries.end(), [](const Entry &entry) {
-    return entry.measurement.mode == Mode::Graph && entry.seconds;
-  });
-  return graph ? Mode::Graph : Mode::Direct;
+  for (Mode mode : {Mode::Graph, Mode::Direct, Mode::Traced})
+    if (std::any_of(entries.begin(), entries.end(), [&](const Entry &entry) {
+          return entry.measurement.mode == mode && entry.seconds;
+        }))
+      return mode;
+  return Mode::Direct;
 }
 
 std::optional<double> RowReport::limit(Mode mode) const {

@@ -47,7 +47,8 @@ struct RowReport {
   /// rate is not known.
   std::optional<double> limit(Mode mode) const;
   const Entry *find(Role role, Mode mode) const;
-  /// Graph where that was measured: what an embedder gets who asks for nothing.
+  /// Graph where that was measured: what an embedder gets who asks for nothing. Traced only where
+  /// nothing else was.
   Mode usualMode() const;
   std::optional<double> linkRate;
 };

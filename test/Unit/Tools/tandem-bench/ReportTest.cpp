@@ -98,6 +98,19 @@ TEST(Row, WithoutLinkOrSequence) {
   EXPECT_THAT(reportJson(options, report), HasSubstr("\"ratio_to_limit\": null"));
 }
 
+TEST(Row, TracedRunsAreJudgedWhereThereAreNoOthers) {
+  std::vector<Measurement> all{measured(Role::Sequence, "sequence", Mode::Traced, .004),
+                               measured(Role::Fused, "auto", Mode::Traced, .005)};
+  Report report;
+  report.rows = {makeRow(kShape, 2, {}, all)};
+  EXPECT_THAT(report.slower(2), ElementsAre("ag 64x32x16 f32, traced: 25.0 %"));
+  EXPECT_TRUE(report.unjudged().empty());
+  all.push_back(measured(Role::Sequence, "sequence", Mode::Direct, .003));
+  all.push_back(measured(Role::Fused, "auto", Mode::Direct, .002));
+  report.rows = {makeRow(kShape, 2, {}, all)};
+  EXPECT_TRUE(report.slower(2).empty());
+}
+
 TEST(Report, PredictionsAndWrongResults) {
   Measurement wrong = measured(Role::Fused, "auto", Mode::Direct, .004);
   wrong.failure = "argument \"y\"";
