@@ -131,6 +131,8 @@ private:
       launching.device[i] = device.number(name, Unit::Time, 0, 1);
     }
     launching.run = object.number("run", Unit::Time, 0, 1);
+    if (object.has("engine_start"))
+      launching.engineStart = object.number("engine_start", Unit::Time, 0, 1);
     if (object.has("engine_change"))
       launching.engineChange = object.number("engine_change", Unit::Time, 0, 1);
     return launching;
@@ -138,7 +140,8 @@ private:
 
   void launching(Fields::Object &root) {
     Fields::Object object = root.object("launch", {"streams", "graph"});
-    const std::vector<const char *> known = {"issue", "device", "run", "engine_change"};
+    const std::vector<const char *> known = {"issue", "device", "run", "engine_start",
+                                             "engine_change"};
     machine.streams = oneLaunching(object.object("streams", known));
     machine.hasGraph = object.has("graph");
     if (machine.hasGraph)

@@ -97,18 +97,34 @@ private:
       else if (step.kind == Kind::WaitSignal)
         awaited[i] = step.after;
       changes[i] =
-          step.kind == Kind::Put && launching.engineChange > 0 && changesEngine(step.stream);
+          step.kind == Kind::Put && (launching.engineStart > 0 || launching.engineChange > 0);
       queues[step.stream].push_back(i);
     }
   }
 
-  /// Whether a put that comes next on a stream is the first work of the copy engine there, or
-  /// behind other work.
-  bool changesEngine(uint32_t stream) const {
-    if (queues[stream].empty())
-      return true;
-    Kind before = plan.steps[queues[stream].back()].kind;
-    return before != Kind::Put && before != Kind::Signal;
+  /// How long after a step a put can begin that waits for it; kNone: the start of the run.
+  double changeAfter(uint32_t i) const {
+    if (i == kNone)
+      return launching.engineStart;
+    Kind before = plan.steps[i].kind;
+    return before == Kind::Put || before == Kind::Signal ? 0 : launching.engineChange;
+  }
+
+  /// When a put at the head of its stream, which would begin at `begin`, can ask for an engine.
+  double engineReady(uint32_t put, double begin) const {
+    uint32_t stream = plan.steps[put].stream;
+    size_t at = heads[stream];
+    if (at == 0)
+      return begin + changeAfter(kNone);
+    double ready = begin, hop = launching.device[indexOf(Cost::Event)];
+    for (; at > 0; --at) {
+      uint32_t before = queues[stream][at - 1], from = awaited[before];
+      if (plan.steps[before].kind != Kind::Sync)
+        return std::max(ready, ends[before] + changeAfter(before));
+      double end = from == kNone ? issued[before] : ends[from];
+      ready = std::max(ready, end + hop + changeAfter(from));
+    }
+    return ready;
   }
 
   bool startAll() {
@@ -134,7 +150,7 @@ private:
     double begin = std::max(now, issued[i]);
     busy[step.stream] = true;
     if (changes[i])
-      return active.push_back({i, begin + launching.engineChange});
+      return active.push_back({i, engineReady(i, begin)});
     double overhead = launching.device[indexOf(costOf(step))];
     Running running{i, begin + overhead};
     switch (step.kind) {
@@ -340,7 +356,7 @@ private:
   std::vector<bool> busy;
   std::vector<uint32_t> awaited; ///< by step: the one that must be over
   std::vector<double> issued, ends;
-  std::vector<bool> changes; ///< by step: a put whose stream has yet to change to the copy engine
+  std::vector<bool> changes; ///< by step: a put that has yet to ask for a copy engine
   std::vector<Running> active;
 };
 

@@ -57,6 +57,7 @@ void scaleIssue(Machine &m, double f) {
 
 void scaleDeviceCosts(Machine &m, double f) {
   for (Launching *launching : {&m.streams, &m.graph}) {
+    launching->engineStart *= f;
     launching->engineChange *= f;
     for (double &cost : launching->device)
       cost *= f;

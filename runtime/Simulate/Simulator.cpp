@@ -91,7 +91,7 @@ public:
         fabric.takeSms(world.rankOf(id), machine.collectives.sms, now);
       return;
     case Kind::Put:
-      return at(start + overhead + engineChange(id), id, Phase::Work);
+      return at(engineReady(id, start) + overhead, id, Phase::Work);
     default:
       return at(start + overhead, id, Phase::Work);
     }
@@ -204,11 +204,26 @@ private:
     run(id, bytes, std::min(rate, transport.bandwidth), uses.data(), uses.size());
   }
 
-  /// What a put waits for where its stream did something else before, or nothing.
-  double engineChange(CommandId put) const {
-    CommandId before = previous[put];
-    Kind kind = before == kNone ? Kind::Wait : world.commands[before].kind;
+  /// How long after a command a put can begin that waits for it; kNone: the start of the run.
+  double changeAfter(CommandId before) const {
+    if (before == kNone)
+      return launching.engineStart;
+    Kind kind = world.commands[before].kind;
     return kind == Kind::Put || kind == Kind::Signal ? 0 : launching.engineChange;
+  }
+
+  /// When a put that would begin at `start` can ask for an engine.
+  double engineReady(CommandId put, double start) const {
+    CommandId before = previous[put];
+    if (before == kNone)
+      return start + changeAfter(kNone);
+    double ready = start, hop = costs.overhead(Kind::Wait);
+    for (; before != kNone && world.commands[before].kind == Kind::Wait;
+         before = previous[before]) {
+      CommandId record = world.commands[before].partner;
+      ready = std::max(ready, result.end[record] + hop + changeAfter(previous[record]));
+    }
+    return before == kNone ? ready : std::max(ready, result.end[before] + changeAfter(before));
   }
 
   void requestEngine(CommandId id, uint32_t rank) {

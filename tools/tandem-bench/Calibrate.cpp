@@ -287,12 +287,12 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
   set(object["device"], "wait_signal", part(there, 0, 1 / (1 - share)), 1e-6, "us",
       path + ".device");
   set(object, "run", runSeconds(object, mode), 1e-6, "us", path);
-  set(object, "engine_change", engineChangeSeconds(object, mode), 1e-6, "us", path);
+  set(object, "engine_start", engineStartSeconds(object, mode), 1e-6, "us", path);
 }
 
-/// What a put, a signal to each side and their waits take beyond what is known of each: the put is
-/// the first of its stream.
-std::optional<double> Calibration::engineChangeSeconds(const Json &launch, Mode mode) const {
+/// What a put, a signal to each side and their waits take beyond what is known of each: the put
+/// waits for the start of the run alone.
+std::optional<double> Calibration::engineStartSeconds(const Json &launch, Mode mode) const {
   std::vector<double> rest;
   for (const Probe &p : all(Work::Put, false)) {
     const Figure *one = figure(p.once(), mode);

@@ -64,7 +64,7 @@ private:
   std::optional<double> putSeconds(double bytes) const;
   /// What a run takes beside its command: the median of programs of one command on one stream.
   std::optional<double> runSeconds(const Json &launch, Mode mode) const;
-  std::optional<double> engineChangeSeconds(const Json &launch, Mode mode) const;
+  std::optional<double> engineStartSeconds(const Json &launch, Mode mode) const;
 
   void set(Json &object, const char *field, std::optional<double> value, double unit,
            const char *unitName, const std::string &path);

@@ -125,11 +125,17 @@ TEST(SimulateCommunication, CopiesDisturbAMatmul) {
   EXPECT_NEAR(result.ranks[1].shares.total, 4 * kMs, kNear);
 }
 
-// The engine begins a put behind other work later, also the first one; no matmul beside it waits.
+machine::Machine changingEngines(const std::string &startMs, const std::string &changeMs) {
+  return toyMachine({{"/launch/streams/engine_start", "[" + startMs + R"(, "ms", "toy"])"},
+                     {"/launch/streams/engine_change", "[" + changeMs + R"(, "ms", "toy"])"}});
+}
+
+// The engine begins a put some time after the run or the kernel that it waits for; no matmul beside
+// it waits.
 TEST(SimulateCommunication, APutBehindOtherWorkChangesEngines) {
   ToyProgram program(2);
-  program[0].slots = program[1].slots = {1, 1};
   program.put(0, 1, 1, 2);
+  program[0].slots = program[1].slots = {1, 1};
   program[0].signal(1, 0, 1, 0, 1);
   program.put(0, 1, 1, 2);
   program.matmul(0, 2, 4);
@@ -139,16 +145,33 @@ TEST(SimulateCommunication, APutBehindOtherWorkChangesEngines) {
   program[1].symmetricBytes = program[0].symmetricBytes;
   program[1].waitSignal(0, 0, 1, 1);
   auto world = program.load();
-  machine::Machine machine =
-      toyMachine({{"/launch/streams/engine_change", R"([0.5, "ms", "toy"])"}});
-  simulate::Result result = program.simulate(machine);
+  simulate::Result result = program.simulate(changingEngines("0.5", "1"));
   // Put, signal, put, matmul, record, wait, put.
   EXPECT_NEAR(endOf(result, *world, 0, 0), 2.5 * kMs, kNear);
   EXPECT_NEAR(endOf(result, *world, 0, 2), 4.5 * kMs, kNear);
   EXPECT_NEAR(endOf(result, *world, 0, 3), 4 * kMs, kNear);
   EXPECT_NEAR(endOf(result, *world, 0, 6), 7 * kMs, kNear);
   EXPECT_NEAR(result.seconds, 7 * kMs, kNear);
+  // What was over long ago costs nothing.
+  EXPECT_NEAR(program.simulate(changingEngines("0.5", "0.25")).seconds, 6.5 * kMs, kNear);
   EXPECT_NEAR(program.simulate(toyMachine()).seconds, 6 * kMs, kNear);
+}
+
+TEST(SimulateCommunication, APutBehindAMatmulOfItsStreamChangesEngines) {
+  ToyProgram program(2);
+  program.matmul(0, 1, 1);
+  program.put(0, 1, 1, 2);
+  program[1].symmetricBytes = program[0].symmetricBytes;
+  EXPECT_NEAR(program.simulate(changingEngines("3", "0.5")).seconds, 3.5 * kMs, kNear);
+}
+
+// A fork at the start of the run is the start of the run.
+TEST(SimulateCommunication, APutBehindAForkWaitsForTheStartOnly) {
+  ToyProgram program(2);
+  program[0].sync(1, 0);
+  program.put(0, 1, 1, 2);
+  program[1].symmetricBytes = program[0].symmetricBytes;
+  EXPECT_NEAR(program.simulate(changingEngines("0.5", "3")).seconds, 2.5 * kMs, kNear);
 }
 
 // The one engine is free for another stream's put while a first one changes to it.
@@ -159,8 +182,7 @@ TEST(SimulateCommunication, AChangeTakesNoEngine) {
   program[0].sync(3, 2);
   program.put(0, 3, 1, 2);
   program[1].symmetricBytes = program[0].symmetricBytes;
-  machine::Machine machine = toyMachine({{"/launch/streams/engine_change", R"([1, "ms", "toy"])"}});
-  EXPECT_NEAR(program.simulate(machine).seconds, 5 * kMs, kNear);
+  EXPECT_NEAR(program.simulate(changingEngines("3", "0.5")).seconds, 5.5 * kMs, kNear);
 }
 
 TEST(SimulateCommunication, SignalsRelease) {

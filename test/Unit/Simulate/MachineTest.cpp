@@ -122,10 +122,11 @@ TEST(Machine, ScalesWhatIsNamed) {
   Machine machine = toyMachine();
   EXPECT_TRUE(machine.scale("matmul.rate", 4).ok());
   EXPECT_NEAR(machine.matmulSeconds(DType::F32, 1, 1000, 1000, 1000), 0.5e-3, 1e-9);
-  machine.graph.engineChange = 3e-6;
+  machine.graph.engineStart = machine.graph.engineChange = 3e-6;
   EXPECT_TRUE(machine.scale("host.issue", 2).ok());
   EXPECT_EQ(machine.graph.engineChange, 3e-6);
   EXPECT_TRUE(machine.scale("device.overhead", 2).ok());
+  EXPECT_EQ(machine.graph.engineStart, 6e-6);
   EXPECT_EQ(machine.graph.engineChange, 6e-6);
   EXPECT_THAT(machine.scale("link.width", 2).message(),
               HasSubstr("no parameter \"link.width\", expected one of link.bandwidth"));
@@ -177,7 +178,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"nodes", "/nodes", "2", "links.network: missing, and there is more than one node"},
         Bad{"launching", "/launch/streams/signals", R"([3, "us", "toy"])",
             "launch.streams.signals: unknown field, expected one of issue, device, run, "
-            "engine_change"},
+            "engine_start, engine_change"},
+        Bad{"engineStart", "/launch/streams/engine_start", R"([1, "GB/s", "toy"])",
+            "launch.streams.engine_start: expected a unit out of s, ms, us, ns, found \"GB/s\""},
         Bad{"engineChange", "/launch/streams/engine_change", R"([-1, "us", "toy"])",
             "launch.streams.engine_change: expected a number from 0 to 1000000, found -1"},
         Bad{"kind", "/sources/toy/kind", R"("rumour")",

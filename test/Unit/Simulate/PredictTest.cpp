@@ -195,7 +195,9 @@ void expectPushAgreement(const Machine &machine, bool gathers, double computing)
 }
 
 TEST(Predict, APutBehindOtherWorkChangesEngines) {
-  Machine machine = toyMachine({{"/launch/streams/engine_change", R"([0.5, "ms", "toy"])"}});
+  Machine machine = toyMachine();
+  machine.streams.engineStart = 0.5 * kMs;
+  machine.streams.engineChange = 1 * kMs;
   Plan plan;
   plan.put(1, 2 * kMb, false);
   plan.signal(1);
@@ -204,17 +206,26 @@ TEST(Predict, APutBehindOtherWorkChangesEngines) {
   plan.sync(1, 2);
   plan.put(1, 2 * kMb, false);
   EXPECT_NEAR(ms(machine, plan), 7, 1e-6);
+  machine.streams.engineChange = 0.25 * kMs; // what was over long ago costs nothing
+  EXPECT_NEAR(ms(machine, plan), 6.5, 1e-6);
   // A change takes no engine.
+  machine.streams.engineStart = 3 * kMs;
+  machine.streams.engineChange = 0.5 * kMs;
   Plan two;
-  two.put(1, 1 * kMb, false);
-  two.compute(2, Cost::Matmul, 0.25 * kMs);
+  two.put(1, 2 * kMb, false);
+  two.compute(2, Cost::Matmul, 1 * kMs);
   two.sync(3, 2);
-  two.put(3, 1 * kMb, false);
-  EXPECT_NEAR(ms(machine, two), 2.5, 1e-6);
+  two.put(3, 2 * kMb, false);
+  EXPECT_NEAR(ms(machine, two), 5.5, 1e-6);
+  Plan behind;
+  behind.compute(1, Cost::Matmul, 1 * kMs);
+  behind.put(1, 2 * kMb, false);
+  EXPECT_NEAR(ms(machine, behind), 3.5, 1e-6);
 }
 
 TEST(Predict, AgreesWithTheSimulatorOnPushes) {
-  Machine machine = toyMachine({{"/launch/streams/engine_change", R"([0.3, "ms", "toy"])"},
+  Machine machine = toyMachine({{"/launch/streams/engine_start", R"([0.2, "ms", "toy"])"},
+                                {"/launch/streams/engine_change", R"([0.3, "ms", "toy"])"},
                                 {"/launch/streams/device/event", R"([0.1, "ms", "toy"])"},
                                 {"/launch/streams/device/signal", R"([0.2, "ms", "toy"])"},
                                 {"/device/copy_interference", R"([1.25, "1", "toy"])"}});

@@ -61,8 +61,9 @@ struct Launching {
   std::array<double, kNumCosts> issue{};  ///< of the host's thread, a command
   std::array<double, kNumCosts> device{}; ///< on the device, before the work begins
   double run = 0;                         ///< of the host, once a run
-  /// Before a put, where its stream's last command is neither a put nor a signal: the copy engine
-  /// begins so much after a kernel, or after the start of the run.
+  /// A put begins no sooner than so much after the start of the run ...
+  double engineStart = 0;
+  /// ... and after the end of other work than puts and signals that it waits for.
   double engineChange = 0;
 };
 

@@ -99,7 +99,7 @@ std::vector<Measurement> measure(bool gpu, std::set<Work> without = {}) {
 const std::vector<Case> kCases = {{Op::AllGather, 8192, 2752, 4096, DType::BF16},
                                   {Op::ReduceScatter, 1024, 4096, 11008, DType::BF16}};
 /// Enqueuing a command on its own, a run as a graph, and what a put waits for at its start.
-constexpr double kSlowHost = 80e-6, kGraphRun = 20e-6, kEngineChange = 9e-6;
+constexpr double kSlowHost = 80e-6, kGraphRun = 20e-6, kEngineStart = 9e-6;
 
 Probe signalOnce() {
   Probe probe;
@@ -122,7 +122,7 @@ std::vector<Measurement> measureGpu() {
           if (mode == Mode::Graph) {
             // Behind its puts a ring signals to both sides.
             double once =
-                program.work == Work::Put ? kEngineChange + 2 * secondsOf(signalOnce()) : 0;
+                program.work == Work::Put ? kEngineStart + 2 * secondsOf(signalOnce()) : 0;
             m.seconds.push_back(lost + kGraphRun + program.repeats * each + once);
             m.host.push_back(lost + kGraphRun / 2);
           } else {
@@ -231,7 +231,7 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
   EXPECT_NEAR(machine.graph.device[cost(machine::Cost::Event)], 5e-6, 1e-9);
   EXPECT_NEAR(machine.streams.issue[cost(machine::Cost::Collective)], kSlowHost, 1e-9);
   EXPECT_NEAR(machine.graph.run, kGraphRun, 1e-8);
-  EXPECT_NEAR(machine.graph.engineChange, kEngineChange, 1e-7);
+  EXPECT_NEAR(machine.graph.engineStart, kEngineStart, 1e-7);
   EXPECT_NEAR(machine.streams.run, kRun, 1e-8);
   // Whole, half, a quarter: these shapes themselves.
   for (int64_t m : {8192, 4096, 2048})
