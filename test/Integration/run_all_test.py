@@ -60,16 +60,6 @@ sys.exit(77 if what == "late-death" else failed > 0)
 ''' % sys.executable
 
 
-#: Passes, but for cases of processes: there it ends the shell that would have said how the suite went.
-CONFORMANCE = r'''#!%s
-import os, signal, sys
-if "CudaCclProcesses.*f32" in " ".join(sys.argv):
-    with open(f"/proc/{os.getppid()}/stat") as stat:
-        os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
-print("[       OK ] one")
-''' % sys.executable
-
-
 class RunAllTest(harness.Test):
     def setUp(self):
         super().setUp()
@@ -77,7 +67,7 @@ class RunAllTest(harness.Test):
             os.makedirs(self.path(folder))
 
     def run_all(self, *arguments, **env):
-        done = harness.run([SCRIPT, *arguments], harness.environment(**{"TANDEM_FAKE_GPUS": 2, **env}), limit=120)
+        done = harness.run([SCRIPT, *arguments], harness.environment(TANDEM_FAKE_GPUS=2, **env), limit=120)
         with open(self.path("logs/summary.txt")) as file:
             self.summary = {}
             for line in file:
@@ -123,18 +113,6 @@ class Processes(RunAllTest):
         self.assertEqual((self.started("a", "c", "e"), self.started("b", "d")), (2, 2))
         self.assertTrue(all("--verify" in call and "--repeat" in call for call in self.calls))
         self.assertEqual(sum("--no-graph" in call for call in self.calls), 2)
-
-    def test_a_suite_beside_others_that_dies(self):
-        self.programs("4.cuda-nccl", a="4 pass")
-        with open(self.path("stage/bin/ConformanceTests"), "w") as file:
-            file.write(CONFORMANCE)
-        os.chmod(file.name, 0o755)
-        done = self.run_all(self.path("stage"), self.path("logs"), "wide", TANDEM_CUDA_LIBRARY="none", TANDEM_FAKE_GPUS=4,
-                            CUDA_VISIBLE_DEVICES="0,1,2,3")
-        self.assertEqual(self.summary["conformance wide-ccl"][0], "ok", str(done))
-        self.assertEqual(self.summary["conformance wide-peer"][0], "ok", str(done))
-        self.assertEqual((done.code, self.summary["wide"]), (1, ("FAIL", "a suite ended too early, status 137: wide.out")),
-                         str(done))
 
     def test_each_way_to_fail(self):
         """In the middle, as the last, and what comes after it is run."""
