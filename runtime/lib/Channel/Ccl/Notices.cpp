@@ -9,13 +9,13 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
 #include <new>
 #include <random>
+#include <sstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -73,9 +73,10 @@ Notices::PagePtr Notices::open(const std::string &address) {
   std::string host = hostName();
   if (host.empty() || address.compare(0, host.size(), host) != 0)
     return nullptr;
-  unsigned long long number = 0;
+  uint64_t number = 0;
   int process = 0, file = 0;
-  if (std::sscanf(address.c_str() + host.size(), "%llu %d %d", &number, &process, &file) != 3)
+  std::istringstream rest(address.substr(host.size()));
+  if (!(rest >> number >> process >> file))
     return nullptr;
   // Whatever else it may be by now, to open it must not wait.
   std::string path = fmt::format("/proc/{}/fd/{}", process, file);
