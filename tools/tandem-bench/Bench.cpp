@@ -92,6 +92,7 @@ Status writeMachine(const Options &options, Figures &figures) {
   TANDEM_ASSIGN_OR_RETURN(std::string text, readFile(base));
   TANDEM_RETURN_IF_ERROR(machine::Machine::parse(text, base).status());
   Calibration calibration(figures.ranks, gpu, figures.hostRanks, figures.cores);
+  roundTimes(figures);
   calibration.note(figures.measurements);
   std::string name = std::filesystem::path(options.calibrate).stem().string();
   std::string how = fmt::format("tandem-bench {}; {} cores, the rest as in {}", figures.command,

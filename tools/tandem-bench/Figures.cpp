@@ -23,8 +23,14 @@ using Json = nlohmann::ordered_json;
 static constexpr int kVersion = 1;
 static constexpr uint32_t kMaxRanks = 65536; // as option -n has it
 
-/// A nanosecond is the clock's.
 static double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
+void bench::roundTimes(Figures &figures) {
+  for (Measurement &m : figures.measurements)
+    for (std::vector<double> *times : {&m.seconds, &m.host})
+      for (double &time : *times)
+        time = std::round(time * 1e9) * 1e-9;
+}
 
 static Json microseconds(const std::vector<double> &seconds) {
   Json list = Json::array();
@@ -81,7 +87,7 @@ namespace {
 std::vector<double> secondsOf(const Json &list) {
   std::vector<double> seconds;
   for (const Json &value : list)
-    seconds.push_back(value.get<double>() * 1e-6);
+    seconds.push_back(std::round(value.get<double>() * 1e3) * 1e-9); // as roundTimes() has it
   return seconds;
 }
 

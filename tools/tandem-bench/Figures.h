@@ -28,6 +28,9 @@ struct Figures {
   std::vector<std::string> left; ///< probes that there was no time for
 };
 
+/// To whole nanoseconds, which are the clock's and those of the file: whatever is made of the
+/// figures is the same to the last digit when it is made of the file.
+void roundTimes(Figures &figures);
 /// Keys: see docs/benchmarking.md.
 std::string figuresJson(const Figures &figures);
 /// Errors name the file and the field. There are no programs in it.

@@ -247,6 +247,7 @@ TEST(Calibration, IsTheSameFromARecording) {
   Figures figures{kRanks, "cuda-peer", kRanks, kCores, "made up", measureGpu(), {}, {"a b"}};
   figures.measurements.push_back(
       {Role::Probe, "put 4 x9", Mode::Graph, "why", {}, {}, false, 0, "", nullptr});
+  roundTimes(figures);
   std::string path = testing::TempDir() + "/tandem-figures.json";
   std::ofstream(path) << figuresJson(figures);
   auto read = readFigures(path);
@@ -256,6 +257,11 @@ TEST(Calibration, IsTheSameFromARecording) {
   EXPECT_EQ(read->cores, kCores);
   ASSERT_EQ(read->measurements.size(), figures.measurements.size());
   EXPECT_EQ(read->measurements.back().refused, "why");
+  // To the last bit: half a unit of a machine file's last digit can be the time of one nanosecond.
+  for (size_t i = 0; i < figures.measurements.size(); ++i) {
+    EXPECT_EQ(read->measurements[i].seconds, figures.measurements[i].seconds);
+    EXPECT_EQ(read->measurements[i].host, figures.measurements[i].host);
+  }
   EXPECT_EQ(read->left, figures.left);
   std::string texts[2];
   for (auto *one : {&figures, &*read}) {
