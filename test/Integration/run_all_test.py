@@ -114,6 +114,13 @@ class Processes(RunAllTest):
         self.assertTrue(all("--verify" in call and "--repeat" in call for call in self.calls))
         self.assertEqual(sum("--no-graph" in call for call in self.calls), 2)
 
+    def test_no_such_step(self):
+        """Before anything runs, or is said of what would."""
+        for options in ([], ["--dry-run"]):
+            done = harness.run([SCRIPT, *options, self.path("stage"), self.path("logs"), "peer", "wider"])
+            self.assertEqual((done.code, done.out), (2, ""), str(done))
+            self.assertIn("run-all: no such step: wider", done.err)
+
     def test_each_way_to_fail(self):
         """In the middle, as the last, and what comes after it is run."""
         self.programs("2.cuda-peer", a="2 pass", b="2 pass", c="2 wrong", d="2 pass", e="2 break", f="2 shared", g="2 pass",
