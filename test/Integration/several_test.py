@@ -45,7 +45,8 @@ class SeveralTest(harness.Test):
     def check(self, done, expected, total, code=1):
         """`expected`: pairs of a file and how its line goes on; one line each, in this order, and the total."""
         self.assertEqual(done.code, code, str(done))
-        lines = done.out.splitlines()
+        # UCX warns on standard output of what a rank that was killed had sent.
+        lines = [line for line in done.out.splitlines() if "UCX  WARN" not in line]
         self.assertEqual(len(lines), len(expected) + 1, str(done))
         for line, (file, pattern) in zip(lines, expected):
             self.assertTrue(line.startswith(file + ": "), f"{line}\n{done}")
