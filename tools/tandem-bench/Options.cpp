@@ -33,8 +33,8 @@ What
   --dtypes=LIST       f32, f16, bf16; default bf16
   --schedules=LIST    auto (what the compiler chooses), pipeline, exchange, push, with keys:
                       push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;
-                      rs: ... 2, 1, 1), pipeline:slices=8. Default: auto,pipeline,exchange,push,push:streams=2,
-                      push:merge=double
+                      rs: ... 2, 1, 1), pipeline:slices=8.
+                      Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double
   --target=NAME       default: what the first channel can do, as tandem-run says
   --machine=FILE      auto is chosen by this machine file's costs, and each row is predicted with it
   --stage=FOLDER      only compile, into FOLDER (made anew), for machines without the compiler
