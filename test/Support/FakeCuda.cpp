@@ -28,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <sys/mman.h>
 #include <thread>
@@ -53,13 +54,35 @@ int64_t currentGpu() {
   return contexts.empty() ? 0 : static_cast<int64_t>(reinterpret_cast<uintptr_t>(contexts.back()));
 }
 
+/// Everything that is given to a GPU shares its lock. A driver that makes a graph has it for itself
+/// until the GPU is idle, so that what would make it so, an abort too, waits for ever: not always,
+/// on GPUs, but what relies on the contrary hangs there one day.
+std::shared_mutex &lockOf(int64_t gpu) {
+  static std::mutex mutex;
+  static std::map<int64_t, std::shared_mutex> locks; // stay where they are
+  std::lock_guard<std::mutex> lock(mutex);
+  return locks[gpu];
+}
+
+struct {
+  std::mutex mutex;
+  std::set<class Queue *> all;
+} queues;
+
 /// One thread that does what it is given in order.
 class Queue {
 public:
-  Queue() : gpu(currentGpu()), thread([this] { run(); }) {}
+  Queue() : gpu(currentGpu()), thread([this] { run(); }) {
+    std::lock_guard<std::mutex> lock(queues.mutex);
+    queues.all.insert(this);
+  }
   const int64_t gpu;
   std::atomic<int64_t> passed{0}; ///< nanoseconds that have passed for events alone
   ~Queue() {
+    {
+      std::lock_guard<std::mutex> lock(queues.mutex);
+      queues.all.erase(this);
+    }
     push([this] { stop = true; });
     thread.join();
   }
@@ -137,6 +160,17 @@ struct {
   std::set<CUgraphExec> live;
 } executables;
 
+/// Until it has nothing to do.
+void waitForGpu(int64_t gpu) {
+  auto isIdle = [&] {
+    std::lock_guard<std::mutex> lock(queues.mutex);
+    return std::all_of(queues.all.begin(), queues.all.end(),
+                       [&](Queue *queue) { return queue->gpu != gpu || queue->idle(); });
+  };
+  while (!isIdle())
+    nap();
+}
+
 int deviceCount() {
   const char *count = std::getenv("TANDEM_FAKE_GPUS");
   return count ? static_cast<int>(std::strtol(count, nullptr, 10)) : 2;
@@ -149,8 +183,10 @@ void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 void tandem::fake::add(CUstream stream, Work work) {
   auto *queue = reinterpret_cast<Queue *>(stream);
   std::shared_ptr<Graph> capture = queue->capturing();
-  if (!capture)
+  if (!capture) {
+    std::shared_lock<std::shared_mutex> shared(lockOf(queue->gpu));
     return queue->push(std::move(work));
+  }
   std::lock_guard<std::mutex> lock(capture->mutex);
   capture->work.push_back(std::move(work));
 }
@@ -444,6 +480,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   return CUDA_SUCCESS;
 }
 CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long) {
+  std::unique_lock<std::shared_mutex> alone(lockOf(currentGpu()));
+  waitForGpu(currentGpu());
   auto &made = *reinterpret_cast<std::shared_ptr<Graph> *>(graph);
   *executable = reinterpret_cast<CUgraphExec>(new std::shared_ptr<Graph>(made));
   std::lock_guard<std::mutex> lock(executables.mutex);

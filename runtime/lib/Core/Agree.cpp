@@ -158,6 +158,8 @@ Status InstanceImpl::agreeOnGraphs() {
         graphStreams.back() = std::move(*stream);
     }
   }
+  if (status.ok())
+    status = context.awaitRuns(); // of other instances
   // What the device refuses to capture is known before the first run: some ranks with a graph and
   // some without would be another order of what communication libraries see.
   if (status.ok())

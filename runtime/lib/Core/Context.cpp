@@ -7,6 +7,7 @@
 
 #include "ContextImpl.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace tandem {
@@ -75,6 +76,31 @@ Status ContextImpl::checkRun() const {
   for (const auto &transport : options.transports)
     TANDEM_RETURN_IF_ERROR(transport->checkRun());
   return Status();
+}
+
+Status ContextImpl::awaitRuns() {
+  constexpr std::chrono::microseconds kPause{20};
+  std::map<Watched *, std::vector<int64_t>> awaited;
+  std::unique_lock<std::mutex> lock(mutex);
+  for (Watched *instance : watched)
+    if (auto runs = instance->runsInFlight(); !runs.empty())
+      awaited[instance] = std::move(runs);
+  // Later runs of others are no matter: they may follow each other without end.
+  auto isOver = [&](const auto &entry) {
+    auto known = std::find(watched.begin(), watched.end(), entry.first);
+    if (known == watched.end())
+      return true;
+    std::vector<int64_t> now = (*known)->runsInFlight();
+    return std::none_of(entry.second.begin(), entry.second.end(), [&](int64_t run) {
+      return std::find(now.begin(), now.end(), run) != now.end();
+    });
+  };
+  while (reason.ok() && !std::all_of(awaited.begin(), awaited.end(), isOver)) {
+    lock.unlock();
+    std::this_thread::sleep_for(kPause);
+    lock.lock();
+  }
+  return reason;
 }
 
 void ContextImpl::watch(Watched *instance) {

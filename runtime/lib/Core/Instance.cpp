@@ -191,7 +191,12 @@ Expected<std::unique_ptr<Graph>> InstanceImpl::capture(Slot &slot,
 }
 
 Status InstanceImpl::replay(Slot &slot) {
-  std::lock_guard<std::mutex> lock(graphMutex);
+  std::unique_lock<std::mutex> lock(graphMutex);
+  if (!slot.graph || (slot.graphBindings != slot.bindings && !slot.graph->updates())) {
+    lock.unlock();
+    TANDEM_RETURN_IF_ERROR(context.awaitRuns());
+    lock.lock();
+  }
   if (!slot.graph || slot.graphBindings != slot.bindings) {
     TANDEM_ASSIGN_OR_RETURN(slot.graph, capture(slot, std::move(slot.graph)));
     slot.graphBindings = slot.bindings;
@@ -243,18 +248,29 @@ Status InstanceImpl::finish(Slot &slot) {
   return health;
 }
 
+bool InstanceImpl::hasEnded(Slot &slot) const {
+  if (slot.enqueuing) // till then its ends are those of an earlier run
+    return false;
+  for (uint32_t s = 0; s < streams.size(); ++s)
+    if (usesStream[s] && !slot.ends[s]->reached())
+      return false;
+  return true;
+}
+
 Clock::time_point InstanceImpl::deadline() {
   auto first = Clock::time_point::max();
-  for (Slot &slot : slots) {
-    if (!slot.inFlight)
-      continue;
-    bool ended = !slot.enqueuing; // till then its ends are those of an earlier run
-    for (uint32_t s = 0; s < streams.size(); ++s)
-      ended &= !usesStream[s] || slot.ends[s]->reached();
-    if (!ended)
+  for (Slot &slot : slots)
+    if (slot.inFlight && !hasEnded(slot))
       first = std::min(first, Clock::time_point(Clock::duration(slot.deadline.load())));
-  }
   return first;
+}
+
+std::vector<int64_t> InstanceImpl::runsInFlight() {
+  std::vector<int64_t> runs;
+  for (Slot &slot : slots)
+    if (slot.inFlight && !slot.enqueuing && !hasEnded(slot))
+      runs.push_back(slot.deadline); // of each run another one
+  return runs;
 }
 
 std::string InstanceImpl::describe(uint32_t i) const {

@@ -44,6 +44,7 @@ public:
   const std::vector<CommandTime> &times() const override { return commandTimes; }
 
   std::chrono::steady_clock::time_point deadline() override;
+  std::vector<int64_t> runsInFlight() override;
   std::string describeStall() override;
   void abortChannels(const Status &reason, bool oneSided) override;
   void dropGraphs() override;
@@ -89,6 +90,8 @@ private:
   Status makeChannels();
 
   Status finish(Slot &slot);
+  /// Of a run in flight.
+  bool hasEnded(Slot &slot) const;
   void resolve(Slot &slot);
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
   /// Enqueues every step; `main`: stream 0.

@@ -106,6 +106,9 @@ public:
   /// Enqueues what was captured, as Operation::enqueue does. `frame` has the addresses that it was
   /// captured with.
   virtual Status launch(Stream &stream, const Frame &frame) = 0;
+  /// Whether capturing again, with other addresses, changes it as it is. Else it is made anew, and
+  /// making a graph may wait, in the driver, until the device is idle.
+  virtual bool updates() const = 0;
 };
 
 /// A point in a stream that other streams wait for. Reusable: a wait refers to the latest record

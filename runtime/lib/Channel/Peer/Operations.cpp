@@ -90,6 +90,13 @@ public:
       : reach(std::move(reach)), kernels(kernels), slot((*this->reach)[self].signal(wait.slot)),
         wait(wait), await(await), countRun(countRun), letGo(letGo) {}
 
+  /// Another rank's graph may be waiting for this one's when the driver waits for it.
+  std::string whyNoGraph() const override {
+    return reach->ranksShareQueues() ? "ranks of one process share this GPU, and the driver makes "
+                                       "a graph only when what runs there is over"
+                                     : "";
+  }
+
   Status issue(GpuStream &stream, const Frame &frame) override {
     void *epoch = nullptr;
     uint64_t perRun = wait.perRun, value = wait.value, mark = marker;

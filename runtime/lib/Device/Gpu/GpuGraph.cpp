@@ -57,7 +57,7 @@ public:
   Status make(GraphHandle graph, const Capture &how, std::shared_ptr<std::atomic<uint64_t>> runs) {
     Driver &driver = *state->driver;
     bool done = false;
-    if (executable && how.updatable && updatable)
+    if (how.updatable && updates())
       TANDEM_RETURN_IF_ERROR(driver.update(executable, graph, &done));
     if (!done) {
       if (executable)
@@ -70,6 +70,8 @@ public:
     counted = std::move(runs);
     return Status();
   }
+
+  bool updates() const { return executable && updatable; }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     Driver &driver = *state->driver;
@@ -97,6 +99,7 @@ public:
     // All of the device's streams are of this kind.
     return static_cast<GpuStream &>(stream).submit(*replay, frame, replay);
   }
+  bool updates() const override { return replay->updates(); }
 
 private:
   std::shared_ptr<Replay> replay;

@@ -243,11 +243,24 @@ TEST(GpuChannel, AllHearOfARankThatCannotMakeOne) {
   }
 }
 
+TEST(GpuGraph, RanksThatShareAGpuHaveNone) {
+  int64_t before = fakeNumber("graph-launches");
+  testing::internal::CaptureStderr();
+  expectAllOk(runRanks(ring(3), "peer", runRing));
+  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(fakeNumber("graph-launches"), before);
+  EXPECT_NE(said.find("runs without a graph: rank 0: command 2 (wait_signal slot 0 value 1 "
+                      "\"wait_signal #2\"): "
+                      "ranks of one process share this GPU"),
+            std::string::npos)
+      << said;
+}
+
 TEST(GpuGraph, WithoutStreamMemoryOperations) {
   Knob knob("no-values", 1);
   int64_t before = fakeNumber("graph-launches");
-  expectAllOk(runRanks(ring(3), "peer", runRing));
-  EXPECT_EQ(fakeNumber("graph-launches") - before, 15);
+  expectAllOk(runRanks(ring(2), "peer", runRing));
+  EXPECT_EQ(fakeNumber("graph-launches") - before, 10);
 }
 
 TEST(GpuGraph, ASignalBehindAPutIsACopy) {
@@ -330,6 +343,20 @@ TEST(GpuGraph, AnAbortClearsSignalsBeforeItLetsGoOfWaits) {
         return instance.run();
       },
       std::chrono::milliseconds(500));
+  for (const Status &status : ended)
+    EXPECT_NE(status.message().find("wait_signal slot"), std::string::npos) << status.message();
+}
+
+/// The graph of the second run is made while the first one hangs, and waits for it.
+TEST(GpuGraph, ARunThatHangsEndsInTimeThoughAnotherIsBehindIt) {
+  std::vector<Status> ended = runRanks(
+      eachOther(), "peer",
+      [](Context &, Instance &instance) -> Status {
+        for (int run = 0; run < 2; ++run)
+          TANDEM_RETURN_IF_ERROR(instance.enqueue(nullptr));
+        return instance.wait();
+      },
+      std::chrono::milliseconds(300));
   for (const Status &status : ended)
     EXPECT_NE(status.message().find("wait_signal slot"), std::string::npos) << status.message();
 }
