@@ -13,7 +13,7 @@
 //   long-3.tsp           passes a megabyte round many times: a run takes a second or two
 //   partial-RANKS.tsp    copies a partial argument: its terms add up to the logical value
 //   silent-2.tsp         as gather, but rank 1 never sends: a run must time out
-//   push-2.tsp           as gather, one-sided
+//   push-RANKS.tsp       as gather, one-sided
 //   wrong-push-2.tsp     as push, but rank 1 takes its own rows for rank 0's
 //   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
@@ -139,29 +139,35 @@ ProgramSpec silent() {
 }
 
 /// Slices are put into symmetric memory of all others, with a signal each.
-ProgramSpec push(bool wrong) {
-  constexpr uint32_t size = 2;
+ProgramSpec push(uint32_t size, bool wrong) {
   ProgramSpec spec = gather(size, DType::I32, false);
   spec.name = wrong ? "wrong_push" : "push";
   for (uint32_t r = 0; r < size; ++r) {
     RankSpec &rank = spec.ranks[r];
+    std::vector<uint32_t> group = rank.channels[0].group;
     rank.commands.clear();
     rank.channels.clear();
     rank.numEvents = 0;
     rank.slots.assign(size, 1);
     uint64_t sliceBytes = kRows * kInner * sizeOf(DType::I32);
-    uint32_t symmetric = rank.symmetric(sliceBytes * size), peer = 1 - r;
+    uint32_t symmetric = rank.symmetric(sliceBytes * size);
     auto slice = [&](uint32_t buffer, uint32_t i) {
       return rank.view(buffer, DType::I32, {kRows, kInner}, i * sliceBytes);
     };
     // Buffers 0 and 1 are the arguments.
     uint32_t own = slice(0, 0);
-    uint16_t channel = rank.channel({0, 1}, OneSided);
-    rank.put(0, channel, slice(symmetric, r), own, peer);
-    rank.signal(0, channel, peer, r, 1);
+    uint16_t channel = rank.channel(group, OneSided);
+    for (uint32_t distance = 1; distance < size; ++distance) {
+      uint32_t to = (r + distance) % size;
+      rank.put(0, channel, slice(symmetric, r), own, to);
+      rank.signal(0, channel, to, r, 1);
+    }
     rank.copy(0, slice(1, r), own);
-    rank.waitSignal(0, channel, peer, 1);
-    rank.copy(0, slice(1, peer), wrong && r == 1 ? own : slice(symmetric, peer));
+    for (uint32_t distance = 1; distance < size; ++distance) {
+      uint32_t from = (r + size - distance) % size;
+      rank.waitSignal(0, channel, from, 1);
+      rank.copy(0, slice(1, from), wrong && r == 1 ? own : slice(symmetric, from));
+    }
   }
   return spec;
 }
@@ -273,8 +279,9 @@ int main(int argc, char **argv) {
     good &= write(folder, "matmul-" + std::string(toString(dtype)) + "-4", gather(4, dtype, true));
   good &= write(folder, "wrong-3", wrong());
   good &= write(folder, "silent-2", silent());
-  good &= write(folder, "push-2", push(false));
-  good &= write(folder, "wrong-push-2", push(true));
+  for (uint32_t size : {2u, 3u})
+    good &= write(folder, "push-" + std::to_string(size), push(size, false));
+  good &= write(folder, "wrong-push-2", push(2, true));
   good &= write(folder, "needs-all-3", needsAll());
   good &= write(folder, "large-2", large(false, false));
   good &= write(folder, "large-wrong-2", large(true, false));

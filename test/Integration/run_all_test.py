@@ -228,6 +228,14 @@ class Real(RunAllTest):
                         "f.2.cuda-peer.tsp: FAILED .*f.2.cuda-peer.tsp: "):
             self.assertRegex(said, "FAILED peer: " + pattern)
 
+    def test_shared(self):
+        """Ranks have a GPU with others; programs that have one each are no matter of this step."""
+        self.stage(**{"a.3.cuda-peer": "push-3", "b.3.cuda-peer": "push-3", "c.2.cuda-peer": "push-2"})
+        done = self.check("shared")
+        passed = ("ok", "passed 2, failed 0, too few GPUs for 0, no time for 0")
+        self.assertEqual(self.summary, {"programs shared-peer-3": passed, "programs shared-peer-3-direct": passed},
+                         f"{done}\n{self.said('shared')}")
+
     def test_bits(self):
         self.stage(**{"a.1.cuda-nccl": "gather-1", "b.2.cuda-nccl": "gather-2", "c.2.cuda-nccl": "gather-2"})
         done = self.check("bits")
