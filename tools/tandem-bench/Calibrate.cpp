@@ -210,13 +210,18 @@ std::optional<double> Calibration::putSeconds(double bytes) const {
   return std::nullopt;
 }
 
+std::optional<double> Calibration::matmulSeconds(const Probe &of) const {
+  for (const Probe &alone : all(Work::Matmul, false))
+    if (std::tie(alone.dtype, alone.m, alone.n, alone.k) == std::tie(of.dtype, of.m, of.n, of.k))
+      return seconds(alone);
+  return std::nullopt;
+}
+
 void Calibration::applyInterference(Json &device) {
   std::vector<double> factors;
   for (const Probe &p : all(Work::Beside, false)) {
-    std::optional<double> both = seconds(p), put = putSeconds(double(p.bytes)), matmul;
-    for (const Probe &alone : all(Work::Matmul, false))
-      if (std::tie(alone.dtype, alone.m, alone.n, alone.k) == std::tie(p.dtype, p.m, p.n, p.k))
-        matmul = seconds(alone);
+    std::optional<double> both = seconds(p), put = putSeconds(double(p.bytes)),
+                          matmul = matmulSeconds(p);
     if (!both || !put || !matmul)
       continue;
     lines.push_back(fmt::format("{}: {:.1f} us; alone the matmul {:.1f} us, the put {:.1f} us",
@@ -288,6 +293,7 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
       path + ".device");
   set(object, "run", runSeconds(object, mode), 1e-6, "us", path);
   set(object, "engine_start", engineStartSeconds(object, mode), 1e-6, "us", path);
+  set(object, "engine_change", engineChangeSeconds(object, mode), 1e-6, "us", path);
 }
 
 /// What a put, a signal to each side and their waits take beyond what is known of each: the put
@@ -303,6 +309,29 @@ std::optional<double> Calibration::engineStartSeconds(const Json &launch, Mode m
           timeOf(launch["issue"]["copy"]) -
           2 * (timeOf(launch["device"]["signal"]) + timeOf(launch["device"]["wait_signal"])));
   }
+  if (rest.empty())
+    return std::nullopt;
+  return std::max(0.0, quantilesOf(std::move(rest)).median);
+}
+
+/// What a put that waits for another stream's matmul takes beyond both and a hop there and back;
+/// put alone, it waited for being enqueued and for the start of the run.
+std::optional<double> Calibration::engineChangeSeconds(const Json &launch, Mode mode) {
+  std::vector<double> rest;
+  double start = launch.contains("engine_start") ? timeOf(launch["engine_start"]) : 0;
+  for (const Probe &p : all(Work::Behind, false))
+    for (const Probe &put : all(Work::Put, false)) {
+      const Figure *both = figure(p.once(), mode), *one = figure(put.once(), mode);
+      auto matmul = matmulSeconds(p);
+      if (put.bytes != p.bytes || !both || !one || !matmul)
+        continue;
+      double time = quantilesOf(both->seconds).median, alone = quantilesOf(one->seconds).median;
+      rest.push_back(time - alone - *matmul + start + timeOf(launch["issue"]["copy"]) -
+                     timeOf(launch["issue"]["matmul"]) - 2 * timeOf(launch["device"]["event"]));
+      lines.push_back(
+          fmt::format("{} ({}): {:.1f} us; the put alone {:.1f} us, the matmul {:.1f} us",
+                      p.once().name(), toString(mode), time * 1e6, alone * 1e6, *matmul * 1e6));
+    }
   if (rest.empty())
     return std::nullopt;
   return std::max(0.0, quantilesOf(std::move(rest)).median);

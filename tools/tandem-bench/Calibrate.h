@@ -60,11 +60,15 @@ private:
   Probe tiny(Work work) const;
   /// The others of a kind, by size.
   std::vector<Probe> all(Work work, bool alone) const;
+  /// The matmul of a probe that has one beside something, alone.
+  std::optional<double> matmulSeconds(const Probe &of) const;
   /// A put of so many bytes, between those that were measured; none beyond.
   std::optional<double> putSeconds(double bytes) const;
   /// What a run takes beside its command: the median of programs of one command on one stream.
   std::optional<double> runSeconds(const Json &launch, Mode mode) const;
+  /// By puts that wait for the start of the run, and by puts that wait for a matmul.
   std::optional<double> engineStartSeconds(const Json &launch, Mode mode) const;
+  std::optional<double> engineChangeSeconds(const Json &launch, Mode mode);
 
   void set(Json &object, const char *field, std::optional<double> value, double unit,
            const char *unitName, const std::string &path);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <initializer_list>
 #include <regex>
 #include <utility>
 
@@ -25,7 +26,8 @@ static constexpr std::pair<Work, const char *> kWorks[] = {{Work::Matmul, "matmu
                                                            {Work::Signal, "signal"},
                                                            {Work::AllGather, "all_gather"},
                                                            {Work::ReduceScatter, "reduce_scatter"},
-                                                           {Work::Beside, "beside"}};
+                                                           {Work::Beside, "beside"},
+                                                           {Work::Behind, "behind"}};
 
 std::string bench::toString(Work work) {
   for (auto [known, name] : kWorks)
@@ -43,7 +45,9 @@ static bool hasBytes(Work work) {
   return work != Work::Matmul && work != Work::Hop && work != Work::Signal;
 }
 
-static bool hasShape(Work work) { return work == Work::Matmul || work == Work::Beside; }
+static bool hasShape(Work work) {
+  return work == Work::Matmul || work == Work::Beside || work == Work::Behind;
+}
 
 std::string Probe::name() const {
   std::string shape =
@@ -93,13 +97,19 @@ bool Probe::isTiny() const {
 namespace {
 
 constexpr uint64_t kibi = 1024, mebi = 1024 * kibi;
-/// Of a put beside a matmul: larger ones are not measured alone. And of how many cases' matmuls.
-constexpr uint64_t kMostBeside = 64 * mebi;
-constexpr size_t kMostCases = 4;
+/// Of puts beside matmuls: larger ones are not measured alone. And of the matmuls.
+constexpr uint64_t kLargestBeside = 64 * mebi;
+constexpr size_t kMostBeside = 4;
+constexpr double kLongestBeside = 400e-6;
 
 // About what GPUs do, in bytes or operations a second: it decides how often something is repeated.
 constexpr double kMemoryRate = 3e12, kLinkRate = 3e11;
 double rateOf(DType dtype) { return dtype == DType::F32 ? 2e14 : 6e14; }
+
+/// Of a matmul, about.
+double secondsOf(const Probe &p) {
+  return 2 * double(p.m) * double(p.n) * double(p.k) / rateOf(p.dtype);
+}
 
 /// A program of a millisecond shows a difference well, and a longer one warms the device.
 uint32_t repeatsFor(double seconds, uint32_t least) {
@@ -143,22 +153,47 @@ public:
       matmul(c.dtype, m, n, k, false);
   }
 
-  /// A rank's matmul beside a put that takes about half as long, and one that takes twice as long.
-  void beside(const Case &c) {
-    bool gather = c.op == Op::AllGather;
-    int64_t m = c.m, n = gather ? c.n / ranks : c.n, k = gather ? c.k : c.k / ranks;
-    double seconds = 2 * double(m) * double(n) * double(k) / rateOf(c.dtype);
-    for (double part : {.5, 2.}) {
-      auto bytes =
-          std::min(static_cast<uint64_t>(part * seconds * kLinkRate) / 64 * 64, kMostBeside);
-      if (std::min({m, n, k}) < 1 || bytes == 0)
-        return;
-      Probe probe{
-          Work::Beside, c.dtype, m, n, k, bytes, repeatsFor(std::max(1., part) * seconds, 2),
-          false};
-      if (std::none_of(probes.begin(), probes.end(),
-                       [&](const Probe &other) { return other.name() == probe.name(); }))
-        probes.push_back(probe);
+  /// Matmuls that were added beside a put that takes about half as long, and one that takes twice
+  /// as long: the longest ones, beside which a hop to the put's stream and back is little.
+  void beside() {
+    std::vector<const Probe *> longest;
+    for (const Probe &probe : probes)
+      if (probe.work == Work::Matmul && !probe.isTiny() && secondsOf(probe) <= kLongestBeside)
+        longest.push_back(&probe);
+    std::sort(longest.begin(), longest.end(), [](const Probe *a, const Probe *b) {
+      double first = secondsOf(*a), second = secondsOf(*b);
+      return first != second ? first > second : a < b;
+    });
+    longest.resize(std::min(longest.size(), kMostBeside));
+    std::vector<Probe> made;
+    for (const Probe *matmul : longest)
+      for (double part : {.5, 2.}) {
+        double seconds = secondsOf(*matmul);
+        auto bytes =
+            std::min(static_cast<uint64_t>(part * seconds * kLinkRate) / 64 * 64, kLargestBeside);
+        Probe probe = *matmul;
+        probe.work = Work::Beside;
+        probe.bytes = bytes;
+        probe.repeats = repeatsFor(std::max(1., part) * seconds, 2);
+        if (bytes > 0)
+          made.push_back(probe);
+      }
+    probes.insert(probes.end(), made.begin(), made.end());
+  }
+
+  /// Puts of sizes that are probed alone, behind matmuls that are, of at most half their time: so
+  /// the end of the put is the end of all.
+  void behind(std::initializer_list<uint64_t> sizes) {
+    for (uint64_t bytes : sizes) {
+      double put = double(bytes) / kLinkRate;
+      const Probe *longest = nullptr;
+      for (const Probe &probe : probes)
+        if (probe.work == Work::Matmul && !probe.isTiny() && secondsOf(probe) < put / 2 &&
+            (!longest || secondsOf(probe) > secondsOf(*longest)))
+          longest = &probe;
+      if (longest)
+        probes.push_back(
+            {Work::Behind, longest->dtype, longest->m, longest->n, longest->k, bytes, 2, false});
     }
   }
 
@@ -214,8 +249,8 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   for (uint64_t bytes : sizes)
     if (gpu && bytes >= mebi)
       p.add(Work::ReduceScatter, bytes, false);
-  for (size_t i = 0; gpu && i < std::min(cases.size(), kMostCases); ++i)
-    p.beside(cases[i]);
+  if (gpu)
+    p.beside();
   for (uint64_t bytes : sizes)
     p.add(Work::Message, bytes, false);
   sizes = {64 * kibi, mebi, 16 * mebi};
@@ -230,6 +265,8 @@ std::vector<Probe> bench::probesFor(uint32_t ranks, bool gpu, const std::vector<
   // Last, as they take longest: where time is up, the base has such numbers.
   if (cases.empty())
     gpu ? p.matmulsOfLayers() : p.matmulsOfSizes();
+  if (gpu)
+    p.behind({16 * mebi, 32 * mebi, 64 * mebi});
   return p.probes;
 }
 
@@ -294,16 +331,18 @@ Pieces piecesOf(const Probe &p, uint32_t ranks) {
                         one, one),
             "", "two_sided"};
   case Work::Put:
-  case Work::Beside: {
+  case Work::Beside:
+  case Work::Behind: {
     std::string put =
         fmt::format("hostir.put %a to %slot at %right via %ch on {{}} : {} to {}", one, shared);
     Pieces pieces = {plain, "", fmt::format(fmt::runtime(put), "%main"), ""};
-    if (p.work == Work::Beside) {
+    if (hasShape(p.work)) {
       pieces = matmulPieces(p, "%x", "%y");
       pieces.arguments = fmt::format("%a: {}, {}", one, pieces.arguments);
-      pieces.each = fmt::format("hostir.sync %worker after %main\n    {}\n    {}\n"
+      std::string first = p.work == Work::Behind ? pieces.each + "\n    " : "";
+      pieces.each = fmt::format("{}hostir.sync %worker after %main\n    {}\n    {}\n"
                                 "    hostir.sync %main after %worker",
-                                fmt::format(fmt::runtime(put), "%worker"), pieces.each);
+                                first, fmt::format(fmt::runtime(put), "%worker"), pieces.each);
     }
     pieces.before = fmt::format("%slot = hostir.alloc on %main {{offset = 0 : i64}} : {}", shared);
     pieces.after = fmt::format("hostir.signal %c0 = %c1 at %right via %ch on %main\n"

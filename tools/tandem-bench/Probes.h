@@ -21,7 +21,8 @@ namespace tandem::bench {
 /// there, then one on a worker stream that waits for it, and the main stream waits for that.
 /// Messages and puts go round in a ring; puts end in one signal. Signal: to the right-hand rank,
 /// after which the left-hand one's is awaited. Beside: a matmul, and a put on a worker stream at
-/// the same time, each waiting for both before.
+/// the same time, each waiting for both before. Behind: a matmul, then a longer put on a worker
+/// stream that waits for it, and beside that the matmul again.
 enum class Work : uint8_t {
   Matmul,
   Copy,
@@ -33,7 +34,8 @@ enum class Work : uint8_t {
   Signal,
   AllGather,
   ReduceScatter,
-  Beside
+  Beside,
+  Behind
 };
 std::string toString(Work work);
 
@@ -42,7 +44,7 @@ std::string toString(Work work);
 struct Probe {
   Work work = Work::Copy;
   DType dtype = DType::F32;
-  int64_t m = 0, n = 0, k = 0; ///< of a matmul, also beside a put
+  int64_t m = 0, n = 0, k = 0; ///< of a matmul, also beside or before a put
   uint64_t bytes = 0;          ///< of an operand, a message, a rank's slice
   uint32_t repeats = 1;
   bool alone = false; ///< only rank 0 works

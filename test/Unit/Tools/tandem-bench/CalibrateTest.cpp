@@ -28,7 +28,8 @@ using testing::Not;
 namespace {
 
 constexpr uint32_t kRanks = 2, kCores = 2;
-constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6, kInterference = 1.25;
+constexpr double kRun = 50e-6, kIssue = 1e-6, kTinyCommand = 3e-6, kInterference = 1.25,
+                 kEngineChange = 18e-6;
 
 std::string baseText(const std::string &name) {
   std::ifstream file(machine::pathOf(name));
@@ -73,6 +74,13 @@ double secondsOf(const Probe &p) {
     put.work = Work::Put;
     double alone = secondsOf(matmul), during = secondsOf(put);
     return during < alone * kInterference ? alone + during * (1 - 1 / kInterference) : during;
+  }
+  case Work::Behind: {
+    Probe matmul = p, put = p, hop = p;
+    matmul.work = Work::Matmul;
+    put.work = Work::Put;
+    hop.work = Work::Hop;
+    return secondsOf(matmul) + kEngineChange + secondsOf(put) + secondsOf(hop) - 2 * kTinyCommand;
   }
   }
   return 0;
@@ -121,8 +129,9 @@ std::vector<Measurement> measureGpu() {
         for (double lost : {0., 5e-3, 0., 1e-3, 0.})
           if (mode == Mode::Graph) {
             // Behind its puts a ring signals to both sides.
-            double once =
-                program.work == Work::Put ? kEngineStart + 2 * secondsOf(signalOnce()) : 0;
+            double once = program.work == Work::Put ? kEngineStart + 2 * secondsOf(signalOnce())
+                          : program.work == Work::Behind ? 2 * secondsOf(signalOnce())
+                                                         : 0;
             m.seconds.push_back(lost + kGraphRun + program.repeats * each + once);
             m.host.push_back(lost + kGraphRun / 2);
           } else {
@@ -218,6 +227,7 @@ TEST(Calibration, NothingAtAllChangesNoNumber) {
             base->matmulSeconds(DType::BF16, 1, 8192, 3584, 8192));
   EXPECT_EQ(machine.node.bandwidth.at(1 << 26), base->node.bandwidth.at(1 << 26));
   EXPECT_EQ(machine.graph.run, base->graph.run);
+  EXPECT_EQ(machine.graph.engineChange, base->graph.engineChange);
 }
 
 TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
@@ -232,6 +242,7 @@ TEST(Calibration, DeviceTimesAreThoseOfGraphs) {
   EXPECT_NEAR(machine.streams.issue[cost(machine::Cost::Collective)], kSlowHost, 1e-9);
   EXPECT_NEAR(machine.graph.run, kGraphRun, 1e-8);
   EXPECT_NEAR(machine.graph.engineStart, kEngineStart, 1e-7);
+  EXPECT_NEAR(machine.graph.engineChange, kEngineChange, 1e-7);
   EXPECT_NEAR(machine.streams.run, kRun, 1e-8);
   // Whole, half, a quarter: these shapes themselves.
   for (int64_t m : {8192, 4096, 2048})
