@@ -489,16 +489,22 @@ CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned lon
   return CUDA_SUCCESS;
 }
 CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *) {
+  if (number("no-update") != 0)
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   *reinterpret_cast<std::shared_ptr<Graph> *>(executable) =
       *reinterpret_cast<std::shared_ptr<Graph> *>(graph);
   return CUDA_SUCCESS;
 }
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  std::lock_guard<std::mutex> lock(executables.mutex);
-  if (executables.live.count(executable) == 0) // an address that is gone
-    return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Graph> graph;
+  {
+    std::lock_guard<std::mutex> lock(executables.mutex);
+    if (executables.live.count(executable) == 0) // an address that is gone
+      return CUDA_ERROR_INVALID_VALUE;
+    graph = *reinterpret_cast<std::shared_ptr<Graph> *>(executable);
+  }
   ++number("graph-launches");
-  add(stream, [graph = *reinterpret_cast<std::shared_ptr<Graph> *>(executable)] {
+  add(stream, [graph] {
     for (const Work &work : graph->work)
       work();
   });

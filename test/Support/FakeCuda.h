@@ -33,6 +33,7 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   no-import-on    GPU (from 1) that cannot import memory
 ///   no-small-host-memory-on  GPU (from 1) that has no pieces of less than 4096 bytes
 ///   no-values       there are no stream memory operations
+///   no-update       graphs cannot be updated
 ///   late-copies     milliseconds that a thread is kept where it asks for a copy of 1 to 2 KiB
 ///   product-time.<algorithm>  microseconds that a product takes longer; there are three
 ///   product-cost.<algorithm>  microseconds that events say it takes longer, which it does not

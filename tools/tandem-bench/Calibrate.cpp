@@ -314,24 +314,23 @@ std::optional<double> Calibration::engineStartSeconds(const Json &launch, Mode m
   return std::max(0.0, quantilesOf(std::move(rest)).median);
 }
 
-/// What a put that waits for another stream's matmul takes beyond both and a hop there and back;
-/// put alone, it waited for being enqueued and for the start of the run.
+/// What a run with a put that waits for another stream's matmul takes beyond both, a hop there and
+/// back, and two signals and waits. From graphs: else the host may be what the put waits for.
 std::optional<double> Calibration::engineChangeSeconds(const Json &launch, Mode mode) {
   std::vector<double> rest;
-  double start = launch.contains("engine_start") ? timeOf(launch["engine_start"]) : 0;
-  for (const Probe &p : all(Work::Behind, false))
-    for (const Probe &put : all(Work::Put, false)) {
-      const Figure *both = figure(p.once(), mode), *one = figure(put.once(), mode);
-      auto matmul = matmulSeconds(p);
-      if (put.bytes != p.bytes || !both || !one || !matmul)
-        continue;
-      double time = quantilesOf(both->seconds).median, alone = quantilesOf(one->seconds).median;
-      rest.push_back(time - alone - *matmul + start + timeOf(launch["issue"]["copy"]) -
-                     timeOf(launch["issue"]["matmul"]) - 2 * timeOf(launch["device"]["event"]));
-      lines.push_back(
-          fmt::format("{} ({}): {:.1f} us; the put alone {:.1f} us, the matmul {:.1f} us",
-                      p.once().name(), toString(mode), time * 1e6, alone * 1e6, *matmul * 1e6));
-    }
+  auto device = [&](const char *field) { return timeOf(launch["device"][field]); };
+  for (const Probe &p : all(Work::Behind, false)) {
+    const Figure *both = mode == Mode::Graph ? figure(p.once(), mode) : nullptr;
+    auto put = putSeconds(double(p.bytes)), matmul = matmulSeconds(p);
+    if (!both || !put || !matmul)
+      continue;
+    double time = quantilesOf(both->seconds).median;
+    rest.push_back(time - *put - *matmul - timeOf(launch["run"]) -
+                   timeOf(launch["issue"]["matmul"]) - 2 * device("event") -
+                   2 * (device("signal") + device("wait_signal")));
+    lines.push_back(fmt::format("{}: {:.1f} us; alone the put {:.1f} us, the matmul {:.1f} us",
+                                p.once().name(), time * 1e6, *put * 1e6, *matmul * 1e6));
+  }
   if (rest.empty())
     return std::nullopt;
   return std::max(0.0, quantilesOf(std::move(rest)).median);

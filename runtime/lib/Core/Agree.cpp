@@ -160,11 +160,13 @@ Status InstanceImpl::agreeOnGraphs() {
   }
   if (status.ok())
     status = context.awaitRuns(); // of other instances
+  bool refused = false;
   // What the device refuses to capture is known before the first run: some ranks with a graph and
   // some without would be another order of what communication libraries see.
-  if (status.ok())
+  if (status.ok()) {
     status = tryCapture();
-  bool refused = status.code() == Code::Unsupported;
+    refused = status.code() == Code::Unsupported;
+  }
   TANDEM_RETURN_IF_ERROR(gather(refused ? status.message() : "").withPrefix(prefix()));
   if (!graphs)
     graphStreams.clear();

@@ -80,7 +80,7 @@ Status ContextImpl::checkRun() const {
 
 Status ContextImpl::awaitRuns() {
   constexpr std::chrono::microseconds kPause{20};
-  std::map<Watched *, std::vector<int64_t>> awaited;
+  std::map<Watched *, std::vector<uint64_t>> awaited;
   std::unique_lock<std::mutex> lock(mutex);
   for (Watched *instance : watched)
     if (auto runs = instance->runsInFlight(); !runs.empty())
@@ -90,8 +90,8 @@ Status ContextImpl::awaitRuns() {
     auto known = std::find(watched.begin(), watched.end(), entry.first);
     if (known == watched.end())
       return true;
-    std::vector<int64_t> now = (*known)->runsInFlight();
-    return std::none_of(entry.second.begin(), entry.second.end(), [&](int64_t run) {
+    std::vector<uint64_t> now = (*known)->runsInFlight();
+    return std::none_of(entry.second.begin(), entry.second.end(), [&](uint64_t run) {
       return std::find(now.begin(), now.end(), run) != now.end();
     });
   };

@@ -26,8 +26,8 @@ public:
   virtual ~Watched();
   /// When the oldest run in flight must have ended; time_point::max() if none is in flight.
   virtual std::chrono::steady_clock::time_point deadline() = 0;
-  /// A number for each run that the device has been given and that has not ended.
-  virtual std::vector<int64_t> runsInFlight() = 0;
+  /// The runs, by number, that the device has been given and that have not ended.
+  virtual std::vector<uint64_t> runsInFlight() = 0;
   /// Where each stream stands, for the message of a timeout.
   virtual std::string describeStall() = 0;
   /// Those that are one-sided, or those that are not.
@@ -55,7 +55,8 @@ public:
   Expected<Transport *> transport(uint32_t capabilities);
   /// Waits for the runs that are in flight now, of all instances, or until health() is bad; then
   /// that. Before what a driver may do only once the device is idle, in a call that it does not
-  /// leave before and that keeps an abort out.
+  /// leave before and that keeps an abort out. What a thread is still enqueuing does not count: it
+  /// may be the caller's own, and may wait here too.
   Status awaitRuns();
   /// Whether a run that has ended is to be believed.
   Status checkRun() const;

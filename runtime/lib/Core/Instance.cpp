@@ -121,12 +121,15 @@ Status InstanceImpl::enqueue(Stream *main) {
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
   slot.main = main ? main : streams[0];
   ++epoch;
-  // A second run in flight starts its time when the first one's is over, at the latest.
+  // A second run in flight starts its time when the first one's is over, at the latest; and that is
+  // the oldest now.
   Slot &other = slots[epoch % 2];
-  auto start = Clock::now().time_since_epoch().count();
-  if (other.inFlight && other.deadline > start)
-    start = other.deadline;
-  slot.deadline = start + std::chrono::duration_cast<Clock::duration>(context.timeout()).count();
+  auto now = Clock::now().time_since_epoch().count();
+  auto timeout = std::chrono::duration_cast<Clock::duration>(context.timeout()).count();
+  if (other.inFlight)
+    other.deadline = std::min(other.deadline.load(), now + timeout);
+  slot.deadline = (other.inFlight ? std::max(now, other.deadline.load()) : now) + timeout;
+  slot.run = slot.frame.epoch;
   slot.enqueuing = true;
   slot.inFlight = true;
   // Runs share the arena: they stay in order on whatever streams they are enqueued.
@@ -190,16 +193,27 @@ Expected<std::unique_ptr<Graph>> InstanceImpl::capture(Slot &slot,
                                   [&] { return issue(slot, byNumber[0], byNumber); });
 }
 
+Status InstanceImpl::recapture(Slot &slot) {
+  TANDEM_ASSIGN_OR_RETURN(slot.graph, capture(slot, std::move(slot.graph)));
+  slot.graphBindings = slot.bindings;
+  return Status();
+}
+
 Status InstanceImpl::replay(Slot &slot) {
   std::unique_lock<std::mutex> lock(graphMutex);
-  if (!slot.graph || (slot.graphBindings != slot.bindings && !slot.graph->updates())) {
+  if (slot.graph && slot.graphBindings != slot.bindings && slot.graph->updates())
+    TANDEM_RETURN_IF_ERROR(recapture(slot));
+  if (!slot.graph || slot.graphBindings != slot.bindings) {
+    Slot &other = &slot == &slots[0] ? slots[1] : slots[0];
     lock.unlock();
+    TANDEM_RETURN_IF_ERROR(finish(other));
     TANDEM_RETURN_IF_ERROR(context.awaitRuns());
     lock.lock();
-  }
-  if (!slot.graph || slot.graphBindings != slot.bindings) {
-    TANDEM_ASSIGN_OR_RETURN(slot.graph, capture(slot, std::move(slot.graph)));
-    slot.graphBindings = slot.bindings;
+    TANDEM_RETURN_IF_ERROR(recapture(slot));
+    if (!other.graph) { // before anything runs that would have to be awaited again
+      resolve(other);
+      TANDEM_RETURN_IF_ERROR(recapture(other));
+    }
   }
   TANDEM_RETURN_IF_ERROR(slot.graph->launch(*slot.main, slot.frame));
   return slot.main.load()->record(*slot.ends[0], kNoMarker);
@@ -265,11 +279,11 @@ Clock::time_point InstanceImpl::deadline() {
   return first;
 }
 
-std::vector<int64_t> InstanceImpl::runsInFlight() {
-  std::vector<int64_t> runs;
+std::vector<uint64_t> InstanceImpl::runsInFlight() {
+  std::vector<uint64_t> runs;
   for (Slot &slot : slots)
     if (slot.inFlight && !slot.enqueuing && !hasEnded(slot))
-      runs.push_back(slot.deadline); // of each run another one
+      runs.push_back(slot.run);
   return runs;
 }
 

@@ -44,7 +44,7 @@ public:
   const std::vector<CommandTime> &times() const override { return commandTimes; }
 
   std::chrono::steady_clock::time_point deadline() override;
-  std::vector<int64_t> runsInFlight() override;
+  std::vector<uint64_t> runsInFlight() override;
   std::string describeStall() override;
   void abortChannels(const Status &reason, bool oneSided) override;
   void dropGraphs() override;
@@ -60,6 +60,7 @@ private:
     std::atomic<bool> inFlight{false};
     std::atomic<bool> enqueuing{false}; ///< a thread is at it, and may be kept by a channel
     std::atomic<std::chrono::steady_clock::rep> deadline{0};
+    std::atomic<uint64_t> run{0};     ///< its frame's epoch
     std::unique_ptr<Graph> graph;     ///< guarded by graphMutex
     uint64_t graphBindings = 0;       ///< those that `graph` was captured with
     std::atomic<bool> replays{false}; ///< that run is one of `graph`
@@ -97,7 +98,11 @@ private:
   /// Enqueues every step; `main`: stream 0.
   Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others);
   Status dispatch(Slot &slot);
-  /// The run as a graph, captured if need be.
+  /// Captures into the slot's graph, which may be null then: see Device::capture(). Needs
+  /// graphMutex.
+  Status recapture(Slot &slot);
+  /// The run as a graph, captured if need be. Where one is to be made, it first waits for the runs
+  /// in flight.
   Status replay(Slot &slot);
 
   ContextImpl &context;

@@ -33,8 +33,9 @@ struct ContextOptions {
 };
 
 /// One rank's device, ways to talk, and place in the job. One thread at a time. Contexts of one
-/// process are independent. After a run failed or timed out the context is *poisoned*: everything
-/// but destruction returns that error.
+/// process are independent, but where they share a GPU: an abort of one may have to wait while the
+/// driver makes a graph of the other. After a run failed or timed out the context is *poisoned*:
+/// everything but destruction returns that error.
 class Context {
 public:
   static Expected<std::unique_ptr<Context>> create(ContextOptions options);
@@ -73,7 +74,9 @@ public:
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
   /// Enqueues one run with `main` as the program's stream 0 and returns; at most two runs are in
-  /// flight, a third waits for the first. `main` null: the context's own.
+  /// flight, a third waits for the first. `main` null: the context's own. Where a graph must be
+  /// made (in the first run, and for collectives of a library at other addresses) it waits first
+  /// for what the context has in flight.
   virtual Status enqueue(Stream *main = nullptr) = 0;
   /// Waits for everything enqueued; the first error of those runs.
   virtual Status wait() = 0;

@@ -106,8 +106,8 @@ public:
   /// Enqueues what was captured, as Operation::enqueue does. `frame` has the addresses that it was
   /// captured with.
   virtual Status launch(Stream &stream, const Frame &frame) = 0;
-  /// Whether capturing again, with other addresses, changes it as it is. Else it is made anew, and
-  /// making a graph may wait, in the driver, until the device is idle.
+  /// Whether capturing again, with other addresses, is to change it as it is. Else it is made anew,
+  /// and making a graph may wait, in the driver, until the device is idle.
   virtual bool updates() const = 0;
 };
 
@@ -236,8 +236,9 @@ public:
   virtual bool hasGraphs() const { return false; }
   /// What `body` enqueues on `streams` becomes a graph and does not run: their work starts with the
   /// graph and ends before it does. `previous`: a graph of the same program, null at first; may be
-  /// changed and returned, or destroyed, so it must have ended. Unsupported where something cannot
-  /// be captured.
+  /// changed and returned, or destroyed, so it must have ended. Null if `previous` updates() and
+  /// yet cannot be changed: then once more without one. Unsupported where something cannot be
+  /// captured.
   virtual Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,
                                                    std::unique_ptr<Graph> previous,
                                                    const std::function<Status()> &body);

@@ -53,13 +53,18 @@ public:
   }
   void takeBack(Capture &how) { taken = std::move(how.taken); }
 
-  /// `graph` stays the caller's.
-  Status make(GraphHandle graph, const Capture &how, std::shared_ptr<std::atomic<uint64_t>> runs) {
+  /// `graph` stays the caller's. One that can be updated is not made anew: false if it would have
+  /// to be.
+  Expected<bool> make(GraphHandle graph, const Capture &how,
+                      std::shared_ptr<std::atomic<uint64_t>> runs) {
     Driver &driver = *state->driver;
-    bool done = false;
-    if (how.updatable && updates())
-      TANDEM_RETURN_IF_ERROR(driver.update(executable, graph, &done));
-    if (!done) {
+    if (updates()) {
+      bool done = false;
+      if (how.updatable)
+        TANDEM_RETURN_IF_ERROR(driver.update(executable, graph, &done));
+      if (!done)
+        return false;
+    } else {
       if (executable)
         driver.destroyExecutable(executable).ignore();
       executable = nullptr;
@@ -68,7 +73,7 @@ public:
     updatable = how.updatable;
     epoch = how.countRun ? how.epoch : nullptr;
     counted = std::move(runs);
-    return Status();
+    return true;
   }
 
   bool updates() const { return executable && updatable; }
@@ -193,11 +198,10 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
     how.updatable = again.updatable;
   }
   replay.takeBack(how);
-  if (status.ok())
-    status = replay.make(graph, how, mine[0]->counted());
+  Expected<bool> isMade = status.ok() ? replay.make(graph, how, mine[0]->counted()) : status;
   drop();
-  TANDEM_RETURN_IF_ERROR(status);
-  return std::unique_ptr<Graph>(std::move(made));
+  TANDEM_RETURN_IF_ERROR(isMade.status());
+  return std::unique_ptr<Graph>(*isMade ? std::move(made) : nullptr);
 }
 
 } // namespace tandem::gpu

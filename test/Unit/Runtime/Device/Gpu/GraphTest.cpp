@@ -347,18 +347,78 @@ TEST(GpuGraph, AnAbortClearsSignalsBeforeItLetsGoOfWaits) {
     EXPECT_NE(status.message().find("wait_signal slot"), std::string::npos) << status.message();
 }
 
-/// The graph of the second run is made while the first one hangs, and waits for it.
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+/// Runs whatever ends in an error; how long that took.
+Milliseconds timeToFail(const ProgramSpec &spec, const Part &part, const char *reason) {
+  auto start = std::chrono::steady_clock::now();
+  for (const Status &status : runRanks(spec, "peer", part, std::chrono::milliseconds(300)))
+    EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
+  return std::chrono::steady_clock::now() - start;
+}
+
+/// A graph is made, or made anew, while a run hangs: the driver would wait for that, past any
+/// abort.
 TEST(GpuGraph, ARunThatHangsEndsInTimeThoughAnotherIsBehindIt) {
-  std::vector<Status> ended = runRanks(
-      eachOther(), "peer",
+  auto took = timeToFail(
+      eachOther(),
       [](Context &, Instance &instance) -> Status {
         for (int run = 0; run < 2; ++run)
           TANDEM_RETURN_IF_ERROR(instance.enqueue(nullptr));
         return instance.wait();
       },
-      std::chrono::milliseconds(300));
-  for (const Status &status : ended)
-    EXPECT_NE(status.message().find("wait_signal slot"), std::string::npos) << status.message();
+      "wait_signal slot");
+  EXPECT_LT(took, std::chrono::seconds(5));
+}
+
+/// Two runs of ring(), a third to which rank 1 does not come, and one on other memory behind it.
+Status runUntilOneLeaves(Context &context, Instance &instance) {
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  for (int run = 0; run < 2; ++run)
+    TANDEM_RETURN_IF_ERROR(instance.run());
+  if (context.rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return Status(Code::Aborted, "wait_signal slot");
+  }
+  TANDEM_RETURN_IF_ERROR(instance.enqueue(nullptr));
+  TANDEM_ASSIGN_OR_RETURN(auto other, bindAll(context, instance));
+  Status status = instance.enqueue(nullptr);
+  Status ended = instance.wait();
+  return status.ok() ? ended : status;
+}
+
+TEST(GpuGraph, OneThatCannotBeUpdatedIsMadeAnewInTime) {
+  for (int64_t refused : {0, 1}) {
+    Knob knob("no-update", refused);
+    auto took = timeToFail(ring(2), runUntilOneLeaves, "wait_signal slot");
+    EXPECT_LT(took, std::chrono::seconds(5));
+    expectAllOk(runRanks(ring(2), "peer", [](Context &context, Instance &instance) -> Status {
+      for (int binding = 0; binding < 3; ++binding)
+        TANDEM_RETURN_IF_ERROR(runRing(context, instance));
+      return Status();
+    }));
+  }
+}
+
+/// What is enqueued without end does not put off the end of what hangs.
+TEST(GpuGraph, RunsBeforeOneThatHangsGiveItNoTime) {
+  auto took = timeToFail(
+      ring(2),
+      [](Context &context, Instance &instance) -> Status {
+        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+        for (int run = 0; run < 30; ++run)
+          TANDEM_RETURN_IF_ERROR(instance.enqueue(nullptr));
+        if (context.rank() == 0) {
+          TANDEM_RETURN_IF_ERROR(instance.enqueue(nullptr));
+        } else {
+          TANDEM_RETURN_IF_ERROR(instance.wait());
+          std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+          return Status(Code::Aborted, "wait_signal slot");
+        }
+        return instance.wait();
+      },
+      "wait_signal slot");
+  EXPECT_LT(took, std::chrono::seconds(6));
 }
 
 /// Begins with a signal and ends with a put.
