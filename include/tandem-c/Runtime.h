@@ -135,7 +135,8 @@ tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, u
 /* Runs once and returns when this rank's part is complete. */
 tandem_code tandem_run(tandem_instance *instance);
 /* Enqueues a run behind what `stream` holds (NULL: the context's own stream). At most two are in
- * flight. */
+ * flight, a third waits for the first. Where a graph is made, in each of the first two runs and
+ * where NCCL's collectives get other addresses, it first waits for what is in flight. */
 tandem_code tandem_run_on(tandem_instance *instance, tandem_stream *stream);
 /* Waits for everything enqueued. */
 tandem_code tandem_wait(tandem_instance *instance);

@@ -204,16 +204,11 @@ Status InstanceImpl::replay(Slot &slot) {
   if (slot.graph && slot.graphBindings != slot.bindings && slot.graph->updates())
     TANDEM_RETURN_IF_ERROR(recapture(slot));
   if (!slot.graph || slot.graphBindings != slot.bindings) {
-    Slot &other = &slot == &slots[0] ? slots[1] : slots[0];
     lock.unlock();
-    TANDEM_RETURN_IF_ERROR(finish(other));
+    TANDEM_RETURN_IF_ERROR(finish(&slot == &slots[0] ? slots[1] : slots[0]));
     TANDEM_RETURN_IF_ERROR(context.awaitRuns());
     lock.lock();
     TANDEM_RETURN_IF_ERROR(recapture(slot));
-    if (!other.graph) { // before anything runs that would have to be awaited again
-      resolve(other);
-      TANDEM_RETURN_IF_ERROR(recapture(other));
-    }
   }
   TANDEM_RETURN_IF_ERROR(slot.graph->launch(*slot.main, slot.frame));
   return slot.main.load()->record(*slot.ends[0], kNoMarker);

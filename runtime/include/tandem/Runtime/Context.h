@@ -74,9 +74,9 @@ public:
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
   /// Enqueues one run with `main` as the program's stream 0 and returns; at most two runs are in
-  /// flight, a third waits for the first. `main` null: the context's own. Where a graph must be
-  /// made (in the first run, and for collectives of a library at other addresses) it waits first
-  /// for what the context has in flight.
+  /// flight, a third waits for the first. `main` null: the context's own. Where a graph is made, in
+  /// each of the first two runs and where a library's collectives get other addresses, it first
+  /// waits for what the context has in flight.
   virtual Status enqueue(Stream *main = nullptr) = 0;
   /// Waits for everything enqueued; the first error of those runs.
   virtual Status wait() = 0;
