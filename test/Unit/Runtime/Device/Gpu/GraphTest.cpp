@@ -393,8 +393,12 @@ TEST(GpuGraph, OneThatCannotBeUpdatedIsMadeAnewInTime) {
     auto took = timeToFail(ring(2), runUntilOneLeaves, "wait_signal slot");
     EXPECT_LT(took, std::chrono::seconds(5));
     expectAllOk(runRanks(ring(2), "peer", [](Context &context, Instance &instance) -> Status {
-      for (int binding = 0; binding < 3; ++binding)
-        TANDEM_RETURN_IF_ERROR(runRing(context, instance));
+      std::vector<std::vector<std::unique_ptr<Memory>>> all; // at addresses of their own
+      for (int binding = 0; binding < 3; ++binding) {
+        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+        all.push_back(std::move(memory));
+        TANDEM_RETURN_IF_ERROR(runRingOn(all.back(), context, instance));
+      }
       return Status();
     }));
   }
