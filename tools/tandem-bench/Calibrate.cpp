@@ -293,7 +293,8 @@ void Calibration::applyLaunching(Json &launch, Mode mode) {
       path + ".device");
   set(object, "run", runSeconds(object, mode), 1e-6, "us", path);
   set(object, "engine_start", engineStartSeconds(object, mode), 1e-6, "us", path);
-  set(object, "engine_change", engineChangeSeconds(object, mode), 1e-6, "us", path);
+  if (graph) // else the host may be what a put waits for
+    set(object, "engine_change", engineChangeSeconds(object), 1e-6, "us", path);
 }
 
 /// What a put, a signal to each side and their waits take beyond what is known of each: the put
@@ -315,12 +316,12 @@ std::optional<double> Calibration::engineStartSeconds(const Json &launch, Mode m
 }
 
 /// What a run with a put that waits for another stream's matmul takes beyond both, a hop there and
-/// back, and two signals and waits. From graphs: else the host may be what the put waits for.
-std::optional<double> Calibration::engineChangeSeconds(const Json &launch, Mode mode) {
+/// back, and two signals and waits.
+std::optional<double> Calibration::engineChangeSeconds(const Json &launch) {
   std::vector<double> rest;
   auto device = [&](const char *field) { return timeOf(launch["device"][field]); };
   for (const Probe &p : all(Work::Behind, false)) {
-    const Figure *both = mode == Mode::Graph ? figure(p.once(), mode) : nullptr;
+    const Figure *both = figure(p.once(), Mode::Graph);
     auto put = putSeconds(double(p.bytes)), matmul = matmulSeconds(p);
     if (!both || !put || !matmul)
       continue;

@@ -68,7 +68,7 @@ private:
   std::optional<double> runSeconds(const Json &launch, Mode mode) const;
   /// By puts that wait for the start of the run, and by puts that wait for a matmul.
   std::optional<double> engineStartSeconds(const Json &launch, Mode mode) const;
-  std::optional<double> engineChangeSeconds(const Json &launch, Mode mode);
+  std::optional<double> engineChangeSeconds(const Json &launch);
 
   void set(Json &object, const char *field, std::optional<double> value, double unit,
            const char *unitName, const std::string &path);

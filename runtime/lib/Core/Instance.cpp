@@ -204,6 +204,8 @@ Status InstanceImpl::replay(Slot &slot) {
   if (slot.graph && slot.graphBindings != slot.bindings && slot.graph->updates())
     TANDEM_RETURN_IF_ERROR(recapture(slot));
   if (!slot.graph || slot.graphBindings != slot.bindings) {
+    // The own run first: that also asks the channels whether they have failed. The lock is an
+    // abort's, too.
     lock.unlock();
     TANDEM_RETURN_IF_ERROR(finish(&slot == &slots[0] ? slots[1] : slots[0]));
     TANDEM_RETURN_IF_ERROR(context.awaitRuns());
