@@ -14,7 +14,8 @@
 # Flags of the halves.
 add_library(TandemCompilerOptions INTERFACE)
 add_library(TandemRuntimeOptions INTERFACE)
-target_include_directories(TandemRuntimeOptions INTERFACE "${PROJECT_SOURCE_DIR}/runtime/include")
+target_include_directories(TandemRuntimeOptions INTERFACE "${PROJECT_SOURCE_DIR}/include"
+                                                          "${PROJECT_SOURCE_DIR}/runtime/include")
 target_compile_definitions(TandemRuntimeOptions INTERFACE TANDEM_HAVE_UCX=${TANDEM_HAVE_UCX}
                                                           TANDEM_HAVE_DNNL=${TANDEM_HAVE_DNNL})
 target_link_libraries(TandemRuntimeOptions INTERFACE fmt::fmt Threads::Threads)

@@ -13,9 +13,9 @@
 #include "llvm/ADT/SmallSet.h"
 
 // `using namespace mlir` would make `tandem` ambiguous here.
-namespace mlir::tandem {
+using namespace mlir;
 
-namespace machine = ::tandem::machine;
+namespace tandem {
 
 CostModel::CostModel(std::unique_ptr<Implementation> implementation)
     : implementation(std::move(implementation)) {}
@@ -24,7 +24,7 @@ CostModel::~CostModel() = default;
 std::shared_ptr<const CostModel> CostModel::load(StringRef name, const Options &options,
                                                  std::string &error) {
   auto machine = machine::Machine::load(machine::pathOf(name.str()));
-  ::tandem::Status status =
+  tandem::Status status =
       machine ? machine->checkRanks(static_cast<uint32_t>(options.ranks)) : machine.status();
   if (!status.ok()) {
     error = status.message();
@@ -37,11 +37,11 @@ std::shared_ptr<const CostModel> CostModel::load(StringRef name, const Options &
 StringRef CostModel::getName() const { return implementation->machine.name; }
 const CostModel::Options &CostModel::getOptions() const { return implementation->options; }
 
-static ::tandem::DType getDType(Type type) {
-  return type.isF16()    ? ::tandem::DType::F16
-         : type.isBF16() ? ::tandem::DType::BF16
-         : type.isF32()  ? ::tandem::DType::F32
-                         : ::tandem::DType::I32;
+static tandem::DType getDType(Type type) {
+  return type.isF16()    ? tandem::DType::F16
+         : type.isBF16() ? tandem::DType::BF16
+         : type.isF32()  ? tandem::DType::F32
+                         : tandem::DType::I32;
 }
 
 static double getBytes(RankedTensorType type, ArrayRef<int64_t> shape) {
@@ -268,4 +268,4 @@ LoopWork CostModel::cut(const LoopWork &work, int64_t count) const {
   return slices;
 }
 
-} // namespace mlir::tandem
+} // namespace tandem

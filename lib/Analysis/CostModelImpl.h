@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kept out of the public header: beside ::tandem, the name mlir::tandem is ambiguous in sources
+// Kept out of the public header: beside ::tandem, the name tandem is ambiguous in sources
 // that use namespace mlir.
 //
 //===----------------------------------------------------------------------===//
@@ -12,9 +12,10 @@
 #define TANDEM_LIB_ANALYSIS_COSTMODELIMPL_H
 
 #include "tandem/Analysis/CostModel.h"
-#include "tandem/Runtime/Predict.h"
+#include "tandem/Replay/Predict.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 struct CostModel::Implementation {
   ::tandem::machine::Machine machine;
@@ -25,6 +26,6 @@ struct LoopPlan::Implementation {
   ::tandem::machine::Plan plan;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_ANALYSIS_COSTMODELIMPL_H

@@ -9,9 +9,9 @@
 
 #include "llvm/Support/MathExtras.h"
 
-namespace mlir::tandem {
+using namespace mlir;
 
-namespace machine = ::tandem::machine;
+namespace tandem {
 
 LoopPlan::LoopPlan(std::unique_ptr<Implementation> implementation)
     : implementation(std::move(implementation)) {}
@@ -49,9 +49,9 @@ public:
       return;
     case LoopItem::Kind::Collective:
       if (options.collectives)
-        plan.collective(
-            stream, machine.collectiveCost(static_cast<::tandem::CollectiveKind>(item.collective),
-                                           item.group, item.groupNodes, item.bytes));
+        plan.collective(stream,
+                        machine.collectiveCost(static_cast<tandem::CollectiveKind>(item.collective),
+                                               item.group, item.groupNodes, item.bytes));
       else
         addExpanded(item, stream);
     }
@@ -309,4 +309,4 @@ void CostModel::addPushReduce(LoopPlan &loop, const LoopWork &work, int64_t stre
   writer.reduce(scatter.bytes * static_cast<double>(slices), scatter.group);
 }
 
-} // namespace mlir::tandem
+} // namespace tandem

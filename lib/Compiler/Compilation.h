@@ -11,6 +11,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "tandem/Compiler/Compiler.h"
+#include "tandem/Support/LLVM.h"
 
 namespace tandem::compiler {
 

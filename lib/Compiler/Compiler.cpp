@@ -12,7 +12,7 @@
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
-#include "tandem/Runtime/Program.h"
+#include "tandem/Program/Program.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,7 +23,7 @@
 #include "llvm/Support/Threading.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace tandem::compiler {
 
@@ -197,10 +197,10 @@ LogicalResult Compilation::translate() {
 LogicalResult Compilation::verify() {
   if (!options.verifyOutput)
     return success();
-  auto fail = [&](const ::tandem::Status &status) {
+  auto fail = [&](const tandem::Status &status) {
     return module.emitError("the stream program would be refused: ") << status.message();
   };
-  auto file = ::tandem::ProgramFile::fromMemory(result.output);
+  auto file = tandem::ProgramFile::fromMemory(result.output);
   if (!file)
     return fail(file.status());
   for (uint32_t rank = 0; rank < result.numRanks; ++rank)

@@ -12,7 +12,7 @@
 #include "ProgramCache.h"
 #include "tandem/Compiler/CompilerMLIR.h"
 #include "tandem/Compiler/Registration.h"
-#include "tandem/Runtime/Machine.h"
+#include "tandem/Replay/Machine.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -99,7 +99,7 @@ public:
   Implementation(std::string_view text, CompilerSettings settings)
       : text(text), settings(std::move(settings)), programs(this->settings.limits),
         disk(this->settings.directory, text) {
-    mlir::tandem::registerTandemDialects(registry);
+    tandem::registerTandemDialects(registry);
     CompileResult parsed;
     giveBack(makeWorkbench(parsed));
   }

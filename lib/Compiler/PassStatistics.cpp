@@ -33,7 +33,9 @@ __attribute__((visibility("hidden"))) Pass::Statistic &Pass::Statistic::operator
 } // namespace mlir
 #endif
 
-namespace mlir::tandem {
+using namespace mlir;
+
+namespace tandem {
 
 struct PassStatistics::State {
   std::mutex mutex;
@@ -77,4 +79,4 @@ std::string PassStatistics::str() const {
 #endif
 }
 
-} // namespace mlir::tandem
+} // namespace tandem

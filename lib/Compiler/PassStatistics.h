@@ -9,11 +9,12 @@
 #define TANDEM_LIB_COMPILER_PASSSTATISTICS_H
 
 #include "mlir/Pass/PassManager.h"
+#include "tandem/Support/LLVM.h"
 
 #include <memory>
 #include <string>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Remembers which of Tandem's passes a pass manager runs, and reads their statistics afterwards.
 /// The installed MLIR is built without statistics: `-mlir-pass-statistics` prints none.
@@ -30,6 +31,6 @@ private:
   std::shared_ptr<State> state;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_COMPILER_PASSSTATISTICS_H

@@ -18,7 +18,7 @@
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 

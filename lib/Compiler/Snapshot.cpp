@@ -14,10 +14,10 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_TANDEMSNAPSHOT
 #include "tandem/Compiler/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
 

@@ -7,7 +7,7 @@
 
 #include "Support/ProgramSpec.h"
 #include "tandem/Compiler/Compiler.h"
-#include "tandem/Runtime/Check.h"
+#include "tandem/Replay/Check.h"
 
 #include <benchmark/benchmark.h>
 #include <map>

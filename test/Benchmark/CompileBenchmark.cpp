@@ -70,7 +70,7 @@ BENCHMARK(compileText)
 /// The last step alone: a lowered program, to bytes.
 void translate(benchmark::State &state) {
   mlir::DialectRegistry registry;
-  mlir::tandem::registerTandemDialects(registry);
+  tandem::registerTandemDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   compiler::CompileOptions options;
   options.mesh = {{"x", state.range(0)}};
@@ -82,11 +82,10 @@ void translate(benchmark::State &state) {
     state.SkipWithError(lowered.errorText().c_str());
     return;
   }
-  mlir::tandem::StreamProgramStats stats;
+  tandem::StreamProgramStats stats;
   for (auto _ : state) {
-    stats = mlir::tandem::StreamProgramStats();
-    auto bytes =
-        mlir::tandem::translateToStreamProgram(*module, "allgather_matmul_p2p", {}, &stats);
+    stats = tandem::StreamProgramStats();
+    auto bytes = tandem::translateToStreamProgram(*module, "allgather_matmul_p2p", {}, &stats);
     if (mlir::failed(bytes)) {
       state.SkipWithError("translation failed");
       return;

@@ -9,9 +9,9 @@
 #define TANDEM_TEST_CHECK_EDITEDFILE_H
 
 #include "Support/ProgramSpec.h"
-#include "tandem/Runtime/Program.h"
-#include "tandem/Schema/Container.h"
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/Container.h"
+#include "tandem/Program/Program.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <string>
 #include <vector>

@@ -7,7 +7,7 @@
 
 #include "Mutants.h"
 
-#include "tandem/Runtime/Check.h"
+#include "tandem/Replay/Check.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -10,7 +10,7 @@
 
 #include "Support/ProgramSpec.h"
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <chrono>
 #include <functional>

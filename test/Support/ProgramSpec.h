@@ -8,9 +8,9 @@
 #ifndef TANDEM_TEST_SUPPORT_PROGRAMSPEC_H
 #define TANDEM_TEST_SUPPORT_PROGRAMSPEC_H
 
-#include "tandem/Runtime/Types.h"
-#include "tandem/Schema/Container.h"
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/Container.h"
+#include "tandem/Program/Types.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <optional>
 #include <string>

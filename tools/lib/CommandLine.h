@@ -8,7 +8,7 @@
 #ifndef TANDEM_RUN_COMMANDLINE_H
 #define TANDEM_RUN_COMMANDLINE_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <chrono>
 #include <cstdint>

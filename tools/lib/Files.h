@@ -8,7 +8,7 @@
 #ifndef TANDEM_RUN_FILES_H
 #define TANDEM_RUN_FILES_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <functional>
 #include <string>

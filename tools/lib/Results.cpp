@@ -8,7 +8,7 @@
 #include "Results.h"
 
 #include "Inputs.h"
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <cstring>
 #include <fmt/format.h>

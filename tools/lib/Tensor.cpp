@@ -7,7 +7,7 @@
 
 #include "Tensor.h"
 
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <cmath>
 #include <fmt/format.h>

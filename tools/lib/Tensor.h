@@ -8,7 +8,7 @@
 #ifndef TANDEM_RUN_TENSOR_H
 #define TANDEM_RUN_TENSOR_H
 
-#include "tandem/Runtime/Program.h"
+#include "tandem/Program/Program.h"
 
 #include <cstring>
 #include <string>

@@ -8,9 +8,9 @@
 #include "Verify.h"
 
 #include "Inputs.h"
+#include "tandem/Program/Container.h"
+#include "tandem/Program/stream_program_generated.h"
 #include "tandem/Runtime/Context.h"
-#include "tandem/Schema/Container.h"
-#include "tandem/Schema/stream_program_generated.h"
 
 #include <cmath>
 #include <fmt/format.h>

@@ -13,7 +13,7 @@
 #include "Files.h"
 #include "Ranks.h"
 #include "Report.h"
-#include "tandem/Runtime/Simulate.h"
+#include "tandem/Replay/Simulate.h"
 
 #include <chrono>
 #include <cmath>

@@ -8,7 +8,7 @@
 #include "Calibrate.h"
 
 #include "Report.h"
-#include "tandem/Runtime/Machine.h"
+#include "tandem/Replay/Machine.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #define TANDEM_BENCH_OPTIONS_H
 
 #include "Shapes.h"
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <chrono>
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 #include "Report.h"
 
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
 #include <cmath>

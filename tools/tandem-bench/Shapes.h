@@ -8,8 +8,8 @@
 #ifndef TANDEM_BENCH_SHAPES_H
 #define TANDEM_BENCH_SHAPES_H
 
-#include "tandem/Runtime/Status.h"
-#include "tandem/Runtime/Types.h"
+#include "tandem/Program/Status.h"
+#include "tandem/Program/Types.h"
 
 #include <cstdint>
 #include <string>

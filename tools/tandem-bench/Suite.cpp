@@ -11,7 +11,7 @@
 #include "Files.h"
 #include "Probes.h"
 #include "Texts.h"
-#include "tandem/Runtime/Program.h"
+#include "tandem/Program/Program.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Check.h"
-#include "tandem/Runtime/Program.h"
-#include "tandem/Runtime/Replay.h"
+#include "tandem/Program/Program.h"
+#include "tandem/Replay/Check.h"
+#include "tandem/Replay/World.h"
 
 #include <chrono>
 #include <cstdio>

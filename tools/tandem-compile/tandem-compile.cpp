@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem/Compiler/Compiler.h"
-#include "tandem/Runtime/Check.h"
-#include "tandem/Runtime/Program.h"
-#include "tandem/Runtime/Replay.h"
+#include "tandem/Program/Program.h"
+#include "tandem/Replay/Check.h"
+#include "tandem/Replay/World.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"

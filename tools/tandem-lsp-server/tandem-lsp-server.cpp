@@ -12,6 +12,6 @@
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
-  mlir::tandem::registerTandemDialects(registry);
+  tandem::registerTandemDialects(registry);
   return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
 }

@@ -15,8 +15,8 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllPasses();
-  mlir::tandem::registerTandemDialects(registry);
-  mlir::tandem::registerTandemPasses();
+  tandem::registerTandemDialects(registry);
+  tandem::registerTandemPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Tandem's passes over fusion and hostir\n", registry));
 }

@@ -8,7 +8,7 @@
 #include "Measure.h"
 
 #include "Clock.h"
-#include "tandem/Runtime/Simulate.h"
+#include "tandem/Replay/Simulate.h"
 
 #include <algorithm>
 #include <cstring>

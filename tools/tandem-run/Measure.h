@@ -9,8 +9,8 @@
 #define TANDEM_RUN_MEASURE_H
 
 #include "tandem-c/Runtime.h"
+#include "tandem/Program/Program.h"
 #include "tandem/Runtime/Launch.h"
-#include "tandem/Runtime/Program.h"
 
 #include <cstdint>
 #include <string>

@@ -9,8 +9,8 @@
 
 #include "Files.h"
 
-#include "tandem/Schema/Container.h"
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/Container.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 
 #include "Files.h"
 
-#include "tandem/Runtime/Simulate.h"
+#include "tandem/Replay/Simulate.h"
 
 #include <cstdlib>
 #include <fmt/format.h>

@@ -15,10 +15,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Support/LLVM.h"
 
 #include <memory>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// What one slice of one op is on one rank.
 struct LoopItem {
@@ -174,6 +175,6 @@ private:
   std::unique_ptr<Implementation> implementation;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_ANALYSIS_COSTMODEL_H

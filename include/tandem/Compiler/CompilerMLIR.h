@@ -10,11 +10,12 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "tandem/Compiler/Compiler.h"
+#include "tandem/Support/LLVM.h"
 
 namespace tandem::compiler {
 
 /// Compiles a module in memory; works on a copy. Its context must have (or be able to load) the
-/// dialects of mlir::tandem::registerTandemDialects; this is seen to. Diagnostics go into the
+/// dialects of tandem::registerTandemDialects; this is seen to. Diagnostics go into the
 /// result, not to the context's handlers; diagnostics that other threads emit on the same context
 /// meanwhile are left to them. One compile at a time per context unless it is multithreaded.
 CompileResult compileModule(mlir::ModuleOp module, const CompileOptions &options = {});

@@ -10,8 +10,9 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 #define GEN_PASS_DECL
 #include "tandem/Compiler/Passes.h.inc"
@@ -19,6 +20,6 @@ namespace mlir::tandem {
 #define GEN_PASS_REGISTRATION
 #include "tandem/Compiler/Passes.h.inc"
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_COMPILER_PASSES_H

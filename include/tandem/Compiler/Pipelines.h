@@ -10,8 +10,9 @@
 
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassOptions.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Options of `--tandem-lower`.
 struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
@@ -60,6 +61,6 @@ LogicalResult buildTandemLowerPipeline(OpPassManager &manager, const TandemLower
 /// Names of the passes of the pipeline, in order: what `disable` accepts.
 ArrayRef<StringRef> getTandemLowerPassNames();
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_COMPILER_PIPELINES_H

@@ -9,8 +9,9 @@
 #define TANDEM_COMPILER_REGISTRATION_H
 
 #include "mlir/IR/DialectRegistry.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Tandem's dialects and those upstream dialects that their programs use.
 void registerTandemDialects(DialectRegistry &registry);
@@ -18,6 +19,6 @@ void registerTandemDialects(DialectRegistry &registry);
 /// Tandem's passes and the pipeline `--tandem-lower`.
 void registerTandemPasses();
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_COMPILER_REGISTRATION_H

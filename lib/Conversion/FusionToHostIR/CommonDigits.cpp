@@ -12,7 +12,7 @@
 #include <numeric>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using fusion::DigitKind;
 
 /// More pieces than this of slices that are not all alike are an error: each is a part of the

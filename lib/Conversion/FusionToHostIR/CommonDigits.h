@@ -9,8 +9,9 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_COMMONDIGITS_H
 
 #include "ReshardPlan.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Cuts both sides of a reshard, dimension by dimension, into digits of common sizes, outermost
 /// first.
@@ -39,6 +40,6 @@ private:
   size_t nextStream = 0; // of the target's stream digits
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_COMMONDIGITS_H

@@ -12,7 +12,7 @@
 #include <map>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 LocalDims Emitter::getOperandDims(Operation *op, const fusion::AxesRule &rule, unsigned operand,
                                   const LocalDims &result) {

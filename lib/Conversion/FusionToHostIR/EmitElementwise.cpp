@@ -13,7 +13,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// What a buffer may hold.
 static bool isBufferElement(Type type) {

@@ -14,7 +14,7 @@
 #include <functional>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 LogicalResult Emitter::forEachShape(Location loc, const StreamGroup &group, const SliceIndex &index,
                                     function_ref<LogicalResult(const SliceIndex &)> body) {

@@ -12,7 +12,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// `view` with the dimensions in [first, first + count) moved to the front.
 static Value moveToFront(OpBuilder &builder, Location loc, Value view, int64_t first,

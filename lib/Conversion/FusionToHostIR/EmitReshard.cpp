@@ -11,7 +11,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 static std::optional<hostir::CollectiveKind> getCollective(ReshardKind kind) {
   switch (kind) {

@@ -10,7 +10,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 Transfer::Transfer(Emitter &emitter, Location loc, const ReshardPlan &plan, Value source,
                    Value target, Value stream)

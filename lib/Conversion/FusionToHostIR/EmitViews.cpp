@@ -13,7 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 bool Emitter::isView(Operation *op) {
   return isa<fusion::BroadcastOp, fusion::PermuteOp, fusion::ReshapeOp, fusion::SliceOp>(op);

@@ -13,7 +13,7 @@
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 Emitter::Emitter(hostir::ProgramOp program, int64_t workers, int64_t worldSize)
     : program(program), builder(program.getContext()), workers(workers), worldSize(worldSize) {

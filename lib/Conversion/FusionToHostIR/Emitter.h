@@ -12,10 +12,11 @@
 #include "StreamGroups.h"
 #include "tandem/Dialect/Fusion/IR/AxesRule.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Where the slices of a value are read from instead of its buffer: from the source of the reshard
 /// that makes it, on the device that owns the slice. `owner` is the index part that is no digit
@@ -212,6 +213,6 @@ private:
   llvm::StringSet<> channelNames;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_EMITTER_H

@@ -18,14 +18,14 @@
 #include "llvm/Support/FormatVariadic.h"
 #include <limits>
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_FUSIONSELECTSCHEDULE
 #include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// Mesh axes that split another dimension afterwards, or none. Those of one device move nothing,
 /// but `exchange` is for one axis and no other.

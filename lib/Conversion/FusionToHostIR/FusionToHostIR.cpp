@@ -17,13 +17,13 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
-namespace mlir::tandem {
+namespace tandem {
 #define GEN_PASS_DEF_CONVERTFUSIONTOHOSTIR
 #include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
-} // namespace mlir::tandem
+} // namespace tandem
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 

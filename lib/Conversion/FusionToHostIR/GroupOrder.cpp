@@ -11,7 +11,7 @@
 #include <queue>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 LogicalResult tandem::chooseSchedule(StreamGroup &group) {
   fusion::ReshardOp source;

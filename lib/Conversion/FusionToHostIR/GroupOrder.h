@@ -9,8 +9,9 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_GROUPORDER_H
 
 #include "StreamGroups.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Sets the group's schedule by those that its reshards name. Error if users name two that one loop
 /// cannot have.
@@ -20,6 +21,6 @@ LogicalResult chooseSchedule(StreamGroup &group);
 /// `func` if they depend on each other in a circle.
 FailureOr<SmallVector<StreamGroup>> sortGroups(func::FuncOp func, SmallVector<StreamGroup> groups);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_GROUPORDER_H

@@ -12,7 +12,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 hostir::KernelOp Emitter::createKernel(Location loc, StringRef name, TypeRange inputs, Type result,
                                        function_ref<Value(ValueRange)> compute) {

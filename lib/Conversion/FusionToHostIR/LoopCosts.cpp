@@ -16,7 +16,7 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Whether a kernel computes the op: an elementwise one, and not a constant, which is a part of the
 /// kernels that use it.

@@ -10,8 +10,9 @@
 
 #include "StreamGroups.h"
 #include "tandem/Analysis/CostModel.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// A schedule and the seconds that it would take.
 struct PricedSchedule {
@@ -44,6 +45,6 @@ private:
   const CostModel &model;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_LOOPCOSTS_H

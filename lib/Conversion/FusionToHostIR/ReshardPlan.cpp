@@ -14,7 +14,7 @@
 #include <tuple>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 

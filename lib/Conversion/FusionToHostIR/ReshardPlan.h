@@ -10,8 +10,9 @@
 
 #include "Slices.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 enum class ReshardKind {
   Copy,          // same placement
@@ -147,6 +148,6 @@ SliceIndex getSymbolicIndex(ArrayRef<int64_t> sizes);
 /// That of a reshard's own result.
 SliceIndex getSymbolicIndex(fusion::ReshardOp op);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_RESHARDPLAN_H

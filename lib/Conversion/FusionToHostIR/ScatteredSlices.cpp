@@ -10,7 +10,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
   RankedTensorType from = op.getInput().getType();

@@ -11,8 +11,9 @@
 #include "Emitter.h"
 #include "StreamGroups.h"
 #include "tandem/Analysis/CostModel.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// What one run of a group costs one rank, in counts that do not depend on a machine: a cost model
 /// prices them.
@@ -64,6 +65,6 @@ const Schedule &getPipelineSchedule();
 const Schedule &getExchangeSchedule();
 const Schedule &getPushSchedule();
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULE_H

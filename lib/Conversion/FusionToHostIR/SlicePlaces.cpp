@@ -11,7 +11,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 SmallVector<Place> tandem::getPlaces(RankedTensorType type, ArrayRef<int64_t> along) {
   SmallVector<Place> found;

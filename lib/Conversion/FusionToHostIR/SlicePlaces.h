@@ -9,10 +9,11 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SLICEPLACES_H
 
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 #include <optional>
 #include <tuple>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Where a stream digit stands: the dimension (of the result, or a factor of the op), weight, size
 /// and, of ragged ones, the indices that the slices share.
@@ -48,6 +49,6 @@ std::optional<DigitMap> matchSlices(Operation *op, OpOperand &operand);
 /// digit by digit.
 bool slicesAgree(Operation *op, OpOperand &operand);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SLICEPLACES_H

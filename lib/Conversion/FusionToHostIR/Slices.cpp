@@ -13,7 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 LocalDigit tandem::getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
                                   int64_t label) {

@@ -12,9 +12,10 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Support/LLVM.h"
 #include <optional>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// One component of a stream digit's value: `value` runs over 0 ... size-1. A digit of 12 indices
 /// may be given as (4, owner), (3, chunk): owner * 3 + chunk.
@@ -83,6 +84,6 @@ LogicalResult alignDigits(OpBuilder &builder, Location loc,
 /// For each dimension, how many view dimensions `makeView` with `keepRank` makes of it.
 SmallVector<int64_t> getViewRanks(const LocalDims &dims);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SLICES_H

@@ -13,7 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 SmallVector<fusion::ReshardOp> StreamGroup::reshards() const {
   SmallVector<fusion::ReshardOp> found;

@@ -11,8 +11,9 @@
 #include "SlicePlaces.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Ops that one stream loop runs, slice by slice, or a single op that is not streamed.
 struct StreamGroup {
@@ -48,6 +49,6 @@ struct StreamGroup {
 /// can be emitted. Every op is in one group; constants and the terminator are in none.
 FailureOr<SmallVector<StreamGroup>> getStreamGroups(func::FuncOp func);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_STREAMGROUPS_H

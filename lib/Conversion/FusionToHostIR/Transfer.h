@@ -26,12 +26,13 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H
 
 #include "Emitter.h"
+#include "tandem/Support/LLVM.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Coordinates by mesh axis; null: none.
 using Coordinates = llvm::SmallDenseMap<StringAttr, Value>;
@@ -122,6 +123,6 @@ private:
   Value inSource;         // whether it is in the source's mesh; null: surely
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H

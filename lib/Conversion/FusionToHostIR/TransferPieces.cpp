@@ -8,7 +8,7 @@
 #include "Transfer.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 void Transfer::walk(Role role, Visit visit) {
   segments.assign(plan.digits.size(), nullptr);

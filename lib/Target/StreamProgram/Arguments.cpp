@@ -9,7 +9,9 @@
 
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 /// How the dimensions are parallelised, for people: what stands between the outer brackets of the
 /// attribute, without the mesh.
@@ -131,4 +133,4 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
   return success();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

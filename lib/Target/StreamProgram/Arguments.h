@@ -9,8 +9,9 @@
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_ARGUMENTS_H
 
 #include "Rank.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 /// An argument of the program as the index describes it.
 struct ArgumentInfo {
@@ -32,6 +33,6 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
 LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments,
                          const Code &code, uint32_t rank, std::vector<ShardInfo> &shards);
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_ARGUMENTS_H

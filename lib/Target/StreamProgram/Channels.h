@@ -9,11 +9,12 @@
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_CHANNELS_H
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 
 #include <string>
 #include <vector>
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 /// A mesh as world ranks see it.
 struct MeshInfo {
@@ -38,6 +39,6 @@ struct ChannelInfo {
   }
 };
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_CHANNELS_H

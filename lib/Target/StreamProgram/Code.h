@@ -16,11 +16,12 @@
 #include "Layouts.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 
 #include <string>
 #include <vector>
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 inline constexpr uint32_t kNone = 0xffffffffu;
 
@@ -111,7 +112,7 @@ struct ViewMap {
   MemRefType resultType;
   SmallVector<Operand, 4> offsets, sizes, strides;
   SmallVector<unsigned, 4> permutation;
-  SmallVector<ReassociationIndices, 4> groups;
+  SmallVector<mlir::ReassociationIndices, 4> groups;
   llvm::SmallBitVector dropped;
   bool layoutIsStatic = false; ///< the result's layout depends on the source's alone
 
@@ -209,6 +210,6 @@ FailureOr<std::string> translateToPtx(Operation *gpuModule, StringRef arch);
 /// "file.mlir:12:5", or "" where nobody knows.
 std::string locationText(Location loc);
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H

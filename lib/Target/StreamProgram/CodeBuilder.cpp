@@ -9,7 +9,9 @@
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 std::string locationText(Location loc) {
   std::string text;
@@ -228,4 +230,4 @@ FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t n
   return builder.take();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

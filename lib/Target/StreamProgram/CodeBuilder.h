@@ -9,13 +9,14 @@
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_CODEBUILDER_H
 
 #include "Code.h"
+#include "tandem/Support/LLVM.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 class CodeBuilder {
 public:
@@ -86,6 +87,6 @@ inline uint8_t widthOf(Type type) {
   return integer ? integer.getWidth() : 64;
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_CODEBUILDER_H

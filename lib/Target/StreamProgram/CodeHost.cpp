@@ -9,7 +9,9 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
   using namespace hostir;
@@ -352,4 +354,4 @@ FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program) {
   return static_cast<uint32_t>(ranks);
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

@@ -9,7 +9,9 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 void CodeBuilder::binary(Opcode opcode, Operation *op) {
   uint32_t dst = define(op->getResult(0));
@@ -114,4 +116,4 @@ bool CodeBuilder::integer(Operation *op) {
                                       .Default(false);
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

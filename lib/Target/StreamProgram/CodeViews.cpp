@@ -9,7 +9,9 @@
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 #include <algorithm>
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 static bool allStatic(ArrayRef<Operand> operands) {
   return llvm::none_of(operands, [](const Operand &o) { return o.isSlot; });
@@ -128,4 +130,4 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   return success();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

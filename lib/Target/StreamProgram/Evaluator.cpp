@@ -10,7 +10,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/MathExtras.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 static int64_t wrap(int64_t value, unsigned width) {
   if (width == 64)
@@ -298,4 +300,4 @@ LogicalResult Evaluator::compute(const Instr &instr) {
   return success();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

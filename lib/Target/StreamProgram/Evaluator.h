@@ -10,10 +10,11 @@
 
 #include "Matching.h"
 #include "Rank.h"
+#include "tandem/Support/LLVM.h"
 
 #include "llvm/ADT/DenseMap.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 /// Evaluates a program rank by rank. What it finds goes into RankTables; what must hold between
 /// ranks into a Matcher.
@@ -72,6 +73,6 @@ private:
   size_t groupCommand = 0;
 };
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_EVALUATOR_H

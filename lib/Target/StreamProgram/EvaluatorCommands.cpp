@@ -7,7 +7,9 @@
 
 #include "Evaluator.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 LogicalResult Evaluator::operand(const Instr &instr, uint32_t slot, uint32_t &result) {
   const View &view = views[slot];
@@ -247,4 +249,4 @@ LogicalResult Evaluator::launch(const Instr &instr) {
   return success();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

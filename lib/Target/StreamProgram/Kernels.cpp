@@ -15,7 +15,9 @@
 #include <limits>
 #include <tuple>
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 namespace {
 
@@ -308,4 +310,4 @@ FailureOr<std::vector<uint8_t>> buildExpression(hostir::KernelOp kernel) {
   return ExpressionBuilder(kernel).run();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

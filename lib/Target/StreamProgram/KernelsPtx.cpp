@@ -37,7 +37,9 @@
 
 #include <cmath>
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 namespace {
 
@@ -362,4 +364,4 @@ FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch) {
   return translateToPtx(*(**module).getOps<gpu::GPUModuleOp>().begin(), arch);
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

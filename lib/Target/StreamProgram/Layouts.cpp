@@ -11,7 +11,9 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 std::optional<sp::DType> dtypeOf(Type type) {
   if (type.isF32())
@@ -100,4 +102,4 @@ uint32_t LayoutTable::intern(const Layout &layout) {
   return id;
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

@@ -10,10 +10,11 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/Support/LLVM.h"
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 namespace sp = ::tandem::sp;
 
@@ -63,6 +64,6 @@ private:
   llvm::DenseMap<uint64_t, SmallVector<uint32_t, 1>> byHash;
 };
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_LAYOUTS_H

@@ -9,7 +9,9 @@
 
 #include <tuple>
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 static uint64_t keyOf(const Message &m) {
   return uint64_t(m.channel) << 48 | uint64_t(m.from) << 24 | m.to;
@@ -172,4 +174,4 @@ LogicalResult Matcher::endRank() {
   return success();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

@@ -9,8 +9,9 @@
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_MATCHING_H
 
 #include "Code.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 /// One side of a message.
 struct Message {
@@ -78,6 +79,6 @@ private:
   uint32_t rank = 0;
 };
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_MATCHING_H

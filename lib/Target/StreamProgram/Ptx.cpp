@@ -25,7 +25,9 @@
 
 #include <mutex>
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 // PTX ISA 8.0 came with CUDA 12.0.
 static constexpr llvm::StringLiteral kFeatures = "+ptx80";
@@ -87,4 +89,4 @@ FailureOr<std::string> translateToPtx(Operation *gpuModule, StringRef arch) {
   return text.str().str();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

@@ -7,9 +7,11 @@
 
 #include "Rank.h"
 
-#include "tandem/Schema/Container.h"
+#include "tandem/Program/Container.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 void RankTables::reset() {
   commands.clear();
@@ -191,7 +193,7 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   auto nameVector = b.CreateVector(nameList);
   auto commandVector = b.CreateVectorOfStructs(
       reinterpret_cast<const sp::Command *>(commands.data()), commands.size());
-  arenaBytes = llvm::alignTo(arenaBytes, ::tandem::sp::kAlignment);
+  arenaBytes = llvm::alignTo(arenaBytes, tandem::sp::kAlignment);
   b.Finish(sp::CreateRankProgram(b, rank, numStreams, numEvents, arenaBytes, symmetricBytes,
                                  slotVector, shardVector, bufferVector, layoutVector, viewVector,
                                  operandVector, channelVector, kernelVector, nameVector,
@@ -199,4 +201,4 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   return {b.GetBufferPointer(), b.GetSize()};
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

@@ -12,8 +12,9 @@
 #include "Streams.h"
 #include "Views.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 /// sp::Command with fields that can be written.
 struct RawCommand {
@@ -142,6 +143,6 @@ private:
   flatbuffers::FlatBufferBuilder builder;
 };
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_RANK_H

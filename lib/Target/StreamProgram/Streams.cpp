@@ -7,7 +7,9 @@
 
 #include "Streams.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 void StreamOrder::reset() {
   for (uint32_t place = 0; place < count; ++place)
@@ -86,4 +88,4 @@ std::vector<uint16_t> StreamOrder::numbering(const std::vector<bool> &used) cons
   return result;
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

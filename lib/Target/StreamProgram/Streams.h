@@ -9,8 +9,9 @@
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_STREAMS_H
 
 #include "Code.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 /// The streams of one rank while it is evaluated: numbers those that are used, knows what each is
 /// ordered after, and so which syncs order nothing new. Stream numbers are 0 for the main stream
@@ -71,6 +72,6 @@ private:
   uint32_t count = 0, events = 0;
 };
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_STREAMS_H

@@ -11,7 +11,9 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
 
-namespace mlir::tandem {
+using namespace mlir;
+
+namespace tandem {
 
 namespace {
 enum : uint32_t { kTwoSided = 1, kOneSided = 2, kCollectives = 4 };
@@ -49,4 +51,4 @@ std::string capabilityNames(uint32_t capabilities) {
   return text;
 }
 
-} // namespace mlir::tandem
+} // namespace tandem

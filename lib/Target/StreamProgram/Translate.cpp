@@ -9,11 +9,13 @@
 
 #include "Arguments.h"
 #include "Evaluator.h"
-#include "tandem/Schema/Container.h"
+#include "tandem/Program/Container.h"
 
 #include <xxhash.h>
 
-namespace mlir::tandem {
+using namespace mlir;
+
+namespace tandem {
 
 using namespace target;
 
@@ -92,7 +94,7 @@ LogicalResult Translation::checkTarget(const Code &code) {
 }
 
 sp::Blob Translation::append(ArrayRef<uint8_t> bytes) {
-  file.resize(llvm::alignTo(file.size(), ::tandem::sp::kAlignment));
+  file.resize(llvm::alignTo(file.size(), tandem::sp::kAlignment));
   sp::Blob blob(file.size(), bytes.size(), XXH3_64bits(bytes.data(), bytes.size()));
   file.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   return blob;
@@ -117,7 +119,7 @@ LogicalResult Translation::writeRanks() {
   }
   ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
   uint64_t symmetricBytes = llvm::alignTo(
-      static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)), ::tandem::sp::kAlignment);
+      static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)), tandem::sp::kAlignment);
   std::vector<ShardInfo> shards;
   for (uint32_t rank = 0; rank < code->numRanks; ++rank) {
     if (options.rank && rank != *options.rank)
@@ -188,9 +190,9 @@ void Translation::writeIndex() {
                            options.reducedWire || (code->receives && code->accumulatesRounded),
                            argumentVector, rankVector, &oracleBlob));
   sp::Blob blob = append({b.GetBufferPointer(), b.GetSize()});
-  ::tandem::sp::Header header = {};
-  std::copy(std::begin(::tandem::sp::kMagic), std::end(::tandem::sp::kMagic), header.magic);
-  header.version = ::tandem::sp::kVersion;
+  tandem::sp::Header header = {};
+  std::copy(std::begin(tandem::sp::kMagic), std::end(tandem::sp::kMagic), header.magic);
+  header.version = tandem::sp::kVersion;
   header.fileSize = file.size();
   header.indexOffset = blob.offset();
   header.indexSize = blob.size();
@@ -217,7 +219,7 @@ FailureOr<std::string> Translation::run() {
   if (failed(read))
     return failure();
   arguments = std::move(*read);
-  file.resize(::tandem::sp::kAlignment); // the header's place
+  file.resize(tandem::sp::kAlignment); // the header's place
   if (failed(writeRanks()) || (oracle && options.withOracle && failed(writeOracle())))
     return failure();
   writeIndex();
@@ -235,4 +237,4 @@ FailureOr<std::string> translateToStreamProgram(ModuleOp module, StringRef entry
   return Translation(module, entry, options, stats ? *stats : own).run();
 }
 
-} // namespace mlir::tandem
+} // namespace tandem

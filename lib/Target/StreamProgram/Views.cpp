@@ -7,7 +7,9 @@
 
 #include "Views.h"
 
-namespace mlir::tandem::target {
+using namespace mlir;
+
+namespace tandem::target {
 
 namespace {
 
@@ -203,4 +205,4 @@ LogicalResult applyMap(ViewMap &map, const View &source, ArrayRef<int64_t> ints,
   return success();
 }
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target

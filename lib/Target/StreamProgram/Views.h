@@ -9,8 +9,9 @@
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_VIEWS_H
 
 #include "Code.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::target {
+namespace tandem::target {
 
 /// A view: the buffer is an argument of Code or a life (RankTables::life), the layout a number of
 /// Code, the offset in bytes.
@@ -26,6 +27,6 @@ struct View {
 LogicalResult applyMap(ViewMap &map, const View &source, ArrayRef<int64_t> ints,
                        LayoutTable &layouts, uint32_t rank, View &result);
 
-} // namespace mlir::tandem::target
+} // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_VIEWS_H

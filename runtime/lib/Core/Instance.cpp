@@ -7,7 +7,7 @@
 
 #include "InstanceImpl.h"
 
-#include "tandem/Schema/Container.h"
+#include "tandem/Program/Container.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_CORE_SHAREDLIBRARY_H
 #define TANDEM_LIB_CORE_SHAREDLIBRARY_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <initializer_list>
 #include <string>

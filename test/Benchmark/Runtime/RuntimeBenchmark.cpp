@@ -10,7 +10,7 @@
 #include "tandem/Runtime/Context.h"
 #include "tandem/Runtime/HostOps.h"
 
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <benchmark/benchmark.h>
 

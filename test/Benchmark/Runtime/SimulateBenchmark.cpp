@@ -7,7 +7,7 @@
 
 #include "Support/ProgramSpec.h"
 
-#include "tandem/Runtime/Simulate.h"
+#include "tandem/Replay/Simulate.h"
 
 #include <benchmark/benchmark.h>
 #include <numeric>

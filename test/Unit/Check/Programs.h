@@ -9,7 +9,7 @@
 #define TANDEM_TEST_UNIT_CHECK_PROGRAMS_H
 
 #include "Support/ProgramSpec.h"
-#include "tandem/Runtime/Check.h"
+#include "tandem/Replay/Check.h"
 
 #include <gtest/gtest.h>
 #include <set>

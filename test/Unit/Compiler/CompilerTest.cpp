@@ -7,7 +7,7 @@
 
 #include "tandem/Compiler/CompilerMLIR.h"
 #include "tandem/Compiler/Registration.h"
-#include "tandem/Runtime/Program.h"
+#include "tandem/Program/Program.h"
 
 #include "mlir/Parser/Parser.h"
 
@@ -106,7 +106,7 @@ TEST(Compiler, ManyThreads) {
 TEST(Compiler, ModuleOfTheCaller) {
   // A context with what an embedder has: it knows nothing of hostir yet.
   mlir::DialectRegistry registry;
-  mlir::tandem::registerTandemDialects(registry);
+  tandem::registerTandemDialects(registry);
   mlir::MLIRContext context(registry);
   int heard = 0;
   context.getDiagEngine().registerHandler([&](mlir::Diagnostic &) { ++heard; });

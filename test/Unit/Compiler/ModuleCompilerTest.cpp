@@ -7,7 +7,7 @@
 
 #include "tandem/Compiler/ModuleCompiler.h"
 
-#include "tandem/Runtime/Machine.h"
+#include "tandem/Replay/Machine.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -7,7 +7,7 @@
 
 #include "SampleProgram.h"
 
-#include "tandem/Runtime/Program.h"
+#include "tandem/Program/Program.h"
 
 #include <cstdio>
 #include <cstring>

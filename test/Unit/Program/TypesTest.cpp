@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Types.h"
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Types.h"
+#include "tandem/Program/Status.h"
 
 #include <gtest/gtest.h>
 #include <memory>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Predict.h"
+#include "tandem/Replay/Predict.h"
 #include "ToyMachine.h"
 
 #include <gtest/gtest.h>

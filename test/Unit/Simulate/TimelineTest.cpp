@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Timeline.h"
+#include "tandem/Replay/Timeline.h"
 
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <cstdio>
 #include <fstream>

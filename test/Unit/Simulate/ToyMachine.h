@@ -9,7 +9,7 @@
 #define TANDEM_TEST_UNIT_SIMULATE_TOYMACHINE_H
 
 #include "Support/ProgramSpec.h"
-#include "tandem/Runtime/Simulate.h"
+#include "tandem/Replay/Simulate.h"
 
 #include <map>
 #include <string>

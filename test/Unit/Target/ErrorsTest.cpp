@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 using namespace tandem::test;
-using mlir::tandem::StreamProgramOptions;
+using tandem::StreamProgramOptions;
 
 namespace {
 

@@ -112,7 +112,7 @@ TEST(Matching, GroupsAreRowMajorAlongTheNamedAxes) {
 }
 
 TEST(Matching, RanksOutsideAMeshTakeNoPart) {
-  mlir::tandem::StreamProgramOptions options;
+  tandem::StreamProgramOptions options;
   options.numRanks = 6;
   Translated t("#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n"
                "hostir.program @p(%in: memref<8xf32>) {\n  %main = hostir.main_stream\n"
@@ -134,7 +134,7 @@ TEST(Matching, RanksOutsideAMeshTakeNoPart) {
 }
 
 TEST(Matching, PartOfTheWorld) {
-  mlir::tandem::StreamProgramOptions options;
+  tandem::StreamProgramOptions options;
   options.numRanks = 6;
   Translated t(
       "#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n"
@@ -184,7 +184,7 @@ TEST(Matching, SizesMustBeEqual) {
 }
 
 TEST(Matching, OneRankAloneIsNotMatched) {
-  mlir::tandem::StreamProgramOptions options;
+  tandem::StreamProgramOptions options;
   options.rank = 0;
   Translated t(program("  hostir.group via %ch on %main {\n      hostir.send %in to %right : "
                        "memref<8xf32>\n    }\n"),
@@ -194,8 +194,8 @@ TEST(Matching, OneRankAloneIsNotMatched) {
   EXPECT_FALSE(t.file->hasRank(1));
 }
 
-mlir::tandem::StreamProgramOptions local() {
-  mlir::tandem::StreamProgramOptions options;
+tandem::StreamProgramOptions local() {
+  tandem::StreamProgramOptions options;
   options.target = "cpu-local";
   return options;
 }

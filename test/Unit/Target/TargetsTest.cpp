@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 using namespace tandem::test;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 

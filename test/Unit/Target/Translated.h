@@ -15,21 +15,22 @@
 #include "mlir/Parser/Parser.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
-#include "tandem/Runtime/Program.h"
+#include "tandem/Program/Program.h"
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 namespace tandem::test {
 
 /// Translates the program @p of a text and keeps what came of it.
 class Translated {
 public:
-  explicit Translated(const std::string &text, mlir::tandem::StreamProgramOptions options = {}) {
+  explicit Translated(const std::string &text, tandem::StreamProgramOptions options = {}) {
     if (options.target.empty())
       options.target = "cpu-local";
     mlir::DialectRegistry registry;
-    registry.insert<mlir::tandem::fusion::FusionDialect, mlir::tandem::hostir::HostIRDialect,
+    registry.insert<tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect,
                     mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::memref::MemRefDialect,
                     mlir::scf::SCFDialect>();
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
@@ -44,7 +45,7 @@ public:
         mlir::parseSourceString<mlir::ModuleOp>(text, &context, "test.mlir");
     if (!module)
       return;
-    auto result = mlir::tandem::translateToStreamProgram(*module, "p", options, &stats);
+    auto result = tandem::translateToStreamProgram(*module, "p", options, &stats);
     ok = mlir::succeeded(result);
     if (!ok)
       return;
@@ -79,7 +80,7 @@ public:
 
   bool ok = false;
   std::string errors, bytes;
-  mlir::tandem::StreamProgramStats stats;
+  tandem::StreamProgramStats stats;
   std::shared_ptr<const ProgramFile> file;
 };
 

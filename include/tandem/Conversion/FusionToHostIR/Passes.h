@@ -10,12 +10,13 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "tandem/Support/LLVM.h"
 
 namespace mlir::func {
 class FuncOp;
 } // namespace mlir::func
 
-namespace mlir::tandem {
+namespace tandem {
 
 #define GEN_PASS_DECL
 #include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
@@ -23,6 +24,6 @@ namespace mlir::tandem {
 #define GEN_PASS_REGISTRATION
 #include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_CONVERSION_FUSIONTOHOSTIR_PASSES_H

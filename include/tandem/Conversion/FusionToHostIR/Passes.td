@@ -39,7 +39,7 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
         : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [
     Option<"machine", "machine", "std::string", /*default=*/"",
            "machine file (a name of machines/, or a path) by which to choose; empty: fixed rules">,
@@ -89,7 +89,7 @@ def ConvertFusionToHostIR : Pass<"convert-fusion-to-hostir", "::mlir::ModuleOp">
     }
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::hostir::HostIRDialect", "::mlir::arith::ArithDialect",
+  let dependentDialects = ["::tandem::hostir::HostIRDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
   let options = [
     Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,

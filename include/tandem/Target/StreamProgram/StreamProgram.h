@@ -10,13 +10,14 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
+#include "tandem/Support/LLVM.h"
 #include "tandem/Target/StreamProgram/Targets.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-namespace mlir::tandem {
+namespace tandem {
 
 struct StreamProgramOptions {
   /// A name of Targets.h. Every channel must get along with what the target's channels can do.
@@ -51,13 +52,13 @@ struct StreamProgramStats {
 };
 
 /// Evaluates `hostir.program @entry` of `module` for every rank (or one) and returns the bytes of a
-/// .tsp file: see runtime/schema. Buffers must have been planned (`hostir-plan-buffers`). On
+/// .tsp file: see lib/Program. Buffers must have been planned (`hostir-plan-buffers`). On
 /// failure diagnostics have been emitted at the operations at fault; they name the rank. Takes time
 /// linear in the commands written. Thread-safe for different contexts.
 FailureOr<std::string> translateToStreamProgram(ModuleOp module, StringRef entry,
                                                 const StreamProgramOptions &options = {},
                                                 StreamProgramStats *stats = nullptr);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_STREAMPROGRAM_STREAMPROGRAM_H

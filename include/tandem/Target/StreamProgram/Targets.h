@@ -8,13 +8,14 @@
 #ifndef TANDEM_TARGET_STREAMPROGRAM_TARGETS_H
 #define TANDEM_TARGET_STREAMPROGRAM_TARGETS_H
 
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
 #include <string>
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// A compile target: a named set of capabilities of its channels.
 struct TargetInfo {
@@ -48,6 +49,6 @@ std::string unknownTargetMessage(llvm::StringRef name);
 /// "two_sided, one_sided": the names of the bits of a capability set.
 std::string capabilityNames(uint32_t capabilities);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_TARGET_STREAMPROGRAM_TARGETS_H

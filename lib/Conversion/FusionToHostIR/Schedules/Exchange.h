@@ -9,14 +9,15 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_EXCHANGE_H
 
 #include "OwnerSlices.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Emits a loop that hands its slices to their owners, by messages between pairs. Failure with an
 /// error at the op that cannot be emitted.
 LogicalResult emitExchangeReduce(const StreamGroup &group, const ScatteredDigit &scattered,
                                  Emitter &emitter);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_EXCHANGE_H

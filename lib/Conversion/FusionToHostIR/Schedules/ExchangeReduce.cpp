@@ -20,7 +20,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 LogicalResult tandem::emitExchangeReduce(const StreamGroup &group, const ScatteredDigit &scattered,
                                          Emitter &emitter) {

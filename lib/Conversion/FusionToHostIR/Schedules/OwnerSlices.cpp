@@ -12,7 +12,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Whether the owners each hold a copy of a value of this type.
 static bool isCopiedAlong(RankedTensorType type, const ReshardPlan &plan) {

@@ -9,8 +9,9 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_OWNERSLICES_H
 
 #include "../Emitter.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The stream digits of a loop with the owner's coordinate as a part of its own: one digit of them
 /// is read as outer, owner, inner.
@@ -100,6 +101,6 @@ LogicalResult checkScatter(const StreamGroup &group, function_ref<InFlightDiagno
 /// owner, who may begin with it, else failure; then `reason` says what is expected and was found.
 FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group, std::string *reason = nullptr);
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_OWNERSLICES_H

@@ -12,7 +12,7 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 using fusion::PeerOrder;
 
 Value Peers::rotate(Value coordinate, Value by) const {

@@ -9,8 +9,9 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_PEERS_H
 
 #include "../Emitter.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// The peers of a device on one mesh axis, by distance: 0 is the device itself. All devices of the
 /// axis turn to the peer at distance d in step d, so each is turned to by one.
@@ -47,6 +48,6 @@ private:
   fusion::PeerOrder order;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_PEERS_H

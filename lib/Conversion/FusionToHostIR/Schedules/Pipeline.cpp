@@ -10,7 +10,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 

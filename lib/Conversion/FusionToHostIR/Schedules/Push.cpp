@@ -13,7 +13,7 @@
 #include <numeric>
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 namespace {
 

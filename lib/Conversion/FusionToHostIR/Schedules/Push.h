@@ -10,8 +10,9 @@
 
 #include "OwnerSlices.h"
 #include "Peers.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem {
+namespace tandem {
 
 /// Gather: own slices go to the peers' receive memory while they are computed on; then what has
 /// arrived is. `plan` is that of a slice of the group's one reshard.
@@ -67,6 +68,6 @@ private:
   int64_t firstSignal, computeStreams;
 };
 
-} // namespace mlir::tandem
+} // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_PUSH_H

@@ -10,7 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 PushLoop::PushLoop(const StreamGroup &group, const ReshardPlan &plan, OwnerDigits digits,
                    Location loc, Emitter &emitter)

@@ -8,7 +8,7 @@
 #include "../Schedule.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 int64_t tandem::getNumBytes(RankedTensorType type) {
   return static_cast<int64_t>(getLocalBytes(type));

@@ -15,8 +15,8 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// partial ::= `partial` `=` (`sum` | `max` | `min`)? `[` string,* `]`
 static ParseResult parsePartial(AsmParser &parser, SmallVectorImpl<StringAttr> &partial,

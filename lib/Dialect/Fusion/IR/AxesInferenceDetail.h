@@ -9,12 +9,13 @@
 #define TANDEM_LIB_DIALECT_FUSION_IR_AXESINFERENCEDETAIL_H
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Digits of one dimension as a placement: without stream digits.
 DimAxesAttr getDimPlacement(AxesAttr axes, int64_t dim);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_IR_AXESINFERENCEDETAIL_H

@@ -9,7 +9,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 LogicalResult BroadcastOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
   // New and repeated dimensions have the extents that the result type says; `?` says that a

@@ -10,7 +10,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 /// Extent of elementwise dimension `dim`: the known one among operands, then results; kDynamic if
 /// none is.

@@ -10,7 +10,7 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 LogicalResult ConcatOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
   int64_t dim = getDim();

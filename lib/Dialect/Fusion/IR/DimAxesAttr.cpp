@@ -12,8 +12,8 @@
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// digit ::= `didx` `(` string `)` | `stream` (`(` size `)`)? | `serial` `(` size `)`
 /// size ::= integer | string

@@ -10,13 +10,14 @@
 
 #include "mlir/IR/OpImplementation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// dim ::= `-` | digit (`*` digit)*, as it stands inside `#fusion.axes<..., [dim,*]>`.
 ParseResult parseDimAxes(AsmParser &parser, DimAxesAttr &dim);
 std::string formatDimAxes(DimAxesAttr dim);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_IR_DIMAXESSYNTAX_H

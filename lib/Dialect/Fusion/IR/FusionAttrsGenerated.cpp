@@ -12,7 +12,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 #include "tandem/Dialect/Fusion/IR/FusionEnums.cpp.inc"
 

@@ -9,7 +9,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 /// `sum`, `max` or `min`, for `custom<Kind>`.
 static ParseResult parseKind(OpAsmParser &parser, ReduceKindAttr &kind) {

@@ -9,7 +9,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 int64_t MatmulOp::lhsM() { return getLhs().getType().getRank() - (getTransposeA() ? 1 : 2); }
 int64_t MatmulOp::lhsK() { return getLhs().getType().getRank() - (getTransposeA() ? 2 : 1); }

@@ -12,7 +12,7 @@
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 /// axis ::= string `=` (integer | `?`)
 static ParseResult parseAxis(AsmParser &parser, SmallVectorImpl<MeshAxis> &axes) {

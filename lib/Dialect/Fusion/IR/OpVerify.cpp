@@ -11,7 +11,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 std::string fusion::formatShape(ArrayRef<int64_t> shape) {
   std::string text;

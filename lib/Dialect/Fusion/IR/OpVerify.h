@@ -10,8 +10,9 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Equal, or one of them is not known.
 inline bool compatibleExtents(int64_t a, int64_t b) {
@@ -36,6 +37,6 @@ LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found
 LogicalResult verifyAscendingDims(Operation *op, StringRef what, ArrayRef<int64_t> dims,
                                   int64_t rank);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_IR_OPVERIFY_H

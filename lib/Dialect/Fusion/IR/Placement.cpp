@@ -11,8 +11,8 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 bool fusion::isSliceCount(int64_t extent, int64_t count) {
   if (count < 1 || extent < 1)

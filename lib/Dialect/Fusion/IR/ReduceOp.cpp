@@ -9,7 +9,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 LogicalResult ReduceOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
   SmallVector<int64_t> &shape = shapes.emplace_back();

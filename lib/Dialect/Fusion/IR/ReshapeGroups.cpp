@@ -12,8 +12,8 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 namespace {
 /// One side of the walk: the dimensions from `next` in direction `step` that are not in a group

@@ -9,8 +9,9 @@
 #define TANDEM_LIB_DIALECT_FUSION_IR_RESHAPEGROUPS_H
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Dimensions [fromBegin, fromEnd) of one shape hold the same elements as [toBegin, toEnd) of the
 /// other.
@@ -29,6 +30,6 @@ FailureOr<SmallVector<DimAxesAttr>> reshapeDims(MeshAttr mesh, ArrayRef<int64_t>
                                                 ArrayRef<DimAxesAttr> dims, ArrayRef<int64_t> to,
                                                 std::string &reason);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_IR_RESHAPEGROUPS_H

@@ -14,8 +14,8 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// Number of elements; nothing if it is not known or does not fit.
 static std::optional<int64_t> countElements(ArrayRef<int64_t> shape) {

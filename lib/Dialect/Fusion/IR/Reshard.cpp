@@ -12,8 +12,8 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 StringRef fusion::stringifyReshardKind(ReshardKind kind) {
   switch (kind) {

@@ -13,8 +13,8 @@
 #include <vector>
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// What tells two pieces of one tensor apart: the walk through the logical tensor.
 static std::vector<int64_t> pieceKey(const StridedWalk &walk) {

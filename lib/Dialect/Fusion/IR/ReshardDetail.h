@@ -9,8 +9,9 @@
 #define TANDEM_LIB_DIALECT_FUSION_IR_RESHARDDETAIL_H
 
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// A reshard that is not supported.
 Reshard unsupportedReshard(std::string reason);
@@ -29,6 +30,6 @@ FailureOr<SmallVector<int64_t>> findPieceSources(RankedTensorType from, RankedTe
 /// The rows across two meshes.
 Reshard classifyAcrossMeshes(RankedTensorType from, RankedTensorType to);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_IR_RESHARDDETAIL_H

@@ -9,8 +9,8 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 LogicalResult ReshardOp::verify() {
   RankedTensorType from = getInput().getType(), to = getResult().getType();

@@ -9,7 +9,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 static ParseResult parseOrder(AsmParser &parser, PeerOrder &order) {
   SMLoc loc = parser.getCurrentLocation();

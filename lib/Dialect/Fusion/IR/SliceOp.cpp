@@ -10,7 +10,7 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
+using namespace tandem::fusion;
 
 /// True if the op takes the whole of dimension `dim`. A result extent `?` beside offset 0 and step
 /// 1 means the whole.

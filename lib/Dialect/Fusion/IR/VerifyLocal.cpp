@@ -11,8 +11,8 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 bool fusion::isTransparent(Operation *op) {
   auto undecided = [](Type type) { return isa<RankedTensorType>(type) && !getAxes(type); };

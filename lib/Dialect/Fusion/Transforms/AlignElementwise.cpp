@@ -14,8 +14,8 @@
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 bool fusion::isElementwise(Operation *op) {
   return isLocalComputation(op) && !isa<FusionTensorOpInterface>(op);

@@ -10,9 +10,10 @@
 
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// An upstream elementwise op or constant: its operands and results have one type, but for their
 /// elements.
@@ -30,6 +31,6 @@ using Twins = llvm::DenseMap<std::pair<Value, AxesAttr>, Value>;
 LogicalResult alignOperands(Operation *op, AxesAttr axes, Twins &twins,
                             llvm::function_ref<void(Operation *, unsigned)> aligned);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_ALIGNELEMENTWISE_H

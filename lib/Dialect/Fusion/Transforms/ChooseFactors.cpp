@@ -12,8 +12,8 @@
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 DimAxesAttr fusion::placementOf(DimAxesAttr dim, MeshAttr mesh) {
   return AxesAttr::get(dim.getContext(), mesh, dim, {}, ReduceKind::Sum)

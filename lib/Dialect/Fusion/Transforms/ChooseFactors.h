@@ -10,8 +10,9 @@
 
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// `dim` as a placement: without stream digits.
 DimAxesAttr placementOf(DimAxesAttr dim, MeshAttr mesh);
@@ -42,6 +43,6 @@ struct FactorChoice {
 FactorChoice chooseFactors(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> operands,
                            ArrayRef<AxesAttr> wanted);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_CHOOSEFACTORS_H

@@ -20,14 +20,14 @@
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 #define GEN_PASS_DEF_FUSIONINSERTRESHARDS
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 namespace {
 struct FusionInsertReshardsPass

@@ -13,14 +13,14 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 #define GEN_PASS_DEF_FUSIONOUTLINEORACLE
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// Any tensor in the function has axes.
 static bool hasAxes(func::FuncOp function) {

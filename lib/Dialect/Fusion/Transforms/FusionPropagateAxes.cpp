@@ -20,14 +20,14 @@
 #include "llvm/ADT/SetVector.h"
 #include <deque>
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 #define GEN_PASS_DEF_FUSIONPROPAGATEAXES
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static bool isUndecided(Value value) {
   return isa<RankedTensorType>(value.getType()) && !getAxes(value);

@@ -15,14 +15,14 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 #define GEN_PASS_DEF_FUSIONSPECIALIZE
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 using Shape = SmallVector<int64_t>;
 

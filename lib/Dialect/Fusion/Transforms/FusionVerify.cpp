@@ -13,14 +13,14 @@
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 #define GEN_PASS_DEF_FUSIONVERIFY
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static bool isUndecided(Type type) { return isa<RankedTensorType>(type) && !getAxes(type); }
 

@@ -11,8 +11,8 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static RankedTensorType withAxes(Value value, AxesAttr axes) {
   auto type = cast<RankedTensorType>(value.getType());

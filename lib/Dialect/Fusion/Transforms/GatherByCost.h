@@ -10,8 +10,9 @@
 
 #include "LocalPlan.h"
 #include "tandem/Analysis/CostModel.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// What an op and its reshards would take, each way.
 struct GatherCosts {
@@ -24,6 +25,6 @@ struct GatherCosts {
 GatherCosts compareGather(Operation *op, const LocalPlan &before, const LocalPlan &after,
                           const CostModel &model);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_GATHERBYCOST_H

@@ -13,8 +13,8 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });

@@ -11,8 +11,9 @@
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Axes with which an op runs without communication. Where they differ in placement from what an
 /// operand has, or from what the result must have, a reshard goes between.
@@ -31,6 +32,6 @@ FailureOr<LocalPlan> planLocal(Operation *op, GatherMode gather, std::string &re
 /// Results may be undecided.
 FailureOr<LocalPlan> planAfter(Operation *op, std::string &reason);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_LOCALPLAN_H

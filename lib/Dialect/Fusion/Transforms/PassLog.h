@@ -9,9 +9,10 @@
 #define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_PASSLOG_H
 
 #include "mlir/IR/Operation.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/Support/Debug.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Says what a pass did: always to LLVM's debug output, and as remarks at the ops if asked.
 class PassLog {
@@ -51,6 +52,6 @@ private:
   bool remarks;
 };
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_PASSLOG_H

@@ -13,8 +13,8 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static AxesAttr reduced(AxesAttr axes) {
   return axes ? axes.withPartial({}, ReduceKind::Sum) : axes;

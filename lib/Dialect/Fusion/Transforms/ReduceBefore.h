@@ -11,12 +11,13 @@
 #include "PassLog.h"
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 
 namespace mlir::func {
 class FuncOp;
 } // namespace mlir::func
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// The axes of the operands of a local computation (null: undecided, or no tensor) once those are
 /// reduced whose terms `op` does not add up: `operands` itself if it can run on all of them as they
@@ -36,6 +37,6 @@ AxesAttr scatterForUsers(Value value, AxesAttr axes, ArrayRef<AxesAttr> terms);
 /// text leaves open) and the return. The signature is left as it is.
 void reduceReturned(func::FuncOp function, ArrayRef<Value> decided, const PassLog &say);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_REDUCEBEFORE_H

@@ -10,8 +10,8 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static std::string nameOf(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))

@@ -9,8 +9,9 @@
 #define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_REPORTCONFLICT_H
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// An error at the op, with a note at each of the two sources and at what it comes from, back to
 /// what stands in the text. `origins`: where the axes of a value that propagation has decided come
@@ -18,6 +19,6 @@ namespace mlir::tandem::fusion {
 LogicalResult reportConflict(Operation *op, const AxesConflict &conflict,
                              const llvm::DenseMap<Value, Value> &origins);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_REPORTCONFLICT_H

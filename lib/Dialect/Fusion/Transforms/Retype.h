@@ -10,8 +10,9 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Gives a value another tensor type of the same extents (where known); a constant's attribute
 /// follows.
@@ -20,6 +21,6 @@ void retype(Value value, RankedTensorType type);
 /// Makes the function's type what its entry block's arguments and its first return's operands have.
 void updateSignature(func::FuncOp function);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_RETYPE_H

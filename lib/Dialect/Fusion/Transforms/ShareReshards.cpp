@@ -13,8 +13,8 @@
 #include "llvm/ADT/SmallVector.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// Gives the reshard the type, unless that differs and one of its users is bound to the old one
 /// (elementwise ops have one type all round, and a return that of the signature) or is not local

@@ -10,9 +10,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Leaves one reshard of those in a block that bring one value to one placement under one schedule:
 /// the first, whoever wrote them. Where their slices differ, those that need none take the others',
@@ -20,6 +21,6 @@ namespace mlir::tandem::fusion {
 /// stays and the location of each that goes.
 void shareReshards(func::FuncOp function, llvm::function_ref<void(ReshardOp, Location)> shared);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_SHARERESHARDS_H

@@ -12,8 +12,8 @@
 #include "tandem/Dialect/Fusion/IR/ReshapeShapes.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static constexpr StringLiteral kFromOperands = "its operands";
 

@@ -10,12 +10,13 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 
 #include <deque>
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// "argument 0", with its name if it has one: who gives shapes knows nothing of locations.
 std::string describe(BlockArgument argument);
@@ -84,6 +85,6 @@ private:
   llvm::DenseMap<Dim, Dim> origins;
 };
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_SPECIALIZEEXTENTS_H

@@ -11,8 +11,9 @@
 #include "PassLog.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Puts the sizes of `options` (`axis=size` or `mesh.axis=size`) into every mesh of the module. An
 /// option that fits no mesh, is no size, or contradicts a size that is known is an error at the
@@ -23,6 +24,6 @@ LogicalResult specializeMeshes(ModuleOp module, ArrayRef<std::string> options, c
 /// meshes disagree.
 std::optional<int64_t> findAxisSize(ModuleOp module, StringRef name);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_SPECIALIZEMESH_H

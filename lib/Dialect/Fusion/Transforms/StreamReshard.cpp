@@ -14,8 +14,8 @@
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 static int64_t getGroupSize(const Reshard &reshard, MeshAttr mesh) {
   int64_t size = 1;

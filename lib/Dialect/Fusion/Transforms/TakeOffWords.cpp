@@ -11,8 +11,8 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// A reshard of an operand or of a result.
 static bool hasReshard(Operation *op, llvm::function_ref<bool(ReshardOp)> holds) {

@@ -12,8 +12,8 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// The one op that the value is computed into, if digits pass through it.
 static Operation *getConsumer(Value value) {

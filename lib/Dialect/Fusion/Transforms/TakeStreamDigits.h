@@ -10,14 +10,15 @@
 
 #include "AlignElementwise.h"
 #include "mlir/IR/Operation.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Lets each of `values` be computed in the loop of the one op that is computed from it: it takes
 /// the stream digits of that op's result where a dimension is placed alike. All are decided; they
 /// stand in program order.
 void takeStreamDigits(ArrayRef<Value> values);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H

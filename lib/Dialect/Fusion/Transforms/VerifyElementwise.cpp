@@ -12,7 +12,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 /// Element type of a tensor, or the type of a scalar.
 static Type elementOf(Type type) { return getElementTypeOrSelf(type); }

@@ -9,14 +9,15 @@
 #define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_VERIFYELEMENTWISE_H
 
 #include "mlir/IR/Operation.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Success if a kernel can compute the elementwise op, or constant, for its elements (each f32,
 /// f16, bf16, i32 or i1); else an error at the op that says what kernels compute. docs/kernels.md;
 /// the counterpart is lib/Target/StreamProgram/Kernels.cpp.
 LogicalResult verifyElementwise(Operation *op);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_VERIFYELEMENTWISE_H

@@ -12,8 +12,8 @@
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::fusion;
+using namespace tandem;
+using namespace tandem::fusion;
 
 /// Axes on the way, so that all parts run in one loop if they can: a dimension that is placed as at
 /// the end, else as at the begin, has the digits that it has there.

@@ -9,14 +9,15 @@
 #define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_WRITEOUTRESHARDS_H
 
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Replaces a reshard that is a sequence of rows by one reshard per row, unless its schedule takes
 /// it whole. An error at the op if it is no row at all. Returns the number of reshards that it is
 /// now.
 FailureOr<int64_t> writeOutReshard(ReshardOp op);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_WRITEOUTRESHARDS_H

@@ -8,8 +8,8 @@
 #include "OpVerify.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 LogicalResult AllocOp::verify() {
   if (!getType().getLayout().isIdentity())

@@ -11,8 +11,8 @@
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 static LogicalResult verifyAxis(Operation *op, fusion::MeshAttr mesh, StringRef axis) {
   if (mesh.axisIndex(axis) >= 0) {

@@ -11,8 +11,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 //===----------------------------------------------------------------------===//
 // Collectives

@@ -15,7 +15,7 @@
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 using namespace mlir;
-using namespace mlir::tandem::hostir;
+using namespace tandem::hostir;
 
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.cpp.inc"
 

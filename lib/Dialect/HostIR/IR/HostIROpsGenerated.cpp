@@ -10,7 +10,7 @@
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 using namespace mlir;
-using namespace mlir::tandem::hostir;
+using namespace tandem::hostir;
 
 #define GET_OP_CLASSES
 #include "tandem/Dialect/HostIR/IR/HostIROps.cpp.inc"

@@ -11,7 +11,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
-using namespace mlir::tandem::hostir;
+using namespace tandem::hostir;
 
 #include "tandem/Dialect/HostIR/IR/HostIREnums.cpp.inc"
 

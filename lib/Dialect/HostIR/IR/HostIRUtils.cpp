@@ -11,8 +11,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 Value hostir::buildGroupPosition(OpBuilder &builder, Location loc, ChannelOp channel) {
   Value position;

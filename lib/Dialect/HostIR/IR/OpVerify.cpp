@@ -11,8 +11,8 @@
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 static MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
 

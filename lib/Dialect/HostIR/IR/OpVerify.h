@@ -9,8 +9,9 @@
 #define TANDEM_LIB_DIALECT_HOSTIR_IR_OPVERIFY_H
 
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// Extents as `4x8`, or `scalar`.
 std::string printShape(ArrayRef<int64_t> shape);
@@ -40,6 +41,6 @@ LogicalResult verifyPosition(Operation *op, StringRef what, Value position, Valu
 ParseResult parseCapabilities(OpAsmParser &parser, ArrayAttr &capabilities);
 void printCapabilities(OpAsmPrinter &p, Operation *op, ArrayAttr capabilities);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_IR_OPVERIFY_H

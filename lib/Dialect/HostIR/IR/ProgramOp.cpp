@@ -14,8 +14,8 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 //===----------------------------------------------------------------------===//
 // Syntax

@@ -10,8 +10,8 @@
 #include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 bool hostir::isSameStream(Value a, Value b) {
   if (a == b)

@@ -11,8 +11,8 @@
 #include <numeric>
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 using Meetings = std::vector<std::pair<unsigned, unsigned>>;
 

@@ -14,8 +14,9 @@
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_ARENAPLAN_H
 
 #include "StreamOrder.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// One item of an arena. Sizes and offsets are multiples of kBufferAlignment.
 struct ArenaItem {
@@ -42,6 +43,6 @@ findMeetings(ArrayRef<std::pair<int64_t, int64_t>> ranges);
 int64_t placeItems(MutableArrayRef<ArenaItem> items,
                    ArrayRef<std::pair<unsigned, unsigned>> meetings);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_ARENAPLAN_H

@@ -9,9 +9,10 @@
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_BUFFERLIVES_H
 
 #include "StreamOrder.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/MapVector.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// All lives of the buffers of one alloc: one per evaluation. An alloc on a worker stream has one
 /// place per worker, any other has one place.
@@ -55,6 +56,6 @@ using BufferLives = llvm::MapVector<Operation *, BufferLife>;
 /// Evaluates `program`; fails with a diagnostic where StreamOrder does.
 FailureOr<BufferLives> computeBufferLives(ProgramOp program);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_BUFFERLIVES_H

@@ -12,14 +12,14 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 #define GEN_PASS_DEF_EXPANDCOLLECTIVES
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 // A group of one: what goes in comes out, less or more a dimension of extent 1.
 static void expandAlone(CollectiveBuilder &build, Value input, Value output) {

@@ -13,14 +13,14 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 #define GEN_PASS_DEF_FUSELAUNCHES
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 //===----------------------------------------------------------------------===//
 // What a group may move behind

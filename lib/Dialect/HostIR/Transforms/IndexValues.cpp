@@ -12,7 +12,7 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
+using namespace tandem;
 
 using Number = std::optional<int64_t>;
 

@@ -9,9 +9,10 @@
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_INDEXVALUES_H
 
 #include "mlir/IR/Operation.h"
+#include "tandem/Support/LLVM.h"
 #include <optional>
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// The number that an `arith` op on integers or indices gives, if `valueOf` knows its operands.
 /// Never changes the IR, as folding might. Nothing for other ops, for division by zero, and where a
@@ -19,6 +20,6 @@ namespace mlir::tandem::hostir {
 std::optional<int64_t> evaluateIndexOp(Operation *op,
                                        function_ref<std::optional<int64_t>(Value)> valueOf);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_INDEXVALUES_H

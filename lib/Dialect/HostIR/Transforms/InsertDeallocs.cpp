@@ -9,14 +9,14 @@
 #include "PassLog.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 #define GEN_PASS_DEF_INSERTDEALLOCS
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 static bool hasDealloc(AllocOp alloc) {
   return llvm::any_of(alloc->getUsers(), [](Operation *user) { return isa<DeallocOp>(user); });

@@ -10,9 +10,10 @@
 
 #include "StridedBox.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// An operand of a launch: its view, and what that is a view of.
 struct LaunchView {
@@ -78,6 +79,6 @@ std::string getFusedKey(const LaunchGroup &group, ArrayRef<bool> isKept);
 /// A name that says what it computes: "addf_tanh_and_3_more".
 std::string getFusedName(const LaunchGroup &group);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_LAUNCHGROUP_H

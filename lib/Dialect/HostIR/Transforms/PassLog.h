@@ -10,8 +10,9 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/Pass.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// A remark at `op` that begins with the pass's flag. At its location alone: printing the op would
 /// drown what is said.
@@ -19,6 +20,6 @@ inline InFlightDiagnostic say(const Pass &pass, Operation *op) {
   return emitRemark(op->getLoc()) << pass.getArgument() << ": ";
 }
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_PASSLOG_H

@@ -11,14 +11,14 @@
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 #define GEN_PASS_DEF_PLANBUFFERS
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 // Far from overflow in any sum that follows.
 static constexpr int64_t kMaxArenaBytes = int64_t(1) << 56;

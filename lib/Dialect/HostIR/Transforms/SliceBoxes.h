@@ -9,8 +9,9 @@
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_SLICEBOXES_H
 
 #include "StridedBox.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// The greatest number that an index can be, if it is known to be none below 0: of constants,
 /// counters of loops with constant bounds, device indices, and sums, products, quotients and
@@ -28,6 +29,6 @@ std::optional<LinearIndex> placeInSlice(const StridedBox &box, const LinearIndex
 bool areSlicesDisjoint(const LinearIndex &begin, ArrayRef<BoxDim> slice, Block *block,
                        Block *outside);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_SLICEBOXES_H

@@ -12,8 +12,8 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 // A bound on what a program may cost to evaluate; far above any real one.
 static constexpr int64_t kMaxSteps = int64_t(1) << 26;

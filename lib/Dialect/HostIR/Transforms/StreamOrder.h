@@ -15,9 +15,10 @@
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_STREAMORDER_H
 
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// Place of a command in the issue order, 1 or more; 0 is the start of the main stream, -1 is
 /// nothing.
@@ -88,6 +89,6 @@ private:
   llvm::DenseMap<Value, int64_t> numbers;
 };
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_STREAMORDER_H

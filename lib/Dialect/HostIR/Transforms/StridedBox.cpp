@@ -13,8 +13,8 @@
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 //===----------------------------------------------------------------------===//
 // Indices

@@ -11,10 +11,11 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Value.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/MapVector.h"
 #include <optional>
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// constant + sum of coefficient * value. No term has the coefficient 0.
 struct LinearIndex {
@@ -60,6 +61,6 @@ std::optional<StridedBox> computeBox(Value view);
 std::optional<SmallVector<int64_t>> compactStrides(ArrayRef<BoxDim> normalized,
                                                    ArrayRef<BoxDim> view);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_STRIDEDBOX_H

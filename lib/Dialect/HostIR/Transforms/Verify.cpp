@@ -10,14 +10,14 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 #define GEN_PASS_DEF_VERIFY
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 //===----------------------------------------------------------------------===//
 // What each op shows by itself: c1 to c4, c6

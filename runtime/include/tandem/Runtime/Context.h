@@ -8,10 +8,10 @@
 #ifndef TANDEM_RUNTIME_CONTEXT_H
 #define TANDEM_RUNTIME_CONTEXT_H
 
+#include "tandem/Program/Program.h"
 #include "tandem/Runtime/Channel.h"
 #include "tandem/Runtime/Device.h"
 #include "tandem/Runtime/Launch.h"
-#include "tandem/Runtime/Program.h"
 
 #include <chrono>
 #include <memory>

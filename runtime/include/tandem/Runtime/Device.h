@@ -14,8 +14,8 @@
 #ifndef TANDEM_RUNTIME_DEVICE_H
 #define TANDEM_RUNTIME_DEVICE_H
 
-#include "tandem/Runtime/Status.h"
-#include "tandem/Runtime/Types.h"
+#include "tandem/Program/Status.h"
+#include "tandem/Program/Types.h"
 
 #include <functional>
 #include <memory>

@@ -17,7 +17,7 @@
 #ifndef TANDEM_RUNTIME_ENVIRONMENT_H
 #define TANDEM_RUNTIME_ENVIRONMENT_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <chrono>
 #include <cstdint>

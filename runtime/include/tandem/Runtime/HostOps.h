@@ -11,7 +11,7 @@
 #ifndef TANDEM_RUNTIME_HOSTOPS_H
 #define TANDEM_RUNTIME_HOSTOPS_H
 
-#include "tandem/Runtime/Types.h"
+#include "tandem/Program/Types.h"
 
 #include <cstdint>
 #include <cstring>

@@ -8,7 +8,7 @@
 #ifndef TANDEM_RUNTIME_LAUNCH_H
 #define TANDEM_RUNTIME_LAUNCH_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <cstdint>
 #include <functional>

@@ -8,7 +8,7 @@
 #ifndef TANDEM_RUNTIME_SPAWN_H
 #define TANDEM_RUNTIME_SPAWN_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <chrono>
 #include <cstdint>

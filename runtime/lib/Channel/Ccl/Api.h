@@ -8,7 +8,7 @@
 #ifndef TANDEM_CHANNEL_CCL_API_H
 #define TANDEM_CHANNEL_CCL_API_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <nccl.h>
 

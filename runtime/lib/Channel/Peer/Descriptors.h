@@ -8,7 +8,7 @@
 #ifndef TANDEM_CHANNEL_PEER_DESCRIPTORS_H
 #define TANDEM_CHANNEL_PEER_DESCRIPTORS_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <chrono>
 #include <string>

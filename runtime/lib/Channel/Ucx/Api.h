@@ -8,7 +8,7 @@
 #ifndef TANDEM_CHANNEL_UCX_API_H
 #define TANDEM_CHANNEL_UCX_API_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <ucp/api/ucp.h>
 

@@ -8,7 +8,7 @@
 #ifndef TANDEM_CHANNEL_UCX_PACKING_H
 #define TANDEM_CHANNEL_UCX_PACKING_H
 
-#include "tandem/Runtime/Types.h"
+#include "tandem/Program/Types.h"
 
 #include <vector>
 

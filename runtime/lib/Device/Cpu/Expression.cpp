@@ -16,9 +16,9 @@
 #include "Tile.h"
 #include "TileNest.h"
 
+#include "tandem/Program/Program.h"
+#include "tandem/Program/stream_program_generated.h"
 #include "tandem/Runtime/HostOps.h"
-#include "tandem/Runtime/Program.h"
-#include "tandem/Schema/stream_program_generated.h"
 
 #include <algorithm>
 #include <cstring>

@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_DEVICE_CPU_TILENEST_H
 #define TANDEM_LIB_DEVICE_CPU_TILENEST_H
 
-#include "tandem/Runtime/Types.h"
+#include "tandem/Program/Types.h"
 
 #include <cstddef>
 #include <vector>

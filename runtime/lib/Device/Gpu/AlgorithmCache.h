@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_ALGORITHMCACHE_H
 #define TANDEM_LIB_DEVICE_GPU_ALGORITHMCACHE_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <map>
 #include <string>

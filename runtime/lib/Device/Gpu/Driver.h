@@ -12,8 +12,8 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_DRIVER_H
 #define TANDEM_LIB_DEVICE_GPU_DRIVER_H
 
-#include "tandem/Runtime/Status.h"
-#include "tandem/Runtime/Types.h"
+#include "tandem/Program/Status.h"
+#include "tandem/Program/Types.h"
 
 #include <cstdint>
 #include <functional>

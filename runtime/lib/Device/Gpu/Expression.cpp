@@ -7,8 +7,8 @@
 
 #include "GpuDevice.h"
 
-#include "tandem/Runtime/Program.h"
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/Program.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
 #include <cstring>

@@ -11,7 +11,7 @@
 
 #include "KernelArguments.h"
 
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

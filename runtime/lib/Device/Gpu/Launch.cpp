@@ -10,7 +10,7 @@
 
 #include "GpuDevice.h"
 
-#include "tandem/Schema/stream_program_generated.h"
+#include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
 #include <charconv>

@@ -17,8 +17,8 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
-using namespace mlir::tandem::fusion::testing;
+using namespace tandem::fusion;
+using namespace tandem::fusion::testing;
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include "RandomAxes.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
-using namespace mlir::tandem::fusion::testing;
+using namespace tandem::fusion;
+using namespace tandem::fusion::testing;
 
 namespace {
 

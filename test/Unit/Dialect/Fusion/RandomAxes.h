@@ -13,11 +13,12 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/MLIRContext.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 #include "gtest/gtest.h"
 #include <numeric>
 #include <random>
 
-namespace mlir::tandem::fusion::testing {
+namespace tandem::fusion::testing {
 
 /// A context with the dialect, and types from text: `tensor<8xf32, axes([didx("x")])>` with the
 /// meshes #m, #n, ...
@@ -179,6 +180,6 @@ inline bool holds(MeshAttr mesh, int64_t position, const Element &element) {
   return true;
 }
 
-} // namespace mlir::tandem::fusion::testing
+} // namespace tandem::fusion::testing
 
 #endif // TANDEM_TEST_UNIT_DIALECT_FUSION_RANDOMAXES_H

@@ -12,8 +12,8 @@
 #include "gmock/gmock.h"
 
 using namespace mlir;
-using namespace mlir::tandem::fusion;
-using namespace mlir::tandem::fusion::testing;
+using namespace tandem::fusion;
+using namespace tandem::fusion::testing;
 using ::testing::HasSubstr;
 
 namespace {

@@ -11,8 +11,8 @@
 #include <cmath>
 
 using namespace mlir;
-using namespace mlir::tandem::hostir;
-using namespace mlir::tandem::hostir::test;
+using namespace tandem::hostir;
+using namespace tandem::hostir::test;
 
 namespace {
 

@@ -13,9 +13,9 @@
 #include "gtest/gtest.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
-using namespace mlir::tandem::hostir::test;
+using namespace tandem;
+using namespace tandem::hostir;
+using namespace tandem::hostir::test;
 
 int64_t View::numElements() const {
   int64_t elements = 1;

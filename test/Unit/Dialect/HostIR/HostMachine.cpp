@@ -12,9 +12,9 @@
 #include <set>
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
-using namespace mlir::tandem::hostir::test;
+using namespace tandem;
+using namespace tandem::hostir;
+using namespace tandem::hostir::test;
 
 RankMemory test::makeMemory(ProgramOp program) {
   RankMemory memory;

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-namespace mlir::tandem::hostir::test {
+namespace tandem::hostir::test {
 
 /// Elements of memory: index `offset` + sum(index * stride) of a space. Space 0 is the arena, 1 + i
 /// argument i.
@@ -85,6 +85,6 @@ bool runAll(const std::vector<RankProgram> &programs, std::vector<RankMemory> &m
 /// text; empty: none. Also names accesses of memory outside the arena.
 std::string findConflicts(const RankProgram &program, int64_t arenaBytes);
 
-} // namespace mlir::tandem::hostir::test
+} // namespace tandem::hostir::test
 
 #endif // TANDEM_TEST_UNIT_DIALECT_HOSTIR_HOSTMACHINE_H

@@ -10,8 +10,8 @@
 #include "gtest/gtest.h"
 
 using namespace mlir;
-using namespace mlir::tandem::hostir;
-using namespace mlir::tandem::hostir::test;
+using namespace tandem::hostir;
+using namespace tandem::hostir::test;
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include <mutex>
 
 using namespace mlir;
-using namespace mlir::tandem::hostir;
-using namespace mlir::tandem::hostir::test;
+using namespace tandem::hostir;
+using namespace tandem::hostir::test;
 
 PassTest::PassTest() : context(MLIRContext::Threading::DISABLED) {
   static std::once_flag registered;

@@ -12,9 +12,10 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 #include <string>
 
-namespace mlir::tandem::hostir::test {
+namespace tandem::hostir::test {
 
 /// A context with what host programs are made of.
 class PassTest {
@@ -35,6 +36,6 @@ private:
   MLIRContext context;
 };
 
-} // namespace mlir::tandem::hostir::test
+} // namespace tandem::hostir::test
 
 #endif // TANDEM_TEST_UNIT_DIALECT_HOSTIR_PASSTEST_H

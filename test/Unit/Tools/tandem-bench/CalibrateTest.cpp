@@ -8,7 +8,7 @@
 #include "Calibrate.h"
 
 #include "Figures.h"
-#include "tandem/Runtime/Machine.h"
+#include "tandem/Replay/Machine.h"
 
 #include <cmath>
 #include <fstream>

@@ -10,9 +10,10 @@
 
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/AxesRule.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// True for the ops that the passes look through: those of the dialect but `fusion.reshard`, and
 /// upstream's elementwise ops and constants on ranked tensors.
@@ -64,6 +65,6 @@ bool samePartial(AxesAttr a, AxesAttr b);
 /// Same digits but for stream ones, and partial alike: no element changes its devices.
 bool samePlacement(AxesAttr a, AxesAttr b);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_AXESINFERENCE_H

@@ -9,9 +9,10 @@
 #define TANDEM_DIALECT_FUSION_IR_AXESRULE_H
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/SmallVector.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 enum class FactorKind {
   /// One iteration per index, independent of each other: axes pass between all dimensions of the
@@ -55,6 +56,6 @@ struct AxesRule {
   static AxesRule elementwise(unsigned numOperands, unsigned numResults, int64_t rank);
 };
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_AXESRULE_H

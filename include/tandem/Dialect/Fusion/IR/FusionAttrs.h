@@ -12,9 +12,10 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/TensorEncoding.h"
+#include "tandem/Support/LLVM.h"
 #include "llvm/ADT/Hashing.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// One axis of a mesh. `size` is ShapedType::kDynamic for `?`.
 struct MeshAxis {
@@ -58,14 +59,14 @@ inline llvm::hash_code hash_value(const Digit &d) {
   return llvm::hash_combine(static_cast<int>(d.kind), d.axis.getAsOpaquePointer(), d.size);
 }
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #include "tandem/Dialect/Fusion/IR/FusionEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h.inc"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Size of a digit over `mesh`: ShapedType::kDynamic for bare `stream`, and where it is that of a
 /// mesh axis of unknown size.
@@ -76,6 +77,6 @@ inline int64_t getDigitSize(const Digit &digit, MeshAttr mesh) {
 /// `dim` with a number for each stream("x") and serial("x") whose mesh axis has one.
 DimAxesAttr resolveSymbolicDigits(DimAxesAttr dim, MeshAttr mesh);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_FUSIONATTRS_H

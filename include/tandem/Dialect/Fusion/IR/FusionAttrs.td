@@ -26,7 +26,7 @@ def Fusion_ReduceKind : I32EnumAttr<"ReduceKind", "how terms are combined", [
     I32EnumAttrCase<"Sum", 0, "sum">,
     I32EnumAttrCase<"Max", 1, "max">,
     I32EnumAttrCase<"Min", 2, "min">]> {
-  let cppNamespace = "::mlir::tandem::fusion";
+  let cppNamespace = "::tandem::fusion";
   let genSpecializedAttr = 0;
 }
 def Fusion_ReduceKindAttr : EnumAttr<Fusion_Dialect, Fusion_ReduceKind, "reduce_kind">;
@@ -37,14 +37,14 @@ def Fusion_ScheduleKind : I32EnumAttr<"ScheduleKind", "how a reshard group becom
     I32EnumAttrCase<"Ring", 2, "ring">,
     I32EnumAttrCase<"Push", 3, "push">,
     I32EnumAttrCase<"Hierarchical", 4, "hierarchical">]> {
-  let cppNamespace = "::mlir::tandem::fusion";
+  let cppNamespace = "::tandem::fusion";
   let genSpecializedAttr = 0;
 }
 
 def Fusion_PeerOrder : I32EnumAttr<"PeerOrder", "in which order a device turns to its peers", [
     I32EnumAttrCase<"Rotated", 0, "rotated">,
     I32EnumAttrCase<"Xor", 1, "xor">]> {
-  let cppNamespace = "::mlir::tandem::fusion";
+  let cppNamespace = "::tandem::fusion";
   let genSpecializedAttr = 0;
 }
 

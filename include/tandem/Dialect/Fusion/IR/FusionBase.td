@@ -12,7 +12,7 @@ include "mlir/IR/OpBase.td"
 
 def Fusion_Dialect : Dialect {
   let name = "fusion";
-  let cppNamespace = "::mlir::tandem::fusion";
+  let cppNamespace = "::tandem::fusion";
   let summary = "Tensor fusions whose axes are parallelised over devices and streams";
   let description = [{
     The `fusion` dialect says *what* is computed and how every tensor axis is parallelised; it says nothing of buffers,

@@ -11,7 +11,7 @@
 include "mlir/IR/OpBase.td"
 
 def Fusion_TensorOpInterface : OpInterface<"FusionTensorOpInterface"> {
-  let cppNamespace = "::mlir::tandem::fusion";
+  let cppNamespace = "::tandem::fusion";
   let description = [{
     What the passes ask of an op on tensors: which dimensions belong together, and which shapes come out.
   }];
@@ -19,7 +19,7 @@ def Fusion_TensorOpInterface : OpInterface<"FusionTensorOpInterface"> {
     InterfaceMethod<[{
         Which dimensions of operands and results run together (see AxesRule). `fusion.reshape` answers with a rule
         that has no factors: its dimensions are regrouped, see `inferResultAxes`.
-      }], "::mlir::tandem::fusion::AxesRule", "getAxesRule">,
+      }], "::tandem::fusion::AxesRule", "getAxesRule">,
     InterfaceMethod<[{
         Shapes of the results that follow from the operands' shapes and the attributes, one per result. An extent that
         does not follow is ShapedType::kDynamic, and the one that the result type has holds.

@@ -17,13 +17,14 @@
 #include "tandem/Dialect/Fusion/IR/AxesRule.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Support/LLVM.h"
 
 #include "tandem/Dialect/Fusion/IR/FusionInterfaces.h.inc"
 
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Fusion/IR/FusionOps.h.inc"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Names of the attributes that the dialect defines on functions and on their arguments.
 /// `fusion.shape` on an argument: an array of integers and mesh axis names, one per dimension; the
@@ -50,6 +51,6 @@ RankedTensorType withAxes(RankedTensorType type, AxesAttr axes);
 /// For diagnostics: `[didx("x"), -], partial = ["y"] on #tp`.
 std::string formatAxes(AxesAttr axes);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_FUSIONOPS_H

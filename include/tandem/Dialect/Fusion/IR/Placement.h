@@ -16,8 +16,9 @@
 #define TANDEM_DIALECT_FUSION_IR_PLACEMENT_H
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// A digit with its size and its weight: adding 1 to it adds `weight` to the index of the
 /// dimension. `axis` as in Digit.
@@ -112,6 +113,6 @@ FailureOr<SmallVector<int64_t>> ownersOf(RankedTensorType type, ArrayRef<int64_t
 /// streamed: the type that a value has in the oracle. An undecided type gets these axes too.
 RankedTensorType eraseParallelAxes(RankedTensorType type);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_PLACEMENT_H

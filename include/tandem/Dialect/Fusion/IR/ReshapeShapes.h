@@ -9,10 +9,11 @@
 #define TANDEM_DIALECT_FUSION_IR_RESHAPESHAPES_H
 
 #include "mlir/Support/LLVM.h"
+#include "tandem/Support/LLVM.h"
 
 #include <string>
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Shape `to` with the `?` extents filled that follow from shape `from` of the same elements, in
 /// either direction of a `fusion.reshape`. Failure where the shapes do not split and merge in
@@ -20,6 +21,6 @@ namespace mlir::tandem::fusion {
 FailureOr<SmallVector<int64_t>> inferReshapedShape(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
                                                    std::string &reason);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_RESHAPESHAPES_H

@@ -9,9 +9,10 @@
 #define TANDEM_DIALECT_FUSION_IR_RESHARD_H
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Support/LLVM.h"
 #include <string>
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// The rows of the reshard table (docs/fusion.md).
 enum class ReshardKind {
@@ -78,6 +79,6 @@ Reshard classifyReshard(RankedTensorType from, RankedTensorType to);
 /// known.
 bool slicesHaveOneOwner(RankedTensorType from, RankedTensorType to);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_IR_RESHARD_H

@@ -9,12 +9,13 @@
 #define TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_H
 
 #include "mlir/Pass/Pass.h"
+#include "tandem/Support/LLVM.h"
 
 namespace mlir::func {
 class FuncOp;
 } // namespace mlir::func
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Where a reshard goes if it could stand on either side of an op.
 enum class GatherMode { Before, After, Cost };
@@ -26,6 +27,6 @@ enum class VerifyStage { Input, Propagated, Resharded };
 #define GEN_PASS_REGISTRATION
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_TRANSFORMS_PASSES_H

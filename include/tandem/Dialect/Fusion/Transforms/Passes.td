@@ -34,7 +34,7 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
       %1 = fusion.reshard %0 : tensor<8x64xf32, ...> -> tensor<8x64xf32, ...>
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [
     ListOption<"mesh", "mesh", "std::string", "sizes of mesh axes: `axis=size` or `mesh.axis=size`">,
     ListOption<"shape", "shape", "std::string", "shapes of arguments, by position or `fusion.name`: `arg0=8x64`">,
@@ -109,7 +109,7 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
         -> tensor<8x2xf32, #fusion.axes<#tp, [didx("x"), -]>>
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [LogOption];
   let statistics = [
     Statistic<"numForward", "forward", "number of values decided by their operands">,
@@ -148,14 +148,14 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
         -> tensor<8x2xf32, #fusion.axes<#tp, [stream, -]>>
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [
-    Option<"gather", "gather", "::mlir::tandem::fusion::GatherMode",
-           /*default=*/"::mlir::tandem::fusion::GatherMode::Before", "where a reshard goes that could stand on either side",
+    Option<"gather", "gather", "::tandem::fusion::GatherMode",
+           /*default=*/"::tandem::fusion::GatherMode::Before", "where a reshard goes that could stand on either side",
            [{::llvm::cl::values(
-             clEnumValN(::mlir::tandem::fusion::GatherMode::Before, "before", "operands are resharded"),
-             clEnumValN(::mlir::tandem::fusion::GatherMode::After, "after", "the result is resharded"),
-             clEnumValN(::mlir::tandem::fusion::GatherMode::Cost, "cost", "what takes less on `machine`"))}]>,
+             clEnumValN(::tandem::fusion::GatherMode::Before, "before", "operands are resharded"),
+             clEnumValN(::tandem::fusion::GatherMode::After, "after", "the result is resharded"),
+             clEnumValN(::tandem::fusion::GatherMode::Cost, "cost", "what takes less on `machine`"))}]>,
     Option<"machine", "machine", "std::string", /*default=*/"",
            "machine file (a name of machines/, or a path) for `gather=cost`">,
     Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
@@ -193,7 +193,7 @@ def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let dependentDialects = ["::mlir::tandem::fusion::FusionDialect"];
+  let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [LogOption];
   let statistics = [
     Statistic<"numOracles", "oracles", "number of twins made">
@@ -219,12 +219,12 @@ def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
     is an error: `expected decided operands and results, found undecided result 0`.
   }];
   let options = [
-    Option<"stage", "stage", "::mlir::tandem::fusion::VerifyStage",
-           /*default=*/"::mlir::tandem::fusion::VerifyStage::Resharded", "what has run before",
+    Option<"stage", "stage", "::tandem::fusion::VerifyStage",
+           /*default=*/"::tandem::fusion::VerifyStage::Resharded", "what has run before",
            [{::llvm::cl::values(
-             clEnumValN(::mlir::tandem::fusion::VerifyStage::Input, "input", "nothing"),
-             clEnumValN(::mlir::tandem::fusion::VerifyStage::Propagated, "propagated", "fusion-propagate-axes"),
-             clEnumValN(::mlir::tandem::fusion::VerifyStage::Resharded, "resharded", "fusion-insert-reshards"))}]>
+             clEnumValN(::tandem::fusion::VerifyStage::Input, "input", "nothing"),
+             clEnumValN(::tandem::fusion::VerifyStage::Propagated, "propagated", "fusion-propagate-axes"),
+             clEnumValN(::tandem::fusion::VerifyStage::Resharded, "resharded", "fusion-insert-reshards"))}]>
   ];
 }
 

@@ -10,8 +10,9 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::fusion {
+namespace tandem::fusion {
 
 /// Slices that a reshard can be cut into: `count` along dimension `dim`.
 struct StreamFactor {
@@ -39,6 +40,6 @@ SmallVector<StreamFactor> getStreamFactors(ReshardOp op, bool oneSided);
 /// with types half changed, where something in the way cannot be sliced: so it is tried on a copy.
 LogicalResult streamReshard(func::FuncOp func, ReshardOp op, const StreamFactor &factor);
 
-} // namespace mlir::tandem::fusion
+} // namespace tandem::fusion
 
 #endif // TANDEM_DIALECT_FUSION_TRANSFORMS_STREAMRESHARD_H

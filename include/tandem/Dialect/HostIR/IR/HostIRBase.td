@@ -15,7 +15,7 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def HostIR_Dialect : Dialect {
   let name = "hostir";
-  let cppNamespace = "::mlir::tandem::hostir";
+  let cppNamespace = "::tandem::hostir";
   let summary = "Host programs over buffers, streams and channels, one text for all ranks";
   let description = [{
     The `hostir` dialect says *how* a fusion runs: buffers, streams, collectives, sends and receives, puts and signals,
@@ -27,7 +27,7 @@ def HostIR_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::tandem::fusion::FusionDialect"];
+                           "::tandem::fusion::FusionDialect"];
   let hasRegionArgAttrVerify = 1;
   let hasOperationAttrVerify = 1;
   let hasConstantMaterializer = 1;
@@ -42,7 +42,7 @@ class HostIR_Type<string name, string typeMnemonic> : TypeDef<HostIR_Dialect, na
 }
 
 /// What keeps commands where they were issued: every command writes it.
-def HostIR_IssueOrder : Resource<"::mlir::tandem::hostir::IssueOrder">;
+def HostIR_IssueOrder : Resource<"::tandem::hostir::IssueOrder">;
 
 def HostIR_Stream : HostIR_Type<"Stream", "stream"> {
   let summary = "An in-order queue of commands";
@@ -66,7 +66,7 @@ def HostIR_CollectiveKind : I32EnumAttr<"CollectiveKind", "kind of collective", 
     I32EnumAttrCase<"Reduce", 5, "reduce">,
     I32EnumAttrCase<"Gather", 6, "gather">,
     I32EnumAttrCase<"Scatter", 7, "scatter">]> {
-  let cppNamespace = "::mlir::tandem::hostir";
+  let cppNamespace = "::tandem::hostir";
   let genSpecializedAttr = 0;
 }
 def HostIR_CollectiveKindAttr : EnumAttr<HostIR_Dialect, HostIR_CollectiveKind, "collective_kind">;
@@ -75,7 +75,7 @@ def HostIR_Capability : I32EnumAttr<"Capability", "what a channel must be able t
     I32EnumAttrCase<"TwoSided", 0, "two_sided">,
     I32EnumAttrCase<"OneSided", 1, "one_sided">,
     I32EnumAttrCase<"Collectives", 2, "collectives">]> {
-  let cppNamespace = "::mlir::tandem::hostir";
+  let cppNamespace = "::tandem::hostir";
   let genSpecializedAttr = 0;
 }
 def HostIR_CapabilityAttr : EnumAttr<HostIR_Dialect, HostIR_Capability, "capability">;

@@ -19,10 +19,11 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
+#include "tandem/Support/LLVM.h"
 
 #include "tandem/Dialect/HostIR/IR/HostIREnums.h.inc"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// The order in which commands are issued: see `HostIR_Command`.
 struct IssueOrder : public SideEffects::Resource::Base<IssueOrder> {
@@ -33,7 +34,7 @@ struct IssueOrder : public SideEffects::Resource::Base<IssueOrder> {
 bool hasStaticStrides(MemRefType type);
 bool isBufferSpace(MemRefType type);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #define GET_ATTRDEF_CLASSES
 #include "tandem/Dialect/HostIR/IR/HostIRAttrs.h.inc"
@@ -44,7 +45,7 @@ bool isBufferSpace(MemRefType type);
 #define GET_OP_CLASSES
 #include "tandem/Dialect/HostIR/IR/HostIROps.h.inc"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// Argument attributes of `hostir.program`; see there.
 inline constexpr llvm::StringLiteral kNameAttrName = "hostir.name";
@@ -79,6 +80,6 @@ bool isView(Operation *op);
 /// program.
 Value getViewRoot(Value buffer);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIROPS_H

@@ -25,8 +25,8 @@ class HostIR_Command<string mnemonic, list<Trait> traits = []>
 /// A shard, or a view of one.
 def HostIR_Buffer : ConfinedType<MemRefOf<[F32, F16, BF16, I32]>, [
     CPred<"::llvm::cast<::mlir::MemRefType>($_self).hasStaticShape()">,
-    CPred<"::mlir::tandem::hostir::hasStaticStrides(::llvm::cast<::mlir::MemRefType>($_self))">,
-    CPred<"::mlir::tandem::hostir::isBufferSpace(::llvm::cast<::mlir::MemRefType>($_self))">],
+    CPred<"::tandem::hostir::hasStaticStrides(::llvm::cast<::mlir::MemRefType>($_self))">,
+    CPred<"::tandem::hostir::isBufferSpace(::llvm::cast<::mlir::MemRefType>($_self))">],
     "memref of f32, f16, bf16 or i32 with static shape and strides in default or symmetric memory",
     "::mlir::MemRefType">;
 
@@ -207,7 +207,7 @@ def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
   let extraClassDeclaration = [{
     /// Number of devices of a group.
     int64_t groupSize();
-    bool can(::mlir::tandem::hostir::Capability capability);
+    bool can(::tandem::hostir::Capability capability);
   }];
 }
 

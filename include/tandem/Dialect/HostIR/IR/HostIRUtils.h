@@ -11,8 +11,9 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Builders.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// This device's position in the channel's group: row-major over the channel's axes, the first
 /// outermost. An index; undefined on ranks outside the channel's mesh.
@@ -29,6 +30,6 @@ Value buildRangeView(OpBuilder &builder, Location loc, Value buffer, int64_t dim
 /// others always have the extents of the result in order.
 llvm::SmallBitVector getDroppedDims(memref::SubViewOp op);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIRUTILS_H

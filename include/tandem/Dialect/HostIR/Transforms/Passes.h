@@ -15,13 +15,14 @@
 
 #include "mlir/Pass/Pass.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "tandem/Dialect/HostIR/Transforms/Passes.h.inc"
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_DIALECT_HOSTIR_TRANSFORMS_PASSES_H

@@ -10,7 +10,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-class HostIR_Pass<string argument> : Pass<argument, "::mlir::tandem::hostir::ProgramOp"> {
+class HostIR_Pass<string argument> : Pass<argument, "::tandem::hostir::ProgramOp"> {
   // What every pass can be asked: to say what it did, in remarks at the ops.
   Option logOption = Option<"log", "log", "bool", /*default=*/"false",
                             "say what was done, as remarks">;
@@ -139,7 +139,7 @@ def ExpandCollectives : HostIR_Pass<"hostir-expand-collectives"> {
     ```
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
-                           "::mlir::scf::SCFDialect", "::mlir::tandem::hostir::HostIRDialect"];
+                           "::mlir::scf::SCFDialect", "::tandem::hostir::HostIRDialect"];
   let options = [
     ListOption<"channelsWithoutCollectives", "channels-without-collectives", "std::string",
                "names of channels that cannot do collectives on the target; * for all">,

@@ -12,8 +12,8 @@
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 CollectiveBuilder::CollectiveBuilder(CollectiveOp op, ChannelOp channel)
     : op(op), channel(channel), b(op), groupSize(channel.groupSize()),

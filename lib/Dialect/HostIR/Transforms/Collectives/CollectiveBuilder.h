@@ -10,8 +10,9 @@
 
 #include "mlir/IR/Builders.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/LLVM.h"
 
-namespace mlir::tandem::hostir {
+namespace tandem::hostir {
 
 /// Builds, before one collective, commands on its channel and stream. Indices are `index` values.
 class CollectiveBuilder {
@@ -83,6 +84,6 @@ void expandReduce(CollectiveBuilder &build, Value input, Value output, Value roo
 void expandGather(CollectiveBuilder &build, Value input, Value output, Value root);
 void expandScatter(CollectiveBuilder &build, Value input, Value output, Value root);
 
-} // namespace mlir::tandem::hostir
+} // namespace tandem::hostir
 
 #endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_COLLECTIVES_COLLECTIVEBUILDER_H

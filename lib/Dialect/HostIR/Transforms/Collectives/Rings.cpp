@@ -10,8 +10,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 static MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
 

@@ -17,8 +17,8 @@
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
-using namespace mlir::tandem;
-using namespace mlir::tandem::hostir;
+using namespace tandem;
+using namespace tandem::hostir;
 
 static MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
 

@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_CUDA_CUDAAPI_H
 #define TANDEM_LIB_DEVICE_GPU_CUDA_CUDAAPI_H
 
-#include "tandem/Runtime/Status.h"
+#include "tandem/Program/Status.h"
 
 #include <cuda.h>
 

@@ -1,0 +1,47 @@
+//===- Container.h - the frame of a .tsp file -------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A `.tsp` file is this header, padded to 64 bytes, then blobs at 64-byte aligned offsets: the
+// `Index`, the rank programs, the oracle. See stream_program.fbs for what is in them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PROGRAM_CONTAINER_H
+#define TANDEM_PROGRAM_CONTAINER_H
+
+#include <cstdint>
+
+namespace tandem::sp {
+
+/// First eight bytes of every stream program.
+inline constexpr char kMagic[8] = {'T', 'A', 'N', 'D', 'E', 'M', 'S', 'P'};
+
+/// Raised with every incompatible change of the schema or of its meaning.
+inline constexpr uint32_t kVersion = 2;
+
+/// Absent view operand.
+inline constexpr uint32_t kNoView = 0xffffffffu;
+
+/// Absent channel.
+inline constexpr uint16_t kNoChannel = 0xffffu;
+
+/// Blobs start at multiples of this; arenas' buffers too.
+inline constexpr uint64_t kAlignment = 64;
+
+/// The header; little-endian, 48 bytes.
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t reserved;    ///< 0
+  uint64_t fileSize;    ///< bytes of the whole file
+  uint64_t indexOffset; ///< from the start of the file
+  uint64_t indexSize;   ///< bytes
+  uint64_t indexHash; ///< XXH3-64 of the index blob; the index holds the hashes of the other blobs
+};
+static_assert(sizeof(Header) == 48);
+
+} // namespace tandem::sp
+
+#endif // TANDEM_PROGRAM_CONTAINER_H

@@ -1,0 +1,110 @@
+//===- Program.h - reading stream programs ----------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PROGRAM_PROGRAM_H
+#define TANDEM_PROGRAM_PROGRAM_H
+
+#include "tandem/Program/Status.h"
+#include "tandem/Program/Types.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+namespace sp {
+enum class ExprOp : uint8_t;
+struct Index;
+struct RankProgram;
+} // namespace sp
+
+/// What a reader accepts.
+struct ProgramLimits {
+  /// Of one rank: the arena, and the two halves of the symmetric arena. No view may have more bytes
+  /// of elements either (with strides of 0 it could have any number, and keep a stream busy for
+  /// ever).
+  uint64_t maxArenaBytes = uint64_t(1) << 40;
+  uint32_t maxStreams = 256;
+  uint32_t maxEvents = 1u << 22;
+  uint32_t maxSignals = 1u << 20;
+};
+
+/// One argument as one rank sees it.
+struct ArgumentInfo {
+  std::string name;
+  bool isResult = false;
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape;      ///< logical
+  std::vector<int64_t> localShape; ///< this rank's; what is bound has this shape, dense
+  bool present = true;             ///< false: this rank holds nothing of it, nothing is bound
+  std::string axes, mesh;          ///< for people
+  bool partial = false;            ///< ranks hold terms of `partialOp`
+  ReduceOp partialOp = ReduceOp::Sum;
+  uint32_t terms = 1; ///< of a partial argument: how many there are
+  uint32_t term = 0;  ///< and which one this rank holds
+  uint64_t localBytes() const;
+};
+
+/// One rank's verified program, or the oracle. Immutable, shared by threads; keeps its file's bytes
+/// alive.
+class Program {
+public:
+  virtual ~Program();
+  virtual std::string_view name() const = 0;
+  /// Where it came from, for messages: a path, or "memory".
+  virtual std::string_view source() const = 0;
+  virtual uint32_t rank() const = 0;
+  /// Of the world that it must run in; 1 for the oracle.
+  virtual uint32_t numRanks() const = 0;
+  /// Equal where two ranks' programs stem from one file.
+  virtual uint64_t contentHash() const = 0;
+  virtual const std::vector<ArgumentInfo> &arguments() const = 0;
+  /// Layout i of RankProgram.layouts, decoded.
+  virtual const Layout &layout(uint32_t i) const = 0;
+  /// The text of a name, "" if there is none.
+  virtual std::string_view nameText(uint32_t name) const = 0;
+  virtual const sp::Index &index() const = 0;
+  virtual const sp::RankProgram &data() const = 0;
+};
+
+/// An open .tsp: header and index are verified, rank programs on request.
+class ProgramFile : public std::enable_shared_from_this<ProgramFile> {
+public:
+  virtual ~ProgramFile();
+  /// Reads (maps) a file. Errors name the path and the field.
+  static Expected<std::shared_ptr<const ProgramFile>> open(const std::string &path,
+                                                           const ProgramLimits &limits = {});
+  /// Copies `bytes`.
+  static Expected<std::shared_ptr<const ProgramFile>> fromMemory(std::string_view bytes,
+                                                                 const ProgramLimits &limits = {});
+
+  virtual std::string_view name() const = 0;
+  virtual uint32_t numRanks() const = 0;
+  /// True if the file holds that rank's program (`--rank=r` files hold one).
+  virtual bool hasRank(uint32_t rank) const = 0;
+  virtual bool hasOracle() const = 0;
+  /// Verifies everything (see Verifier.h) before it returns. Any thread.
+  virtual Expected<std::shared_ptr<const Program>> rankProgram(uint32_t rank) const = 0;
+  virtual Expected<std::shared_ptr<const Program>> oracle() const = 0;
+  virtual const sp::Index &index() const = 0;
+};
+
+/// How many registers an instruction of expression code reads: its fields a, b and c, in this
+/// order.
+unsigned registersRead(sp::ExprOp op);
+
+/// Readable text of one rank's program: a header part, then one command a line.
+std::string dumpProgram(const Program &program);
+/// The code of its kernels: expressions, an instruction a line with its fields a, b and c, and PTX.
+std::string dumpKernels(const Program &program);
+/// Text of the file's header and index, without the ranks.
+std::string dumpIndex(const ProgramFile &file);
+
+} // namespace tandem
+
+#endif // TANDEM_PROGRAM_PROGRAM_H

@@ -1,0 +1,109 @@
+//===- Types.h - element types, layouts, tensor views -----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_PROGRAM_TYPES_H
+#define TANDEM_PROGRAM_TYPES_H
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem {
+
+/// Element types; the numbers are those of the stream program and of the C API.
+enum class DType : uint8_t { F32 = 0, F16 = 1, BF16 = 2, I32 = 3 };
+
+/// Bytes of one element.
+constexpr unsigned sizeOf(DType type) { return type == DType::F32 || type == DType::I32 ? 4 : 2; }
+/// "f32", "f16", "bf16", "i32".
+std::string_view toString(DType type);
+
+/// Numbers as in the stream program.
+enum class ReduceOp : uint8_t { Sum = 0, Max = 1, Min = 2 };
+std::string_view toString(ReduceOp op);
+
+/// Which of two streams' work a device begins with, where it can tell.
+enum class StreamPriority : uint8_t { Normal, High };
+
+/// Numbers as in the stream program; see stream_program.fbs for shapes.
+enum class CollectiveKind : uint8_t {
+  AllGather = 0,
+  AllReduce = 1,
+  ReduceScatter = 2,
+  AllToAll = 3,
+  Broadcast = 4,
+  Reduce = 5,
+  Gather = 6,
+  Scatter = 7
+};
+/// "all_gather", ...
+std::string_view toString(CollectiveKind kind);
+
+/// The most dimensions that a view may have.
+inline constexpr unsigned kMaxRank = 16;
+
+/// Element type, shape and strides (both in elements, outermost first) of a view. Strides are never
+/// negative; a stride of 0 in a dimension larger than 1 repeats elements and is allowed in operands
+/// that are only read.
+struct Layout {
+  DType dtype = DType::F32;
+  uint8_t rank = 0;
+  std::array<int64_t, kMaxRank> shape{};
+  std::array<int64_t, kMaxRank> strides{};
+
+  /// Row-major, dense. At most kMaxRank dimensions.
+  static Layout dense(DType dtype, const int64_t *shape, unsigned rank);
+  static Layout dense(DType dtype, std::initializer_list<int64_t> shape) {
+    return dense(dtype, shape.begin(), static_cast<unsigned>(shape.size()));
+  }
+
+  int64_t numElements() const;
+  /// Bytes of the elements themselves (not of the span that they lie in).
+  uint64_t numBytes() const { return static_cast<uint64_t>(numElements()) * sizeOf(dtype); }
+  /// Bytes from the first element's first byte to the last element's end; 0 if there are no
+  /// elements.
+  uint64_t spanBytes() const;
+  /// Row-major without gaps (dimensions of size 1 have any stride; true if there are no elements).
+  bool isDense() const;
+  bool sameShape(const Layout &other) const;
+  /// The dimensions d whose bit d in `mask` is `wanted`.
+  Layout select(uint64_t mask, bool wanted) const;
+  /// "f32[4,8]", with strides "f32[4,8]{1,4}" where they are not row-major.
+  std::string str() const;
+};
+
+bool operator==(const Layout &a, const Layout &b);
+inline bool operator!=(const Layout &a, const Layout &b) { return !(a == b); }
+
+/// One loop over operands of one shape.
+struct LoopDim {
+  int64_t extent = 1;
+  std::vector<int64_t> strides; ///< elements, per operand
+};
+
+/// The fewest loops that walk operands of one shape: the first operand's largest stride outermost,
+/// no extents of 1, neighbours that every operand walks as one are one. No loop: one element.
+std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts);
+
+/// A resolved view: where the first element lies, and how the others follow. Owns nothing.
+struct TensorView {
+  void *data = nullptr;
+  Layout layout;
+
+  std::byte *bytes() const { return static_cast<std::byte *>(data); }
+  int64_t numElements() const { return layout.numElements(); }
+  /// The view of index `i` in the outermost dimension (rank falls by one). Only if rank > 0.
+  TensorView slice(int64_t i) const;
+};
+
+} // namespace tandem
+
+#endif // TANDEM_PROGRAM_TYPES_H

@@ -1,0 +1,95 @@
+//===- Timeline.h - when every command ran ----------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One run of a program, simulated or measured, in one form: as Chrome trace JSON (Perfetto opens
+// it, and it is read back for comparisons), and as a picture.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REPLAY_TIMELINE_H
+#define TANDEM_REPLAY_TIMELINE_H
+
+#include "tandem/Program/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::timeline {
+
+inline constexpr uint32_t kNone = 0xffffffffu;
+
+/// What a span is to a reader of a picture.
+enum class Category : uint8_t {
+  Compute,       ///< matmul, accumulate, reduce, copy, launch
+  Communication, ///< collective, group, put, signal
+  Waiting,       ///< wait, wait_signal
+};
+
+/// One command's time on its stream, from when it is at the stream's head until it is complete; so
+/// a group's is as long as its longest message. Messages have none of their own. Times in seconds,
+/// from the start of the run.
+struct Span {
+  double begin = 0, end = 0;
+  uint32_t command = 0; ///< index in its rank's list, as dumps print it
+  uint16_t stream = 0;
+  uint8_t kind = 0; ///< sp::CommandKind
+  Category category = Category::Compute;
+  uint32_t name = kNone; ///< into Timeline::names
+};
+
+/// A message or a signal from one span to another.
+struct Flow {
+  uint32_t fromRank = 0, fromSpan = 0; ///< index in Track::spans of that rank
+  uint32_t toRank = 0, toSpan = 0;
+  double begin = 0, end = 0; ///< when the bytes left, and when they were there
+};
+
+struct Name {
+  std::string text;     ///< "matmul #1"
+  std::string location; ///< "file.mlir:3:5"; "" if unknown
+};
+
+struct Timeline {
+  std::string program, origin; ///< "simulated on h200x8", "measured on cpu over ucx"
+  double seconds = 0;          ///< from the first rank's start to the last rank's end
+  std::vector<Name> names;
+  std::vector<std::vector<Span>> ranks; ///< per rank, in command order
+  std::vector<Flow> flows;
+};
+
+/// The category of a command kind (numbers of sp::CommandKind).
+Category categoryOf(uint8_t kind);
+
+/// Part of a rank's time, in seconds. Communication here includes waiting for a signal.
+struct Shares {
+  double compute = 0;       ///< at least one computation ran
+  double communication = 0; ///< at least one communication ran
+  double exposed = 0;       ///< communication ran and no computation
+  double total = 0;         ///< until the rank's last command ended
+};
+Shares sharesOf(const std::vector<Span> &spans);
+
+struct Interval {
+  double begin = 0, end = 0;
+};
+/// Where communication is exposed: ascending, disjoint.
+std::vector<Interval> exposedOf(const std::vector<Span> &spans);
+
+/// Chrome trace JSON: a process per rank, a track per stream, flow arrows. The object's member
+/// "tandem" repeats program, origin and seconds. Of more than `maxRanks` ranks, the first ones.
+Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t maxRanks = 1024);
+/// What writeTrace wrote: spans, names and totals, no flows. Errors name the path and the event.
+Expected<Timeline> readTrace(const std::string &path);
+
+/// A picture: ranks and streams down, time across. Up to 16 ranks show their streams; more, one
+/// line for computation and one for communication each; of more than 64, 64 evenly chosen ones.
+std::string svg(const Timeline &timeline);
+Status writeSvg(const Timeline &timeline, const std::string &path);
+
+} // namespace tandem::timeline
+
+#endif // TANDEM_REPLAY_TIMELINE_H

@@ -1,0 +1,255 @@
+//===- World.h - the stream programs of all ranks at once -------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the checker and the simulator share: the decoded command lists of all ranks, who waits for
+// whom (`World`), and a walk through them that knows the semantics of docs/semantics.md and leaves
+// time to its driver (`Walker`, see ReplayWalker.h). Needs no device.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_REPLAY_WORLD_H
+#define TANDEM_REPLAY_WORLD_H
+
+#include "tandem/Program/Program.h"
+#include "tandem/Program/Status.h"
+#include "tandem/Program/Types.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::replay {
+
+/// Index into World::commands.
+using CommandId = uint32_t;
+inline constexpr uint32_t kNone = 0xffffffffu;
+
+/// Numbers as in the stream program.
+enum class Kind : uint8_t {
+  Record = 0,
+  Wait,
+  Copy,
+  Matmul,
+  Accumulate,
+  Reduce,
+  Collective,
+  Group,
+  Send,
+  Recv,
+  Put,
+  Signal,
+  WaitSignal,
+  Launch
+};
+std::string_view toString(Kind kind);
+inline bool isMessage(Kind kind) { return kind == Kind::Send || kind == Kind::Recv; }
+
+/// Numbers as in the stream program.
+enum class Space : uint8_t { Argument = 0, Arena = 1, Symmetric = 2 };
+
+struct Command {
+  Kind kind = Kind::Record;
+  uint8_t flags = 0;        ///< sp::CommandFlags
+  uint8_t op = 0;           ///< CollectiveKind
+  uint8_t reduceOp = 0;     ///< ReduceOp
+  uint16_t stream = 0;      ///< of its rank; 0 = main
+  uint16_t channel = 0;     ///< index in the channel table; 0xffff = none
+  uint32_t name = 0;        ///< into World::names
+  uint32_t operands = 0;    ///< first of numOperands in Rank::operands
+  uint32_t numOperands = 0; ///< trailing absent ones left out
+  uint32_t peer = kNone;    ///< *world* rank: of a message, put, signal; root
+  uint32_t aux = 0;         ///< as in the stream program: event, tag, slot, kernel, count
+  uint64_t value = 0;       ///< as in the stream program
+  /// Next top-level command of the stream; of a message: its group.
+  CommandId next = kNone;
+  /// wait: its record. send, recv: the other end. collective: index into World::collectives. kNone
+  /// where there is none (see World::mismatches).
+  CommandId partner = kNone;
+};
+
+/// A view of one rank. `address` is in bytes from the start of the argument, of the arena, or of
+/// one half of the symmetric arena.
+struct View {
+  uint64_t address = 0;
+  uint32_t layout = 0;   ///< into World::layouts
+  uint32_t buffer = 0;   ///< into Rank::buffers
+  uint32_t argument = 0; ///< only of Space::Argument, else 0
+  Space space = Space::Arena;
+};
+
+struct Buffer {
+  uint64_t offset = 0, size = 0; ///< bytes
+  uint32_t argument = 0;
+  uint32_t name = 0; ///< into World::names
+  Space space = Space::Arena;
+};
+
+/// Where a rank's piece of an argument lies in the logical tensor; see `Shard` of the stream
+/// program.
+struct Shard {
+  bool present = true;
+  uint32_t term = 0;
+  int64_t offset = 0;                  ///< elements
+  std::vector<int64_t> shape, strides; ///< elements; as many as each other
+};
+
+/// One instruction of expression code, as in the stream program.
+struct Instruction {
+  sp::ExprOp op{};
+  uint32_t a = 0, b = 0, c = 0;
+  float imm = 0;
+};
+
+struct Kernel {
+  std::string name;
+  bool isExpression = false; ///< else its code is not for reading
+  uint32_t outputs = 0;      ///< leading operands of a launch
+  std::vector<Instruction> code;
+};
+
+struct Rank {
+  CommandId begin = 0, end = 0; ///< its commands, in issue order
+  uint32_t numStreams = 0, numEvents = 0;
+  /// Numbers of its stream 0 and event 0 among those of all ranks.
+  uint32_t firstStream = 0, firstEvent = 0;
+  uint64_t arenaBytes = 0, symmetricBytes = 0;
+  std::vector<View> views;
+  std::vector<Buffer> buffers;
+  std::vector<uint32_t> operands;      ///< into views; kNone = absent
+  std::vector<uint32_t> groups;        ///< per channel: into World::groups; kNone = takes no part
+  std::vector<uint64_t> argumentBytes; ///< per argument: of this rank's piece
+  std::vector<uint8_t> argumentPresent;
+  /// Per kernel of the program: how many leading operands a launch of it writes.
+  std::vector<uint32_t> kernelOutputs;
+  std::vector<uint32_t> kernels; ///< per kernel of the program: into World::kernels
+  std::vector<Shard> shards;     ///< per argument
+};
+
+struct Name {
+  std::string text, location;
+};
+
+struct Argument {
+  std::string name;
+  bool isResult = false;
+  DType dtype = DType::F32;
+  std::vector<int64_t> shape; ///< logical
+  bool partial = false;       ///< ranks hold terms of `partialOp`
+  ReduceOp partialOp = ReduceOp::Sum;
+  uint32_t terms = 1; ///< of a partial argument
+};
+
+struct ChannelInfo {
+  std::string name, linkClass;
+  uint32_t capabilities = 0;
+};
+
+/// The k-th collective of a channel among the members of one group.
+struct Collective {
+  uint32_t channel = 0, group = 0; ///< into World::channels, World::groups
+  uint32_t sequence = 0;
+  uint32_t members = 0; ///< first index into World::members; one per member of the group, in order
+};
+
+/// A signal slot of one rank.
+struct Slot {
+  uint32_t rank = 0, slot = 0;
+  uint64_t perRun = 0;           ///< the largest value of a run
+  std::vector<CommandId> raises; ///< signal commands (of any rank), by value, then by id
+  std::vector<CommandId> waits;  ///< wait_signal commands of `rank`, by id
+};
+
+/// What keeps two ends from matching. `a` (and `b`, where there is one) are the commands.
+struct Mismatch {
+  enum Kind : uint8_t {
+    SendWithoutRecv,
+    RecvWithoutSend,
+    MessageSize,       ///< the two ends hold different numbers of elements
+    MessageType,       ///< ... or other dtypes
+    GroupsDiffer,      ///< `rank` sees another group behind `channel` than `other` does
+    CollectiveMissing, ///< rank `rank` issues fewer collectives of the channel than a's rank
+    CollectiveKind,
+    CollectiveRoot,
+    CollectiveReduceOp,
+    CollectiveSize,
+    CollectiveType,
+    WaitWithoutSignal, ///< nobody ever raises the slot so far
+    PutOutside         ///< the target's symmetric memory ends before
+  } kind = SendWithoutRecv;
+  CommandId a = kNone, b = kNone;
+  uint32_t rank = kNone, other = kNone, channel = kNone;
+};
+
+struct LoadOptions {
+  unsigned threads = 0; ///< 0: one a core, at most 8
+};
+
+/// All ranks of one program. Immutable once loaded.
+struct World {
+  /// Decodes and matches all ranks. An error where the file is malformed, holds not all ranks
+  /// (`--rank`), or has 2^32 commands or more. What does not match is no error: see mismatches.
+  static Expected<std::shared_ptr<const World>> load(const ProgramFile &file,
+                                                     const LoadOptions &options = {});
+
+  uint32_t numRanks() const { return static_cast<uint32_t>(ranks.size()); }
+  uint32_t rankOf(CommandId command) const;
+  /// Of all ranks together.
+  uint32_t numStreams() const {
+    return ranks.empty() ? 0 : ranks.back().firstStream + ranks.back().numStreams;
+  }
+  uint32_t numEvents() const {
+    return ranks.empty() ? 0 : ranks.back().firstEvent + ranks.back().numEvents;
+  }
+  /// Index in its rank's list, as dumps print it.
+  uint32_t indexOf(CommandId command) const { return command - ranks[rankOf(command)].begin; }
+  /// Operand k of a command of `rank`; null if it is absent.
+  const View *operand(const Rank &rank, const Command &command, uint32_t k) const {
+    uint32_t view = k < command.numOperands ? rank.operands[command.operands + k] : kNone;
+    return view == kNone ? nullptr : &rank.views[view];
+  }
+  const Layout &layoutOf(const View &view) const { return layouts[view.layout]; }
+  /// Group size of the channel of a command.
+  uint32_t groupSize(const Collective &collective) const {
+    return static_cast<uint32_t>(groups[collective.group].size());
+  }
+  /// The slot that a signal raises or a wait_signal waits for; null if the target has no such slot.
+  const Slot *slotOf(uint32_t rank, uint32_t slot) const;
+  /// 'rank 1 stream 2 command 7 (recv "recv #0" at file.mlir:3:5)'
+  std::string describe(CommandId command) const;
+
+  std::string name, target;
+  std::vector<Argument> arguments;
+  std::vector<ChannelInfo> channels;
+  std::vector<Rank> ranks;
+  std::vector<Command> commands;             ///< rank by rank, in issue order
+  std::vector<Layout> layouts;               ///< interned over all ranks
+  std::vector<Name> names;                   ///< interned over all ranks
+  std::vector<Kernel> kernels;               ///< interned over all ranks
+  std::vector<std::vector<uint32_t>> groups; ///< of world ranks, interned over all ranks
+  std::vector<Collective> collectives;
+  std::vector<CommandId> members;  ///< of collectives; kNone = that rank issues none
+  std::vector<Slot> slots;         ///< numSlots of rank 0, of rank 1, ...
+  std::vector<uint32_t> firstSlot; ///< per rank, into slots; one more at the end
+  /// Per target rank: the puts into its symmetric memory, by id.
+  std::vector<std::vector<CommandId>> incoming;
+  std::vector<Mismatch> mismatches;
+  /// The same fusion on one rank, on the logical tensors; null if the file has none.
+  std::shared_ptr<const World> oracle;
+};
+
+/// What one command does to the memory of one rank.
+struct Access {
+  uint32_t view = 0; ///< into Rank::views of the rank that *issues* the command
+  bool reads = false, writes = false;
+};
+/// Appends the accesses of one command to memory of its own rank (a put: only its source; a group:
+/// none, its messages have their own).
+void localAccesses(const World &world, const Rank &rank, const Command &command,
+                   std::vector<Access> &out);
+
+} // namespace tandem::replay
+
+#endif // TANDEM_REPLAY_WORLD_H

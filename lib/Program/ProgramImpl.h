@@ -1,0 +1,103 @@
+//===- ProgramImpl.h - what reader, verifier and dumper share ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_PROGRAM_PROGRAMIMPL_H
+#define TANDEM_LIB_PROGRAM_PROGRAMIMPL_H
+
+#include "tandem/Program/Program.h"
+
+#include "tandem/Program/Container.h"
+#include "tandem/Program/stream_program_generated.h"
+
+#include <cstddef>
+#include <fmt/format.h>
+#include <memory>
+
+namespace tandem::program {
+
+/// Immutable bytes at a 64-byte aligned address (FlatBuffers reads them in place), kept alive by
+/// the handle.
+struct Bytes {
+  std::shared_ptr<const std::byte> data;
+  uint64_t size = 0;
+  const uint8_t *begin() const { return reinterpret_cast<const uint8_t *>(data.get()); }
+};
+
+/// Uninitialised, aligned; null if there is no memory.
+std::shared_ptr<std::byte> allocateAligned(uint64_t size);
+
+/// What a verified expression asks of the operands of its launches.
+struct ExpressionTypes {
+  uint32_t outputs = 0, inputs = 0;
+  uint64_t mustBeI32 = 0; ///< a bit per operand, outputs first
+};
+
+class ProgramImpl final : public Program {
+public:
+  std::string_view name() const override;
+  std::string_view source() const override { return sourceName; }
+  uint32_t rank() const override { return thisRank; }
+  uint32_t numRanks() const override { return ranks; }
+  uint64_t contentHash() const override { return hash; }
+  const std::vector<ArgumentInfo> &arguments() const override { return args; }
+  const Layout &layout(uint32_t i) const override { return layouts[i]; }
+  std::string_view nameText(uint32_t name) const override;
+  const sp::Index &index() const override { return *indexTable; }
+  const sp::RankProgram &data() const override { return *table; }
+
+  std::string sourceName;
+  uint32_t thisRank = 0, ranks = 0;
+  bool isOracle = false;
+  uint64_t hash = 0;
+  std::vector<ArgumentInfo> args;
+  std::vector<Layout> layouts;
+  std::vector<ExpressionTypes> expressions; ///< one per kernel, empty where it is not an expression
+  Bytes indexBytes, bytes;
+  const sp::Index *indexTable = nullptr;
+  const sp::RankProgram *table = nullptr;
+};
+
+/// Number of elements of a FlatBuffers vector that may be absent.
+template <typename V> uint32_t sizeOfVector(const V *v) { return v ? v->size() : 0; }
+
+/// FlatBuffers 2.0 verifies where a vector's length lies, but not that elements of 8 bytes are
+/// aligned.
+template <typename V> bool isAligned(const V *v) {
+  return !v || v->size() == 0 || reinterpret_cast<uintptr_t>(v->Data()) % alignof(uint64_t) == 0;
+}
+
+/// An error of a malformed program.
+template <typename... Args> Status invalid(fmt::format_string<Args...> format, Args &&...args) {
+  return Status(Code::InvalidProgram, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Checks the index; `fileSize` bounds the blobs.
+Status verifyIndex(const sp::Index &index, uint64_t fileSize);
+
+/// Checks all of program.table against program.indexTable (both FlatBuffers-verified) and fills
+/// program.args and program.layouts. Messages name field and command; the caller adds file and
+/// rank.
+Status verifyRankProgram(ProgramImpl &program, const ProgramLimits &limits);
+
+/// The command part of it; needs args and layouts.
+Status verifyCommands(const ProgramImpl &program);
+
+/// An `Expression` buffer (any alignment). `types` is what it asks of its operands.
+Status verifyExpression(const uint8_t *code, uint64_t size, ExpressionTypes &types);
+
+/// True if no two index tuples of `layout` name the same element, seen from nested strides (a
+/// sufficient condition that every slice of a dense tensor meets).
+bool isInjective(const Layout &layout);
+
+enum class Overlap { None, Same, Partial };
+/// How two views of one memory meet; `a` and `b` in bytes. Exact for views of few contiguous
+/// pieces; where there are very many, pieces that interleave count as None.
+Overlap overlap(uint64_t a, const Layout &layoutA, uint64_t b, const Layout &layoutB);
+
+} // namespace tandem::program
+
+#endif // TANDEM_LIB_PROGRAM_PROGRAMIMPL_H

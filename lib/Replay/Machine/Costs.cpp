@@ -1,0 +1,207 @@
+//===- Costs.cpp - formulas over a machine's numbers ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Replay/Machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+namespace tandem::machine {
+
+std::string_view toString(Cost cost) {
+  static constexpr std::string_view names[kNumCosts] = {
+      "kernel", "matmul", "copy", "message", "collective", "event", "signal", "wait_signal"};
+  return names[static_cast<size_t>(cost)];
+}
+
+double Curve::at(double bytes) const {
+  if (bytes <= points.front().first)
+    return points.front().second;
+  for (size_t i = 1; i < points.size(); ++i) {
+    auto [x1, y1] = points[i];
+    if (bytes > x1)
+      continue;
+    auto [x0, y0] = points[i - 1];
+    // A first point at 0 bytes stands for 1.
+    double low = std::log2(std::max(x0, 1.0)), high = std::log2(std::max(x1, 1.0));
+    double part = high > low ? (std::log2(std::max(bytes, 1.0)) - low) / (high - low) : 1;
+    return y0 + part * (y1 - y0);
+  }
+  return points.back().second;
+}
+
+double Curve::most() const {
+  double most = points.front().second;
+  for (const auto &point : points)
+    most = std::max(most, point.second);
+  return most;
+}
+
+void Curve::scale(double factor) {
+  for (auto &point : points)
+    point.second *= factor;
+}
+
+Status Machine::checkRanks(uint32_t ranks) const {
+  if (nodes == 0 || devicesPerNode == 0 || ranks <= uint64_t(nodes) * devicesPerNode)
+    return Status();
+  return Status(Code::InvalidArgument,
+                fmt::format("the program is for {} ranks, machine \"{}\" has {} devices", ranks,
+                            name, uint64_t(nodes) * devicesPerNode));
+}
+
+namespace {
+
+/// Seconds = startup + operations * slope.
+struct Line {
+  double startup = 0, slope = 0;
+  double at(double operations) const { return startup + operations * slope; }
+};
+
+/// Least squares of the relative error; through the origin where a startup would be negative.
+Line fit(const std::vector<MatmulPoint> &points) {
+  // sum over points of ((startup + f * slope) / t - 1)^2, with u = 1 / t and v = f / t.
+  double uu = 0, uv = 0, vv = 0, u1 = 0, v1 = 0;
+  for (const MatmulPoint &point : points) {
+    double u = 1 / point.seconds, v = 2 * point.m * point.n * point.k * u;
+    uu += u * u;
+    uv += u * v;
+    vv += v * v;
+    u1 += u;
+    v1 += v;
+  }
+  double determinant = uu * vv - uv * uv;
+  Line line;
+  if (determinant > 1e-6 * uu * vv)
+    line = {(u1 * vv - v1 * uv) / determinant, (v1 * uu - u1 * uv) / determinant};
+  if (!(line.startup > 0 && line.slope > 0))
+    line = {0, vv > 0 ? v1 / vv : 0};
+  return line;
+}
+
+} // namespace
+
+double Machine::matmulSeconds(DType dtype, double batch, double m, double n, double k) const {
+  double operations = 2 * batch * m * n * k;
+  if (operations <= 0)
+    return 0;
+  // Batches are more rows: libraries run them as one grid.
+  double rows = batch * m;
+  const std::vector<MatmulPoint> &points = matmuls[static_cast<size_t>(dtype)];
+  // A line through the points, startup + operations / rate, and what the nearest points differ from
+  // it, by inverse-distance weights in log2 of the shape (Shepard): exact at the points, sane far
+  // from them, and nobody has to measure a grid.
+  Line line = fit(points);
+  double sum = 0, weights = 0;
+  double lm = std::log2(rows), ln = std::log2(n), lk = std::log2(k);
+  for (const MatmulPoint &point : points) {
+    double dm = lm - std::log2(point.m), dn = ln - std::log2(point.n), dk = lk - std::log2(point.k);
+    double squared = dm * dm + dn * dn + dk * dk;
+    double weight = 1 / (squared * squared + 1e-9);
+    sum += weight * std::log(point.seconds / line.at(2 * point.m * point.n * point.k));
+    weights += weight;
+  }
+  double seconds = weights > 0 ? line.at(operations) * std::exp(sum / weights) : 0;
+  double bytes = sizeOf(dtype) * (rows * k + k * n + rows * n);
+  double reading = memorySeconds(MemoryWork::Elementwise, bytes);
+  return std::max(seconds, reading);
+}
+
+double Machine::memorySeconds(MemoryWork work, double bytes) const {
+  return bytes / memory[static_cast<size_t>(work)].at(bytes);
+}
+
+double slowdown(double contention, double busy, double cores) {
+  if (busy <= 1 || cores <= 1)
+    return 1;
+  return 1 + (contention - 1) * std::min(1.0, (busy - 1) / (cores - 1));
+}
+
+double Machine::messageSeconds(const Transport &transport, const LinkClass &link,
+                               double bytes) const {
+  return transport.startup.at(bytes) + link.latency +
+         bytes / std::min(transport.bandwidth, link.bandwidth.at(bytes));
+}
+
+namespace {
+
+/// Bytes that pass a device's port, and steps, in a ring and in a tree of `g` members; `s` = bytes
+/// of a slice.
+struct Shape {
+  double ringSteps, ringBytes;
+  double treeSteps, treeBytes; ///< treeSteps < 0: there is none
+};
+
+Shape shapeOf(CollectiveKind kind, double g, double s) {
+  double depth = std::ceil(std::log2(g));
+  switch (kind) {
+  case CollectiveKind::AllReduce:
+    // A reduce-scatter and an all-gather of g-ths; a tree sends the whole up and down.
+    return {2 * (g - 1), 2 * (g - 1) / g * s, 2 * depth, 2 * s};
+  case CollectiveKind::AllGather:
+  case CollectiveKind::ReduceScatter:
+    return {g - 1, (g - 1) * s, -1, 0};
+  case CollectiveKind::AllToAll:
+    // Direct: every pair at once.
+    return {1, (g - 1) * s, -1, 0};
+  case CollectiveKind::Broadcast:
+  case CollectiveKind::Reduce:
+    // Pipelined through the ring, so each port sees the slice once.
+    return {g - 1, s, depth, s};
+  case CollectiveKind::Gather:
+  case CollectiveKind::Scatter:
+    // Through the root's port.
+    return {1, (g - 1) * s, -1, 0};
+  }
+  return {0, 0, -1, 0};
+}
+
+} // namespace
+
+CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint32_t groupNodes,
+                                       double bytes) const {
+  CollectiveCost cost;
+  cost.latency = collectives.startup;
+  cost.seconds = cost.latency;
+  if (group <= 1)
+    return cost;
+  double g = group, n = groupNodes, local = std::max(1.0, g / n);
+  Shape shape = shapeOf(kind, g, bytes);
+  auto evaluate = [&](double steps, double through, bool tree) {
+    CollectiveCost c;
+    c.tree = tree;
+    // Of the steps of a ring, one a node crosses the network; of a tree, the upper levels.
+    double across = 0;
+    if (n > 1)
+      across = tree ? steps * std::ceil(std::log2(n)) / std::ceil(std::log2(g)) : steps / local;
+    across = std::min(across, steps);
+    c.latency = collectives.startup + (steps - across) * collectives.step +
+                across * collectives.networkStep;
+    bool atRoot = kind == CollectiveKind::Gather || kind == CollectiveKind::Scatter;
+    c.nodeBytes = local > 1 ? through : 0;
+    // Devices of a node have a network port each and share what leaves it, unless one is the root.
+    if (n > 1)
+      c.networkBytes = kind == CollectiveKind::AllToAll ? (g - local) * bytes
+                       : atRoot ? (g - local) * bytes
+                                : through * (n - 1) / n * g / (g - 1) / local;
+    double time = local > 1 ? c.nodeBytes / collectives.bandwidth.at(c.nodeBytes) : 0;
+    if (n > 1)
+      time = std::max(time, c.networkBytes / collectives.networkBandwidth);
+    c.seconds = c.latency + time;
+    return c;
+  };
+  cost = evaluate(shape.ringSteps, shape.ringBytes, false);
+  if (shape.treeSteps >= 0) {
+    CollectiveCost tree = evaluate(shape.treeSteps, shape.treeBytes, true);
+    if (tree.seconds < cost.seconds)
+      cost = tree;
+  }
+  return cost;
+}
+
+} // namespace tandem::machine

@@ -1,0 +1,177 @@
+//===- CommandCosts.cpp - what commands take, each alone ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "CommandCosts.h"
+
+#include "tandem/Program/stream_program_generated.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tandem::simulate {
+
+using machine::Cost;
+using replay::Command;
+using replay::CommandId;
+using replay::Kind;
+using replay::Rank;
+using replay::View;
+
+machine::Cost CommandCosts::costOf(Kind kind) {
+  switch (kind) {
+  case Kind::Record:
+  case Kind::Wait:
+    return Cost::Event;
+  case Kind::Matmul:
+    return Cost::Matmul;
+  case Kind::Put:
+    return Cost::Copy;
+  case Kind::Group:
+  case Kind::Send:
+  case Kind::Recv:
+    return Cost::Message;
+  case Kind::Collective:
+    return Cost::Collective;
+  case Kind::Signal:
+    return Cost::Signal;
+  case Kind::WaitSignal:
+    return Cost::WaitSignal;
+  default:
+    return Cost::Kernel;
+  }
+}
+
+double CommandCosts::bytes(const Rank &rank, const Command &command, uint32_t k) const {
+  const View *view = world.operand(rank, command, k);
+  return view ? layoutBytes[view->layout] : 0;
+}
+
+double CommandCosts::matmul(const Rank &rank, const Command &command) {
+  const View *out = world.operand(rank, command, 0), *a = world.operand(rank, command, 1);
+  if (!out || !a)
+    return 0;
+  const Layout &o = world.layoutOf(*out), &left = world.layoutOf(*a);
+  if (o.rank < 2 || left.rank < 2)
+    return 0;
+  bool transposed = command.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
+  // Layouts are interned, so two of them and the flag say everything.
+  uint64_t key = uint64_t(out->layout) << 33 | uint64_t(a->layout) << 1 | (transposed ? 1 : 0);
+  auto [found, added] = matmuls.try_emplace(key, 0);
+  if (added) {
+    double m = static_cast<double>(o.shape[o.rank - 2u]),
+           n = static_cast<double>(o.shape[o.rank - 1u]);
+    double k = static_cast<double>(left.shape[left.rank - (transposed ? 2u : 1u)]);
+    double batch = 1;
+    for (unsigned d = 0; d + 2 < o.rank; ++d)
+      batch *= static_cast<double>(o.shape[d]);
+    found->second = machine.matmulSeconds(left.dtype, batch, m, n, k);
+  }
+  return found->second;
+}
+
+double CommandCosts::work(const Rank &rank, const Command &command) {
+  auto operand = [&](uint32_t k) { return bytes(rank, command, k); };
+  switch (command.kind) {
+  case Kind::Matmul:
+    return matmul(rank, command);
+  case Kind::Copy:
+    return machine.memorySeconds(machine::MemoryWork::Copy, operand(0) + operand(1));
+  case Kind::Accumulate:
+    return machine.memorySeconds(machine::MemoryWork::Elementwise, 2 * operand(0) + operand(1));
+  case Kind::Reduce:
+    return machine.memorySeconds(machine::MemoryWork::Reduce, operand(0) + operand(1));
+  case Kind::Launch: {
+    double sum = 0;
+    for (uint32_t k = 0; k < command.numOperands; ++k)
+      sum += operand(k);
+    return machine.memorySeconds(machine::MemoryWork::Elementwise, sum);
+  }
+  default:
+    return 0;
+  }
+}
+
+const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
+  const replay::Collective &collective = world.collectives[index];
+  const std::vector<uint32_t> &group = world.groups[collective.group];
+  // The slice is the smaller operand; where a rank lacks one (a root's), look at the others.
+  double slice = 0;
+  uint8_t op = 0;
+  for (uint32_t m = 0; m < group.size(); ++m) {
+    CommandId member = world.members[collective.members + m];
+    if (member == replay::kNone)
+      continue;
+    const Command &command = world.commands[member];
+    const Rank &rank = world.ranks[group[m]];
+    op = command.op;
+    double out = bytes(rank, command, 0), in = bytes(rank, command, 1);
+    double own = out > 0 && in > 0 ? std::min(out, in) : std::max(out, in);
+    // Only an all-to-all has groups of slices on both sides.
+    if (static_cast<CollectiveKind>(op) == CollectiveKind::AllToAll)
+      own /= static_cast<double>(group.size());
+    slice = slice > 0 && own > 0 ? std::min(slice, own) : std::max(slice, own);
+    if (m >= 1 && slice > 0)
+      break;
+  }
+  uint64_t key =
+      uint64_t(collective.group) << 44 ^ uint64_t(op) << 40 ^ static_cast<uint64_t>(slice);
+  auto [found, added] = collectives.try_emplace(key);
+  if (added) {
+    std::set<uint32_t> nodes;
+    for (uint32_t rank : group)
+      nodes.insert(machine.nodeOf(rank));
+    found->second =
+        machine.collectiveCost(static_cast<CollectiveKind>(op), static_cast<uint32_t>(group.size()),
+                               static_cast<uint32_t>(nodes.size()), slice);
+  }
+  return found->second;
+}
+
+double CommandCosts::groupAlone(uint32_t rank, CommandId command) {
+  // Sends leave through one port and receives come in through another, both at once.
+  const Rank &owner = world.ranks[rank];
+  double seconds[2] = {0, 0}, startup = 0;
+  for (CommandId m = command + 1; m <= command + world.commands[command].aux; ++m) {
+    const Command &message = world.commands[m];
+    double size = bytes(owner, message, 0);
+    const machine::LinkClass &link = machine.linkBetween(rank, message.peer);
+    double first = machine.messageSeconds(machine.twoSided, link, 0),
+           all = machine.messageSeconds(machine.twoSided, link, size);
+    startup = std::max(startup, first);
+    seconds[message.kind == Kind::Send ? 0 : 1] += all - first;
+  }
+  return startup + std::max(seconds[0], seconds[1]);
+}
+
+double CommandCosts::alone(uint32_t rank, CommandId id) {
+  const Command &command = world.commands[id];
+  const Rank &owner = world.ranks[rank];
+  switch (command.kind) {
+  case Kind::Record:
+  case Kind::Wait:
+  case Kind::Send:
+  case Kind::Recv:
+    // One after the other on one stream: nothing to wait for; messages count with their group.
+    return 0;
+  case Kind::Group:
+    return overhead(command.kind) + groupAlone(rank, id);
+  case Kind::Collective:
+    return overhead(command.kind) +
+           (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
+  case Kind::Put:
+    return overhead(command.kind) + machine.messageSeconds(machine.oneSided,
+                                                           machine.linkBetween(rank, command.peer),
+                                                           bytes(owner, command, 1));
+  case Kind::Signal:
+  case Kind::WaitSignal:
+    return overhead(command.kind);
+  default:
+    return overhead(command.kind) + work(owner, command);
+  }
+}
+
+} // namespace tandem::simulate

@@ -1,0 +1,58 @@
+//===- CommandCosts.h - what commands take, each alone ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_SIMULATE_COMMANDCOSTS_H
+#define TANDEM_LIB_SIMULATE_COMMANDCOSTS_H
+
+#include "tandem/Replay/Machine.h"
+#include "tandem/Replay/World.h"
+
+#include <unordered_map>
+
+namespace tandem::simulate {
+
+/// Translates commands of a world into the machine's terms; remembers what it has computed.
+class CommandCosts {
+public:
+  CommandCosts(const replay::World &world, const machine::Machine &machine,
+               const machine::Launching &launching)
+      : world(world), machine(machine), launching(launching) {
+    for (const Layout &layout : world.layouts)
+      layoutBytes.push_back(static_cast<double>(layout.numBytes()));
+  }
+
+  static machine::Cost costOf(replay::Kind kind);
+  double issue(replay::Kind kind) const {
+    return launching.issue[static_cast<size_t>(costOf(kind))];
+  }
+  double overhead(replay::Kind kind) const {
+    return launching.device[static_cast<size_t>(costOf(kind))];
+  }
+
+  /// Seconds of a matmul, copy, accumulate, reduce or launch, alone, without overhead.
+  double work(const replay::Rank &rank, const replay::Command &command);
+  /// Of operand `k`; 0 if it is absent.
+  double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
+  const machine::CollectiveCost &collective(uint32_t index);
+  /// Seconds of any command alone, its overheads included; of a group, with its messages.
+  double alone(uint32_t rank, replay::CommandId command);
+
+private:
+  double matmul(const replay::Rank &rank, const replay::Command &command);
+  double groupAlone(uint32_t rank, replay::CommandId command);
+
+  const replay::World &world;
+  const machine::Machine &machine;
+  const machine::Launching &launching;
+  std::vector<double> layoutBytes;
+  std::unordered_map<uint64_t, double> matmuls;
+  std::unordered_map<uint64_t, machine::CollectiveCost> collectives;
+};
+
+} // namespace tandem::simulate
+
+#endif // TANDEM_LIB_SIMULATE_COMMANDCOSTS_H

@@ -1,0 +1,70 @@
+//===- Fabric.h - the resources of a machine ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_SIMULATE_FABRIC_H
+#define TANDEM_LIB_SIMULATE_FABRIC_H
+
+#include "Sharing.h"
+
+#include "tandem/Replay/Machine.h"
+#include "tandem/Replay/Simulate.h"
+
+#include <map>
+
+namespace tandem::simulate {
+
+/// Devices, ports, links and cores as resources of a Sharing. Units of work: seconds alone on
+/// compute, bytes on links.
+class Fabric {
+public:
+  Fabric(const machine::Machine &machine, uint32_t ranks, Sharing &sharing);
+
+  /// What a kernel on `rank` uses.
+  Sharing::Use compute(uint32_t rank, machine::Cost kind) const;
+  /// Appends what a message of `bytes` uses, by the byte; returns the most bytes a second that it
+  /// can have.
+  double path(uint32_t from, uint32_t to, double bytes, machine::Mover mover,
+              std::vector<Sharing::Use> &uses);
+  /// Appends what a collective uses that moves so many bytes through each member's ports, by the
+  /// second that it takes alone.
+  void collective(const std::vector<uint32_t> &group, double nodeBytes, double networkBytes,
+                  std::vector<Sharing::Use> &uses) const;
+
+  /// SMs that a collective or a message of a library takes (negative: gives back) on a device.
+  void takeSms(uint32_t rank, double sms, double now);
+  /// Copies by copy engines to or from a device.
+  void countCopy(uint32_t rank, int more, double now);
+
+  void utilisation(double seconds, std::vector<Utilisation> &result) const;
+
+private:
+  struct Device {
+    Sharing::Resource compute, out, in, networkOut, networkIn;
+    double sms = 0; ///< taken
+    int copies = 0;
+  };
+  struct Node {
+    Sharing::Resource cores, core; ///< `core`: the switch as a whole, or the shared medium
+  };
+
+  void updateCompute(uint32_t rank, double now);
+  const Node &nodeOf(uint32_t rank) const { return nodes[machine.nodeOf(rank)]; }
+  Sharing::Resource pair(uint32_t from, uint32_t to);
+  void report(const std::string &engine, std::vector<Sharing::Resource> used, double seconds,
+              std::vector<Utilisation> &result) const;
+
+  const machine::Machine &machine;
+  Sharing &sharing;
+  std::vector<Device> devices;
+  std::vector<Node> nodes;
+  Sharing::Resource networkCore = Sharing::kNone;
+  std::map<std::pair<uint32_t, uint32_t>, Sharing::Resource> pairs; ///< of a mesh
+};
+
+} // namespace tandem::simulate
+
+#endif // TANDEM_LIB_SIMULATE_FABRIC_H

@@ -1,0 +1,159 @@
+//===- Report.cpp - a simulation in words ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Replay/Simulate.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace tandem::simulate {
+
+using nlohmann::json;
+
+namespace {
+
+std::string timeText(double seconds) {
+  if (seconds >= 1)
+    return fmt::format("{:.3f} s", seconds);
+  if (seconds >= 1e-3)
+    return fmt::format("{:.3f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} us", seconds * 1e6);
+}
+
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+std::string pathText(const PathTime &path, double total) {
+  std::vector<std::pair<double, std::string>> parts;
+  for (size_t k = 0; k < kNumKinds; ++k)
+    parts.emplace_back(path.byKind[k], replay::toString(static_cast<replay::Kind>(k)));
+  parts.emplace_back(path.issue, "host");
+  parts.emplace_back(path.latency, "latency");
+  std::sort(parts.begin(), parts.end(), [](const auto &a, const auto &b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  });
+  std::string text;
+  for (const auto &[seconds, what] : parts)
+    if (percent(seconds, total) >= 0.5)
+      text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", what, percent(seconds, total));
+  return text;
+}
+
+const replay::Name &nameOf(const replay::World &world, replay::CommandId command) {
+  return world.names[world.commands[command].name];
+}
+
+void stepsText(const replay::World &world, const Result &result, std::string &text) {
+  auto out = std::back_inserter(text);
+  // The longest steps say most; in order of time.
+  std::vector<const PathStep *> steps;
+  for (const PathStep &step : result.path)
+    steps.push_back(&step);
+  constexpr size_t most = 8;
+  std::sort(steps.begin(), steps.end(), [](const PathStep *a, const PathStep *b) {
+    double x = a->end - a->begin, y = b->end - b->begin;
+    return x != y ? x > y : a < b;
+  });
+  steps.resize(std::min(steps.size(), most));
+  std::sort(steps.begin(), steps.end()); // all are of one path, which is in order
+  if (!steps.empty())
+    fmt::format_to(out, "longest of its {} steps:\n", result.path.size());
+  for (const PathStep *step : steps) {
+    const replay::Name &name = nameOf(world, step->command);
+    fmt::format_to(out, "  {:>12} + {:<12} rank {} command {} \"{}\"{}{}\n", timeText(step->begin),
+                   timeText(step->end - step->begin), world.rankOf(step->command),
+                   world.indexOf(step->command), name.text, name.location.empty() ? "" : " at ",
+                   name.location);
+  }
+}
+
+} // namespace
+
+std::string report(const replay::World &world, const machine::Machine &machine,
+                   const Result &result) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  double exposed = 0, compute = 0;
+  for (const RankResult &rank : result.ranks) {
+    exposed += rank.shares.exposed;
+    compute += rank.shares.compute;
+  }
+  auto ranks = static_cast<double>(std::max<size_t>(1, result.ranks.size()));
+  fmt::format_to(out, "@{} on {}: {} ranks, {} commands\n", world.name, machine.name,
+                 world.numRanks(), world.commands.size());
+  fmt::format_to(out, "time                  {}\n", timeText(result.seconds));
+  fmt::format_to(out, "one after the other   {}, speed-up {:.2f}\n", timeText(result.sequential),
+                 result.seconds > 0 ? result.sequential / result.seconds : 1);
+  fmt::format_to(out, "compute               {} a rank, {:.1f} % of the time\n",
+                 timeText(compute / ranks), percent(compute / ranks, result.seconds));
+  fmt::format_to(out, "exposed communication {} a rank, {:.1f} % of the time\n",
+                 timeText(exposed / ranks), percent(exposed / ranks, result.seconds));
+  for (const Utilisation &engine : result.utilisation)
+    fmt::format_to(out, "used {:<16} {:5.1f} %, at most {:.1f} %\n", engine.engine,
+                   100 * engine.average, 100 * engine.most);
+  if (result.ranks.empty())
+    return text;
+  const RankResult &slowest = result.ranks[result.slowestRank];
+  fmt::format_to(out, "critical path         rank {}: {}\n", result.slowestRank,
+                 pathText(slowest.path, slowest.shares.total));
+  stepsText(world, result, text);
+  unsigned guessed = machine.numbersBySource[machine::Source::Estimate], all = 0;
+  for (unsigned count : machine.numbersBySource)
+    all += count;
+  if (guessed > 0)
+    fmt::format_to(out, "note: {} of the {} numbers of machine \"{}\" are estimates\n", guessed,
+                   all, machine.name);
+  return text;
+}
+
+std::string reportJson(const replay::World &world, const machine::Machine &machine,
+                       const Result &result) {
+  json perRank = json::array(), path = json::array(), engines = json::array();
+  double exposed = 0;
+  for (const RankResult &rank : result.ranks) {
+    json kinds = {{"host", rank.path.issue}, {"latency", rank.path.latency}};
+    for (size_t k = 0; k < kNumKinds; ++k)
+      if (rank.path.byKind[k] > 0)
+        kinds[std::string(replay::toString(static_cast<replay::Kind>(k)))] = rank.path.byKind[k];
+    exposed += rank.shares.exposed / static_cast<double>(result.ranks.size());
+    perRank.push_back({{"seconds", rank.shares.total},
+                       {"compute_seconds", rank.shares.compute},
+                       {"communication_seconds", rank.shares.communication},
+                       {"exposed_seconds", rank.shares.exposed},
+                       {"sequential_seconds", rank.sequential},
+                       {"path", kinds}});
+  }
+  for (const PathStep &step : result.path) {
+    const replay::Name &name = nameOf(world, step.command);
+    path.push_back({{"rank", world.rankOf(step.command)},
+                    {"command", world.indexOf(step.command)},
+                    {"kind", replay::toString(world.commands[step.command].kind)},
+                    {"name", name.text},
+                    {"location", name.location},
+                    {"begin", step.begin},
+                    {"end", step.end}});
+  }
+  for (const Utilisation &engine : result.utilisation)
+    engines.push_back(
+        {{"engine", engine.engine}, {"average", engine.average}, {"most", engine.most}});
+  json all = {{"program", world.name},
+              {"machine", machine.name},
+              {"ranks", world.numRanks()},
+              {"commands", world.commands.size()},
+              {"seconds", result.seconds},
+              {"sequential_seconds", result.sequential},
+              {"speedup", result.seconds > 0 ? result.sequential / result.seconds : 1},
+              {"slowest_rank", result.slowestRank},
+              {"exposed_seconds", exposed},
+              {"utilisation", engines},
+              {"critical_path", path},
+              {"per_rank", perRank}};
+  return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+} // namespace tandem::simulate

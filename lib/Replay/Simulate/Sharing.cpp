@@ -1,0 +1,171 @@
+//===- Sharing.cpp - activities that share resources ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Sharing.h"
+
+#include "tandem/Replay/Machine.h"
+
+#include <algorithm>
+
+namespace tandem::simulate {
+
+Sharing::Resource Sharing::addResource(double capacity, double shared) {
+  ResourceState state{capacity, capacity, shared, 0, {}};
+  resources.push_back(std::move(state));
+  return static_cast<Resource>(resources.size() - 1);
+}
+
+void Sharing::setCapacity(Resource resource, double capacity, double now) {
+  if (resources[resource].capacity == capacity)
+    return;
+  resources[resource].capacity = capacity;
+  updateMembers(resource, now, kNone);
+}
+
+double Sharing::rateOf(const ActivityState &activity) const {
+  double rate = activity.maxRate, slower = 1;
+  for (const UseState &use : activity.uses) {
+    const ResourceState &resource = resources[use.resource];
+    auto members = static_cast<double>(resource.members.size());
+    double capacity = members > 1 ? resource.capacity * resource.shared : resource.capacity;
+    rate = std::min(rate, capacity / (members * use.demand));
+    if (use.contention > 1)
+      slower = std::max(slower, machine::slowdown(use.contention, members, resource.full));
+  }
+  return rate / slower;
+}
+
+/// Brings an activity up to now, gives it the rate that it has from now on, and finds its place in
+/// the heap.
+void Sharing::update(Activity index, double now) {
+  ActivityState &activity = activities[index];
+  double rate = rateOf(activity);
+  if (rate == activity.rate && activity.heapAt != kNone)
+    return;
+  activity.remaining = std::max(0.0, activity.remaining - activity.rate * (now - activity.since));
+  activity.since = now;
+  activity.rate = rate;
+  activity.end =
+      rate > 0 ? now + activity.remaining / rate : std::numeric_limits<double>::infinity();
+  if (activity.heapAt == kNone) {
+    heap.push_back(index);
+    place(heap.size() - 1, index);
+  }
+  siftUp(activity.heapAt);
+  siftDown(activity.heapAt);
+}
+
+void Sharing::updateMembers(Resource resource, double now, Activity except) {
+  for (const Member &member : resources[resource].members)
+    if (member.activity != except)
+      update(member.activity, now);
+}
+
+Sharing::Activity Sharing::start(double work, double maxRate, const Use *uses, size_t numUses,
+                                 uint32_t tag, double now) {
+  Activity index;
+  if (unused.empty()) {
+    index = static_cast<Activity>(activities.size());
+    activities.emplace_back();
+  } else {
+    index = unused.back();
+    unused.pop_back();
+  }
+  ActivityState &activity = activities[index];
+  activity.work = activity.remaining = work;
+  activity.rate = 0;
+  activity.since = now;
+  activity.maxRate = maxRate;
+  activity.tag = tag;
+  activity.order = nextOrder++;
+  activity.uses.clear();
+  for (size_t i = 0; i < numUses; ++i) {
+    std::vector<Member> &members = resources[uses[i].resource].members;
+    activity.uses.push_back({uses[i].resource, static_cast<uint32_t>(members.size()),
+                             uses[i].demand, uses[i].contention});
+    members.push_back({index, static_cast<uint32_t>(i)});
+  }
+  for (size_t i = 0; i < numUses; ++i)
+    updateMembers(uses[i].resource, now, index);
+  update(index, now);
+  return index;
+}
+
+double Sharing::nextEnd() {
+  return heap.empty() ? std::numeric_limits<double>::infinity() : activities[heap.front()].end;
+}
+
+void Sharing::leave(Resource resource, uint32_t position) {
+  std::vector<Member> &members = resources[resource].members;
+  Member last = members.back();
+  members[position] = last;
+  activities[last.activity].uses[last.use].position = position;
+  members.pop_back();
+}
+
+uint32_t Sharing::finishNext() {
+  Activity index = heap.front();
+  Activity last = heap.back();
+  heap.pop_back();
+  if (last != index) {
+    place(0, last);
+    siftDown(0);
+  }
+  ActivityState &activity = activities[index];
+  activity.heapAt = kNone;
+  double now = activity.end;
+  for (const UseState &use : activity.uses) {
+    resources[use.resource].consumed += activity.work * use.demand;
+    leave(use.resource, use.position);
+  }
+  for (const UseState &use : activity.uses)
+    updateMembers(use.resource, now, kNone);
+  uint32_t tag = activity.tag;
+  unused.push_back(index);
+  return tag;
+}
+
+bool Sharing::before(Activity a, Activity b) const {
+  const ActivityState &x = activities[a], &y = activities[b];
+  return x.end != y.end ? x.end < y.end : x.order < y.order;
+}
+
+void Sharing::place(size_t at, Activity activity) {
+  heap[at] = activity;
+  activities[activity].heapAt = static_cast<uint32_t>(at);
+}
+
+void Sharing::siftUp(size_t at) {
+  Activity moving = heap[at];
+  while (at > 0) {
+    size_t parent = (at - 1) / 4;
+    if (!before(moving, heap[parent]))
+      break;
+    place(at, heap[parent]);
+    at = parent;
+  }
+  place(at, moving);
+}
+
+void Sharing::siftDown(size_t at) {
+  Activity moving = heap[at];
+  while (true) {
+    size_t first = 4 * at + 1, best = first;
+    if (first >= heap.size())
+      break;
+    for (size_t child = first + 1; child < std::min(first + 4, heap.size()); ++child)
+      if (before(heap[child], heap[best]))
+        best = child;
+    if (!before(heap[best], moving))
+      break;
+    place(at, heap[best]);
+    at = best;
+  }
+  place(at, moving);
+}
+
+} // namespace tandem::simulate

@@ -1,0 +1,367 @@
+//===- Simulator.cpp - a run, event by event ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fabric.h"
+#include "SimulatorImpl.h"
+
+#include "tandem/Replay/Walker.h"
+
+#include <algorithm>
+#include <deque>
+#include <fmt/format.h>
+#include <limits>
+#include <queue>
+
+namespace tandem::simulate {
+
+using machine::Machine;
+using machine::Mover;
+using replay::Command;
+using replay::CommandId;
+using replay::Kind;
+using replay::kNone;
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+class Simulator final : public replay::Driver {
+public:
+  Simulator(const replay::World &world, const Machine &machine, const machine::Launching &launching,
+            Result &result)
+      : world(world), machine(machine), launching(launching), costs(world, machine, launching),
+        issue(world, costs, launching), previous(predecessors(world)), result(result),
+        fabric(machine, world.numRanks(), sharing), walker(world, {}, *this),
+        puts(world.numRanks()) {
+    result.begin.assign(world.commands.size(), 0);
+    result.end.assign(world.commands.size(), 0);
+  }
+
+  Status run() {
+    walker.advance();
+    while (true) {
+      double timer = timers.empty() ? kNever : timers.top().time, work = sharing.nextEnd();
+      if (timer == kNever && work == kNever)
+        break;
+      if (timer <= work) {
+        Timer next = timers.top();
+        timers.pop();
+        now = next.time;
+        enter(next.phase, next.command);
+      } else {
+        now = work;
+        endWork(sharing.finishNext());
+      }
+      walker.advance();
+    }
+    if (!walker.finished())
+      return stalled();
+    summarise();
+    return Status();
+  }
+
+  void begin(CommandId id) override {
+    const Command &command = world.commands[id];
+    double start = std::max(now, issue.at(id)), overhead = costs.overhead(command.kind);
+    result.begin[id] = start;
+    switch (command.kind) {
+    case Kind::Send:
+    case Kind::Recv:
+      return;
+    case Kind::Record:
+      return at(start, id, Phase::Complete);
+    case Kind::Wait:
+      // What was over long ago costs nothing; news from another stream take their time.
+      return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
+    case Kind::WaitSignal:
+      return at(start + overhead, id, Phase::Complete);
+    case Kind::Signal:
+      return at(start + overhead + machine.linkBetween(world.rankOf(id), command.peer).latency, id,
+                Phase::Complete);
+    case Kind::Group:
+      if (machine.twoSided.mover == Mover::Sm)
+        fabric.takeSms(world.rankOf(id), machine.twoSided.sms, now);
+      return;
+    case Kind::Collective:
+      if (machine.collectives.mover == Mover::Sm)
+        fabric.takeSms(world.rankOf(id), machine.collectives.sms, now);
+      return;
+    case Kind::Put:
+      return at(engineReady(id, start) + overhead, id, Phase::Work);
+    default:
+      return at(start + overhead, id, Phase::Work);
+    }
+  }
+
+  void beginTransfer(CommandId send, CommandId recv) override {
+    const Command &command = world.commands[send];
+    uint32_t from = world.rankOf(send);
+    double posted = std::max({now, issue.at(send), issue.at(recv)});
+    result.begin[send] = result.begin[recv] = posted;
+    double bytes = costs.bytes(world.ranks[from], command, 0);
+    double startup = costs.overhead(Kind::Send) + machine.twoSided.startup.at(bytes) +
+                     machine.linkBetween(from, command.peer).latency;
+    at(posted + startup, send, Phase::Work);
+  }
+
+  void beginCollective(uint32_t index) override {
+    CommandId first = firstMember(index);
+    double posted = now;
+    forMembers(index, [&](CommandId member) { posted = std::max(posted, result.begin[member]); });
+    at(posted + costs.overhead(Kind::Collective) + costs.collective(index).latency, first,
+       Phase::Work);
+  }
+
+  void end(CommandId id) override {
+    result.end[id] = now;
+    bool group = world.commands[id].kind == Kind::Group;
+    if ((group ? machine.twoSided.mover : machine.collectives.mover) == Mover::Sm)
+      fabric.takeSms(world.rankOf(id), group ? -machine.twoSided.sms : -machine.collectives.sms,
+                     now);
+  }
+
+private:
+  enum class Phase : uint8_t {
+    Work,     ///< overheads are over
+    Move,     ///< of a put: its engine is ready to move bytes
+    Complete, ///< nothing is left
+  };
+  struct Timer {
+    double time;
+    CommandId command;
+    Phase phase;
+    bool operator<(const Timer &other) const {
+      return time != other.time ? time > other.time : command > other.command;
+    }
+  };
+  /// A device's copy engines.
+  struct Engines {
+    double busy = 0;
+    std::deque<CommandId> queue;
+    double seconds = 0;
+  };
+
+  void at(double time, CommandId command, Phase phase) {
+    // Work that could begin at one time begins in the order of issue: a copy engine takes turns.
+    if (time > now || phase == Phase::Work)
+      timers.push({time, command, phase});
+    else
+      enter(phase, command);
+  }
+
+  void enter(Phase phase, CommandId command) {
+    switch (phase) {
+    case Phase::Work:
+      return startWork(command);
+    case Phase::Move:
+      return startMessage(command, machine.oneSided, 1);
+    case Phase::Complete:
+      return complete(command);
+    }
+  }
+
+  void complete(CommandId id) {
+    result.end[id] = now;
+    if (world.commands[id].kind == Kind::Send && world.commands[id].partner != kNone)
+      result.end[world.commands[id].partner] = now;
+    walker.complete(id);
+  }
+
+  void startWork(CommandId id) {
+    const Command &command = world.commands[id];
+    uint32_t rank = world.rankOf(id);
+    switch (command.kind) {
+    case Kind::Send:
+      return startMessage(id, machine.twoSided, 0);
+    case Kind::Put:
+      return machine.oneSided.mover == Mover::Copy ? requestEngine(id, rank) : startPut(id, rank);
+    case Kind::Collective:
+      return startCollective(id, command.partner);
+    default: {
+      Sharing::Use use = fabric.compute(rank, CommandCosts::costOf(command.kind));
+      run(id, costs.work(world.ranks[rank], command), 1, &use, 1);
+    }
+    }
+  }
+
+  /// Begins shared work, or ends the command at once if there is none.
+  void run(CommandId id, double work, double maxRate, const Sharing::Use *uses, size_t count) {
+    if (work > 0)
+      sharing.start(work, maxRate, uses, count, id, now);
+    else
+      endWork(id);
+  }
+
+  void startMessage(CommandId id, const machine::Transport &transport, uint32_t operand) {
+    uint32_t rank = world.rankOf(id), peer = world.commands[id].peer;
+    double bytes = costs.bytes(world.ranks[rank], world.commands[id], operand);
+    uses.clear();
+    double rate = fabric.path(rank, peer, bytes, transport.mover, uses);
+    run(id, bytes, std::min(rate, transport.bandwidth), uses.data(), uses.size());
+  }
+
+  /// How long after a command a put can begin that waits for it; kNone: the start of the run.
+  double changeAfter(CommandId before) const {
+    if (before == kNone)
+      return launching.engineStart;
+    Kind kind = world.commands[before].kind;
+    return kind == Kind::Put || kind == Kind::Signal ? 0 : launching.engineChange;
+  }
+
+  /// When a put that would begin at `start` can ask for an engine.
+  double engineReady(CommandId put, double start) const {
+    CommandId before = previous[put];
+    if (before == kNone)
+      return start + changeAfter(kNone);
+    double ready = start, hop = costs.overhead(Kind::Wait);
+    for (; before != kNone && world.commands[before].kind == Kind::Wait;
+         before = previous[before]) {
+      CommandId record = world.commands[before].partner;
+      ready = std::max(ready, result.end[record] + hop + changeAfter(previous[record]));
+    }
+    return before == kNone ? ready : std::max(ready, result.end[before] + changeAfter(before));
+  }
+
+  void requestEngine(CommandId id, uint32_t rank) {
+    Engines &engines = puts[rank];
+    if (engines.busy >= machine.copyEngines) {
+      engines.queue.push_back(id);
+      return;
+    }
+    engines.busy += 1;
+    startPut(id, rank);
+  }
+
+  void startPut(CommandId id, uint32_t rank) {
+    const Command &command = world.commands[id];
+    double bytes = costs.bytes(world.ranks[rank], command, 1);
+    if (machine.oneSided.mover == Mover::Copy) {
+      fabric.countCopy(rank, 1, now);
+      fabric.countCopy(command.peer, 1, now);
+    }
+    // The engine is taken from here on; the bytes move after the startup.
+    result.begin[id] = now;
+    double startup =
+        machine.oneSided.startup.at(bytes) + machine.linkBetween(rank, command.peer).latency;
+    at(now + startup, id, Phase::Move);
+  }
+
+  void startCollective(CommandId id, uint32_t index) {
+    const machine::CollectiveCost &cost = costs.collective(index);
+    double seconds = cost.seconds - cost.latency;
+    if (!(seconds > 0))
+      return complete(id);
+    uses.clear();
+    fabric.collective(world.groups[world.collectives[index].group], cost.nodeBytes / seconds,
+                      cost.networkBytes / seconds, uses);
+    run(id, seconds, 1, uses.data(), uses.size());
+  }
+
+  void endWork(CommandId id) {
+    if (world.commands[id].kind == Kind::Put && machine.oneSided.mover == Mover::Copy)
+      releaseEngine(id, world.rankOf(id));
+    complete(id);
+  }
+
+  void releaseEngine(CommandId id, uint32_t rank) {
+    Engines &engines = puts[rank];
+    engines.busy -= 1;
+    engines.seconds += now - result.begin[id];
+    fabric.countCopy(rank, -1, now);
+    fabric.countCopy(world.commands[id].peer, -1, now);
+    if (engines.queue.empty())
+      return;
+    CommandId next = engines.queue.front();
+    engines.queue.pop_front();
+    engines.busy += 1;
+    startPut(next, rank);
+  }
+
+  CommandId firstMember(uint32_t index) const {
+    CommandId first = kNone;
+    forMembers(index, [&](CommandId member) { first = std::min(first, member); });
+    return first;
+  }
+
+  template <typename Fn> void forMembers(uint32_t index, Fn &&fn) const {
+    const replay::Collective &collective = world.collectives[index];
+    for (uint32_t m = 0; m < world.groupSize(collective); ++m)
+      if (CommandId member = world.members[collective.members + m]; member != kNone)
+        fn(member);
+  }
+
+  Status stalled() const {
+    std::string where;
+    std::vector<replay::Position> stuck = walker.stuck();
+    for (size_t i = 0; i < std::min<size_t>(3, stuck.size()); ++i)
+      where += (i ? "; " : "") + world.describe(stuck[i].at);
+    if (stuck.size() > 3)
+      where += fmt::format("; and {} streams more", stuck.size() - 3);
+    return Status(Code::InvalidProgram,
+                  fmt::format("@{} does not come to its end: {}", world.name, where));
+  }
+
+  void summarise() {
+    PathFinder paths(world, result, issue, previous);
+    result.ranks.resize(world.numRanks());
+    for (uint32_t r = 0; r < world.numRanks(); ++r) {
+      RankResult &rank = result.ranks[r];
+      for (CommandId c = world.ranks[r].begin; c < world.ranks[r].end; ++c)
+        rank.sequential += costs.alone(r, c);
+      rank.shares = timeline::sharesOf(spansOf(world, result, previous, r));
+      if (rank.shares.total > result.seconds) {
+        result.seconds = rank.shares.total;
+        result.slowestRank = r;
+      }
+      result.sequential = std::max(result.sequential, rank.sequential);
+    }
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      result.ranks[r].path = paths.walk(r, r == result.slowestRank ? &result.path : nullptr);
+    fabric.utilisation(result.seconds, result.utilisation);
+    copyEngines();
+  }
+
+  void copyEngines() {
+    Utilisation engines{"copy engines", 0, 0};
+    for (const Engines &device : puts) {
+      double part = result.seconds > 0 ? device.seconds / machine.copyEngines / result.seconds : 0;
+      engines.average += part / static_cast<double>(puts.size());
+      engines.most = std::max(engines.most, part);
+    }
+    if (machine.oneSided.mover == Mover::Copy)
+      result.utilisation.push_back(engines);
+  }
+
+  const replay::World &world;
+  const Machine &machine;
+  const machine::Launching &launching;
+  CommandCosts costs;
+  IssueTimes issue;
+  std::vector<CommandId> previous;
+  Result &result;
+  Sharing sharing;
+  Fabric fabric;
+  replay::Walker walker;
+  std::vector<Engines> puts; ///< per rank
+  std::priority_queue<Timer> timers;
+  std::vector<Sharing::Use> uses;
+  double now = 0;
+};
+
+} // namespace
+
+Expected<Result> simulate(const replay::World &world, const Machine &machine,
+                          const Options &options) {
+  TANDEM_RETURN_IF_ERROR(machine.checkRanks(world.numRanks()));
+  const machine::Launching &launching =
+      machine.hasGraph && !options.noGraph ? machine.graph : machine.streams;
+  Result result;
+  TANDEM_RETURN_IF_ERROR(Simulator(world, machine, launching, result).run());
+  return result;
+}
+
+} // namespace tandem::simulate

@@ -1,0 +1,64 @@
+//===- SimulatorImpl.h - what the parts of the simulator share ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_SIMULATE_SIMULATORIMPL_H
+#define TANDEM_LIB_SIMULATE_SIMULATORIMPL_H
+
+#include "CommandCosts.h"
+
+#include "tandem/Replay/Simulate.h"
+
+namespace tandem::simulate {
+
+/// When a rank's host has issued each of its commands: it does so in order, and never waits.
+class IssueTimes {
+public:
+  IssueTimes(const replay::World &world, const CommandCosts &costs,
+             const machine::Launching &launching);
+  double at(replay::CommandId command) const { return times.empty() ? start : times[command]; }
+
+private:
+  double start;
+  std::vector<double> times; ///< empty: all at `start`
+};
+
+/// By command: the one before it on its stream; kNone for the first, and for messages.
+std::vector<replay::CommandId> predecessors(const replay::World &world);
+
+/// The spans of a rank's commands but messages, in issue order. Names are World's.
+std::vector<timeline::Span> spansOf(const replay::World &world, const Result &result,
+                                    const std::vector<replay::CommandId> &previous, uint32_t rank);
+
+/// Walks back from a rank's last command to the start of the run.
+class PathFinder {
+public:
+  PathFinder(const replay::World &world, const Result &result, const IssueTimes &issue,
+             const std::vector<replay::CommandId> &previous)
+      : world(world), result(result), issue(issue), previous(previous) {}
+
+  PathTime walk(uint32_t rank, std::vector<PathStep> *steps) const;
+
+private:
+  /// What a command's end came from: its last stretch began at `begin` and was made possible by
+  /// `cause`, after `gate` (the command whose issue may have been what it waited for).
+  struct Origin {
+    double begin;
+    replay::CommandId cause, gate;
+  };
+  Origin originOf(replay::CommandId command) const;
+  Origin originOfGroup(replay::CommandId command) const;
+  replay::CommandId later(replay::CommandId a, replay::CommandId b) const;
+
+  const replay::World &world;
+  const Result &result;
+  const IssueTimes &issue;
+  const std::vector<replay::CommandId> &previous;
+};
+
+} // namespace tandem::simulate
+
+#endif // TANDEM_LIB_SIMULATE_SIMULATORIMPL_H

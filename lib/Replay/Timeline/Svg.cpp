@@ -1,0 +1,347 @@
+//===- Svg.cpp - a timeline as a picture ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Replay/Timeline.h"
+
+#include "tandem/Program/stream_program_generated.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <fmt/format.h>
+#include <iterator>
+
+namespace tandem::timeline {
+
+namespace {
+
+constexpr const char *kComputeColour = "#3b6fb6", *kCommunicationColour = "#f28e2b",
+                     *kWaitColour = "#e3e3e3", *kExposedColour = "#c8102e";
+constexpr double kLeft = 118, kPlot = 960, kRight = 112, kTop = 78, kBottom = 46;
+/// Narrower is not seen.
+constexpr double kThin = 0.35;
+constexpr size_t kStreamsUpTo = 16, kMostRanks = 64;
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    switch (c) {
+    case '<':
+      result += "&lt;";
+      break;
+    case '>':
+      result += "&gt;";
+      break;
+    case '&':
+      result += "&amp;";
+      break;
+    case '"':
+      result += "&quot;";
+      break;
+    default:
+      // Control characters are not XML.
+      result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return result;
+}
+
+/// The unit that keeps numbers of this size between 1 and 1000.
+struct TimeUnit {
+  double factor;
+  const char *name;
+};
+TimeUnit unitFor(double seconds) {
+  if (seconds >= 1)
+    return {1, "s"};
+  if (seconds >= 1e-3)
+    return {1e3, "ms"};
+  return {1e6, "us"};
+}
+
+/// 1, 2 or 5 times a power of ten, so that about eight ticks fit.
+double tickFor(double span) {
+  double step = std::pow(10, std::floor(std::log10(span / 8)));
+  for (double factor : {1.0, 2.0, 5.0})
+    if (step * factor >= span / 8)
+      return step * factor;
+  return step * 10;
+}
+
+/// One horizontal strip of a rank.
+struct Lane {
+  std::string label;
+  std::vector<Span> spans;
+  bool merged = false; ///< spans stand for many commands each
+};
+
+struct Band {
+  uint32_t rank = 0;
+  std::vector<Lane> lanes;
+};
+
+class Picture {
+public:
+  explicit Picture(const Timeline &timeline) : timeline(timeline) {
+    total = timeline.seconds;
+    for (const auto &spans : timeline.ranks)
+      for (const Span &span : spans)
+        total = std::max(total, span.end);
+    if (!(total > 0))
+      total = 1e-6;
+    choose();
+  }
+
+  std::string draw() {
+    double y = kTop;
+    std::string body;
+    for (const Band &band : bands)
+      y = draw(band, y, body);
+    double height = y + kBottom;
+    frame(height, y);
+    text += body;
+    text += "</svg>\n";
+    return std::move(text);
+  }
+
+private:
+  void choose() {
+    size_t ranks = timeline.ranks.size(), shown = std::min(ranks, kMostRanks);
+    bool streams = ranks <= kStreamsUpTo;
+    laneHeight = ranks <= 4 ? 18 : ranks <= 8 ? 13 : streams ? 9 : 7;
+    for (size_t i = 0; i < shown; ++i) {
+      Band band;
+      band.rank = static_cast<uint32_t>(shown > 1 ? i * (ranks - 1) / (shown - 1) : 0);
+      const std::vector<Span> &spans = timeline.ranks[band.rank];
+      if (streams)
+        lanesOfStreams(spans, band);
+      else
+        lanesOfCategories(spans, band);
+      bands.push_back(std::move(band));
+    }
+  }
+
+  static bool isDrawn(const Span &span) { return span.end > span.begin; }
+
+  static void lanesOfStreams(const std::vector<Span> &spans, Band &band) {
+    std::vector<Lane> lanes;
+    for (const Span &span : spans) {
+      if (!isDrawn(span))
+        continue;
+      if (span.stream >= lanes.size())
+        lanes.resize(span.stream + 1u);
+      lanes[span.stream].spans.push_back(span);
+    }
+    for (size_t s = 0; s < lanes.size(); ++s) {
+      // A stream that only waits says nothing.
+      bool works = std::any_of(lanes[s].spans.begin(), lanes[s].spans.end(),
+                               [](const Span &span) { return span.category != Category::Waiting; });
+      if (!works)
+        continue;
+      lanes[s].label = s == 0 ? "main" : fmt::format("s{}", s);
+      band.lanes.push_back(std::move(lanes[s]));
+    }
+    if (band.lanes.empty())
+      band.lanes.emplace_back();
+  }
+
+  /// What overlaps, or is closer than can be seen, becomes one.
+  void lanesOfCategories(const std::vector<Span> &spans, Band &band) const {
+    band.lanes.resize(2);
+    for (const Span &span : spans)
+      if (isDrawn(span) && span.category != Category::Waiting)
+        band.lanes[span.category == Category::Compute ? 0 : 1].spans.push_back(span);
+    for (Lane &lane : band.lanes) {
+      std::sort(lane.spans.begin(), lane.spans.end(),
+                [](const Span &a, const Span &b) { return a.begin < b.begin; });
+      lane.merged = true;
+      size_t kept = 0;
+      for (const Span &span : lane.spans) {
+        if (kept > 0 && x(span.begin) <= x(lane.spans[kept - 1].end) + kThin)
+          lane.spans[kept - 1].end = std::max(lane.spans[kept - 1].end, span.end);
+        else
+          lane.spans[kept++] = span;
+      }
+      lane.spans.resize(kept);
+    }
+  }
+
+  double x(double seconds) const { return kLeft + seconds / total * kPlot; }
+
+  void frame(double height, double bottom) {
+    double width = kLeft + kPlot + kRight;
+    fmt::format_to(out,
+                   R"(<?xml version="1.0" encoding="UTF-8"?>
+<svg xmlns="http://www.w3.org/2000/svg" width="{0:.0f}" height="{1:.0f}" viewBox="0 0 {0:.0f} {1:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="11">
+<rect width="{0:.0f}" height="{1:.0f}" fill="white"/>
+)",
+                   width, height);
+    TimeUnit unit = unitFor(total);
+    std::string ranks = fmt::format("{} ranks", timeline.ranks.size());
+    if (bands.size() < timeline.ranks.size())
+      ranks += fmt::format(", {} of them shown", bands.size());
+    fmt::format_to(
+        out,
+        "<text x=\"{:.0f}\" y=\"22\" font-size=\"15\" font-weight=\"bold\">@{}</text>\n"
+        "<text x=\"{:.0f}\" y=\"40\" fill=\"#555\">{}; {}; {:.4g} {} in all; {}</text>\n",
+        kLeft, escaped(timeline.program), kLeft, escaped(timeline.origin), ranks,
+        total * unit.factor, unit.name, summary());
+    legend();
+    axis(unit, bottom);
+  }
+
+  std::string summary() const {
+    double exposed = 0, most = 0;
+    for (const std::vector<Span> &spans : timeline.ranks) {
+      double part = sharesOf(spans).exposed;
+      exposed += part;
+      most = std::max(most, part);
+    }
+    exposed /= static_cast<double>(std::max<size_t>(1, timeline.ranks.size()));
+    return fmt::format("communication exposed {:.0f} % of the time ({:.0f} % on the worst rank)",
+                       100 * exposed / total, 100 * most / total);
+  }
+
+  void legend() {
+    struct Entry {
+      const char *colour, *label;
+    };
+    constexpr std::array<Entry, 4> entries = {{{kComputeColour, "compute"},
+                                               {kCommunicationColour, "communication"},
+                                               {kWaitColour, "waiting"},
+                                               {kExposedColour, "exposed communication"}}};
+    double at = kLeft;
+    for (const Entry &entry : entries) {
+      bool line = entry.colour == kExposedColour;
+      fmt::format_to(out,
+                     "<rect x=\"{:.0f}\" y=\"{}\" width=\"14\" height=\"{}\" fill=\"{}\"/>"
+                     "<text x=\"{:.0f}\" y=\"60\">{}</text>\n",
+                     at, line ? 55 : 51, line ? 3 : 10, entry.colour, at + 18, entry.label);
+      at += 40 + 6.2 * static_cast<double>(std::string_view(entry.label).size());
+    }
+  }
+
+  void axis(TimeUnit unit, double bottom) {
+    double step = tickFor(total);
+    int ticks = static_cast<int>(total * 1.0001 / step);
+    fmt::format_to(out, "<g stroke=\"#ddd\">\n");
+    for (int tick = 0; tick <= ticks; ++tick)
+      fmt::format_to(out, "<line x1=\"{0:.1f}\" y1=\"{1:.0f}\" x2=\"{0:.1f}\" y2=\"{2:.0f}\"/>\n",
+                     x(tick * step), kTop - 4, bottom);
+    fmt::format_to(out, "</g>\n<g text-anchor=\"middle\" fill=\"#555\">\n");
+    for (int tick = 0; tick <= ticks; ++tick)
+      fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{:.0f}\">{:.6g}</text>\n", x(tick * step),
+                     bottom + 14, std::round(tick * step * unit.factor * 1e6) / 1e6);
+    fmt::format_to(out, "<text x=\"{:.0f}\" y=\"{:.0f}\">time, {}</text>\n</g>\n",
+                   kLeft + kPlot / 2, bottom + 32, unit.name);
+  }
+
+  double draw(const Band &band, double y, std::string &body) {
+    auto to = std::back_inserter(body);
+    double height = static_cast<double>(band.lanes.size()) * laneHeight + 5;
+    const std::vector<Span> &spans = timeline.ranks[band.rank];
+    Shares shares = sharesOf(spans);
+    fmt::format_to(to, "<text x=\"8\" y=\"{:.1f}\" font-weight=\"bold\">rank {}</text>\n",
+                   y + height / 2 + 3, band.rank);
+    fmt::format_to(to, "<text x=\"{:.0f}\" y=\"{:.1f}\" fill=\"{}\">{:.0f} % exposed</text>\n",
+                   kLeft + kPlot + 8, y + height / 2 + 3, kExposedColour,
+                   shares.total > 0 ? 100 * shares.exposed / shares.total : 0);
+    double top = y;
+    for (const Lane &lane : band.lanes) {
+      if (!lane.label.empty() && laneHeight >= 9)
+        fmt::format_to(to,
+                       "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\" font-size=\"9\" "
+                       "fill=\"#777\">{}</text>\n",
+                       kLeft - 6, top + laneHeight / 2 + 3, lane.label);
+      draw(lane, top, to);
+      top += laneHeight;
+    }
+    for (const Interval &interval : exposedOf(spans))
+      if (x(interval.end) - x(interval.begin) >= 0.1)
+        fmt::format_to(to,
+                       "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"2.5\" "
+                       "fill=\"{}\"/>\n",
+                       x(interval.begin), top + 0.5, x(interval.end) - x(interval.begin),
+                       kExposedColour);
+    return y + height + (laneHeight >= 9 ? 7 : 3);
+  }
+
+  template <typename Out> void draw(const Lane &lane, double top, Out to) {
+    // What is narrower than a third of a unit joins its neighbours: millions of commands stay a
+    // picture of some thousand shapes.
+    size_t count = lane.spans.size();
+    for (size_t i = 0; i < count;) {
+      const Span &span = lane.spans[i];
+      double begin = x(span.begin), end = x(span.end);
+      size_t joined = 1;
+      if (end - begin < kThin)
+        while (i + joined < count && lane.spans[i + joined].category == span.category &&
+               x(lane.spans[i + joined].end) - begin < 2 * kThin) {
+          end = std::max(end, x(lane.spans[i + joined].end));
+          ++joined;
+        }
+      draw(span, lane.merged ? 0 : joined, begin, end, top, to);
+      i += joined;
+    }
+  }
+
+  /// `joined`: the commands that the shape stands for; 0: too many to name one.
+  template <typename Out>
+  void draw(const Span &span, size_t joined, double begin, double end, double top, Out to) {
+    const char *colour = span.category == Category::Compute         ? kComputeColour
+                         : span.category == Category::Communication ? kCommunicationColour
+                                                                    : kWaitColour;
+    double gap = end - begin > 3 ? 0.4 : 0;
+    fmt::format_to(to,
+                   "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"",
+                   begin, top + 1, std::max(0.15, end - begin - gap), laneHeight - 2, colour);
+    if (end - begin < 1 || joined == 0) {
+      fmt::format_to(to, "/>\n");
+      return;
+    }
+    std::string name = span.name < timeline.names.size()
+                           ? timeline.names[span.name].text
+                           : sp::EnumNameCommandKind(static_cast<sp::CommandKind>(span.kind));
+    TimeUnit unit = unitFor(span.end - span.begin);
+    fmt::format_to(to, "><title>{}, command {}, {:.4g} {}", escaped(name), span.command,
+                   (span.end - span.begin) * unit.factor, unit.name);
+    if (joined > 1)
+      fmt::format_to(to, ", and {} more", joined - 1);
+    if (span.name < timeline.names.size() && !timeline.names[span.name].location.empty())
+      fmt::format_to(to, ", {}", escaped(timeline.names[span.name].location));
+    fmt::format_to(to, "</title></rect>\n");
+    double room = (end - begin) / 5.4;
+    if (span.category != Category::Waiting && laneHeight >= 12 &&
+        room > static_cast<double>(name.size() + 1))
+      fmt::format_to(to,
+                     "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"9\" fill=\"white\" "
+                     "pointer-events=\"none\">{}</text>\n",
+                     begin + 3, top + laneHeight / 2 + 3, escaped(name));
+  }
+
+  const Timeline &timeline;
+  double total = 0, laneHeight = 14;
+  std::vector<Band> bands;
+  std::string text;
+  std::back_insert_iterator<std::string> out{text};
+};
+
+} // namespace
+
+std::string svg(const Timeline &timeline) { return Picture(timeline).draw(); }
+
+Status writeSvg(const Timeline &timeline, const std::string &path) {
+  std::string text = svg(timeline);
+  std::FILE *file = std::fopen(path.c_str(), "wb");
+  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file)
+    good &= std::fclose(file) == 0;
+  return good ? Status() : Status(Code::Io, fmt::format("cannot write \"{}\"", path));
+}
+
+} // namespace tandem::timeline

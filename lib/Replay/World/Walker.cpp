@@ -1,0 +1,291 @@
+//===- Walker.cpp - a walk through all command lists ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Replay/Walker.h"
+
+#include <algorithm>
+
+namespace tandem::replay {
+
+Driver::~Driver() = default;
+
+namespace {
+enum State : uint8_t { Ahead, Begun, Complete };
+} // namespace
+
+/// A queue of a rank is a *process*: it stands at one command, and waits for one thing at a time.
+struct Walker::Impl {
+  Impl(const World &world, const WalkOptions &options, Driver &driver)
+      : world(world), options(options), driver(driver), state(world.commands.size(), Ahead),
+        arrived(world.collectives.size(), 0), level(world.slots.size(), 0) {
+    uint32_t processes = 0;
+    for (const Rank &rank : world.ranks) {
+      firstProcess.push_back(processes);
+      processes += queuesOf(rank);
+    }
+    firstProcess.push_back(processes);
+    at.assign(processes, kNone);
+    nextWaiter.assign(processes, kNone);
+    enlisted.assign(processes, 0);
+    outstanding.assign(processes, 0);
+    eventWaiters.assign(world.numEvents(), kNone);
+    slotWaiters.assign(world.slots.size(), kNone);
+    if (!options.queueOf.empty())
+      queueNext.assign(world.commands.size(), kNone);
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      setHeads(r);
+  }
+
+  uint32_t queuesOf(const Rank &rank) const {
+    uint32_t queues = 0;
+    for (uint32_t s = 0; s < rank.numStreams; ++s)
+      queues = std::max(queues, queue(rank, s) + 1);
+    return queues;
+  }
+
+  uint32_t queue(const Rank &rank, uint32_t stream) const {
+    return options.queueOf.empty() ? stream : options.queueOf[rank.firstStream + stream];
+  }
+
+  void setHeads(uint32_t r) {
+    const Rank &rank = world.ranks[r];
+    uint32_t queues = firstProcess[r + 1] - firstProcess[r], open = queues;
+    std::vector<CommandId> last(queues, kNone);
+    for (CommandId i = rank.begin; i < rank.end; ++i) {
+      const Command &command = world.commands[i];
+      if (isMessage(command.kind))
+        continue;
+      uint32_t q = queue(rank, command.stream);
+      if (last[q] == kNone) {
+        at[firstProcess[r] + q] = i;
+        pending.push_back(firstProcess[r] + q);
+        if (queueNext.empty() && --open == 0)
+          return;
+      } else if (!queueNext.empty()) {
+        queueNext[last[q]] = i;
+      }
+      last[q] = i;
+    }
+  }
+
+  uint32_t processOf(CommandId command) const {
+    uint32_t r = world.rankOf(command);
+    return firstProcess[r] + queue(world.ranks[r], world.commands[command].stream);
+  }
+
+  void advance() {
+    while (!pending.empty()) {
+      uint32_t process = pending.back();
+      pending.pop_back();
+      step(process);
+    }
+  }
+
+  /// Runs a process until it has to wait.
+  void step(uint32_t process) {
+    if (enlisted[process])
+      return;
+    while (at[process] != kNone) {
+      CommandId c = at[process];
+      if (state[c] == Ahead && !tryBegin(process, c))
+        return;
+      if (state[c] != Complete)
+        return;
+      at[process] = queueNext.empty() ? world.commands[c].next : queueNext[c];
+    }
+  }
+
+  /// False if it has to wait; it is then in the list of what it waits for.
+  bool tryBegin(uint32_t process, CommandId c) {
+    const Command &command = world.commands[c];
+    if (command.kind == Kind::Wait && state[command.partner] != Complete) {
+      uint32_t rank = world.rankOf(c);
+      enlist(eventWaiters[world.ranks[rank].firstEvent + command.aux], process);
+      return false;
+    }
+    if (command.kind == Kind::WaitSignal) {
+      uint32_t slot = world.firstSlot[world.rankOf(c)] + command.aux;
+      if (level[slot] < command.value) {
+        enlist(slotWaiters[slot], process);
+        return false;
+      }
+    }
+    state[c] = Begun;
+    driver.begin(c);
+    if (command.kind == Kind::Group)
+      post(process, c, command.aux);
+    else if (command.kind == Kind::Collective)
+      arrive(command.partner);
+    return true;
+  }
+
+  void enlist(uint32_t &head, uint32_t process) {
+    nextWaiter[process] = head;
+    head = process;
+    enlisted[process] = 1;
+  }
+
+  void post(uint32_t process, CommandId group, uint32_t messages) {
+    outstanding[process] = messages;
+    if (messages == 0)
+      return finishGroup(process, group);
+    for (CommandId m = group + 1; m <= group + messages; ++m) {
+      const Command &message = world.commands[m];
+      bool isSend = message.kind == Kind::Send;
+      state[m] = Begun;
+      driver.begin(m);
+      CommandId partner = message.partner;
+      if (options.bufferedSends && isSend)
+        partner == kNone ? complete(m) : driver.beginTransfer(m, partner);
+      else if (options.bufferedSends && partner != kNone && state[partner] == Complete)
+        finishMessage(m);
+      else if (!options.bufferedSends && partner != kNone && state[partner] == Begun)
+        driver.beginTransfer(isSend ? m : partner, isSend ? partner : m);
+    }
+  }
+
+  void arrive(uint32_t index) {
+    const Collective &collective = world.collectives[index];
+    if (++arrived[index] == world.groupSize(collective))
+      driver.beginCollective(index);
+  }
+
+  void finishGroup(uint32_t process, CommandId group) {
+    state[group] = Complete;
+    driver.end(group);
+    pending.push_back(process);
+  }
+
+  void finishMessage(CommandId message) {
+    state[message] = Complete;
+    CommandId group = world.commands[message].next;
+    uint32_t process = processOf(group);
+    if (--outstanding[process] == 0)
+      finishGroup(process, group);
+  }
+
+  void complete(CommandId c) {
+    const Command &command = world.commands[c];
+    switch (command.kind) {
+    case Kind::Send:
+      finishMessage(c);
+      if (command.partner != kNone && state[command.partner] == Begun)
+        finishMessage(command.partner);
+      return;
+    case Kind::Collective: {
+      const Collective &collective = world.collectives[command.partner];
+      for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
+        CommandId member = world.members[collective.members + m];
+        state[member] = Complete;
+        driver.end(member);
+        pending.push_back(processOf(member));
+      }
+      return;
+    }
+    case Kind::Record:
+      state[c] = Complete;
+      wakeAll(eventWaiters[world.ranks[world.rankOf(c)].firstEvent + command.aux]);
+      break;
+    case Kind::Signal: {
+      uint32_t slot = world.firstSlot[command.peer] + command.aux;
+      state[c] = Complete;
+      if (level[slot] < command.value) {
+        level[slot] = command.value;
+        wakeAll(slotWaiters[slot]); // who waits for more enlists again
+      }
+      break;
+    }
+    default:
+      state[c] = Complete;
+    }
+    pending.push_back(processOf(c));
+  }
+
+  void wakeAll(uint32_t &head) {
+    for (uint32_t process = head; process != kNone;) {
+      pending.push_back(process);
+      uint32_t next = nextWaiter[process];
+      enlisted[process] = 0;
+      process = next;
+    }
+    head = kNone;
+  }
+
+  CommandId waitsFor(CommandId c) const {
+    const Command &command = world.commands[c];
+    switch (command.kind) {
+    case Kind::Wait:
+      return command.partner;
+    case Kind::WaitSignal: {
+      const Slot &slot = *world.slotOf(world.rankOf(c), command.aux);
+      for (CommandId raise : slot.raises)
+        if (world.commands[raise].value >= command.value && state[raise] != Complete)
+          return raise;
+      return kNone;
+    }
+    case Kind::Group:
+      for (CommandId m = c + 1; m <= c + command.aux; ++m)
+        if (state[m] != Complete)
+          return world.commands[m].partner;
+      return kNone;
+    case Kind::Collective: {
+      const Collective &collective = world.collectives[command.partner];
+      for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
+        CommandId member = world.members[collective.members + m];
+        if (member == kNone || state[member] == Ahead)
+          return member;
+      }
+      return kNone;
+    }
+    default:
+      return kNone;
+    }
+  }
+
+  const World &world;
+  const WalkOptions options;
+  Driver &driver;
+  std::vector<uint8_t> state;
+  std::vector<uint32_t> arrived;                   ///< per collective
+  std::vector<uint64_t> level;                     ///< per slot, relative to the run
+  std::vector<uint32_t> firstProcess;              ///< per rank
+  std::vector<CommandId> at;                       ///< per process
+  std::vector<uint32_t> nextWaiter, outstanding;   ///< per process
+  std::vector<uint8_t> enlisted;                   ///< per process: it is in a list of waiters
+  std::vector<uint32_t> eventWaiters, slotWaiters; ///< first process of a list, or kNone
+  std::vector<CommandId> queueNext;                ///< per command, where queues are shared
+  std::vector<uint32_t> pending;                   ///< processes that may have become able to go on
+};
+
+Walker::Walker(const World &world, const WalkOptions &options, Driver &driver)
+    : impl(std::make_unique<Impl>(world, options, driver)) {}
+Walker::~Walker() = default;
+
+void Walker::advance() { impl->advance(); }
+void Walker::complete(CommandId command) { impl->complete(command); }
+bool Walker::isComplete(CommandId command) const { return impl->state[command] == Complete; }
+CommandId Walker::waitsFor(CommandId command) const { return impl->waitsFor(command); }
+
+bool Walker::finished() const {
+  return std::all_of(impl->at.begin(), impl->at.end(), [](CommandId c) { return c == kNone; });
+}
+
+uint32_t Walker::queueOf(CommandId command) const {
+  const World &world = impl->world;
+  return impl->queue(world.ranks[world.rankOf(command)], world.commands[command].stream);
+}
+
+std::vector<Position> Walker::stuck() const {
+  std::vector<Position> result;
+  for (uint32_t r = 0; r < impl->world.numRanks(); ++r)
+    for (uint32_t p = impl->firstProcess[r]; p < impl->firstProcess[r + 1]; ++p)
+      if (impl->at[p] != kNone)
+        result.push_back({r, p - impl->firstProcess[r], impl->at[p]});
+  return result;
+}
+
+} // namespace tandem::replay
