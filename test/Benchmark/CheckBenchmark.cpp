@@ -10,6 +10,7 @@
 #include "tandem/Replay/Check.h"
 
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 #include <map>
 
 using namespace tandem;
@@ -121,6 +122,41 @@ BENCHMARK(checkPush)
     ->Arg(512)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
+
+/// A matmul on slices that peers push, so many per owner, on 64 ranks: many commands per signal
+/// slot.
+void checkSlices(benchmark::State &state) {
+  constexpr int64_t kRanks = 64;
+  int64_t slices = state.range(0), rows = kRanks * slices * 16;
+  std::string owned = "#fusion.axes<#tp, [didx(\"x\"), -]>",
+              columns = "#fusion.axes<#tp, [-, didx(\"x\")]>";
+  std::string streamed =
+      fmt::format("#fusion.axes<#tp, [stream(\"x\") * stream({}), didx(\"x\")]>", slices);
+  std::string types =
+      fmt::format("tensor<{0}x64xbf16, {1}>, tensor<64x1024xbf16, {2}>", rows, owned, columns);
+  std::string result = fmt::format("tensor<{}x1024xbf16, {}>", rows, streamed);
+  std::string text = fmt::format(
+      "#tp = #fusion.mesh<\"tp\", [\"x\" = {0}]>\n"
+      "func.func @slices(%x: tensor<{1}x64xbf16, {2}>, %w: tensor<64x1024xbf16, {3}>) -> {4} {{\n"
+      "  %y = fusion.matmul %x, %w {{fusion.schedule = #fusion.schedule<push>}} : {5} -> {4}\n"
+      "  return %y : {4}\n}}\n",
+      kRanks, rows, owned, columns, result, types);
+  compiler::CompileOptions options;
+  options.oracle = false;
+  options.verifyOutput = false;
+  compiler::CompileResult compiled = compiler::compileText(text, options);
+  if (!compiled)
+    return state.SkipWithError(compiled.errorText().c_str());
+  checkBytes(state, compiled.output);
+  state.SetComplexityN(slices);
+}
+BENCHMARK(checkSlices)
+    ->ArgName("slices")
+    ->RangeMultiplier(2)
+    ->Range(16, 512)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->Complexity(benchmark::oN);
 
 /// On 2 hardware queues, with lint.
 void checkQueuesAndLint(benchmark::State &state) {

@@ -26,6 +26,24 @@ struct Touch {
   const uint32_t *clock = nullptr; ///< local ones: what has ended before, per stream
 };
 
+/// The commands of one stream that raise a slot or wait for it, in its order.
+struct SlotUsers {
+  uint64_t key = 0; ///< which stream (of raises: and channel)
+  std::vector<CommandId> commands;
+  std::vector<uint64_t> mostValue; ///< per command: the largest value up to it
+  std::vector<uint32_t> ticks;     ///< of waits: their numbers in the stream, as clocks count
+
+  void add(CommandId command, uint64_t value) {
+    mostValue.push_back(mostValue.empty() ? value : std::max(value, mostValue.back()));
+    commands.push_back(command);
+  }
+};
+
+/// A slot with its users by stream, so that a question costs a binary search per stream.
+struct SlotIndex {
+  std::vector<SlotUsers> raises, waits;
+};
+
 class RemoteChecker {
 public:
   RemoteChecker(const World &world, const CheckOptions &options, const Execution &execution,
@@ -62,7 +80,7 @@ private:
     std::sort(touches.begin(), touches.end(), [&](const Touch &a, const Touch &b) {
       return execution.when[a.command] < execution.when[b.command];
     });
-    indexWaits();
+    indexSlots();
     writes.assign(graph->places.size(), {});
     reads.assign(graph->places.size(), {});
     for (const Touch &touch : touches)
@@ -79,22 +97,47 @@ private:
         graph->places.begin());
   }
 
-  /// The numbers of the waits in their streams, as clocks count.
-  void indexWaits() {
-    waitTicks.clear();
-    const Rank &rank = world.ranks[target];
-    bool any = false;
-    for (uint32_t s = world.firstSlot[target]; s < world.firstSlot[target + 1]; ++s)
-      any |= !world.slots[s].waits.empty();
-    if (!any)
+  static SlotUsers &usersOf(std::vector<SlotUsers> &all, uint64_t key) {
+    auto found = std::find_if(all.begin(), all.end(),
+                              [&](const SlotUsers &users) { return users.key == key; });
+    if (found != all.end())
+      return *found;
+    all.emplace_back().key = key;
+    return all.back();
+  }
+
+  /// Of a raise: what must be equal for it to be ordered after the puts of its stream.
+  uint64_t raiserOf(CommandId command) const {
+    const Command &c = world.commands[command];
+    return uint64_t(world.rankOf(command)) << 32 | uint64_t(c.stream) << 16 | c.channel;
+  }
+
+  /// Indexes the slots of the target.
+  void indexSlots() {
+    uint32_t firstSlot = world.firstSlot[target], end = world.firstSlot[target + 1];
+    slots.assign(end - firstSlot, {});
+    if (std::all_of(world.slots.begin() + firstSlot, world.slots.begin() + end,
+                    [](const Slot &slot) { return slot.waits.empty(); }))
       return;
+    std::vector<CommandId> raises;
+    for (uint32_t s = firstSlot; s < end; ++s) {
+      raises = world.slots[s].raises;
+      std::sort(raises.begin(), raises.end());
+      for (CommandId raise : raises)
+        usersOf(slots[s - firstSlot].raises, raiserOf(raise))
+            .add(raise, world.commands[raise].value);
+    }
+    const Rank &rank = world.ranks[target];
     std::vector<uint32_t> ticks(rank.numStreams, 0);
     ticks[0] = 1; // START
     for (CommandId i = rank.begin; i < rank.end; ++i) {
       const Command &command = world.commands[i];
       ticks[command.stream] += takesPart(command.kind);
-      if (command.kind == Kind::WaitSignal)
-        waitTicks[i] = ticks[command.stream];
+      if (command.kind != Kind::WaitSignal)
+        continue;
+      SlotUsers &waits = usersOf(slots[command.aux].waits, command.stream);
+      waits.add(i, command.value);
+      waits.ticks.push_back(ticks[command.stream]);
     }
   }
 
@@ -147,27 +190,31 @@ private:
       const Command &signal = world.commands[c];
       if (signal.kind != Kind::Signal || signal.channel != p.channel || signal.peer != p.peer)
         continue;
-      const Slot &slot = *world.slotOf(signal.peer, signal.aux);
-      return std::any_of(slot.waits.begin(), slot.waits.end(), [&](CommandId wait) {
-        return clock[world.commands[wait].stream] >= waitTicks.find(wait)->second &&
-               onlyAfter(slot, world.commands[wait].value, put);
+      // Any wait for more than the other raises can give is released by a signal behind the put.
+      const SlotIndex &slot = slots[signal.aux];
+      uint64_t least = mostOfOthers(slot, put) + 1;
+      return std::any_of(slot.waits.begin(), slot.waits.end(), [&](const SlotUsers &waits) {
+        size_t first = std::lower_bound(waits.mostValue.begin(), waits.mostValue.end(), least) -
+                       waits.mostValue.begin();
+        return first < waits.ticks.size() && clock[waits.key] >= waits.ticks[first];
       });
     }
     return false;
   }
 
-  /// Whether all that could have raised the slot to `value` are signals behind the put.
-  bool onlyAfter(const Slot &slot, uint64_t value, CommandId put) const {
-    const Command &p = world.commands[put];
-    const Rank &rank = world.ranks[world.rankOf(put)];
-    auto valueOf = [&](CommandId raise) { return world.commands[raise].value; };
-    auto first = std::partition_point(slot.raises.begin(), slot.raises.end(),
-                                      [&](CommandId raise) { return valueOf(raise) < value; });
-    return std::all_of(first, slot.raises.end(), [&](CommandId raise) {
-      const Command &signal = world.commands[raise];
-      return raise > put && raise < rank.end && signal.stream == p.stream &&
-             signal.channel == p.channel;
-    });
+  /// The largest value to which a slot is raised by anything but signals behind the put, in its
+  /// stream and channel.
+  uint64_t mostOfOthers(const SlotIndex &slot, CommandId put) const {
+    uint64_t most = 0, key = raiserOf(put);
+    for (const SlotUsers &raises : slot.raises) {
+      size_t others = raises.commands.size();
+      if (raises.key == key)
+        others = std::lower_bound(raises.commands.begin(), raises.commands.end(), put) -
+                 raises.commands.begin();
+      if (others > 0)
+        most = std::max(most, raises.mostValue[others - 1]);
+    }
+    return most;
   }
 
   // Over runs
@@ -280,7 +327,7 @@ private:
 
   uint32_t target = 0;
   const Overlaps *graph = nullptr;
-  std::unordered_map<CommandId, uint32_t> waitTicks;
+  std::vector<SlotIndex> slots;                  ///< of the target
   std::vector<std::vector<Touch>> writes, reads; ///< per place: the last write, the reads since
 };
 

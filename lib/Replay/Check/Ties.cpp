@@ -33,6 +33,10 @@ public:
         if (world.commands[i].kind == Kind::Wait)
           ++waitsLeft[world.ranks[r].firstEvent + world.commands[i].aux];
     raised.resize(world.slots.size());
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      for (CommandId i = world.ranks[r].begin; i < world.ranks[r].end; ++i)
+        if (const Command &command = world.commands[i]; command.kind == Kind::Signal)
+          raisesOf(i, r).add(command.value);
   }
 
   void begin(CommandId c) override {
@@ -55,7 +59,7 @@ public:
         messages[c] = set;
       break;
     case Kind::Signal:
-      raised[world.firstSlot[command.peer] + command.aux].push_back({c, set});
+      raisesOf(c, rank).sets.push_back(set);
       break;
     case Kind::WaitSignal:
       join(set, commonOfRaises(world.firstSlot[rank] + command.aux, command.value));
@@ -103,10 +107,28 @@ public:
   const Words &atEnd(uint32_t rank) const { return sets[world.ranks[rank].firstStream]; }
 
 private:
-  struct Raise {
-    CommandId signal;
-    Words set;
+  /// The signals of one stream that raise a slot, in its order.
+  struct Raises {
+    uint64_t stream = 0;
+    std::vector<uint64_t> mostValue; ///< per signal: the largest value up to it
+    std::vector<Words> sets;         ///< per signal that has come: what is before it
+
+    void add(uint64_t value) {
+      mostValue.push_back(mostValue.empty() ? value : std::max(value, mostValue.back()));
+    }
   };
+
+  Raises &raisesOf(CommandId signal, uint32_t rank) {
+    const Command &command = world.commands[signal];
+    uint64_t stream = uint64_t(rank) << 16 | command.stream;
+    std::vector<Raises> &all = raised[world.firstSlot[command.peer] + command.aux];
+    auto found = std::find_if(all.begin(), all.end(),
+                              [&](const Raises &raises) { return raises.stream == stream; });
+    if (found != all.end())
+      return *found;
+    all.emplace_back().stream = stream;
+    return all.back();
+  }
 
   Words &setOf(CommandId c) {
     return sets[world.ranks[world.rankOf(c)].firstStream + world.commands[c].stream];
@@ -120,22 +142,16 @@ private:
   /// only the first counts; one of another stream that has not come yet leaves nothing.
   Words commonOfRaises(uint32_t slot, uint64_t value) const {
     Words common(words, ~uint64_t(0));
-    std::vector<uint64_t> seen; // streams whose first candidate has come
-    auto stream = [&](CommandId c) {
-      return uint64_t(world.rankOf(c)) << 16 | world.commands[c].stream;
-    };
-    for (const Raise &raise : raised[slot]) {
-      if (world.commands[raise.signal].value < value ||
-          std::find(seen.begin(), seen.end(), stream(raise.signal)) != seen.end())
+    for (const Raises &raises : raised[slot]) {
+      size_t first = std::lower_bound(raises.mostValue.begin(), raises.mostValue.end(), value) -
+                     raises.mostValue.begin();
+      if (first == raises.mostValue.size())
         continue;
-      seen.push_back(stream(raise.signal));
-      for (size_t w = 0; w < words; ++w)
-        common[w] &= raise.set[w];
-    }
-    for (CommandId other : world.slots[slot].raises)
-      if (world.commands[other].value >= value &&
-          std::find(seen.begin(), seen.end(), stream(other)) == seen.end())
+      if (first >= raises.sets.size())
         return Words(words, 0);
+      for (size_t w = 0; w < words; ++w)
+        common[w] &= raises.sets[first][w];
+    }
     return common;
   }
 
@@ -144,7 +160,7 @@ private:
   std::vector<Words> recorded;                   ///< per event, until its last wait
   std::vector<uint32_t> waitsLeft;               ///< per event
   std::unordered_map<CommandId, Words> messages; ///< per send that is under way
-  std::vector<std::vector<Raise>> raised;        ///< per slot, in the order of the execution
+  std::vector<std::vector<Raises>> raised;       ///< per slot
 };
 
 } // namespace
