@@ -69,6 +69,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-outline-oracle",
                                     "fusion-propagate-axes",
                                     "fusion-insert-reshards",
+                                    "fusion-fold-empty",
                                     "fusion-verify",
                                     "fusion-select-schedule",
                                     "convert-fusion-to-hostir",
@@ -137,6 +138,8 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   reshards.collectives = target->has(hostir::Capability::Collectives);
   reshards.log = log;
   builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
+  // All types are final: what has no elements goes, and no later pass sees it.
+  builder.addOnFunctions(fusion::createFusionFoldEmpty({log}));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
   FusionSelectScheduleOptions select;
   select.machine = options.machine;

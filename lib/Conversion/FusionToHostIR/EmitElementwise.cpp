@@ -149,10 +149,15 @@ hostir::KernelOp Emitter::getKernel(const Elementwise &elementwise) {
 
 LogicalResult Emitter::emitConstant(Operation *op) {
   DenseElementsAttr constant;
-  if (!matchPattern(op, m_Constant(&constant)) || !constant.isSplat())
-    return op->emitError("a constant that is not a splat is not lowered yet");
   if (!fusion::getAxes(op->getResult(0)))
     return op->emitError("expected results with axes, found ") << op->getResult(0).getType();
+  bool isConstant = matchPattern(op, m_Constant(&constant));
+  if (isConstant && constant.empty()) {
+    getOrAllocBuffer(op->getResult(0));
+    return success();
+  }
+  if (!isConstant || !constant.isSplat())
+    return op->emitError("a constant that is not a splat is not lowered yet");
   Elementwise elementwise;
   elementwise.ops.push_back(op);
   elementwise.operands.emplace_back();

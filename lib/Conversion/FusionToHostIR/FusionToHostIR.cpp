@@ -173,11 +173,14 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   for (const StreamGroup &group : *groups)
     if (failed(emitGroup(group, emitter)))
       return failure();
-  for (const std::pair<Value, Value> &copy : copies)
+  for (const std::pair<Value, Value> &copy : copies) {
+    if (cast<RankedTensorType>(copy.first.getType()).getNumElements() == 0)
+      continue;
     emitter.onMesh(terminator->getLoc(), fusion::getAxes(copy.first).getMesh(), [&] {
       hostir::CopyOp::create(emitter.getBuilder(), terminator->getLoc(),
                              emitter.getBuffer(copy.first), copy.second, emitter.getMainStream());
     });
+  }
   func.erase();
   return success();
 }

@@ -144,11 +144,12 @@ std::optional<DigitMap> tandem::matchSlices(Operation *op, OpOperand &operand) {
       return std::nullopt;
     map.push_back({{-1, size, 1}});
   }
-  // Where indices are shifted, by whole rounds of the digit.
+  // Where indices are shifted, by whole rounds of the digit (0: a dimension without indices).
   bool isShifted = llvm::any_of(places, [&](const Place &place) {
     auto [dim, weight, size, ragged] = place;
     std::optional<int64_t> shift = getShift(op, operand, dim);
-    return !shift || *shift % (weight * size) != 0;
+    int64_t round = weight * size;
+    return !shift || (round != 0 && *shift % round != 0);
   });
   if (next != places.size() || isShifted)
     return std::nullopt;

@@ -272,8 +272,10 @@ std::shared_ptr<const Overlaps> FootprintTable::compute(std::vector<Place> place
   }
   std::vector<uint32_t> &first = result->first;
   first.assign(all.size() + 1, 0);
+  // A place overlaps itself, unless it has no bytes.
+  auto hasBytes = [&](uint32_t p) { return set(all[p].layout).bytes != 0; };
   for (uint32_t p = 0; p < all.size(); ++p)
-    ++first[p + 1];
+    first[p + 1] += hasBytes(p);
   for (const Pair &pair : pairs) {
     ++first[pair.a + 1];
     ++first[pair.b + 1];
@@ -283,7 +285,8 @@ std::shared_ptr<const Overlaps> FootprintTable::compute(std::vector<Place> place
   result->edges.resize(first.back());
   std::vector<uint32_t> at(first.begin(), first.end() - 1);
   for (uint32_t p = 0; p < all.size(); ++p)
-    result->edges[at[p]++] = {p, set(all[p].layout).bytes};
+    if (hasBytes(p))
+      result->edges[at[p]++] = {p, set(all[p].layout).bytes};
   for (const Pair &pair : pairs) {
     result->edges[at[pair.a]++] = {pair.b, pair.common};
     result->edges[at[pair.b]++] = {pair.a, pair.common};

@@ -32,6 +32,8 @@ class Generator(Operations, Elementwise):
         self.open_arguments, self.open_results = self.random.choices(((0.02, 0.6), (0.5, 0.85)), (3, 1))[0]
         #: Whether a few values have many uses.
         self.hubs = self.random.random() < 0.3
+        #: How often an extent is 0.
+        self.empty = 0.15 if self.random.random() < 0.15 else 0
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -126,6 +128,8 @@ class Generator(Operations, Elementwise):
 
     def extent(self):
         r = self.random
+        if self.chance(self.empty):
+            return 0
         if self.chance(0.12):
             return 1
         if self.chance(0.15):

@@ -166,7 +166,7 @@ class OneLoop:
         d = self.random.choice([d for d in range(len(value.shape)) if d != rows])
         if value.bound * value.shape[d] > 1000:
             return
-        reduction = self.random.choice(("sum", "max", "min"))
+        reduction = self.random.choice(("sum", "max", "min")) if value.shape[d] else "sum"
         partial = tuple(axis for axis, _ in self.mesh.axes if ("didx", axis) in value.axes.dims[d])
         axes = Axes(self.mesh, value.axes.dims[:d] + value.axes.dims[d + 1:], partial, reduction if partial else "sum")
         made = self.g.add("reduce", [value], value.shape[:d] + value.shape[d + 1:], axes, value.bound * value.shape[d],

@@ -11,7 +11,8 @@ MAX_ELEMENTS = 3000
 
 
 def divisors(n):
-    return [d for d in range(1, n + 1) if n % d == 0]
+    """Sizes of digits that fit an extent; any fits an empty one."""
+    return [d for d in range(1, n + 1) if n % d == 0] if n else [1, 2, 3, 4]
 
 
 class Operations:
@@ -140,7 +141,7 @@ class Operations:
         a, b = batch, rhs.shape[:-2]
         rank = max(len(a), len(b))
         a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
-        shape = tuple(max(p) for p in zip(a, b)) + (m, n)
+        shape = tuple(q if p == 1 else p for p, q in zip(a, b)) + (m, n)
         bound = k * lhs.bound * rhs.bound
         if math.prod(shape) > MAX_ELEMENTS or bound > 500:
             return
@@ -163,7 +164,8 @@ class Operations:
         if len(dims) == rank and self.chance(0.7):
             return
         shape = tuple(n for i, n in enumerate(value.shape) if i not in dims)
-        reduction = r.choice(("sum", "sum", "sum", "max", "min"))
+        # The maximum of nothing is infinite, which most ops turn into NaN.
+        reduction = r.choice(("sum", "sum", "sum", "max", "min")) if math.prod(value.shape) else "sum"
         bound = value.bound
         if reduction == "sum":
             bound *= math.prod(value.shape[d] for d in dims)
@@ -205,7 +207,7 @@ class Operations:
             elif shape and len(shape) < 5:
                 d = r.randrange(len(shape))
                 n = r.choice(divisors(shape[d]))
-                shape[d:d + 1] = [n, shape[d] // n]
+                shape[d:d + 1] = [n, shape[d] // n] if self.chance(0.5) else [shape[d] // n, n]
         if shape:
             self.move("reshape", [value], shape, self.result_axes(shape, [value]))
 
@@ -216,7 +218,8 @@ class Operations:
             offset = step = 0
             if self.chance(0.5) and extent > 1:
                 offset, step = r.randrange(extent), r.choice((1, 1, 2, 3))
-                shape.append(r.randint(1, (extent - offset - 1) // step + 1))
+                least = not self.chance(self.empty)
+                shape.append(r.randint(1, (extent - offset - 1) // step + 1) if least else 0)
             else:
                 step = 1
                 shape.append(extent)

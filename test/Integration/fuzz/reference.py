@@ -45,6 +45,14 @@ COMPARISON = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.gre
 REDUCTION = {"sum": np.sum, "max": np.max, "min": np.min}
 
 
+def identity(reduction, dtype):
+    """What a reduction of no elements gives."""
+    if reduction == "sum":
+        return 0
+    sign = -1 if reduction == "max" else 1
+    return sign * np.inf if dtype != "i32" else -2**31 if sign < 0 else 2**31 - 1
+
+
 def evaluate_op(op, operands):
     a = op.attributes
     if op.kind in ("arith.cmpf", "arith.cmpi"):
@@ -61,7 +69,8 @@ def evaluate_op(op, operands):
         product = np.matmul(lhs, rhs)
         return product + operands[2] if len(operands) == 3 else product
     if op.kind == "reduce":
-        return REDUCTION[a["reduction"]](operands[0], axis=tuple(a["dims"]))
+        return REDUCTION[a["reduction"]](operands[0], axis=tuple(a["dims"]),
+                                         initial=identity(a["reduction"], op.result.dtype))
     if op.kind == "broadcast":
         shape = [1] * len(op.result.shape)
         for extent, dim in zip(operands[0].shape, a["dims"]):
@@ -72,7 +81,7 @@ def evaluate_op(op, operands):
     if op.kind == "reshape":
         return operands[0].reshape(op.result.shape)
     if op.kind == "slice":
-        return operands[0][tuple(slice(o, o + (n - 1) * s + 1, s)
+        return operands[0][tuple(slice(o, o + (n - 1) * s + 1 if n else o, s)
                                  for o, s, n in zip(a["offsets"], a["steps"], op.result.shape))]
     if op.kind == "concat":
         return np.concatenate(operands, a["dim"])

@@ -103,7 +103,7 @@ def needed(line):
     source, target = re.finditer(TYPE, line)
     before, after = held(source), held(target)
     if source["partial"] and source["partial"] != target["partial"]:
-        terms = max(np.sum(list(before.values()), axis=0).max(), 1)
+        terms = np.sum(list(before.values()), axis=0).max(initial=1)
         return int(2 * terms * sum(mask.sum() for mask in (before | after).values()) + terms * len(before))
     nothing = np.zeros_like(next(iter(before.values())))
     count = int(sum((mask & ~before.get(rank, nothing)).sum() for rank, mask in after.items()))

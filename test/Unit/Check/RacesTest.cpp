@@ -63,6 +63,15 @@ TEST(Races, OtherRowsAreFine) {
   expectClean(spec.joined());
 }
 
+TEST(Races, NothingIsWrittenTwice) {
+  TwoStreams spec;
+  uint32_t y = spec.rank.views[spec.y[0]].buffer(), x = spec.rank.views[spec.x[0]].buffer();
+  for (uint32_t stream : {1, 2})
+    spec.rank.copy(stream, spec.rank.view(y, DType::F32, {0, 4}, 0),
+                   spec.rank.view(x, DType::F32, {0, 4}, 0));
+  expectClean(spec.joined());
+}
+
 TEST(Races, OverlapOfOneElement) {
   TwoStreams spec;
   uint32_t y = spec.rank.views[spec.y[0]].buffer();

@@ -28,21 +28,22 @@ FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_
   SmallVector<ResolvedDigit> digits;
   int64_t rest = extent, ragged = 0;
   for (const Digit &digit : dim.getDigits()) {
-    int64_t size = digit.isRest() ? rest : getDigitSize(digit, mesh);
+    // A loop over no indices has one iteration, on nothing: no digit but the last is 0.
+    int64_t size = digit.isRest() ? std::max<int64_t>(rest, 1) : getDigitSize(digit, mesh);
     if (ShapedType::isDynamic(size))
       return failure();
-    bool divides = size == 0 ? rest == 0 : rest % size == 0;
+    bool divides = rest % size == 0;
     bool isLast = &digit == &dim.getDigits().back();
     if (!divides && (!isLast || !digit.isStream() || !isSliceCount(rest, size)))
       return failure();
     if (!divides)
       ragged = rest;
     digits.push_back({digit.kind, digit.isDevice() ? digit.axis : StringAttr(), size, 0, ragged});
-    rest = digit.isRest() || ragged ? 1 : rest / size;
+    rest = ragged ? 1 : rest / size;
   }
   if (rest != 1 || digits.empty())
     digits.push_back({DigitKind::Serial, {}, rest, 0});
-  // An extent of 0 leaves the innermost digit 0, and outer weights too.
+  // An extent of 0 leaves the innermost, serial digit 0, and the weights of all others.
   int64_t weight = 1;
   for (ResolvedDigit &digit : llvm::reverse(digits)) {
     digit.weight =
@@ -85,7 +86,7 @@ static FailureOr<SmallVector<int64_t>> getShapeOf(RankedTensorType type, bool dr
       if (dropStream && digit.ragged)
         local = local / digit.ragged * digit.weight;
       else if (digit.kind == DigitKind::Device || (dropStream && digit.kind == DigitKind::Stream))
-        local = digit.size == 0 ? 0 : local / digit.size;
+        local /= digit.size;
     shape.push_back(local);
   }
   return shape;

@@ -169,6 +169,20 @@ FailureOr<SmallVector<DimAxesAttr>> fusion::reshapeDims(MeshAttr mesh, ArrayRef<
       result.append(groupTo.size(), DimAxesAttr::get(context, {}));
       continue;
     }
+    // Where no element can change its device, the first empty dimension is split over all devices.
+    if (llvm::is_contained(groupTo, 0)) {
+      SmallVector<Digit> devices;
+      for (DimAxesAttr dim : groupDims)
+        llvm::copy_if(dim.getDigits(), std::back_inserter(devices),
+                      [](const Digit &digit) { return digit.isDevice(); });
+      for (int64_t extent : groupTo) {
+        result.push_back(
+            DimAxesAttr::get(context, extent == 0 ? ArrayRef(devices) : ArrayRef<Digit>()));
+        if (extent == 0)
+          devices.clear();
+      }
+      continue;
+    }
     SmallVector<ResolvedDigit> digits;
     for (auto [i, dim] : llvm::enumerate(groupDims)) {
       FailureOr<SmallVector<ResolvedDigit>> resolved =

@@ -7,6 +7,7 @@
 
 #include "AxesInferenceDetail.h"
 #include "DimAxesSyntax.h"
+#include "mlir/IR/Matchers.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
@@ -21,6 +22,15 @@ bool fusion::isTransparent(Operation *op) {
     return true;
   return !llvm::any_of(op->getOperandTypes(), undecided) &&
          !llvm::any_of(op->getResultTypes(), undecided) && succeeded(verifyLocal(op, nullptr));
+}
+
+/// A partial constant is what its equal terms combine to: 0 of a sum, anything of a maximum, and
+/// what has no elements.
+static bool isItsOwnTerm(Operation *constant, ReduceKind kind) {
+  DenseElementsAttr elements;
+  return kind != ReduceKind::Sum || matchPattern(constant, m_AnyZeroFloat()) ||
+         matchPattern(constant, m_Zero()) ||
+         (matchPattern(constant, m_Constant(&elements)) && elements.empty());
 }
 
 LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError) {
@@ -82,7 +92,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
     if (!axes)
       continue;
     if (op->getNumOperands() == 0) {
-      if (axes.isPartial())
+      if (axes.isPartial() && !isItsOwnTerm(op, axes.getPartialKind()))
         return fail("expected a constant that is not partial, found it partial over \"" +
                     axes.getPartial().front().getValue() + "\"");
       continue;

@@ -57,7 +57,7 @@ static bool roundsToNearest(arith::TruncFOp op) {
 LogicalResult fusion::verifyElementwise(Operation *op) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     auto elements = dyn_cast<DenseElementsAttr>(constant.getValue());
-    if (elements && elements.isSplat())
+    if (elements && (elements.isSplat() || elements.empty()))
       return success();
     return op->emitOpError()
            << "expected a constant with one value for all elements, found several "

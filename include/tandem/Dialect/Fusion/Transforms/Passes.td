@@ -170,6 +170,36 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
   ];
 }
 
+def FusionFoldEmpty : Pass<"fusion-fold-empty", "::mlir::func::FuncOp"> {
+  let summary = "Compute and send nothing for tensors without elements";
+  let description = [{
+    An extent of 0 is ordinary: an empty batch, an expert that gets no token. What is computed from no elements is known,
+    so no later pass, channel or device sees it:
+
+    - a result without elements is a constant;
+    - a `reduce` over no elements is the identity of its reduction, a `matmul` that contracts no elements is 0 or its bias;
+    - a `concat` leaves out operands without elements;
+    - a reshard of a constant is a constant.
+
+    Types stay as they are. Ops from which nothing is computed any more are erased.
+
+    Before:
+    ```mlir
+    %1 = fusion.reshard %0 : tensor<8x0xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x0xf32, #fusion.axes<#tp, [-, -]>>
+    %2 = fusion.reduce sum %1 dims [1] : tensor<8x0xf32, #fusion.axes<#tp, [-, -]>> -> tensor<8xf32, #fusion.axes<#tp, [-]>>
+    ```
+    After:
+    ```mlir
+    %2 = arith.constant dense<0.0> : tensor<8xf32, #fusion.axes<#tp, [-]>>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::tandem::fusion::FusionDialect"];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numFolded", "folded", "number of ops folded">
+  ];
+}
+
 def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
   let summary = "Write down what a function computes without parallel axes";
   let description = [{

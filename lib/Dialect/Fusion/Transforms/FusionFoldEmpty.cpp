@@ -1,0 +1,121 @@
+//===- FusionFoldEmpty.cpp - nothing is computed from no elements -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PassLog.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+
+namespace tandem::fusion {
+#define GEN_PASS_DEF_FUSIONFOLDEMPTY
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace tandem::fusion
+
+using namespace mlir;
+using namespace tandem;
+using namespace tandem::fusion;
+
+static bool isEmpty(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && llvm::is_contained(tensor.getShape(), 0);
+}
+
+static Value makeConstant(OpBuilder &builder, Location loc, RankedTensorType type,
+                          Attribute element) {
+  return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, element));
+}
+
+/// What a reduction of no elements gives: 0, or the least or greatest number of the type.
+static TypedAttr getIdentity(OpBuilder &builder, Location loc, ReduceKind kind, Type type) {
+  bool isFloat = isa<FloatType>(type);
+  arith::AtomicRMWKind op = isFloat ? arith::AtomicRMWKind::addf : arith::AtomicRMWKind::addi;
+  if (kind == ReduceKind::Max)
+    op = isFloat ? arith::AtomicRMWKind::maximumf : arith::AtomicRMWKind::maxs;
+  else if (kind == ReduceKind::Min)
+    op = isFloat ? arith::AtomicRMWKind::minimumf : arith::AtomicRMWKind::mins;
+  return arith::getIdentityValueAttr(op, type, builder, loc);
+}
+
+/// The one result of an op that has elements although operands have none; null if the op stays.
+static Value foldResult(OpBuilder &builder, Operation *op) {
+  Location loc = op->getLoc();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (auto reduce = dyn_cast<ReduceOp>(op); reduce && isEmpty(reduce.getInput().getType()))
+    return makeConstant(builder, loc, type,
+                        getIdentity(builder, loc, reduce.getKind(), type.getElementType()));
+  if (auto matmul = dyn_cast<MatmulOp>(op); matmul && isEmpty(matmul.getLhs().getType())) {
+    if (matmul.getBias())
+      return BroadcastOp::create(builder, loc, type, matmul.getBias(),
+                                 ArrayRef<int64_t>{type.getRank() - 1});
+    return makeConstant(builder, loc, type, builder.getZeroAttr(type.getElementType()));
+  }
+  if (auto concat = dyn_cast<ConcatOp>(op)) {
+    SmallVector<Value> inputs;
+    for (Value input : concat.getInputs())
+      if (!isEmpty(input.getType()))
+        inputs.push_back(input);
+    if (inputs.size() < concat.getInputs().size())
+      return ConcatOp::create(builder, loc, type, inputs, concat.getDim());
+  }
+  if (auto reshard = dyn_cast<ReshardOp>(op)) {
+    // A constant is partial only where its terms combine to itself.
+    auto constant = reshard.getInput().getDefiningOp<arith::ConstantOp>();
+    auto elements =
+        dyn_cast_if_present<SplatElementsAttr>(constant ? constant.getValue() : nullptr);
+    if (elements)
+      return makeConstant(builder, loc, type, elements.getSplatValue<Attribute>());
+  }
+  return {};
+}
+
+namespace {
+struct FusionFoldEmptyPass : public fusion::impl::FusionFoldEmptyBase<FusionFoldEmptyPass> {
+  using FusionFoldEmptyBase::FusionFoldEmptyBase;
+
+  void runOnOperation() override {
+    PassLog say("fusion-fold-empty", log);
+    unsigned folded = 0;
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](Operation *op) {
+      if (isa<ReshardOp>(op) || (isLocalComputation(op) && !isa<arith::ConstantOp>(op)))
+        ops.push_back(op);
+    });
+    // What an op folds to may fold its users, which stand behind it.
+    for (Operation *op : ops) {
+      OpBuilder builder(op);
+      SmallVector<Value> values;
+      if (llvm::all_of(op->getResultTypes(), isEmpty)) {
+        for (Type type : op->getResultTypes()) {
+          auto tensor = cast<RankedTensorType>(type);
+          values.push_back(makeConstant(builder, op->getLoc(), tensor,
+                                        builder.getZeroAttr(tensor.getElementType())));
+        }
+      } else if (op->getNumResults() == 1) {
+        if (Value value = foldResult(builder, op))
+          values.push_back(value);
+      }
+      if (values.empty())
+        continue;
+      say(op->getLoc(),
+          [&](raw_ostream &os) { os << "computes nothing, for it reads no element"; });
+      ++folded;
+      op->replaceAllUsesWith(values);
+      op->erase();
+    }
+    if (folded)
+      for (Block &block : getOperation().getBody())
+        for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+          if (isOpTriviallyDead(&op))
+            op.erase();
+    say.summary(getOperation().getLoc(), {{"folded", folded}});
+    numFolded += folded;
+  }
+};
+} // namespace

@@ -1,0 +1,106 @@
+// RUN: tandem-opt %s -fusion-fold-empty -split-input-file | FileCheck %s
+// RUN: tandem-opt %s -fusion-fold-empty -split-input-file | tandem-opt -fusion-verify -split-input-file | FileCheck %s
+// RUN: tandem-opt %s -fusion-fold-empty="log" -split-input-file -verify-diagnostics -o /dev/null
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x0xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!whole = tensor<8x0xf32, #fusion.axes<#tp, [-, -]>>
+!sums = tensor<8xf32, #fusion.axes<#tp, [-]>>
+
+// A sum of nothing is 0, and nothing is gathered for it.
+// CHECK-LABEL: @sum
+// CHECK-NEXT:    %[[C:.*]] = arith.constant dense<0.000000e+00> : tensor<8xf32, #fusion.axes<#tp, [-]>>
+// CHECK-NEXT:    return %[[C]]
+// expected-remark @+1 {{fusion-fold-empty: 2 folded}}
+func.func @sum(%0: !rows) -> !sums {
+  // expected-remark @+1 {{fusion-fold-empty: computes nothing, for it reads no element}}
+  %1 = fusion.reshard %0 : !rows -> !whole
+  // expected-remark @+1 {{fusion-fold-empty: computes nothing, for it reads no element}}
+  %2 = fusion.reduce sum %1 dims [1] : !whole -> !sums
+  return %2 : !sums
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!none = tensor<0x8xf16, #fusion.axes<#tp, [-, didx("x")]>>
+!split = tensor<8xf16, #fusion.axes<#tp, [didx("x")]>>
+!ints = tensor<0x8xi32, #fusion.axes<#tp, [-, didx("x")]>>
+!int = tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
+
+// The identity of each reduction; an infinity where the type has one.
+// CHECK-LABEL: @identities
+// CHECK-DAG:     %[[MAX:.*]] = arith.constant dense<0xFC00> : tensor<8xf16, #fusion.axes<#tp, [didx("x")]>>
+// CHECK-DAG:     %[[MIN:.*]] = arith.constant dense<2147483647> : tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
+// CHECK-NOT:     fusion.
+// CHECK:         return %[[MAX]], %[[MIN]]
+// expected-remark @+1 {{2 folded}}
+func.func @identities(%0: !none, %1: !ints) -> (!split, !int) {
+  // expected-remark @+1 {{computes nothing}}
+  %2 = fusion.reduce max %0 dims [0] : !none -> !split
+  // expected-remark @+1 {{computes nothing}}
+  %3 = fusion.reduce min %1 dims [0] : !ints -> !int
+  return %2, %3 : !split, !int
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!a = tensor<8x0xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!b = tensor<0x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!term = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+!c = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+// Terms that are 0 need no reduction; a partial result of the function is 0 itself.
+// CHECK-LABEL: @contracted
+// CHECK-DAG:     %[[T:.*]] = arith.constant dense<0.000000e+00> : tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+// CHECK-DAG:     %[[C:.*]] = arith.constant dense<0.000000e+00> : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+// CHECK-NEXT:    return %[[T]], %[[C]]
+// expected-remark @+1 {{2 folded}}
+func.func @contracted(%0: !a, %1: !b) -> (!term, !c) {
+  // expected-remark @+1 {{computes nothing}}
+  %2 = fusion.matmul %0, %1 : !a, !b -> !term
+  // expected-remark @+1 {{computes nothing}}
+  %3 = fusion.reshard %2 : !term -> !c
+  return %2, %3 : !term, !c
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!a = tensor<8x0xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!b = tensor<0x4xf32, #fusion.axes<#tp, [-, -]>>
+!bias = tensor<4xf32, #fusion.axes<#tp, [-]>>
+!c = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+
+// CHECK-LABEL: @bias
+// CHECK-NEXT:    %[[B:.*]] = fusion.broadcast %arg2 dims [1]
+// CHECK-NEXT:    return %[[B]]
+// expected-remark @+1 {{1 folded}}
+func.func @bias(%0: !a, %1: !b, %2: !bias) -> !c {
+  // expected-remark @+1 {{computes nothing}}
+  %3 = fusion.matmul %0, %1 bias %2 : !a, !b, !bias -> !c
+  return %3 : !c
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 2]>
+!some = tensor<4x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!none = tensor<0x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!all = tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+
+// An empty operand is left out; what has elements stays as it is.
+// CHECK-LABEL: @concat
+// CHECK-NEXT:    %[[E:.*]] = math.exp %arg0
+// CHECK-NEXT:    %[[C:.*]] = fusion.concat %arg0, %[[E]] dim 0
+// CHECK-NEXT:    return %[[C]]
+// expected-remark @+1 {{2 folded}}
+func.func @concat(%0: !some, %1: !none) -> !all {
+  %2 = math.exp %0 : !some
+  // expected-remark @+1 {{computes nothing}}
+  %3 = math.exp %1 : !none
+  // expected-remark @+1 {{computes nothing}}
+  %4 = fusion.concat %0, %3, %2 dim 0 : (!some, !none, !some) -> !all
+  return %4 : !all
+}
