@@ -12,10 +12,10 @@
 #ifndef TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H
 #define TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H
 
-#include "Channels.h"
 #include "Layouts.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
-#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Dialect/HostIR/Evaluate/Groups.h"
+#include "tandem/Dialect/HostIR/Evaluate/Integers.h"
 #include "tandem/Support/LLVM.h"
 
 #include <string>
@@ -26,31 +26,7 @@ namespace tandem::target {
 inline constexpr uint32_t kNone = 0xffffffffu;
 
 enum class Opcode : uint8_t {
-  // Integers: ints[dst] = op(ints[a], ints[b]), in `width` bits.
-  Add,
-  Sub,
-  Mul,
-  DivS,
-  DivU,
-  CeilDivS,
-  CeilDivU,
-  FloorDivS,
-  RemS,
-  RemU,
-  MinS,
-  MaxS,
-  MinU,
-  MaxU,
-  And,
-  Or,
-  Xor,
-  Shl,
-  ShrS,
-  ShrU,
-  Compare,    // aux = arith::CmpIPredicate
-  Wrap,       // a, to `width` bits
-  Unsign,     // a of `width` bits, as an unsigned number
-  Negate,     // -a (sign extension of i1)
+  Integer,    // ints[dst] = the integer operation of ints[a] and ints[b]
   Select,     // a ? b : c
   SelectView, // a ? views[b] : views[c]
   Move,       // a
@@ -97,6 +73,23 @@ struct Instr {
   uint32_t target = 0;
   /// Number of the name that its commands bear.
   uint32_t name = kNone;
+
+  /// Of Integer: aux = kind, c = predicate.
+  hostir::IntegerOp integer() const {
+    return {static_cast<hostir::IntegerKind>(aux), width, static_cast<arith::CmpIPredicate>(c)};
+  }
+};
+
+/// A channel: its groups, and how it is bound.
+struct ChannelInfo : hostir::RankGroups {
+  ChannelInfo(const hostir::MeshRanks &mesh, ArrayAttr axes)
+      : RankGroups(mesh, axes), mesh(mesh.mesh), axes(axes) {}
+
+  std::string name, linkClass;
+  fusion::MeshAttr mesh;
+  ArrayAttr axes;
+  uint32_t declared = 0, required = 0; ///< sp::Capability bits
+  uint32_t firstPeer = 0;              ///< sum of the group sizes of the channels before
 };
 
 /// A number that is known, or an int slot.
@@ -178,7 +171,7 @@ struct Code {
   std::vector<BufferInfo> buffers;
   std::vector<Launch> launches;
   std::vector<KernelCode> kernels;
-  std::vector<MeshInfo> meshes;
+  std::vector<hostir::MeshRanks> meshes;
   std::vector<ChannelInfo> channels;
   uint32_t numPeers = 0; ///< sum of the channels' group sizes
   std::vector<Name> names;
@@ -193,9 +186,6 @@ struct Code {
 /// that GPU; empty: none.
 FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks,
                                            StringRef gpuArch = {});
-
-/// One more than the largest world rank of any mesh of the program.
-FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program);
 
 /// Translates an elementwise kernel into an `Expression` buffer.
 FailureOr<std::vector<uint8_t>> buildExpression(hostir::KernelOp kernel);

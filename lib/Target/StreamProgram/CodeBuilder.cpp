@@ -88,6 +88,37 @@ LogicalResult CodeBuilder::operation(Operation *op) {
   return *done ? success() : op->emitOpError("cannot be evaluated at compile time");
 }
 
+bool CodeBuilder::integer(Operation *op) {
+  if (std::optional<int64_t> number = hostir::getConstantNumber(op)) {
+    bind(op->getResult(0), constant(*number));
+    return true;
+  }
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    bool isView = isa<MemRefType>(select.getType());
+    if ((!isView && !isIntLike(select.getType())) || !isIntLike(select.getCondition().getType()))
+      return false;
+    uint32_t dst = define(select);
+    Instr &instr = emit(op, isView ? Opcode::SelectView : Opcode::Select);
+    instr.dst = dst;
+    instr.a = slot(select.getCondition());
+    instr.b = slot(select.getTrueValue());
+    instr.c = slot(select.getFalseValue());
+    return true;
+  }
+  std::optional<hostir::IntegerOp> integer = hostir::getIntegerOp(op);
+  if (!integer)
+    return false;
+  uint32_t dst = define(op->getResult(0));
+  Instr &instr = emit(op, Opcode::Integer);
+  instr.aux = static_cast<uint8_t>(integer->kind);
+  instr.width = integer->width;
+  instr.dst = dst;
+  instr.a = slot(op->getOperand(0));
+  instr.b = slot(op->getOperand(op->getNumOperands() - 1));
+  instr.c = static_cast<uint32_t>(integer->predicate);
+  return true;
+}
+
 LogicalResult CodeBuilder::forLoop(scf::ForOp op) {
   for (BlockArgument arg : op.getRegionIterArgs())
     if (!isIntLike(arg.getType()) && !isa<MemRefType>(arg.getType()))
@@ -101,7 +132,7 @@ LogicalResult CodeBuilder::forLoop(scf::ForOp op) {
   auto control = [&](Opcode opcode, uint32_t first) {
     Instr &instr = emit(op, opcode);
     instr.aux = op.getUnsignedCmp();
-    instr.width = widthOf(op.getInductionVar().getType());
+    instr.width = *hostir::getIntegerWidth(op.getInductionVar().getType());
     instr.dst = induction;
     instr.a = first;
     instr.b = slot(op.getUpperBound());
@@ -219,7 +250,7 @@ SmallVector<Operand, 4> CodeBuilder::operandsOf(ArrayRef<OpFoldResult> values) c
 
 FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks,
                                            StringRef gpuArch) {
-  FailureOr<uint32_t> needed = worldSizeOf(program);
+  FailureOr<uint32_t> needed = hostir::worldSizeOf(program);
   if (failed(needed))
     return failure();
   if (numRanks && numRanks < *needed)

@@ -38,9 +38,6 @@ private:
   LogicalResult ifThenElse(scf::IfOp op);
   /// True if `op` is one of the integer operations of `arith`.
   bool integer(Operation *op);
-  void binary(Opcode opcode, Operation *op);
-  void widen(Operation *op, bool isSigned);
-  void compare(arith::CmpIOp op);
   /// True if `op` makes a view of a view; failure if it does so in a way that cannot be evaluated.
   FailureOr<bool> viewOf(Operation *op);
   LogicalResult allocation(hostir::AllocOp op);
@@ -77,14 +74,7 @@ private:
 
 /// Whether a value of this type lives in an int slot.
 inline bool isIntLike(Type type) {
-  if (auto integer = dyn_cast<IntegerType>(type))
-    return integer.getWidth() <= 64;
-  return isa<IndexType, hostir::StreamType, hostir::ChannelType>(type);
-}
-
-inline uint8_t widthOf(Type type) {
-  auto integer = dyn_cast<IntegerType>(type);
-  return integer ? integer.getWidth() : 64;
+  return hostir::getIntegerWidth(type) || isa<hostir::StreamType, hostir::ChannelType>(type);
 }
 
 } // namespace tandem::target

@@ -214,20 +214,7 @@ uint32_t CodeBuilder::meshNumber(fusion::MeshAttr mesh) {
   auto [it, isNew] = meshNumbers.try_emplace(mesh, code->meshes.size());
   if (!isNew)
     return it->second;
-  MeshInfo info;
-  info.mesh = mesh;
-  int64_t weight = 1;
-  info.sizes.resize(mesh.getAxes().size());
-  info.weights.resize(mesh.getAxes().size());
-  for (size_t i = mesh.getAxes().size(); i-- > 0;) {
-    info.sizes[i] = mesh.getAxes()[i].size;
-    info.weights[i] = weight;
-    weight *= info.sizes[i];
-  }
-  info.position.assign(code->numRanks, -1);
-  for (int64_t p = 0; p < weight; ++p)
-    info.position[mesh.worldRank(p)] = static_cast<int32_t>(p);
-  code->meshes.push_back(std::move(info));
+  code->meshes.emplace_back(mesh, code->numRanks);
   return it->second;
 }
 
@@ -273,85 +260,14 @@ LogicalResult CodeBuilder::channel(hostir::ChannelOp op) {
   if (code->channels.size() == maxChannels)
     return op.emitOpError("expected at most ") << maxChannels << " channels";
   channelOps[op.getName()] = op;
-  const MeshInfo &mesh = code->meshes[meshNumber(op.getMesh())];
-  ChannelInfo info;
+  const hostir::MeshRanks &mesh = code->meshes[meshNumber(op.getMesh())];
+  ChannelInfo info(mesh, op.getAxes());
   info.name = op.getName().str();
   info.linkClass = op.getLinkClass().str();
-  info.mesh = op.getMesh();
-  info.axes = op.getAxes();
   info.declared = declared;
   info.required = required;
-  // Weights of the axes in the number of the group, and in the place within it: row-major both, the
-  // latter over the axes as the channel names them.
-  size_t rank = mesh.sizes.size();
-  SmallVector<int64_t> outside(rank, 0), inside(rank, 0);
-  int64_t groups = 1, size = 1;
-  for (Attribute axis : llvm::reverse(op.getAxes())) {
-    int64_t i = mesh.mesh.axisIndex(cast<StringAttr>(axis));
-    inside[i] = size;
-    size *= mesh.sizes[i];
-  }
-  for (size_t i = rank; i-- > 0;)
-    if (inside[i] == 0) {
-      outside[i] = groups;
-      groups *= mesh.sizes[i];
-    }
-  info.groupSize = size;
-  info.members.resize(groups * size);
-  info.group.assign(code->numRanks, -1);
-  info.self.assign(code->numRanks, 0);
-  for (uint32_t world = 0; world < code->numRanks; ++world) {
-    int64_t position = mesh.position[world];
-    if (position < 0)
-      continue;
-    int64_t group = 0, self = 0;
-    for (size_t i = 0; i < rank; ++i) {
-      int64_t coordinate = position / mesh.weights[i] % mesh.sizes[i];
-      group += coordinate * outside[i];
-      self += coordinate * inside[i];
-    }
-    info.group[world] = static_cast<int32_t>(group);
-    info.self[world] = static_cast<uint32_t>(self);
-    info.members[group * size + self] = world;
-  }
   code->channels.push_back(std::move(info));
   return success();
-}
-
-FailureOr<uint32_t> worldSizeOf(hostir::ProgramOp program) {
-  int64_t ranks = 1;
-  auto add = [&](fusion::MeshAttr mesh, Operation *op) -> LogicalResult {
-    if (!mesh.isStatic())
-      return op->emitOpError("mesh size is not known: ") << mesh;
-    int64_t needed = mesh.numDevices();
-    for (int64_t device : mesh.getDevices())
-      needed = std::max(needed, device + 1);
-    // Messages are numbered in 24 bits a rank.
-    if (needed > (int64_t(1) << 24))
-      return op->emitOpError("expected at most 2^24 ranks, found ") << needed;
-    ranks = std::max(ranks, needed);
-    return success();
-  };
-  for (unsigned i = 0; i < program.getNumArguments(); ++i)
-    if (auto type = program.getArgAttrOfType<TypeAttr>(i, hostir::kTypeAttrName))
-      if (auto tensor = dyn_cast<RankedTensorType>(type.getValue()))
-        if (auto axes = dyn_cast_or_null<fusion::AxesAttr>(tensor.getEncoding()))
-          if (failed(add(axes.getMesh(), program)))
-            return failure();
-  WalkResult result = program.walk([&](Operation *op) {
-    LogicalResult added =
-        llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<hostir::DeviceIndexOp, hostir::InMeshOp, hostir::ChannelOp>(
-                [&](auto o) { return add(o.getMesh(), op); })
-            .Case([&](hostir::TranslatePositionOp o) {
-              return success(succeeded(add(o.getFrom(), op)) && succeeded(add(o.getTo(), op)));
-            })
-            .Default(success());
-    return failed(added) ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  if (result.wasInterrupted())
-    return failure();
-  return static_cast<uint32_t>(ranks);
 }
 
 } // namespace tandem::target

@@ -14,44 +14,6 @@ using namespace mlir;
 
 namespace tandem::target {
 
-static int64_t wrap(int64_t value, unsigned width) {
-  if (width == 64)
-    return value;
-  return width == 1 ? value & 1 : llvm::SignExtend64(value, width);
-}
-
-static uint64_t unsign(int64_t value, unsigned width) {
-  return width == 64 ? value : value & llvm::maskTrailingOnes<uint64_t>(width);
-}
-
-static bool compareInts(arith::CmpIPredicate predicate, int64_t a, int64_t b, unsigned width) {
-  using P = arith::CmpIPredicate;
-  uint64_t ua = unsign(a, width), ub = unsign(b, width);
-  switch (predicate) {
-  case P::eq:
-    return a == b;
-  case P::ne:
-    return a != b;
-  case P::slt:
-    return a < b;
-  case P::sle:
-    return a <= b;
-  case P::sgt:
-    return a > b;
-  case P::sge:
-    return a >= b;
-  case P::ult:
-    return ua < ub;
-  case P::ule:
-    return ua <= ub;
-  case P::ugt:
-    return ua > ub;
-  case P::uge:
-    return ua >= ub;
-  }
-  return false;
-}
-
 InFlightDiagnostic Evaluator::error(const Instr &instr) const {
   InFlightDiagnostic diag = code.ops[&instr - code.instrs.data()]->emitOpError();
   diag << "rank " << rank << ": ";
@@ -87,8 +49,8 @@ LogicalResult Evaluator::run(uint32_t newRank, Matcher *newMatcher) {
 }
 
 LogicalResult Evaluator::loop() {
-  auto isLess = [&](const Instr &instr, int64_t a, int64_t b) {
-    return instr.aux ? unsign(a, instr.width) < unsign(b, instr.width) : a < b;
+  auto goesOn = [&](const Instr &instr, int64_t index) {
+    return hostir::isLess(index, ints[instr.b], instr.width, /*isUnsigned=*/instr.aux);
   };
   for (size_t pc = 0;; ++pc) {
     const Instr &instr = code.instrs[pc];
@@ -106,17 +68,15 @@ LogicalResult Evaluator::loop() {
       if (ints[instr.c] <= 0)
         return error(instr) << "expected a positive step, found " << ints[instr.c];
       ints[instr.dst] = ints[instr.a];
-      if (!isLess(instr, ints[instr.a], ints[instr.b]))
+      if (!goesOn(instr, ints[instr.a]))
         pc = instr.target - 1;
       break;
     case Opcode::LoopNext: {
       if (failed(limits(instr)))
         return failure();
-      int64_t next = 0;
-      bool overflow = llvm::AddOverflow(ints[instr.dst], ints[instr.c], next) ||
-                      wrap(next, instr.width) != next;
-      ints[instr.dst] = next;
-      if (!overflow && isLess(instr, next, ints[instr.b]))
+      std::optional<int64_t> next = hostir::advance(ints[instr.dst], ints[instr.c], instr.width);
+      ints[instr.dst] = next.value_or(ints[instr.dst]);
+      if (next && goesOn(instr, *next))
         pc = instr.target - 1;
       break;
     }
@@ -129,6 +89,20 @@ LogicalResult Evaluator::loop() {
 
 LogicalResult Evaluator::execute(const Instr &instr) {
   switch (instr.op) {
+  case Opcode::Integer: {
+    int64_t b = ints[instr.b];
+    std::optional<int64_t> result = hostir::evaluate(instr.integer(), ints[instr.a], b);
+    if (!result)
+      return error(instr) << hostir::describeUndefined(instr.integer(), b);
+    ints[instr.dst] = *result;
+    return success();
+  }
+  case Opcode::Move:
+    ints[instr.dst] = ints[instr.a];
+    return success();
+  case Opcode::Select:
+    ints[instr.dst] = ints[ints[instr.a] ? instr.b : instr.c];
+    return success();
   case Opcode::Map:
     return applyMap(code.maps[instr.b], views[instr.a], ints, code.layouts, rank, views[instr.dst]);
   case Opcode::MoveView:
@@ -158,10 +132,8 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     return success();
   }
   case Opcode::DeviceIndex: {
-    const MeshInfo &mesh = code.meshes[instr.a];
-    int64_t position = mesh.position[rank];
     // Undefined outside the mesh: 0 there.
-    ints[instr.dst] = position < 0 ? 0 : position / mesh.weights[instr.b] % mesh.sizes[instr.b];
+    ints[instr.dst] = code.meshes[instr.a].indexOf(rank, instr.b);
     return success();
   }
   case Opcode::InMesh:
@@ -185,119 +157,8 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     tables.sync(instr, ints[instr.a], ints[instr.b]);
     return success();
   default:
-    return instr.op < Opcode::Jump ? compute(instr) : command(instr);
+    return command(instr);
   }
-}
-
-LogicalResult Evaluator::compute(const Instr &instr) {
-  int64_t a = ints[instr.a], b = instr.b == kNone ? 0 : ints[instr.b], result = 0;
-  uint64_t ua = unsign(a, instr.width), ub = unsign(b, instr.width);
-  switch (instr.op) {
-  case Opcode::DivS:
-  case Opcode::CeilDivS:
-  case Opcode::FloorDivS:
-  case Opcode::RemS:
-    if (b == -1 && a == std::numeric_limits<int64_t>::min())
-      return error(instr) << "the quotient overflows";
-    [[fallthrough]];
-  case Opcode::DivU:
-  case Opcode::CeilDivU:
-  case Opcode::RemU:
-    if (b == 0)
-      return error(instr) << "division by zero";
-    break;
-  case Opcode::Shl:
-  case Opcode::ShrS:
-  case Opcode::ShrU:
-    if (ub >= instr.width)
-      return error(instr) << "shift by " << ub << " of " << unsigned(instr.width) << " bits";
-    break;
-  default:
-    break;
-  }
-  // Sums and products wrap, as in `arith`.
-  switch (instr.op) {
-  case Opcode::Add:
-    result = static_cast<int64_t>(uint64_t(a) + uint64_t(b));
-    break;
-  case Opcode::Sub:
-    result = static_cast<int64_t>(uint64_t(a) - uint64_t(b));
-    break;
-  case Opcode::Mul:
-    result = static_cast<int64_t>(uint64_t(a) * uint64_t(b));
-    break;
-  case Opcode::DivS:
-    result = a / b;
-    break;
-  case Opcode::CeilDivS:
-    result = llvm::divideCeilSigned(a, b);
-    break;
-  case Opcode::FloorDivS:
-    result = llvm::divideFloorSigned(a, b);
-    break;
-  case Opcode::RemS:
-    result = a % b;
-    break;
-  case Opcode::DivU:
-    result = ua / ub;
-    break;
-  case Opcode::CeilDivU:
-    result = ua / ub + (ua % ub != 0);
-    break;
-  case Opcode::RemU:
-    result = ua % ub;
-    break;
-  case Opcode::MinS:
-    result = std::min(a, b);
-    break;
-  case Opcode::MaxS:
-    result = std::max(a, b);
-    break;
-  case Opcode::MinU:
-    result = std::min(ua, ub);
-    break;
-  case Opcode::MaxU:
-    result = std::max(ua, ub);
-    break;
-  case Opcode::And:
-    result = a & b;
-    break;
-  case Opcode::Or:
-    result = a | b;
-    break;
-  case Opcode::Xor:
-    result = a ^ b;
-    break;
-  case Opcode::Shl:
-    result = static_cast<int64_t>(uint64_t(a) << ub);
-    break;
-  case Opcode::ShrS:
-    result = a >> ub;
-    break;
-  case Opcode::ShrU:
-    result = ua >> ub;
-    break;
-  case Opcode::Compare:
-    ints[instr.dst] = compareInts(static_cast<arith::CmpIPredicate>(instr.aux), a, b, instr.width);
-    return success();
-  case Opcode::Wrap:
-  case Opcode::Move:
-    result = a;
-    break;
-  case Opcode::Unsign:
-    ints[instr.dst] = static_cast<int64_t>(ua);
-    return success();
-  case Opcode::Negate:
-    result = -a;
-    break;
-  case Opcode::Select:
-    result = a ? b : ints[instr.c];
-    break;
-  default:
-    return error(instr) << "unknown instruction";
-  }
-  ints[instr.dst] = wrap(result, instr.width);
-  return success();
 }
 
 } // namespace tandem::target

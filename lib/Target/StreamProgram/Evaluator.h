@@ -39,7 +39,6 @@ public:
 private:
   LogicalResult loop();
   LogicalResult execute(const Instr &instr);
-  LogicalResult compute(const Instr &instr);
   LogicalResult command(const Instr &instr);
   LogicalResult collective(const Instr &instr);
   LogicalResult message(const Instr &instr);

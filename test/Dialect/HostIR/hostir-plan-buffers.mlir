@@ -155,17 +155,19 @@ hostir.program @conditional_message(%x: memref<16xf32>, %y: memref<16xf32> {host
 
 // -----
 
-// Symmetric memory is an arena of its own, in which nothing is shared: peers write when they like.
+// Symmetric memory is an arena of its own. No peer writes to %a, so %b may take its place when it is over.
 // CHECK-LABEL: hostir.program @symmetric
 // CHECK-SAME:  attributes {arena_bytes = 64 : i64, symmetric_bytes = 128 : i64}
 hostir.program @symmetric(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
   %main = hostir.main_stream
   // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64} : memref<16xf32, #hostir.symmetric>
   // CHECK: hostir.alloc on %{{.*}} {offset = 64 : i64} : memref<16xf32, #hostir.symmetric>
+  // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64} : memref<16xf32, #hostir.symmetric>
   // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64} : memref<16xf32>
   %a = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
-  hostir.copy %a to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
   %b = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
+  hostir.copy %a to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
+  %b2 = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
   hostir.copy %b to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
   %c = hostir.alloc on %main : memref<16xf32>
   hostir.copy %x to %c on %main : memref<16xf32> to memref<16xf32>

@@ -13,7 +13,7 @@
 #ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_ARENAPLAN_H
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_ARENAPLAN_H
 
-#include "StreamOrder.h"
+#include "tandem/Dialect/HostIR/Evaluate/ProgramWalk.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem::hostir {

@@ -39,9 +39,10 @@ struct CurrentLife {
   Position begin = 0;
 };
 
-class Collector : public StreamOrder::Listener {
+class Collector : public ProgramWalk::Listener {
 public:
-  Collector(ProgramOp program) : order(program), text(program) {}
+  Collector(ProgramOp program, ProgramWalk &walk, CrossRankOrder *peers)
+      : order(walk), peers(peers), text(program) {}
 
   LogicalResult run() {
     if (failed(order.run(*this)))
@@ -136,6 +137,12 @@ public:
     return success();
   }
 
+  LogicalResult onCommand(Operation *op, int stream) override {
+    if (peers)
+      peers->onCommand(op, stream);
+    return success();
+  }
+
   BufferLives lives;
 
 private:
@@ -153,7 +160,8 @@ private:
     }
   }
 
-  StreamOrder order;
+  ProgramWalk &order;
+  CrossRankOrder *peers;
   TextOrder text;
   llvm::DenseMap<Operation *, CurrentLife> current;
   /// By alloc; null if some life does not end there.
@@ -163,9 +171,17 @@ private:
 
 } // namespace
 
-FailureOr<BufferLives> hostir::computeBufferLives(ProgramOp program) {
-  Collector collector(program);
+FailureOr<BufferLives> hostir::computeBufferLives(ProgramOp program, ProgramWalk &walk,
+                                                  CrossRankOrder *peers) {
+  Collector collector(program, walk, peers);
   if (failed(collector.run()))
     return failure();
+  if (peers)
+    peers->finish();
   return std::move(collector.lives);
+}
+
+FailureOr<BufferLives> hostir::computeBufferLives(ProgramOp program) {
+  ProgramWalk walk(program);
+  return computeBufferLives(program, walk, /*peers=*/nullptr);
 }

@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_BUFFERLIVES_H
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_BUFFERLIVES_H
 
-#include "StreamOrder.h"
+#include "tandem/Dialect/HostIR/Evaluate/CrossRankOrder.h"
 #include "tandem/Support/LLVM.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -53,8 +53,11 @@ struct BufferLife {
 /// Lives by alloc, in order of first evaluation. Allocs that are never evaluated are missing.
 using BufferLives = llvm::MapVector<Operation *, BufferLife>;
 
-/// Evaluates `program`; fails with a diagnostic where StreamOrder does.
+/// Evaluates `program`; fails with a diagnostic where ProgramWalk does.
 FailureOr<BufferLives> computeBufferLives(ProgramOp program);
+/// The same by a walk of the caller's. `peers`: told of all commands.
+FailureOr<BufferLives> computeBufferLives(ProgramOp program, ProgramWalk &walk,
+                                          CrossRankOrder *peers);
 
 } // namespace tandem::hostir
 

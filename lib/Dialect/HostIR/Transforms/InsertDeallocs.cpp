@@ -48,7 +48,7 @@ struct Pending {
 
 /// Walks the program in issue order and asks, after each op that may order something, whether a
 /// waiting buffer has ended.
-class Finder : public StreamOrder::Listener {
+class Finder : public ProgramWalk::Listener {
 public:
   Finder(ProgramOp program, const BufferLives &lives) : order(program) {
     for (const auto &[op, life] : lives) {
@@ -154,7 +154,7 @@ private:
     return stream && isBefore(pending.accesses, order.before(*stream));
   }
 
-  StreamOrder order;
+  ProgramWalk order;
   llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> endingAt;
   llvm::DenseMap<Block *, SmallVector<Operation *>> waiting;
 };

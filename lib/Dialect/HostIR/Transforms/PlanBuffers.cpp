@@ -37,7 +37,8 @@ struct Frame {
 
 class Planner {
 public:
-  Planner(ProgramOp program, const BufferLives &lives) : program(program), lives(lives) {}
+  Planner(ProgramOp program, const BufferLives &lives, const CrossRankOrder &peers)
+      : program(program), lives(lives), peers(peers) {}
 
   LogicalResult plan();
 
@@ -47,12 +48,14 @@ private:
   LogicalResult verify(const BufferLife &life);
   void buildFrames();
   void layOut(Frame &frame);
-  void planSymmetric();
+  LogicalResult planSymmetric();
+  LogicalResult checkArena(int64_t bytes);
   LogicalResult planArena();
   void setPlace(AllocOp alloc, int64_t offset, int64_t pitch);
 
   ProgramOp program;
   const BufferLives &lives;
+  const CrossRankOrder &peers;
   std::vector<Frame> frames;
 };
 
@@ -201,9 +204,8 @@ LogicalResult Planner::planArena() {
     items.push_back(frame.item);
   }
   arenaBytes = placeItems(items, findMeetings(items));
-  if (arenaBytes > kMaxArenaBytes)
-    return program.emitOpError() << "expected buffers of at most " << kMaxArenaBytes
-                                 << " bytes, found " << arenaBytes;
+  if (failed(checkArena(arenaBytes)))
+    return failure();
   for (auto [frame, item] : llvm::zip_equal(frames, items))
     for (const BufferLife *life : frame.lives) {
       AllocOp alloc = life->alloc;
@@ -213,15 +215,57 @@ LogicalResult Planner::planArena() {
   return success();
 }
 
-// Peers write at times that this rank's streams do not order, so no two buffers share.
-void Planner::planSymmetric() {
+LogicalResult Planner::checkArena(int64_t bytes) {
+  if (bytes <= kMaxArenaBytes)
+    return success();
+  return program.emitOpError() << "expected buffers of at most " << kMaxArenaBytes
+                               << " bytes, found " << bytes;
+}
+
+// Peers write into symmetric memory. So buffer B may lie where A was if each rank that writes B at
+// a peer knows that the peer has done with A: that signals of the peer were raised after the last
+// access of A there, and waited for before B begins.
+LogicalResult Planner::planSymmetric() {
+  std::vector<ArenaItem> items;
+  SmallVector<const BufferLife *> buffers;
+  std::vector<SmallVector<Clock, 1>> ends; // [item][channel of B]
   for (const auto &[op, life] : lives) {
     if (!isSymmetric(op->getResult(0).getType()))
       continue;
-    setPlace(life.alloc, symmetricBytes, 0);
-    symmetricBytes += bytesOf(life.alloc);
+    Clock start(life.end.size(), -1), never(start.size(), std::numeric_limits<Position>::max());
+    std::optional<Clock> end = peers.arrivalOf(op);
+    if (end)
+      joinClock(*end, life.end);
+    // The next run but one writes A over what this run leaves in B: A's writers must know, too.
+    auto isOrdered = [&](unsigned channel) {
+      return peers.knownToPeers(channel, start).has_value();
+    };
+    if (!llvm::all_of(peers.channelsInto(op), isOrdered))
+      end.reset();
+    ArenaItem &item = items.emplace_back();
+    item = {bytesOf(life.alloc), life.firstAlloc, life.start, end.value_or(never)};
+    SmallVector<Clock, 1> &known = ends.emplace_back();
+    for (unsigned channel = 0; channel < peers.numChannels(); ++channel) {
+      std::optional<Clock> after = end ? peers.knownToPeers(channel, *end) : std::nullopt;
+      known.push_back(after.value_or(never));
+      joinClock(item.end, known.back());
+    }
+    known.push_back(end.value_or(never)); // for a B that no peer writes
+    buffers.push_back(&life);
+    bytesUnshared += item.size;
   }
-  bytesUnshared += symmetricBytes;
+  auto meetings = findMeetings(items);
+  llvm::erase_if(meetings, [&](const auto &meeting) {
+    auto isOver = [&](unsigned channel) {
+      return isBefore(ends[meeting.first][channel], items[meeting.second].start);
+    };
+    return isOver(peers.numChannels()) &&
+           llvm::all_of(peers.channelsInto(buffers[meeting.second]->alloc), isOver);
+  });
+  symmetricBytes = placeItems(items, meetings);
+  for (auto [life, item] : llvm::zip_equal(buffers, items))
+    setPlace(life->alloc, item.offset, 0);
+  return checkArena(symmetricBytes);
 }
 
 LogicalResult Planner::plan() {
@@ -229,8 +273,7 @@ LogicalResult Planner::plan() {
     if (failed(verify(life)))
       return failure();
   buildFrames();
-  planSymmetric();
-  if (failed(planArena()))
+  if (failed(planSymmetric()) || failed(planArena()))
     return failure();
   // Never evaluated (a loop without iterations): any place inside will do.
   program.walk([&](AllocOp alloc) {
@@ -254,10 +297,17 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
 
   void runOnOperation() override {
     ProgramOp program = getOperation();
-    FailureOr<BufferLives> lives = computeBufferLives(program);
+    // Only peers make it matter what differs by rank.
+    bool hasPeers = program.walk([](PutOp) { return WalkResult::interrupt(); }).wasInterrupted();
+    FailureOr<uint32_t> ranks = hasPeers ? worldSizeOf(program) : FailureOr<uint32_t>(0);
+    if (failed(ranks))
+      return signalPassFailure();
+    ProgramWalk walk(program, *ranks);
+    CrossRankOrder peers(walk);
+    FailureOr<BufferLives> lives = computeBufferLives(program, walk, hasPeers ? &peers : nullptr);
     if (failed(lives))
       return signalPassFailure();
-    Planner planner(program, *lives);
+    Planner planner(program, *lives, peers);
     if (failed(planner.plan()))
       return signalPassFailure();
     program.setArenaBytes(planner.arenaBytes);

@@ -7,9 +7,9 @@
 
 #include "SliceBoxes.h"
 
-#include "IndexValues.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/HostIR/Evaluate/Integers.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-using Number = std::optional<int64_t>;
+using MaybeNumber = std::optional<int64_t>;
 
 //===----------------------------------------------------------------------===//
 // Bounds
@@ -34,9 +34,9 @@ struct Counter {
 } // namespace
 
 static std::optional<Counter> getCounter(scf::ForOp loop) {
-  Number first = getConstantIntValue(loop.getLowerBound()),
-         end = getConstantIntValue(loop.getUpperBound()),
-         step = getConstantIntValue(loop.getStep());
+  MaybeNumber first = getConstantIntValue(loop.getLowerBound()),
+              end = getConstantIntValue(loop.getUpperBound()),
+              step = getConstantIntValue(loop.getStep());
   if (!first || !end || !step || *first < 0 || *step < 1)
     return std::nullopt;
   int64_t count = *end <= *first ? 0 : llvm::divideCeil(*end - *first, *step);
@@ -50,9 +50,9 @@ static scf::ForOp getLoopOf(Value counter) {
 }
 
 /// `depth`: of ops that are still looked through, or a chain of doublings would never end.
-static Number getGreatest(Value index, unsigned depth) {
-  if (Number constant = getConstantIntValue(index))
-    return *constant >= 0 ? constant : Number();
+static MaybeNumber getGreatest(Value index, unsigned depth) {
+  if (MaybeNumber constant = getConstantIntValue(index))
+    return *constant >= 0 ? constant : MaybeNumber();
   if (scf::ForOp loop = getLoopOf(index)) {
     std::optional<Counter> counter = getCounter(loop);
     if (!counter)
@@ -63,25 +63,25 @@ static Number getGreatest(Value index, unsigned depth) {
   if (!op || depth == 0)
     return std::nullopt;
   auto ofOperand = [&](unsigned i) { return getGreatest(op->getOperand(i), depth - 1); };
-  auto divisor = [&]() -> Number {
-    Number constant = getConstantIntValue(op->getOperand(1));
-    return constant && *constant > 0 ? constant : Number();
+  auto divisor = [&]() -> MaybeNumber {
+    MaybeNumber constant = getConstantIntValue(op->getOperand(1));
+    return constant && *constant > 0 ? constant : MaybeNumber();
   };
-  return llvm::TypeSwitch<Operation *, Number>(op)
-      .Case([](DeviceIndexOp device) -> Number {
+  return llvm::TypeSwitch<Operation *, MaybeNumber>(op)
+      .Case([](DeviceIndexOp device) -> MaybeNumber {
         int64_t size = device.getMesh().axisSize(device.getAxis());
-        return size > 0 ? Number(size - 1) : Number();
+        return size > 0 ? MaybeNumber(size - 1) : MaybeNumber();
       })
-      .Case([&](arith::RemUIOp) -> Number {
-        Number count = divisor();
-        return count ? Number(*count - 1) : Number();
+      .Case([&](arith::RemUIOp) -> MaybeNumber {
+        MaybeNumber count = divisor();
+        return count ? MaybeNumber(*count - 1) : MaybeNumber();
       })
-      .Case([&](arith::DivUIOp) -> Number {
-        Number count = divisor(), greatest = ofOperand(0);
-        return count && greatest ? Number(*greatest / *count) : Number();
+      .Case([&](arith::DivUIOp) -> MaybeNumber {
+        MaybeNumber count = divisor(), greatest = ofOperand(0);
+        return count && greatest ? MaybeNumber(*greatest / *count) : MaybeNumber();
       })
-      .Case<arith::AddIOp, arith::MulIOp>([&](Operation *) -> Number {
-        Number a = ofOperand(0), b = ofOperand(1);
+      .Case<arith::AddIOp, arith::MulIOp>([&](Operation *) -> MaybeNumber {
+        MaybeNumber a = ofOperand(0), b = ofOperand(1);
         int64_t result = 0;
         if (!a || !b ||
             (isa<arith::AddIOp>(op) ? llvm::AddOverflow(*a, *b, result)
@@ -89,10 +89,10 @@ static Number getGreatest(Value index, unsigned depth) {
           return std::nullopt;
         return result;
       })
-      .Default([](Operation *) { return Number(); });
+      .Default([](Operation *) { return MaybeNumber(); });
 }
 
-Number hostir::getGreatest(Value index) { return ::getGreatest(index, /*depth=*/8); }
+MaybeNumber hostir::getGreatest(Value index) { return ::getGreatest(index, /*depth=*/8); }
 
 //===----------------------------------------------------------------------===//
 // Places
@@ -105,7 +105,7 @@ std::optional<LinearIndex> hostir::placeInSlice(const StridedBox &box, const Lin
   // For each piece of the slice, the last index that is taken of it.
   SmallVector<int64_t> last(slice.size(), 0);
   /// Takes `count` steps of `stride`: their stride in the dense buffer, if one piece has room.
-  auto take = [&](int64_t stride, int64_t count) -> Number {
+  auto take = [&](int64_t stride, int64_t count) -> MaybeNumber {
     int64_t dense = 1;
     std::optional<size_t> found;
     int64_t result = 0;
@@ -127,10 +127,10 @@ std::optional<LinearIndex> hostir::placeInSlice(const StridedBox &box, const Lin
       return std::nullopt;
   LinearIndex place;
   for (auto [value, coefficient] : difference.terms) {
-    Number greatest = getGreatest(value);
+    MaybeNumber greatest = getGreatest(value);
     if (!greatest)
       return std::nullopt;
-    Number dense = take(coefficient, *greatest + 1);
+    MaybeNumber dense = take(coefficient, *greatest + 1);
     if (!dense)
       return std::nullopt;
     place.terms[value] = *dense;
@@ -173,16 +173,16 @@ static bool areNested(SmallVector<BoxDim> dims) {
 }
 
 /// The number that an index is in an iteration, of which `counters` says where its loops are.
-static Number evaluate(Value index, const llvm::DenseMap<Value, int64_t> &counters,
-                       unsigned depth) {
-  if (Number constant = getConstantIntValue(index))
+static MaybeNumber evaluateIndex(Value index, const llvm::DenseMap<Value, int64_t> &counters,
+                                 unsigned depth) {
+  if (MaybeNumber constant = getConstantIntValue(index))
     return constant;
   if (auto found = counters.find(index); found != counters.end())
     return found->second;
   Operation *op = index.getDefiningOp();
   if (!op || depth == 0)
     return std::nullopt;
-  return evaluateIndexOp(op, [&](Value operand) { return evaluate(operand, counters, depth - 1); });
+  return evaluateOp(op, [&](Value operand) { return evaluateIndex(operand, counters, depth - 1); });
 }
 
 /// Whether the sum of the terms is another number in each iteration of the loops.
@@ -216,7 +216,7 @@ static bool differsByIteration(ArrayRef<std::pair<Value, int64_t>> terms,
       rest /= counter.count;
     }
     for (auto [value, coefficient] : terms) {
-      Number index = evaluate(value, values, /*depth=*/8);
+      MaybeNumber index = evaluateIndex(value, values, /*depth=*/8);
       if (!index)
         return false;
       sum += *index * coefficient;
@@ -245,7 +245,7 @@ bool hostir::areSlicesDisjoint(const LinearIndex &begin, ArrayRef<BoxDim> slice,
   for (auto [value, coefficient] : begin.terms) {
     if (!loops.back()->isAncestor(value.getParentBlock()->getParentOp()))
       continue;
-    Number greatest = getGreatest(value);
+    MaybeNumber greatest = getGreatest(value);
     if (!greatest || coefficient < 0)
       return false;
     moving.emplace_back(value, coefficient);

@@ -32,7 +32,7 @@ static LogicalResult verifyKind(Operation *op) {
                               "'scf.if' and views of memrefs in a program";
 }
 
-// verify_c2. Buffers of commands and streams are followed by StreamOrder too, but loops may hide
+// verify_c2. Buffers of commands and streams are followed by ProgramWalk too, but loops may hide
 // them from it.
 static LogicalResult verifyOrigins(Operation *op) {
   for (Value operand : op->getOperands()) {
@@ -152,7 +152,7 @@ static LogicalResult verifyArguments(ProgramOp program) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-class OrderVerifier : public StreamOrder::Listener {
+class OrderVerifier : public ProgramWalk::Listener {
 public:
   explicit OrderVerifier(ProgramOp program) : program(program), order(program) {
     lastCommands.assign(order.numStreams(), {0, nullptr});
@@ -206,7 +206,7 @@ public:
 
 private:
   ProgramOp program;
-  StreamOrder order;
+  ProgramWalk order;
   std::vector<std::pair<Position, Operation *>> lastCommands;
   llvm::DenseMap<Operation *, Clock> accesses;
 };

@@ -184,6 +184,9 @@ def PlanBuffers : HostIR_Pass<"hostir-plan-buffers"> {
     i + workers follow each other on one stream. Buffers of one worker stream within one loop share its worker's places as
     their lives in the text allow. A loop of fewer iterations than workers has as many places as iterations.
 
+    Symmetric memory is written by peers too. There, signals between all ranks of a group must come between the two buffers
+    (docs/hostir.md).
+
     A buffer whose next life in a loop may begin before the last one has ended is an error, as is an access that is not
     ordered after its alloc.
 

@@ -1,13 +1,12 @@
-//===- StreamOrder.cpp - what happens before what -*- C++ -*-===//
+//===- ProgramWalk.cpp - one walk of a host program for all ranks -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "StreamOrder.h"
+#include "tandem/Dialect/HostIR/Evaluate/ProgramWalk.h"
 
-#include "IndexValues.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -25,14 +24,24 @@ bool hostir::isBefore(ArrayRef<Position> earlier, ArrayRef<Position> clock) {
   return true;
 }
 
-StreamOrder::StreamOrder(ProgramOp program)
-    : program(program), workers(static_cast<int64_t>(program.getWorkers())) {
+void hostir::joinClock(MutableArrayRef<Position> clock, ArrayRef<Position> other) {
+  for (auto [a, b] : llvm::zip_equal(clock, other))
+    a = std::max(a, b);
+}
+
+void hostir::meetClock(MutableArrayRef<Position> clock, ArrayRef<Position> other) {
+  for (auto [a, b] : llvm::zip_equal(clock, other))
+    a = std::min(a, b);
+}
+
+ProgramWalk::ProgramWalk(ProgramOp program, uint32_t ranks)
+    : program(program), workers(static_cast<int64_t>(program.getWorkers())), tables(ranks) {
   clocks.assign(workers + 1, Clock(workers + 1, 0));
   for (int64_t worker = 1; worker <= workers; ++worker)
     clocks[worker][kMainStream] = -1; // not ordered after the start until a sync says so
 }
 
-Clock StreamOrder::before(int stream) const {
+Clock ProgramWalk::before(int stream) const {
   if (stream != kUnknownWorker) {
     Clock clock = clocks[stream];
     clock[stream] = position;
@@ -40,12 +49,11 @@ Clock StreamOrder::before(int stream) const {
   }
   Clock least = before(1);
   for (int worker = 2; worker <= workers; ++worker)
-    for (auto [a, b] : llvm::zip_equal(least, before(worker)))
-      a = std::min(a, b);
+    meetClock(least, before(worker));
   return least;
 }
 
-LogicalResult StreamOrder::run(Listener &client) {
+LogicalResult ProgramWalk::run(Listener &client) {
   listener = &client;
   return runBlock(program.getBody().front());
 }
@@ -54,36 +62,64 @@ LogicalResult StreamOrder::run(Listener &client) {
 // Values
 //===----------------------------------------------------------------------===//
 
-std::optional<int64_t> StreamOrder::valueOf(Value value) const {
-  auto found = numbers.find(value);
-  return found == numbers.end() ? std::nullopt : std::optional(found->second);
+Number ProgramWalk::tabulate(function_ref<int64_t(uint32_t)> numberOf) {
+  std::vector<int64_t> entries(tables.numRanks());
+  for (uint32_t rank = 0; rank < entries.size(); ++rank)
+    entries[rank] = numberOf(rank);
+  return tables.table(std::move(entries));
 }
 
-void StreamOrder::setValue(Value value, std::optional<int64_t> number) {
-  if (number)
-    numbers[value] = *number;
+const MeshRanks &ProgramWalk::ranksOf(fusion::MeshAttr mesh) {
+  return meshes.try_emplace(mesh, mesh, tables.numRanks()).first->second;
+}
+
+Number ProgramWalk::evaluateMeshOp(Operation &op) {
+  if (tables.numRanks() == 0)
+    return Number();
+  if (auto index = dyn_cast<DeviceIndexOp>(op)) {
+    int64_t axis = index.getMesh().axisIndex(index.getAxis());
+    if (axis < 0)
+      return Number();
+    const MeshRanks &mesh = ranksOf(index.getMesh());
+    return tabulate([&](uint32_t rank) { return mesh.indexOf(rank, axis); });
+  }
+  if (auto in = dyn_cast<InMeshOp>(op)) {
+    const MeshRanks &mesh = ranksOf(in.getMesh());
+    return tabulate([&](uint32_t rank) { return mesh.position[rank] >= 0; });
+  }
+  return Number();
+}
+
+void ProgramWalk::evaluate(Operation &op) {
+  if (op.getNumResults() != 1 || !op.getResult(0).getType().isIntOrIndex())
+    return;
+  Number result;
+  if (std::optional<int64_t> constant = getConstantNumber(&op))
+    result = Number::constant(*constant);
+  else if (auto select = dyn_cast<arith::SelectOp>(op))
+    result = tables.select(valueOf(select.getCondition()), valueOf(select.getTrueValue()),
+                           valueOf(select.getFalseValue()));
+  else if (std::optional<IntegerOp> integer = getIntegerOp(&op))
+    result = tables.evaluate(*integer, valueOf(op.getOperand(0)),
+                             valueOf(op.getOperand(op.getNumOperands() - 1)));
   else
-    numbers.erase(value);
+    result = evaluateMeshOp(op);
+  setValue(op.getResult(0), result);
 }
 
-void StreamOrder::evaluate(Operation &op) {
-  if (op.getNumResults() == 1 && op.getResult(0).getType().isIntOrIndex())
-    setValue(op.getResult(0), evaluateIndexOp(&op, [&](Value v) { return valueOf(v); }));
-}
-
-std::optional<int> StreamOrder::streamNumber(Value stream) const {
+std::optional<int> ProgramWalk::streamNumber(Value stream) const {
   if (stream.getDefiningOp<MainStreamOp>())
     return kMainStream;
   auto worker = stream.getDefiningOp<WorkerStreamOp>();
   if (!worker)
     return std::nullopt;
-  std::optional<int64_t> index = valueOf(worker.getIndex());
+  std::optional<int64_t> index = valueOf(worker.getIndex()).getConstant();
   if (!index)
     return kUnknownWorker;
   return static_cast<int>(1 + static_cast<uint64_t>(*index) % static_cast<uint64_t>(workers));
 }
 
-FailureOr<int> StreamOrder::streamOf(Operation &user, Value stream) const {
+FailureOr<int> ProgramWalk::streamOf(Operation &user, Value stream) const {
   if (std::optional<int> number = streamNumber(stream))
     return *number;
   return user.emitOpError() << "expected a stream of 'hostir.main_stream' or "
@@ -94,14 +130,14 @@ FailureOr<int> StreamOrder::streamOf(Operation &user, Value stream) const {
 // Control flow
 //===----------------------------------------------------------------------===//
 
-LogicalResult StreamOrder::runBlock(Block &block) {
+LogicalResult ProgramWalk::runBlock(Block &block) {
   for (Operation &op : block)
     if (failed(runOp(op)) || failed(listener->afterOp(&op)))
       return failure();
   return success();
 }
 
-LogicalResult StreamOrder::runOp(Operation &op) {
+LogicalResult ProgramWalk::runOp(Operation &op) {
   if (++steps > kMaxSteps)
     return op.emitOpError() << "expected a program of at most " << kMaxSteps
                             << " operations, found more";
@@ -130,58 +166,58 @@ LogicalResult StreamOrder::runOp(Operation &op) {
   return success();
 }
 
-LogicalResult StreamOrder::runFor(Operation &op) {
+LogicalResult ProgramWalk::runFor(Operation &op) {
   auto loop = cast<scf::ForOp>(op);
-  auto enter = [&](ValueRange from) {
-    SmallVector<std::optional<int64_t>> carried;
-    for (Value value : from)
-      carried.push_back(valueOf(value));
-    return carried;
+  auto valuesOf = [&](ValueRange values) {
+    return llvm::map_to_vector(values, [&](Value value) { return valueOf(value); });
   };
-  SmallVector<std::optional<int64_t>> carried = enter(loop.getInitArgs());
-  std::optional<int64_t> lower = valueOf(loop.getLowerBound());
-  std::optional<int64_t> upper = valueOf(loop.getUpperBound());
-  std::optional<int64_t> step = valueOf(loop.getStep());
-  auto runBody = [&](std::optional<int64_t> index) {
+  SmallVector<Number> carried = valuesOf(loop.getInitArgs());
+  auto runBody = [&](Number index) {
     setValue(loop.getInductionVar(), index);
     for (auto [argument, number] : llvm::zip_equal(loop.getRegionIterArgs(), carried))
       setValue(argument, number);
     if (failed(runBlock(*loop.getBody())))
       return failure();
-    carried = enter(loop.getYieldedValues());
+    carried = valuesOf(loop.getYieldedValues());
     return success();
   };
 
+  std::optional<int64_t> lower = valueOf(loop.getLowerBound()).getConstant();
+  std::optional<int64_t> upper = valueOf(loop.getUpperBound()).getConstant();
+  std::optional<int64_t> step = valueOf(loop.getStep()).getConstant();
   if (lower && upper && step && *step > 0) {
-    bool overflows = false;
-    for (int64_t index = *lower; index < *upper && !overflows;
-         overflows = llvm::AddOverflow(index, *step, index))
-      if (failed(runBody(index)))
+    unsigned width = *getIntegerWidth(loop.getInductionVar().getType());
+    for (std::optional<int64_t> index = lower;
+         index && isLess(*index, *upper, width, loop.getUnsignedCmp());
+         index = advance(*index, *step, width))
+      if (failed(runBody(Number::constant(*index))))
         return failure();
   } else {
     // Any number of times: twice shows what one iteration does to the next; what it orders may not
     // have happened.
     SmallVector<Clock> entered = clocks;
+    Number enteredBy = std::exchange(mask, Number());
     for (int time = 0; time < 2; ++time) {
-      carried.assign(carried.size(), std::nullopt);
-      if (failed(runBody(std::nullopt)))
+      carried.assign(carried.size(), Number());
+      if (failed(runBody(Number())))
         return failure();
     }
-    carried.assign(carried.size(), std::nullopt);
+    carried.assign(carried.size(), Number());
     clocks = std::move(entered);
+    mask = enteredBy;
   }
   for (auto [result, number] : llvm::zip_equal(loop.getResults(), carried))
     setValue(result, number);
   return success();
 }
 
-LogicalResult StreamOrder::runIf(Operation &op) {
+LogicalResult ProgramWalk::runIf(Operation &op) {
   auto branch = cast<scf::IfOp>(op);
-  std::optional<int64_t> condition = valueOf(branch.getCondition());
+  Number condition = valueOf(branch.getCondition());
   for (Value result : branch.getResults())
-    setValue(result, std::nullopt);
-  if (condition) {
-    Region &region = *condition ? branch.getThenRegion() : branch.getElseRegion();
+    setValue(result, Number());
+  if (std::optional<int64_t> constant = condition.getConstant()) {
+    Region &region = *constant ? branch.getThenRegion() : branch.getElseRegion();
     if (region.empty())
       return success();
     if (failed(runBlock(region.front())))
@@ -193,14 +229,20 @@ LogicalResult StreamOrder::runIf(Operation &op) {
   }
   // Either: accesses of both, the order that both give.
   SmallVector<Clock> entered = clocks;
+  Number enteredBy = mask;
+  auto issuedIf = [&](Number holds) {
+    mask = tables.evaluate({IntegerKind::And, 1}, enteredBy, holds);
+  };
+  issuedIf(condition);
   if (failed(runBlock(branch.getThenRegion().front())))
     return failure();
   std::swap(entered, clocks);
+  issuedIf(tables.evaluate({IntegerKind::Xor, 1}, condition, Number::constant(1)));
   if (!branch.getElseRegion().empty() && failed(runBlock(branch.getElseRegion().front())))
     return failure();
+  mask = enteredBy;
   for (auto [mine, other] : llvm::zip_equal(clocks, entered))
-    for (auto [a, b] : llvm::zip_equal(mine, other))
-      a = std::min(a, b);
+    meetClock(mine, other);
   return success();
 }
 
@@ -208,17 +250,15 @@ LogicalResult StreamOrder::runIf(Operation &op) {
 // Commands
 //===----------------------------------------------------------------------===//
 
-void StreamOrder::runSync(SyncOp op) {
+void ProgramWalk::runSync(SyncOp op) {
   int waiter = *streamOf(*op, op.getWaiter()), signaler = *streamOf(*op, op.getSignaler());
   // A worker that depends on the rank: nothing holds on every rank.
   if (waiter == kUnknownWorker || signaler == kUnknownWorker || waiter == signaler)
     return;
-  Clock seen = before(signaler);
-  for (auto [a, b] : llvm::zip_equal(clocks[waiter], seen))
-    a = std::max(a, b);
+  joinClock(clocks[waiter], before(signaler));
 }
 
-LogicalResult StreamOrder::runCommand(Operation &op) {
+LogicalResult ProgramWalk::runCommand(Operation &op) {
   FailureOr<int> stream = streamOf(op, getStream(&op));
   if (failed(stream))
     return failure();
@@ -233,18 +273,20 @@ LogicalResult StreamOrder::runCommand(Operation &op) {
   cast<MemoryEffectOpInterface>(op).getEffects(effects);
   for (const MemoryEffects::EffectInstance &effect : effects) {
     Value buffer = effect.getValue();
-    if (!buffer || !isa<MemRefType>(buffer.getType()))
-      continue;
-    Value root = getViewRoot(buffer);
-    bool isArgument =
-        isa<BlockArgument>(root) && root.getParentBlock() == &program.getBody().front();
-    if (!root.getDefiningOp<AllocOp>() && !isArgument)
-      return op.emitOpError()
-             << "expected buffers that are views of arguments or of 'hostir.alloc', found another";
     bool writes = isa<MemoryEffects::Write>(effect.getEffect());
-    if (failed(listener->onAccess(&op, root, writes, *stream)))
+    if (buffer && isa<MemRefType>(buffer.getType()) && failed(access(op, buffer, writes, *stream)))
       return failure();
   }
-  // A put also touches the local copy's name, but not its memory.
+  if (auto put = dyn_cast<PutOp>(op); put && failed(access(op, put.getTarget(), true, *stream)))
+    return failure();
   return isa<SendOp, RecvOp>(op) ? success() : listener->onCommand(&op, *stream);
+}
+
+LogicalResult ProgramWalk::access(Operation &op, Value buffer, bool writes, int stream) {
+  Value root = getViewRoot(buffer);
+  bool isArgument = isa<BlockArgument>(root) && root.getParentBlock() == &program.getBody().front();
+  if (!root.getDefiningOp<AllocOp>() && !isArgument)
+    return op.emitOpError()
+           << "expected buffers that are views of arguments or of 'hostir.alloc', found another";
+  return listener->onAccess(&op, root, writes, stream);
 }

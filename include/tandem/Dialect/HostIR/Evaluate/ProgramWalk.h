@@ -1,22 +1,21 @@
-//===- StreamOrder.h - what happens before what -*- C++ -*-===//
+//===- ProgramWalk.h - one walk of a host program for all ranks -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Evaluates a program in issue order without knowing the rank: loops of known bounds run iteration
-// by iteration, values that depend on the rank are unknown. Order is what streams and `hostir.sync`
-// say on every rank; nothing else is assumed. Takes time linear in the commands of one rank.
+// Evaluates a program in issue order, once for all ranks. Loops of known bounds run iteration by
+// iteration. Order is what streams and `hostir.sync` say on every rank; nothing else is assumed.
+// The time is linear in the commands of one rank.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_STREAMORDER_H
-#define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_STREAMORDER_H
+#ifndef TANDEM_DIALECT_HOSTIR_EVALUATE_PROGRAMWALK_H
+#define TANDEM_DIALECT_HOSTIR_EVALUATE_PROGRAMWALK_H
 
-#include "tandem/Dialect/HostIR/IR/HostIROps.h"
-#include "tandem/Support/LLVM.h"
-#include "llvm/ADT/DenseMap.h"
+#include "tandem/Dialect/HostIR/Evaluate/Groups.h"
+#include "tandem/Dialect/HostIR/Evaluate/RankNumbers.h"
 
 namespace tandem::hostir {
 
@@ -24,25 +23,30 @@ namespace tandem::hostir {
 /// nothing.
 using Position = int64_t;
 
-/// For each stream (0: main, 1 + i: worker i) the place up to which its commands are ordered before
-/// something.
+/// A vector clock. For each stream (0: main, 1 + i: worker i), the place up to which its commands
+/// are ordered before something.
 using Clock = SmallVector<Position, 8>;
 
-/// Whether what `earlier` names has happened where `clock` is known.
+/// Whether all that `earlier` names is ordered before what `clock` belongs to.
 bool isBefore(ArrayRef<Position> earlier, ArrayRef<Position> clock);
+/// clock = max(clock, other) for each stream.
+void joinClock(MutableArrayRef<Position> clock, ArrayRef<Position> other);
+/// clock = min(clock, other) for each stream.
+void meetClock(MutableArrayRef<Position> clock, ArrayRef<Position> other);
 
 /// A worker whose number depends on the rank.
 inline constexpr int kUnknownWorker = -1;
 inline constexpr int kMainStream = 0;
 
-class StreamOrder {
+class ProgramWalk {
 public:
   /// What a client sees, in issue order. Returning failure ends the walk.
   struct Listener {
     virtual ~Listener() = default;
     virtual LogicalResult onAlloc(AllocOp, int) { return success(); }
     virtual LogicalResult onDealloc(DeallocOp, int) { return success(); }
-    /// `op` reads or writes a view of `root` on a stream.
+    /// `op` reads or writes a view of `root` on a stream. A put accesses its target too: the
+    /// buffer whose place at the peer it writes must be alive here.
     virtual LogicalResult onAccess(Operation *, Value, bool, int) { return success(); }
     /// Any command, after its accesses.
     virtual LogicalResult onCommand(Operation *, int) { return success(); }
@@ -50,7 +54,8 @@ public:
     virtual LogicalResult afterOp(Operation *) { return success(); }
   };
 
-  explicit StreamOrder(ProgramOp program);
+  /// `ranks`: how many ranks numbers are tabulated for; 0: what depends on the rank is unknown.
+  explicit ProgramWalk(ProgramOp program, uint32_t ranks = 0);
 
   /// Walks the program. Fails with a diagnostic where it cannot follow: control flow other than
   /// `scf.for` and `scf.if`, streams or buffers that come from elsewhere than their ops, or a
@@ -67,17 +72,27 @@ public:
   /// them.
   Clock before(int stream) const;
 
+  /// An index as it is known now.
+  Number valueOf(Value value) const { return numbers.lookup(value); }
+  /// Which ranks issue the present op, as truth values. Unknown inside of what may run any number
+  /// of times.
+  Number issuers() const { return mask; }
+  RankNumbers &arithmetic() { return tables; }
+  const MeshRanks &ranksOf(fusion::MeshAttr mesh);
+
 private:
   LogicalResult runBlock(Block &block);
   LogicalResult runOp(Operation &op);
   LogicalResult runFor(Operation &op);
   LogicalResult runIf(Operation &op);
   LogicalResult runCommand(Operation &op);
+  LogicalResult access(Operation &op, Value buffer, bool writes, int stream);
   void runSync(SyncOp op);
   void evaluate(Operation &op);
+  Number evaluateMeshOp(Operation &op);
+  Number tabulate(function_ref<int64_t(uint32_t)> numberOf);
 
-  std::optional<int64_t> valueOf(Value value) const;
-  void setValue(Value value, std::optional<int64_t> number);
+  void setValue(Value value, Number number) { numbers[value] = number; }
   FailureOr<int> streamOf(Operation &user, Value stream) const;
 
   ProgramOp program;
@@ -85,10 +100,13 @@ private:
   Listener *listener = nullptr;
   Position position = 0;
   int64_t steps = 0;
+  Number mask = Number::constant(1);
   SmallVector<Clock> clocks;
-  llvm::DenseMap<Value, int64_t> numbers;
+  RankNumbers tables;
+  llvm::DenseMap<Value, Number> numbers;
+  llvm::DenseMap<Attribute, MeshRanks> meshes;
 };
 
 } // namespace tandem::hostir
 
-#endif // TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_STREAMORDER_H
+#endif // TANDEM_DIALECT_HOSTIR_EVALUATE_PROGRAMWALK_H

@@ -1,0 +1,240 @@
+//===- CrossRankOrder.cpp - order between ranks by signals ------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/HostIR/Evaluate/CrossRankOrder.h"
+
+using namespace mlir;
+using namespace tandem;
+using namespace tandem::hostir;
+
+//===----------------------------------------------------------------------===//
+// Collecting
+//===----------------------------------------------------------------------===//
+
+void CrossRankOrder::onCommand(Operation *op, int stream) {
+  if (auto signal = dyn_cast<SignalOp>(op))
+    onSignal(signal, stream);
+  else if (auto wait = dyn_cast<WaitSignalOp>(op))
+    onWait(wait, stream);
+  else if (auto put = dyn_cast<PutOp>(op))
+    onPut(put, stream);
+}
+
+unsigned CrossRankOrder::channelOf(Value value) {
+  auto channel = value.getDefiningOp<ChannelOp>();
+  auto [known, isNew] = channelNumbers.try_emplace(
+      std::pair<Attribute, Attribute>(channel.getMesh(), channel.getAxes()), channels.size());
+  if (isNew)
+    channels.push_back({RankGroups(walk.ranksOf(channel.getMesh()), channel.getAxes()), {}});
+  return known->second;
+}
+
+void CrossRankOrder::onPut(PutOp op, int stream) {
+  Operation *alloc = getViewRoot(op.getTarget()).getDefiningOp();
+  Buffer &buffer = buffers[alloc];
+  unsigned channel = channelOf(op.getChannel());
+  if (!llvm::is_contained(buffer.channels, channel))
+    buffer.channels.push_back(channel);
+  Number peer = walk.valueOf(op.getPeer()), issuers = walk.issuers();
+  if (stream == kUnknownWorker || !peer.isKnown() || !issuers.isKnown())
+    buffer.isUnknown = true;
+  else
+    pending[{stream, channel, peer, issuers}].push_back(alloc);
+}
+
+void CrossRankOrder::onSignal(SignalOp op, int stream) {
+  Signal signal = {walk.valueOf(op.getSlot()), walk.valueOf(op.getPeer()), walk.issuers(),
+                   walk.valueOf(op.getValue()).getConstant().value_or(0)};
+  if (!signal.slot.isKnown()) {
+    anySlotMayRise = true;
+    return;
+  }
+  unsigned channel = channelOf(op.getChannel());
+  auto [entry, isNew] = exchangeAt.try_emplace(signal.slot.getLeast(), exchanges.size());
+  if (isNew) {
+    Exchange &fresh = exchanges.emplace_back();
+    fresh.channel = channel;
+    fresh.firstSlot = fresh.lastSlot = entry->first;
+    fresh.stream = stream;
+    fresh.begin = walk.now();
+    fresh.before = walk.before(stream);
+    fresh.after.assign(walk.numStreams(), -1);
+  }
+  Exchange &exchange = exchanges[entry->second];
+  exchange.isSound &= signal.peer.isKnown() && signal.issuers.isKnown() && signal.value > 0 &&
+                      exchange.channel == channel && exchange.stream == stream &&
+                      stream != kUnknownWorker;
+  meetClock(exchange.before, walk.before(stream));
+  exchange.lastSlot = std::max(exchange.lastSlot, walk.arithmetic().getGreatest(signal.slot));
+  exchange.value = std::max(exchange.value, signal.value);
+  exchange.signals.push_back(signal);
+  auto covered = pending.find({stream, channel, signal.peer, signal.issuers});
+  if (covered == pending.end())
+    return;
+  for (Operation *alloc : covered->second) {
+    Buffer &buffer = buffers[alloc];
+    if (buffer.exchanges.empty() || buffer.exchanges.back() != entry->second)
+      buffer.exchanges.push_back(entry->second);
+  }
+  pending.erase(covered);
+}
+
+void CrossRankOrder::onWait(WaitSignalOp op, int stream) {
+  Wait wait = {walk.valueOf(op.getSlot()), walk.issuers(),
+               walk.valueOf(op.getValue()).getConstant().value_or(0), stream, walk.now()};
+  // One that may not be issued, or on any worker, orders nothing for sure.
+  if (wait.slot.isKnown() && wait.issuers.isKnown() && stream != kUnknownWorker)
+    waits.push_back(wait);
+}
+
+//===----------------------------------------------------------------------===//
+// Deciding
+//===----------------------------------------------------------------------===//
+
+void CrossRankOrder::decide(Exchange &exchange) const {
+  const Channel &channel = channels[exchange.channel];
+  const RankNumbers &numbers = walk.arithmetic();
+  int64_t slots = exchange.lastSlot - exchange.firstSlot + 1, size = channel.groups.groupSize;
+  exchange.isSound &= slots <= 4 * size;
+  if (!exchange.isSound)
+    return;
+  struct Slot {
+    int64_t sender = -1, value = 0;
+    bool isWaitedFor = false;
+  };
+  int64_t pairs = 0;
+  for (size_t group = 0; group < channel.groups.numGroups(); ++group) {
+    ArrayRef<uint32_t> members = channel.groups.membersOf(static_cast<int32_t>(group));
+    std::vector<Slot> table(size * slots); // [member][slot]
+    auto slotOf = [&](int64_t member, Number slot, uint32_t rank) -> Slot & {
+      return table[member * slots + numbers.at(slot, rank) - exchange.firstSlot];
+    };
+    for (const Signal &signal : exchange.signals)
+      for (auto [sender, rank] : llvm::enumerate(members)) {
+        if (!numbers.at(signal.issuers, rank))
+          continue;
+        int64_t peer = numbers.at(signal.peer, rank);
+        exchange.isSound &= peer >= 0 && peer < size;
+        if (!exchange.isSound)
+          return;
+        Slot &slot = slotOf(peer, signal.slot, rank);
+        bool isAlone = slot.sender < 0 || slot.sender == static_cast<int64_t>(sender);
+        exchange.isSound &= isAlone && slot.value <= signal.value;
+        slot.sender = static_cast<int64_t>(sender);
+        slot.value = signal.value;
+      }
+    for (const Wait &wait : exchange.waits)
+      for (auto [member, rank] : llvm::enumerate(members))
+        if (numbers.at(wait.issuers, rank))
+          slotOf(static_cast<int64_t>(member), wait.slot, rank).isWaitedFor = true;
+    for (int64_t member = 0; member < size; ++member) {
+      SmallVector<bool> isSender(size, false);
+      for (const Slot &slot : ArrayRef(table).slice(member * slots, slots)) {
+        if (slot.sender < 0)
+          continue;
+        exchange.isSound &= slot.isWaitedFor;
+        if (slot.sender != member && !std::exchange(isSender[slot.sender], true))
+          ++pairs;
+      }
+    }
+  }
+  exchange.ordersAllPairs =
+      exchange.isSound &&
+      pairs == static_cast<int64_t>(channel.groups.numGroups()) * size * (size - 1);
+}
+
+void CrossRankOrder::finish() {
+  // A slot that belongs to two exchanges has several senders.
+  Exchange *previous = nullptr;
+  for (auto [slot, number] : exchangeAt) {
+    Exchange &exchange = exchanges[number];
+    exchange.isSound &= !anySlotMayRise;
+    if (previous && previous->lastSlot >= exchange.firstSlot)
+      previous->isSound = exchange.isSound = false;
+    if (!previous || previous->lastSlot < exchange.lastSlot)
+      previous = &exchange;
+  }
+  // Waits for the last value wait for all that was sent.
+  for (const Wait &wait : waits) {
+    auto next = exchangeAt.upper_bound(wait.slot.getLeast());
+    if (next == exchangeAt.begin())
+      continue;
+    Exchange &exchange = exchanges[std::prev(next)->second];
+    if (walk.arithmetic().getGreatest(wait.slot) > exchange.lastSlot || wait.value < exchange.value)
+      continue;
+    exchange.waits.push_back(wait);
+    exchange.after[wait.stream] = std::max(exchange.after[wait.stream], wait.position);
+  }
+  for (const auto &[key, allocs] : pending)
+    for (Operation *alloc : allocs)
+      buffers[alloc].isUnknown = true;
+
+  // Loops that are alike make exchanges that are alike but for their slots.
+  std::map<std::vector<std::tuple<Number, Number, Number, int64_t>>, std::pair<bool, bool>> decided;
+  for (auto [number, exchange] : llvm::enumerate(exchanges)) {
+    std::vector<std::tuple<Number, Number, Number, int64_t>> key;
+    auto offset = [&, first = exchange.firstSlot](Number slot) {
+      return walk.arithmetic().evaluate({IntegerKind::Sub}, slot, Number::constant(first));
+    };
+    Number channel = Number::constant(exchange.channel), none;
+    key.emplace_back(channel, none, none, exchange.lastSlot - exchange.firstSlot);
+    for (const Signal &signal : exchange.signals)
+      key.emplace_back(offset(signal.slot), signal.peer, signal.issuers, signal.value);
+    for (const Wait &wait : exchange.waits)
+      key.emplace_back(offset(wait.slot), none, wait.issuers, 0);
+    if (exchange.isSound) {
+      auto [known, isNew] = decided.try_emplace(std::move(key));
+      if (isNew) {
+        decide(exchange);
+        known->second = {exchange.isSound, exchange.ordersAllPairs};
+      }
+      std::tie(exchange.isSound, exchange.ordersAllPairs) = known->second;
+    }
+    if (exchange.ordersAllPairs)
+      channels[exchange.channel].exchanges.push_back(number);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Queries
+//===----------------------------------------------------------------------===//
+
+ArrayRef<unsigned> CrossRankOrder::channelsInto(Operation *alloc) const {
+  auto found = buffers.find(alloc);
+  return found == buffers.end() ? ArrayRef<unsigned>() : ArrayRef(found->second.channels);
+}
+
+std::optional<Clock> CrossRankOrder::arrivalOf(Operation *alloc) const {
+  Clock clock(walk.numStreams(), -1);
+  auto found = buffers.find(alloc);
+  if (found == buffers.end())
+    return clock;
+  if (found->second.isUnknown)
+    return std::nullopt;
+  for (unsigned number : found->second.exchanges) {
+    if (!exchanges[number].isSound)
+      return std::nullopt;
+    joinClock(clock, exchanges[number].after);
+  }
+  return clock;
+}
+
+std::optional<Clock> CrossRankOrder::knownToPeers(unsigned channel, const Clock &end) const {
+  // What is before a signal was issued before it.
+  ArrayRef<unsigned> candidates = channels[channel].exchanges;
+  Position last = *std::max_element(end.begin(), end.end());
+  const auto *first = std::lower_bound(
+      candidates.begin(), candidates.end(), last,
+      [&](unsigned number, Position position) { return exchanges[number].begin < position; });
+  for (unsigned number : llvm::make_range(first, candidates.end()))
+    if (isBefore(end, exchanges[number].before)) {
+      Clock clock = end;
+      joinClock(clock, exchanges[number].after);
+      return clock;
+    }
+  return std::nullopt;
+}

@@ -1,0 +1,98 @@
+//===- RankNumbers.cpp - numbers that depend on the rank --------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Dialect/HostIR/Evaluate/RankNumbers.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace tandem;
+using namespace tandem::hostir;
+
+// Numbers in all tables together; 128 MiB.
+static constexpr size_t kMaxEntries = size_t(1) << 24;
+
+Number RankNumbers::table(std::vector<int64_t> entries) {
+  assert(entries.size() == ranks && "one entry per rank");
+  if (entries.empty())
+    return Number();
+  auto [least, most] = std::minmax_element(entries.begin(), entries.end());
+  int64_t base = *least, range = 0;
+  if (llvm::SubOverflow(*most, base, range))
+    return Number();
+  if (range == 0)
+    return Number::constant(base);
+  for (int64_t &entry : entries)
+    entry -= base;
+  uint64_t hash = llvm::hash_combine_range(entries.begin(), entries.end());
+  // Not one of the two keys that DenseMap keeps for itself.
+  SmallVector<int64_t, 1> &bucket = byHash[hash >> 2];
+  for (int64_t number : bucket)
+    if (tables[number] == entries)
+      return Number(number, base);
+  if ((tables.size() + 1) * ranks > kMaxEntries)
+    return Number();
+  bucket.push_back(static_cast<int64_t>(tables.size()));
+  tables.push_back(std::move(entries));
+  greatest.push_back(range);
+  return Number(bucket.back(), base);
+}
+
+int64_t RankNumbers::at(Number number, uint32_t rank) const {
+  assert(number.isKnown() && "no entry of an unknown number");
+  return number.base + (number.table < 0 ? 0 : tables[number.table][rank]);
+}
+
+int64_t RankNumbers::getGreatest(Number number) const {
+  assert(number.isKnown() && "no entries of an unknown number");
+  return number.base + (number.table < 0 ? 0 : greatest[number.table]);
+}
+
+Number RankNumbers::evaluate(IntegerOp op, Number a, Number b) {
+  if (op.isUnary())
+    b = Number::constant(0);
+  if (!a.isKnown() || !b.isKnown())
+    return Number();
+  if (a.getConstant() && b.getConstant()) {
+    std::optional<int64_t> result = hostir::evaluate(op, a.base, b.base);
+    return result ? Number::constant(*result) : Number();
+  }
+  // Of equal loops, each has signal slots of its own: the same table from another number on.
+  bool adds = op.kind == IntegerKind::Add || (op.kind == IntegerKind::Sub && b.getConstant());
+  if (adds && op.width == 64 && (a.getConstant() || b.getConstant())) {
+    Number sum = a.getConstant() ? b : a;
+    int64_t greatestEntry = 0;
+    bool overflows = op.kind == IntegerKind::Add ? llvm::AddOverflow(a.base, b.base, sum.base)
+                                                 : llvm::SubOverflow(a.base, b.base, sum.base);
+    if (!overflows && !llvm::AddOverflow(sum.base, greatest[sum.table], greatestEntry))
+      return sum;
+  }
+  auto code = static_cast<int64_t>(op.kind) << 16 | static_cast<int64_t>(op.width) << 8 |
+              static_cast<int64_t>(op.predicate);
+  auto [known, isNew] = results.try_emplace(Key(code, a, b));
+  if (!isNew)
+    return known->second;
+  std::vector<int64_t> entries(ranks);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    std::optional<int64_t> result = hostir::evaluate(op, at(a, rank), at(b, rank));
+    if (!result)
+      return Number();
+    entries[rank] = *result;
+  }
+  return known->second = table(std::move(entries));
+}
+
+Number RankNumbers::select(Number condition, Number a, Number b) {
+  if (std::optional<int64_t> constant = condition.getConstant())
+    return *constant ? a : b;
+  if (!condition.isKnown() || !a.isKnown() || !b.isKnown())
+    return Number();
+  std::vector<int64_t> entries(ranks);
+  for (uint32_t rank = 0; rank < ranks; ++rank)
+    entries[rank] = at(at(condition, rank) ? a : b, rank);
+  return table(std::move(entries));
+}
