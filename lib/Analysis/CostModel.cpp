@@ -52,23 +52,6 @@ static double getBytes(RankedTensorType type, ArrayRef<int64_t> shape) {
   return bytes;
 }
 
-int64_t getWorldSize(func::FuncOp func) {
-  llvm::SmallDenseSet<fusion::MeshAttr> meshes;
-  auto add = [&](TypeRange types) {
-    for (Type type : types)
-      if (fusion::AxesAttr axes = fusion::getAxes(type))
-        meshes.insert(axes.getMesh());
-  };
-  add(func.getArgumentTypes());
-  for (Operation &op : func.getBody().front())
-    add(op.getResultTypes());
-  int64_t size = 1;
-  for (fusion::MeshAttr mesh : meshes)
-    for (int64_t i = 0, e = mesh.numDevices(); i < e; ++i)
-      size = std::max(size, mesh.worldRank(i) + 1);
-  return size;
-}
-
 double getLocalBytes(RankedTensorType type) {
   FailureOr<SmallVector<int64_t>> shape = fusion::getLocalShape(type);
   return succeeded(shape) && !ShapedType::isDynamicShape(*shape) ? getBytes(type, *shape) : 0;

@@ -63,6 +63,50 @@ private:
 
 } // namespace
 
+/// From local ops and reshards to planned host programs.
+static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
+                          const ChannelAbilities &channels) {
+  bool log = options.log;
+  FusionSelectScheduleOptions select;
+  select.machine = options.machine;
+  select.workers = options.workers;
+  select.collectives = channels.collectives;
+  select.oneSided = channels.oneSided;
+  select.log = log;
+  builder.addOnFunctions(createFusionSelectSchedule(select));
+
+  ConvertFusionToHostIROptions convert;
+  convert.workers = options.workers;
+  convert.ranks = options.ranks;
+  convert.log = log;
+  builder.addOnModule(createConvertFusionToHostIR(convert));
+
+  // Who is in a mesh is one value in an iteration, and what depends on it one block.
+  builder.addOnModule(createCSEPass());
+  // Views of one slice made by several ops become one: what localize-buffers looks for.
+  builder.addOnModule(createCanonicalizerPass());
+  builder.addOnModule(createCSEPass());
+  // While collectives are still single ops: each is one access to a slice.
+  builder.addOnPrograms(hostir::createLocalizeBuffers({log}));
+  // Each slice of an intermediate is a buffer by now, which fusion makes superfluous.
+  hostir::FuseLaunchesOptions fuse;
+  fuse.log = log;
+  builder.addOnModule(hostir::createFuseLaunches(fuse));
+  if (!channels.collectives) {
+    hostir::ExpandCollectivesOptions expand;
+    expand.channelsWithoutCollectives = {"*"};
+    expand.log = log;
+    builder.addOnPrograms(hostir::createExpandCollectives(expand));
+    builder.addOnModule(createCanonicalizerPass());
+    builder.addOnModule(createCSEPass());
+  }
+
+  // The expansion has added scratch buffers: lifetimes come last.
+  builder.addOnPrograms(hostir::createInsertDeallocs({log}));
+  builder.addOnPrograms(hostir::createPlanBuffers({log}));
+  builder.addOnPrograms(hostir::createVerify());
+}
+
 ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
   static const StringRef names[] = {"fusion-specialize",
                                     "fusion-erase-dead-ops",
@@ -136,48 +180,20 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   reshards.machine = options.machine;
   reshards.workers = options.workers;
   reshards.collectives = target->has(hostir::Capability::Collectives);
+  reshards.oneSided = target->has(hostir::Capability::OneSided);
   reshards.log = log;
   builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
   // All types are final: what has no elements goes, and no later pass sees it.
   builder.addOnFunctions(fusion::createFusionFoldEmpty({log}));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
-  FusionSelectScheduleOptions select;
-  select.machine = options.machine;
-  select.workers = options.workers;
-  select.collectives = target->has(hostir::Capability::Collectives);
-  select.oneSided = target->has(hostir::Capability::OneSided);
-  select.log = log;
-  builder.addOnFunctions(createFusionSelectSchedule(select));
-
-  ConvertFusionToHostIROptions convert;
-  convert.workers = options.workers;
-  convert.ranks = options.ranks;
-  convert.log = log;
-  builder.addOnModule(createConvertFusionToHostIR(convert));
-
-  // Who is in a mesh is one value in an iteration, and what depends on it one block.
-  builder.addOnModule(createCSEPass());
-  // Views of one slice made by several ops become one: what localize-buffers looks for.
-  builder.addOnModule(createCanonicalizerPass());
-  builder.addOnModule(createCSEPass());
-  // While collectives are still single ops: each is one access to a slice.
-  builder.addOnPrograms(hostir::createLocalizeBuffers({log}));
-  // Each slice of an intermediate is a buffer by now, which fusion makes superfluous.
-  hostir::FuseLaunchesOptions fuse;
-  fuse.log = log;
-  builder.addOnModule(hostir::createFuseLaunches(fuse));
-  if (!target->has(hostir::Capability::Collectives)) {
-    hostir::ExpandCollectivesOptions expand;
-    expand.channelsWithoutCollectives = {"*"};
-    expand.log = log;
-    builder.addOnPrograms(hostir::createExpandCollectives(expand));
-    builder.addOnModule(createCanonicalizerPass());
-    builder.addOnModule(createCSEPass());
-  }
-
-  // The expansion has added scratch buffers: lifetimes come last.
-  builder.addOnPrograms(hostir::createInsertDeallocs({log}));
-  builder.addOnPrograms(hostir::createPlanBuffers({log}));
-  builder.addOnPrograms(hostir::createVerify());
+  addHostPasses(
+      builder, options,
+      {target->has(hostir::Capability::Collectives), target->has(hostir::Capability::OneSided)});
   return success();
+}
+
+void tandem::buildHostPipeline(OpPassManager &manager, const TandemLowerOptions &options,
+                               const ChannelAbilities &channels) {
+  PipelineBuilder builder(manager, options);
+  addHostPasses(builder, options, channels);
 }

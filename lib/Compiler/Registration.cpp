@@ -7,6 +7,8 @@
 
 #include "tandem/Compiler/Registration.h"
 
+#include "SimulatedPricer.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -26,6 +28,7 @@ using namespace mlir;
 void tandem::registerTandemDialects(DialectRegistry &registry) {
   registry.insert<tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect, arith::ArithDialect,
                   func::FuncDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect>();
+  registerSimulatedPricer(registry);
 }
 
 void tandem::registerTandemPasses() {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "tandem/Analysis/Pricer.h"
 #include "tandem/Compiler/ModuleCompiler.h"
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
@@ -66,6 +67,29 @@ BENCHMARK(compileText)
     ->ArgNames({"ranks", "verify"})
     ->ArgsProduct({{8, 512}, {1}})
     ->Unit(benchmark::kMillisecond);
+
+/// A matmul on slices of a gathered operand, `slices` of each owner, that peers push.
+std::string slicedGather(int64_t ranks, int64_t rows, int64_t slices) {
+  std::ostringstream text;
+  auto x = [&](const char *axes) {
+    return "tensor<" + std::to_string(ranks * slices * rows) + "x1024xbf16, #fusion.axes<#tp, [" +
+           axes + ", -]>>";
+  };
+  std::string stream =
+      "stream(\"x\")" + (slices > 1 ? " * stream(" + std::to_string(slices) + ")" : "");
+  std::string weight =
+      "tensor<1024x" + std::to_string(64 * ranks) + "xbf16, #fusion.axes<#tp, [-, didx(\"x\")]>>";
+  std::string result = "tensor<" + std::to_string(ranks * slices * rows) + "x" +
+                       std::to_string(64 * ranks) + "xbf16, #fusion.axes<#tp, [" + stream +
+                       ", didx(\"x\")]>>";
+  std::string gathered = x(stream.c_str()), owned = x("didx(\"x\")");
+  text << "#tp = #fusion.mesh<\"tp\", [\"x\" = " << ranks << "]>\nfunc.func @sliced(%x: " << owned
+       << ", %w: " << weight << ") -> " << result
+       << " {\n  %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : " << owned << " -> "
+       << gathered << "\n  %h = fusion.matmul %g, %w : " << gathered << ", " << weight << " -> "
+       << result << "\n  return %h : " << result << "\n}\n";
+  return text.str();
+}
 
 /// The last step alone: a lowered program, to bytes.
 void translate(benchmark::State &state) {
@@ -152,6 +176,37 @@ BENCHMARK(compileLayers)
     ->Arg(1000)
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
+
+/// One candidate: a matmul on slices that peers push, lowered and simulated. Each has other
+/// extents, so that none is in the cache.
+void priceCandidate(benchmark::State &state) {
+  mlir::DialectRegistry registry;
+  registerTandemDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  Pricer::Options options;
+  options.machine = TANDEM_MACHINES "/dgx-h100-pod.json";
+  options.ranks = state.range(0);
+  std::string error;
+  std::unique_ptr<Pricer> pricer = createPricer(&context, options, error);
+  if (!pricer)
+    return state.SkipWithError(error.c_str());
+  int64_t rows = 64;
+  for (auto _ : state) {
+    state.PauseTiming();
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(
+        slicedGather(state.range(0), rows += 8, 1), &context);
+    mlir::func::FuncOp func = *module->getOps<mlir::func::FuncOp>().begin();
+    state.ResumeTiming();
+    if (mlir::failed(pricer->price(func)))
+      return state.SkipWithError("the candidate cannot be lowered");
+  }
+}
+BENCHMARK(priceCandidate)
+    ->ArgName("ranks")
+    ->Arg(8)
+    ->Arg(64)
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
 
 /// The MLP, forward and backward, for shapes that have been compiled before: what a step of
 /// training pays for asking.

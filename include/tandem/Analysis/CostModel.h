@@ -13,6 +13,7 @@
 #define TANDEM_ANALYSIS_COSTMODEL_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Support/LLVM.h"
@@ -75,10 +76,6 @@ struct LoopWork {
   int64_t slices = 1;
   SmallVector<LoopItem> items; ///< in the order of an iteration
 };
-
-/// One more than the largest world rank of any mesh of the function's values, whose extents and
-/// mesh sizes are known.
-int64_t getWorldSize(func::FuncOp func);
 
 /// Bytes of what one device holds; 0 where that is not known.
 double getLocalBytes(RankedTensorType type);

@@ -58,6 +58,16 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
 LogicalResult buildTandemLowerPipeline(OpPassManager &manager, const TandemLowerOptions &options,
                                        function_ref<LogicalResult(const Twine &)> error);
 
+/// What the channels of a target can do, besides messages with two sides.
+struct ChannelAbilities {
+  bool collectives = true, oneSided = true;
+};
+
+/// Appends its second half: from local ops and reshards to planned host programs. The options must
+/// be valid.
+void buildHostPipeline(OpPassManager &manager, const TandemLowerOptions &options,
+                       const ChannelAbilities &channels);
+
 /// Names of the passes of the pipeline, in order: what `disable` accepts.
 ArrayRef<StringRef> getTandemLowerPassNames();
 

@@ -14,6 +14,7 @@
 #include "WriteOutReshards.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
@@ -41,7 +42,7 @@ struct FusionInsertReshardsPass
     before = after = writtenOut = 0;
     // An oracle, for one rank, has no reshards: a bad machine is an error once, not twice.
     if (gather == GatherMode::Cost && !getOperation()->hasAttr(kOracleOfAttrName) &&
-        failed(loadModel()))
+        failed(loadPricer()))
       return signalPassFailure();
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
@@ -80,7 +81,7 @@ struct FusionInsertReshardsPass
 
 private:
   unsigned before = 0, after = 0, writtenOut = 0;
-  std::shared_ptr<const CostModel> model; ///< for GatherMode::Cost
+  std::shared_ptr<Pricer> pricer; ///< for GatherMode::Cost
 
   static bool involvesAxes(Operation *op) {
     auto decided = [](Type type) { return getAxes(type) != nullptr; };
@@ -101,20 +102,22 @@ private:
     return gather;
   }
 
-  LogicalResult loadModel() {
-    CostModel::Options options;
+  LogicalResult loadPricer() {
+    Pricer::Options options;
+    options.machine = machine;
     options.workers = workers;
     options.collectives = collectives;
+    options.oneSided = oneSided;
     options.ranks = getWorldSize(getOperation());
     std::string error;
-    model = CostModel::load(machine, options, error);
-    return model ? success() : getOperation().emitError() << error;
+    pricer = createPricer(&getContext(), options, error);
+    return pricer ? success() : getOperation().emitError() << error;
   }
 
   /// On the side that the user's word or the option names, or where it takes less.
   FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &say) {
     GatherMode mode = gatherOf(op);
-    if (mode != GatherMode::Cost || !model)
+    if (mode != GatherMode::Cost || !pricer)
       return planLocal(op, mode, reason);
     FailureOr<LocalPlan> before = planLocal(op, GatherMode::Before, reason);
     std::string other;
@@ -122,12 +125,13 @@ private:
     if (failed(before) || failed(after) ||
         (before->operands == after->operands && before->results == after->results))
       return before;
-    GatherCosts costs = compareGather(op, *before, *after, *model);
-    bool isAfter = costs.mode == GatherMode::After;
+    double secondsBefore = priceLocalPlan(op, *before, *pricer),
+           secondsAfter = priceLocalPlan(op, *after, *pricer);
+    bool isAfter = secondsAfter < (1 - Pricer::kLeastGain) * secondsBefore;
     say(op->getLoc(), [&](raw_ostream &os) {
       os << "reshards stand " << (isAfter ? "behind" : "before") << " the op: "
-         << llvm::formatv("{0:F1} us before, {1:F1} us behind on {2}", costs.before * 1e6,
-                          costs.after * 1e6, model->getName());
+         << llvm::formatv("{0:F1} us before, {1:F1} us behind on {2}", secondsBefore * 1e6,
+                          secondsAfter * 1e6, pricer->getMachineName());
     });
     return isAfter ? after : before;
   }

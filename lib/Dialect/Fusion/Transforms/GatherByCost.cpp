@@ -8,72 +8,53 @@
 #include "GatherByCost.h"
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+
+#include <limits>
 
 using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-static RankedTensorType withAxes(Value value, AxesAttr axes) {
-  auto type = cast<RankedTensorType>(value.getType());
-  return RankedTensorType::get(type.getShape(), type.getElementType(), axes);
-}
-
-/// The reshards before the op, the op, the reshards behind it: one slice of each.
-static LoopWork getWork(Operation *op, const LocalPlan &plan, const CostModel &model) {
-  LoopWork work;
-  work.slices = getNumSlices(cast<RankedTensorType>(op->getResult(0).getType())).value_or(1);
-  auto add = [&](RankedTensorType from, RankedTensorType to) {
-    if (samePlacement(getAxes(from), getAxes(to)))
-      return;
-    bool oneOwner = work.slices > 1 && classifyReshard(from, to).kind == ReshardKind::AllGather &&
-                    slicesHaveOneOwner(from, to);
-    work.items.push_back(model.getReshard(from, to, work.slices, oneOwner));
+double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pricer) {
+  OpBuilder builder(op->getContext());
+  Location loc = op->getLoc();
+  auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
+  auto reshardTo = [&](Value value, RankedTensorType type) -> Value {
+    if (value.getType() == type)
+      return value;
+    bool isLocal = classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal();
+    return ReshardOp::create(builder, loc, type, value, isLocal ? ScheduleAttr() : schedule, false,
+                             StringAttr());
   };
-  SmallVector<RankedTensorType> operands;
-  for (auto [operand, axes] : llvm::zip_equal(op->getOperands(), plan.operands)) {
+  // Constants become arguments: none of them is resharded in the program either.
+  OwningOpRef<func::FuncOp> func(
+      func::FuncOp::create(builder, loc, "candidate",
+                           builder.getFunctionType(op->getOperandTypes(), op->getResultTypes())));
+  builder.setInsertionPointToStart(func->addEntryBlock());
+  IRMapping operands;
+  for (auto [operand, argument, axes] :
+       llvm::zip_equal(op->getOperands(), func->getArguments(), plan.operands)) {
     auto type = cast<RankedTensorType>(operand.getType());
-    operands.push_back(axes ? withAxes(operand, axes) : type);
-    add(type, operands.back());
+    bool moves = axes && !samePlacement(axes, getAxes(operand));
+    operands.map(operand, moves ? reshardTo(argument, withAxes(type, axes)) : argument);
   }
-  for (auto [result, axes] : llvm::zip_equal(op->getResults(), plan.results)) {
-    RankedTensorType made = withAxes(result, axes);
-    if (std::optional<LoopItem> item = model.getCompute(op, operands, made, work.slices))
-      work.items.push_back(*item);
-    add(made, cast<RankedTensorType>(result.getType()));
+  Operation *copy = builder.clone(*op, operands);
+  copy->removeAttr(kScheduleAttrName);
+  copy->removeAttr(kGatherAttrName);
+  SmallVector<Value> results;
+  for (auto [result, axes] : llvm::zip_equal(copy->getResults(), plan.results)) {
+    auto type = cast<RankedTensorType>(result.getType());
+    if (samePlacement(axes, getAxes(type))) {
+      results.push_back(result);
+      continue;
+    }
+    result.setType(withAxes(type, axes));
+    results.push_back(reshardTo(result, type));
   }
-  return work;
-}
-
-static double predict(const LoopWork &work, const CostModel &model) {
-  LoopPlan plan = model.startPlan();
-  model.addPipeline(plan, work, 0);
-  double seconds = model.predict(plan);
-  bool oneGather =
-      llvm::count_if(work.items, [](const LoopItem &item) { return item.communicates(); }) == 1;
-  if (oneGather && work.items.front().oneOwner) {
-    LoopPlan exchange = model.startPlan();
-    model.addExchange(exchange, work, 0, /*copiesOwn=*/false);
-    seconds = std::min(seconds, model.predict(exchange));
-  }
-  return seconds;
-}
-
-static double predictBest(Operation *op, const LocalPlan &plan, const CostModel &model) {
-  LoopWork work = getWork(op, plan, model);
-  double best = predict(work, model);
-  if (work.slices == 1 && !op->hasAttr(kScheduleAttrName))
-    for (int64_t count : {2, 4, 8})
-      best = std::min(best, predict(model.cut(work, count), model));
-  return best;
-}
-
-GatherCosts fusion::compareGather(Operation *op, const LocalPlan &before, const LocalPlan &after,
-                                  const CostModel &model) {
-  GatherCosts costs;
-  costs.before = predictBest(op, before, model);
-  costs.after = predictBest(op, after, model);
-  if (costs.after < (1 - CostModel::kLeastGain) * costs.before)
-    costs.mode = GatherMode::After;
-  return costs;
+  func::ReturnOp::create(builder, loc, results);
+  FailureOr<double> seconds = pricer.price(*func);
+  return succeeded(seconds) ? *seconds : std::numeric_limits<double>::infinity();
 }

@@ -9,21 +9,15 @@
 #define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_GATHERBYCOST_H
 
 #include "LocalPlan.h"
-#include "tandem/Analysis/CostModel.h"
+#include "tandem/Analysis/Pricer.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem::fusion {
 
-/// What an op and its reshards would take, each way.
-struct GatherCosts {
-  GatherMode mode = GatherMode::Before; ///< the quicker one; before, unless after is worth it
-  double before = 0, after = 0;         ///< s
-};
-
-/// Compares the two ways in which `op` could run locally. Where nothing is streamed yet and no
-/// schedule is named, each way may have the slices that suit it.
-GatherCosts compareGather(Operation *op, const LocalPlan &before, const LocalPlan &after,
-                          const CostModel &model);
+/// Seconds of `op` alone, as a plan runs it: the reshards of its operands, the op, the reshards of
+/// its results. Each gets the slices and the schedule of the least price, unless the op names a
+/// schedule for them. Infinite if it cannot be lowered.
+double priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pricer);
 
 } // namespace tandem::fusion
 

@@ -161,6 +161,7 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
     Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
     Option<"collectives", "collectives", "bool", /*default=*/"true",
            "the target's channels have collectives; else they become messages">,
+    Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">,
     LogOption
   ];
   let statistics = [

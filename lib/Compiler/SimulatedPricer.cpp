@@ -1,0 +1,237 @@
+//===- SimulatedPricer.cpp - candidates lowered and simulated ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SimulatedPricer.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "tandem/Compiler/Pipelines.h"
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
+#include "tandem/Replay/Machine.h"
+#include "tandem/Replay/Simulate.h"
+#include "tandem/Replay/World.h"
+#include "tandem/Target/StreamProgram/StreamProgram.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Threading.h"
+
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+using namespace mlir;
+using namespace tandem;
+
+namespace {
+
+/// A machine and what has been priced on it, by signature; none: the candidate cannot be lowered.
+struct PricedMachine {
+  /// Beyond it the prices are forgotten: a context may live as long as a training job.
+  static constexpr size_t kMaxPrices = size_t(1) << 14;
+
+  explicit PricedMachine(machine::Machine machine) : machine(std::move(machine)) {}
+
+  const machine::Machine machine;
+  std::mutex mutex; ///< guards `prices`
+  std::unordered_map<std::string, std::optional<double>> prices;
+};
+
+/// Writes what a function's commands depend on: ops, attributes, types and data flow, but no names
+/// and no locations. Attributes and types are unique in their context, so their addresses do.
+class SignatureWriter {
+public:
+  void add(const void *pointer) { add(reinterpret_cast<uintptr_t>(pointer)); }
+  void add(uint64_t number) { text.append(reinterpret_cast<const char *>(&number), sizeof number); }
+
+  void add(Region &region) {
+    add(region.getBlocks().size());
+    for (Block &block : region) {
+      add(block.getNumArguments());
+      for (BlockArgument argument : block.getArguments())
+        define(argument);
+      for (Operation &op : block)
+        add(op);
+    }
+  }
+
+  std::string text;
+
+private:
+  void define(Value value) {
+    numbers.try_emplace(value, numbers.size());
+    add(value.getType().getAsOpaquePointer());
+  }
+
+  void add(Operation &op) {
+    add(op.getName().getAsOpaquePointer());
+    for (NamedAttribute attribute : op.getAttrDictionary()) {
+      if (attribute.getName() == fusion::kNameAttrName)
+        continue;
+      add(attribute.getName().getAsOpaquePointer());
+      add(attribute.getValue().getAsOpaquePointer());
+    }
+    add(op.getNumOperands());
+    for (Value operand : op.getOperands())
+      add(numbers.lookup(operand));
+    add(op.getNumResults());
+    for (Value result : op.getResults())
+      define(result);
+    for (Region &region : op.getRegions())
+      add(region);
+  }
+
+  llvm::DenseMap<Value, uint64_t> numbers;
+};
+
+/// It has all kinds of channels, and kernels are not compiled for a GPU.
+constexpr char kTarget[] = "cpu-local";
+
+class SimulatedPricer final : public Pricer {
+public:
+  SimulatedPricer(const Options &options, std::shared_ptr<PricedMachine> priced)
+      : options(options), priced(std::move(priced)), machine(this->priced->machine) {}
+
+  const Options &getOptions() const override { return options; }
+  StringRef getMachineName() const override { return machine.name; }
+
+  double getLeastGain(bool oneSided) const override {
+    auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
+    bool beside = oneSided
+                      ? takesSms(machine.oneSided.mover)
+                      : takesSms(machine.twoSided.mover) || takesSms(machine.collectives.mover);
+    return beside ? std::max(kLeastGain, machine.leastGainBesideSms) : kLeastGain;
+  }
+
+  FailureOr<double> price(func::FuncOp func) override {
+    SignatureWriter signature;
+    signature.add(func.getFunctionType().getAsOpaquePointer());
+    signature.add(func.getBody());
+    {
+      std::lock_guard<std::mutex> lock(priced->mutex);
+      if (auto known = priced->prices.find(signature.text); known != priced->prices.end())
+        return known->second ? FailureOr<double>(*known->second) : FailureOr<double>(failure());
+    }
+    FailureOr<double> seconds = simulate(func);
+    std::lock_guard<std::mutex> lock(priced->mutex);
+    if (priced->prices.size() >= PricedMachine::kMaxPrices)
+      priced->prices.clear();
+    priced->prices.try_emplace(std::move(signature.text),
+                               succeeded(seconds) ? std::optional<double>(*seconds) : std::nullopt);
+    return seconds;
+  }
+
+private:
+  FailureOr<double> simulate(func::FuncOp func);
+  PassManager &getPasses(MLIRContext *context);
+
+  const Options options;
+  const std::shared_ptr<PricedMachine> priced;
+  const machine::Machine &machine;
+  std::optional<PassManager> passes; ///< made when first needed
+};
+
+} // namespace
+
+PassManager &SimulatedPricer::getPasses(MLIRContext *context) {
+  if (!passes) {
+    passes.emplace(context);
+    passes->enableVerifier(false);
+    TandemLowerOptions lowering;
+    lowering.machine = options.machine;
+    lowering.workers = options.workers;
+    lowering.target = kTarget;
+    lowering.disable.push_back("hostir-verify");
+    buildHostPipeline(*passes, lowering, {options.collectives, options.oneSided});
+  }
+  return *passes;
+}
+
+FailureOr<double> SimulatedPricer::simulate(func::FuncOp func) {
+  MLIRContext *context = func.getContext();
+  // A candidate that cannot be lowered is no error of the program.
+  ScopedDiagnosticHandler quiet(context, [thread = llvm::get_threadid()](Diagnostic &) {
+    return success(llvm::get_threadid() == thread);
+  });
+  OwningOpRef<ModuleOp> module(ModuleOp::create(func.getLoc()));
+  func::FuncOp copy = func.clone();
+  copy.setPublic();
+  module->push_back(copy);
+  std::string name = copy.getSymName().str();
+  if (failed(getPasses(context).run(*module)))
+    return failure();
+  StreamProgramOptions translation;
+  translation.target = kTarget;
+  translation.withOracle = false;
+  FailureOr<std::string> bytes = translateToStreamProgram(*module, name, translation);
+  if (failed(bytes))
+    return failure();
+  auto file = ProgramFile::fromMemory(*bytes);
+  if (!file)
+    return failure();
+  auto world = replay::World::load(**file);
+  if (!world)
+    return failure();
+  auto result = simulate::simulate(**world, machine);
+  if (!result)
+    return failure();
+  return result->seconds;
+}
+
+namespace {
+
+class SimulatedPricerInterface final : public PricerInterface {
+public:
+  using PricerInterface::PricerInterface;
+
+  std::unique_ptr<Pricer> create(const Pricer::Options &options,
+                                 std::string &error) const override {
+    Expected<std::shared_ptr<PricedMachine>> machine = find(options);
+    Status status = machine ? (*machine)->machine.checkRanks(static_cast<uint32_t>(options.ranks))
+                            : machine.status();
+    if (status.ok())
+      return std::make_unique<SimulatedPricer>(options, std::move(*machine));
+    error = status.message();
+    return nullptr;
+  }
+
+private:
+  /// What the passes of this context have priced so far with these options. A machine is known by
+  /// its file and the time at which that was changed last.
+  Expected<std::shared_ptr<PricedMachine>> find(const Pricer::Options &options) const {
+    std::string path = machine::pathOf(options.machine);
+    std::error_code ignored;
+    auto changed = std::filesystem::last_write_time(path, ignored).time_since_epoch().count();
+    std::string key = llvm::formatv("{0}|{1}|{2}|{3}|{4}", path, changed, options.workers,
+                                    options.collectives, options.oneSided);
+    std::lock_guard<std::mutex> lock(mutex);
+    std::shared_ptr<PricedMachine> &known = machines[key];
+    if (!known) {
+      TANDEM_ASSIGN_OR_RETURN(auto machine, machine::Machine::load(path));
+      known = std::make_shared<PricedMachine>(std::move(machine));
+    }
+    return known;
+  }
+
+  mutable std::mutex mutex; ///< guards `machines`
+  mutable std::unordered_map<std::string, std::shared_ptr<PricedMachine>> machines;
+};
+
+} // namespace
+
+void tandem::registerSimulatedPricer(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, fusion::FusionDialect *dialect) {
+    // What the passes behind a price need: in the midst of a pass it is too late to load them.
+    context->loadDialect<hostir::HostIRDialect, arith::ArithDialect, memref::MemRefDialect,
+                         scf::SCFDialect>();
+    dialect->addInterfaces<SimulatedPricerInterface>();
+  });
+}
