@@ -7,7 +7,7 @@
 
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
-#include "Emitter.h"
+#include "OpLowering.h"
 #include "Schedule.h"
 #include "StreamGroups.h"
 
@@ -35,7 +35,7 @@ struct ConvertFusionToHostIR
 private:
   FailureOr<hostir::ProgramOp> makeProgram(func::FuncOp func);
   LogicalResult convert(func::FuncOp func);
-  LogicalResult emitGroup(const StreamGroup &group, Emitter &emitter);
+  LogicalResult emitGroup(const StreamGroup &group, ProgramBuilder &builder);
 };
 
 } // namespace
@@ -106,7 +106,7 @@ static Operation *getPlace(const StreamGroup &group) {
   return group.ops.front();
 }
 
-LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter &emitter) {
+LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, ProgramBuilder &builder) {
   Operation *place = getPlace(group);
   fusion::ScheduleKind kind = group.schedule.getKind();
   if (failed(checkSchedule(group.schedule, [&] { return place->emitError(); })))
@@ -133,7 +133,7 @@ LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, Emitter
   }
   numLoops += !group.streamSizes.empty();
   numReshards += group.reshards().size();
-  return schedule->emit(group, emitter);
+  return schedule->emit(group, builder);
 }
 
 LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
@@ -148,10 +148,11 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
 
   // The oracle is for one rank, whatever the world.
   bool isOracle = func->hasAttr(fusion::kOracleOfAttrName);
-  Emitter emitter(*program, workers, std::max<int64_t>(getWorldSize(func), isOracle ? 1 : ranks));
+  ProgramBuilder builder(*program, workers,
+                         std::max<int64_t>(getWorldSize(func), isOracle ? 1 : ranks));
   Block &body = program->getBody().front();
   for (BlockArgument argument : func.getArguments())
-    emitter.setBuffer(argument, body.getArgument(argument.getArgNumber()));
+    builder.setBuffer(argument, body.getArgument(argument.getArgNumber()));
 
   // A value that is returned is made in place, the first time that it is; otherwise it is copied.
   Operation *terminator = func.getBody().front().getTerminator();
@@ -159,26 +160,26 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   for (OpOperand &returned : terminator->getOpOperands()) {
     Value value = returned.get();
     Value buffer = body.getArgument(func.getNumArguments() + returned.getOperandNumber());
-    if (emitter.getBuffer(value))
+    if (builder.getBuffer(value))
       copies.push_back({value, buffer});
     else
-      emitter.setBuffer(value, buffer);
+      builder.setBuffer(value, buffer);
   }
 
   for (auto constant : func.getBody().front().getOps<arith::ConstantOp>())
     if (llvm::any_of(constant->getUsers(),
                      [](Operation *user) { return !user->hasTrait<OpTrait::Elementwise>(); }))
-      if (failed(emitter.emitConstant(constant)))
+      if (failed(emitConstant(constant, builder)))
         return failure();
   for (const StreamGroup &group : *groups)
-    if (failed(emitGroup(group, emitter)))
+    if (failed(emitGroup(group, builder)))
       return failure();
   for (const std::pair<Value, Value> &copy : copies) {
     if (cast<RankedTensorType>(copy.first.getType()).getNumElements() == 0)
       continue;
-    emitter.onMesh(terminator->getLoc(), fusion::getAxes(copy.first).getMesh(), [&] {
-      hostir::CopyOp::create(emitter.getBuilder(), terminator->getLoc(),
-                             emitter.getBuffer(copy.first), copy.second, emitter.getMainStream());
+    builder.onMesh(terminator->getLoc(), fusion::getAxes(copy.first).getMesh(), [&] {
+      hostir::CopyOp::create(builder.getBuilder(), terminator->getLoc(),
+                             builder.getBuffer(copy.first), copy.second, builder.getMainStream());
     });
   }
   func.erase();

@@ -254,25 +254,25 @@ void Planner::fillDims() {
     return;
   result.source.resize(sourceType.getRank());
   result.target.resize(targetType.getRank());
-  int64_t sourceFront = kFrontLabel, targetFront = kFrontLabel;
+  int64_t sourceRanks = 0, targetRanks = 0;
   for (auto [number, digit] : llvm::enumerate(result.digits)) {
-    int64_t label = static_cast<int64_t>(number);
+    DigitLabel label(static_cast<int64_t>(number));
     const SideDigit &source = digit.source, &target = digit.target;
     if (!source.isDevice()) {
-      int64_t sourceLabel = label;
+      DigitLabel sourceLabel = label;
       if (target.isDevice())
         sourceLabel =
             result.kind == ReshardKind::LocalSlice
-                ? kDeviceLabel - (llvm::find(result.axes, target.axis) - result.axes.begin())
-                : sourceFront++;
+                ? DigitLabel::coordinate(llvm::find(result.axes, target.axis) - result.axes.begin())
+                : DigitLabel::rank(sourceRanks++);
       result.source[digit.dim].push_back(
           {source.size, target.value, sourceLabel, target.chunk, target.length});
     }
     if (!target.isDevice())
       result.target[digit.dim].push_back(
           {target.size, target.value,
-           source.isDevice() && !target.isStream() ? targetFront++ : label, target.chunk,
-           target.length});
+           source.isDevice() && !target.isStream() ? DigitLabel::rank(targetRanks++) : label,
+           target.chunk, target.length});
   }
 }
 

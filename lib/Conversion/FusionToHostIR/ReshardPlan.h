@@ -29,10 +29,6 @@ enum class ReshardKind {
   Transfer,      // anything else that only moves data: messages between pairs of devices
 };
 
-/// Label of the digit of a source that takes this device's coordinate on the plan's first axis
-/// (LocalSlice); one less for each further axis.
-inline constexpr int64_t kDeviceLabel = -200;
-
 /// What a digit is on one side of a reshard.
 struct SideDigit {
   int64_t size = 1;

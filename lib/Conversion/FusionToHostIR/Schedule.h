@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULE_H
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULE_H
 
-#include "Emitter.h"
+#include "LoopEmitter.h"
 #include "StreamGroups.h"
 #include "tandem/Analysis/CostModel.h"
 #include "tandem/Support/LLVM.h"
@@ -40,7 +40,7 @@ public:
                                 function_ref<InFlightDiagnostic()> why) const = 0;
 
   /// Emits the group. Only called if it matches.
-  virtual LogicalResult emit(const StreamGroup &group, Emitter &emitter) const = 0;
+  virtual LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const = 0;
 
   /// Only called if it matches.
   virtual ScheduleCost cost(const StreamGroup &group) const = 0;

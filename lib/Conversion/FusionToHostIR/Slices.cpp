@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace tandem;
 
 LocalDigit tandem::getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
-                                  int64_t label) {
+                                  DigitLabel label) {
   LocalDigit local{digit.ragged, index, label};
   if (!index)
     return local;
@@ -88,7 +88,7 @@ struct Run {
   int64_t size;
   Value offset;
   int64_t kept;
-  int64_t label;
+  DigitLabel label;
   bool vanishes = false;
 };
 
@@ -99,7 +99,7 @@ struct Piece {
   int64_t extent;
   int64_t kept;
   Value offset;
-  int64_t label = 0;
+  DigitLabel label = {};
   bool vanishes = false;
 };
 } // namespace
@@ -115,7 +115,7 @@ static Value scaled(OpBuilder &builder, Location loc, Value index, int64_t facto
 /// run.
 static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<LocalDigit> digits) {
   SmallVector<Run> runs;
-  int64_t lastLabel = 0;
+  DigitLabel lastLabel;
   for (const LocalDigit &digit : digits) {
     Run *last = runs.empty() ? nullptr : &runs.back();
     if (digit.index && digit.chunk) {
@@ -125,13 +125,13 @@ static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<L
       Value high = scaled(builder, loc, last->offset, digit.size);
       last->offset = arith::AddIOp::create(builder, loc, high, digit.index);
       last->size *= digit.size;
-    } else if (last && !digit.index && !last->offset && digit.label == lastLabel + 1) {
+    } else if (last && !digit.index && !last->offset && digit.label.follows(lastLabel)) {
       last->size *= digit.size;
       last->kept = last->size;
     } else {
       bool isKept = !digit.index;
-      runs.push_back(
-          {digit.size, digit.index, isKept ? digit.size : 1, isKept ? digit.label : 0, !isKept});
+      runs.push_back({digit.size, digit.index, isKept ? digit.size : 1,
+                      isKept ? digit.label : DigitLabel(), !isKept});
     }
     lastLabel = digit.label;
   }
@@ -225,7 +225,7 @@ SmallVector<int64_t> tandem::getViewRanks(const LocalDims &dims) {
     for (size_t i = 0; i < digits.size(); ++i)
       if (digits[i].isKept())
         runs += i == 0 || digits[i - 1].index || digits[i].index ||
-                digits[i].label != digits[i - 1].label + 1;
+                !digits[i].label.follows(digits[i - 1].label);
     return std::max<int64_t>(runs, 1);
   });
 }
@@ -254,7 +254,7 @@ Value tandem::makeView(OpBuilder &builder, Location loc, Value buffer, const Loc
     buffer = takePieces(builder, loc, buffer, pieces);
 
   llvm::erase_if(pieces, [](const Piece &piece) { return piece.vanishes; });
-  auto *front = llvm::find_if(pieces, [](const Piece &p) { return p.label == kFrontLabel; });
+  auto *front = llvm::find_if(pieces, [](const Piece &p) { return p.label.isRank(); });
   unsigned position = front - pieces.begin();
   if (position == 0 || position == pieces.size())
     return buffer;

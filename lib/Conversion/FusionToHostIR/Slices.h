@@ -38,27 +38,54 @@ struct SliceIndex {
   SmallVector<SmallVector<IndexPart>> digits;
 };
 
+/// What a kept digit of a local buffer is in a view, and which digits are one dimension of it.
+class DigitLabel {
+public:
+  /// Digit `number` of a list. Neighbours with consecutive numbers are one dimension of the view,
+  /// others are dimensions of their own.
+  DigitLabel(int64_t number = 0) : DigitLabel(Kind::Number, number) {}
+  /// A digit that counts the ranks of a collective, `number` 0 the outermost one: together they are
+  /// the view's first dimension.
+  static DigitLabel rank(int64_t number) { return {Kind::Rank, number}; }
+  /// A digit that takes this device's coordinate on axis number `axis` of a ReshardPlan.
+  static DigitLabel coordinate(int64_t axis) { return {Kind::Coordinate, axis}; }
+
+  bool isRank() const { return kind == Kind::Rank; }
+  /// The axis of a coordinate.
+  std::optional<int64_t> getAxis() const {
+    return kind == Kind::Coordinate ? std::optional(number) : std::nullopt;
+  }
+  /// Whether a digit with this label, behind one labelled `before`, is the same view dimension.
+  bool follows(DigitLabel before) const {
+    return kind == before.kind && kind != Kind::Coordinate && number == before.number + 1;
+  }
+
+private:
+  enum class Kind { Number, Rank, Coordinate };
+  DigitLabel(Kind kind, int64_t number) : kind(kind), number(number) {}
+
+  Kind kind;
+  int64_t number;
+};
+
 /// A digit of a dimension of a *local* buffer (device digits are not in it). `index` set: the view
 /// takes that one index; with `chunk` set, the `length` indices from `index * chunk` on. Otherwise
-/// the digit is kept; `label` numbers kept digits: neighbours with consecutive labels are one
-/// dimension of the view, others are dimensions of their own.
+/// the digit is kept. Example: a dimension of 24 rows as {3}, {2, index 1}, {4} is the rows 4 ...
+/// 7, 12 ... 15 and 20 ... 23, and the view has the dimensions 3 and 4 for it.
 struct LocalDigit {
   int64_t size;
   Value index;
-  int64_t label = 0;
+  DigitLabel label = {};
   int64_t chunk = 0, length = 0;
 
   /// Whether the view has a dimension for it.
   bool isKept() const { return !index || chunk; }
 };
-/// Label of the digit that numbers the ranks of a collective.
-inline constexpr int64_t kFrontLabel = -100;
-
 using LocalDims = SmallVector<SmallVector<LocalDigit>>;
 
 /// What a slice takes of a ragged digit: its last slice if `isShort`. A null `index` keeps it all.
 LocalDigit getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
-                          int64_t label);
+                          DigitLabel label);
 
 /// The local digits of a buffer that holds a value of `type`. Stream digits take `index`; all are
 /// kept if it is null.
@@ -70,8 +97,8 @@ SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> siz
 
 /// A view of `buffer`, whose dimensions are read as `dims`. One view dimension per kept run of
 /// digits, in order. A dimension of the buffer of which nothing is kept vanishes, unless
-/// `keepRank`: then it stays with extent 1. The digit labelled kFrontLabel, if any, becomes the
-/// view's first dimension.
+/// `keepRank`: then it stays with extent 1. The digits of ranks, if any, become the view's
+/// first dimension.
 Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &dims,
                bool keepRank);
 

@@ -29,7 +29,7 @@ class Exchange : public Schedule {
   fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Exchange; }
   LogicalResult matches(const StreamGroup &group,
                         function_ref<InFlightDiagnostic()> why) const override;
-  LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override;
+  LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override;
   ScheduleCost cost(const StreamGroup &group) const override;
   bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
              const CostModel &model) const override;
@@ -56,13 +56,13 @@ LogicalResult Exchange::matches(const StreamGroup &group,
   return success();
 }
 
-LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
+LogicalResult Exchange::emit(const StreamGroup &group, ProgramBuilder &program) const {
   if (std::optional<ScatteredDigit> scattered = getScatter(group))
-    return emitExchangeReduce(group, *scattered, emitter);
+    return emitExchangeReduce(group, *scattered, program);
   FailureOr<ReshardPlan> symbolic = getOwnerPlan(group);
   if (failed(symbolic))
-    return getPipelineSchedule().emit(group, emitter);
-  OpBuilder &builder = emitter.getBuilder();
+    return getPipelineSchedule().emit(group, program);
+  OpBuilder &builder = program.getBuilder();
   Location loc = group.ops.front()->getLoc();
   OwnerDigits digits = getOwnerDigits(group, *symbolic);
   int64_t devices = digits.devices;
@@ -71,25 +71,26 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
   SmallVector<GatherLoop, 1> gathers;
   for (fusion::ReshardOp reshard : group.reshards())
     gathers.emplace_back(group, reshard);
-  if (failed(emitter.prepare(group)))
+  LoopEmitter body(group, program);
+  if (failed(body.prepare()))
     return failure();
-  Value me = emitter.getGroupPosition(loc, symbolic->mesh, symbolic->axes);
+  Value me = program.getGroupPosition(loc, symbolic->mesh, symbolic->axes);
 
-  int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
+  int64_t streams = program.getNumStreams(group.schedule, devices * slices);
   Value channel;
   if (devices > 1)
-    channel = emitter.getChannel(symbolic->mesh, symbolic->axes, hostir::Capability::TwoSided);
+    channel = program.getChannel(symbolic->mesh, symbolic->axes, hostir::Capability::TwoSided);
 
   // Own slices: nothing to wait for.
   auto own = [&](Value number) -> LogicalResult {
-    Value stream = emitter.getStream(loc, number, streams);
+    Value stream = program.getStream(loc, number, streams);
     SliceIndex index = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
-    return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) {
-      return GatherLoop::emitOwn(gathers, emitter, slice, stream);
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+      return GatherLoop::emitOwn(gathers, body, slice, stream);
     });
   };
   auto remote = [&](Value distance) -> LogicalResult {
-    Value count = emitter.getIndex(devices);
+    Value count = program.getIndex(devices);
     Value from = arith::RemUIOp::create(
         builder, loc, arith::AddIOp::create(builder, loc, me, distance).getResult(), count);
     Value behind = arith::SubIOp::create(builder, loc, count, distance);
@@ -103,8 +104,8 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
                                taken = gather.getPlan(slice, builder);
         if (failed(given) || failed(taken))
           return failure();
-        Value source = emitter.getBuffer(gather.reshard.getInput());
-        Value gathered = emitter.getBuffer(gather.reshard.getResult());
+        Value source = program.getBuffer(gather.reshard.getInput());
+        Value gathered = program.getBuffer(gather.reshard.getResult());
         Value out = makeView(builder, loc, source, given->source, true);
         pieces.push_back({out, makeView(builder, loc, gathered, taken->target, true)});
       }
@@ -117,38 +118,38 @@ LogicalResult Exchange::emit(const StreamGroup &group, Emitter &emitter) const {
           hostir::SendOp::create(builder, loc, out, to);
         }
       }
-      return emitter.emitSlices(group, gathers.front().consumers, slice, stream,
-                                /*isStreamUsed=*/true);
+      return body.emitSlices(gathers.front().consumers, slice, stream,
+                             /*isStreamUsed=*/true);
     };
-    auto body = [&](Value number) -> LogicalResult {
+    auto step = [&](Value number) -> LogicalResult {
       SliceIndex mine = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
       SliceIndex theirs = digits.getIndex(builder, loc, from, number, /*isFirst=*/false);
       Value iteration = distance;
       if (slices > 1)
         iteration = arith::AddIOp::create(
             builder, loc,
-            arith::MulIOp::create(builder, loc, distance, emitter.getIndex(slices)).getResult(),
+            arith::MulIOp::create(builder, loc, distance, program.getIndex(slices)).getResult(),
             number);
-      Value stream = emitter.getStream(loc, iteration, streams);
-      return emitter.forEachShape(loc, group, theirs, [&](const SliceIndex &slice) {
+      Value stream = program.getStream(loc, iteration, streams);
+      return body.forEachShape(loc, theirs, [&](const SliceIndex &slice) {
         // Slices of one number are of one shape, whoever owns them.
         for (unsigned digit : group.raggedDigits)
           mine.digits[digit].front().isShort = slice.digits[digit].front().isShort;
         return exchange(slice, mine, stream);
       });
     };
-    return emitter.loop(loc, 0, slices, body);
+    return program.loop(loc, 0, slices, step);
   };
 
   LogicalResult done = success();
-  emitter.fork(loc, streams);
-  emitter.onMesh(loc, symbolic->mesh, [&] {
-    done = emitter.loop(loc, 0, slices, own);
+  program.fork(loc, streams);
+  program.onMesh(loc, symbolic->mesh, [&] {
+    done = program.loop(loc, 0, slices, own);
     if (succeeded(done))
-      done = emitter.loop(loc, 1, devices, remote);
+      done = program.loop(loc, 1, devices, remote);
   });
-  emitter.join(loc, streams);
-  return succeeded(done) ? emitter.finish(group) : done;
+  program.join(loc, streams);
+  return succeeded(done) ? body.finish() : done;
 }
 
 ScheduleCost Exchange::cost(const StreamGroup &group) const {

@@ -16,7 +16,7 @@ namespace tandem {
 /// Emits a loop that hands its slices to their owners, by messages between pairs. Failure with an
 /// error at the op that cannot be emitted.
 LogicalResult emitExchangeReduce(const StreamGroup &group, const ScatteredDigit &scattered,
-                                 Emitter &emitter);
+                                 ProgramBuilder &program);
 
 } // namespace tandem
 

@@ -23,45 +23,46 @@ using namespace mlir;
 using namespace tandem;
 
 LogicalResult tandem::emitExchangeReduce(const StreamGroup &group, const ScatteredDigit &scattered,
-                                         Emitter &emitter) {
+                                         ProgramBuilder &program) {
   ScatterLoop scatter(group, scattered);
-  OpBuilder &builder = emitter.getBuilder();
+  LoopEmitter body(group, program);
+  OpBuilder &builder = program.getBuilder();
   Location loc = scatter.scatter.getLoc();
   const OwnerDigits &digits = scatter.digits;
   int64_t devices = digits.devices, slices = digits.numSlices();
   auto type = MemRefType::get(scatter.getReceivedShape(),
                               scatter.scatter.getResult().getType().getElementType());
-  Value received = hostir::AllocOp::create(builder, loc, type, emitter.getMainStream(),
+  Value received = hostir::AllocOp::create(builder, loc, type, program.getMainStream(),
                                            IntegerAttr(), IntegerAttr());
-  if (failed(scatter.prepare(emitter)))
+  if (failed(scatter.prepare(body)))
     return failure();
   const ReshardPlan &plan = scattered.plan;
-  Value me = emitter.getGroupPosition(loc, plan.mesh, plan.axes);
-  Value channel = emitter.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
-  Peers peers(emitter, loc, me, devices, fusion::PeerOrder::Rotated);
-  int64_t streams = emitter.getNumStreams(group.schedule, devices * slices);
+  Value me = program.getGroupPosition(loc, plan.mesh, plan.axes);
+  Value channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
+  Peers peers(program, loc, me, devices, fusion::PeerOrder::Rotated);
+  int64_t streams = program.getNumStreams(group.schedule, devices * slices);
 
   // The slices for the device at `distance`, or the own ones if it is null.
   auto compute = [&](Value distance, Value step) -> LogicalResult {
     Value owner = distance ? peers.getTarget(distance) : me;
     Value from = distance ? peers.getSource(distance) : me;
-    Value place = scatter.getPlace(emitter, received, from);
-    return emitter.loop(loc, 0, slices, [&](Value number) {
+    Value place = scatter.getPlace(program, received, from);
+    return program.loop(loc, 0, slices, [&](Value number) {
       Value iteration = number;
       if (devices > 1) {
-        Value before = arith::MulIOp::create(builder, loc, step, emitter.getIndex(slices));
+        Value before = arith::MulIOp::create(builder, loc, step, program.getIndex(slices));
         iteration = arith::AddIOp::create(builder, loc, before, number);
       }
-      Value stream = emitter.getStream(loc, iteration, streams);
+      Value stream = program.getStream(loc, iteration, streams);
       SliceIndex index = digits.getIndex(builder, loc, owner, number, /*isFirst=*/false);
-      return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) -> LogicalResult {
+      return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
         if (!distance)
-          return scatter.emitOwn(emitter, place, slice, stream);
-        if (failed(scatter.emitProducers(emitter, slice, stream)))
+          return scatter.emitOwn(body, place, slice, stream);
+        if (failed(scatter.emitProducers(body, slice, stream)))
           return failure();
         // Slices of one number lie alike in the pieces of all owners.
-        Value out = scatter.getComputed(emitter, slice);
-        Value in = scatter.getTarget(emitter, place, slice);
+        Value out = scatter.getComputed(program, slice);
+        Value in = scatter.getTarget(program, place, slice);
         auto together = hostir::GroupOp::create(builder, loc, channel, stream);
         OpBuilder::InsertionGuard guard(builder);
         builder.createBlock(&together.getBody());
@@ -73,16 +74,16 @@ LogicalResult tandem::emitExchangeReduce(const StreamGroup &group, const Scatter
   };
 
   LogicalResult done = success();
-  emitter.fork(loc, streams);
-  emitter.onMesh(loc, plan.mesh, [&] {
-    done = emitter.loop(loc, 1, devices, [&](Value distance) {
-      Value step = arith::SubIOp::create(builder, loc, distance, emitter.getIndex(1));
+  program.fork(loc, streams);
+  program.onMesh(loc, plan.mesh, [&] {
+    done = program.loop(loc, 1, devices, [&](Value distance) {
+      Value step = arith::SubIOp::create(builder, loc, distance, program.getIndex(1));
       return compute(distance, step);
     });
     if (succeeded(done))
-      done = compute({}, emitter.getIndex(devices - 1));
+      done = compute({}, program.getIndex(devices - 1));
   });
-  emitter.join(loc, streams);
-  emitter.onMesh(loc, plan.mesh, [&] { scatter.reduce(emitter, received); });
+  program.join(loc, streams);
+  program.onMesh(loc, plan.mesh, [&] { scatter.reduce(program, received); });
   return done;
 }

@@ -7,6 +7,8 @@
 
 #include "OwnerSlices.h"
 
+#include "../OpLowering.h"
+
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -176,8 +178,9 @@ GatherLoop::GatherLoop(const StreamGroup &group, fusion::ReshardOp reshard)
       consumers(ArrayRef(group.ops).drop_front(group.reshards().size())) {
   FailureOr<ReshardPlan> plan = getCommonOwner(reshard);
   gatheredIsRead = llvm::any_of(reshard->getUsers(), [&](Operation *user) {
-    return !llvm::is_contained(consumers, user) || Emitter::isView(user) ||
-           isa<fusion::ConcatOp>(user) || (succeeded(plan) && mightDiffer(user, *plan));
+    const OpLowering *lowering = getLowering(user);
+    return !llvm::is_contained(consumers, user) || !lowering || !lowering->readsPlaces() ||
+           (succeeded(plan) && mightDiffer(user, *plan));
   });
 }
 
@@ -186,47 +189,47 @@ FailureOr<ReshardPlan> GatherLoop::getPlan(const SliceIndex &slice, OpBuilder &b
   return planReshard(op, slice, &builder, [&] { return op.emitError(); });
 }
 
-LogicalResult GatherLoop::copyOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const {
-  OpBuilder &builder = emitter.getBuilder();
+LogicalResult GatherLoop::copyOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const {
+  OpBuilder &builder = loop.getBuilder();
   FailureOr<ReshardPlan> plan = getPlan(slice, builder);
   if (failed(plan))
     return failure();
   fusion::ReshardOp op = reshard;
   Location loc = op.getLoc();
-  Value from = makeView(builder, loc, emitter.getBuffer(op.getInput()), plan->source, true);
-  Value to = makeView(builder, loc, emitter.getBuffer(op.getResult()), plan->target, true);
+  Value from = makeView(builder, loc, loop.program.getBuffer(op.getInput()), plan->source, true);
+  Value to = makeView(builder, loc, loop.program.getBuffer(op.getResult()), plan->target, true);
   hostir::CopyOp::create(builder, loc, from, to, stream);
   return success();
 }
 
-LogicalResult GatherLoop::placeOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const {
+LogicalResult GatherLoop::placeOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const {
   if (gatheredIsRead)
-    return copyOwn(emitter, slice, stream);
-  FailureOr<ReshardPlan> plan = getPlan(slice, emitter.getBuilder());
+    return copyOwn(loop, slice, stream);
+  FailureOr<ReshardPlan> plan = getPlan(slice, loop.getBuilder());
   if (failed(plan))
     return failure();
   fusion::ReshardOp op = reshard;
-  emitter.setOwnSlice(op.getResult(), {emitter.getBuffer(op.getInput()), plan->source});
+  loop.readFrom(op.getResult(), {loop.program.getBuffer(op.getInput()), plan->source});
   return success();
 }
 
-LogicalResult GatherLoop::emitOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const {
-  return emitOwn(ArrayRef(*this), emitter, slice, stream);
+LogicalResult GatherLoop::emitOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const {
+  return emitOwn(ArrayRef(*this), loop, slice, stream);
 }
 
-LogicalResult GatherLoop::emitOwn(ArrayRef<GatherLoop> gathers, Emitter &emitter,
+LogicalResult GatherLoop::emitOwn(ArrayRef<GatherLoop> gathers, LoopEmitter &loop,
                                   const SliceIndex &slice, Value stream) {
   bool isStreamUsed = false;
   LogicalResult done = success();
   for (const GatherLoop &gather : gathers) {
     isStreamUsed |= gather.gatheredIsRead;
     if (succeeded(done))
-      done = gather.placeOwn(emitter, slice, stream);
+      done = gather.placeOwn(loop, slice, stream);
   }
   const GatherLoop &any = gathers.front();
   if (succeeded(done))
-    done = emitter.emitSlices(any.group, any.consumers, slice, stream, isStreamUsed);
-  emitter.clearOwnSlices();
+    done = loop.emitSlices(any.consumers, slice, stream, isStreamUsed);
+  loop.clearPlaces();
   return done;
 }
 
@@ -248,8 +251,8 @@ SmallVector<int64_t> ScatterLoop::getReceivedShape() const {
   return shape;
 }
 
-Value ScatterLoop::getPlace(Emitter &emitter, Value received, Value device) const {
-  OpBuilder &builder = emitter.getBuilder();
+Value ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value device) const {
+  OpBuilder &builder = program.getBuilder();
   auto type = cast<MemRefType>(received.getType());
   SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
       steps(type.getRank(), builder.getIndexAttr(1));
@@ -264,61 +267,63 @@ Value ScatterLoop::getPlace(Emitter &emitter, Value received, Value device) cons
                                    offsets, sizes, steps);
 }
 
-LogicalResult ScatterLoop::prepare(Emitter &emitter) const {
+LogicalResult ScatterLoop::prepare(LoopEmitter &loop) const {
   fusion::ReshardOp op = scatter;
-  (void)emitter.getOrAllocBuffer(op.getResult());
+  (void)loop.program.getOrAllocBuffer(op.getResult());
   for (Operation *producer : producers)
-    if (failed(emitter.prepare(producer)))
+    if (failed(loop.prepare(producer)))
       return failure();
   return success();
 }
 
-LogicalResult ScatterLoop::emitProducers(Emitter &emitter, const SliceIndex &slice,
+LogicalResult ScatterLoop::emitProducers(LoopEmitter &loop, const SliceIndex &slice,
                                          Value stream) const {
-  return emitter.emitSlices(group, producers, slice, stream, /*isStreamUsed=*/true);
+  return loop.emitSlices(producers, slice, stream, /*isStreamUsed=*/true);
 }
 
-Value ScatterLoop::getComputed(Emitter &emitter, const SliceIndex &slice) const {
+Value ScatterLoop::getComputed(ProgramBuilder &program, const SliceIndex &slice) const {
   fusion::ReshardOp op = scatter;
-  return makeView(emitter.getBuilder(), op.getLoc(), emitter.getBuffer(op.getInput()),
+  return makeView(program.getBuilder(), op.getLoc(), program.getBuffer(op.getInput()),
                   getLocalDims(op.getInput().getType(), &slice), true);
 }
 
-LocalDims ScatterLoop::getTargetDims(Emitter &emitter, const SliceIndex &slice) const {
+LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, const SliceIndex &slice) const {
   fusion::ReshardOp op = scatter;
   LocalDims dims = getLocalDims(op.getInput().getType(), &slice);
   // The owner has one index of the owners' digit.
-  dims[scattered.dim][scattered.localDigit] = {1, emitter.getIndex(0), 0};
+  dims[scattered.dim][scattered.localDigit] = {1, program.getIndex(0), 0};
   return dims;
 }
 
-Value ScatterLoop::getTarget(Emitter &emitter, Value place, const SliceIndex &slice) const {
+Value ScatterLoop::getTarget(ProgramBuilder &program, Value place, const SliceIndex &slice) const {
   fusion::ReshardOp op = scatter;
-  return makeView(emitter.getBuilder(), op.getLoc(), place, getTargetDims(emitter, slice), true);
+  return makeView(program.getBuilder(), op.getLoc(), place, getTargetDims(program, slice), true);
 }
 
-LogicalResult ScatterLoop::emitOwn(Emitter &emitter, Value place, const SliceIndex &slice,
+LogicalResult ScatterLoop::emitOwn(LoopEmitter &loop, Value place, const SliceIndex &slice,
                                    Value stream) const {
   fusion::ReshardOp op = scatter;
+  ProgramBuilder &program = loop.program;
   // A matmul writes straight into the receive memory.
-  bool inPlace = isa<fusion::MatmulOp>(op.getInput().getDefiningOp());
+  const OpLowering *producer = getLowering(op.getInput().getDefiningOp());
+  bool inPlace = producer && producer->writesPlaces();
   if (inPlace)
-    emitter.setPlacedSlice(op.getInput(), {place, getTargetDims(emitter, slice)});
-  LogicalResult done = emitProducers(emitter, slice, stream);
-  emitter.clearPlacedSlices();
+    loop.writeTo(op.getInput(), {place, getTargetDims(program, slice)});
+  LogicalResult done = emitProducers(loop, slice, stream);
+  loop.clearPlaces();
   if (!inPlace) {
-    Value from = getComputed(emitter, slice), to = getTarget(emitter, place, slice);
-    hostir::CopyOp::create(emitter.getBuilder(), op.getLoc(), from, to, stream);
+    Value from = getComputed(program, slice), to = getTarget(program, place, slice);
+    hostir::CopyOp::create(program.getBuilder(), op.getLoc(), from, to, stream);
   }
   return done;
 }
 
-void ScatterLoop::reduce(Emitter &emitter, Value received) const {
-  OpBuilder &builder = emitter.getBuilder();
+void ScatterLoop::reduce(ProgramBuilder &program, Value received) const {
+  OpBuilder &builder = program.getBuilder();
   fusion::ReshardOp op = scatter;
   auto kind = fusion::ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
-  hostir::ReduceOp::create(builder, op.getLoc(), kind, received, emitter.getBuffer(op.getResult()),
-                           builder.getDenseI64ArrayAttr({0}), emitter.getMainStream());
+  hostir::ReduceOp::create(builder, op.getLoc(), kind, received, program.getBuffer(op.getResult()),
+                           builder.getDenseI64ArrayAttr({0}), program.getMainStream());
 }
 
 std::optional<ScatteredDigit> tandem::getScatter(const StreamGroup &group) {

@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_OWNERSLICES_H
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_OWNERSLICES_H
 
-#include "../Emitter.h"
+#include "../LoopEmitter.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
@@ -51,12 +51,12 @@ struct GatherLoop {
   /// The plan of the reshard's slice; emits its indices.
   FailureOr<ReshardPlan> getPlan(const SliceIndex &slice, OpBuilder &builder) const;
   /// Copies an own slice into the gathered value.
-  LogicalResult copyOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const;
+  LogicalResult copyOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
   /// Lets the consumers read an own slice: in the gathered value, or where it lies.
-  LogicalResult placeOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const;
+  LogicalResult placeOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
   /// Computes on an own slice, which nobody has to wait for; on those of all of the loop's gathers.
-  LogicalResult emitOwn(Emitter &emitter, const SliceIndex &slice, Value stream) const;
-  static LogicalResult emitOwn(ArrayRef<GatherLoop> gathers, Emitter &emitter,
+  LogicalResult emitOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
+  static LogicalResult emitOwn(ArrayRef<GatherLoop> gathers, LoopEmitter &loop,
                                const SliceIndex &slice, Value stream);
 };
 
@@ -74,21 +74,22 @@ struct ScatterLoop {
   /// The shape of the receive memory: [device, own piece...].
   SmallVector<int64_t> getReceivedShape() const;
   /// The piece of one device in receive memory.
-  Value getPlace(Emitter &emitter, Value received, Value device) const;
+  Value getPlace(ProgramBuilder &program, Value received, Value device) const;
   /// Buffers for all that the loop makes.
-  LogicalResult prepare(Emitter &emitter) const;
+  LogicalResult prepare(LoopEmitter &loop) const;
   /// Computes a slice on `stream`.
-  LogicalResult emitProducers(Emitter &emitter, const SliceIndex &slice, Value stream) const;
+  LogicalResult emitProducers(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
   /// The slice where it is computed, and in its owner's piece.
-  Value getComputed(Emitter &emitter, const SliceIndex &slice) const;
-  Value getTarget(Emitter &emitter, Value place, const SliceIndex &slice) const;
+  Value getComputed(ProgramBuilder &program, const SliceIndex &slice) const;
+  Value getTarget(ProgramBuilder &program, Value place, const SliceIndex &slice) const;
   /// Computes an own slice into `place`.
-  LogicalResult emitOwn(Emitter &emitter, Value place, const SliceIndex &slice, Value stream) const;
+  LogicalResult emitOwn(LoopEmitter &loop, Value place, const SliceIndex &slice,
+                        Value stream) const;
   /// Combines what has been received, on the main stream.
-  void reduce(Emitter &emitter, Value received) const;
+  void reduce(ProgramBuilder &program, Value received) const;
 
 private:
-  LocalDims getTargetDims(Emitter &emitter, const SliceIndex &slice) const;
+  LocalDims getTargetDims(ProgramBuilder &program, const SliceIndex &slice) const;
 };
 
 /// The digit of the group's one reshard, if its loop hands each slice to its owner.

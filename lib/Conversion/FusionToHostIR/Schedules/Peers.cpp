@@ -16,14 +16,14 @@ using namespace tandem;
 using fusion::PeerOrder;
 
 Value Peers::rotate(Value coordinate, Value by) const {
-  OpBuilder &builder = emitter.getBuilder();
+  OpBuilder &builder = program.getBuilder();
   Value sum = arith::AddIOp::create(builder, loc, coordinate, by);
-  return arith::RemUIOp::create(builder, loc, sum, emitter.getIndex(devices));
+  return arith::RemUIOp::create(builder, loc, sum, program.getIndex(devices));
 }
 
 Value Peers::getSource(Value distance) const {
   if (order == PeerOrder::Xor)
-    return arith::XOrIOp::create(emitter.getBuilder(), loc, me, distance);
+    return arith::XOrIOp::create(program.getBuilder(), loc, me, distance);
   return rotate(me, distance);
 }
 
@@ -31,7 +31,7 @@ Value Peers::getTarget(Value distance) const {
   if (order == PeerOrder::Xor)
     return getSource(distance);
   return rotate(
-      me, arith::SubIOp::create(emitter.getBuilder(), loc, emitter.getIndex(devices), distance));
+      me, arith::SubIOp::create(program.getBuilder(), loc, program.getIndex(devices), distance));
 }
 
 bool Peers::areNeighbours(PeerOrder order, int64_t first, int64_t count) {
@@ -40,30 +40,30 @@ bool Peers::areNeighbours(PeerOrder order, int64_t first, int64_t count) {
 
 Value Peers::getFirstSource(int64_t first, int64_t count) const {
   if (count == devices)
-    return emitter.getIndex(0);
-  Value source = getSource(emitter.getIndex(first));
+    return program.getIndex(0);
+  Value source = getSource(program.getIndex(first));
   if (order == PeerOrder::Rotated || count == 1)
     return source;
   // The block of `count` coordinates that holds it.
-  OpBuilder &builder = emitter.getBuilder();
-  Value inBlock = arith::RemUIOp::create(builder, loc, source, emitter.getIndex(count));
+  OpBuilder &builder = program.getBuilder();
+  Value inBlock = arith::RemUIOp::create(builder, loc, source, program.getIndex(count));
   return arith::SubIOp::create(builder, loc, source, inBlock);
 }
 
 Value Peers::getFirstTarget(int64_t first, int64_t count) const {
   if (order == PeerOrder::Xor || count == devices)
     return getFirstSource(first, count);
-  return getTarget(emitter.getIndex(first + count - 1));
+  return getTarget(program.getIndex(first + count - 1));
 }
 
 LogicalResult Peers::forEachPiece(Value first, int64_t count, PieceFn body) const {
   if (count == 1 || count == devices || order == PeerOrder::Xor)
     return body(first, count, /*isFirst=*/true);
-  OpBuilder &builder = emitter.getBuilder();
-  Value before = arith::SubIOp::create(builder, loc, emitter.getIndex(devices), first);
+  OpBuilder &builder = program.getBuilder();
+  Value before = arith::SubIOp::create(builder, loc, program.getIndex(devices), first);
   auto when = [&](arith::CmpIPredicate predicate, int64_t bound,
                   function_ref<LogicalResult()> then) -> LogicalResult {
-    Value holds = arith::CmpIOp::create(builder, loc, predicate, before, emitter.getIndex(bound));
+    Value holds = arith::CmpIOp::create(builder, loc, predicate, before, program.getIndex(bound));
     auto branch = scf::IfOp::create(builder, loc, holds, /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(branch.thenBlock()->getTerminator());
@@ -75,7 +75,7 @@ LogicalResult Peers::forEachPiece(Value first, int64_t count, PieceFn body) cons
     if (failed(when(arith::CmpIPredicate::eq, length, [&]() -> LogicalResult {
           if (failed(body(first, length, true)))
             return failure();
-          return body(emitter.getIndex(0), count - length, false);
+          return body(program.getIndex(0), count - length, false);
         })))
       return failure();
   return success();

@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_PEERS_H
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_PEERS_H
 
-#include "../Emitter.h"
+#include "../ProgramBuilder.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
@@ -18,8 +18,8 @@ namespace tandem {
 class Peers {
 public:
   /// `me` is this device's coordinate, of `devices`; for `xor` a power of two.
-  Peers(Emitter &emitter, Location loc, Value me, int64_t devices, fusion::PeerOrder order)
-      : emitter(emitter), loc(loc), me(me), devices(devices), order(order) {}
+  Peers(ProgramBuilder &program, Location loc, Value me, int64_t devices, fusion::PeerOrder order)
+      : program(program), loc(loc), me(me), devices(devices), order(order) {}
 
   /// Whom this device gives to at `distance`, and who then gives to it.
   Value getTarget(Value distance) const;
@@ -41,7 +41,7 @@ public:
 private:
   Value rotate(Value coordinate, Value by) const;
 
-  Emitter &emitter;
+  ProgramBuilder &program;
   Location loc;
   Value me;
   int64_t devices;

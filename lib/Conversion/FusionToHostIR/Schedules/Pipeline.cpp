@@ -28,31 +28,32 @@ class Pipeline : public Schedule {
     return success();
   }
 
-  LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override {
+  LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override {
+    LoopEmitter body(group, program);
     if (group.streamSizes.empty()) {
       for (Operation *op : group.ops)
-        if (failed(emitter.prepare(op)) ||
-            failed(emitter.emitSlice(op, nullptr, emitter.getMainStream())))
+        if (failed(body.prepare(op)) ||
+            failed(body.emitSlice(op, nullptr, program.getMainStream())))
           return failure();
       return success();
     }
     Location loc = group.ops.front()->getLoc();
-    if (failed(emitter.prepare(group)))
+    if (failed(body.prepare()))
       return failure();
     int64_t slices = group.numSlices();
-    int64_t streams = emitter.getNumStreams(group.schedule, slices);
-    emitter.fork(loc, streams);
+    int64_t streams = program.getNumStreams(group.schedule, slices);
+    program.fork(loc, streams);
     auto iteration = [&](Value i) -> LogicalResult {
-      Value stream = emitter.getStream(loc, i, streams);
-      SliceIndex index = getSliceIndex(emitter.getBuilder(), loc, group.streamSizes, i);
-      return emitter.forEachShape(loc, group, index, [&](const SliceIndex &slice) {
-        return emitter.emitSlices(group, group.ops, slice, stream, /*isStreamUsed=*/false);
+      Value stream = program.getStream(loc, i, streams);
+      SliceIndex index = getSliceIndex(program.getBuilder(), loc, group.streamSizes, i);
+      return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+        return body.emitSlices(group.ops, slice, stream, /*isStreamUsed=*/false);
       });
     };
-    if (failed(emitter.loop(loc, 0, slices, iteration)))
+    if (failed(program.loop(loc, 0, slices, iteration)))
       return failure();
-    emitter.join(loc, streams);
-    return emitter.finish(group);
+    program.join(loc, streams);
+    return body.finish();
   }
 
   bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,

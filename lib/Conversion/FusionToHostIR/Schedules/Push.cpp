@@ -23,7 +23,7 @@ class Push : public Schedule {
   fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Push; }
   LogicalResult matches(const StreamGroup &group,
                         function_ref<InFlightDiagnostic()> why) const override;
-  LogicalResult emit(const StreamGroup &group, Emitter &emitter) const override;
+  LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override;
   ScheduleCost cost(const StreamGroup &group) const override;
   bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
              const CostModel &model) const override;
@@ -100,13 +100,13 @@ LogicalResult Push::matches(const StreamGroup &group,
                       why);
 }
 
-LogicalResult Push::emit(const StreamGroup &group, Emitter &emitter) const {
+LogicalResult Push::emit(const StreamGroup &group, ProgramBuilder &program) const {
   if (movesNothing(group))
-    return getExchangeSchedule().emit(group, emitter);
+    return getExchangeSchedule().emit(group, program);
   if (std::optional<ScatteredDigit> scattered = getScatter(group))
-    return emitPushReduce(group, *scattered, emitter);
+    return emitPushReduce(group, *scattered, program);
   FailureOr<ReshardPlan> plan = getOwnerPlan(group);
-  return succeeded(plan) ? emitPushGather(group, *plan, emitter) : failure();
+  return succeeded(plan) ? emitPushGather(group, *plan, program) : failure();
 }
 
 ScheduleCost Push::cost(const StreamGroup &group) const {

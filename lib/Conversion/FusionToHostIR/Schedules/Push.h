@@ -16,20 +16,21 @@ namespace tandem {
 
 /// Gather: own slices go to the peers' receive memory while they are computed on; then what has
 /// arrived is. `plan` is that of a slice of the group's one reshard.
-LogicalResult emitPushGather(const StreamGroup &group, const ReshardPlan &plan, Emitter &emitter);
+LogicalResult emitPushGather(const StreamGroup &group, const ReshardPlan &plan,
+                             ProgramBuilder &program);
 
 /// Reduction: slices are computed in the order of those who get them, the own last; each goes to
 /// its owner's receive memory, who then reduces what has arrived. `scattered` is the digit of the
 /// group's scatter.
 LogicalResult emitPushReduce(const StreamGroup &group, const ScatteredDigit &scattered,
-                             Emitter &emitter);
+                             ProgramBuilder &program);
 
 /// What both halves are made of: one stream that copies and never waits for a peer, one or more
 /// that compute, a channel, and a signal slot for each source.
 class PushLoop {
 public:
   PushLoop(const StreamGroup &group, const ReshardPlan &plan, OwnerDigits digits, Location loc,
-           Emitter &emitter);
+           ProgramBuilder &program);
 
   /// Distances [first, first + count) that are computed at once.
   struct Batch {
@@ -41,8 +42,8 @@ public:
   static SmallVector<Batch> getReduceBatches(fusion::ScheduleAttr schedule, int64_t devices);
 
   /// Work begins behind what the main stream has done, and the main stream goes on behind it.
-  void fork() const { emitter.fork(loc, numForked()); }
-  void join() const { emitter.join(loc, numForked()); }
+  void fork() const { program.fork(loc, numForked()); }
+  void join() const { program.join(loc, numForked()); }
   Value getCopyStream() const;
   /// Of a piece of work by its number.
   Value getComputeStream(Value number) const;
@@ -54,7 +55,7 @@ public:
   void waitFor(Value from, Value number, Value stream) const;
 
   const StreamGroup &group;
-  Emitter &emitter;
+  ProgramBuilder &program;
   OpBuilder &builder;
   Location loc;
   OwnerDigits digits;

@@ -17,16 +17,17 @@ namespace {
 
 class PushGather {
 public:
-  PushGather(const StreamGroup &group, const ReshardPlan &plan, Emitter &emitter)
+  PushGather(const StreamGroup &group, const ReshardPlan &plan, ProgramBuilder &program)
       : gather(group, group.reshards().front()), loc(gather.reshard.getLoc()),
-        loop(group, plan, getOwnerDigits(group, plan), loc, emitter), emitter(emitter),
-        builder(emitter.getBuilder()), devices(loop.digits.devices),
+        loop(group, plan, getOwnerDigits(group, plan), loc, program), body(group, program),
+        program(program), builder(program.getBuilder()), devices(loop.digits.devices),
         slices(loop.digits.numSlices()) {}
 
   /// Gives the gathered value receive memory, and the results of the loop theirs.
   LogicalResult prepare();
   LogicalResult pushOwn();
   LogicalResult compute();
+  LogicalResult finish() { return body.finish(); }
 
   GatherLoop gather;
   Location loc;
@@ -40,7 +41,8 @@ private:
   LogicalResult receive(Value from, Value number, const SliceIndex &slice, Value stream);
   Value getStream(Value step, Value number);
 
-  Emitter &emitter;
+  LoopEmitter body;
+  ProgramBuilder &program;
   OpBuilder &builder;
   int64_t devices, slices;
   Value received; ///< peers write here
@@ -51,28 +53,27 @@ private:
 LogicalResult PushGather::prepare() {
   Value gathered = gather.reshard.getResult();
   auto type = cast<RankedTensorType>(gathered.getType());
-  received = emitter.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType());
+  received = program.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType());
   // A result of the program lies in the embedder's memory, which peers do not reach.
-  if (!emitter.getBuffer(gathered))
-    emitter.setBuffer(gathered, received);
-  return emitter.prepare(gather.group);
+  if (!program.getBuffer(gathered))
+    program.setBuffer(gathered, received);
+  return body.prepare();
 }
 
 LogicalResult PushGather::pushOwn() {
-  Value source = emitter.getBuffer(gather.reshard.getInput());
-  return emitter.loop(loc, 1, devices, [&](Value distance) {
+  Value source = program.getBuffer(gather.reshard.getInput());
+  return program.loop(loc, 1, devices, [&](Value distance) {
     Value peer = loop.peers.getTarget(distance);
-    return emitter.loop(loc, 0, slices, [&](Value number) {
+    return program.loop(loc, 0, slices, [&](Value number) {
       SliceIndex index = loop.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
-      return emitter.forEachShape(
-          loc, gather.group, index, [&](const SliceIndex &slice) -> LogicalResult {
-            FailureOr<ReshardPlan> plan = gather.getPlan(slice, builder);
-            if (failed(plan))
-              return failure();
-            loop.push(makeView(builder, loc, source, plan->source, true),
-                      makeView(builder, loc, received, plan->target, true), peer, number);
-            return success();
-          });
+      return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
+        FailureOr<ReshardPlan> plan = gather.getPlan(slice, builder);
+        if (failed(plan))
+          return failure();
+        loop.push(makeView(builder, loc, source, plan->source, true),
+                  makeView(builder, loc, received, plan->target, true), peer, number);
+        return success();
+      });
     });
   });
 }
@@ -80,14 +81,14 @@ LogicalResult PushGather::pushOwn() {
 LogicalResult PushGather::compute() {
   SmallVector<PushLoop::Batch> batches = PushLoop::getGatherBatches(gather.group.schedule, devices);
   if (gather.group.schedule.getMerge().empty()) {
-    if (failed(emitter.loop(loc, 0, slices, [&](Value number) { return computeOwn(number); })))
+    if (failed(program.loop(loc, 0, slices, [&](Value number) { return computeOwn(number); })))
       return failure();
-    return emitter.loop(loc, 1, devices, [&](Value distance) { return computeFrom(distance); });
+    return program.loop(loc, 1, devices, [&](Value distance) { return computeFrom(distance); });
   }
   for (auto [number, batch] : llvm::enumerate(batches)) {
-    LogicalResult done = batch.count > 1    ? computeBatch(batch, emitter.getIndex(number))
-                         : batch.first == 0 ? computeOwn(emitter.getIndex(0))
-                                            : computeFrom(emitter.getIndex(batch.first));
+    LogicalResult done = batch.count > 1    ? computeBatch(batch, program.getIndex(number))
+                         : batch.first == 0 ? computeOwn(program.getIndex(0))
+                                            : computeFrom(program.getIndex(batch.first));
     if (failed(done))
       return failure();
   }
@@ -98,21 +99,20 @@ Value PushGather::getStream(Value step, Value number) {
   if (slices > 1)
     step = arith::AddIOp::create(
         builder, loc,
-        arith::MulIOp::create(builder, loc, step, emitter.getIndex(slices)).getResult(), number);
+        arith::MulIOp::create(builder, loc, step, program.getIndex(slices)).getResult(), number);
   return loop.getComputeStream(step);
 }
 
 LogicalResult PushGather::computeOwn(Value number) {
-  Value stream = getStream(emitter.getIndex(0), number);
+  Value stream = getStream(program.getIndex(0), number);
   SliceIndex index = loop.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
-  return emitter.forEachShape(loc, gather.group, index, [&](const SliceIndex &slice) {
-    return gather.emitOwn(emitter, slice, stream);
-  });
+  return body.forEachShape(
+      loc, index, [&](const SliceIndex &slice) { return gather.emitOwn(body, slice, stream); });
 }
 
 LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &slice, Value stream) {
   loop.waitFor(from, number, stream);
-  Value gathered = emitter.getBuffer(gather.reshard.getResult());
+  Value gathered = program.getBuffer(gather.reshard.getResult());
   if (gathered == received)
     return success();
   FailureOr<ReshardPlan> plan = gather.getPlan(slice, builder);
@@ -126,26 +126,25 @@ LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &sl
 
 LogicalResult PushGather::computeFrom(Value distance) {
   Value from = loop.peers.getSource(distance);
-  return emitter.loop(loc, 0, slices, [&](Value number) {
+  return program.loop(loc, 0, slices, [&](Value number) {
     Value stream = getStream(distance, number);
     SliceIndex index = loop.digits.getIndex(builder, loc, from, number, /*isFirst=*/false);
-    return emitter.forEachShape(
-        loc, gather.group, index, [&](const SliceIndex &slice) -> LogicalResult {
-          if (failed(receive(from, number, slice, stream)))
-            return failure();
-          return emitter.emitSlices(gather.group, gather.consumers, slice, stream,
-                                    /*isStreamUsed=*/true);
-        });
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
+      if (failed(receive(from, number, slice, stream)))
+        return failure();
+      return body.emitSlices(gather.consumers, slice, stream,
+                             /*isStreamUsed=*/true);
+    });
   });
 }
 
 LogicalResult PushGather::computeBatch(PushLoop::Batch batch, Value number) {
-  Value stream = loop.getComputeStream(number), zero = emitter.getIndex(0);
+  Value stream = loop.getComputeStream(number), zero = program.getIndex(0);
   for (int64_t distance = batch.first; distance < batch.first + batch.count; ++distance) {
-    Value from = distance == 0 ? loop.me : loop.peers.getSource(emitter.getIndex(distance));
+    Value from = distance == 0 ? loop.me : loop.peers.getSource(program.getIndex(distance));
     SliceIndex slice = loop.digits.getIndex(builder, loc, from, zero, distance == 0);
     LogicalResult done =
-        distance == 0 ? gather.copyOwn(emitter, slice, stream) : receive(from, zero, slice, stream);
+        distance == 0 ? gather.copyOwn(body, slice, stream) : receive(from, zero, slice, stream);
     if (failed(done))
       return failure();
   }
@@ -154,24 +153,24 @@ LogicalResult PushGather::computeBatch(PushLoop::Batch batch, Value number) {
       first, batch.count, [&](Value piece, int64_t count, bool isFirstPiece) {
         SliceIndex slice = loop.digits.getIndex(builder, loc, piece, zero,
                                                 batch.first == 0 && isFirstPiece, count);
-        return emitter.emitSlices(gather.group, gather.consumers, slice, stream,
-                                  /*isStreamUsed=*/true);
+        return body.emitSlices(gather.consumers, slice, stream,
+                               /*isStreamUsed=*/true);
       });
 }
 
 LogicalResult tandem::emitPushGather(const StreamGroup &group, const ReshardPlan &plan,
-                                     Emitter &emitter) {
-  PushGather gather(group, plan, emitter);
+                                     ProgramBuilder &program) {
+  PushGather gather(group, plan, program);
   if (failed(gather.prepare()))
     return failure();
   gather.loop.fork();
   LogicalResult done = success();
   // All puts are issued before the first wait: where streams share a queue, none stands behind it.
-  emitter.onMesh(gather.loc, plan.mesh, [&] {
+  program.onMesh(gather.loc, plan.mesh, [&] {
     done = gather.pushOwn();
     if (succeeded(done))
       done = gather.compute();
   });
   gather.loop.join();
-  return succeeded(done) ? emitter.finish(group) : done;
+  return succeeded(done) ? gather.finish() : done;
 }

@@ -13,14 +13,14 @@ using namespace mlir;
 using namespace tandem;
 
 PushLoop::PushLoop(const StreamGroup &group, const ReshardPlan &plan, OwnerDigits digits,
-                   Location loc, Emitter &emitter)
-    : group(group), emitter(emitter), builder(emitter.getBuilder()), loc(loc), digits(digits),
-      me(emitter.getGroupPosition(loc, plan.mesh, plan.axes)),
-      peers(emitter, loc, me, digits.devices, group.schedule.getOrder()),
-      channel(emitter.getChannel(plan.mesh, plan.axes, hostir::Capability::OneSided)),
-      firstSignal(emitter.takeSignals(digits.devices)) {
+                   Location loc, ProgramBuilder &program)
+    : group(group), program(program), builder(program.getBuilder()), loc(loc), digits(digits),
+      me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
+      peers(program, loc, me, digits.devices, group.schedule.getOrder()),
+      channel(program.getChannel(plan.mesh, plan.axes, hostir::Capability::OneSided)),
+      firstSignal(program.takeSignals(digits.devices)) {
   // Worker 0 copies. One compute stream is the main stream, which spares both ends an event.
-  computeStreams = std::min(group.schedule.getStreams(), emitter.getWorkers() - 1);
+  computeStreams = std::min(group.schedule.getStreams(), program.getWorkers() - 1);
   computeStreams = std::max<int64_t>(computeStreams, 1);
 }
 
@@ -47,15 +47,15 @@ SmallVector<PushLoop::Batch> PushLoop::getReduceBatches(fusion::ScheduleAttr sch
 }
 
 Value PushLoop::getCopyStream() const {
-  return hostir::WorkerStreamOp::create(builder, loc, emitter.getIndex(0));
+  return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(0));
 }
 
 Value PushLoop::getComputeStream(Value number) const {
   if (computeStreams == 1)
-    return emitter.getMainStream();
+    return program.getMainStream();
   Value turn =
-      arith::RemUIOp::create(builder, loc, number, emitter.getIndex(computeStreams)).getResult();
-  Value worker = arith::AddIOp::create(builder, loc, turn, emitter.getIndex(1));
+      arith::RemUIOp::create(builder, loc, number, program.getIndex(computeStreams)).getResult();
+  Value worker = arith::AddIOp::create(builder, loc, turn, program.getIndex(1));
   return hostir::WorkerStreamOp::create(builder, loc, worker);
 }
 

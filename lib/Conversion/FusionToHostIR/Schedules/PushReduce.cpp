@@ -16,10 +16,10 @@ namespace {
 
 class PushReduce {
 public:
-  PushReduce(const StreamGroup &group, const ScatteredDigit &scattered, Emitter &emitter)
+  PushReduce(const StreamGroup &group, const ScatteredDigit &scattered, ProgramBuilder &program)
       : scatter(group, scattered), loc(scatter.scatter.getLoc()),
-        loop(group, scattered.plan, scatter.digits, loc, emitter), emitter(emitter),
-        builder(emitter.getBuilder()), devices(loop.digits.devices),
+        loop(group, scattered.plan, scatter.digits, loc, program), body(group, program),
+        program(program), builder(program.getBuilder()), devices(loop.digits.devices),
         slices(loop.digits.numSlices()) {}
 
   LogicalResult prepare();
@@ -40,7 +40,8 @@ public:
   PushLoop loop;
 
 private:
-  Emitter &emitter;
+  LoopEmitter body;
+  ProgramBuilder &program;
   OpBuilder &builder;
   int64_t devices, slices;
   Value received; ///< [source, own piece...]: peers write here
@@ -51,46 +52,45 @@ private:
 
 LogicalResult PushReduce::prepare() {
   Type element = scatter.scatter.getResult().getType().getElementType();
-  received = emitter.allocSymmetric(loc, scatter.getReceivedShape(), element);
-  return scatter.prepare(emitter);
+  received = program.allocSymmetric(loc, scatter.getReceivedShape(), element);
+  return scatter.prepare(body);
 }
 
 void PushReduce::pushTo(Value peer, Value number, const SliceIndex &slice) {
-  Value from = scatter.getComputed(emitter, slice);
-  loop.push(from, scatter.getTarget(emitter, place, slice), peer, number);
+  Value from = scatter.getComputed(program, slice);
+  loop.push(from, scatter.getTarget(program, place, slice), peer, number);
 }
 
 LogicalResult PushReduce::computeFor(Value step, Value distance) {
   Value stream = loop.getComputeStream(step), peer = loop.peers.getTarget(distance);
-  return emitter.loop(loc, 0, slices, [&](Value number) {
+  return program.loop(loc, 0, slices, [&](Value number) {
     SliceIndex index = loop.digits.getIndex(builder, loc, peer, number, /*isFirst=*/false);
-    return emitter.forEachShape(
-        loc, scatter.group, index, [&](const SliceIndex &slice) -> LogicalResult {
-          if (failed(scatter.emitProducers(emitter, slice, stream)))
-            return failure();
-          hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
-          pushTo(peer, number, slice);
-          return success();
-        });
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
+      if (failed(scatter.emitProducers(body, slice, stream)))
+        return failure();
+      hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
+      pushTo(peer, number, slice);
+      return success();
+    });
   });
 }
 
 LogicalResult PushReduce::computeOwn(Value step) {
   Value stream = loop.getComputeStream(step);
-  return emitter.loop(loc, 0, slices, [&](Value number) {
+  return program.loop(loc, 0, slices, [&](Value number) {
     SliceIndex index = loop.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/false);
-    return emitter.forEachShape(loc, scatter.group, index, [&](const SliceIndex &slice) {
-      return scatter.emitOwn(emitter, place, slice, stream);
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+      return scatter.emitOwn(body, place, slice, stream);
     });
   });
 }
 
 LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
-  Value stream = loop.getComputeStream(step), zero = emitter.getIndex(0);
+  Value stream = loop.getComputeStream(step), zero = program.getIndex(0);
   Value first = loop.peers.getFirstTarget(batch.first, batch.count);
   if (failed(loop.peers.forEachPiece(
           first, batch.count, [&](Value piece, int64_t count, bool) -> LogicalResult {
-            return scatter.emitProducers(emitter,
+            return scatter.emitProducers(body,
                                          loop.digits.getIndex(builder, loc, piece, zero,
                                                               /*isFirst=*/false, count),
                                          stream);
@@ -98,11 +98,11 @@ LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
     return failure();
   hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
   for (int64_t distance = batch.first + batch.count; distance-- > batch.first;) {
-    Value to = distance == 0 ? loop.me : loop.peers.getTarget(emitter.getIndex(distance));
+    Value to = distance == 0 ? loop.me : loop.peers.getTarget(program.getIndex(distance));
     SliceIndex slice = loop.digits.getIndex(builder, loc, to, zero, /*isFirst=*/false);
     if (distance == 0)
-      hostir::CopyOp::create(builder, loc, scatter.getComputed(emitter, slice),
-                             scatter.getTarget(emitter, place, slice), stream);
+      hostir::CopyOp::create(builder, loc, scatter.getComputed(program, slice),
+                             scatter.getTarget(program, place, slice), stream);
     else
       pushTo(to, zero, slice);
   }
@@ -110,20 +110,20 @@ LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
 }
 
 LogicalResult PushReduce::compute() {
-  place = scatter.getPlace(emitter, received, loop.me);
+  place = scatter.getPlace(program, received, loop.me);
   if (scatter.group.schedule.getMerge().empty()) {
-    LogicalResult done = emitter.loop(loc, 1, devices, [&](Value step) {
-      Value distance = arith::SubIOp::create(builder, loc, emitter.getIndex(devices), step);
+    LogicalResult done = program.loop(loc, 1, devices, [&](Value step) {
+      Value distance = arith::SubIOp::create(builder, loc, program.getIndex(devices), step);
       return computeFor(step, distance);
     });
-    return succeeded(done) ? computeOwn(emitter.getIndex(devices)) : done;
+    return succeeded(done) ? computeOwn(program.getIndex(devices)) : done;
   }
   for (auto [number, batch] :
        llvm::enumerate(PushLoop::getReduceBatches(scatter.group.schedule, devices))) {
-    Value step = emitter.getIndex(number);
+    Value step = program.getIndex(number);
     LogicalResult done = batch.count > 1    ? computeBatch(batch, step)
                          : batch.first == 0 ? computeOwn(step)
-                                            : computeFor(step, emitter.getIndex(batch.first));
+                                            : computeFor(step, program.getIndex(batch.first));
     if (failed(done))
       return failure();
   }
@@ -131,24 +131,24 @@ LogicalResult PushReduce::compute() {
 }
 
 void PushReduce::reduce() {
-  Value main = emitter.getMainStream(), last = emitter.getIndex(slices - 1);
-  (void)emitter.loop(loc, 1, devices, [&](Value distance) {
+  Value main = program.getMainStream(), last = program.getIndex(slices - 1);
+  (void)program.loop(loc, 1, devices, [&](Value distance) {
     loop.waitFor(loop.peers.getSource(distance), last, main);
     return success();
   });
-  scatter.reduce(emitter, received);
+  scatter.reduce(program, received);
 }
 
 LogicalResult tandem::emitPushReduce(const StreamGroup &group, const ScatteredDigit &scattered,
-                                     Emitter &emitter) {
-  PushReduce reduce(group, scattered, emitter);
+                                     ProgramBuilder &program) {
+  PushReduce reduce(group, scattered, program);
   if (failed(reduce.prepare()))
     return failure();
   reduce.loop.fork();
   LogicalResult done = success();
-  emitter.onMesh(reduce.loc, scattered.plan.mesh, [&] { done = reduce.compute(); });
+  program.onMesh(reduce.loc, scattered.plan.mesh, [&] { done = reduce.compute(); });
   reduce.loop.join();
   // Waiting begins when all is on its way.
-  emitter.onMesh(reduce.loc, scattered.plan.mesh, [&] { reduce.reduce(); });
+  program.onMesh(reduce.loc, scattered.plan.mesh, [&] { reduce.reduce(); });
   return done;
 }

@@ -22,10 +22,11 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H
-#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_LOWERINGS_TRANSFER_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_LOWERINGS_TRANSFER_H
 
-#include "Emitter.h"
+#include "../ProgramBuilder.h"
+#include "../ReshardPlan.h"
 #include "tandem/Support/LLVM.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -42,8 +43,8 @@ enum class Role { Send, Receive, Own };
 
 class Transfer {
 public:
-  Transfer(Emitter &emitter, Location loc, const ReshardPlan &plan, Value source, Value target,
-           Value stream);
+  Transfer(ProgramBuilder &program, Location loc, const ReshardPlan &plan, Value source,
+           Value target, Value stream);
 
   void emit();
 
@@ -59,7 +60,7 @@ private:
     int64_t size;
   };
 
-  Value index(int64_t value) { return emitter.getIndex(value); }
+  Value index(int64_t value) { return program.getIndex(value); }
   Value equal(Value a, Value b) {
     return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, a, b);
   }
@@ -106,7 +107,7 @@ private:
   void receive();
   void send();
 
-  Emitter &emitter;
+  ProgramBuilder &program;
   OpBuilder &builder;
   Location loc;
   const ReshardPlan &plan;
@@ -125,4 +126,4 @@ private:
 
 } // namespace tandem
 
-#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_TRANSFER_H
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_LOWERINGS_TRANSFER_H

@@ -1,11 +1,11 @@
-//===- EmitElementwise.cpp - emits slices of elementwise ops as kernel launches -*- C++ -*-===//
+//===- Elementwise.cpp - lowering of elementwise ops to kernel launches -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Emitter.h"
+#include "../OpLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -20,8 +20,9 @@ static bool isBufferElement(Type type) {
   return isa<Float32Type, Float16Type, BFloat16Type>(type) || type.isInteger(32);
 }
 
-/// One kernel's worth of ops. Truth values have no buffers: who uses one computes it.
-struct Emitter::Elementwise {
+namespace {
+/// One kernel's worth of ops. Truth values have no buffers: an op that uses one computes it.
+struct Elementwise {
   /// An operand of an op: a number, the result of an earlier op, or an input.
   struct Operand {
     TypedAttr scalar;
@@ -35,17 +36,20 @@ struct Emitter::Elementwise {
   SmallVector<SmallVector<Operand>> operands;
   SmallVector<Input> inputs; ///< of distinct values
 };
+} // namespace
 
 static Type elementOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
-bool Emitter::isTruth(Value value) {
+/// Whether it is a tensor of i1, which has no buffer.
+static bool isTruth(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   return type && type.getElementType().isInteger(1);
 }
 
-FailureOr<unsigned> Emitter::collectElementwise(Operation *op, Elementwise &kernel) {
+/// Adds the op, and what makes its truth values, to a kernel; returns its number there.
+static FailureOr<unsigned> collectElementwise(Operation *op, Elementwise &kernel) {
   if (const auto *known = llvm::find(kernel.ops, op); known != kernel.ops.end())
     return known - kernel.ops.begin();
   if (!op->hasTrait<OpTrait::Elementwise>() || op->getNumResults() != 1 || op->getNumRegions() != 0)
@@ -90,7 +94,7 @@ FailureOr<unsigned> Emitter::collectElementwise(Operation *op, Elementwise &kern
 }
 
 /// What a kernel computes, as text: ops that agree in it share the kernel.
-std::string Emitter::getKernelKey(const Elementwise &kernel) {
+static std::string getKernelKey(const Elementwise &kernel) {
   std::string key;
   llvm::raw_string_ostream os(key);
   for (auto [op, operands] : llvm::zip_equal(kernel.ops, kernel.operands)) {
@@ -110,10 +114,8 @@ std::string Emitter::getKernelKey(const Elementwise &kernel) {
   return key;
 }
 
-hostir::KernelOp Emitter::getKernel(const Elementwise &elementwise) {
-  hostir::KernelOp &kernel = kernels[getKernelKey(elementwise)];
-  if (kernel)
-    return kernel;
+static hostir::KernelOp getKernel(ProgramBuilder &program, const Elementwise &elementwise) {
+  OpBuilder &builder = program.getBuilder();
   Operation *last = elementwise.ops.back();
   Location loc = last->getLoc();
   SmallVector<Type> inputs =
@@ -142,18 +144,17 @@ hostir::KernelOp Emitter::getKernel(const Elementwise &elementwise) {
     }
     return results.back();
   };
-  kernel = createKernel(loc, last->getName().stripDialect(), inputs, elementOf(last->getResult(0)),
-                        compute);
-  return kernel;
+  return program.getKernel(loc, getKernelKey(elementwise), last->getName().stripDialect(), inputs,
+                           elementOf(last->getResult(0)), compute);
 }
 
-LogicalResult Emitter::emitConstant(Operation *op) {
+LogicalResult tandem::emitConstant(Operation *op, ProgramBuilder &program) {
   DenseElementsAttr constant;
   if (!fusion::getAxes(op->getResult(0)))
     return op->emitError("expected results with axes, found ") << op->getResult(0).getType();
   bool isConstant = matchPattern(op, m_Constant(&constant));
   if (isConstant && constant.empty()) {
-    getOrAllocBuffer(op->getResult(0));
+    (void)program.getOrAllocBuffer(op->getResult(0));
     return success();
   }
   if (!isConstant || !constant.isSplat())
@@ -161,14 +162,29 @@ LogicalResult Emitter::emitConstant(Operation *op) {
   Elementwise elementwise;
   elementwise.ops.push_back(op);
   elementwise.operands.emplace_back();
-  hostir::KernelOp kernel = getKernel(elementwise);
-  Value out = getOrAllocBuffer(op->getResult(0));
-  onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(),
-         [&] { emitLaunch(op->getLoc(), kernel, ValueRange(), out, mainStream); });
+  hostir::KernelOp kernel = getKernel(program, elementwise);
+  Value out = program.getOrAllocBuffer(op->getResult(0));
+  program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
+    program.launch(op->getLoc(), kernel, ValueRange(), out, program.getMainStream());
+  });
   return success();
 }
 
-LogicalResult Emitter::emitElementwise(Operation *op, const SliceIndex *index, Value stream) {
+namespace {
+class ElementwiseLowering : public OpLowering {
+  bool readsPlaces() const override { return true; }
+  LogicalResult prepare(Operation *op, LoopEmitter &loop) const override {
+    return isTruth(op->getResult(0)) ? success() : OpLowering::prepare(op, loop);
+  }
+  LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
+                     LoopEmitter &loop) const override;
+};
+} // namespace
+
+LogicalResult ElementwiseLowering::emit(Operation *op, const SliceIndex *index, Value stream,
+                                        LoopEmitter &loop) const {
+  ProgramBuilder &program = loop.program;
+  OpBuilder &builder = loop.getBuilder();
   Location loc = op->getLoc();
   if (op->getNumResults() == 1 && isTruth(op->getResult(0)))
     return success();
@@ -191,15 +207,19 @@ LogicalResult Emitter::emitElementwise(Operation *op, const SliceIndex *index, V
       return user->emitError("expected an elementwise op with one result");
     unsigned number = input.operand->getOperandNumber();
     dims.operands.push_back(getOperandDims(user, *rule, number, dims.result));
-    inputs.push_back(getSource(input.operand->get(), dims.operands.back()));
+    inputs.push_back(loop.getSource(input.operand->get(), dims.operands.back()));
     factors.push_back(rule->operands[number]);
   }
-  if (failed(alignDims(op, factors, fusion::getAxesRule(op)->results[0], dims)))
+  if (failed(alignDims(builder, op, factors, fusion::getAxesRule(op)->results[0], dims)))
     return failure();
   for (auto [buffer, mine] : llvm::zip_equal(inputs, dims.operands))
     buffer = makeView(builder, loc, buffer, mine, true);
-  Value out = makeView(builder, loc, getOrAllocBuffer(op->getResult(0)), dims.result, true);
-  hostir::KernelOp kernel = getKernel(elementwise);
-  emitLaunch(loc, kernel, inputs, out, stream);
+  Value out = makeView(builder, loc, program.getOrAllocBuffer(op->getResult(0)), dims.result, true);
+  hostir::KernelOp kernel = getKernel(program, elementwise);
+  program.launch(loc, kernel, inputs, out, stream);
   return success();
+}
+
+void tandem::addElementwiseLowering(OpLowerings &lowerings) {
+  lowerings.addElementwise(std::make_unique<ElementwiseLowering>());
 }

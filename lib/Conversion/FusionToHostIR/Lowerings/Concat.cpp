@@ -1,4 +1,4 @@
-//===- EmitConcat.cpp - emits slices of fusion.concat -*- C++ -*-===//
+//===- Concat.cpp - lowering of fusion.concat -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Emitter.h"
+#include "../OpLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -30,8 +30,8 @@ namespace {
 /// Copies what a slice of the result takes of each operand.
 class Concat {
 public:
-  Concat(Emitter &emitter, fusion::ConcatOp op, LocalDims dims, Value out, Value stream)
-      : emitter(emitter), builder(emitter.getBuilder()), loc(op.getLoc()), op(op),
+  Concat(ProgramBuilder &program, fusion::ConcatOp op, LocalDims dims, Value out, Value stream)
+      : program(program), builder(program.getBuilder()), loc(op.getLoc()), op(op),
         dim(static_cast<int64_t>(op.getDim())), dims(std::move(dims)), out(out), stream(stream) {}
 
   void emit();
@@ -50,12 +50,12 @@ private:
     return (*fusion::getLocalShape(cast<RankedTensorType>(input.getType())))[dim];
   }
   Value compare(arith::CmpIPredicate predicate, Value value, int64_t number) {
-    return arith::CmpIOp::create(builder, loc, predicate, value, emitter.getIndex(number));
+    return arith::CmpIOp::create(builder, loc, predicate, value, program.getIndex(number));
   }
   /// `value` * factor + constant.
   Value linear(Value value, int64_t factor, int64_t constant);
 
-  Emitter &emitter;
+  ProgramBuilder &program;
   OpBuilder &builder;
   Location loc;
   fusion::ConcatOp op;
@@ -68,11 +68,11 @@ private:
 
 Value Concat::linear(Value value, int64_t factor, int64_t constant) {
   if (std::optional<int64_t> number = getConstantIntValue(value))
-    return emitter.getIndex(*number * factor + constant);
+    return program.getIndex(*number * factor + constant);
   if (factor != 1)
-    value = arith::MulIOp::create(builder, loc, value, emitter.getIndex(factor));
+    value = arith::MulIOp::create(builder, loc, value, program.getIndex(factor));
   if (constant != 0)
-    value = arith::AddIOp::create(builder, loc, value, emitter.getIndex(constant));
+    value = arith::AddIOp::create(builder, loc, value, program.getIndex(constant));
   return value;
 }
 
@@ -82,7 +82,7 @@ void Concat::copy(Value input, int64_t extent, Value from, Value to, int64_t len
   int64_t outExtent = cast<MemRefType>(out.getType()).getDimSize(dim);
   inDims[dim] = {{extent, from, 0, 1, length}};
   outDims[dim] = {{outExtent, to, 0, 1, length}};
-  Value source = makeView(builder, loc, emitter.getBuffer(input), inDims, true);
+  Value source = makeView(builder, loc, program.getBuffer(input), inDims, true);
   Value target = makeView(builder, loc, out, outDims, true);
   hostir::CopyOp::create(builder, loc, source, target, stream);
 }
@@ -97,7 +97,7 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
     if (extent == 0)
       continue;
     auto emitCopy = [&](Value condition, int64_t skipped, int64_t length) {
-      emitter.onlyIf(loc, isOne ? Value() : condition, [&] {
+      program.onlyIf(loc, isOne ? Value() : condition, [&] {
         Value from = linear(runs.value, runs.pitch, skipped - first);
         Value to = linear(runs.value, runs.pitch, skipped + base);
         copy(input, extent, from, to, length);
@@ -139,7 +139,7 @@ void Concat::emitOuter(ArrayRef<LocalDigit> outer, int64_t span, const Runs &run
   span /= digit.size;
   for (int64_t value = 0; value < digit.size; ++value) {
     Value condition = digit.index ? compare(arith::CmpIPredicate::eq, digit.index, value) : Value();
-    emitter.onlyIf(loc, condition,
+    program.onlyIf(loc, condition,
                    [&] { emitOuter(outer.drop_front(), span, runs, base + value * span); });
   }
 }
@@ -154,7 +154,7 @@ void Concat::emit() {
     inner *= digits.pop_back_val().size;
   Runs runs{{}, inner, inner, 0, 1};
   if (digits.empty()) {
-    runs.value = emitter.getIndex(0);
+    runs.value = program.getIndex(0);
   } else if (LocalDigit last = digits.pop_back_val(); last.chunk) {
     // The slices of a ragged digit: the last one, or one of the others.
     int64_t slices = llvm::divideCeil(last.size, last.chunk);
@@ -176,8 +176,19 @@ void Concat::emit() {
   emitOuter(outer, extent, runs, 0);
 }
 
-LogicalResult Emitter::emitConcat(fusion::ConcatOp op, const SliceIndex *index, Value stream) {
-  LocalDims dims = getLocalDims(cast<RankedTensorType>(op.getResult().getType()), index);
-  Concat(*this, op, std::move(dims), getOrAllocBuffer(op.getResult()), stream).emit();
-  return success();
+namespace {
+class ConcatLowering : public OpLowering {
+  LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
+                     LoopEmitter &loop) const override {
+    auto concat = cast<fusion::ConcatOp>(op);
+    LocalDims dims = getLocalDims(concat.getType(), index);
+    Value out = loop.program.getOrAllocBuffer(concat.getResult());
+    Concat(loop.program, concat, std::move(dims), out, stream).emit();
+    return success();
+  }
+};
+} // namespace
+
+void tandem::addConcatLowering(OpLowerings &lowerings) {
+  lowerings.add<fusion::ConcatOp>(std::make_unique<ConcatLowering>());
 }

@@ -1,11 +1,13 @@
-//===- EmitReshard.cpp - a reshard as a copy or a collective -*- C++ -*-===//
+//===- Reshard.cpp - lowering of fusion.reshard to a copy, a collective or messages -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Emitter.h"
+#include "Transfer.h"
+
+#include "../OpLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -50,31 +52,44 @@ static bool hasRankDim(ReshardKind kind) {
 
 /// A message from the device at `from` of `fromMesh` to that at `to` of `toMesh`, on a channel of
 /// the two alone.
-static void emitMessage(Emitter &emitter, Location loc, int64_t from, Value sent, int64_t to,
+static void emitMessage(ProgramBuilder &program, Location loc, int64_t from, Value sent, int64_t to,
                         Value received, Value stream) {
-  OpBuilder &builder = emitter.getBuilder();
+  OpBuilder &builder = program.getBuilder();
   MLIRContext *context = builder.getContext();
   auto rank = StringAttr::get(context, "rank");
   auto name = StringAttr::get(context, "ranks" + Twine(from) + "+" + Twine(to));
   auto pair = fusion::MeshAttr::get(context, name, {{rank, 2}}, {from, to});
-  Value channel = emitter.getChannel(pair, {rank}, hostir::Capability::TwoSided);
-  emitter.onMesh(loc, pair, [&] {
-    Value me = emitter.getDeviceIndex(pair, rank);
+  Value channel = program.getChannel(pair, {rank}, hostir::Capability::TwoSided);
+  program.onMesh(loc, pair, [&] {
+    Value me = program.getDeviceIndex(pair, rank);
     Value isSender =
-        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, me, emitter.getIndex(0));
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, me, program.getIndex(0));
     auto group = hostir::GroupOp::create(builder, loc, channel, stream);
     OpBuilder::InsertionGuard guard(builder);
     builder.createBlock(&group.getBody());
     auto ifOp = scf::IfOp::create(builder, loc, isSender, /*withElseRegion=*/true);
     builder.setInsertionPoint(ifOp.thenBlock()->getTerminator());
-    hostir::SendOp::create(builder, loc, sent, emitter.getIndex(1));
+    hostir::SendOp::create(builder, loc, sent, program.getIndex(1));
     builder.setInsertionPoint(ifOp.elseBlock()->getTerminator());
-    hostir::RecvOp::create(builder, loc, received, emitter.getIndex(0));
+    hostir::RecvOp::create(builder, loc, received, program.getIndex(0));
   });
 }
 
-LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index, Value stream) {
+namespace {
+class ReshardLowering : public OpLowering {
+  LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
+                     LoopEmitter &loop) const override;
+};
+} // namespace
+
+LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *index, Value stream,
+                                    LoopEmitter &loop) const {
+  auto op = cast<fusion::ReshardOp>(operation);
   Location loc = op.getLoc();
+  ProgramBuilder &program = loop.program;
+  OpBuilder &builder = loop.getBuilder();
+  Value sourceBuffer = program.getBuffer(op.getInput());
+  Value targetBuffer = program.getOrAllocBuffer(op.getResult());
   FailureOr<ReshardPlan> plan =
       planReshard(op, index ? *index : SliceIndex(), &builder, [&] { return op.emitError(); });
   if (failed(plan))
@@ -83,16 +98,18 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
   std::optional<fusion::ScheduleAttr> schedule = op.getSchedule();
   bool direct = schedule && schedule->getKind() == fusion::ScheduleKind::Exchange &&
                 !op.getChosen() && !plan->reduces() && getCollective(plan->kind);
-  if (plan->kind == ReshardKind::Transfer || direct)
-    return emitTransfer(op, *plan, stream);
+  if (plan->kind == ReshardKind::Transfer || direct) {
+    Transfer(program, loc, *plan, sourceBuffer, targetBuffer, stream).emit();
+    return success();
+  }
   for (SmallVector<LocalDigit> &dim : plan->source)
     for (LocalDigit &digit : dim)
-      if (digit.label <= kDeviceLabel)
-        digit.index = getDeviceIndex(plan->mesh, plan->axes[kDeviceLabel - digit.label]);
+      if (std::optional<int64_t> axis = digit.label.getAxis())
+        digit.index = program.getDeviceIndex(plan->mesh, plan->axes[*axis]);
 
   bool keepRank = !hasRankDim(plan->kind);
-  Value source = makeView(builder, loc, getBuffer(op.getInput()), plan->source, keepRank);
-  Value target = makeView(builder, loc, getOrAllocBuffer(op.getResult()), plan->target, keepRank);
+  Value source = makeView(builder, loc, sourceBuffer, plan->source, keepRank);
+  Value target = makeView(builder, loc, targetBuffer, plan->target, keepRank);
   std::optional<hostir::CollectiveKind> kind = getCollective(plan->kind);
   if (!kind) {
     hostir::CopyOp::create(builder, loc, source, target, stream);
@@ -102,7 +119,7 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
   fusion::ReduceKindAttr reduction;
   if (plan->reduces())
     reduction = fusion::ReduceKindAttr::get(builder.getContext(), plan->reduction);
-  Value channel = getChannel(plan->groupMesh, plan->axes, hostir::Capability::Collectives);
+  Value channel = program.getChannel(plan->groupMesh, plan->axes, hostir::Capability::Collectives);
   Value root = plan->owner;
   // A root that is not in the mesh: one device of the mesh stands for it.
   int64_t deputy = -1;
@@ -110,7 +127,7 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
     deputy = plan->root;
     if (plan->groupMesh.position(plan->root) == -1)
       deputy = plan->groupMesh.worldRank(0);
-    root = getIndex(plan->groupPosition(deputy));
+    root = program.getIndex(plan->groupPosition(deputy));
   }
   Value there;
   if (deputy != plan->root)
@@ -121,13 +138,17 @@ LogicalResult Emitter::emitReshard(fusion::ReshardOp op, const SliceIndex *index
         stream, IntegerAttr(), IntegerAttr());
   bool arrives = there && plan->kind == ReshardKind::Broadcast;
   if (arrives)
-    emitMessage(*this, loc, plan->root, source, deputy, there, stream);
-  onMesh(loc, plan->groupMesh, [&] {
+    emitMessage(program, loc, plan->root, source, deputy, there, stream);
+  program.onMesh(loc, plan->groupMesh, [&] {
     hostir::CollectiveOp::create(builder, loc, kindAttr, arrives ? there : source,
                                  there && !arrives ? there : target, root, channel, stream,
                                  reduction);
   });
   if (there && !arrives)
-    emitMessage(*this, loc, deputy, there, plan->root, target, stream);
+    emitMessage(program, loc, deputy, there, plan->root, target, stream);
   return success();
+}
+
+void tandem::addReshardLowering(OpLowerings &lowerings) {
+  lowerings.add<fusion::ReshardOp>(std::make_unique<ReshardLowering>());
 }

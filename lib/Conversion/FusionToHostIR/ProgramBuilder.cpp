@@ -1,28 +1,29 @@
-//===- Emitter.cpp - emits the slices of ops into a host program -*- C++ -*-===//
+//===- ProgramBuilder.cpp - builds the body of one host program -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Emitter.h"
+#include "ProgramBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "llvm/Support/SaveAndRestore.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace tandem;
 
-Emitter::Emitter(hostir::ProgramOp program, int64_t workers, int64_t worldSize)
+ProgramBuilder::ProgramBuilder(hostir::ProgramOp program, int64_t workers, int64_t worldSize)
     : program(program), builder(program.getContext()), workers(workers), worldSize(worldSize) {
   builder.setInsertionPointToEnd(&program.getBody().front());
   mainStream = atEntry([&] { return hostir::MainStreamOp::create(builder, program.getLoc()); });
 }
 
 /// Makes an op at the entry, behind those made there before.
-template <typename MakeFn> Value Emitter::atEntry(MakeFn make) {
+template <typename MakeFn> Value ProgramBuilder::atEntry(MakeFn make) {
   OpBuilder::InsertionGuard guard(builder);
   if (lastOfEntry)
     builder.setInsertionPointAfter(lastOfEntry);
@@ -34,7 +35,7 @@ template <typename MakeFn> Value Emitter::atEntry(MakeFn make) {
 }
 
 /// Buffers live in the program's own block, also those of a part that not all ranks run.
-Value Emitter::allocOnMain(Location loc, MemRefType type) {
+Value ProgramBuilder::alloc(Location loc, MemRefType type) {
   OpBuilder::InsertionGuard guard(builder);
   if (Block *body = &program.getBody().front(); builder.getInsertionBlock() != body)
     builder.setInsertionPoint(
@@ -42,32 +43,32 @@ Value Emitter::allocOnMain(Location loc, MemRefType type) {
   return hostir::AllocOp::create(builder, loc, type, mainStream, IntegerAttr(), IntegerAttr());
 }
 
-Value Emitter::getOrAllocBuffer(Value value) {
+Value ProgramBuilder::getOrAllocBuffer(Value value) {
   Value &buffer = buffers[value];
   if (!buffer) {
     auto type = cast<RankedTensorType>(value.getType());
     auto shape = fusion::getLocalShape(type);
-    buffer = allocOnMain(value.getLoc(), MemRefType::get(*shape, type.getElementType()));
+    buffer = alloc(value.getLoc(), MemRefType::get(*shape, type.getElementType()));
   }
   return buffer;
 }
 
-Value Emitter::allocSymmetric(Location loc, ArrayRef<int64_t> shape, Type element) {
+Value ProgramBuilder::allocSymmetric(Location loc, ArrayRef<int64_t> shape, Type element) {
   auto space = hostir::SymmetricAttr::get(builder.getContext());
-  return allocOnMain(loc, MemRefType::get(shape, element, MemRefLayoutAttrInterface(), space));
+  return alloc(loc, MemRefType::get(shape, element, MemRefLayoutAttrInterface(), space));
 }
 
-int64_t Emitter::takeSignals(int64_t count) {
+int64_t ProgramBuilder::takeSignals(int64_t count) {
   int64_t first = numSignals;
   numSignals += count;
   return first;
 }
 
-Value Emitter::getIndex(int64_t value) {
+Value ProgramBuilder::getIndex(int64_t value) {
   return arith::ConstantIndexOp::create(builder, program.getLoc(), value);
 }
 
-Value Emitter::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
+Value ProgramBuilder::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
   Value &index = deviceIndices[{mesh, axis}];
   if (!index)
     index = atEntry(
@@ -75,7 +76,8 @@ Value Emitter::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
   return index;
 }
 
-Value Emitter::getGroupPosition(Location loc, fusion::MeshAttr mesh, ArrayRef<StringAttr> axes) {
+Value ProgramBuilder::getGroupPosition(Location loc, fusion::MeshAttr mesh,
+                                       ArrayRef<StringAttr> axes) {
   Value position;
   for (StringAttr axis : axes) {
     Value index = getDeviceIndex(mesh, axis);
@@ -89,8 +91,8 @@ Value Emitter::getGroupPosition(Location loc, fusion::MeshAttr mesh, ArrayRef<St
   return position;
 }
 
-Value Emitter::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes,
-                          hostir::Capability capability) {
+Value ProgramBuilder::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes,
+                                 hostir::Capability capability) {
   SmallVector<Attribute> names(axes.begin(), axes.end());
   ArrayAttr axesAttr = builder.getArrayAttr(names);
   Value &channel = channels[{mesh, {axesAttr, static_cast<unsigned>(capability)}}];
@@ -112,14 +114,14 @@ Value Emitter::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes,
   return channel;
 }
 
-void Emitter::onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body) {
+void ProgramBuilder::onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body) {
   if (mesh.numDevices() == worldSize || mesh == activeMesh)
     return body();
   llvm::SaveAndRestore active(activeMesh, mesh);
   onlyIf(loc, hostir::InMeshOp::create(builder, loc, mesh), body);
 }
 
-void Emitter::onlyIf(Location loc, Value condition, function_ref<void()> body) {
+void ProgramBuilder::onlyIf(Location loc, Value condition, function_ref<void()> body) {
   if (!condition)
     return body();
   auto ifOp = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
@@ -128,8 +130,8 @@ void Emitter::onlyIf(Location loc, Value condition, function_ref<void()> body) {
   body();
 }
 
-LogicalResult Emitter::loop(Location loc, int64_t lower, int64_t upper,
-                            function_ref<LogicalResult(Value)> body) {
+LogicalResult ProgramBuilder::loop(Location loc, int64_t lower, int64_t upper,
+                                   function_ref<LogicalResult(Value)> body) {
   if (lower >= upper)
     return success();
   if (upper == lower + 1)
@@ -141,19 +143,19 @@ LogicalResult Emitter::loop(Location loc, int64_t lower, int64_t upper,
   return body(loop.getInductionVar());
 }
 
-int64_t Emitter::getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations) {
+int64_t ProgramBuilder::getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations) {
   int64_t streams = std::min(workers, iterations);
   return schedule.getStreams() ? std::min(streams, schedule.getStreams()) : streams;
 }
 
-Value Emitter::getStream(Location loc, Value iteration, int64_t streams) {
+Value ProgramBuilder::getStream(Location loc, Value iteration, int64_t streams) {
   // The pool counts modulo its own size.
   if (streams < workers)
     iteration = arith::RemUIOp::create(builder, loc, iteration, getIndex(streams));
   return hostir::WorkerStreamOp::create(builder, loc, iteration);
 }
 
-void Emitter::fork(Location loc, int64_t count) {
+void ProgramBuilder::fork(Location loc, int64_t count) {
   (void)loop(loc, 0, std::min(count, workers), [&](Value worker) {
     Value stream = hostir::WorkerStreamOp::create(builder, loc, worker);
     hostir::SyncOp::create(builder, loc, stream, mainStream);
@@ -161,7 +163,7 @@ void Emitter::fork(Location loc, int64_t count) {
   });
 }
 
-void Emitter::join(Location loc, int64_t count) {
+void ProgramBuilder::join(Location loc, int64_t count) {
   (void)loop(loc, 0, std::min(count, workers), [&](Value worker) {
     Value stream = hostir::WorkerStreamOp::create(builder, loc, worker);
     hostir::SyncOp::create(builder, loc, mainStream, stream);
@@ -169,32 +171,50 @@ void Emitter::join(Location loc, int64_t count) {
   });
 }
 
-LogicalResult Emitter::emitSlice(Operation *op, const SliceIndex *index, Value stream) {
-  fusion::AxesAttr axes = fusion::getAxes(op->getResult(0));
-  auto reshard = dyn_cast<fusion::ReshardOp>(op);
-  if (reshard && fusion::getAxes(reshard.getInput()).getMesh() != axes.getMesh())
-    return emitReshard(reshard, index, stream);
-  LogicalResult done = success();
-  onMesh(op->getLoc(), axes.getMesh(), [&] {
-    done = reshard ? emitReshard(reshard, index, stream) : emitCompute(op, index, stream);
-  });
-  return done;
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+hostir::KernelOp ProgramBuilder::getKernel(Location loc, StringRef key, StringRef name,
+                                           TypeRange inputs, Type result,
+                                           function_ref<Value(ValueRange)> compute) {
+  hostir::KernelOp &kernel = kernels[key];
+  if (kernel)
+    return kernel;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(program);
+  OperationState state(loc, hostir::KernelOp::getOperationName());
+  auto &properties = state.getOrAddProperties<hostir::KernelOp::Properties>();
+  properties.sym_name = builder.getStringAttr(program.getSymName() + "." + name);
+  properties.sym_visibility = builder.getStringAttr("private");
+  properties.function_type = TypeAttr::get(builder.getFunctionType(inputs, result));
+  Block *body = new Block();
+  state.addRegion()->push_back(body);
+  kernel = cast<hostir::KernelOp>(builder.create(state));
+  // The table makes the name unique.
+  if (!symbols)
+    symbols.emplace(program->getParentOp());
+  symbols->insert(kernel);
+  for (Type input : inputs)
+    body->addArgument(input, loc);
+  builder.setInsertionPointToStart(body);
+  Value computed = compute(body->getArguments());
+  hostir::YieldOp::create(builder, loc, computed);
+  return kernel;
 }
 
-LogicalResult Emitter::emitCompute(Operation *op, const SliceIndex *index, Value stream) {
-  if (isa<fusion::MatmulOp, fusion::ReduceOp>(op)) {
-    OpDims dims = getOpDims(op, index, std::nullopt);
-    Value out = getOrAllocBuffer(op->getResult(0));
-    if (auto matmul = dyn_cast<fusion::MatmulOp>(op))
-      return emitMatmul(matmul, std::move(dims), out, FirstSlice(), stream);
-    return emitReduce(cast<fusion::ReduceOp>(op), std::move(dims), out, FirstSlice(), stream);
-  }
-  if (auto concat = dyn_cast<fusion::ConcatOp>(op))
-    return emitConcat(concat, index, stream);
-  if (isView(op))
-    return emitView(op, index, stream);
-  if (op->hasTrait<OpTrait::Elementwise>())
-    return emitElementwise(op, index, stream);
-  return op->emitError("lowering to hostir is not there yet for this op; lowered are fusion ops "
-                       "but fusion.call, and elementwise ops of arith and math");
+hostir::KernelOp ProgramBuilder::getCastKernel(Location loc, Type from, Type to) {
+  std::string key;
+  llvm::raw_string_ostream(key) << "cast " << from << "->" << to;
+  bool isWider = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+  return getKernel(loc, key, isWider ? "extf" : "truncf", from, to, [&](ValueRange inputs) {
+    return isWider ? arith::ExtFOp::create(builder, loc, to, inputs.front()).getResult()
+                   : arith::TruncFOp::create(builder, loc, to, inputs.front()).getResult();
+  });
+}
+
+void ProgramBuilder::launch(Location loc, hostir::KernelOp kernel, ValueRange inputs, Value output,
+                            Value stream) {
+  hostir::LaunchOp::create(builder, loc, FlatSymbolRefAttr::get(kernel.getSymNameAttr()), inputs,
+                           ValueRange(output), stream);
 }

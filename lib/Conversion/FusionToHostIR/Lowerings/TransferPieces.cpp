@@ -29,7 +29,7 @@ void Transfer::walkSegments(Role role, size_t number, Visit visit) {
       continue;
     segments[number] = &segment;
     Value condition = isShort ? Value() : equal(digit.target.value, index(segment.slice));
-    emitter.onlyIf(loc, condition, [&] { walkSegments(role, number + 1, visit); });
+    program.onlyIf(loc, condition, [&] { walkSegments(role, number + 1, visit); });
   }
 }
 
@@ -103,7 +103,7 @@ void Transfer::walkPieces(Role role, Visit visit) {
     for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
       if (!usedByTarget.contains(axis.name) && !isFixed(axis.name))
         opens.push_back({0, {}, axis.name, axis.size});
-  emitter.onlyIf(loc, condition, [&] {
+  program.onlyIf(loc, condition, [&] {
     SmallVector<Value> chosen;
     loops(opens, chosen, [&] { visitPiece(role, opens, chosen, values, visit); });
   });
@@ -166,7 +166,7 @@ void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chose
     for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
       if (!usedByTarget.contains(axis.name) && isFixed(axis.name))
         far[axis.name] = near.lookup(axis.name);
-  emitter.onlyIf(loc, condition, [&] { visit(values, far); });
+  program.onlyIf(loc, condition, [&] { visit(values, far); });
 }
 
 /// Which of its holders sends a piece to the device at `receiver` of the target's mesh: coordinates

@@ -1,4 +1,4 @@
-//===- EmitTransfer.cpp - a reshard as messages between pairs of devices -*- C++ -*-===//
+//===- Transfer.cpp - a reshard as messages between pairs of devices -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,9 +12,9 @@
 using namespace mlir;
 using namespace tandem;
 
-Transfer::Transfer(Emitter &emitter, Location loc, const ReshardPlan &plan, Value source,
+Transfer::Transfer(ProgramBuilder &program, Location loc, const ReshardPlan &plan, Value source,
                    Value target, Value stream)
-    : emitter(emitter), builder(emitter.getBuilder()), loc(loc), plan(plan), source(source),
+    : program(program), builder(program.getBuilder()), loc(loc), plan(plan), source(source),
       target(target), stream(stream), sameMesh(plan.sourceMesh == plan.mesh) {
   auto use = [](llvm::SmallDenseSet<StringAttr> &used, const SideDigit &digit) {
     if (digit.isDevice())
@@ -88,7 +88,7 @@ Value Transfer::inWhole(bool ofSource, Value position) {
 Coordinates Transfer::mine(fusion::MeshAttr mesh) {
   Coordinates coordinates;
   for (const fusion::MeshAxis &axis : mesh.getAxes())
-    coordinates[axis.name] = emitter.getDeviceIndex(mesh, axis.name);
+    coordinates[axis.name] = program.getDeviceIndex(mesh, axis.name);
   return coordinates;
 }
 
@@ -144,7 +144,7 @@ Value Transfer::view(bool ofSource, ArrayRef<Value> values) {
 void Transfer::loops(ArrayRef<Open> opens, SmallVector<Value> &chosen, function_ref<void()> body) {
   if (opens.empty())
     return body();
-  (void)emitter.loop(loc, 0, opens.front().size, [&](Value value) {
+  (void)program.loop(loc, 0, opens.front().size, [&](Value value) {
     chosen.push_back(value);
     loops(opens.drop_front(), chosen, body);
     chosen.pop_back();
@@ -184,7 +184,7 @@ void Transfer::receive() {
         sender[axis.name] = holder.lookup(axis.name);
     }
     Value from = inWhole(true, position(plan.sourceMesh, sender));
-    emitter.onlyIf(loc, share ? differ(from, me) : Value(), [&] {
+    program.onlyIf(loc, share ? differ(from, me) : Value(), [&] {
       Value place = view(false, values);
       hostir::RecvOp::create(builder, loc, place, from);
     });
@@ -220,7 +220,7 @@ void Transfer::send() {
       condition =
           condition ? arith::AndIOp::create(builder, loc, condition, other).getResult() : other;
     }
-    emitter.onlyIf(loc, condition, [&] {
+    program.onlyIf(loc, condition, [&] {
       Value piece = view(true, values);
       hostir::SendOp::create(builder, loc, piece, peer);
     });
@@ -263,7 +263,7 @@ fusion::MeshAttr Transfer::joinMeshes() {
 
 void Transfer::emit() {
   whole = joinMeshes();
-  emitter.onMesh(loc, whole, [&] {
+  program.onMesh(loc, whole, [&] {
     auto isMember = [&](fusion::MeshAttr mesh) -> Value {
       if (mesh.numDevices() == whole.numDevices())
         return {};
@@ -272,24 +272,18 @@ void Transfer::emit() {
     inSource = isMember(plan.sourceMesh);
     Value inTarget = isMember(plan.mesh);
     if (share)
-      emitter.onlyIf(loc, inSource, [&] { emitter.onlyIf(loc, inTarget, [&] { copyOwn(); }); });
+      program.onlyIf(loc, inSource, [&] { program.onlyIf(loc, inTarget, [&] { copyOwn(); }); });
     if (isLocal() || whole.numDevices() == 1)
       return;
     SmallVector<StringAttr> axes;
     for (const fusion::MeshAxis &axis : whole.getAxes())
       axes.push_back(axis.name);
-    Value channel = emitter.getChannel(whole, axes, hostir::Capability::TwoSided);
+    Value channel = program.getChannel(whole, axes, hostir::Capability::TwoSided);
     me = position(whole, mine(whole));
     auto group = hostir::GroupOp::create(builder, loc, channel, stream);
     OpBuilder::InsertionGuard guard(builder);
     builder.createBlock(&group.getBody());
-    emitter.onlyIf(loc, inTarget, [&] { receive(); });
-    emitter.onlyIf(loc, inSource, [&] { send(); });
+    program.onlyIf(loc, inTarget, [&] { receive(); });
+    program.onlyIf(loc, inSource, [&] { send(); });
   });
-}
-
-LogicalResult Emitter::emitTransfer(fusion::ReshardOp op, const ReshardPlan &plan, Value stream) {
-  Value target = getOrAllocBuffer(op.getResult());
-  Transfer(*this, op.getLoc(), plan, getBuffer(op.getInput()), target, stream).emit();
-  return success();
 }

@@ -1,11 +1,11 @@
-//===- EmitMatmul.cpp - emits slices of matmuls -*- C++ -*-===//
+//===- Matmul.cpp - lowering of fusion.matmul -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Emitter.h"
+#include "../OpLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -44,8 +44,12 @@ struct SplitDim {
 };
 } // namespace
 
-LogicalResult Emitter::forEachRun(Location loc, ArrayRef<SmallVector<LocalDigit> *> lists,
-                                  function_ref<LogicalResult(Value)> body) {
+/// Runs `body` for each run of a dimension's digits, so that each view is contiguous in it: `lists`
+/// are the digits that the operands have for it, aligned. `body` gets the loop's index, null
+/// without a loop. Example: rows [3 @ all, 4 @ i, 5 @ all] are 3 runs of 5 rows.
+static LogicalResult forEachRun(ProgramBuilder &program, Location loc,
+                                ArrayRef<SmallVector<LocalDigit> *> lists,
+                                function_ref<LogicalResult(Value)> body) {
   auto isWhole = [](SmallVector<LocalDigit> *list) { return getViewRanks({*list})[0] == 1; };
   if (llvm::all_of(lists, isWhole))
     return body({});
@@ -65,8 +69,8 @@ LogicalResult Emitter::forEachRun(Location loc, ArrayRef<SmallVector<LocalDigit>
     sizes.push_back(digit->size);
     count *= digit->size;
   }
-  return loop(loc, 0, count, [&](Value run) {
-    SliceIndex index = getSliceIndex(builder, loc, sizes, run);
+  return program.loop(loc, 0, count, [&](Value run) {
+    SliceIndex index = getSliceIndex(program.getBuilder(), loc, sizes, run);
     for (auto &mine : kept)
       for (auto [digit, parts] : llvm::zip_equal(mine, index.digits))
         digit->index = parts.front().value;
@@ -74,17 +78,47 @@ LogicalResult Emitter::forEachRun(Location loc, ArrayRef<SmallVector<LocalDigit>
   });
 }
 
-LogicalResult Emitter::emitMatmul(fusion::MatmulOp op, OpDims dims, Value out, FirstSlice first,
-                                  Value stream) {
-  // Own slices may lie in other digits.
-  for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
-    (void)getSource(operand, mine);
-  if (auto place = placedSlices.find(op.getResult()); place != placedSlices.end()) {
-    out = place->second.buffer;
-    dims.result = place->second.dims;
+namespace {
+/// Emits one slice of a matmul.
+class MatmulSlice {
+public:
+  MatmulSlice(fusion::MatmulOp op, OpDims dims, Value out, Value stream, LoopEmitter &loop)
+      : op(op), loc(op.getLoc()), dims(std::move(dims)), out(out), stream(stream), loop(loop),
+        program(loop.program), builder(loop.getBuilder()) {}
+
+  LogicalResult emit(const FirstSlice &first);
+
+private:
+  LogicalResult emitRuns(const FirstSlice &first);
+  LogicalResult emitContiguous(const FirstSlice &first);
+
+  fusion::MatmulOp op;
+  Location loc;
+  OpDims dims;
+  Value out, stream;
+  LoopEmitter &loop;
+  ProgramBuilder &program;
+  OpBuilder &builder;
+};
+
+class MatmulLowering : public ReducingLowering {
+  bool readsPlaces() const override { return true; }
+  bool writesPlaces() const override { return true; }
+  Type getAccumulatorElement(Operation *op) const override { return getWideElement(op); }
+  LogicalResult combine(Operation *op, OpDims dims, Value out, const FirstSlice &first,
+                        Value stream, LoopEmitter &loop) const override {
+    return MatmulSlice(cast<fusion::MatmulOp>(op), std::move(dims), out, stream, loop).emit(first);
   }
+};
+} // namespace
+
+LogicalResult MatmulSlice::emit(const FirstSlice &first) {
+  // Slices in other places have other digits.
+  for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
+    (void)loop.getSource(operand, mine);
+  out = loop.getTarget(op.getResult(), out, dims.result);
   fusion::AxesRule rule = *fusion::getAxesRule(op);
-  if (failed(alignDims(op, rule.operands, rule.results[0], dims)))
+  if (failed(alignDims(builder, op, rule.operands, rule.results[0], dims)))
     return failure();
   int64_t rank = cast<RankedTensorType>(op.getResult().getType()).getRank();
   int64_t splitM = SplitDim(dims.result, rank - 2).runs;
@@ -104,60 +138,61 @@ LogicalResult Emitter::emitMatmul(fusion::MatmulOp op, OpDims dims, Value out, F
     ofN = {&rhs[op.rhsN()], &dims.result[rank - 1]};
   if (!batchN && op.getBias())
     ofN.push_back(&dims.operands[2][0]);
-  return forEachRun(op.getLoc(), ofM, [&](Value) {
-    return forEachRun(op.getLoc(), ofN,
-                      [&](Value) { return emitMatmulRuns(op, dims, out, first, stream); });
+  return forEachRun(program, loc, ofM, [&](Value) {
+    return forEachRun(program, loc, ofN, [&](Value) { return emitRuns(first); });
   });
 }
 
 /// The runs of a slice of K that is not contiguous accumulate.
-LogicalResult Emitter::emitMatmulRuns(fusion::MatmulOp op, OpDims &dims, Value out,
-                                      FirstSlice first, Value stream) {
+LogicalResult MatmulSlice::emitRuns(const FirstSlice &first) {
   SmallVector<LocalDigit> lhsK = dims.operands[0][op.lhsK()], rhsK = dims.operands[1][op.rhsK()];
   LogicalResult done = forEachRun(
-      op.getLoc(), {&dims.operands[0][op.lhsK()], &dims.operands[1][op.rhsK()]}, [&](Value run) {
+      program, loc, {&dims.operands[0][op.lhsK()], &dims.operands[1][op.rhsK()]}, [&](Value run) {
         FirstSlice isFirst = first;
         if (run && !first.never) {
-          isFirst.condition = arith::CmpIOp::create(builder, op.getLoc(), arith::CmpIPredicate::eq,
-                                                    run, getIndex(0));
+          isFirst.condition = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, run,
+                                                    program.getIndex(0));
           if (first.condition)
             isFirst.condition =
-                arith::AndIOp::create(builder, op.getLoc(), first.condition, isFirst.condition);
+                arith::AndIOp::create(builder, loc, first.condition, isFirst.condition);
         }
-        return emitContiguousMatmul(op, dims, out, isFirst, stream);
+        return emitContiguous(isFirst);
       });
   dims.operands[0][op.lhsK()] = lhsK;
   dims.operands[1][op.rhsK()] = rhsK;
   return done;
 }
 
-LogicalResult Emitter::emitContiguousMatmul(fusion::MatmulOp op, OpDims &dims, Value outBuffer,
-                                            FirstSlice first, Value stream) {
-  Location loc = op.getLoc();
+LogicalResult MatmulSlice::emitContiguous(const FirstSlice &first) {
   auto view = [&](Value operand, unsigned number) {
     LocalDims found;
-    Value buffer = getSource(operand, found);
+    Value buffer = loop.getSource(operand, found);
     return makeView(builder, loc, buffer, dims.operands[number], true);
   };
   Value lhs = view(op.getLhs(), 0), rhs = view(op.getRhs(), 1);
-  Value out = makeView(builder, loc, outBuffer, dims.result, true);
+  Value result = makeView(builder, loc, out, dims.result, true);
   int64_t rank = cast<RankedTensorType>(op.getResult().getType()).getRank();
   SplitDim m(dims.result, rank - 2), n(dims.result, rank - 1);
   // Batch dimensions that the result has in front stay in front of the runs.
   if (m.runs && rank == 2) {
     lhs = moveToFront(builder, loc, lhs, SplitDim(dims.operands[0], op.lhsM()).first, m.runs);
-    out = moveToFront(builder, loc, out, m.first, m.runs);
+    result = moveToFront(builder, loc, result, m.first, m.runs);
   }
   if (n.runs) {
     rhs = moveToFront(builder, loc, rhs, SplitDim(dims.operands[1], op.rhsN()).first, n.runs);
-    out = moveToFront(builder, loc, out, n.first, n.runs);
+    result = moveToFront(builder, loc, result, n.first, n.runs);
   }
   Value bias = op.getBias() ? view(op.getBias(), 2) : Value();
   // The bias is added once.
   auto emit = [&](Value bias, bool accumulate) {
-    hostir::MatmulOp::create(builder, loc, lhs, rhs, bias, out, stream, op.getTransposeA(),
+    hostir::MatmulOp::create(builder, loc, lhs, rhs, bias, result, stream, op.getTransposeA(),
                              op.getTransposeB(), accumulate);
     return success();
   };
-  return ifFirst(loc, first, [&] { return emit(bias, false); }, [&] { return emit({}, true); });
+  return ifFirst(
+      builder, loc, first, [&] { return emit(bias, false); }, [&] { return emit({}, true); });
+}
+
+void tandem::addMatmulLowering(OpLowerings &lowerings) {
+  lowerings.add<fusion::MatmulOp>(std::make_unique<MatmulLowering>());
 }

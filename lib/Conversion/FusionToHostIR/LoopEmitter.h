@@ -1,0 +1,105 @@
+//===- LoopEmitter.h - the ops of one stream loop, slice by slice -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_LOOPEMITTER_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_LOOPEMITTER_H
+
+#include "ProgramBuilder.h"
+#include "ReshardPlan.h"
+#include "StreamGroups.h"
+#include "tandem/Support/LLVM.h"
+
+namespace tandem {
+
+/// A place of a slice that is not in the buffer of its value: `buffer`, read in the digits `dims`,
+/// one list per dimension of the value.
+struct SliceBuffer {
+  Value buffer;
+  LocalDims dims;
+};
+
+/// Emits the ops of one stream loop (or of a group that is not streamed) slice by slice, and holds
+/// what they share from `prepare` to `finish`. A schedule makes one per group; lowerings read it.
+class LoopEmitter {
+public:
+  LoopEmitter(const StreamGroup &group, ProgramBuilder &program) : group(group), program(program) {}
+
+  const StreamGroup &group;
+  ProgramBuilder &program;
+
+  //===--------------------------------------------------------------------===//
+  // For schedules
+  //===--------------------------------------------------------------------===//
+
+  /// Gives the results of all ops, or of one, their buffers, before the loop.
+  LogicalResult prepare();
+  LogicalResult prepare(Operation *op);
+
+  /// Emits `body` for the slice at `index`: under conditions, if the loop has ragged digits, so
+  /// that each is told whether its slice is the last, shorter one.
+  LogicalResult forEachShape(Location loc, const SliceIndex &index,
+                             function_ref<LogicalResult(const SliceIndex &)> body);
+
+  /// Emits one slice of `ops`, which are all of the group's or those behind what has been emitted:
+  /// in order on `stream`, then those that accumulate, on the main stream, one slice after another.
+  /// `isStreamUsed`: they read what has been issued on `stream` before.
+  LogicalResult emitSlices(ArrayRef<Operation *> ops, const SliceIndex &index, Value stream,
+                           bool isStreamUsed);
+  /// Emits one slice of a prepared op on `stream`. A null `index` means the whole op. Errors are
+  /// located at the op.
+  LogicalResult emitSlice(Operation *op, const SliceIndex *index, Value stream);
+
+  /// Behind the loop: rounds what was accumulated in f32 to the type of its result.
+  LogicalResult finish();
+
+  /// While set, slices of `value` are read from `place` instead of its buffer: from the source of
+  /// the reshard that makes it, on the device that owns the slice. Only by ops whose lowering
+  /// `readsPlaces`.
+  void readFrom(Value value, const SliceBuffer &place) { readPlaces[value] = place; }
+  /// While set, slices of `value` are written to `place`, by an op whose lowering `writesPlaces`.
+  void writeTo(Value value, const SliceBuffer &place) { writePlaces[value] = place; }
+  void clearPlaces() {
+    readPlaces.clear();
+    writePlaces.clear();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // For lowerings
+  //===--------------------------------------------------------------------===//
+
+  OpBuilder &getBuilder() { return program.getBuilder(); }
+  /// Where an operand is read: its buffer, in the digits `dims`, or the place of its slice, whose
+  /// digits `dims` then gets.
+  Value getSource(Value operand, LocalDims &dims) const;
+  /// Where the result of an op is written: `out` in the digits `dims`, or the place of its slice.
+  Value getTarget(Value result, Value out, LocalDims &dims) const;
+
+  /// Records that the buffer of `value` is a view of its operand's: nothing is emitted for its
+  /// slices.
+  void setView(Value value) { views.insert(value); }
+  bool isView(Value value) const { return views.contains(value); }
+  /// Whether the slices of a reshape are counted in the digits of its operand, which the loop makes
+  /// too.
+  bool isReshapedInLoop(Operation *op) const;
+
+private:
+  /// The digits that an op's slices are counted in: of a reshape of what the loop makes those of
+  /// its operand.
+  DigitMap getDigitsOf(Operation *op) const;
+  LogicalResult emitAlike(ArrayRef<Operation *> ops, const DigitMap &map, const SliceIndex &index,
+                          Value stream);
+  LogicalResult prepareAccumulator(Operation *op);
+  LogicalResult emitAccumulation(Operation *op, const SliceIndex &index);
+
+  DenseMap<Operation *, Value> accumulators; // the buffer that an op accumulates in
+  DenseSet<Value> views;
+  DenseMap<Value, SliceBuffer> readPlaces, writePlaces;
+};
+
+} // namespace tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_LOOPEMITTER_H

@@ -1,0 +1,86 @@
+//===- Reduce.cpp - lowering of fusion.reduce -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../OpLowering.h"
+
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+
+using namespace mlir;
+using namespace tandem;
+
+namespace {
+class ReduceLowering : public ReducingLowering {
+  bool readsPlaces() const override { return true; }
+  /// A maximum is not rounded.
+  Type getAccumulatorElement(Operation *op) const override {
+    if (cast<fusion::ReduceOp>(op).getKind() == fusion::ReduceKind::Sum)
+      return getWideElement(op);
+    return OpLowering::getAccumulatorElement(op);
+  }
+  LogicalResult combine(Operation *op, OpDims dims, Value out, const FirstSlice &first,
+                        Value stream, LoopEmitter &loop) const override;
+};
+} // namespace
+
+LogicalResult ReduceLowering::combine(Operation *operation, OpDims opDims, Value out,
+                                      const FirstSlice &first, Value stream,
+                                      LoopEmitter &loop) const {
+  auto op = cast<fusion::ReduceOp>(operation);
+  OpBuilder &builder = loop.getBuilder();
+  Location loc = op.getLoc();
+  LocalDims &inDims = opDims.operands[0];
+  Value source = loop.getSource(op.getInput(), inDims);
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  if (failed(alignDims(builder, op, rule.operands, rule.results[0], opDims)))
+    return failure();
+  Value in = makeView(builder, loc, source, inDims, true);
+  out = makeView(builder, loc, out, opDims.result, true);
+
+  // The view's dimensions that the reduced dimensions became.
+  SmallVector<int64_t> dims;
+  int64_t viewDim = 0;
+  for (auto [dim, ranks] : llvm::enumerate(getViewRanks(inDims)))
+    for (int64_t i = 0; i < ranks; ++i, ++viewDim)
+      if (llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
+        dims.push_back(viewDim);
+  auto kind = fusion::ReduceKindAttr::get(builder.getContext(), op.getKind());
+  Type element = cast<MemRefType>(out.getType()).getElementType();
+  auto alloc = [&](ArrayRef<int64_t> shape) -> Value {
+    return hostir::AllocOp::create(builder, loc, MemRefType::get(shape, element), stream,
+                                   IntegerAttr(), IntegerAttr());
+  };
+  auto inType = cast<MemRefType>(in.getType());
+  if (inType.getElementType() != element) {
+    Value wide = alloc(inType.getShape());
+    hostir::KernelOp cast = loop.program.getCastKernel(loc, inType.getElementType(), element);
+    loop.program.launch(loc, cast, in, wide, stream);
+    in = wide;
+  }
+  auto reduceTo = [&](Value target) {
+    if (dims.empty())
+      hostir::CopyOp::create(builder, loc, in, target, stream);
+    else
+      hostir::ReduceOp::create(builder, loc, kind, in, target, builder.getDenseI64ArrayAttr(dims),
+                               stream);
+    return success();
+  };
+  return ifFirst(
+      builder, loc, first, [&] { return reduceTo(out); },
+      [&] {
+        Value term = in;
+        if (!dims.empty()) {
+          term = alloc(cast<MemRefType>(out.getType()).getShape());
+          (void)reduceTo(term);
+        }
+        hostir::AccumulateOp::create(builder, loc, kind, term, out, stream);
+        return success();
+      });
+}
+
+void tandem::addReduceLowering(OpLowerings &lowerings) {
+  lowerings.add<fusion::ReduceOp>(std::make_unique<ReduceLowering>());
+}

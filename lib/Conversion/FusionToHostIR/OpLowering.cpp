@@ -1,0 +1,130 @@
+//===- OpLowering.cpp - how one op becomes host IR -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "OpLowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+
+using namespace mlir;
+using namespace tandem;
+
+//===----------------------------------------------------------------------===//
+// Registration
+//===----------------------------------------------------------------------===//
+
+const OpLowering *OpLowerings::find(Operation *op) const {
+  if (auto found = byName.find(op->getName().getStringRef()); found != byName.end())
+    return found->second.get();
+  return op->hasTrait<OpTrait::Elementwise>() ? elementwise.get() : nullptr;
+}
+
+const OpLowering *tandem::getLowering(Operation *op) {
+  static const OpLowerings lowerings = [] {
+    OpLowerings all;
+    addConcatLowering(all);
+    addElementwiseLowering(all);
+    addMatmulLowering(all);
+    addReduceLowering(all);
+    addReshardLowering(all);
+    addViewLowerings(all);
+    return all;
+  }();
+  return lowerings.find(op);
+}
+
+//===----------------------------------------------------------------------===//
+// Defaults
+//===----------------------------------------------------------------------===//
+
+LogicalResult OpLowering::prepare(Operation *op, LoopEmitter &loop) const {
+  (void)loop.program.getOrAllocBuffer(op->getResult(0));
+  return success();
+}
+
+LogicalResult OpLowering::accumulate(Operation *op, unsigned operand, const SliceIndex &index,
+                                     Value out, LoopEmitter &loop) const {
+  return op->emitError("expected an op that can combine slices of operand ") << operand;
+}
+
+Type OpLowering::getAccumulatorElement(Operation *op) const {
+  return cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+LogicalResult tandem::ifFirst(OpBuilder &builder, Location loc, const FirstSlice &isFirst,
+                              function_ref<LogicalResult()> first,
+                              function_ref<LogicalResult()> later) {
+  if (isFirst.never)
+    return later();
+  if (!isFirst.condition)
+    return first();
+  auto branch = scf::IfOp::create(builder, loc, isFirst.condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(branch.thenBlock()->getTerminator());
+  if (failed(first()))
+    return failure();
+  builder.setInsertionPoint(branch.elseBlock()->getTerminator());
+  return later();
+}
+
+/// Whether the slice of an operand is the first that is combined into the result: whether every
+/// digit on a dimension that the op combines over has the value that the loop begins with.
+static FirstSlice isFirstSlice(ProgramBuilder &program, Operation *op, unsigned operand,
+                               const SliceIndex &index) {
+  OpBuilder &builder = program.getBuilder();
+  FirstSlice first;
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  Location loc = op->getLoc();
+  size_t stream = 0;
+  for (auto [dim, factor] : llvm::zip_equal(axes.getDims(), rule.operands[operand])) {
+    bool combines =
+        factor != fusion::AxesRule::kNone && rule.factors[factor] == fusion::FactorKind::Reduction;
+    for (const fusion::Digit &digit : dim.getDigits()) {
+      if (!digit.isStream())
+        continue;
+      for (const IndexPart &part : index.digits[stream++]) {
+        if (!combines || part.size == 1 || part.isFirst.value_or(false))
+          continue;
+        // A digit with a shorter slice has more than one.
+        if (part.isShort || part.isFirst.has_value())
+          return {/*never=*/true, {}};
+        Value begins = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, part.value,
+                                             program.getIndex(0));
+        first.condition =
+            first.condition
+                ? arith::AndIOp::create(builder, loc, first.condition, begins).getResult()
+                : begins;
+      }
+    }
+  }
+  return first;
+}
+
+LogicalResult ReducingLowering::emit(Operation *op, const SliceIndex *index, Value stream,
+                                     LoopEmitter &loop) const {
+  Value out = loop.program.getOrAllocBuffer(op->getResult(0));
+  return combine(op, getOpDims(op, index, std::nullopt), out, FirstSlice(), stream, loop);
+}
+
+LogicalResult ReducingLowering::accumulate(Operation *op, unsigned operand, const SliceIndex &index,
+                                           Value out, LoopEmitter &loop) const {
+  return combine(op, getOpDims(op, &index, operand), out,
+                 isFirstSlice(loop.program, op, operand, index), loop.program.getMainStream(),
+                 loop);
+}
+
+Type ReducingLowering::getWideElement(Operation *op) {
+  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  return isa<Float16Type, BFloat16Type>(element) ? Float32Type::get(op->getContext()) : element;
+}
