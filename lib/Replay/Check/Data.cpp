@@ -5,11 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "DataSample.h"
+#include "Data.h"
 
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tandem::check {
 
@@ -120,6 +121,141 @@ static std::string whatIsWrong(const World &world) {
   return {};
 }
 
+namespace {
+
+/// The most and the fewest indices of a dimension that are kept.
+constexpr uint64_t kMost = 128, kFewest = 4;
+/// The most of one extent, where the others have kFewest.
+constexpr uint64_t kMostOfOne = 4096;
+/// What a command costs at least.
+constexpr double kCommandSteps = 500;
+
+uint64_t countWrong(const Findings &findings) {
+  return findings.counts[static_cast<unsigned>(Diagnosis::WrongResult)] +
+         findings.counts[static_cast<unsigned>(Diagnosis::CopiesDiffer)];
+}
+
+/// Evaluates a large program at some of its indices: tries one density after the other.
+class Sampler {
+public:
+  Sampler(const World &world, bool copies, double budget, Findings &findings)
+      : world(world), copies(copies), left(budget), findings(findings),
+        each(std::max(dataSteps(world) / std::max(dataSteps(*world.oracle), 1.0), 1.0)),
+        seen(world.commands.size()) {}
+
+  enum Outcome : uint8_t { TooLarge, Mismatch, Done };
+  /// Done: `findings` has what is wrong. Mismatch: operands of the oracle are not kept alike.
+  Outcome attempt(const Density &density) {
+    DataRun oracle(*world.oracle, {true, false, 0}, density, left / each);
+    oracle.run();
+    left -= oracle.steps();
+    last = oracle.steps();
+    if (oracle.unknowns())
+      return Mismatch;
+    if (oracle.failed())
+      return TooLarge;
+    for (bool rounded : {false, true}) {
+      if (rounded && (!copies || !isRight()))
+        break;
+      DataRun run(world, {false, rounded, 0}, density, left);
+      run.run();
+      left -= run.steps();
+      last += run.steps();
+      if (run.failed())
+        return TooLarge;
+      (rounded ? compareCopies : compareResults)(world, run, oracle, findings);
+      for (size_t i = 0; i < seen.size(); ++i)
+        seen[i] = std::max(seen[i], run.seen()[i]);
+    }
+    return Done;
+  }
+
+  /// More and more indices of all dimensions; what came of the fewest, and how many it were.
+  Outcome attemptAll(uint64_t &most) {
+    most = kFewest;
+    Outcome outcome = attempt({most});
+    // Twice the indices are up to four times the elements.
+    while (outcome == Done && isRight() && most < kMost && last * 8 < left) {
+      if (attempt({most * 2}) != Done)
+        break;
+      most *= 2;
+    }
+    return outcome;
+  }
+
+  /// What few indices do not touch may be touched by many of one dimension (rows), or of one extent
+  /// (what is contracted is a dimension of two inputs).
+  void attemptDense() {
+    std::set<uint64_t> extents;
+    for (uint32_t a = 0; a < world.arguments.size(); ++a)
+      for (uint32_t d = 0; d < world.arguments[a].shape.size() && isRight(); ++d) {
+        auto extent = static_cast<uint64_t>(world.arguments[a].shape[d]);
+        if (world.arguments[a].isResult || extent <= kFewest)
+          continue;
+        extents.insert(extent);
+        attemptMany({kFewest, 0, 0, a, d});
+      }
+    for (uint64_t extent : extents)
+      if (isRight())
+        attemptMany({kFewest, extent, 0});
+  }
+
+  uint64_t count(DataRun::Seen what) const {
+    return static_cast<uint64_t>(std::count(seen.begin(), seen.end(), what));
+  }
+
+private:
+  /// More and more indices of one dimension or extent, until all commands are seen.
+  void attemptMany(Density density) {
+    density.mostOfDense = 4 * kFewest;
+    do {
+      density.mostOfDense *= 4;
+      if (count(DataRun::Blind) == 0 || left <= 0 || attempt(density) != Done)
+        return;
+    } while (isRight() && last * 16 < left && density.mostOfDense < kMostOfOne);
+  }
+
+  bool isRight() const { return countWrong(findings) == 0; }
+
+  const World &world;
+  const bool copies; ///< some elements of results are on several ranks
+  double left;       ///< of the budget, over all attempts
+  double last = 0;   ///< what the last attempt took
+  Findings &findings;
+  const double each; ///< what the ranks take, in oracles
+  std::vector<uint8_t> seen;
+};
+
+} // namespace
+
+/// For programs whose evaluation takes `steps`, more than the budget.
+static std::string checkSample(const World &world, const CheckOptions &options, bool copies,
+                               double steps, Findings &findings, bool &decided) {
+  std::string large = fmt::format("not checked: {:.3g} steps", steps);
+  auto budget = static_cast<double>(options.dataSteps);
+  if (static_cast<double>(world.commands.size()) * kCommandSteps > budget)
+    return large;
+  for (const World *w : {&world, world.oracle.get()})
+    for (const Rank &rank : w->ranks)
+      for (const Shard &shard : rank.shards)
+        if (shard.shape.size() > kMaxRank)
+          return large + "; its indices cannot be sampled";
+  Sampler sampler(world, copies, budget / kElementSteps, findings);
+  uint64_t most = 0;
+  Sampler::Outcome outcome = sampler.attemptAll(most);
+  if (outcome != Sampler::Done)
+    return outcome == Sampler::TooLarge ? large : large + "; its indices cannot be sampled";
+  sampler.attemptDense();
+  uint64_t blind = sampler.count(DataRun::Blind);
+  decided = blind == 0;
+  return fmt::format(
+      "sampled at {} or more indices of each dimension{} (all indices: {:.3g} steps)", most,
+      blind ? fmt::format(", which {} of {} commands that compute or move data do not touch", blind,
+                          blind + sampler.count(DataRun::Touched))
+            : "",
+      steps);
+}
+
 std::string checkData(const World &world, const CheckOptions &options, Findings &findings,
                       bool &decided) {
   decided = false;
@@ -134,25 +270,21 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
     if (const Kernel *kernel = nativeKernel(*w))
       return fmt::format("not checked: kernel \"{}\" is no expression", kernel->name);
   if (steps > static_cast<double>(options.dataSteps))
-    return checkSample(world, options, steps, findings, decided);
-  uint64_t before = findings.counts[static_cast<unsigned>(Diagnosis::WrongResult)];
-  auto isRight = [&] {
-    return findings.counts[static_cast<unsigned>(Diagnosis::WrongResult)] == before;
-  };
+    return checkSample(world, options, copies, steps, findings, decided);
   unsigned orders = 1;
   if (hasOrder(world) || hasOrder(*world.oracle))
     orders = static_cast<unsigned>(
         std::clamp(static_cast<double>(options.dataSteps) / steps, 1.0, double(kMaxOrders)));
-  for (unsigned way = 0; way < orders && isRight(); ++way) {
+  for (unsigned way = 0; way < orders && countWrong(findings) == 0; ++way) {
     DataRun oracle(*world.oracle, {true, false, way}), run(world, {false, false, way});
     oracle.run();
     run.run();
     compareResults(world, run, oracle, findings);
-  }
-  if (copies && isRight()) {
+    if (!copies || countWrong(findings) != 0 || way + 1 < orders)
+      continue;
     DataRun rounded(world, {false, true, 0});
     rounded.run();
-    compareCopies(world, rounded, findings);
+    compareCopies(world, rounded, oracle, findings);
   }
   decided = true;
   return fmt::format("checked, {:.3g} steps", steps);

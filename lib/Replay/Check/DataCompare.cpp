@@ -27,91 +27,94 @@ public:
     a = argument;
     diagnosis = exact ? Diagnosis::WrongResult : Diagnosis::CopiesDiffer;
     const Argument &info = world.arguments[a];
-    size = sizeOf(info.dtype);
-    count = 1;
+    int64_t count = 1;
     for (int64_t extent : info.shape)
-      count *= static_cast<uint64_t>(extent);
+      count *= extent;
+    expected = oracle.argument(0, a).read(0, Layout::dense(info.dtype, {count}));
+    known.clear();
     if (!exact)
       return compareHolders("rounded otherwise than on another rank");
-    Layout whole = Layout::dense(info.dtype, {static_cast<int64_t>(count)});
-    oracle.memory(0, Space::Argument, a).read(0, whole, expected);
-    known.clear();
     if (info.partial) {
       compareHolders("not those of another rank that holds the term");
       return comparePartial();
     }
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       compareRank(
-          r, [&](uint64_t element, Value value) { return expected[element] == value; },
-          "not the oracle's");
+          r, [&](size_t e, Value value) { return expected.value[e] == value; }, "not the oracle's");
   }
 
 private:
-  Value valueOf(uint32_t r, uint64_t local) const {
-    return run.memory(r, Space::Argument, a).read(local * size, world.arguments[a].dtype);
+  /// Calls f(e, local, value) for the elements e of `expected` that a rank has.
+  template <typename F> void forEachHeld(uint32_t r, F &&f) const {
+    const Shard &shard = world.ranks[r].shards[a];
+    DType dtype = world.arguments[a].dtype;
+    const DataMemory &memory = run.argument(r, a);
+    if (run.isComplete)
+      return forEachElement(shard, [&](uint64_t local, uint64_t logical) {
+        f(static_cast<size_t>(logical), local, memory.at(local * sizeOf(dtype), dtype));
+      });
+    for (size_t e = 0; e < expected.size(); ++e)
+      if (std::optional<uint64_t> local = localOf(shard, dtype, expected.index[e]))
+        f(e, *local, memory.at(*local * sizeOf(dtype), dtype));
   }
 
   template <typename F> void compareRank(uint32_t r, F &&isRight, const char *what) {
-    uint64_t wrong = 0, total = 0, first = ~uint64_t(0), last = 0, place = 0;
-    forEachElement(world.ranks[r].shards[a], [&](uint64_t local, uint64_t logical) {
+    uint64_t wrong = 0, total = 0, place = 0;
+    size_t first = 0, last = 0;
+    Value found = 0;
+    forEachHeld(r, [&](size_t e, uint64_t local, Value value) {
       ++total;
-      if (isRight(logical, valueOf(r, local)))
+      if (isRight(e, value))
         return;
-      ++wrong;
-      last = std::max(last, logical);
-      if (logical < first) {
-        first = logical;
+      if (wrong == 0 || e < first) {
+        first = e;
         place = local;
+        found = value;
       }
+      last = wrong == 0 ? e : std::max(last, e);
+      ++wrong;
     });
     if (wrong)
-      report(r, place, first,
-             fmt::format("{} of its {} elements of result \"{}\" are {}, from {} to {}", wrong,
-                         total, world.arguments[a].name, what, indexText(first), indexText(last)));
+      report(r, place, first, found,
+             fmt::format("{} of its {} {}elements of result \"{}\" are {}, from {} to {}", wrong,
+                         total, run.isComplete ? "" : "sampled ", world.arguments[a].name, what,
+                         indexText(first), indexText(last)));
   }
 
   /// Copies (of a term) must be equal to that of the first rank that holds the element.
   void compareHolders(const char *what) {
-    const Argument &info = world.arguments[a];
-    terms.assign(info.terms, Values(count));
-    held.assign(info.terms, std::vector<bool>(count));
+    terms.assign(world.arguments[a].terms, std::vector<std::optional<Value>>(expected.size()));
     for (uint32_t r = 0; r < world.numRanks(); ++r) {
-      const Shard &shard = world.ranks[r].shards[a];
-      Values &term = terms[shard.term];
-      std::vector<bool> &known = held[shard.term];
-      forEachElement(shard, [&](uint64_t local, uint64_t logical) {
-        if (!known[logical])
-          term[logical] = valueOf(r, local);
-        known[logical] = true;
+      std::vector<std::optional<Value>> &term = terms[world.ranks[r].shards[a].term];
+      forEachHeld(r, [&](size_t e, uint64_t, Value value) {
+        if (!term[e])
+          term[e] = value;
       });
-      compareRank(r, [&](uint64_t element, Value value) { return term[element] == value; }, what);
+      compareRank(r, [&](size_t e, Value value) { return term[e] == value; }, what);
     }
   }
 
   /// The terms that `compareHolders` has found, combined.
   void comparePartial() {
     const Argument &info = world.arguments[a];
-    Values all(count);
-    std::vector<bool> any(count);
-    for (uint32_t t = 0; t < info.terms; ++t)
-      for (uint64_t e = 0; e < count; ++e)
-        if (held[t][e]) {
-          all[e] = any[e] ? combine(run.mode, info.dtype, info.partialOp, all[e], terms[t][e])
-                          : terms[t][e];
-          any[e] = true;
-        }
-    auto isRight = [&](uint64_t element, Value) { return all[element] == expected[element]; };
+    std::vector<std::optional<Value>> all(expected.size());
+    for (const std::vector<std::optional<Value>> &term : terms)
+      for (size_t e = 0; e < term.size(); ++e)
+        if (term[e])
+          all[e] =
+              all[e] ? combine(run.mode, info.dtype, info.partialOp, *all[e], *term[e]) : *term[e];
+    auto isRight = [&](size_t e, Value) { return all[e] == expected.value[e]; };
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       compareRank(r, isRight, "with the other terms not the oracle's");
   }
 
-  void report(uint32_t r, uint64_t local, uint64_t logical, const std::string &message) {
+  void report(uint32_t r, uint64_t local, size_t element, Value value, const std::string &message) {
     if (!findings.wants(diagnosis))
       return findings.count(diagnosis);
-    Value value = valueOf(r, local);
-    Trace trace = traceBack(world, run.executed(), {r, Space::Argument, a, local * size});
+    Trace trace = traceBack(world, run.executed(),
+                            {r, Space::Argument, a, local * sizeOf(world.arguments[a].dtype)});
     Finding finding{diagnosis, fmt::format("rank {}: {}", r, message), trace.commands,
-                    traceNotes(world, trace, indexText(logical))};
+                    traceNotes(world, trace, indexText(element))};
     if (std::string belongs = whoseValue(value); trace.end.empty() && !belongs.empty())
       finding.notes.push_back(fmt::format("that value belongs to {}", belongs));
     findings.add(std::move(finding));
@@ -122,14 +125,14 @@ private:
     if (diagnosis == Diagnosis::CopiesDiffer)
       return {};
     if (known.empty())
-      for (uint64_t e = 0; e < count; ++e)
-        known.try_emplace(expected[e], e);
+      for (size_t e = 0; e < expected.size(); ++e)
+        known.try_emplace(expected.value[e], e);
     auto at = known.find(value);
     return at == known.end() ? std::string() : indexText(at->second);
   }
 
-  std::string indexText(uint64_t element) const {
-    return elementText(world.arguments[a].shape, element);
+  std::string indexText(size_t element) const {
+    return elementText(world.arguments[a].shape, expected.index[element]);
   }
 
   const World &world;
@@ -137,11 +140,10 @@ private:
   Findings &findings;
   Diagnosis diagnosis = Diagnosis::WrongResult;
   uint32_t a = 0;
-  uint64_t size = 4, count = 0;
-  Values expected;                     ///< of the oracle
-  std::map<Value, uint64_t> known;     ///< where in `expected`
-  std::vector<Values> terms;           ///< per term: of the first rank that holds the element
-  std::vector<std::vector<bool>> held; ///< ... if one does
+  Elements expected;             ///< of the oracle
+  std::map<Value, size_t> known; ///< where in `expected`
+  /// Per term: of the first rank that holds the element.
+  std::vector<std::vector<std::optional<Value>>> terms;
 };
 
 } // namespace
@@ -154,8 +156,9 @@ void compareResults(const World &world, const DataRun &run, const DataRun &oracl
       comparison.compare(a, true);
 }
 
-void compareCopies(const World &world, const DataRun &run, Findings &findings) {
-  Comparison comparison(world, run, run, findings);
+void compareCopies(const World &world, const DataRun &run, const DataRun &oracle,
+                   Findings &findings) {
+  Comparison comparison(world, run, oracle, findings);
   for (uint32_t a = 0; a < world.arguments.size(); ++a)
     if (world.arguments[a].isResult)
       comparison.compare(a, false);

@@ -209,6 +209,12 @@ Value apply(DataMode mode, ExprOp op, unsigned used, Value a, Value b, Value c) 
 
 } // namespace
 
+Value combine(DataMode mode, DType dtype, ReduceOp op, Value a, Value b) {
+  if (op == ReduceOp::Sum)
+    return dtype == DType::I32 ? field::add(a, b) : sum(mode, a, b);
+  return op == ReduceOp::Max ? field::max(mode.order, a, b) : field::min(mode.order, a, b);
+}
+
 bool usesOrder(const Kernel &kernel) {
   return std::any_of(kernel.code.begin(), kernel.code.end(), [](const Instruction &instr) {
     switch (instr.op) {
@@ -289,17 +295,14 @@ static Value dotRounded(const Value *a, const Value *b, int64_t k) {
   return total;
 }
 
-void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t m, int64_t n,
-              int64_t k) {
-  for (int64_t i = 0; i < m; ++i, a += k, out += n) {
-    int64_t j = 0;
-    for (; mode.rounded && j < n; ++j)
-      out[j] = dotRounded(a, b + j * k, k);
-    for (; j + 4 <= n; j += 4)
-      dots<4>(a, b + j * k, out + j, k);
-    for (; j < n; ++j)
-      dots<1>(a, b + j * k, out + j, k);
-  }
+void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t n, int64_t k) {
+  int64_t j = 0;
+  for (; mode.rounded && j < n; ++j)
+    out[j] = dotRounded(a, b + j * k, k);
+  for (; j + 4 <= n; j += 4)
+    dots<4>(a, b + j * k, out + j, k);
+  for (; j < n; ++j)
+    dots<1>(a, b + j * k, out + j, k);
 }
 
 } // namespace tandem::check

@@ -10,6 +10,9 @@
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <unordered_map>
 
 namespace tandem::check {
 
@@ -19,8 +22,9 @@ using namespace replay;
 // Inputs
 //===----------------------------------------------------------------------===//
 
-Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t element,
-                uint32_t term) {
+/// What holds `term` of an input; where it is not partial, or by `mode`, the logical value.
+static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t element,
+                       uint32_t term) {
   Value value = field::hash(0x696e707574, argument, element);
   if (mode.oracle || !info.partial || info.terms <= 1)
     return value;
@@ -44,81 +48,186 @@ Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t
   return info.partialOp == ReduceOp::Max ? field::neg(field::kInfinity) : field::kInfinity;
 }
 
-void DataRun::fillInput(uint32_t rank, uint32_t argument) {
-  const Shard &shard = world.ranks[rank].shards[argument];
-  Layout element;
-  element.dtype = world.arguments[argument].dtype;
-  DataMemory &memory = ranks[rank].arguments[argument];
-  forEachElement(shard, [&](uint64_t local, uint64_t at) {
-    Value value = inputTerm(mode, world.arguments[argument], argument, at, shard.term);
-    memory.write(local * sizeOf(element.dtype), element, &value);
-  });
+/// The kept indices of a dimension: all, if there are not more than `most`; else one at random of
+/// each of so many pieces. The same in every tensor.
+static std::vector<uint64_t> keptIndices(uint64_t extent, uint64_t most) {
+  std::vector<uint64_t> kept;
+  uint64_t pieces = std::min(extent, most);
+  for (uint64_t p = 0; p < pieces; ++p) {
+    uint64_t begin = p * extent / pieces, end = (p + 1) * extent / pieces;
+    uint64_t at = begin + field::hash(extent, p) % (end - begin);
+    // The first and the last of all, where an extent that is too short shows.
+    kept.push_back(p == 0 ? begin : p + 1 == pieces ? end - 1 : at);
+  }
+  return kept;
+}
+
+void DataRun::fillInputs(const Density &density) {
+  for (uint32_t a = 0; a < world.arguments.size(); ++a) {
+    const Argument &info = world.arguments[a];
+    if (info.isResult)
+      continue;
+    std::vector<uint64_t> kept = {0};
+    for (uint32_t d = 0; d < info.shape.size() && !isComplete; ++d) {
+      auto extent = static_cast<uint64_t>(info.shape[d]);
+      std::vector<uint64_t> next, indices = keptIndices(extent, density.of(a, d, extent));
+      done += static_cast<double>(kept.size()) * static_cast<double>(indices.size());
+      if (failed())
+        return;
+      for (uint64_t element : kept)
+        for (uint64_t index : indices)
+          next.push_back(element * extent + index);
+      kept = std::move(next);
+    }
+    for (uint32_t r = 0; r < world.numRanks() && !failed(); ++r) {
+      const Shard &shard = world.ranks[r].shards[a];
+      if (!world.ranks[r].argumentPresent[a])
+        continue;
+      Elements held;
+      auto add = [&](uint64_t local, uint64_t logical) {
+        held.add(local, inputTerm(mode, info, a, logical, shard.term));
+      };
+      if (isComplete) {
+        forEachElement(shard, add);
+      } else {
+        done += static_cast<double>(kept.size());
+        for (uint64_t logical : kept)
+          if (std::optional<uint64_t> local = localOf(shard, info.dtype, logical))
+            add(*local, logical);
+        held.sort();
+      }
+      int64_t count = shard.present ? 1 : 0;
+      for (int64_t extent : shard.shape)
+        count *= extent;
+      ranks[r].arguments[a].write(0, Layout::dense(info.dtype, {count}), held);
+    }
+  }
 }
 
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
 
-DataRun::DataRun(const World &world, DataMode mode)
-    : InstantDriver(world), mode(mode), ranks(world.numRanks()) {
-  bool symmetricIsNarrow = false;
-  std::vector<bool> isNarrow(world.layouts.size());
-  for (size_t l = 0; l < isNarrow.size(); ++l)
-    isNarrow[l] = sizeOf(world.layouts[l].dtype) == 2;
+DataRun::DataRun(const World &world, DataMode mode, const Density &density, double budget)
+    : InstantDriver(world), mode(mode), isComplete(density.isComplete()), budget(budget),
+      ranks(world.numRanks()), sight(world.commands.size(), Nothing) {
+  makeMemory();
+  fillInputs(density);
+}
+
+void DataRun::makeMemory() {
+  for (RankMemory &rank : ranks)
+    rank.arguments.resize(world.arguments.size());
+  if (!isComplete)
+    return;
+  auto widthOf = [](DType type) { return 1u << sizeOf(type); };
+  unsigned symmetric = 0;
   for (const Rank &rank : world.ranks)
     for (const View &view : rank.views)
-      symmetricIsNarrow |= view.space == Space::Symmetric && isNarrow[view.layout];
+      if (view.space == Space::Symmetric)
+        symmetric |= widthOf(world.layoutOf(view).dtype);
   for (uint32_t r = 0; r < world.numRanks(); ++r) {
     const Rank &rank = world.ranks[r];
-    std::vector<bool> narrow(world.arguments.size());
-    bool arenaIsNarrow = false;
-    for (uint32_t a = 0; a < narrow.size(); ++a)
-      narrow[a] = sizeOf(world.arguments[a].dtype) == 2;
+    unsigned arena = 0;
+    std::vector<unsigned> arguments;
+    for (const Argument &info : world.arguments)
+      arguments.push_back(widthOf(info.dtype));
     for (const View &view : rank.views)
-      if (isNarrow[view.layout])
-        (view.space == Space::Arena ? arenaIsNarrow : symmetricIsNarrow) |=
-            view.space != Space::Argument;
-    for (const View &view : rank.views)
-      if (isNarrow[view.layout] && view.space == Space::Argument)
-        narrow[view.argument] = true;
+      if (view.space != Space::Symmetric)
+        (view.space == Space::Arena ? arena : arguments[view.argument]) |=
+            widthOf(world.layoutOf(view).dtype);
     uint64_t salt = field::mix(mode.oracle ? ~uint64_t(0) : r);
-    ranks[r].arena = DataMemory(rank.arenaBytes, arenaIsNarrow, field::mix(salt + 1));
-    ranks[r].symmetric = DataMemory(rank.symmetricBytes, symmetricIsNarrow, field::mix(salt + 2));
-    for (uint32_t a = 0; a < world.arguments.size(); ++a) {
-      ranks[r].arguments.emplace_back(rank.argumentBytes[a], narrow[a], field::mix(salt + 3 + a));
-      if (!world.arguments[a].isResult && rank.argumentPresent[a])
-        fillInput(r, a);
-    }
+    ranks[r].arena = DataMemory(rank.arenaBytes, arena, field::mix(salt + 1));
+    ranks[r].symmetric = DataMemory(rank.symmetricBytes, symmetric, field::mix(salt + 2));
+    for (uint32_t a = 0; a < arguments.size(); ++a)
+      ranks[r].arguments[a] =
+          DataMemory(rank.argumentBytes[a], arguments[a], field::mix(salt + 3 + a));
   }
 }
 
-const DataMemory &DataRun::memory(uint32_t rank, Space space, uint32_t argument) const {
-  const RankMemory &memory = ranks[rank];
-  return space == Space::Argument ? memory.arguments[argument]
-         : space == Space::Arena  ? memory.arena
-                                  : memory.symmetric;
-}
-
 DataMemory &DataRun::memory(uint32_t rank, const View &view) {
-  return const_cast<DataMemory &>(std::as_const(*this).memory(rank, view.space, view.argument));
+  RankMemory &memory = ranks[rank];
+  return view.space == Space::Argument ? memory.arguments[view.argument]
+         : view.space == Space::Arena  ? memory.arena
+                                       : memory.symmetric;
 }
 
-DType DataRun::typeOf(uint32_t rank, const Command &command) const {
-  for (uint32_t k = 0; k < command.numOperands; ++k)
-    if (const View *view = world.operand(world.ranks[rank], command, k))
-      return world.layoutOf(*view).dtype;
-  return DType::F32;
+Value DataRun::unknown(uint64_t a, uint64_t b) {
+  ++numUnknown;
+  return field::hash(0x756e6b6e6f776e, a, b);
 }
 
-void DataRun::read(uint32_t rank, const Command &command, uint32_t k, Values &out) {
-  out.clear();
+/// Whether no two elements of a view are in one place, repeated ones aside, by nested strides.
+static bool isNested(const Layout &layout) {
+  for (unsigned d = 0; d < layout.rank; ++d) {
+    int64_t inner = 0;
+    for (unsigned e = 0; e < layout.rank; ++e)
+      if (layout.strides[e] < layout.strides[d])
+        inner += (layout.shape[e] - 1) * layout.strides[e];
+    if (layout.shape[d] > 1 && layout.strides[d] != 0 && inner >= layout.strides[d])
+      return false;
+  }
+  return true;
+}
+
+bool repeats(const Layout &layout) {
+  for (unsigned d = 0; d < layout.rank; ++d)
+    if (layout.strides[d] == 0 && layout.shape[d] > 1)
+      return true;
+  return false;
+}
+
+Elements DataRun::read(uint32_t rank, const Command &command, uint32_t k) {
+  const View *view = world.operand(world.ranks[rank], command, k);
+  if (!view)
+    return {};
+  isFailed |= !isComplete && !isNested(world.layoutOf(*view));
+  Elements elements = memory(rank, *view).read(view->address, world.layoutOf(*view));
+  done += static_cast<double>(elements.size());
+  readNothing |= elements.size() == 0;
+  return elements;
+}
+
+Elements DataRun::readAll(uint32_t rank, const Command &command, uint32_t k) {
+  Elements elements = read(rank, command, k);
+  const View *view = world.operand(world.ranks[rank], command, k);
+  if (!view || !repeats(world.layoutOf(*view)))
+    return elements;
+  const Layout &from = world.layoutOf(*view);
+  uint64_t inner = 1;
+  for (unsigned d = from.rank; d-- > 0;) {
+    auto extent = static_cast<uint64_t>(from.shape[d]);
+    if (from.strides[d] == 0 && extent > 1) {
+      done += static_cast<double>(elements.size()) * static_cast<double>(extent);
+      if (failed())
+        return {};
+      Elements all;
+      for (size_t i = 0; i < elements.size(); ++i)
+        for (uint64_t e = 0; e < extent; ++e)
+          all.add(elements.index[i] + e * inner, elements.value[i]);
+      elements = std::move(all);
+    }
+    inner *= extent;
+  }
+  elements.sort();
+  return elements;
+}
+
+Elements DataRun::readMoved(uint32_t rank, const Command &command, uint32_t k) {
+  const View *view = world.operand(world.ranks[rank], command, k);
+  isFailed |= !isComplete && view && repeats(world.layoutOf(*view));
+  return readAll(rank, command, k);
+}
+
+void DataRun::writeView(uint32_t rank, const View &view, const Elements &from) {
+  done += static_cast<double>(from.size());
+  sight[current] = readNothing || from.size() == 0 ? Blind : Touched;
+  memory(rank, view).write(view.address, world.layoutOf(view), from);
+}
+
+void DataRun::write(uint32_t rank, const Command &command, uint32_t k, const Elements &from) {
   if (const View *view = world.operand(world.ranks[rank], command, k))
-    memory(rank, *view).read(view->address, world.layoutOf(*view), out);
-}
-
-void DataRun::write(uint32_t rank, const Command &command, uint32_t k, const Values &values) {
-  if (const View *view = world.operand(world.ranks[rank], command, k))
-    memory(rank, *view).write(view->address, world.layoutOf(*view), values.data());
+    writeView(rank, *view, from);
 }
 
 //===----------------------------------------------------------------------===//
@@ -130,32 +239,34 @@ void DataRun::run() {
   InstantDriver::run(walker);
 }
 
+void DataRun::start(CommandId command) {
+  current = command;
+  readNothing = false;
+}
+
 void DataRun::begin(CommandId id) {
-  execute(world.rankOf(id), id);
+  start(id);
+  if (!failed())
+    execute(world.rankOf(id), world.commands[id]);
   InstantDriver::begin(id);
 }
 
-void DataRun::execute(uint32_t rank, CommandId id) {
-  const Command &command = world.commands[id];
+void DataRun::execute(uint32_t rank, const Command &command) {
   switch (command.kind) {
   case Kind::Copy:
-    read(rank, command, 1, result);
-    write(rank, command, 0, result);
+    write(rank, command, 0, readMoved(rank, command, 1));
     break;
-  case Kind::Accumulate:
-    read(rank, command, 0, result);
-    read(rank, command, 1, left);
-    for (size_t i = 0; i < result.size(); ++i)
-      result[i] = combine(mode, typeOf(rank, command), static_cast<ReduceOp>(command.reduceOp),
-                          result[i], left[i]);
-    write(rank, command, 0, result);
-    break;
-  case Kind::Put: {
-    read(rank, command, 1, result);
-    const View &target = *world.operand(world.ranks[rank], command, 0);
-    memory(command.peer, target).write(target.address, world.layoutOf(target), result.data());
+  case Kind::Accumulate: {
+    Elements sum = read(rank, command, 0);
+    accumulate(sum, readMoved(rank, command, 1), layout(rank, command, 1).dtype,
+               static_cast<ReduceOp>(command.reduceOp));
+    write(rank, command, 0, sum);
     break;
   }
+  case Kind::Put:
+    writeView(command.peer, *world.operand(world.ranks[rank], command, 0),
+              readMoved(rank, command, 1));
+    break;
   case Kind::Matmul:
     matmul(rank, command);
     break;
@@ -168,103 +279,130 @@ void DataRun::execute(uint32_t rank, CommandId id) {
   default:
     return;
   }
-  order.push_back(id);
+  order.push_back(current);
 }
 
-std::vector<int64_t> batchStrides(const Layout &factor, const Layout &out) {
-  std::vector<int64_t> strides(out.rank - 2u, 0);
-  int64_t stride = factor.shape[factor.rank - 1] * factor.shape[factor.rank - 2];
-  for (int d = factor.rank - 3, o = out.rank - 3; d >= 0 && o >= 0; --d, --o) {
-    strides[static_cast<size_t>(o)] = factor.shape[d] == 1 ? 0 : stride;
-    stride *= factor.shape[d];
+void DataRun::accumulate(Elements &into, const Elements &from, DType dtype, ReduceOp op) const {
+  if (into.index == from.index) {
+    for (size_t i = 0; i < into.size(); ++i)
+      into.value[i] = combine(mode, dtype, op, into.value[i], from.value[i]);
+    return;
   }
-  return strides;
-}
-
-/// All matrices of a row-major tensor, each transposed.
-static void transpose(Values &tensor, int64_t rows, int64_t columns) {
-  Values from(tensor.size());
-  from.swap(tensor);
-  int64_t size = rows * columns;
-  for (size_t base = 0; base < from.size(); base += static_cast<size_t>(size))
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        tensor[base + static_cast<size_t>(j * rows + i)] =
-            from[base + static_cast<size_t>(i * columns + j)];
-}
-
-void DataRun::matmul(uint32_t rank, const Command &command) {
-  auto layout = [&](uint32_t k) -> const Layout & {
-    return world.layoutOf(*world.operand(world.ranks[rank], command, k));
-  };
-  auto has = [&](sp::CommandFlags flag) { return (command.flags & static_cast<int>(flag)) != 0; };
-  const Layout &out = layout(0), &a = layout(1), &b = layout(2);
-  read(rank, command, 1, left);
-  read(rank, command, 2, right);
-  if (has(sp::CommandFlags::transpose_a))
-    transpose(left, a.shape[a.rank - 2], a.shape[a.rank - 1]);
-  if (!has(sp::CommandFlags::transpose_b))
-    transpose(right, b.shape[b.rank - 2], b.shape[b.rank - 1]);
-  int64_t m = out.shape[out.rank - 2], n = out.shape[out.rank - 1];
-  int64_t k = a.shape[has(sp::CommandFlags::transpose_a) ? a.rank - 2 : a.rank - 1];
-  result.assign(static_cast<size_t>(out.numElements()), 0);
-  std::vector<int64_t> stridesA = batchStrides(a, out), stridesB = batchStrides(b, out);
-  for (int64_t first = 0, end = out.numElements(), batch = 0; first < end; first += m * n) {
-    int64_t atA = 0, atB = 0, rest = batch++;
-    for (size_t d = stridesA.size(); d-- > 0; rest /= out.shape[d]) {
-      atA += rest % out.shape[d] * stridesA[d];
-      atB += rest % out.shape[d] * stridesB[d];
-    }
-    multiply(mode, left.data() + atA, right.data() + atB, result.data() + first, m, n, k);
+  Elements all;
+  size_t a = 0, b = 0;
+  while (a < into.size() || b < from.size()) {
+    bool first = b == from.size() || (a < into.size() && into.index[a] <= from.index[b]);
+    bool second = a == into.size() || (b < from.size() && from.index[b] <= into.index[a]);
+    // A sum over nothing that is kept does not exist either: it changes nothing.
+    if (first && second)
+      all.add(into.index[a], combine(mode, dtype, op, into.value[a], from.value[b]));
+    else
+      all.add(first ? into.index[a] : from.index[b], first ? into.value[a] : from.value[b]);
+    a += first;
+    b += second;
   }
-  read(rank, command, 3, left);
-  if (!left.empty())
-    for (size_t i = 0; i < result.size(); ++i)
-      result[i] = sum(mode, result[i], left[i % left.size()]);
-  if (has(sp::CommandFlags::accumulate)) {
-    read(rank, command, 0, left);
-    for (size_t i = 0; i < result.size(); ++i)
-      result[i] = sum(mode, result[i], left[i]);
-  }
-  write(rank, command, 0, result);
+  into = std::move(all);
 }
 
 void DataRun::reduceDims(uint32_t rank, const Command &command) {
-  const Layout &in = world.layoutOf(*world.operand(world.ranks[rank], command, 1));
+  const Layout &in = layout(rank, command, 1);
   auto op = static_cast<ReduceOp>(command.reduceOp);
-  // Where an element of the source goes: strides of the result, 0 in what is reduced.
-  Layout target = in;
-  int64_t stride = 1;
-  for (unsigned d = in.rank; d-- > 0;) {
-    bool reduced = command.value >> d & 1;
-    target.strides[d] = reduced ? 0 : stride;
-    stride *= reduced ? 1 : in.shape[d];
+  Elements from = readAll(rank, command, 1), to;
+  if (isComplete) {
+    to.index.resize(static_cast<size_t>(layout(rank, command, 0).numElements()));
+    std::iota(to.index.begin(), to.index.end(), uint64_t(0));
+    to.value.assign(to.size(), op == ReduceOp::Sum   ? 0
+                               : op == ReduceOp::Max ? field::neg(field::kInfinity)
+                                                     : field::kInfinity);
   }
-  read(rank, command, 1, left);
-  Value identity = op == ReduceOp::Sum   ? 0
-                   : op == ReduceOp::Max ? field::neg(field::kInfinity)
-                                         : field::kInfinity;
-  result.assign(static_cast<size_t>(stride), identity);
-  size_t next = 0;
-  forEachRun(target, [&](int64_t first, int64_t count, int64_t step) {
-    for (int64_t i = 0; i < count; ++i) {
-      Value &sum = result[static_cast<size_t>(first + i * step)];
-      sum = combine(mode, in.dtype, op, sum, left[next++]);
+  std::unordered_map<uint64_t, size_t> places;
+  for (size_t i = 0; i < from.size(); ++i) {
+    uint64_t rest = from.index[i], target = 0, stride = 1;
+    for (unsigned d = in.rank; d-- > 0; rest /= static_cast<uint64_t>(in.shape[d])) {
+      auto extent = static_cast<uint64_t>(in.shape[d]);
+      if (command.value >> d & 1)
+        continue;
+      target += rest % extent * stride;
+      stride *= extent;
     }
-  });
-  write(rank, command, 0, result);
+    size_t place = target;
+    if (!isComplete) {
+      auto [at, isNew] = places.try_emplace(target, to.size());
+      place = at->second;
+      if (isNew) {
+        to.add(target, from.value[i]);
+        continue;
+      }
+    }
+    to.value[place] = combine(mode, in.dtype, op, to.value[place], from.value[i]);
+  }
+  to.sort();
+  write(rank, command, 0, to);
+}
+
+/// Row-major index of an element, with 0 for the dimensions that `layout` repeats.
+static uint64_t withoutRepeated(const Layout &layout, uint64_t element) {
+  uint64_t result = 0, inner = 1;
+  for (unsigned d = layout.rank; d-- > 0;) {
+    auto extent = static_cast<uint64_t>(layout.shape[d]);
+    if (layout.strides[d] != 0)
+      result += element % extent * inner;
+    element /= extent;
+    inner *= extent;
+  }
+  return result;
 }
 
 void DataRun::launch(uint32_t rank, const Command &command) {
   const Kernel &kernel = world.kernels[world.ranks[rank].kernels[command.aux]];
-  std::vector<Values> inputs(command.numOperands - kernel.outputs), outputs(kernel.outputs);
-  for (uint32_t k = kernel.outputs; k < command.numOperands; ++k)
-    read(rank, command, k, inputs[k - kernel.outputs]);
-  const View *first = world.operand(world.ranks[rank], command, 0);
-  auto count = static_cast<size_t>(world.layoutOf(*first).numElements());
-  evaluateKernel(mode, kernel, count, inputs, outputs);
-  for (uint32_t k = 0; k < kernel.outputs; ++k)
-    write(rank, command, k, outputs[k]);
+  std::vector<Elements> operands;
+  std::vector<bool> repeated;
+  // The result has the elements that any operand keeps which repeats nothing.
+  Elements made;
+  bool any = false, same = true;
+  for (uint32_t k = kernel.outputs; k < command.numOperands; ++k) {
+    operands.push_back(isComplete ? readAll(rank, command, k) : read(rank, command, k));
+    repeated.push_back(!isComplete && repeats(layout(rank, command, k)));
+    if (repeated.back())
+      continue;
+    const std::vector<uint64_t> &index = operands.back().index;
+    same &= !any || index == made.index;
+    if (!any)
+      made.index = index;
+    any = true;
+    if (same)
+      continue;
+    std::vector<uint64_t> both;
+    std::set_union(made.index.begin(), made.index.end(), index.begin(), index.end(),
+                   std::back_inserter(both));
+    made.index = std::move(both);
+  }
+  if (!any && isComplete) {
+    made.index.resize(static_cast<size_t>(layout(rank, command, 0).numElements()));
+    std::iota(made.index.begin(), made.index.end(), uint64_t(0));
+  } else if (!any || (!same && usesOrder(kernel))) {
+    // A term of which nothing is kept is 0 to a sum, but not to a maximum.
+    isFailed = true;
+    return;
+  }
+  std::vector<Values> inputs(operands.size()), outputs(kernel.outputs);
+  for (size_t o = 0; o < operands.size(); ++o) {
+    if (operands[o].index == made.index) {
+      inputs[o] = std::move(operands[o].value);
+      continue;
+    }
+    const Layout &from = layout(rank, command, kernel.outputs + static_cast<uint32_t>(o));
+    for (size_t i = 0; i < made.size(); ++i) {
+      const Value *value = operands[o].find(withoutRepeated(from, made.index[i]));
+      inputs[o].push_back(value ? *value : repeated[o] ? unknown(i, o) : 0);
+    }
+  }
+  done += static_cast<double>(made.size()) * static_cast<double>(kernel.code.size());
+  evaluateKernel(mode, kernel, made.size(), inputs, outputs);
+  for (uint32_t k = 0; k < kernel.outputs; ++k) {
+    made.value = std::move(outputs[k]);
+    write(rank, command, k, made);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -272,105 +410,83 @@ void DataRun::launch(uint32_t rank, const Command &command) {
 //===----------------------------------------------------------------------===//
 
 void DataRun::beginTransfer(CommandId send, CommandId recv) {
-  read(world.rankOf(send), world.commands[send], 0, result);
-  write(world.rankOf(recv), world.commands[recv], 0, result);
-  order.push_back(recv);
+  start(recv);
+  if (!failed()) {
+    write(world.rankOf(recv), world.commands[recv], 0,
+          readMoved(world.rankOf(send), world.commands[send], 0));
+    order.push_back(recv);
+  }
   InstantDriver::beginTransfer(send, recv);
 }
 
-namespace {
+/// Part `i` of `of` equal ones of `count` elements.
+static Elements part(const Elements &all, uint64_t count, size_t i, size_t of) {
+  uint64_t size = count / of, first = i * size;
+  auto begin = std::lower_bound(all.index.begin(), all.index.end(), first) - all.index.begin();
+  Elements piece;
+  for (auto e = static_cast<size_t>(begin); e < all.size() && all.index[e] < first + size; ++e)
+    piece.add(all.index[e] - first, all.value[e]);
+  return piece;
+}
 
-/// What member `i` of a group of so many is given, from what each has brought.
-class Exchange {
-public:
-  Exchange(DataMode mode, DType dtype, const Command &command, std::vector<Values> brought,
-           uint32_t root)
-      : mode(mode), dtype(dtype), command(command), in(std::move(brought)), size(in.size()),
-        root(root) {
-    if (static_cast<CollectiveKind>(command.op) == CollectiveKind::AllReduce)
-      all = sum(0, 1);
-  }
-
-  /// Empty: nothing.
-  Values give(size_t i) const {
-    switch (static_cast<CollectiveKind>(command.op)) {
-    case CollectiveKind::AllGather:
-      return gather();
-    case CollectiveKind::Gather:
-      return i == root ? gather() : Values();
-    case CollectiveKind::AllReduce:
-      return all;
-    case CollectiveKind::Reduce:
-      return i == root ? sum(0, 1) : Values();
-    case CollectiveKind::ReduceScatter:
-      return sum(i, size);
-    case CollectiveKind::Broadcast:
-      return in[root];
-    case CollectiveKind::Scatter:
-      return part(in[root], i, size);
-    case CollectiveKind::AllToAll: {
-      Values out;
-      for (const Values &values : in) {
-        Values piece = part(values, i, size);
-        out.insert(out.end(), piece.begin(), piece.end());
-      }
-      return out;
-    }
-    }
-    return {};
-  }
-
-private:
-  static Values part(const Values &values, size_t i, size_t of) {
-    auto piece = static_cast<ptrdiff_t>(values.size() / of);
-    auto begin = values.begin() + static_cast<ptrdiff_t>(i) * piece;
-    return Values(begin, begin + piece);
-  }
-  Values gather() const {
-    Values out;
-    for (const Values &values : in)
-      out.insert(out.end(), values.begin(), values.end());
-    return out;
-  }
-  Values sum(size_t i, size_t of) const {
-    Values out = part(in[0], i, of);
-    for (size_t j = 1; j < size; ++j) {
-      Values term = part(in[j], i, of);
-      for (size_t e = 0; e < out.size(); ++e)
-        out[e] = combine(mode, dtype, static_cast<ReduceOp>(command.reduceOp), out[e], term[e]);
-    }
-    return out;
-  }
-
-  const DataMode mode;
-  const DType dtype;
-  const Command &command;
-  const std::vector<Values> in;
-  const size_t size, root;
-  Values all; ///< what all are given
-};
-
-} // namespace
+static void append(Elements &all, uint64_t first, const Elements &piece) {
+  for (size_t e = 0; e < piece.size(); ++e)
+    all.add(first + piece.index[e], piece.value[e]);
+}
 
 void DataRun::beginCollective(uint32_t index) {
   const Collective &collective = world.collectives[index];
-  uint32_t size = world.groupSize(collective);
   const CommandId *members = world.members.data() + collective.members;
   const std::vector<uint32_t> &group = world.groups[collective.group];
   const Command &any = world.commands[members[0]];
-  uint32_t root = 0;
-  for (uint32_t m = 0; m < size; ++m)
+  auto op = static_cast<ReduceOp>(any.reduceOp);
+  size_t size = group.size(), root = 0;
+  // Of a member's input; all that have one have as many.
+  uint64_t count = 0;
+  DType dtype = DType::F32;
+  std::vector<Elements> in(failed() ? 0 : size);
+  for (size_t m = 0; m < in.size(); ++m) {
+    start(members[m]);
     if (group[m] == any.peer)
       root = m;
-  std::vector<Values> brought(size);
-  for (uint32_t m = 0; m < size; ++m)
-    read(group[m], world.commands[members[m]], 1, brought[m]);
-  Exchange exchange(mode, typeOf(group[0], any), any, std::move(brought), root);
-  for (uint32_t m = 0; m < size; ++m) {
-    Values values = exchange.give(m);
-    if (!values.empty())
-      write(group[m], world.commands[members[m]], 0, values);
+    in[m] = readMoved(group[m], world.commands[members[m]], 1);
+    if (world.operand(world.ranks[group[m]], world.commands[members[m]], 1)) {
+      const Layout &from = layout(group[m], world.commands[members[m]], 1);
+      count = static_cast<uint64_t>(from.numElements());
+      dtype = from.dtype;
+    }
+  }
+  auto total = [&](size_t i, size_t of) {
+    Elements out = part(in[0], count, i, of);
+    for (size_t j = 1; j < size; ++j)
+      accumulate(out, part(in[j], count, i, of), dtype, op);
+    return out;
+  };
+  auto gather = [&](size_t i, size_t of) {
+    Elements out;
+    for (size_t j = 0; j < size; ++j)
+      append(out, j * (count / of), part(in[j], count, i, of));
+    return out;
+  };
+  // What all members get, or the root.
+  Elements common;
+  auto kind = static_cast<CollectiveKind>(any.op);
+  if (!in.empty() && (kind == CollectiveKind::AllReduce || kind == CollectiveKind::Reduce))
+    common = total(0, 1);
+  else if (!in.empty() && (kind == CollectiveKind::AllGather || kind == CollectiveKind::Gather))
+    common = gather(0, 1);
+  bool onlyRoot = kind == CollectiveKind::Reduce || kind == CollectiveKind::Gather;
+  for (size_t m = 0; m < in.size(); ++m) {
+    start(members[m]);
     order.push_back(members[m]);
+    if (onlyRoot && m != root)
+      continue;
+    write(group[m], world.commands[members[m]], 0,
+          kind == CollectiveKind::ReduceScatter ? total(m, size)
+          : kind == CollectiveKind::Broadcast   ? in[root]
+          : kind == CollectiveKind::Scatter     ? part(in[root], count, m, size)
+          : kind == CollectiveKind::AllToAll    ? gather(m, size)
+                                                : common);
   }
   InstantDriver::beginCollective(index);
 }

@@ -188,3 +188,40 @@ TEST(DataSample, WhatNoIndexTouchesIsSaid) {
   options.dataWanted = true;
   EXPECT_EQ(run(spec, options).limits.size(), 1u);
 }
+
+TEST(DataSample, CopiesOfAMatmulOfOtherShape) {
+  for (bool split : {false, true}) {
+    DataSpec spec(2);
+    uint32_t x = spec.whole("x", false, {kRows, kInner}), w = spec.whole("w", false, {kInner, 64});
+    uint32_t y = spec.whole("y", true, {kRows, 64});
+    matmul(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x),
+           spec.view(*spec.oracle, w));
+    for (RankSpec &rank : spec.ranks) {
+      int64_t parts = split && rank.rank == 1 ? 2 : 1;
+      for (int64_t part = 0; part < parts; ++part) {
+        int64_t rows = kRows / parts;
+        matmul(rank, spec.view(rank, y, part * rows, rows), spec.view(rank, x, part * rows, rows),
+               spec.view(rank, w));
+      }
+    }
+    expectOnly(spec, split ? std::set<std::string>{"copies-differ"} : std::set<std::string>());
+  }
+}
+
+TEST(DataSample, Collectives) {
+  // y = x, of which each rank has half of the rows, or of the columns.
+  for (unsigned dim : {0u, 1u}) {
+    DataSpec spec(2);
+    uint32_t x = spec.split("x", false, {kRows, kInner}, dim);
+    uint32_t y = spec.whole("y", true, {kRows, kInner});
+    spec.oracle->copy(0, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x));
+    for (RankSpec &rank : spec.ranks) {
+      uint32_t result = rank.views[spec.view(rank, y)].buffer();
+      rank.collective(0, spec.everyone(rank), CollectiveKind::AllGather,
+                      rank.view(result, DType::F32,
+                                {2, kRows / (dim == 0 ? 2 : 1), kInner / (dim == 1 ? 2 : 1)}),
+                      spec.view(rank, x));
+    }
+    expectOnly(spec, dim == 0 ? std::set<std::string>() : kWrong);
+  }
+}

@@ -1,0 +1,196 @@
+//===- DataMatmul.cpp - products over a field ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Data.h"
+
+#include "tandem/Program/stream_program_generated.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tandem::check {
+
+using namespace replay;
+
+namespace {
+
+using KeptSets = std::map<std::vector<uint64_t>, uint32_t>;
+
+/// The rows of a factor: vectors along K, one behind the other.
+class Factor {
+public:
+  struct Row {
+    uint64_t matrix, number; ///< which matrix of the batch; which row of it
+    size_t begin;            ///< into `value`
+    uint32_t kept;           ///< equal where the same indices of K are
+  };
+  std::vector<Row> rows; ///< by matrix and number; one more at the end
+  Values value;
+
+  /// `alongRows`: K is the last dimension, else the one before. `sets` numbers the sets of indices.
+  Factor(Elements from, const Layout &factor, bool alongRows, KeptSets &sets) {
+    auto size = static_cast<uint64_t>(factor.shape[factor.rank - 2]);
+    auto inner = static_cast<uint64_t>(factor.shape[factor.rank - 1]);
+    if (!alongRows) {
+      transpose(from, size, inner);
+      std::swap(size, inner);
+    }
+    value = std::move(from.value);
+    std::vector<uint64_t> k, last;
+    uint32_t lastSet = 0;
+    for (size_t i = 0; i < from.index.size(); k.clear()) {
+      uint64_t row = from.index[i] / inner;
+      rows.push_back({row / size, row % size, i, 0});
+      for (; i < from.index.size() && from.index[i] < (row + 1) * inner; ++i)
+        k.push_back(from.index[i] - row * inner);
+      if (k != last) {
+        lastSet = sets.try_emplace(k, static_cast<uint32_t>(sets.size())).first->second;
+        last = k;
+      }
+      rows.back().kept = lastSet;
+    }
+    rows.push_back({~uint64_t(0), 0, value.size(), ~uint32_t(0)});
+  }
+  bool empty() const { return value.empty(); }
+  const Row *begin(uint64_t matrix) const {
+    return &*std::lower_bound(rows.begin(), rows.end() - 1, matrix,
+                              [](const Row &row, uint64_t m) { return row.matrix < m; });
+  }
+
+private:
+  /// Each matrix, rows by columns.
+  static void transpose(Elements &matrices, uint64_t rows, uint64_t columns) {
+    uint64_t size = rows * columns;
+    bool isDense = size != 0 && matrices.size() % size == 0 && !matrices.index.empty() &&
+                   matrices.index.back() + 1 == matrices.size();
+    Values from = matrices.value;
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      uint64_t at = matrices.index[i], base = at - at % size;
+      uint64_t to = base + at % columns * rows + (at - base) / columns;
+      if (isDense)
+        matrices.value[to] = from[i];
+      else
+        matrices.index[i] = to;
+    }
+    matrices.sort();
+  }
+};
+
+/// Which matrix of a factor belongs to each dimension of the result's batch: strides, in matrices;
+/// 0 where the factor has none.
+std::vector<uint64_t> batchStrides(const Layout &factor, const Layout &out) {
+  std::vector<uint64_t> strides(out.rank - 2u, 0);
+  uint64_t stride = 1;
+  for (int d = factor.rank - 3, o = out.rank - 3; d >= 0 && o >= 0; --d, --o) {
+    strides[static_cast<size_t>(o)] = factor.shape[d] == 1 ? 0 : stride;
+    stride *= static_cast<uint64_t>(factor.shape[d]);
+  }
+  return strides;
+}
+
+uint64_t matrixOf(const std::vector<uint64_t> &strides, const Layout &out, uint64_t batch) {
+  uint64_t matrix = 0;
+  for (size_t d = strides.size(); d-- > 0; batch /= static_cast<uint64_t>(out.shape[d]))
+    matrix += batch % static_cast<uint64_t>(out.shape[d]) * strides[d];
+  return matrix;
+}
+
+/// What the choice of a library's algorithm depends on, which decides the order in which it adds:
+/// shapes, types, strides and how many matrices there are.
+uint64_t algorithmOf(const Layout &out, const Layout &a, const Layout &b, uint8_t flags) {
+  uint64_t key = flags;
+  for (const Layout *layout : {&out, &a, &b}) {
+    uint64_t batch = 1;
+    for (unsigned d = 0; d < layout->rank; ++d) {
+      auto extent = static_cast<uint64_t>(layout->shape[d]);
+      if (d + 2 < layout->rank)
+        batch *= extent;
+      else
+        key = field::hash(key, extent, extent == 1 ? 0 : static_cast<uint64_t>(layout->strides[d]));
+    }
+    key = field::hash(key, batch, static_cast<uint64_t>(layout->dtype));
+  }
+  return key;
+}
+
+} // namespace
+
+void DataRun::matmul(uint32_t rank, const Command &command) {
+  auto has = [&](sp::CommandFlags flag) { return (command.flags & static_cast<int>(flag)) != 0; };
+  const Layout &out = layout(rank, command, 0);
+  const Layout &a = layout(rank, command, 1), &b = layout(rank, command, 2);
+  bool transposeA = has(sp::CommandFlags::transpose_a);
+  KeptSets sets;
+  Factor left(readAll(rank, command, 1), a, !transposeA, sets);
+  Factor right(readAll(rank, command, 2), b, has(sp::CommandFlags::transpose_b), sets);
+  const bool anyRepeats = repeats(a) || repeats(b);
+  const int64_t k = a.shape[a.rank - (transposeA ? 2u : 1u)];
+  // A single product has no order.
+  const bool depends = mode.rounded && k > 1 && out.dtype != DType::I32;
+  const uint64_t algorithm = depends ? algorithmOf(out, a, b, command.flags) : 0;
+  auto m = static_cast<uint64_t>(out.shape[out.rank - 2]);
+  auto n = static_cast<uint64_t>(out.shape[out.rank - 1]);
+  std::vector<uint64_t> stridesA = batchStrides(a, out), stridesB = batchStrides(b, out);
+  uint64_t batches = m * n == 0 ? 0 : static_cast<uint64_t>(out.numElements()) / (m * n);
+  Elements result;
+  Values dots(n);
+  for (uint64_t batch = 0; batch < batches && !failed(); ++batch) {
+    uint64_t matrixA = matrixOf(stridesA, out, batch), matrixB = matrixOf(stridesB, out, batch);
+    const Factor::Row *columns = right.begin(matrixB);
+    for (const Factor::Row *row = left.begin(matrixA); row->matrix == matrixA; ++row) {
+      size_t length = row[1].begin - row->begin;
+      for (const Factor::Row *column = columns, *end = column; column->matrix == matrixB;
+           column = end) {
+        // Columns of which the same indices are kept are one behind the other.
+        while (end->matrix == matrixB && end->kept == column->kept)
+          ++end;
+        auto count = static_cast<size_t>(end - column);
+        done += static_cast<double>(count * length) / kElementSteps;
+        isFailed |= anyRepeats && row->kept != column->kept;
+        if (row->kept == column->kept)
+          multiply(mode, &left.value[row->begin], &right.value[column->begin], dots.data(),
+                   static_cast<int64_t>(count), static_cast<int64_t>(length));
+        for (size_t i = 0; i < count; ++i) {
+          Value dot = row->kept == column->kept
+                          ? dots[i]
+                          : unknown(left.value[row->begin], right.value[column[i].begin]);
+          if (depends && dot != 0)
+            dot = field::hash(algorithm, dot);
+          result.add((batch * m + row->number) * n + column[i].number, dot);
+        }
+      }
+    }
+  }
+  // Nothing is multiplied.
+  if (isComplete && k == 0)
+    for (uint64_t i = 0; i < batches * m * n; ++i)
+      result.add(i, 0);
+  result.sort();
+  addBias(rank, command, left.empty() && right.empty(), result);
+  if (has(sp::CommandFlags::accumulate)) {
+    Elements old = read(rank, command, 0);
+    accumulate(old, result, out.dtype, ReduceOp::Sum);
+    result = std::move(old);
+  }
+  write(rank, command, 0, result);
+}
+
+void DataRun::addBias(uint32_t rank, const Command &command, bool noFactors, Elements &result) {
+  if (!world.operand(world.ranks[rank], command, 3))
+    return;
+  const Layout &out = layout(rank, command, 0);
+  Elements bias = readAll(rank, command, 3);
+  // The bias would be lost where no index of K is kept.
+  isFailed |= !isComplete && noFactors && bias.size() > 0;
+  for (size_t i = 0; i < result.size(); ++i) {
+    Value &value = result.value[i];
+    const Value *term = bias.find(result.index[i] % static_cast<uint64_t>(out.shape[out.rank - 1]));
+    value = term ? combine(mode, out.dtype, ReduceOp::Sum, value, *term) : unknown(value, 0);
+  }
+}
+
+} // namespace tandem::check
