@@ -140,6 +140,18 @@ func.func @merged_pod(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node") * di
 
 // -----
 
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+
+// A device computes its own rows alone and those of two peers at once: the replicas could differ in rounding.
+func.func @merged_replicas(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
+  // expected-error @below {{schedule push: 'merge' takes matmuls whose results differ between the devices along "x", found a result that is replicated there}}
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, merge = [1, 1, 2]>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  %2 = fusion.matmul %1, %w : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>, tensor<8x8xf32, #fusion.axes<#tp, [-, -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+  return %2 : tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>>
+}
+
+// -----
+
 #pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
 
 // Owners on two dimensions.

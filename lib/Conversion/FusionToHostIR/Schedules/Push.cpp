@@ -76,6 +76,23 @@ static LogicalResult checkOptions(const StreamGroup &group, const ReshardPlan &p
                 "that divides the number of devices "
              << (reduces ? "behind" : "before") << " it, found " << batch.count << " with "
              << batch.first;
+  if (reduces || llvm::all_of(merge, [](int64_t count) { return count == 1; }) ||
+      (isXor && merge.size() == 1))
+    return success();
+  // Devices merge different rows, and a library may add in another order where a matmul has more
+  // of them. So copies of its result would not be bit-identical.
+  StringAttr axis = plan.axes.front();
+  for (Operation *op : group.ops) {
+    if (!isa<fusion::MatmulOp>(op))
+      continue;
+    fusion::AxesAttr axes = fusion::getAxes(op->getResult(0).getType());
+    if (axes && axes.dimOfDeviceAxis(axis) < 0 && !llvm::is_contained(axes.getPartial(), axis))
+      return why() << "schedule push: 'merge' takes matmuls whose results differ between the "
+                      "devices along "
+                   << axis
+                   << ", found a result that is replicated there, whose copies could differ "
+                   << "in rounding";
+  }
   return success();
 }
 
