@@ -16,6 +16,7 @@
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 #include "tandem/Target/StreamProgram/Targets.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -63,10 +64,40 @@ private:
 
 } // namespace
 
-/// From local ops and reshards to planned host programs.
-static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
-                          const ChannelAbilities &channels) {
+/// Where reshards go that could stand on either side of an op. None if the option is none of these.
+static std::optional<fusion::GatherMode> getGatherMode(const TandemLowerOptions &options) {
+  StringRef where = options.gather;
+  if (where.empty())
+    where = options.machine.empty() ? "before" : "cost";
+  return llvm::StringSwitch<std::optional<fusion::GatherMode>>(where)
+      .Case("before", fusion::GatherMode::Before)
+      .Case("after", fusion::GatherMode::After)
+      .Case("cost", fusion::GatherMode::Cost)
+      .Default(std::nullopt);
+}
+
+/// From known sizes to planned host programs.
+static void addLoweringPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
+                              const ChannelAbilities &channels) {
   bool log = options.log;
+  fusion::FusionPropagateAxesOptions propagate;
+  propagate.machine = options.machine;
+  propagate.workers = options.workers;
+  propagate.collectives = channels.collectives;
+  propagate.oneSided = channels.oneSided;
+  propagate.log = log;
+  builder.addOnFunctions(fusion::createFusionPropagateAxes(propagate));
+  fusion::FusionInsertReshardsOptions reshards;
+  reshards.gather = *getGatherMode(options);
+  reshards.machine = options.machine;
+  reshards.workers = options.workers;
+  reshards.collectives = channels.collectives;
+  reshards.oneSided = channels.oneSided;
+  reshards.log = log;
+  builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
+  // All types are final: what has no elements goes, and no later pass sees it.
+  builder.addOnFunctions(fusion::createFusionFoldEmpty({log}));
+  builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
   FusionSelectScheduleOptions select;
   select.machine = options.machine;
   select.workers = options.workers;
@@ -138,18 +169,9 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
     if (!llvm::is_contained(getTandemLowerPassNames(), name))
       return error("disable: the pipeline has no pass \"" + name + "\", expected one of " +
                    llvm::join(getTandemLowerPassNames(), ", "));
-  fusion::GatherMode gather;
-  StringRef where = options.gather;
-  if (where.empty())
-    where = options.machine.empty() ? "before" : "cost";
-  if (where == "before")
-    gather = fusion::GatherMode::Before;
-  else if (where == "after")
-    gather = fusion::GatherMode::After;
-  else if (where == "cost")
-    gather = fusion::GatherMode::Cost;
-  else
-    return error("gather: expected before, after or cost, found \"" + where + "\"");
+  std::optional<fusion::GatherMode> gather = getGatherMode(options);
+  if (!gather)
+    return error("gather: expected before, after or cost, found \"" + options.gather + "\"");
   if (gather == fusion::GatherMode::Cost && options.machine.empty())
     return error("gather: cost needs a machine");
   if (options.workers < 1)
@@ -174,26 +196,14 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   if (options.oracle)
     builder.addOnModule(fusion::createFusionOutlineOracle({log}));
 
-  builder.addOnFunctions(fusion::createFusionPropagateAxes({log}));
-  fusion::FusionInsertReshardsOptions reshards;
-  reshards.gather = gather;
-  reshards.machine = options.machine;
-  reshards.workers = options.workers;
-  reshards.collectives = target->has(hostir::Capability::Collectives);
-  reshards.oneSided = target->has(hostir::Capability::OneSided);
-  reshards.log = log;
-  builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
-  // All types are final: what has no elements goes, and no later pass sees it.
-  builder.addOnFunctions(fusion::createFusionFoldEmpty({log}));
-  builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
-  addHostPasses(
+  addLoweringPasses(
       builder, options,
       {target->has(hostir::Capability::Collectives), target->has(hostir::Capability::OneSided)});
   return success();
 }
 
-void tandem::buildHostPipeline(OpPassManager &manager, const TandemLowerOptions &options,
-                               const ChannelAbilities &channels) {
+void tandem::buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
+                                 const ChannelAbilities &channels) {
   PipelineBuilder builder(manager, options);
-  addHostPasses(builder, options, channels);
+  addLoweringPasses(builder, options, channels);
 }

@@ -148,9 +148,8 @@ PassManager &SimulatedPricer::getPasses(MLIRContext *context) {
     TandemLowerOptions lowering;
     lowering.machine = options.machine;
     lowering.workers = options.workers;
-    lowering.target = kTarget;
     lowering.disable.push_back("hostir-verify");
-    buildHostPipeline(*passes, lowering, {options.collectives, options.oneSided});
+    buildLoweringPasses(*passes, lowering, {options.collectives, options.oneSided});
   }
   return *passes;
 }

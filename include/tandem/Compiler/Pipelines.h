@@ -63,10 +63,10 @@ struct ChannelAbilities {
   bool collectives = true, oneSided = true;
 };
 
-/// Appends its second half: from local ops and reshards to planned host programs. The options must
-/// be valid.
-void buildHostPipeline(OpPassManager &manager, const TandemLowerOptions &options,
-                       const ChannelAbilities &channels);
+/// Appends its passes from fusion-propagate-axes on, for functions with known sizes. The options
+/// must be valid; `target` is replaced by what channels can do.
+void buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
+                         const ChannelAbilities &channels);
 
 /// Names of the passes of the pipeline, in order: what `disable` accepts.
 ArrayRef<StringRef> getTandemLowerPassNames();

@@ -51,6 +51,11 @@ public:
           ArrayRef<AxesAttr> wanted)
       : op(op), rule(rule), operands(operands), wanted(wanted) {}
 
+  /// Places of one mesh axis that it would not choose.
+  SmallVector<std::pair<Attribute, int64_t>> others;
+  /// A mesh axis, and the factor on which it stays whatever the rules say.
+  std::optional<std::pair<Attribute, int64_t>> given;
+
   FactorChoice choose() {
     int64_t largest = -1;
     for (auto [number, axes] : llvm::enumerate(operands))
@@ -87,7 +92,12 @@ private:
         if (!best || weigh(claim) > weigh(*best))
           best = &claim;
       }
-      owners[axis] = best->factor;
+      bool isGiven = given && given->first == axis;
+      owners[axis] = isGiven ? given->second : best->factor;
+      for (const Claim &claim : list)
+        if (claim.factor != best->factor &&
+            !llvm::is_contained(others, std::pair(axis, claim.factor)))
+          others.push_back({axis, claim.factor});
     }
   }
 
@@ -161,4 +171,17 @@ private:
 FactorChoice fusion::chooseFactors(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> operands,
                                    ArrayRef<AxesAttr> wanted) {
   return Chooser(op, rule, operands, wanted).choose();
+}
+
+SmallVector<FactorChoice> fusion::listFactorChoices(Operation *op, const AxesRule &rule,
+                                                    ArrayRef<AxesAttr> operands,
+                                                    ArrayRef<AxesAttr> wanted) {
+  Chooser byRule(op, rule, operands, wanted);
+  SmallVector<FactorChoice> choices{byRule.choose()};
+  for (std::pair<Attribute, int64_t> place : byRule.others) {
+    Chooser other(op, rule, operands, wanted);
+    other.given = place;
+    choices.push_back(other.choose());
+  }
+  return choices;
 }

@@ -43,6 +43,11 @@ struct FactorChoice {
 FactorChoice chooseFactors(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> operands,
                            ArrayRef<AxesAttr> wanted);
 
+/// That choice first, then those that leave one mesh axis on another of the factors that it splits:
+/// x[M, didx K] w[K, didx N] may run with K or with N split.
+SmallVector<FactorChoice> listFactorChoices(Operation *op, const AxesRule &rule,
+                                            ArrayRef<AxesAttr> operands, ArrayRef<AxesAttr> wanted);
+
 } // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_CHOOSEFACTORS_H

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GatherByCost.h"
+#include "PlanPrices.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
 #include "Retype.h"

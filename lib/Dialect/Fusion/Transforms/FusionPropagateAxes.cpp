@@ -8,6 +8,7 @@
 #include "AlignElementwise.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
+#include "PlanPrices.h"
 #include "ReduceBefore.h"
 #include "ReportConflict.h"
 #include "Retype.h"
@@ -18,6 +19,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <deque>
 
 namespace tandem::fusion {
@@ -46,6 +48,15 @@ struct FusionPropagateAxesPass
     func::FuncOp function = getOperation();
     if (function.isExternal() || failed(collect(function)) || values.empty())
       return;
+    if (!machine.empty() && !function->hasAttr(kOracleOfAttrName)) {
+      std::string error;
+      pricer = createPricer(
+          &getContext(), {machine, workers, collectives, oneSided, getWorldSize(function)}, error);
+      if (!pricer) {
+        function.emitError() << error;
+        return signalPassFailure();
+      }
+    }
     PassLog logger("fusion-propagate-axes", log);
     say = &logger;
     if (failed(propagate()))
@@ -85,6 +96,7 @@ private:
   Twins twins;
   MeshAttr mesh;
   const PassLog *say = nullptr;
+  std::shared_ptr<Pricer> pricer; ///< if there is a machine
   unsigned fromOperands = 0, fromUses = 0, replicated = 0;
 
   /// Finds the undecided values and the function's mesh: that of the first decided value.
@@ -137,6 +149,12 @@ private:
         Operation *op = forward.front();
         forward.pop_front();
         if (failed(goForward(op)))
+          return failure();
+      } else if (pricer && !open.empty()) {
+        // The price of what follows says what consumers would.
+        Operation *op = open.front();
+        open.pop_front();
+        if (failed(choose(op)))
           return failure();
       } else if (!backward.empty()) {
         Operation *op = backward.front();
@@ -284,7 +302,7 @@ private:
     std::string reason;
     FailureOr<LocalPlan> plan = failure();
     if (isa<FusionTensorOpInterface>(op) && !isa<ReshapeOp>(op))
-      plan = planAfter(op, reason);
+      plan = pricer ? planByCost(op, reason) : planAfter(op, reason);
     if (failed(plan)) {
       if (!reason.empty())
         conflict->reason = reason;
@@ -297,6 +315,34 @@ private:
       if (isUndecided(result) && failed(decideResult(op, i, plan->results[i])))
         return failure();
     return success();
+  }
+
+  /// As the rules say, or another way for which less is sent, if the op and what follows it take
+  /// less.
+  FailureOr<LocalPlan> planByCost(Operation *op, std::string &reason) {
+    SmallVector<LocalPlan> plans = listPlansAfter(op);
+    if (plans.empty() || op->getNumResults() != 1)
+      return planAfter(op, reason);
+    double bytes = getBytesReceived(op, plans.front());
+    llvm::erase_if(plans, [&](const LocalPlan &plan) {
+      return &plan != plans.begin() && getBytesReceived(op, plan) >= bytes;
+    });
+    if (plans.size() == 1)
+      return plans.front();
+    double byRule = priceResultAxes(op, plans.front().results.front(), *pricer), least = byRule;
+    LocalPlan best = plans.front();
+    for (const LocalPlan &plan : ArrayRef(plans).drop_front())
+      if (double seconds = priceResultAxes(op, plan.results.front(), *pricer);
+          seconds < least && seconds < (1 - Pricer::kLeastGain) * byRule) {
+        least = seconds;
+        best = plan;
+      }
+    (*say)(op->getLoc(), [&](raw_ostream &os) {
+      os << llvm::formatv("result {0}: {1:F1} us, by the rules {2:F1} us on {3}",
+                          formatAxes(best.results.front()), least * 1e6, byRule * 1e6,
+                          pricer->getMachineName());
+    });
+    return best;
   }
 
   /// What the op does to a term is not what it does to the sum: its operands are reduced before (or

@@ -61,56 +61,62 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
   return results;
 }
 
-FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
+/// The op on operands with `operands`, as far as `choice` leaves them.
+static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operands,
+                                       const AxesRule &rule, const FactorChoice &choice,
+                                       std::string &reason) {
   LocalPlan plan;
-  SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
-  if (isa<ReshapeOp>(op)) {
-    plan.operands = operands;
-  } else {
-    AxesRule rule = *getAxesRule(op);
-    SmallVector<AxesAttr> wanted =
-        llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
-    FactorChoice choice = chooseFactors(op, rule, operands, wanted);
-    MLIRContext *context = op->getContext();
-    AxisSet split;
-    for (DimAxesAttr dim : choice.factors)
-      for (const Digit &digit : dim.getDigits())
-        if (digit.isDevice())
-          split.insert(digit.axis);
-    for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands)) {
-      plan.operands.push_back(axes);
-      if (!axes)
-        continue;
-      bool moves = axes.getMesh() != choice.mesh;
-      SmallVector<DimAxesAttr> digits(axes.getDims());
-      for (auto [dim, factor] : llvm::enumerate(dims)) {
-        if (factor == AxesRule::kNone) {
-          digits[dim] =
-              moves ? DimAxesAttr::get(context, {}) : dropDevices(digits[dim], choice.mesh, split);
-        } else if (moves || placementOf(digits[dim], choice.mesh) !=
-                                placementOf(choice.factors[factor], choice.mesh)) {
-          digits[dim] = choice.factors[factor];
-        } else {
-          // One of a single device, which moves nothing, may split another factor.
-          AxisSet others = split;
-          for (const Digit &digit : choice.factors[factor].getDigits())
-            if (digit.isDevice())
-              others.erase(digit.axis);
-          digits[dim] = dropDevices(digits[dim], choice.mesh, others);
-        }
+  MLIRContext *context = op->getContext();
+  AxisSet split;
+  for (DimAxesAttr dim : choice.factors)
+    for (const Digit &digit : dim.getDigits())
+      if (digit.isDevice())
+        split.insert(digit.axis);
+  for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands)) {
+    plan.operands.push_back(axes);
+    if (!axes)
+      continue;
+    bool moves = axes.getMesh() != choice.mesh;
+    SmallVector<DimAxesAttr> digits(axes.getDims());
+    for (auto [dim, factor] : llvm::enumerate(dims)) {
+      if (factor == AxesRule::kNone) {
+        digits[dim] =
+            moves ? DimAxesAttr::get(context, {}) : dropDevices(digits[dim], choice.mesh, split);
+      } else if (moves || placementOf(digits[dim], choice.mesh) !=
+                              placementOf(choice.factors[factor], choice.mesh)) {
+        digits[dim] = choice.factors[factor];
+      } else {
+        // One of a single device, which moves nothing, may split another factor.
+        AxisSet others = split;
+        for (const Digit &digit : choice.factors[factor].getDigits())
+          if (digit.isDevice())
+            others.erase(digit.axis);
+        digits[dim] = dropDevices(digits[dim], choice.mesh, others);
       }
-      // Terms along a mesh axis that splits a factor are added up before.
-      SmallVector<StringAttr> partial;
-      for (StringAttr axis : axes.getPartial())
-        if (!moves && !split.contains(axis))
-          partial.push_back(axis);
-      plan.operands.back() =
-          AxesAttr::get(context, choice.mesh, digits, partial,
-                        partial.empty() ? ReduceKind::Sum : axes.getPartialKind());
     }
+    // Terms along a mesh axis that splits a factor are added up before.
+    SmallVector<StringAttr> partial;
+    for (StringAttr axis : axes.getPartial())
+      if (!moves && !split.contains(axis))
+        partial.push_back(axis);
+    plan.operands.back() = AxesAttr::get(context, choice.mesh, digits, partial,
+                                         partial.empty() ? ReduceKind::Sum : axes.getPartialKind());
   }
   FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
-  if (failed(results) && isa<ReshapeOp>(op)) {
+  if (failed(results))
+    return failure();
+  plan.results = std::move(*results);
+  return plan;
+}
+
+static SmallVector<AxesAttr> resultAxesOf(Operation *op) {
+  return llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
+}
+
+static FailureOr<LocalPlan> planReshapeAfter(Operation *op, std::string &reason) {
+  LocalPlan plan{reduceBefore(op, operandAxesOf(op)), {}};
+  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
+  if (failed(results)) {
     // Slices that are none of the result: it takes them whole.
     plan.operands.front() = plan.operands.front().getPlacement();
     results = inferResults(op, plan.operands, reason);
@@ -119,6 +125,27 @@ FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
     return failure();
   plan.results = std::move(*results);
   return plan;
+}
+
+FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
+  if (isa<ReshapeOp>(op))
+    return planReshapeAfter(op, reason);
+  SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
+  AxesRule rule = *getAxesRule(op);
+  return planChoice(op, operands, rule, chooseFactors(op, rule, operands, resultAxesOf(op)),
+                    reason);
+}
+
+SmallVector<LocalPlan> fusion::listPlansAfter(Operation *op) {
+  SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
+  AxesRule rule = *getAxesRule(op);
+  SmallVector<LocalPlan> plans;
+  std::string ignored;
+  for (const FactorChoice &choice : listFactorChoices(op, rule, operands, resultAxesOf(op)))
+    if (FailureOr<LocalPlan> plan = planChoice(op, operands, rule, choice, ignored);
+        succeeded(plan))
+      plans.push_back(std::move(*plan));
+  return plans;
 }
 
 /// Every device reshapes all of it, where digits fit neither what comes out nor what goes in.

@@ -32,6 +32,10 @@ FailureOr<LocalPlan> planLocal(Operation *op, GatherMode gather, std::string &re
 /// Results may be undecided.
 FailureOr<LocalPlan> planAfter(Operation *op, std::string &reason);
 
+/// `planAfter` first, then the ways in which one mesh axis splits another dimension of the op, as
+/// far as there are any. No reshape.
+SmallVector<LocalPlan> listPlansAfter(Operation *op);
+
 } // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_LOCALPLAN_H

@@ -14,6 +14,16 @@ include "mlir/Pass/PassBase.td"
 // that has it) and as remarks at the ops.
 def LogOption : Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">;
 
+// What a pass prices its choices for.
+defvar PricerOptions = [
+  Option<"machine", "machine", "std::string", /*default=*/"",
+         "machine file (a name of machines/, or a path) by which to choose; empty: fixed rules">,
+  Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
+  Option<"collectives", "collectives", "bool", /*default=*/"true",
+         "the target's channels have collectives; else they become messages">,
+  Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">
+];
+
 def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
   let summary = "Make `?` mesh sizes and extents numbers";
   let description = [{
@@ -81,7 +91,9 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
        dimensions stays on the contraction that all operands have, else on a dimension of the result (of a matmul's rhs
        before lhs: the weight of a layer stays, its input is gathered), else on the contraction of one operand. Of two
        splits of one dimension the finer one wins, else the larger operand's; of two meshes the larger operand's. A
-       dimension that is cut or concatenated is whole, and a sum that a bias is added to is reduced;
+       dimension that is cut or concatenated is whole, and a sum that a bias is added to is reduced. With a `machine`,
+       a mesh axis stays on another of the dimensions if the op and the reshards before it take at least 6 % less then
+       (tokens are sent to their experts, not weights to the tokens);
     4. the axes of the other operand of an elementwise op, if that is split and not partial;
     5. a contracted dimension: the digits that it has in the other operand;
     6. the result of an op that needs a partial operand whole: where the operands are once they are reduced. A mesh axis
@@ -110,7 +122,7 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
     ```
   }];
   let dependentDialects = ["::tandem::fusion::FusionDialect"];
-  let options = [LogOption];
+  let options = [LogOption] # PricerOptions;
   let statistics = [
     Statistic<"numForward", "forward", "number of values decided by their operands">,
     Statistic<"numBackward", "backward", "number of values decided by their consumers">,
@@ -156,14 +168,8 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
              clEnumValN(::tandem::fusion::GatherMode::Before, "before", "operands are resharded"),
              clEnumValN(::tandem::fusion::GatherMode::After, "after", "the result is resharded"),
              clEnumValN(::tandem::fusion::GatherMode::Cost, "cost", "what takes less on `machine`"))}]>,
-    Option<"machine", "machine", "std::string", /*default=*/"",
-           "machine file (a name of machines/, or a path) for `gather=cost`">,
-    Option<"workers", "workers", "int64_t", /*default=*/"4", "size of the pool of worker streams">,
-    Option<"collectives", "collectives", "bool", /*default=*/"true",
-           "the target's channels have collectives; else they become messages">,
-    Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">,
     LogOption
-  ];
+  ] # PricerOptions;
   let statistics = [
     Statistic<"numBefore", "before", "number of reshards inserted before an op">,
     Statistic<"numAfter", "after", "number of reshards inserted behind an op">,
