@@ -232,7 +232,13 @@ void capturing(MLIRContext &context, CompileResult &result, Function compile) {
   ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
     if (llvm::get_threadid() != thread)
       return failure();
-    result.diagnostics.push_back(convert(diagnostic));
+    Diagnostic made = convert(diagnostic);
+    // An op stands in its function and in the function's oracle; one error says it.
+    bool isKnown = made.severity != Severity::Remark &&
+                   llvm::any_of(result.diagnostics,
+                                [&](const Diagnostic &other) { return other.str() == made.str(); });
+    if (!isKnown)
+      result.diagnostics.push_back(std::move(made));
     return success();
   });
   result.ok = succeeded(compile());

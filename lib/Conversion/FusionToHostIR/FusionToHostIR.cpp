@@ -175,7 +175,7 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
     if (failed(emitGroup(group, builder)))
       return failure();
   for (const std::pair<Value, Value> &copy : copies) {
-    if (cast<RankedTensorType>(copy.first.getType()).getNumElements() == 0)
+    if (llvm::is_contained(cast<RankedTensorType>(copy.first.getType()).getShape(), 0))
       continue;
     builder.onMesh(terminator->getLoc(), fusion::getAxes(copy.first).getMesh(), [&] {
       hostir::CopyOp::create(builder.getBuilder(), terminator->getLoc(),

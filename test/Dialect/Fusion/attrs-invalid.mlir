@@ -229,7 +229,7 @@ func.func private @f() attributes {s = #fusion.schedule<ring, streams = 4, strea
 
 // -----
 
-// expected-error @+1 {{expected one of the attributes 'fusion.oracle_of', 'fusion.schedule', 'fusion.gather' of dialect 'fusion' on an operation, found 'fusion.speed'}}
+// expected-error @+1 {{expected an attribute of dialect 'fusion' on an operation, found 'fusion.speed'; there are 'fusion.schedule', 'fusion.gather', 'fusion.oracle_of'}}
 func.func private @f() attributes {fusion.speed = 1 : i64}
 
 // -----
@@ -274,12 +274,12 @@ func.func private @f(tensor<8xf32> {fusion.name = ""})
 
 // -----
 
-// expected-error @+1 {{expected 'fusion.name' or 'fusion.shape' on an argument, found 'fusion.size'}}
+// expected-error @+1 {{expected an attribute of dialect 'fusion' on an argument, found 'fusion.size'; there are 'fusion.name', 'fusion.shape'}}
 func.func private @f(tensor<8xf32> {fusion.size = 8 : i64})
 
 // -----
 
-// expected-error @+1 {{expected 'fusion.name' on a result, found 'fusion.shape'}}
+// expected-error @+1 {{expected an attribute of dialect 'fusion' on a result, found 'fusion.shape'}}
 func.func private @f() -> (tensor<8xf32> {fusion.shape = [8]})
 
 // -----

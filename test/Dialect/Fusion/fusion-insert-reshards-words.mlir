@@ -39,6 +39,20 @@ func.func @schedule(%0: !rows, %1: !w) {
   return
 }
 
+// The schedule of a matmul is that of its reduction, which the text has written, unless that names its own. Its other
+// uses are not meant.
+// CHECK-LABEL: @reduction
+// CHECK-NEXT:    %[[M:.*]] = fusion.matmul %arg0, %arg1
+// CHECK-NEXT:    fusion.reshard %[[M]] {schedule = #fusion.schedule<exchange>} : {{.*}} -> tensor<64x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+// CHECK-NEXT:    fusion.reshard %[[M]] {schedule = #fusion.schedule<pipeline>} : {{.*}} -> tensor<64x16xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK-NEXT:    return
+func.func @reduction(%0: tensor<64x32xf32, #fusion.axes<#tp, [-, didx("x")]>>, %1: tensor<32x16xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
+  %2 = fusion.matmul %0, %1 {fusion.schedule = #fusion.schedule<exchange>} : tensor<64x32xf32, #fusion.axes<#tp, [-, didx("x")]>>, tensor<32x16xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<64x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
+  %3 = fusion.reshard %2 : tensor<64x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<64x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+  %4 = fusion.reshard %2 {schedule = #fusion.schedule<pipeline>} : tensor<64x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<64x16xf32, #fusion.axes<#tp, [-, -]>>
+  return
+}
+
 // AFTER-LABEL: @modes
 // AFTER-NEXT: fusion.matmul %arg0, %arg1
 // AFTER-NEXT: fusion.reshard

@@ -34,7 +34,7 @@ func.func @unknown_size(%0: tensor<3xf32, #fusion.axes<#tp, [didx("x")]>>) {
 // -----
 
 #tp = #fusion.mesh<"tp", ["x" = ?]>
-// expected-error @+1 {{expected a mesh axis of known size in 'fusion.shape', found "z"}}
+// expected-error @+1 {{expected a mesh axis of known size in 'fusion.shape', found "z" (name its size with option 'mesh')}}
 func.func @unknown_axis(%0: tensor<?xf32, #fusion.axes<#tp, [didx("x")]>> {fusion.shape = ["z"]}) {
   return
 }
@@ -78,8 +78,8 @@ func.func @contradicts_signature(%0: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"
 
 // -----
 
-// expected-error @+1 {{expected size 4 of axis "x" of mesh "tp" as it is written, found 3 in option 'mesh'}}
 module {
+  // expected-error @+1 {{expected size 4 of axis "x" of mesh "tp" as it is written, found 3 in option 'mesh'}}
   func.func @contradicts_mesh(%0: tensor<8xf32, #fusion.axes<#fusion.mesh<"tp", ["x" = 4]>, [didx("x")]>>) {
     return
   }
@@ -87,9 +87,17 @@ module {
 
 // -----
 
-// expected-error @+1 {{expected an axis of a mesh of the module (pod.node, pod.gpu) in option 'mesh', found 'x'}}
 module {
+  // expected-error @+1 {{expected an axis of a mesh of the module (pod.node, pod.gpu) in option 'mesh', found 'x'}}
   func.func @no_such_axis(%0: tensor<8xf32, #fusion.axes<#fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>, [-]>>) {
     return
   }
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = ?]>
+// expected-error @+1 {{expected argument 0 of less than 2^63 bytes, found 'tensor<3x4000000000x4000000000xf32>'}}
+func.func @too_large(%0: tensor<3x4000000000x4000000000xf32, #fusion.axes<#tp, [didx("x"), -, -]>>) {
+  return
 }

@@ -51,6 +51,19 @@ TEST(Diagnostics, NotTextAtAll) {
   refused(std::string(1 << 16, '('));
 }
 
+TEST(Diagnostics, OnceForTheFunctionAndItsOracle) {
+  CompileResult result = refused(R"mlir(
+#m = #fusion.mesh<"m", ["x" = 2]>
+!t = tensor<8xf32, #fusion.axes<#m, [didx("x")]>>
+func.func @f(%a: !t) -> !t {
+  %0 = math.cbrt %a : !t
+  return %0 : !t
+}
+)mlir");
+  EXPECT_EQ(result.diagnostics.size(), 1u) << result.errorText();
+  EXPECT_EQ(result.diagnostics[0].line, 5u);
+}
+
 TEST(Diagnostics, UnknownDialect) {
   CompileResult result = refused("\"toy.op\"() : () -> ()\n");
   EXPECT_NE(result.errorText().find(

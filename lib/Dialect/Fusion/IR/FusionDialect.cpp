@@ -7,6 +7,7 @@
 
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 
+#include "OpVerify.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -65,10 +66,11 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   if (attr.getName() == kScheduleAttrName || attr.getName() == kGatherAttrName)
     return verifyWord(op, attr);
   if (attr.getName() != kOracleOfAttrName)
-    return op->emitOpError() << "expected one of the attributes '" << kOracleOfAttrName << "', '"
-                             << kScheduleAttrName << "', '" << kGatherAttrName
-                             << "' of dialect 'fusion' on an operation, found '"
-                             << attr.getName().getValue() << "'";
+    return op->emitOpError() << "expected an attribute of dialect 'fusion' on an operation, found '"
+                             << attr.getName().getValue() << "'"
+                             << suggestName(
+                                    attr.getName().getValue(),
+                                    {kScheduleAttrName, kGatherAttrName, kOracleOfAttrName});
   if (!isa<FunctionOpInterface>(op))
     return op->emitOpError() << "expected '" << kOracleOfAttrName << "' on a function";
   if (!isa<FlatSymbolRefAttr>(attr.getValue()))
@@ -77,15 +79,22 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   return success();
 }
 
-static LogicalResult verifyName(Operation *op, NamedAttribute attr) {
+/// `dictionaries`: those of all arguments, or of all results; `attr` is in that of number `index`.
+static LogicalResult verifyNameAttr(Operation *op, NamedAttribute attr, StringRef what,
+                                    ArrayAttr dictionaries, unsigned index) {
   auto name = dyn_cast<StringAttr>(attr.getValue());
   if (!name || name.empty())
     return op->emitOpError() << "expected a string that is not empty in '" << kNameAttrName
                              << "', found " << attr.getValue();
+  for (unsigned other = 0; other < index; ++other)
+    if (cast<DictionaryAttr>(dictionaries[other]).get(kNameAttrName) == name)
+      return op->emitOpError() << "expected a name of its own of " << what << ' ' << index
+                               << ", found " << name << ", which " << what << ' ' << other
+                               << " has";
   return success();
 }
 
-static LogicalResult verifyShape(Operation *op, Type type, NamedAttribute attr) {
+static LogicalResult verifyShapeAttr(Operation *op, Type type, NamedAttribute attr) {
   auto shape = dyn_cast<ArrayAttr>(attr.getValue());
   auto tensor = dyn_cast_if_present<RankedTensorType>(type);
   if (!tensor)
@@ -110,21 +119,24 @@ LogicalResult FusionDialect::verifyRegionArgAttribute(Operation *op, unsigned re
   if (!function)
     return op->emitOpError() << "expected '" << attr.getName().getValue()
                              << "' on an argument of a function";
-  if (attr.getName() == kNameAttrName)
-    return verifyName(op, attr);
-  if (attr.getName() == kShapeAttrName)
-    return verifyShape(op, function.getArgumentTypes()[argIndex], attr);
-  return op->emitOpError() << "expected '" << kNameAttrName << "' or '" << kShapeAttrName
-                           << "' on an argument, found '" << attr.getName().getValue() << "'";
+  StringRef name = attr.getName().getValue();
+  if (name == kNameAttrName)
+    return verifyNameAttr(op, attr, "argument", function.getAllArgAttrs(), argIndex);
+  if (name == kShapeAttrName)
+    return verifyShapeAttr(op, function.getArgumentTypes()[argIndex], attr);
+  return op->emitOpError() << "expected an attribute of dialect 'fusion' on an argument, found '"
+                           << name << "'" << suggestName(name, {kNameAttrName, kShapeAttrName});
 }
 
 LogicalResult FusionDialect::verifyRegionResultAttribute(Operation *op, unsigned regionIndex,
                                                          unsigned resultIndex,
                                                          NamedAttribute attr) {
-  if (attr.getName() == kNameAttrName)
-    return verifyName(op, attr);
-  return op->emitOpError() << "expected '" << kNameAttrName << "' on a result, found '"
-                           << attr.getName().getValue() << "'";
+  StringRef name = attr.getName().getValue();
+  if (name == kNameAttrName)
+    return verifyNameAttr(op, attr, "result", cast<FunctionOpInterface>(op).getAllResultAttrs(),
+                          resultIndex);
+  return op->emitOpError() << "expected an attribute of dialect 'fusion' on a result, found '"
+                           << name << "'" << suggestName(name, {kNameAttrName});
 }
 
 AxesAttr tandem::fusion::getAxes(Type type) {

@@ -7,6 +7,8 @@
 
 #include "OpVerify.h"
 
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -38,6 +40,37 @@ LogicalResult fusion::verifyShape(Operation *op, StringRef what, ArrayRef<int64_
     return success();
   return op->emitOpError() << "expected shape [" << formatShape(expected) << "] of " << what
                            << ", found [" << formatShape(found) << "]";
+}
+
+std::string fusion::suggestName(StringRef found, ArrayRef<StringRef> known) {
+  auto word = [](StringRef name) { return name.substr(name.rfind('.') + 1); };
+  StringRef closest;
+  unsigned least = word(found).size() / 3 + 2;
+  for (StringRef name : known) {
+    unsigned distance = word(found).edit_distance(word(name));
+    if (distance < least) {
+      least = distance;
+      closest = name;
+    }
+  }
+  if (!closest.empty())
+    return "; did you mean '" + closest.str() + "'?";
+  return known.empty() ? "; there are none" : "; there are '" + llvm::join(known, "', '") + "'";
+}
+
+LogicalResult fusion::verifyAttributeNames(Operation *op) {
+  for (NamedAttribute attr : op->getDiscardableAttrs()) {
+    StringRef name = attr.getName().getValue();
+    if (name.contains('.'))
+      continue;
+    SmallVector<StringRef> known = llvm::map_to_vector(
+        op->getName().getAttributeNames(), [](StringAttr known) { return known.getValue(); });
+    if (isLocalComputation(op))
+      known.append({kScheduleAttrName, kGatherAttrName});
+    return op->emitOpError() << "expected an attribute that it has, found '" << name << "'"
+                             << suggestName(name, known);
+  }
+  return success();
 }
 
 LogicalResult fusion::verifyAscendingDims(Operation *op, StringRef what, ArrayRef<int64_t> dims,

@@ -33,6 +33,11 @@ LogicalResult verifyElementType(Operation *op, StringRef what, RankedTensorType 
 LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,
                           ArrayRef<int64_t> expected);
 
+/// For an error about a name that is not known: `; did you mean 'transpose_b'?` for
+/// `tranpose_b`, or what is known if nothing is close. The name of the dialect may be left out:
+/// `gather` is close to `fusion.gather`.
+std::string suggestName(StringRef found, ArrayRef<StringRef> known);
+
 /// `dims` are ascending, distinct and in 0 ... rank - 1.
 LogicalResult verifyAscendingDims(Operation *op, StringRef what, ArrayRef<int64_t> dims,
                                   int64_t rank);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AlignElementwise.h"
 #include "PassLog.h"
 #include "Retype.h"
 #include "SpecializeExtents.h"
@@ -14,6 +15,7 @@
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace tandem::fusion {
 #define GEN_PASS_DEF_FUSIONSPECIALIZE
@@ -40,6 +42,11 @@ static LogicalResult verifyKnown(Value value, const Twine &what) {
     if (ShapedType::isDynamic(extent))
       return emitError(value.getLoc()) << "expected a known extent in dimension " << dim << " of "
                                        << what << ", found '?' in " << type;
+  int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  for (int64_t extent : type.getShape())
+    if (llvm::MulOverflow(bytes, std::max<int64_t>(extent, 1), bytes))
+      return emitError(value.getLoc())
+             << "expected " << what << " of less than 2^63 bytes, found " << withAxes(type, {});
   return success();
 }
 
@@ -145,8 +152,9 @@ private:
                                         ? axes.getMesh().axisSize(axis)
                                         : findAxisSize(getOperation(), axis);
       if (!size || ShapedType::isDynamic(*size))
-        return emitError(argument.getLoc()) << "expected a mesh axis of known size in '"
-                                            << kShapeAttrName << "', found \"" << axis << "\"";
+        return emitError(argument.getLoc())
+               << "expected a mesh axis of known size in '" << kShapeAttrName << "', found \""
+               << axis << "\" (name its size with option 'mesh')";
       shape.push_back(*size);
     }
     return std::optional(shape);
@@ -164,6 +172,9 @@ private:
       if (auto ret = dyn_cast<func::ReturnOp>(op))
         return succeeded(checkReturn(function, ret)) ? WalkResult::advance()
                                                      : WalkResult::interrupt();
+      // Fusion ops verify this themselves; those of other dialects do not know our words.
+      if (isElementwise(op) && failed(verifyAttributeNames(op)))
+        return WalkResult::interrupt();
       for (auto [i, result] : llvm::enumerate(op->getResults()))
         if (failed(verifyAxes(result)) || failed(verifyKnown(result, "result " + Twine(i))))
           return WalkResult::interrupt();

@@ -43,11 +43,14 @@ static FailureOr<SizeOption> parseOption(ModuleOp module, StringRef text) {
   return option;
 }
 
-/// Calls `fn` on every mesh that an operation, a type or an attribute of the module names.
-static void walkMeshes(ModuleOp module, function_ref<WalkResult(MeshAttr)> fn) {
+/// Calls `fn` on every mesh that an operation, a type or an attribute of the module names, with the
+/// place of the operation or argument.
+static void walkMeshes(ModuleOp module, function_ref<WalkResult(MeshAttr, Location)> fn) {
   AttrTypeWalker walker;
-  walker.addWalk([&](MeshAttr mesh) { return fn(mesh); });
-  module.walk([&](Operation *op) -> WalkResult {
+  Location place = module.getLoc();
+  walker.addWalk([&](MeshAttr mesh) { return fn(mesh, place); });
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
+    place = op->getLoc();
     if (walker.walk(op->getAttrDictionary()).wasInterrupted())
       return WalkResult::interrupt();
     for (Type type : op->getResultTypes())
@@ -73,7 +76,10 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
   }
   llvm::MapVector<MeshAttr, MeshAttr> meshes;
   bool valid = true;
-  walkMeshes(module, [&](MeshAttr mesh) {
+  Location first = module.getLoc();
+  walkMeshes(module, [&](MeshAttr mesh, Location place) {
+    if (meshes.empty())
+      first = place;
     if (!meshes.try_emplace(mesh).second)
       return WalkResult::advance();
     SmallVector<MeshAxis> axes(mesh.getAxes());
@@ -83,17 +89,17 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
           continue;
         option.used = true;
         if (!ShapedType::isDynamic(axis.size) && axis.size != option.size) {
-          module.emitError() << "expected size " << axis.size << " of axis " << axis.name
-                             << " of mesh " << mesh.getName() << " as it is written, found "
-                             << option.size << " in option 'mesh'";
+          emitError(place) << "expected size " << axis.size << " of axis " << axis.name
+                           << " of mesh " << mesh.getName() << " as it is written, found "
+                           << option.size << " in option 'mesh'";
           valid = false;
           return WalkResult::interrupt();
         }
         axis.size = option.size;
       }
     MeshAttr made =
-        MeshAttr::getChecked([&] { return module.emitError(); }, module.getContext(),
-                             mesh.getName(), ArrayRef<MeshAxis>(axes), mesh.getDevices());
+        MeshAttr::getChecked([&] { return emitError(place); }, module.getContext(), mesh.getName(),
+                             ArrayRef<MeshAxis>(axes), mesh.getDevices());
     valid = valid && made;
     meshes[mesh] = made;
     return made ? WalkResult::advance() : WalkResult::interrupt();
@@ -102,7 +108,7 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
     return failure();
   for (const SizeOption &option : sizes)
     if (!option.used) {
-      InFlightDiagnostic diag = module.emitError();
+      InFlightDiagnostic diag = emitError(first);
       diag << "expected an axis of a mesh of the module (";
       llvm::StringSet<> seen;
       for (auto &[mesh, made] : meshes)
@@ -145,7 +151,7 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
 std::optional<int64_t> fusion::findAxisSize(ModuleOp module, StringRef name) {
   std::optional<int64_t> size;
   bool ambiguous = false;
-  walkMeshes(module, [&](MeshAttr mesh) {
+  walkMeshes(module, [&](MeshAttr mesh, Location) {
     if (mesh.axisIndex(name) < 0)
       return WalkResult::advance();
     ambiguous = ambiguous || (size && *size != mesh.axisSize(name));

@@ -9,6 +9,7 @@
 
 #include "AlignElementwise.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -24,10 +25,24 @@ static bool hasReshard(Operation *op, llvm::function_ref<bool(ReshardOp)> holds)
          llvm::any_of(op->getUsers(), isOne);
 }
 
+/// The schedule of an op is also that of the reductions of its partial results, which another op or
+/// the text itself may have asked for.
+static void scheduleReductions(Operation *op, ScheduleAttr schedule) {
+  for (Operation *user : op->getUsers()) {
+    auto reshard = dyn_cast<ReshardOp>(user);
+    if (!reshard || reshard.getScheduleAttr() || !getAxes(reshard.getInput()).isPartial() ||
+        classifyReshard(reshard.getInput().getType(), reshard.getType()).isLocal())
+      continue;
+    reshard.setScheduleAttr(schedule);
+  }
+}
+
 void fusion::takeOffWords(Operation *op, bool isMended) {
   AxesAttr axes = op->getNumResults() ? getAxes(op->getResult(0)) : AxesAttr();
   bool isAlone = axes && axes.getMesh().numDevices() == 1;
-  Attribute schedule = op->removeDiscardableAttr(kScheduleAttrName);
+  auto schedule = dyn_cast_if_present<ScheduleAttr>(op->removeDiscardableAttr(kScheduleAttrName));
+  if (schedule && isa<FusionTensorOpInterface>(op))
+    scheduleReductions(op, schedule);
   if (schedule && !isAlone &&
       !hasReshard(op, [&](ReshardOp reshard) { return reshard.getScheduleAttr() == schedule; }))
     op->emitWarning() << "'" << kScheduleAttrName

@@ -21,6 +21,21 @@
 
 #include "tandem/Dialect/Fusion/IR/FusionInterfaces.h.inc"
 
+namespace tandem::fusion {
+
+/// Success if every discardable attribute of the op has the name of a dialect in front, as
+/// `fusion.schedule` has. Any other name is a typing error: the diagnostic names the closest
+/// attribute that the op accepts.
+LogicalResult verifyAttributeNames(Operation *op);
+
+/// `verifyAttributeNames` as a part of the op's verifier.
+template <typename OpT>
+struct KnownAttributes : public mlir::OpTrait::TraitBase<OpT, KnownAttributes> {
+  static LogicalResult verifyTrait(Operation *op) { return verifyAttributeNames(op); }
+};
+
+} // namespace tandem::fusion
+
 #define GET_OP_CLASSES
 #include "tandem/Dialect/Fusion/IR/FusionOps.h.inc"
 

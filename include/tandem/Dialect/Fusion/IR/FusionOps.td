@@ -13,8 +13,13 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 include "tandem/Dialect/Fusion/IR/FusionAttrs.td"
 include "tandem/Dialect/Fusion/IR/FusionInterfaces.td"
 
+// A discardable attribute of an op belongs to a dialect; any other name is an error.
+def Fusion_KnownAttributes : NativeOpTrait<"KnownAttributes"> {
+  let cppNamespace = "::tandem::fusion";
+}
+
 class Fusion_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Fusion_Dialect, mnemonic, !listconcat(traits, [Pure])> {
+    : Op<Fusion_Dialect, mnemonic, !listconcat(traits, [Pure, Fusion_KnownAttributes])> {
   let hasVerifier = 1;
 }
 

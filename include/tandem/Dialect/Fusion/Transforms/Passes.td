@@ -145,7 +145,8 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
     is an error.
 
     Two attributes beside an op are the user's word on its reshards, and are taken off: `fusion.gather`, "before" or
-    "after", overrides the option, and `fusion.schedule` is the schedule of those of them that communicate. A word that no
+    "after", overrides the option, and `fusion.schedule` is the schedule of those of them that communicate. It is
+    also that of the reduction of the op's partial result, wherever that stands. A word that no
     reshard has heard is a warning at the op (not on a mesh of one device).
 
     Before:
