@@ -119,6 +119,8 @@ private:
     }
     if (lint)
       observe(i, command);
+    if (command.kind == Kind::Put || command.kind == Kind::Signal)
+      result.oneSided.emplace_back(i, noteClock(stream));
     if (command.kind == Kind::Record) {
       uint32_t *event = &eventClocks[size_t(command.aux) * streams];
       join(event, clockOf(stream), streams);
@@ -224,9 +226,13 @@ private:
   }
 
   void noteSymmetric(const Last &here, uint32_t place, bool writes) {
-    result.symmetric.push_back(
-        {here.command, place, writes, static_cast<uint32_t>(result.clocks.size())});
-    result.clocks.insert(result.clocks.end(), clockOf(here.stream), clockOf(here.stream) + streams);
+    result.symmetric.push_back({here.command, place, writes, noteClock(here.stream)});
+  }
+
+  uint32_t noteClock(uint32_t stream) {
+    auto first = static_cast<uint32_t>(result.clocks.size());
+    result.clocks.insert(result.clocks.end(), clockOf(stream), clockOf(stream) + streams);
+    return first;
   }
 
   // END

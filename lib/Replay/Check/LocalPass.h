@@ -39,6 +39,8 @@ struct LocalResult {
   std::shared_ptr<const Overlaps> overlaps;
   std::vector<OpenPair> open;
   std::vector<SymmetricAccess> symmetric;
+  /// Puts and signals, ascending, and the same of them.
+  std::vector<std::pair<CommandId, uint32_t>> oneSided;
   std::vector<uint32_t> clocks;
   /// Per stream: how many of its commands have surely ended at END.
   std::vector<uint32_t> clockAtEnd;

@@ -53,8 +53,11 @@ public:
         findings(findings) {
     bool oneSided = std::any_of(world.incoming.begin(), world.incoming.end(),
                                 [](const auto &puts) { return !puts.empty(); });
-    if (oneSided)
-      ties.emplace(world, options);
+    if (!oneSided)
+      return;
+    ties.emplace(world, options);
+    numberCommands();
+    collectEdges();
   }
 
   void run() {
@@ -66,6 +69,60 @@ public:
   }
 
 private:
+  void numberCommands() {
+    ticks.resize(world.commands.size());
+    for (const Rank &rank : world.ranks) {
+      std::vector<uint32_t> now(rank.numStreams, 0);
+      now[0] = 1; // START
+      for (CommandId i = rank.begin; i < rank.end; ++i) {
+        const Command &command = world.commands[i];
+        ticks[i] = now[command.stream] += takesPart(command.kind);
+      }
+    }
+  }
+
+  /// Signals that are the first of one stream to release a wait, which no other stream does: what
+  /// is before the signal is before the end of the wait.
+  void collectEdges() {
+    for (const Slot &slot : world.slots) {
+      if (slot.waits.empty() || slot.raises.empty())
+        continue;
+      std::vector<CommandId> raises = slot.raises;
+      std::sort(raises.begin(), raises.end());
+      uint32_t from = world.rankOf(raises.front());
+      SlotUsers users;
+      bool isOneStream = true;
+      for (CommandId raise : raises) {
+        isOneStream &= world.rankOf(raise) == from &&
+                       world.commands[raise].stream == world.commands[raises.front()].stream;
+        users.add(raise, world.commands[raise].value);
+      }
+      if (!isOneStream)
+        continue;
+      std::vector<Edge> &known = edges[pairOf(from, slot.rank)];
+      for (CommandId wait : slot.waits) {
+        size_t first = std::lower_bound(users.mostValue.begin(), users.mostValue.end(),
+                                        world.commands[wait].value) -
+                       users.mostValue.begin();
+        if (first < raises.size())
+          known.push_back({raises[first], wait});
+      }
+    }
+    for (auto &[pair, known] : edges)
+      std::sort(known.begin(), known.end(),
+                [](const Edge &a, const Edge &b) { return a.wait < b.wait; });
+  }
+
+  static uint64_t pairOf(uint32_t from, uint32_t to) { return uint64_t(from) << 32 | to; }
+
+  /// What has ended before a put or signal, by stream.
+  const uint32_t *clockAt(CommandId command) const {
+    const LocalResult &local = locals[world.rankOf(command)];
+    auto at = std::lower_bound(local.oneSided.begin(), local.oneSided.end(),
+                               std::pair<CommandId, uint32_t>(command, 0));
+    return local.clocks.data() + at->second;
+  }
+
   // Within one run
 
   void checkTarget(uint32_t r) {
@@ -128,16 +185,13 @@ private:
             .add(raise, world.commands[raise].value);
     }
     const Rank &rank = world.ranks[target];
-    std::vector<uint32_t> ticks(rank.numStreams, 0);
-    ticks[0] = 1; // START
     for (CommandId i = rank.begin; i < rank.end; ++i) {
       const Command &command = world.commands[i];
-      ticks[command.stream] += takesPart(command.kind);
       if (command.kind != Kind::WaitSignal)
         continue;
       SlotUsers &waits = usersOf(slots[command.aux].waits, command.stream);
       waits.add(i, command.value);
-      waits.ticks.push_back(ticks[command.stream]);
+      waits.ticks.push_back(ticks[i]);
     }
   }
 
@@ -176,9 +230,30 @@ private:
 
   /// `a` came first in the execution, so only a < b can be.
   bool ordered(const Touch &a, const Touch &b) {
-    if (a.isPut && !b.isPut && waitBetween(a.command, b.clock))
+    if (b.isPut ? peerKnows(a, b) : a.isPut && waitBetween(a.command, b.clock))
       return true;
     return order.before(a.command, b.command);
+  }
+
+  /// The usual case of a put `b` without a search: a signal of the target behind `a`, which `b`'s
+  /// rank has waited for.
+  bool peerKnows(const Touch &a, const Touch &b) const {
+    auto found = edges.find(pairOf(target, b.rank));
+    if (found == edges.end())
+      return false;
+    const std::vector<Edge> &known = found->second;
+    const uint32_t *atPut = clockAt(b.command);
+    auto edge = std::lower_bound(known.begin(), known.end(), b.command,
+                                 [](const Edge &e, CommandId put) { return e.wait < put; });
+    for (unsigned steps = 0; edge != known.begin() && steps < 16; ++steps) {
+      --edge;
+      if (atPut[world.commands[edge->wait].stream] < ticks[edge->wait])
+        continue;
+      const uint32_t *atSignal = clockAt(edge->signal);
+      return a.isPut ? waitBetween(a.command, atSignal)
+                     : atSignal[world.commands[a.command].stream] >= ticks[a.command];
+    }
+    return false;
   }
 
   /// The usual case without a search: the first signal behind the put, and a wait for it alone that
@@ -222,47 +297,62 @@ private:
   /// R2: what a run does with a half is over before the next but one writes there, and the other
   /// way round.
   void checkRuns(const std::vector<Touch> &touches) {
-    // Per place and rank one reader and one writer: all commands of a rank are inside of its run.
-    std::vector<std::vector<const Touch *>> some(graph->places.size());
+    // Per place and rank one group of readers and one of writers: all commands of a rank are inside
+    // of its run, so of local ones the first stands for all.
+    std::vector<std::vector<Group>> groups(graph->places.size());
     for (const Touch &touch : touches) {
-      auto &known = some[touch.place];
-      bool stands = std::any_of(known.begin(), known.end(), [&](const Touch *t) {
-        return t->rank == touch.rank && t->writes == touch.writes && t->isPut == touch.isPut &&
-               !touch.isPut;
+      bool arrives = touch.isPut && (waitBetween(touch.command, locals[target].clockAtEnd.data()) ||
+                                     order.beforeEnd(touch.command, target));
+      auto &known = groups[touch.place];
+      auto group = std::find_if(known.begin(), known.end(), [&](const Group &g) {
+        const Touch &t = *g.members.front();
+        return t.rank == touch.rank && t.writes == touch.writes && t.isPut == touch.isPut &&
+               g.arrives == arrives;
       });
-      if (!stands)
-        known.push_back(&touch);
+      if (group == known.end())
+        known.push_back({arrives, {&touch}});
+      else if (touch.isPut)
+        group->members.push_back(&touch);
     }
     // What a put does to itself is said only where nothing else is said of it.
     std::unordered_set<CommandId> reported;
     for (bool itself : {false, true})
-      for (uint32_t p = 0; p < some.size(); ++p)
+      for (uint32_t p = 0; p < groups.size(); ++p)
         for (const Overlaps::Edge *e = graph->begin(p); e != graph->end(p); ++e)
-          for (const Touch *x : some[p])
-            for (const Touch *y : some[e->to])
-              if ((x->command == y->command) == itself && conflict(*x, *y) && !overRuns(*x, *y) &&
-                  (!itself || !reported.count(y->command))) {
-                reported.insert(y->command);
-                reportRuns(*x, *y);
-              }
+          for (const Group &x : groups[p])
+            for (const Group &y : groups[e->to])
+              if (conflict(*x.members.front(), *y.members.front()) && !overRuns(x, y))
+                searchRuns(x, y, itself, reported);
+  }
+
+  /// Touches of one rank, of one kind, at one place.
+  struct Group {
+    bool arrives; ///< of puts: before the target's END
+    std::vector<const Touch *> members;
+  };
+
+  /// The pairs of two groups that their ranks' order does not decide.
+  void searchRuns(const Group &xs, const Group &ys, bool itself,
+                  std::unordered_set<CommandId> &reported) {
+    for (const Touch *x : xs.members)
+      for (const Touch *y : ys.members)
+        if ((x->command == y->command) == itself && !order.before(x->command, y->command, 2) &&
+            (!itself || !reported.count(y->command))) {
+          reported.insert(y->command);
+          reportRuns(*x, *y);
+        }
   }
 
   static bool conflict(const Touch &x, const Touch &y) {
     return (x.writes || y.writes) && (x.isPut || y.isPut);
   }
 
-  /// x of run n is over before y of run n + 2.
-  bool overRuns(const Touch &x, const Touch &y) {
-    if (x.isPut) {
-      // Its arrival is known to the target; from there on as an access of the target.
-      if ((waitBetween(x.command, locals[target].clockAtEnd.data()) ||
-           order.beforeEnd(x.command, target)) &&
-          (y.rank == target || ties->tied(target, y.rank)))
-        return true;
-    } else if (x.rank == y.rank || ties->tied(x.rank, y.rank)) {
-      return true;
-    }
-    return order.before(x.command, y.command, 2);
+  /// Whether x of run n is over before y of run n + 2, since one run ties their ranks. A put's
+  /// arrival is known to the target; from there on it is as an access of the target.
+  bool overRuns(const Group &xs, const Group &ys) const {
+    const Touch &x = *xs.members.front(), &y = *ys.members.front();
+    uint32_t knower = x.isPut ? target : x.rank;
+    return (!x.isPut || xs.arrives) && (knower == y.rank || ties->tied(knower, y.rank));
   }
 
   void reportRuns(const Touch &x, const Touch &y) {
@@ -324,6 +414,12 @@ private:
   Order &order;
   Findings &findings;
   std::optional<Ties> ties;
+
+  struct Edge {
+    CommandId signal, wait;
+  };
+  std::vector<uint32_t> ticks; ///< numbers in their streams, as clocks count
+  std::unordered_map<uint64_t, std::vector<Edge>> edges; ///< by pair of ranks, waits ascending
 
   uint32_t target = 0;
   const Overlaps *graph = nullptr;
