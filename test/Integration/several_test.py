@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem-run with several programs: what fails by itself, what ends the whole, and what is said of each."""
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 import unittest
@@ -211,6 +213,29 @@ class Several(SeveralTest):
                              (files[3], "is for 2 ranks, launched were 3$"), (files[4], "^FAILED wrong: "),
                              (files[5], "^verified gather")], "2 passed, 4 failed")
         self.assertEqual([(d.code, d.out, d.err) for d in done[1:]], [(1, "", "")] * 2)
+
+    def test_ranks_stay_until_rank_0_has_printed(self):
+        """mpirun and torchrun kill the other ranks once one has failed, and with rank 0 its output would be lost."""
+        with socket.socket() as listener:
+            listener.bind(("", 0))
+            port = listener.getsockname()[1]
+        # Rank 0 cannot print: its pipe is full.
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(writer, b" " * 4096)
+        os.set_blocking(writer, True)
+        ranks = [start([tool("tandem-run"), program("wrong-3"), "--verify"],
+                       environment(RANK=r, WORLD_SIZE=3, LOCAL_RANK=r, LOCAL_WORLD_SIZE=3, MASTER_ADDR="localhost",
+                                   MASTER_PORT=port), stdout=writer if r == 0 else subprocess.PIPE)
+                 for r in range(3)]
+        os.close(writer)
+        time.sleep(3)  # the others would end within it
+        self.assertEqual([rank.poll() for rank in ranks], [None] * 3)
+        with os.fdopen(reader) as pipe:
+            self.assertIn("FAILED wrong: ", pipe.read())
+        self.assertEqual([finish(rank).code for rank in ranks], [1] * 3)
 
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
     def test_mpirun(self):

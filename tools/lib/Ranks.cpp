@@ -81,7 +81,6 @@ Expected<std::unique_ptr<Launch>> run::joinRanks(const LaunchEnvironment &enviro
                                                  std::chrono::milliseconds timeout) {
   LaunchEnvironment env = environment;
   env.timeout = timeout;
-  TANDEM_RETURN_IF_ERROR(findRendezvousByMpi(env));
   return createTcpLaunch(env);
 }
 

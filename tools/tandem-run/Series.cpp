@@ -22,15 +22,25 @@ public:
       : job(job), options(job.options), rank(job.launch.rank()), note(note) {}
 
   int run(const ProgramSource &source) {
+    int code = runAll(source);
+    // mpirun and torchrun kill the other ranks once one has failed: rank 0 must have printed.
+    if (together && !job.launch.barrier().ok())
+      return 1;
+    return code;
+  }
+
+private:
+  int runAll(const ProgramSource &source) {
     const std::vector<std::string> &files = options.programs;
-    bool together = true;
     for (size_t i = 0; i < files.size() && together; ++i) {
       Report report;
       report.file = files[i];
       auto program = source(i);
       // Of one program that is none there is no summary.
-      if (!options.several() && !program)
+      if (!options.several() && !program) {
+        together = false;
         return failed(program.status().message());
+      }
       if (!options.several() && !program->problem.empty())
         return rank == 0 ? failed(program->problem) : 1;
       Status status = program.status();
@@ -47,7 +57,6 @@ public:
     return options.several() ? sum() : tally.failed != 0;
   }
 
-private:
   /// What this rank says of a program's end. A verdict that all ranks share is said by rank 0
   /// alone.
   void end(const Status &status, Report report) {
@@ -87,6 +96,7 @@ private:
   const Options &options;
   uint32_t rank;
   const std::function<void(const Tally &)> &note;
+  bool together = true; ///< no rank has left the series
   Tally tally;
   std::vector<Report> reports; ///< rank 0, for --json
 };

@@ -69,8 +69,9 @@ uint64_t hashText(std::string_view text) {
   return hash ^ (hash >> 32);
 }
 
+/// Below the ports that Linux gives to outgoing connections.
 uint16_t portOf(std::string_view job) {
-  return static_cast<uint16_t>(20000 + hashText(job) % 20000);
+  return static_cast<uint16_t>(20000 + hashText(job) % 12000);
 }
 
 Status readTandem(const Reader &reader, LaunchEnvironment &env) {
@@ -111,11 +112,15 @@ Status readOpenMpi(const Reader &reader, LaunchEnvironment &env) {
       reader.get({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"});
   if (job.set())
     env.token = hashText("mpi " + job.value);
-  // The address comes from MPI itself (findRendezvousByMpi) unless the user has given one.
   Variable address = reader.get({"MASTER_ADDR"}), port = reader.get({"MASTER_PORT"});
   if (address.set() && port.set()) {
     env.addresses = {address.value};
     return reader.number({"MASTER_PORT"}, env.port, 1, 65535);
+  }
+  // mpirun does not say where rank 0 is.
+  if (env.localSize == env.worldSize) {
+    env.addresses = {"127.0.0.1"};
+    env.port = portOf("mpi " + job.value);
   }
   return Status::success();
 }
@@ -255,11 +260,14 @@ Expected<LaunchEnvironment> tandem::readLaunchEnvironment(const EnvironmentLooku
                     "{}",
                     toString(env.launcher), env.localRank, env.localSize, env.rank, env.worldSize));
   bool known = !env.addresses.empty() && (env.port || env.listenFd >= 0);
-  if (env.worldSize > 1 && !known && env.launcher != Launcher::OpenMpi)
+  if (env.worldSize > 1 && !known)
     return Status(Code::InvalidArgument,
                   fmt::format("launch environment ({}): {} ranks, but no address of rank 0: "
-                              "expected TANDEM_MASTER_ADDR and TANDEM_MASTER_PORT",
-                              toString(env.launcher), env.worldSize));
+                              "expected TANDEM_MASTER_ADDR and TANDEM_MASTER_PORT{}",
+                              toString(env.launcher), env.worldSize,
+                              env.launcher == Launcher::OpenMpi
+                                  ? " (mpirun -x NAME=VALUE), as the ranks are on several hosts"
+                                  : ""));
   if (!env.token) {
     std::string text = fmt::format("{} {} {}", toString(env.launcher), env.port, env.worldSize);
     for (const std::string &address : env.addresses)

@@ -15,9 +15,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <memory>
-#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -52,13 +50,11 @@ Status waitFor(int fd, short events, Deadline deadline) {
   }
 }
 
-std::string nameOf(const sockaddr *address, socklen_t length, bool withPort) {
+std::string nameOf(const sockaddr *address, socklen_t length) {
   char host[NI_MAXHOST], service[NI_MAXSERV];
   if (::getnameinfo(address, length, host, sizeof(host), service, sizeof(service),
                     NI_NUMERICHOST | NI_NUMERICSERV))
     return "unknown address";
-  if (!withPort)
-    return host;
   // IPv4 on a socket of both families.
   if (const char *mapped = std::strstr(host, "::ffff:"); mapped == host)
     return fmt::format("{}:{}", host + 7, service);
@@ -86,7 +82,7 @@ Socket::Socket(int fd) : descriptor(fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
   if (!::getpeername(fd, reinterpret_cast<sockaddr *>(&address), &length))
-    name = nameOf(reinterpret_cast<sockaddr *>(&address), length, true);
+    name = nameOf(reinterpret_cast<sockaddr *>(&address), length);
 }
 
 Socket::Socket(Socket &&other) noexcept
@@ -134,7 +130,7 @@ Expected<Socket> Socket::connect(const std::string &host, uint16_t port, Deadlin
       }
     }
     if (!failure) {
-      socket.name = nameOf(entry->ai_addr, entry->ai_addrlen, true);
+      socket.name = nameOf(entry->ai_addr, entry->ai_addrlen);
       return socket;
     }
     last = ioError("connect", failure);
@@ -202,8 +198,6 @@ ListenSocket::~ListenSocket() {
     ::close(socket);
 }
 
-int ListenSocket::release() { return std::exchange(socket, -1); }
-
 Expected<ListenSocket> ListenSocket::open(uint16_t port) {
   // One IPv6 socket serves IPv4 too; hosts without IPv6 get an IPv4 one.
   for (int family : {AF_INET6, AF_INET}) {
@@ -241,24 +235,4 @@ Expected<ListenSocket> ListenSocket::open(uint16_t port) {
     return result;
   }
   return ioError("cannot open a listening socket", errno);
-}
-
-std::vector<std::string> tandem::hostAddresses() {
-  std::vector<std::string> result;
-  ifaddrs *list = nullptr;
-  if (::getifaddrs(&list))
-    return result;
-  for (ifaddrs *entry = list; entry; entry = entry->ifa_next) {
-    if (!entry->ifa_addr || (entry->ifa_flags & IFF_LOOPBACK) || !(entry->ifa_flags & IFF_UP))
-      continue;
-    if (entry->ifa_addr->sa_family == AF_INET) {
-      result.push_back(nameOf(entry->ifa_addr, sizeof(sockaddr_in), false));
-    } else if (entry->ifa_addr->sa_family == AF_INET6) {
-      auto *six = reinterpret_cast<sockaddr_in6 *>(entry->ifa_addr);
-      if (!IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr))
-        result.push_back(nameOf(entry->ifa_addr, sizeof(sockaddr_in6), false));
-    }
-  }
-  ::freeifaddrs(list);
-  return result;
 }

@@ -198,6 +198,5 @@ Expected<std::unique_ptr<Launch>> tandem::createLaunchFromEnvironment() {
   auto env = readLaunchEnvironment();
   if (!env)
     return env.status();
-  TANDEM_RETURN_IF_ERROR(findRendezvousByMpi(*env));
   return createTcpLaunch(*env);
 }

@@ -51,11 +51,11 @@ struct LaunchEnvironment {
   uint32_t localSize = 1;
 
   /// Hosts or addresses where rank 0 listens, tried in turn. TANDEM_MASTER_ADDR (commas separate) |
-  /// MASTER_ADDR | the first host of SLURM_STEP_NODELIST, SLURM_JOB_NODELIST. Open MPI says nothing
-  /// of it: empty, see findRendezvousByMpi.
+  /// MASTER_ADDR | the first host of SLURM_STEP_NODELIST, SLURM_JOB_NODELIST. Under mpirun:
+  /// 127.0.0.1 if all ranks are on one host; on several, MASTER_ADDR and MASTER_PORT are required.
   std::vector<std::string> addresses;
   /// TANDEM_MASTER_PORT | MASTER_PORT, plus one under torchrun if TORCHELASTIC_USE_AGENT_STORE is
-  /// True (its own store listens there) | from the job: 20000 + hash(id) % 20000, where id is
+  /// True (its own store listens there) | from the job: 20000 + hash(id) % 12000, where id is
   /// SLURM_JOB_ID.SLURM_STEP_ID or PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid. 0: not known yet.
   uint16_t port = 0;
   /// What a rank shows when it connects, so that processes of other jobs are turned away.

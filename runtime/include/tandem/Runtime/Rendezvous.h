@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// A listening TCP socket. Closed with the object unless released.
+/// A listening TCP socket. Closed with the object.
 class ListenSocket {
 public:
   /// `port` 0: one that is free. Listens on all interfaces, IPv6 and IPv4.
@@ -23,8 +23,6 @@ public:
   ~ListenSocket();
   uint16_t port() const { return number; }
   int fd() const { return socket; }
-  /// The caller closes it.
-  int release();
 
 private:
   ListenSocket(int socket, uint16_t number) : socket(socket), number(number) {}
@@ -41,18 +39,8 @@ private:
 /// A world of one needs no network.
 Expected<std::unique_ptr<Launch>> createTcpLaunch(const LaunchEnvironment &environment);
 
-/// Where the launcher does not say where rank 0 is (Open MPI): completes `environment` (addresses,
-/// port, on rank 0 also listenFd). Opens libmpi.so.40 at run time, broadcasts rank 0's addresses
-/// and finalizes MPI again unless the process had initialized it before. Without that library:
-/// ranks of one node meet on the loopback address at a port derived from the job; several nodes are
-/// an error that says how to give the address by hand. Does nothing where the address is known.
-Status findRendezvousByMpi(LaunchEnvironment &environment);
-
 /// Reads the environment, finds rank 0, connects: what tools do at start.
 Expected<std::unique_ptr<Launch>> createLaunchFromEnvironment();
-
-/// This host's addresses, without loopback and link-local ones, as text.
-std::vector<std::string> hostAddresses();
 
 } // namespace tandem
 

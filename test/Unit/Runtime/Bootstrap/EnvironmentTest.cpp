@@ -103,20 +103,30 @@ TEST(Environment, TorchrunListensBesideItsStore) {
   EXPECT_EQ(env->port, 29501);
 }
 
-TEST(Environment, OpenMpiLeavesTheAddressOpen) {
-  auto env = read({{"OMPI_COMM_WORLD_RANK", "1"},
-                   {"OMPI_COMM_WORLD_SIZE", "3"},
-                   {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
-                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+TEST(Environment, OpenMpi) {
+  std::map<std::string, std::string> oneHost = {{"OMPI_COMM_WORLD_RANK", "1"},
+                                                {"OMPI_COMM_WORLD_SIZE", "3"},
+                                                {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"},
+                                                {"PMIX_NAMESPACE", "4711"}};
+  auto env = read(oneHost);
   ASSERT_TRUE(env) << env.status().message();
   EXPECT_EQ(env->launcher, Launcher::OpenMpi);
   EXPECT_EQ(env->rank, 1u);
-  EXPECT_EQ(env->localSize, 2u);
-  EXPECT_TRUE(env->addresses.empty());
+  EXPECT_EQ(env->localSize, 3u);
+  EXPECT_THAT(env->addresses, ElementsAre("127.0.0.1"));
+  EXPECT_GE(env->port, 20000);
+  EXPECT_LT(env->port, 40000);
+  EXPECT_NE(env->port, read(with(oneHost, {{"PMIX_NAMESPACE", "4712"}}))->port);
   // A container's RANK and WORLD_SIZE do not hide mpirun.
   EXPECT_EQ(
       read(with(kTorch, {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "3"}}))->worldSize,
       3u);
+  // On several hosts the user says where rank 0 is.
+  auto several = with(oneHost, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+  EXPECT_THAT(read(several).status().message(), HasSubstr("expected TANDEM_MASTER_ADDR"));
+  EXPECT_THAT(read(with(several, {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}))->addresses,
+              ElementsAre("node1"));
 }
 
 TEST(Environment, Slurm) {
