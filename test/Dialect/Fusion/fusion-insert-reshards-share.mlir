@@ -124,3 +124,68 @@ func.func @bound(%0: !rows) {
   %8 = math.sin %7 : !two
   return
 }
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+#cols = #fusion.axes<#tp, [-, didx("x")]>
+#seq = #fusion.axes<#tp, [-, didx("x"), -]>
+#heads = #fusion.axes<#tp, [-, -, didx("x")]>
+
+// A layer on [batch, sequence, feature] and its weight gradient, which reads the input as a matrix: one gather.
+// CHECK-LABEL: @layer_and_weight_gradient
+// CHECK:         %[[G:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<2x8x16xf32, #fusion.axes<#tp, [-, -, -]>>
+// CHECK-NEXT:    fusion.matmul %[[G]], %arg1
+// CHECK-NOT:     fusion.reshard
+// CHECK:         %[[V:.*]] = fusion.reshape %[[G]] : {{.*}} -> tensor<16x16xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK-NEXT:    fusion.matmul %[[V]], %{{.*}} {transpose_a}
+// CHECK-NEXT:    return
+func.func @layer_and_weight_gradient(%x: tensor<2x8x16xf32, #seq>, %w: tensor<16x32xf32, #cols>, %dh: tensor<2x8x32xf32, #heads>)
+    -> (tensor<2x8x32xf32, #heads>, tensor<16x32xf32, #cols>) {
+  %h = fusion.matmul %x, %w : tensor<2x8x16xf32, #seq>, tensor<16x32xf32, #cols> -> tensor<2x8x32xf32, #heads>
+  %x2 = fusion.reshape %x : tensor<2x8x16xf32, #seq> -> tensor<16x16xf32>
+  %d2 = fusion.reshape %dh : tensor<2x8x32xf32, #heads> -> tensor<16x32xf32, #cols>
+  %dw = fusion.matmul %x2, %d2 {transpose_a} : tensor<16x16xf32>, tensor<16x32xf32, #cols> -> tensor<16x32xf32, #cols>
+  return %h, %dw : tensor<2x8x32xf32, #heads>, tensor<16x32xf32, #cols>
+}
+
+// -----
+
+#tp = #fusion.mesh<"tp", ["x" = 4]>
+!rows = tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!cols = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
+!whole = tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>
+!turned = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+!sliced = tensor<8x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+
+// Of two views of one value, too; the value itself is gathered then.
+// CHECK-LABEL: @two_views
+// CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK-NEXT:    %[[T:.*]] = fusion.permute %[[G]] [1, 0]
+// CHECK-NEXT:    %[[F:.*]] = fusion.reshape %[[G]] : {{.*}} -> tensor<128xf32, #fusion.axes<#tp, [-]>>
+// CHECK-NEXT:    return %[[T]], %[[F]]
+func.func @two_views(%0: !rows) -> (!turned, tensor<128xf32, #fusion.axes<#tp, [-]>>) {
+  %1 = fusion.permute %0 [1, 0] : !rows -> !cols
+  %2 = fusion.reshard %1 : !cols -> !turned
+  %3 = fusion.reshape %0 : !rows -> tensor<128xf32, #fusion.axes<#tp, [didx("x")]>>
+  %4 = fusion.reshard %3 : tensor<128xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<128xf32, #fusion.axes<#tp, [-]>>
+  return %2, %4 : !turned, tensor<128xf32, #fusion.axes<#tp, [-]>>
+}
+
+// Slices are kept: the view has them as well. What needs other slices is another reshard.
+// CHECK-LABEL: @sliced_views
+// CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+// CHECK-NEXT:    %[[T:.*]] = fusion.permute %[[G]] [1, 0] : {{.*}} -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
+// CHECK-NEXT:    fusion.matmul %[[T]], %[[G]]
+// CHECK-NEXT:    %[[P:.*]] = fusion.permute %arg0
+// CHECK-NEXT:    %[[O:.*]] = fusion.reshard %[[P]] : {{.*}} -> tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+// CHECK-NEXT:    return
+func.func @sliced_views(%0: !rows) -> (tensor<16x16xf32, #fusion.axes<#tp, [-, -]>>, tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>) {
+  %1 = fusion.reshard %0 : !rows -> !sliced
+  %2 = fusion.permute %0 [1, 0] : !rows -> !cols
+  %3 = fusion.reshard %2 : !cols -> !turned
+  %4 = fusion.matmul %3, %1 : !turned, !sliced -> tensor<16x16xf32, #fusion.axes<#tp, [-, -]>>
+  %5 = fusion.permute %0 [1, 0] : !rows -> !cols
+  %6 = fusion.reshard %5 : !cols -> tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+  return %4, %6 : tensor<16x16xf32, #fusion.axes<#tp, [-, -]>>, tensor<16x8xf32, #fusion.axes<#tp, [stream(2), -]>>
+}

@@ -9,6 +9,7 @@
 
 #include "Retype.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -50,6 +51,112 @@ static ReshardOp findShared(ArrayRef<ReshardOp> known, ReshardOp op) {
   return {};
 }
 
+namespace {
+/// A permute or reshape on the way from a value to the operand of a reshard.
+struct View {
+  Operation *op;
+  AxesAttr axes; ///< of its result, once the value itself is resharded
+};
+
+/// A reshard, as one of the value that its operand is a view of.
+struct RootedReshard {
+  ReshardOp op;
+  Value root;
+  AxesAttr axes;           ///< of `root`, resharded
+  SmallVector<View> views; ///< from the reshard to the root
+};
+} // namespace
+
+/// Axes of a view's result, if it runs locally and keeps the slices.
+static AxesAttr inferView(Operation *view, AxesAttr axes) {
+  std::optional<AxesConflict> conflict;
+  return inferResultAxes(view, 0, axes, conflict);
+}
+
+/// Follows permutes and reshapes up, as long as they could as well run behind the reshard.
+static RootedReshard findRoot(ReshardOp op) {
+  RootedReshard found{op, op.getInput(), getAxes(op.getType()), {}};
+  while (auto *view = found.root.getDefiningOp()) {
+    if (!isa<PermuteOp, ReshapeOp>(view) || view->getBlock() != op->getBlock())
+      break;
+    AxesAttr axes = inferOperandAxes(view, 0, 0, found.axes, AxesAttr());
+    AxesAttr back = axes ? inferView(view, axes) : AxesAttr();
+    if (!samePlacement(back, found.axes) || (found.axes.hasStream() && back != found.axes))
+      break;
+    found.views.push_back({view, found.axes});
+    found.root = view->getOperand(0);
+    found.axes = axes;
+  }
+  return found;
+}
+
+/// Takes the slices of `axes`, those of the root, down to the reshard; false if its users cannot.
+static bool takeSlices(RootedReshard &reshard, AxesAttr axes) {
+  SmallVector<View> views = reshard.views;
+  AxesAttr below = axes;
+  for (View &view : llvm::reverse(views)) {
+    AxesAttr result = inferView(view.op, below);
+    if (!samePlacement(result, view.axes))
+      return false;
+    view.axes = below = result;
+  }
+  if (!takeType(reshard.op, withAxes(reshard.op.getType(), below)))
+    return false;
+  reshard.views = std::move(views);
+  reshard.axes = axes;
+  return true;
+}
+
+/// Replaces the reshard by its views of `value`, the resharded root.
+static void replaceByViews(const RootedReshard &reshard, Value value) {
+  OpBuilder builder(reshard.op);
+  for (const View &view : llvm::reverse(reshard.views)) {
+    Operation *copy = builder.clone(*view.op);
+    copy->setOperand(0, value);
+    value = copy->getResult(0);
+    value.setType(withAxes(cast<RankedTensorType>(value.getType()), view.axes));
+  }
+  ReshardOp op = reshard.op;
+  op.getResult().replaceAllUsesWith(value);
+  op.erase();
+  for (const View &view : reshard.views) {
+    if (!view.op->use_empty())
+      break;
+    view.op->erase();
+  }
+}
+
+/// Reshards of views of one value become views of one reshard. (The weight gradient of a layer
+/// reads its input as a matrix, the layer itself with its batch dimensions.)
+static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Location)> shared) {
+  using Key = std::pair<std::pair<Value, Attribute>, Attribute>;
+  llvm::DenseMap<Key, RootedReshard> standing;
+  SmallVector<ReshardOp> reshards = llvm::to_vector(block.getOps<ReshardOp>());
+  for (ReshardOp op : reshards) {
+    if (op.getRowAttr() || classifyReshard(op.getInput().getType(), op.getType()).isLocal())
+      continue;
+    RootedReshard here = findRoot(op);
+    auto [it, isNew] =
+        standing.try_emplace({{here.root, here.axes.getPlacement()}, op.getScheduleAttr()}, here);
+    RootedReshard &first = it->second;
+    if (isNew || (first.views.empty() && here.views.empty()))
+      continue;
+    // As above, only who needs no slices takes any.
+    if (here.axes != first.axes && (here.axes.hasStream() || !takeSlices(here, first.axes)))
+      continue;
+    if (!first.views.empty()) {
+      OpBuilder builder(first.op);
+      auto type = cast<RankedTensorType>(first.root.getType());
+      auto root = ReshardOp::create(builder, first.op.getLoc(), withAxes(type, first.axes),
+                                    first.root, first.op.getScheduleAttr(), false, StringAttr());
+      replaceByViews(first, root.getResult());
+      first = {root, first.root, first.axes, {}};
+    }
+    shared(first.op, op.getLoc());
+    replaceByViews(here, first.op.getResult());
+  }
+}
+
 void fusion::shareReshards(func::FuncOp function,
                            llvm::function_ref<void(ReshardOp, Location)> shared) {
   // Within a block, who stands first dominates.
@@ -72,5 +179,6 @@ void fusion::shareReshards(func::FuncOp function,
       op.getResult().replaceAllUsesWith(other.getResult());
       op.erase();
     }
+    shareBehindViews(block, shared);
   }
 }
