@@ -50,7 +50,8 @@ LogicalResult CodeBuilder::arguments() {
     if (!layout || !type.getLayout().isIdentity())
       return program.emitOpError("argument ")
              << arg.getArgNumber()
-             << ": expected a memref of static shape and identity layout, found " << arg.getType();
+             << ": expected a memref of static shape and identity layout with at most " << kMaxRank
+             << " dimensions and 2^60 elements, found " << arg.getType();
     if (hostir::isSymmetric(type))
       return program.emitOpError("argument ")
              << arg.getArgNumber()

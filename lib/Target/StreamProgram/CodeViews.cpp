@@ -90,7 +90,7 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   std::optional<Layout> layout = Layout::dense(type);
   if (!layout)
     return op.emitOpError("expected a buffer of static shape with at most ")
-           << kMaxRank << " dimensions, found " << type;
+           << kMaxRank << " dimensions and 2^60 elements, found " << type;
   if (!op.getOffset())
     return op.emitOpError("has no place in the arena: expected `offset`, which "
                           "hostir-plan-buffers writes");

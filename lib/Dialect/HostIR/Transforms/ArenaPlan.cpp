@@ -85,6 +85,8 @@ int64_t hostir::placeItems(MutableArrayRef<ArenaItem> items,
     items[i].offset = offset;
     placed[i] = true;
     bytes = std::max(bytes, offset + items[i].size);
+    if (bytes > kMaxArenaBytes)
+      return bytes; // further sums might overflow
   }
   return bytes;
 }

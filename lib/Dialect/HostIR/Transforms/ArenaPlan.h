@@ -18,6 +18,9 @@
 
 namespace tandem::hostir {
 
+/// The largest arena that is planned: 64 TiB. Places of all 1024 workers still fit in 64 bits.
+inline constexpr int64_t kMaxArenaBytes = int64_t(1) << 46;
+
 /// One item of an arena. Sizes and offsets are multiples of kBufferAlignment.
 struct ArenaItem {
   int64_t size = 0;
@@ -39,7 +42,8 @@ std::vector<std::pair<unsigned, unsigned>>
 findMeetings(ArrayRef<std::pair<int64_t, int64_t>> ranges);
 
 /// Gives every item its offset: the largest first, each at the lowest place where no placed item
-/// that it meets lies. Returns the bytes needed.
+/// that it meets lies. Returns the bytes needed; where that is more than kMaxArenaBytes, places are
+/// missing.
 int64_t placeItems(MutableArrayRef<ArenaItem> items,
                    ArrayRef<std::pair<unsigned, unsigned>> meetings);
 

@@ -106,6 +106,8 @@ std::string Localizer::addAccess(OpOperand &use) {
   bool isPutTarget = isa<PutOp>(op) && &use == &cast<PutOp>(op).getTargetMutable();
   if (!isa<HostIRDialect>(op->getDialect()) || !getStream(op) || isPutTarget)
     return ("'" + op->getName().getStringRef() + "' uses it").str();
+  if (cast<MemRefType>(use.get().getType()).getNumElements() == 0)
+    return "a view of it has no elements";
   std::optional<StridedBox> box = computeBox(use.get());
   if (!box)
     return "a view of it is not understood";

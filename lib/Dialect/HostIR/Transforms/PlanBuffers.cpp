@@ -20,9 +20,6 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-// Far from overflow in any sum that follows.
-static constexpr int64_t kMaxArenaBytes = int64_t(1) << 56;
-
 namespace {
 
 /// Buffers of one top-level op that live on one stream (or on one stream per iteration), from one
@@ -77,6 +74,10 @@ LogicalResult Planner::verify(const BufferLife &life) {
   if (bytesOf(alloc) < 0)
     return alloc.emitOpError() << "expected a buffer of at most " << kMaxArenaBytes
                                << " bytes, found " << alloc.getType();
+  if (bytesOf(alloc) * numPlaces(life) > kMaxArenaBytes)
+    return alloc.emitOpError() << "expected a buffer whose places take at most " << kMaxArenaBytes
+                               << " bytes, found " << alloc.getType() << " for " << numPlaces(life)
+                               << " workers";
   if (life.unordered) {
     InFlightDiagnostic diag = life.unordered->emitOpError()
                               << "expected to be ordered after the buffer's alloc by streams and "

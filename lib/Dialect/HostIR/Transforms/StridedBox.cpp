@@ -109,8 +109,8 @@ SmallVector<BoxDim> StridedBox::normalized() const {
 }
 
 static std::optional<StridedBox> boxOfRoot(Value root) {
-  auto type = dyn_cast<MemRefType>(root.getType());
-  if (!type || !type.hasStaticShape() || !type.getLayout().isIdentity())
+  auto type = cast<MemRefType>(root.getType());
+  if (!type.getLayout().isIdentity())
     return std::nullopt;
   StridedBox box;
   int64_t stride = 1;
@@ -185,11 +185,11 @@ static std::optional<StridedBox> castBox(memref::ReinterpretCastOp op) {
 
 std::optional<StridedBox> hostir::computeBox(Value view) {
   Operation *op = view.getDefiningOp();
+  auto type = dyn_cast<MemRefType>(view.getType());
+  if (!type || !type.hasStaticShape() || llvm::is_contained(type.getShape(), 0))
+    return std::nullopt;
   if (!isView(op))
     return boxOfRoot(view);
-  auto type = dyn_cast<MemRefType>(view.getType());
-  if (!type || !type.hasStaticShape())
-    return std::nullopt;
   std::optional<StridedBox> box = computeBox(op->getOperand(0));
   if (!box)
     return std::nullopt;

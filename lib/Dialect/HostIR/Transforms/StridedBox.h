@@ -52,7 +52,7 @@ struct StridedBox {
 };
 
 /// The elements that `view` takes of what it is a view of (getViewRoot). Nothing for views that are
-/// not understood.
+/// not understood, and for those without elements, which have no strides.
 std::optional<StridedBox> computeBox(Value view);
 
 /// Strides of the view in a buffer that holds the elements of `box` alone, densely, in the order of
