@@ -1,6 +1,6 @@
 // One fusion, three schedules: what `tools/dev demo` runs side by side. The rows of x are spread over the devices; every
 // device wants x * w. Only the axes of the result, and with them the stream loop, differ.
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 // The plain sequence: gather all of x, then multiply.
 func.func @sequence(

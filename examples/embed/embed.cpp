@@ -27,7 +27,7 @@ constexpr int kRanks = 4, kInner = 16, kColumns = 12;
 // x is split by rows over the mesh axis "x"; the result is computed slice by slice, each as soon as
 // its rows have come.
 const char *const kFusion = R"mlir(
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 func.func @gather_matmul(
     %x: tensor<?x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},
     %w: tensor<16x12xf32, #fusion.axes<#tp, [-, -]>> {fusion.name = "w"})

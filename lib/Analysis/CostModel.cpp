@@ -64,8 +64,7 @@ struct Group {
 };
 } // namespace
 
-static Group getGroup(const machine::Machine &machine, fusion::MeshAttr mesh,
-                      ArrayRef<StringAttr> axes) {
+static Group getGroup(const machine::Machine &machine, MeshAttr mesh, ArrayRef<StringAttr> axes) {
   llvm::SmallSet<uint32_t, 8> nodes;
   Group group{0, 1};
   for (int64_t position = 0, e = mesh.numDevices(); position < e; ++position) {

@@ -7,8 +7,8 @@
 
 #include "tandem/Analysis/Pricer.h"
 
-#include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace tandem;
@@ -26,7 +26,7 @@ std::unique_ptr<Pricer> tandem::createPricer(MLIRContext *context, const Pricer:
 }
 
 int64_t tandem::getWorldSize(func::FuncOp func) {
-  llvm::SmallDenseSet<fusion::MeshAttr> meshes;
+  llvm::SmallDenseSet<MeshAttr> meshes;
   auto add = [&](TypeRange types) {
     for (Type type : types)
       if (fusion::AxesAttr axes = fusion::getAxes(type))
@@ -35,7 +35,7 @@ int64_t tandem::getWorldSize(func::FuncOp func) {
   add(func.getArgumentTypes());
   func.walk([&](Operation *op) { add(op->getResultTypes()); });
   int64_t size = 1;
-  for (fusion::MeshAttr mesh : meshes)
+  for (MeshAttr mesh : meshes)
     for (int64_t i = 0, e = mesh.numDevices(); i < e; ++i)
       size = std::max(size, mesh.worldRank(i) + 1);
   return size;

@@ -22,12 +22,14 @@
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
+#include "tandem/Dialect/Mesh/IR/Mesh.h"
 
 using namespace mlir;
 
 void tandem::registerTandemDialects(DialectRegistry &registry) {
-  registry.insert<tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect, arith::ArithDialect,
-                  func::FuncDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect>();
+  registry.insert<tandem::MeshDialect, tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect,
+                  arith::ArithDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
+                  scf::SCFDialect>();
   registerSimulatedPricer(registry);
 }
 

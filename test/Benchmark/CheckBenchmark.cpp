@@ -136,7 +136,7 @@ void checkSlices(benchmark::State &state) {
       fmt::format("tensor<{0}x64xbf16, {1}>, tensor<64x1024xbf16, {2}>", rows, owned, columns);
   std::string result = fmt::format("tensor<{}x1024xbf16, {}>", rows, streamed);
   std::string text = fmt::format(
-      "#tp = #fusion.mesh<\"tp\", [\"x\" = {0}]>\n"
+      "#tp = #tandem.mesh<\"tp\", [\"x\" = {0}]>\n"
       "func.func @slices(%x: tensor<{1}x64xbf16, {2}>, %w: tensor<64x1024xbf16, {3}>) -> {4} {{\n"
       "  %y = fusion.matmul %x, %w {{fusion.schedule = #fusion.schedule<push>}} : {5} -> {4}\n"
       "  return %y : {4}\n}}\n",

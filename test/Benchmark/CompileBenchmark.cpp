@@ -83,7 +83,7 @@ std::string slicedGather(int64_t ranks, int64_t rows, int64_t slices) {
                        std::to_string(64 * ranks) + "xbf16, #fusion.axes<#tp, [" + stream +
                        ", didx(\"x\")]>>";
   std::string gathered = x(stream.c_str()), owned = x("didx(\"x\")");
-  text << "#tp = #fusion.mesh<\"tp\", [\"x\" = " << ranks << "]>\nfunc.func @sliced(%x: " << owned
+  text << "#tp = #tandem.mesh<\"tp\", [\"x\" = " << ranks << "]>\nfunc.func @sliced(%x: " << owned
        << ", %w: " << weight << ") -> " << result
        << " {\n  %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : " << owned << " -> "
        << gathered << "\n  %h = fusion.matmul %g, %w : " << gathered << ", " << weight << " -> "
@@ -128,7 +128,7 @@ BENCHMARK(translate)
 /// Layers of a tensor-parallel network: gather, matmul, matmul, reduce-scatter.
 std::string layers(int64_t count) {
   std::ostringstream text;
-  text << "#tp = #fusion.mesh<\"tp\", [\"x\" = 4]>\n"
+  text << "#tp = #tandem.mesh<\"tp\", [\"x\" = 4]>\n"
           "#rows = #fusion.axes<#tp, [didx(\"x\"), -]>\n#columns = #fusion.axes<#tp, [-, "
           "didx(\"x\")]>\n"
           "func.func @layers(%x0: tensor<64x64xf32, #rows>, %a: tensor<64x128xf32, #columns>, "

@@ -122,7 +122,7 @@ def program(ranks, dtype):
         source, source_type = operand(f"%x{number}", row.input_shape(ranks), dtype, row.strided)
         target, target_type = operand(f"%y{number}", row.output_shape(ranks), dtype, row.strided)
         root = f"root %root{row.root} " if row.root is not None else ""
-        reduction = f" {{reduction = #fusion<reduce_kind {row.reduction}>}}" if row.reduction else ""
+        reduction = f" {{reduction = #tandem<reduce_kind {row.reduction}>}}" if row.reduction else ""
         body += [f"%in{number} = {source}", f"%out{number} = {target}",
                  f"hostir.collective {row.kind} %in{number} to %out{number} {root}via %ch on %s{number % 2}{reduction}"
                  f" : {source_type} to {target_type}"]
@@ -132,7 +132,7 @@ def program(ranks, dtype):
         head += [f"%s{worker} = hostir.worker_stream %root{worker}", f"hostir.sync %s{worker} after %main"]
     tail = [f"hostir.sync %main after %s{worker}" for worker in range(2)]
     lines = "\n".join("  " + line for line in head + body + tail)
-    return (f'#tp = #fusion.mesh<"tp", ["x" = {ranks}]>\n'
+    return (f'#tp = #tandem.mesh<"tp", ["x" = {ranks}]>\n'
             f"hostir.program @collectives({', '.join(arguments)}) {{\n{lines}\n}}\n")
 
 

@@ -31,7 +31,7 @@ ROOTS = ("first", "middle", "last", "outside")
 def mesh(name, axes, devices=()):
     sizes = ", ".join(f'"{axis}" = {size}' for axis, size in axes.items())
     listed = f", devices = [{', '.join(map(str, devices))}]" if devices else ""
-    return f'#fusion.mesh<"{name}", [{sizes}]{listed}>'
+    return f'#tandem.mesh<"{name}", [{sizes}]{listed}>'
 
 
 def one_root(backwards=False):

@@ -8,7 +8,7 @@ import socket
 import harness
 
 REDUCE = """
-#pod = #fusion.mesh<"pod", ["x" = ?, "y" = 2]>
+#pod = #tandem.mesh<"pod", ["x" = ?, "y" = 2]>
 #terms = #fusion.axes<#pod, [-, didx("y")], partial = ["x"]>
 #columns = #fusion.axes<#pod, [-, didx("y")]>
 #all = #fusion.axes<#pod, [-, -]>
@@ -24,7 +24,7 @@ func.func @stays_partial(%a: tensor<4x6xf32, #terms> {fusion.name = "a"}) -> (te
 """
 
 GATHER = """
-#tp = #fusion.mesh<"tp", ["x" = %s]%s>
+#tp = #tandem.mesh<"tp", ["x" = %s]%s>
 func.func @gather(%%a: tensor<12x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<12x4xf32, #fusion.axes<#tp, [-, -]>> {
   %%b = fusion.reshard %%a : tensor<12x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<12x4xf32, #fusion.axes<#tp, [-, -]>>
   return %%b : tensor<12x4xf32, #fusion.axes<#tp, [-, -]>>
@@ -32,7 +32,7 @@ func.func @gather(%%a: tensor<12x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> t
 """
 
 MIXED = """
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 func.func @mixed(%a: tensor<8x16xbf16, #rows> {fusion.name = "a"}, %w: tensor<16x16xbf16, #fusion.axes<#tp, [-, -]>>,
                  %c: tensor<8x16xf32, #rows> {fusion.name = "c"})

@@ -64,7 +64,7 @@
 // P3-LABEL: hostir.program @allgather_matmul_p2p(
 // P3: scf.for %{{.+}} = %c1 to %c3 step %c1
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @allgather_matmul_p2p(
     %t0: tensor<?x16x32xf32, #fusion.axes<#tp, [didx("x"), -, -]>>

@@ -68,7 +68,7 @@
 // CHUNKS-NEXT: s3 wait_signal c0 slot 2 value 2
 // CHUNKS-NEXT: s3 matmul
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @allgather_matmul_push(
     %x: tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},

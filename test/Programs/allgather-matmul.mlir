@@ -51,7 +51,7 @@
 //
 // P3-LABEL: hostir.program @allgather_matmul(
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @allgather_matmul(
     %t0: tensor<8x?x4x32xf32, #fusion.axes<#tp, [-, didx("x"), -, -]>>

@@ -44,7 +44,7 @@
 // P3-LABEL: hostir.program @allgather_p2p(
 // P3: scf.for %{{.+}} = %c1 to %c3 step %c1
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @allgather_p2p(
     %t0: tensor<?x24xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "t0", fusion.shape = ["x", 24]})

@@ -51,7 +51,7 @@
 // P3-LABEL: hostir.program @allgather(
 // P3-SAME: memref<4x1x8xf32> {{.*}} memref<4x3x8xf32>
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @allgather(
     %t0: tensor<4x?x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>> {fusion.name = "t0", fusion.shape = [4, "x", 8]})

@@ -19,7 +19,7 @@
 // HOSTIR: scf.for %[[I:.+]] = %c0 to %c4 step %c1
 // HOSTIR: %[[S:.+]] = hostir.worker_stream %[[I]]
 // HOSTIR: hostir.reduce sum %{{.+}} to %[[TERM:.+]] dims [1] on %[[S]]
-// HOSTIR: hostir.collective all_reduce %[[TERM]] to %{{.+}} via %{{.+}} on %[[S]] {reduction = #fusion<reduce_kind sum>}
+// HOSTIR: hostir.collective all_reduce %[[TERM]] to %{{.+}} via %{{.+}} on %[[S]] {reduction = #tandem<reduce_kind sum>}
 // HOSTIR: scf.for
 // HOSTIR: hostir.sync
 //
@@ -32,7 +32,7 @@
 // RANK1-COUNT-24: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @allreduce(
     %t0: tensor<4x?x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>> {fusion.name = "t0", fusion.shape = [4, "x", 8]})

@@ -41,7 +41,7 @@
 // RANK1-COUNT-6: accumulate sum
 // RANK1-NOT: accumulate sum
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #sliced_rows = #fusion.axes<#tp, [didx("x") * stream(2), -]>

@@ -6,7 +6,7 @@
 
 // Elementwise work between matmuls and communication: one kernel for each slice, on its stream, with nothing in between.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #split = #fusion.axes<#tp, [didx("x")]>

@@ -24,7 +24,7 @@
 // RANK1: argument arg0 input "x" f32[0,16]
 // RANK1-NOT: {{s[0-9]+ matmul}}
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #whole = #fusion.axes<#tp, [-, -]>

@@ -39,7 +39,7 @@
 // RANK1: send {{.*}} to 2
 // RANK1: reduce {{.*}}arg2:f32[12,16]
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @matmul_reduce_scatter_exchange(
     %x: tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "x"},

@@ -49,7 +49,7 @@
 // RANK1-NEXT: s0 wait_signal c0 slot 0 value 1
 // RANK1-NEXT: s0 reduce {{.*}}arg2:f32[12,16]
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @matmul_reduce_scatter_push(
     %x: tensor<48x24xf32, #fusion.axes<#tp, [-, didx("x")]>> {fusion.name = "x"},

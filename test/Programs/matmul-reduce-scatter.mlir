@@ -30,7 +30,7 @@
 // RANK1-COUNT-8: {{s[0-9]+ matmul}}
 // RANK1-NOT: {{s[0-9]+ matmul}}
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @matmul_reduce_scatter(
     %t0: tensor<8x?x?x4x16xf32, #fusion.axes<#tp, [-, didx("x"), -, -, -]>>

@@ -31,7 +31,7 @@
 // RANK1: argument arg7 result "dw2" f32[24,16] axes [didx("tp") * didx("dp"), -]
 // RANK1: launch
 
-#pod = #fusion.mesh<"pod", ["dp" = ?, "tp" = ?]>
+#pod = #tandem.mesh<"pod", ["dp" = ?, "tp" = ?]>
 #tokens = #fusion.axes<#pod, [didx("dp") * didx("tp"), -]>
 #rows = #fusion.axes<#pod, [didx("tp"), -]>
 #columns = #fusion.axes<#pod, [-, didx("tp")]>

@@ -26,7 +26,7 @@
 // CHECK: hostir.wait_signal
 // CHECK: hostir.copy {{.*}}#hostir.symmetric> to
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @mlp_push(
     %x: tensor<48x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "x"},

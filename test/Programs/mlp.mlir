@@ -40,7 +40,7 @@
 // RANK1: argument arg7 result "dw2" f32[24,16] axes [didx("x"), -]
 // RANK1: launch
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #sliced_rows = #fusion.axes<#tp, [didx("x") * stream(2), -]>

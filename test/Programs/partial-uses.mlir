@@ -24,10 +24,10 @@
 // HOSTIR: hostir.matmul
 // HOSTIR: hostir.collective all_reduce
 // HOSTIR-LABEL: hostir.program @softmax(
-// HOSTIR: hostir.collective all_reduce {{.*}} {reduction = #fusion<reduce_kind max>} : memref<48xf32>
-// HOSTIR: hostir.collective all_reduce {{.*}} {reduction = #fusion<reduce_kind sum>} : memref<48xf32>
+// HOSTIR: hostir.collective all_reduce {{.*}} {reduction = #tandem<reduce_kind max>} : memref<48xf32>
+// HOSTIR: hostir.collective all_reduce {{.*}} {reduction = #tandem<reduce_kind sum>} : memref<48xf32>
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #all = #fusion.axes<#tp, [-, -]>

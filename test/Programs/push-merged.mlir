@@ -62,8 +62,8 @@
 // BACK: s1 put {{.*}} to 1
 // BACK: {{s0 copy sym.* <- buf}}
 
-#of8 = #fusion.mesh<"of8", ["x" = 8]>
-#of4 = #fusion.mesh<"of4", ["x" = 4]>
+#of8 = #tandem.mesh<"of8", ["x" = 8]>
+#of4 = #tandem.mesh<"of4", ["x" = 4]>
 
 func.func @gather_xor(
     %x: tensor<48x16xf32, #fusion.axes<#of8, [didx("x"), -]>> {fusion.name = "x"},

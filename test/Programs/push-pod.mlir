@@ -27,7 +27,7 @@
 // EXCHANGE: recv c0 {{.*}} from 2 tag
 // EXCHANGE-NEXT: send c0 arg0:{{.*}} to 1 tag
 // EXCHANGE-NEXT: matmul arg2+3072:
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 3]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 3]>
 !x = tensor<48x16xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>
 !w = tensor<16x24xf32, #fusion.axes<#pod, [-, -]>>
 !y = tensor<48x24xf32, #fusion.axes<#pod, [stream(6), -]>>

@@ -23,7 +23,7 @@
 // RANK1-COUNT-12: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 
 func.func @reduce_scatter(
     %t0: tensor<4x?x?x8xf32, #fusion.axes<#tp, [-, didx("x"), -, -]>> {fusion.name = "t0", fusion.shape = [4, "x", "x", 8]})

@@ -28,7 +28,7 @@
 // RANK1-COUNT-3: group c0 of 2
 // RANK1-NOT: {{s[0-9]+ group}}
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #sliced_columns = #fusion.axes<#tp, [stream("x"), didx("x")]>

@@ -28,7 +28,7 @@
 // RANK1-COUNT-2: {{s[0-9]+ launch}}
 // RANK1-NOT: {{s[0-9]+ (launch|matmul)}}
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #all = #fusion.axes<#tp, [-]>

@@ -5,7 +5,7 @@
 
 // A stream over a dimension that is contracted: slices come on the workers, and the main stream adds up what they give.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #r = #fusion.axes<#tp, [-, -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>

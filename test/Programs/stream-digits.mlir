@@ -4,7 +4,7 @@
 
 // Ops of one loop whose results have other stream digits than the loop: more of them, or the same ones merged or split.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #r = #fusion.axes<#tp, [-, -]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 

@@ -4,7 +4,7 @@
 
 // Where a stream digit may stand: inside of others, split, on M, N or a batch dimension; and slices that are not all alike.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #r = #fusion.axes<#tp, [-, -]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>

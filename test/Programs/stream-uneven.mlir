@@ -4,7 +4,7 @@
 // Slices that do not line up with what they are made of: with the devices' pieces, with the operands of a concatenation,
 // with the rows that a transposition tears apart.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #r = #fusion.axes<#tp, [-, -]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 

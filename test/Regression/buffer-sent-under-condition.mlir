@@ -3,7 +3,7 @@
 
 // A message that stands in a loop or condition of its group was no use of its buffer, which ended before it.
 // CHECK: verified f: ranks 2
-#m = #fusion.mesh<"m", ["x" = 1, "y" = 2]>
+#m = #tandem.mesh<"m", ["x" = 1, "y" = 2]>
 func.func @f(%0: tensor<1x2xf32, #fusion.axes<#m, [-, -]>>) -> tensor<1x2xf32, #fusion.axes<#m, [-, -]>> {
   %1 = fusion.reshard %0 : tensor<1x2xf32, #fusion.axes<#m, [-, -]>>
                         -> tensor<1x2xf32, #fusion.axes<#m, [didx("x"), didx("y")]>>

@@ -3,7 +3,7 @@
 
 // Only elementwise ops have constants in their kernels: all others (and the caller) need them in a buffer.
 // CHECK: verified f: ranks 2
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 func.func @f(%0: tensor<3x4xf32, #fusion.axes<#m, [-, -]>>)
     -> (tensor<4x5xf32, #fusion.axes<#m, [didx("x"), -]>>, tensor<5x4xf32, #fusion.axes<#m, [-, -]>>,
         tensor<3x5xf32, #fusion.axes<#m, [-, -]>>) {

@@ -6,7 +6,7 @@
 // CHECK: data: checked
 // CHECK: no error
 
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 #whole = #fusion.axes<#m, [-]>
 #rows = #fusion.axes<#m, [didx("x")]>
 

@@ -6,7 +6,7 @@
 // CHECK: verified f: ranks 2
 // RANK0-COUNT-1: s0 launch
 // RANK0-NOT: s0 launch
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 func.func @f(%a: tensor<8x5xf32, #fusion.axes<#m, [didx("x"), -]>>) -> tensor<8x5xf32, #fusion.axes<#m, [didx("x"), -]>> {
   %r = arith.negf %a : tensor<8x5xf32, #fusion.axes<#m, [didx("x"), -]>>
   %d = math.exp %a : tensor<8x5xf32, #fusion.axes<#m, [didx("x"), -]>>

@@ -3,7 +3,7 @@
 
 // A permutation of no dimensions is no map, and a reduction over none no reduction.
 // CHECK: verified f: ranks 2
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#m, [didx("x")]>>)
     -> (tensor<f32, #fusion.axes<#m, []>>, tensor<f32, #fusion.axes<#m, []>>) {
   %1 = fusion.reduce sum %0 dims [0] : tensor<8xf32, #fusion.axes<#m, [didx("x")]>> -> tensor<f32, #fusion.axes<#m, []>>

@@ -7,8 +7,8 @@
 // CHECK:     copy
 // CHECK-NOT: collective
 // CHECK-NOT: send
-#m = #fusion.mesh<"m", ["x" = 1], devices = [3]>
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 1]>
+#m = #tandem.mesh<"m", ["x" = 1], devices = [3]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 1]>
 
 func.func @gathers(%0: tensor<1x6xf16, #fusion.axes<#m, [didx("x"), -]>>) -> tensor<1x6xf16, #fusion.axes<#m, [-, stream(2)]>> {
   %1 = fusion.reshard %0 : tensor<1x6xf16, #fusion.axes<#m, [didx("x"), -]>> -> tensor<1x6xf16, #fusion.axes<#m, [-, stream(2)]>>

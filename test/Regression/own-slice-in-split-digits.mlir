@@ -7,7 +7,7 @@
 // it lies in those of the result (4). One launch has one shape.
 // IR: hostir.launch @f.minimumf ins(%{{.+}} : memref<2x4x9xbf16>) outs(%{{.+}} : memref<2x4x9xbf16
 // CHECK: verified f: ranks 6
-#m = #fusion.mesh<"m", ["x" = 3, "y" = 2]>
+#m = #tandem.mesh<"m", ["x" = 3, "y" = 2]>
 #in = #fusion.axes<#m, [didx("y"), -, -, -]>
 #out = #fusion.axes<#m, [stream(2), serial(2) * didx("x"), -]>
 func.func @f(%a: tensor<4x12x3x9xbf16, #in>) -> tensor<4x12x9xbf16, #out> {

@@ -9,7 +9,7 @@
 // CHECK: hostir.matmul
 // CHECK: hostir.recv
 // CHECK: hostir.matmul
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 #r = #fusion.axes<#m, [-, -]>
 #gathered = #fusion.axes<#m, [-, stream(4)]>
 func.func @columns(%x: tensor<24x24xf32, #r>, %w: tensor<24x12xf32, #fusion.axes<#m, [-, didx("x")]>>)
@@ -28,7 +28,7 @@ func.func @columns(%x: tensor<24x24xf32, #r>, %w: tensor<24x12xf32, #fusion.axes
 // CHECK-NOT: hostir.copy
 // CHECK: hostir.matmul
 // CHECK: hostir.recv
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 #r = #fusion.axes<#m, [-, -]>
 #gathered = #fusion.axes<#m, [stream(4), -]>
 func.func @rows(%x: tensor<24x24xf32, #fusion.axes<#m, [didx("x"), -]>>, %w: tensor<24x12xf32, #r>)

@@ -11,7 +11,7 @@
 // CHECK-NOT: hostir.launch
 // CHECK-NOT: scf.if
 // CHECK: hostir.program private @f__oracle(
-#m = #fusion.mesh<"m", ["x" = 2], devices = [1, 3]>
+#m = #tandem.mesh<"m", ["x" = 2], devices = [1, 3]>
 !columns = tensor<16x8xf32, #fusion.axes<#m, [-, didx("x")]>>
 !slices = tensor<16x8xf32, #fusion.axes<#m, [stream(4), -]>>
 func.func @f(%0: !columns) -> !slices {

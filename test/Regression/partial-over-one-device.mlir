@@ -9,8 +9,8 @@
 // STAYS: s0 copy
 // STAYS-NOT: collective
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 1]>
-#one = #fusion.mesh<"one", ["x" = 1, "y" = 1]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 1]>
+#one = #tandem.mesh<"one", ["x" = 1, "y" = 1]>
 
 func.func @moves(%0: tensor<4x6xf32, #fusion.axes<#pod, [-, didx("node")], partial = ["gpu"]>>)
     -> tensor<4x6xf32, #fusion.axes<#pod, [didx("gpu"), -]>> {

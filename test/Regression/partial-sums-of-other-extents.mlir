@@ -11,7 +11,7 @@
 // COUNTS: data: checked
 // COUNTS: no error
 
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #vector = #fusion.axes<#tp, [-]>

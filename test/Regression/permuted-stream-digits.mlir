@@ -12,7 +12,7 @@
 // IR: hostir.sync %{{.*}} after %[[MAIN]]
 // IR: memref.subview %arg1
 // CHECK: verified f: ranks 2
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 func.func @f(%0: tensor<2x4xf32, #fusion.axes<#m, [-, -]>>)
     -> tensor<4x2xf32, #fusion.axes<#m, [didx("x") * stream, stream]>> {
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<pipeline>}

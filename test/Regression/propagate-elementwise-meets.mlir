@@ -4,7 +4,7 @@
 // CHECK-LABEL: @f
 // CHECK: %[[R:.*]] = fusion.reshard %{{.*}} -> tensor<9x4xf32, #fusion.axes<{{.*}}, [-, didx("x")]>>
 // CHECK: arith.mulf %[[R]], %{{.*}} : tensor<9x4xf32, #fusion.axes<{{.*}}, [-, didx("x")]>>
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 func.func @f(%0: tensor<9x2x4xf32, #fusion.axes<#m, [-, -, -]>>)
     -> tensor<4x9xf32, #fusion.axes<#m, [didx("x"), -]>> {
   %1 = fusion.reduce sum %0 dims [1] : tensor<9x2x4xf32, #fusion.axes<#m, [-, -, -]>> -> tensor<9x4xf32>

@@ -2,7 +2,7 @@
 
 // A mesh axis of one device on a dimension that is repeated, and in another operand on the contracted one: it stood in
 // two dimensions of one operand afterwards. Likewise an axis that one operand is partial over and another is split by.
-#m = #fusion.mesh<"m", ["x" = 2, "z" = 1]>
+#m = #tandem.mesh<"m", ["x" = 2, "z" = 1]>
 
 // CHECK-LABEL: @repeated
 // CHECK: fusion.matmul {{.*}} -> tensor<4x8x6xf32, #fusion.axes<#m, [-, -, didx("x")], partial = ["z"]>>

@@ -9,7 +9,7 @@
 // IR: %[[P:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [6, 4], strides: [4, 1]
 // IR: hostir.copy %{{.*}} to %[[P]]
 // CHECK: verified f: ranks 2
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 #r1 = #fusion.axes<#m, [-]>
 #r2 = #fusion.axes<#m, [-, -]>
 #r3 = #fusion.axes<#m, [-, -, -]>

@@ -7,7 +7,7 @@
 
 // The digits of operand and result have the same weight and size, but slice i of the result takes indices of both slices of
 // the operand: 3 ... 8 and 15 ... 20 of the cut one; slice 1 - i of the joined one, which begins at 6.
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 #r = #fusion.axes<#m, [-, -]>
 #two = #fusion.axes<#m, [serial(2) * stream(2), -]>
 #three = #fusion.axes<#m, [serial(3) * stream(2), -]>

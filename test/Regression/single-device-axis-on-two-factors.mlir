@@ -4,7 +4,7 @@
 
 // CHECK-LABEL: hostir.program @f
 // CHECK: hostir.matmul
-#m = #fusion.mesh<"m", ["x" = 2, "y" = 1]>
+#m = #tandem.mesh<"m", ["x" = 2, "y" = 1]>
 func.func @f(
     %a: tensor<3x16x1xf32, #fusion.axes<#m, [-, -, didx("y")], partial = ["x"]>>,
     %b: tensor<1x1x3xf32, #fusion.axes<#m, [didx("y"), -, -]>>) -> tensor<3x16x3xf32> {

@@ -4,7 +4,7 @@
 
 // CHECK-LABEL: hostir.program @reduction
 // CHECK: hostir.collective all_reduce {{.*}} via %[[CH:.+]] on
-#grid = #fusion.mesh<"grid", ["x" = 2, "y" = 1]>
+#grid = #tandem.mesh<"grid", ["x" = 2, "y" = 1]>
 func.func @reduction(%t: tensor<4x6xf32, #fusion.axes<#grid, [-, -], partial = ["x", "y"]>>)
     -> tensor<4x6xf32, #fusion.axes<#grid, [didx("y"), -]>> {
   %0 = fusion.reshard %t : tensor<4x6xf32, #fusion.axes<#grid, [-, -], partial = ["x", "y"]>>
@@ -19,7 +19,7 @@ func.func @reduction(%t: tensor<4x6xf32, #fusion.axes<#grid, [-, -], partial = [
 // CHECK-LABEL: hostir.program @two_gathers
 // CHECK: hostir.collective broadcast
 // CHECK: hostir.collective all_gather
-#grid = #fusion.mesh<"grid", ["x" = 2, "y" = 2]>
+#grid = #tandem.mesh<"grid", ["x" = 2, "y" = 2]>
 func.func @two_gathers(%a: tensor<2x6xf32, #fusion.axes<#grid, [didx("x"), didx("y")]>>)
     -> tensor<2x6xf32, #fusion.axes<#grid, [stream, -]>> {
   %0 = fusion.reshard %a {schedule = #fusion.schedule<exchange>, chosen}

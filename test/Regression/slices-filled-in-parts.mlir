@@ -10,9 +10,9 @@
 // BLOCKS: arena 64,
 // TURNED: arena 256,
 // PART: arena 192,
-#m = #fusion.mesh<"m", ["x" = 2, "y" = 3]>
-#n = #fusion.mesh<"n", ["x" = 3, "y" = 2]>
-#p = #fusion.mesh<"p", ["x" = 4]>
+#m = #tandem.mesh<"m", ["x" = 2, "y" = 3]>
+#n = #tandem.mesh<"n", ["x" = 3, "y" = 2]>
+#p = #tandem.mesh<"p", ["x" = 4]>
 
 func.func @blocks(%0: tensor<12x10x6xbf16, #fusion.axes<#m, [didx("x"), -, didx("y")]>>)
     -> tensor<12x10x6xbf16, #fusion.axes<#m, [didx("y"), stream, didx("x")]>> {

@@ -9,7 +9,7 @@
 // IR-NEXT: hostir.sync
 // IR: hostir.matmul
 // CHECK: verified f: ranks 2
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 func.func @f(%0: tensor<7x4xf32, #fusion.axes<#m, [stream, -]>>) -> tensor<7x7xf32, #fusion.axes<#m, [-, stream]>> {
   %1 = math.absf %0 : tensor<7x4xf32, #fusion.axes<#m, [stream, -]>>
   %2 = fusion.broadcast %1 dims [0, 1] : tensor<7x4xf32, #fusion.axes<#m, [stream, -]>>

@@ -5,7 +5,7 @@
 
 // UCX: collectives.mlir:[[#@LINE+15]]:1: error: 'hostir.program' op channel "c" needs collectives, which target cpu-ucx does not have (it has two_sided, one_sided)
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // CHECK: stream program @collectives {{.*}} capabilities collectives
 // CHECK: program @collectives rank 1 of 2
@@ -25,11 +25,11 @@ hostir.program @collectives(%a: memref<8xf32>, %ab: memref<2x8xf32>, %gathered: 
   %c1 = arith.constant 1 : index
   %ch = hostir.channel "c" over #tp ["x"] can [collectives]
   hostir.collective all_gather %a to %gathered via %ch on %main : memref<8xf32> to memref<2x8xf32>
-  hostir.collective all_reduce %a to %r via %ch on %main {reduction = #fusion<reduce_kind max>} : memref<8xf32> to memref<8xf32>
+  hostir.collective all_reduce %a to %r via %ch on %main {reduction = #tandem<reduce_kind max>} : memref<8xf32> to memref<8xf32>
   hostir.collective reduce_scatter %ab to %r via %ch on %main : memref<2x8xf32> to memref<8xf32>
   hostir.collective all_to_all %ab to %gathered via %ch on %main : memref<2x8xf32> to memref<2x8xf32>
   hostir.collective broadcast %a to %r root %c0 via %ch on %main : memref<8xf32> to memref<8xf32>
-  hostir.collective reduce %a to %r root %c0 via %ch on %main {reduction = #fusion<reduce_kind min>} : memref<8xf32> to memref<8xf32>
+  hostir.collective reduce %a to %r root %c0 via %ch on %main {reduction = #tandem<reduce_kind min>} : memref<8xf32> to memref<8xf32>
   hostir.collective gather %a to %gathered root %c1 via %ch on %main : memref<8xf32> to memref<2x8xf32>
   hostir.collective scatter %ab to %r root %c1 via %ch on %main : memref<2x8xf32> to memref<8xf32>
 }

@@ -13,10 +13,10 @@
 //--- peer.mlir
 hostir.program @p(%in: memref<8xf32>) {
   %main = hostir.main_stream
-  %me = hostir.device_index #fusion.mesh<"tp", ["x" = 4]>, "x"
+  %me = hostir.device_index #tandem.mesh<"tp", ["x" = 4]>, "x"
   %c4 = arith.constant 4 : index
   %right = arith.addi %me, %c4 : index
-  %ch = hostir.channel "c" over #fusion.mesh<"tp", ["x" = 4]> ["x"] can [two_sided]
+  %ch = hostir.channel "c" over #tandem.mesh<"tp", ["x" = 4]> ["x"] can [two_sided]
   hostir.group via %ch on %main { hostir.send %in to %right : memref<8xf32> }
 }
 
@@ -24,10 +24,10 @@ hostir.program @p(%in: memref<8xf32>) {
 //--- unmatched.mlir
 hostir.program @p(%in: memref<8xf32>) {
   %main = hostir.main_stream
-  %me = hostir.device_index #fusion.mesh<"tp", ["x" = 2]>, "x"
+  %me = hostir.device_index #tandem.mesh<"tp", ["x" = 2]>, "x"
   %c1 = arith.constant 1 : index
   %first = arith.cmpi ult, %me, %c1 : index
-  %ch = hostir.channel "c" over #fusion.mesh<"tp", ["x" = 2]> ["x"] can [two_sided]
+  %ch = hostir.channel "c" over #tandem.mesh<"tp", ["x" = 2]> ["x"] can [two_sided]
   scf.if %first {
     hostir.group via %ch on %main {
       hostir.send %in to %c1 : memref<8xf32>
@@ -40,15 +40,15 @@ hostir.program @p(%in: memref<8xf32>) {
 //--- order.mlir
 hostir.program @p(%in: memref<8xf32>, %out: memref<8xf32> {hostir.result}) {
   %main = hostir.main_stream
-  %me = hostir.device_index #fusion.mesh<"tp", ["x" = 2]>, "x"
+  %me = hostir.device_index #tandem.mesh<"tp", ["x" = 2]>, "x"
   %c1 = arith.constant 1 : index
   %first = arith.cmpi ult, %me, %c1 : index
-  %ch = hostir.channel "c" over #fusion.mesh<"tp", ["x" = 2]> ["x"] can [collectives]
+  %ch = hostir.channel "c" over #tandem.mesh<"tp", ["x" = 2]> ["x"] can [collectives]
   // Both wait for the other's.
   scf.if %first {
     hostir.collective all_reduce %in to %out via %ch on %main : memref<8xf32> to memref<8xf32>
   } else {
-    hostir.collective all_reduce %in to %out via %ch on %main {reduction = #fusion<reduce_kind max>} : memref<8xf32> to memref<8xf32>
+    hostir.collective all_reduce %in to %out via %ch on %main {reduction = #tandem<reduce_kind max>} : memref<8xf32> to memref<8xf32>
   }
 }
 

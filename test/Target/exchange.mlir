@@ -3,7 +3,7 @@
 
 // A program whose text is one for all ranks becomes one list a rank: loops are gone, peers, places and tags are numbers.
 
-#tp = #fusion.mesh<"tp", ["x" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
 
 // CHECK: stream program @exchange version 2 ranks 3 target "cpu-ucx" capabilities two_sided
 // CHECK: argument arg0 input "shard" f32[3,4] axes [didx("x"), -] mesh @tp["x" = 3]

@@ -9,7 +9,7 @@
 // CHECK: .visible .entry rows(
 // CHECK-NOT: {{call|__nv_}}
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 
 func.func @all(%x: tensor<8x32xf16, #rows>, %y: tensor<8x32xf16, #rows>, %k: tensor<8x32xi32, #rows>)

@@ -38,7 +38,7 @@
 // CPU-NOT: ptx
 // CPU: kernel k0 "gelu
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 
 func.func @gelu(%x: tensor<64x32xbf16, #rows>, %r: tensor<64x32xf32, #rows>) -> (tensor<64x32xbf16, #rows>) {

@@ -8,7 +8,7 @@
 // TIED: @tied: 2 ranks, 24 commands: no error
 // UNTIED: error: race: rank {{[01]}} puts bytes [0, 32) of symmetric memory of rank {{[01]}}, which rank {{[01]}} reads in no order with it
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 hostir.program @tied(%in: memref<8xf32>, %out: memref<3x8xf32> {hostir.result}) attributes {symmetric_bytes = 128 : i64} {
   %main = hostir.main_stream

@@ -6,7 +6,7 @@
 // A ring of puts. The steps by which signals count must be the same on all ranks, also in a file that holds one alone.
 // A rank gives back to the left what it has read; else that could write there a second time, two runs later.
 
-#tp = #fusion.mesh<"tp", ["x" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
 
 // CHECK: program @ring rank 1 of 3
 // CHECK-NEXT: streams 1, events 0, arena 0, symmetric 2x128, signals [0,0,3,1], commands 6

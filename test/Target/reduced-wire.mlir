@@ -3,7 +3,7 @@
 
 // A term that is received, added to and passed on was rounded on the way: who compares results must know.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // ROUNDED: stream program @rounded {{.*}} capabilities two_sided reduced-wire
 hostir.program @rounded(%in: memref<8xbf16>, %out: memref<8xbf16> {hostir.result}) {

@@ -5,8 +5,8 @@
 
 // Where the pieces of arguments lie, on a mesh that is a part of the world; and the oracle, whose arguments are whole.
 
-#part = #fusion.mesh<"part", ["x" = 2, "y" = 2], devices = [5, 1, 4, 2]>
-#one = #fusion.mesh<"one", []>
+#part = #tandem.mesh<"part", ["x" = 2, "y" = 2], devices = [5, 1, 4, 2]>
+#one = #tandem.mesh<"one", []>
 
 // CHECK: stream program @shards version {{[0-9]+}} ranks 6
 // CHECK: argument arg0 input "arg0" f16[8,4] axes [serial(2) * didx("y"), didx("x")] mesh @part["x" = 2, "y" = 2]

@@ -380,7 +380,7 @@ std::string bench::probeText(const Probe &probe, uint32_t ranks) {
   if (probe.alone)
     body = fmt::format("  %alone = arith.cmpi eq, %me, %c0 : index\n  scf.if %alone {{\n{}  }}\n",
                        body);
-  return fmt::format(R"(#tp = #fusion.mesh<"tp", ["x" = {ranks}]>
+  return fmt::format(R"(#tp = #tandem.mesh<"tp", ["x" = {ranks}]>
 hostir.program @probe({arguments}) attributes {{symmetric_bytes = {symmetric} : i64}} {{
   %main = hostir.main_stream
   %me = hostir.device_index #tp, "x"

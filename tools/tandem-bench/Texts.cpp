@@ -17,7 +17,7 @@ using namespace tandem::bench;
 namespace {
 
 std::string mesh(uint32_t ranks) {
-  return fmt::format("#tp = #fusion.mesh<\"tp\", [\"x\" = {}]>\n", ranks);
+  return fmt::format("#tp = #tandem.mesh<\"tp\", [\"x\" = {}]>\n", ranks);
 }
 
 std::string tensor(const Case &shape, int64_t rows, int64_t columns, const std::string &axes) {

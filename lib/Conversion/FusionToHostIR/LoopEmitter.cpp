@@ -65,7 +65,7 @@ LogicalResult LoopEmitter::emitSlice(Operation *op, const SliceIndex *index, Val
   const OpLowering *lowering = getLoweringOrError(op);
   if (!lowering)
     return failure();
-  fusion::MeshAttr mesh = fusion::getAxes(op->getResult(0)).getMesh();
+  MeshAttr mesh = fusion::getAxes(op->getResult(0)).getMesh();
   auto isElsewhere = [&](Value operand) {
     fusion::AxesAttr axes = fusion::getAxes(operand);
     return axes && axes.getMesh() != mesh;

@@ -68,7 +68,7 @@ Value ProgramBuilder::getIndex(int64_t value) {
   return arith::ConstantIndexOp::create(builder, program.getLoc(), value);
 }
 
-Value ProgramBuilder::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
+Value ProgramBuilder::getDeviceIndex(MeshAttr mesh, StringAttr axis) {
   Value &index = deviceIndices[{mesh, axis}];
   if (!index)
     index = atEntry(
@@ -76,8 +76,7 @@ Value ProgramBuilder::getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis) {
   return index;
 }
 
-Value ProgramBuilder::getGroupPosition(Location loc, fusion::MeshAttr mesh,
-                                       ArrayRef<StringAttr> axes) {
+Value ProgramBuilder::getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes) {
   Value position;
   for (StringAttr axis : axes) {
     Value index = getDeviceIndex(mesh, axis);
@@ -91,7 +90,7 @@ Value ProgramBuilder::getGroupPosition(Location loc, fusion::MeshAttr mesh,
   return position;
 }
 
-Value ProgramBuilder::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes,
+Value ProgramBuilder::getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes,
                                  hostir::Capability capability) {
   SmallVector<Attribute> names(axes.begin(), axes.end());
   ArrayAttr axesAttr = builder.getArrayAttr(names);
@@ -114,7 +113,7 @@ Value ProgramBuilder::getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axe
   return channel;
 }
 
-void ProgramBuilder::onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body) {
+void ProgramBuilder::onMesh(Location loc, MeshAttr mesh, function_ref<void()> body) {
   if (mesh.numDevices() == worldSize || mesh == activeMesh)
     return body();
   llvm::SaveAndRestore active(activeMesh, mesh);

@@ -48,13 +48,13 @@ public:
   /// A constant of type `index`.
   Value getIndex(int64_t value);
   /// This device's coordinate on a mesh axis.
-  Value getDeviceIndex(fusion::MeshAttr mesh, StringAttr axis);
+  Value getDeviceIndex(MeshAttr mesh, StringAttr axis);
   /// This device's number in its group along mesh axes, which number the group in their order.
-  Value getGroupPosition(Location loc, fusion::MeshAttr mesh, ArrayRef<StringAttr> axes);
+  Value getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes);
   /// The channel along mesh axes for messages of one kind; made once.
-  Value getChannel(fusion::MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability);
+  Value getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability);
   /// Emits `body` for the devices of `mesh` alone: under a condition, if the program has others.
-  void onMesh(Location loc, fusion::MeshAttr mesh, function_ref<void()> body);
+  void onMesh(Location loc, MeshAttr mesh, function_ref<void()> body);
 
   //===--------------------------------------------------------------------===//
   // Streams, loops and conditions
@@ -96,7 +96,7 @@ private:
   OpBuilder builder;
   int64_t workers, worldSize;
   Value mainStream;
-  fusion::MeshAttr activeMesh; // whose devices alone run what is emitted now
+  MeshAttr activeMesh; // whose devices alone run what is emitted now
   // Streams, channels and device indices are defined at the entry, in order of their first use.
   Operation *lastOfEntry = nullptr;
   DenseMap<Value, Value> buffers;

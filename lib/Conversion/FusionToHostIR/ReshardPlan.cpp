@@ -89,12 +89,12 @@ Value Planner::getOwner(ArrayRef<const CommonDigit *> digits) {
 /// From one mesh to another: one device on one side may do a collective with the mesh that it
 /// belongs to.
 LogicalResult Planner::classifyAcross() {
-  fusion::MeshAttr from = result.sourceMesh, to = result.mesh;
+  MeshAttr from = result.sourceMesh, to = result.mesh;
   bool fromOne = from.numDevices() == 1, toOne = to.numDevices() == 1;
-  auto countAxes = [](fusion::MeshAttr mesh) {
+  auto countAxes = [](MeshAttr mesh) {
     return llvm::count_if(mesh.getAxes(), [](const auto &axis) { return axis.size > 1; });
   };
-  auto allAxes = [](fusion::MeshAttr mesh) {
+  auto allAxes = [](MeshAttr mesh) {
     return llvm::map_to_vector(mesh.getAxes(), [](const auto &axis) { return axis.name; });
   };
   SmallVector<const CommonDigit *> gathered, scattered;
@@ -188,7 +188,7 @@ LogicalResult Planner::classify() {
     if (toDevice && !fromDevice)
       scattered.push_back(&digit);
   }
-  for (const fusion::MeshAxis &axis : result.mesh.getAxes())
+  for (const MeshAxis &axis : result.mesh.getAxes())
     if (used.contains(axis.name))
       result.axes.push_back(axis.name);
   if (result.axes.empty())

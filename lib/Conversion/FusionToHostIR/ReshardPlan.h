@@ -79,14 +79,14 @@ struct CommonDigit {
 /// buffers.
 struct ReshardPlan {
   ReshardKind kind = ReshardKind::Copy;
-  fusion::MeshAttr sourceMesh, mesh;
-  fusion::MeshAttr groupMesh;   ///< whose devices communicate: the source's for Reduce and Gather,
+  MeshAttr sourceMesh, mesh;
+  MeshAttr groupMesh;           ///< whose devices communicate: the source's for Reduce and Gather,
                                 ///< else the target's; not for Transfer
   SmallVector<StringAttr> axes; ///< the mesh axes that communicate, in the order in which they
                                 ///< number the group; none for Copy and Transfer
   bool staysLocal = false;      ///< Transfer: every device has what it gets
   int64_t root = -1; ///< Broadcast, Reduce, Gather, Scatter: the world rank of the one device
-  fusion::ReduceKind reduction = fusion::ReduceKind::Sum;
+  ReduceKind reduction = ReduceKind::Sum;
   SmallVector<CommonDigit>
       digits;               ///< both sides cut to common sizes, by dimension, outermost first
   LocalDims source, target; ///< not for Transfer

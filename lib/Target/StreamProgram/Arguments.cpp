@@ -38,11 +38,11 @@ static std::string axesText(fusion::AxesAttr axes) {
   return text;
 }
 
-static std::string meshText(fusion::MeshAttr mesh) {
+static std::string meshText(MeshAttr mesh) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << '@' << mesh.getName().strref() << '[';
-  llvm::interleaveComma(mesh.getAxes(), os, [&](const fusion::MeshAxis &axis) {
+  llvm::interleaveComma(mesh.getAxes(), os, [&](const MeshAxis &axis) {
     os << '"' << axis.name.strref() << "\" = " << axis.size;
   });
   os << ']';

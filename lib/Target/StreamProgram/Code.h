@@ -86,7 +86,7 @@ struct ChannelInfo : hostir::RankGroups {
       : RankGroups(mesh, axes), mesh(mesh.mesh), axes(axes) {}
 
   std::string name, linkClass;
-  fusion::MeshAttr mesh;
+  MeshAttr mesh;
   ArrayAttr axes;
   uint32_t declared = 0, required = 0; ///< sp::Capability bits
   uint32_t firstPeer = 0;              ///< sum of the group sizes of the channels before

@@ -61,7 +61,7 @@ private:
   SmallVector<Operand, 4> operandsOf(ArrayRef<OpFoldResult> values) const;
   /// Moves values to slots, all at once.
   void moveAll(Operation *op, ValueRange from, ValueRange to);
-  uint32_t meshNumber(fusion::MeshAttr mesh);
+  uint32_t meshNumber(MeshAttr mesh);
 
   std::unique_ptr<Code> code;
   hostir::ProgramOp program;

@@ -210,7 +210,7 @@ LogicalResult CodeBuilder::launch(hostir::LaunchOp op) {
   return success();
 }
 
-uint32_t CodeBuilder::meshNumber(fusion::MeshAttr mesh) {
+uint32_t CodeBuilder::meshNumber(MeshAttr mesh) {
   auto [it, isNew] = meshNumbers.try_emplace(mesh, code->meshes.size());
   if (!isNew)
     return it->second;

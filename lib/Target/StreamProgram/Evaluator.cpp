@@ -140,7 +140,7 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     ints[instr.dst] = code.meshes[instr.a].position[rank] >= 0;
     return success();
   case Opcode::Translate: {
-    const fusion::MeshAttr &from = code.meshes[instr.b].mesh;
+    const MeshAttr &from = code.meshes[instr.b].mesh;
     int64_t position = ints[instr.a];
     if (position < 0 || position >= from.numDevices())
       return error(instr) << "position " << position << " is outside " << from;

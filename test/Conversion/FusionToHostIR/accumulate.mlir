@@ -12,7 +12,7 @@
 // CHECK: hostir.matmul {{.*}} to %[[SUM]] on %[[MAIN]] {accumulate}
 // CHECK: hostir.sync %[[MAIN]] after
 // CHECK: hostir.launch @products.truncf ins(%[[SUM]] : memref<16x24xf32>) outs(%[[Y]] : memref<16x24xbf16>) on %[[MAIN]]
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #d = #fusion.axes<#tp, [-, didx("x")]>
 #s = #fusion.axes<#tp, [-, stream(4)]>
 #r = #fusion.axes<#tp, [-, -]>
@@ -41,7 +41,7 @@ func.func @products(%x: tensor<16x48xbf16, #d>, %w: tensor<48x24xbf16, #r>) -> t
 // CHECK: hostir.reduce max %{{.+}} to %[[BEST]]
 // CHECK: hostir.accumulate max %[[BEST]] into
 // CHECK: hostir.launch @reductions.truncf ins(%[[SUM]]
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #d = #fusion.axes<#tp, [didx("x"), -]>
 #s = #fusion.axes<#tp, [-, stream(3)]>
 #r = #fusion.axes<#tp, [-]>
@@ -63,7 +63,7 @@ func.func @reductions(%x: tensor<8x12xf16, #d>) -> (tensor<8xf16, #r>, tensor<8x
 // CHECK: scf.for
 // CHECK: hostir.sync %{{.+}} after %[[MAIN]]
 // CHECK: hostir.launch @behind.tanh
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #d = #fusion.axes<#tp, [-, didx("x")]>
 #s = #fusion.axes<#tp, [stream(2), stream(3)]>
 #m = #fusion.axes<#tp, [stream(2), -]>
@@ -85,7 +85,7 @@ func.func @behind(%x: tensor<8x12xf32, #d>, %w: tensor<12x6xf32, #r>) -> tensor<
 // CHECK: hostir.sync %[[MAIN:.+]] after
 // CHECK: hostir.launch @other_slices.exp
 // CHECK: hostir.matmul {{.*}} : memref<8x6xf32{{.*}}>, memref<6x4xf32
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #a = #fusion.axes<#tp, [-, stream(2)]>
 #b = #fusion.axes<#tp, [stream(3), -]>
 #r = #fusion.axes<#tp, [-, -]>
@@ -107,7 +107,7 @@ func.func @other_slices(%x: tensor<8x12xf32, #a>, %y: tensor<12x4xf32, #b>) -> t
 // CHECK: %[[FIRST:.+]] = arith.cmpi eq, %[[I]], %c0
 // CHECK: scf.if %[[FIRST]]
 // CHECK-NEXT: hostir.matmul
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #d = #fusion.axes<#tp, [-, didx("x")]>
 #s = #fusion.axes<#tp, [-, stream(4)]>
 #r = #fusion.axes<#tp, [-, -]>

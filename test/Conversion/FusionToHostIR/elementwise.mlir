@@ -13,7 +13,7 @@
 // CHECK-NOT: xi1
 // CHECK: hostir.launch @choose.select ins(%arg0, %arg1 :
 // CHECK: hostir.launch @choose.extui ins(%arg0, %arg1 :
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 func.func @choose(%x: tensor<4x8xf32, #rows>, %y: tensor<4x8xf32, #rows>) -> (tensor<4x8xf32, #rows>, tensor<4x8xi32, #rows>) {
   %0 = arith.cmpf olt, %x, %y : tensor<4x8xf32, #rows>

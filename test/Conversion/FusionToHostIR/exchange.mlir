@@ -3,7 +3,7 @@
 // The own slice first and without communication; then one peer after another, receive and send in one group. The
 // matmul of the own slice reads the shard where it is.
 
-// CHECK: #[[TP:.+]] = #fusion.mesh<"tp", ["x" = 4]>
+// CHECK: #[[TP:.+]] = #tandem.mesh<"tp", ["x" = 4]>
 // CHECK-LABEL: hostir.program @matmul
 // CHECK-SAME: (%[[X:.+]]: memref<1x16x32xf32> {hostir.name = "x", hostir.type = tensor<4x16x32xf32, #fusion.axes<#[[TP]], [didx("x"), -, -]>>},
 // CHECK-SAME: %[[W:.+]]: memref<32x8xf32>
@@ -36,7 +36,7 @@
 // CHECK-NEXT: %[[S:.+]] = hostir.worker_stream %[[I]]
 // CHECK-NEXT: hostir.sync %[[MAIN]] after %[[S]]
 // CHECK-NOT: hostir.
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @matmul(%x: tensor<4x16x32xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "x"},
                   %w: tensor<32x8xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<4x16x8xf32, #fusion.axes<#tp, [stream, -, -]>> {
@@ -60,7 +60,7 @@ func.func @matmul(%x: tensor<4x16x32xf32, #fusion.axes<#tp, [didx("x"), -, -]>> 
 // CHECK: scf.for
 // CHECK: hostir.recv
 // CHECK: hostir.send %[[X]]
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @gather(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}
@@ -83,7 +83,7 @@ func.func @gather(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 // CHECK: hostir.group
 // CHECK: hostir.send %[[MINE]]
 // CHECK: hostir.matmul
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @chunks(%x: tensor<32x8xf32, #fusion.axes<#tp, [didx("x"), -]>>,
                   %w: tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<32x16xf32, #fusion.axes<#tp, [stream(8), -]>> {
@@ -103,7 +103,7 @@ func.func @chunks(%x: tensor<32x8xf32, #fusion.axes<#tp, [didx("x"), -]>>,
 // CHECK: scf.for %[[D:.+]] = %c1 to %c4 step %c1
 // CHECK: %[[R:.+]] = arith.remui %[[D]], %c2
 // CHECK: hostir.worker_stream %[[R]]
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @two_streams(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange, streams = 2>}
@@ -119,7 +119,7 @@ func.func @two_streams(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 // CHECK-NOT: hostir.channel
 // CHECK: hostir.copy
 // CHECK-NOT: hostir.group
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 func.func @alone(%x: tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<1x8xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}
@@ -141,7 +141,7 @@ func.func @alone(%x: tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 // CHECK: scf.for
 // CHECK: hostir.send %{{.+}} : memref<1x2xf32, {{.+}}>
 // CHECK-NOT: hostir.collective
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @shared_slices(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
     -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}

@@ -13,7 +13,7 @@
 // CHECK: hostir.launch @chain.tanh
 // CHECK: hostir.sync
 // CHECK-NOT: hostir.launch
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @chain(%x: tensor<4x16x32xf32, #fusion.axes<#tp, [didx("x"), -, -]>>,
                  %w: tensor<32x8xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<4x16x8xf32, #fusion.axes<#tp, [stream, -, -]>> {
@@ -38,7 +38,7 @@ func.func @chain(%x: tensor<4x16x32xf32, #fusion.axes<#tp, [didx("x"), -, -]>>,
 // CHECK: hostir.matmul
 // CHECK: hostir.matmul
 // CHECK-NOT: hostir.matmul
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #g = #fusion.axes<#tp, [stream, -, -]>
 #r = #fusion.axes<#tp, [-, -]>
 func.func @shared(%x: tensor<6x16x32xf32, #fusion.axes<#tp, [-, didx("x"), -]>>, %q: tensor<32x8xf32, #r>,
@@ -61,7 +61,7 @@ func.func @shared(%x: tensor<6x16x32xf32, #fusion.axes<#tp, [-, didx("x"), -]>>,
 // CHECK: hostir.sync %{{.+}} after %[[MAIN]]
 // CHECK: hostir.matmul %{{.+}}, %[[T]] to
 // CHECK: hostir.sync %[[MAIN]] after
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #s = #fusion.axes<#tp, [stream, -]>
 #r = #fusion.axes<#tp, [-, -]>
 func.func @between(%x: tensor<6x6xf32, #s>) -> tensor<6x6xf32, #s> {
@@ -83,7 +83,7 @@ func.func @between(%x: tensor<6x6xf32, #s>) -> tensor<6x6xf32, #s> {
 // CHECK-NOT: hostir.launch
 // CHECK: hostir.sync
 // CHECK: hostir.launch @beside.tanh {{.*}} on %[[MAIN:.+]]
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #s = #fusion.axes<#tp, [stream, -]>
 #r = #fusion.axes<#tp, [-, -]>
 func.func @beside(%x: tensor<6x6xf32, #s>, %z: tensor<3x3xf32, #r>) -> (tensor<6x6xf32, #s>, tensor<3x3xf32, #r>) {
@@ -102,7 +102,7 @@ func.func @beside(%x: tensor<6x6xf32, #s>, %z: tensor<3x3xf32, #r>) -> (tensor<6
 // CHECK: hostir.launch @returned.negf ins(%[[X]] {{.*}} outs(%[[B]]
 // CHECK: hostir.copy %[[X]] to %[[A]]
 // CHECK: hostir.copy %[[B]] to %[[C]]
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #r = #fusion.axes<#tp, [-]>
 func.func @returned(%x: tensor<4xf32, #r>) -> (tensor<4xf32, #r>, tensor<4xf32, #r>, tensor<4xf32, #r>) {
   %0 = arith.negf %x : tensor<4xf32, #r>
@@ -118,7 +118,7 @@ func.func @returned(%x: tensor<4xf32, #r>) -> (tensor<4xf32, #r>, tensor<4xf32, 
 // CHECK: hostir.sync %[[MAIN:.+]] after
 // CHECK: hostir.sync %{{.+}} after %[[MAIN]]
 // CHECK: hostir.matmul
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #s = #fusion.axes<#tp, [stream, -]>
 func.func @other_slices(%x: tensor<6x6xf32, #s>) -> tensor<6x6xf32, #s> {
   %0 = arith.negf %x : tensor<6x6xf32, #s>
@@ -138,7 +138,7 @@ func.func @other_slices(%x: tensor<6x6xf32, #s>) -> tensor<6x6xf32, #s> {
 // CHECK: hostir.launch @three.tanh
 // CHECK: hostir.collective all_to_all
 // CHECK-NOT: hostir.launch
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #x = #fusion.axes<#tp, [-, didx("x"), -]>
 #g = #fusion.axes<#tp, [stream, -, -]>
 #c = #fusion.axes<#tp, [stream, -, didx("x")]>
@@ -167,7 +167,7 @@ func.func @three(%x: tensor<6x4x8xf32, #x>, %w: tensor<8x4xf32, #w>, %r: tensor<
 // CHECK: scf.for
 // CHECK: hostir.launch @disjoint.tanh
 // CHECK: hostir.sync %[[MAIN]] after
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #a = #fusion.axes<#tp, [stream(2), -]>
 #b = #fusion.axes<#tp, [-, stream(3)]>
 #c = #fusion.axes<#tp, [serial(2) * stream(3), -]>
@@ -192,7 +192,7 @@ func.func @disjoint(%x: tensor<6x6xf32, #a>) -> tensor<6x6xf32, #c> {
 // CHECK-NEXT: }
 // CHECK-NOT: hostir.launch
 // CHECK: hostir.sync %{{.+}} after
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #a = #fusion.axes<#tp, [stream(3), -]>
 #v = #fusion.axes<#tp, [stream(3)]>
 func.func @reduced(%x: tensor<6x4xf32, #a>) -> (tensor<6xf32, #v>, tensor<6x4xf32, #a>) {
@@ -214,7 +214,7 @@ func.func @reduced(%x: tensor<6x4xf32, #a>) -> (tensor<6xf32, #v>, tensor<6x4xf3
 // CHECK: hostir.matmul
 // CHECK: hostir.collective reduce_scatter
 // CHECK-NOT: hostir.collective
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #x = #fusion.axes<#tp, [-, didx("x"), -]>
 #g = #fusion.axes<#tp, [stream, -, -]>
 #h = #fusion.axes<#tp, [stream, -, didx("x")]>

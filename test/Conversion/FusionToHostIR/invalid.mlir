@@ -1,6 +1,6 @@
 // RUN: tandem-opt --convert-fusion-to-hostir --split-input-file --verify-diagnostics %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
   // expected-error @below {{schedule ring is reserved and not there yet, expected pipeline, exchange or push}}
@@ -11,7 +11,7 @@ func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @exchange_reduces(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>)
     -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>> {
   // expected-error @below {{schedule exchange reduces slices that have one owner each, in the loop that computes them, found other ones; pipeline reduces all}}
@@ -22,7 +22,7 @@ func.func @exchange_reduces(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, -], partia
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 // expected-error @below {{arg0: expected known extents and mesh sizes, found}}
 func.func @unknown(%x: tensor<?xf32, #fusion.axes<#tp, [didx("x")]>>) {
   return
@@ -37,7 +37,7 @@ func.func @undecided(%x: tensor<4xf32>) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 func.func private @kernel(tensor<4x6xf32>) -> tensor<4x6xf32>
 func.func @later(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<4x6xf32, #fusion.axes<#tp, [-, -]>> {
   // expected-error @below {{lowering to hostir is not there yet for this op; lowered are fusion ops but fusion.call}}
@@ -50,7 +50,7 @@ func.func @later(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<4x6xf
 
 // Single rows on two devices in turn, in slices of 820: more pieces than a program should spell out.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @too_many_pieces(%x: tensor<4096xf32, #fusion.axes<#tp, [serial(2048) * didx("x")]>>)
     -> tensor<4096xf32, #fusion.axes<#tp, [stream(5)]>> {
   // expected-error @below {{dimension 0: slices of 820 indices that are not all alike fall into more than 1024 pieces on the operand's devices; expected slices that all have one size, or larger blocks on the devices}}
@@ -60,7 +60,7 @@ func.func @too_many_pieces(%x: tensor<4096xf32, #fusion.axes<#tp, [serial(2048) 
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #s = #fusion.axes<#tp, [stream, -]>
 func.func @two_words(%x: tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<2x6xf32, #fusion.axes<#tp, [stream, -]>> {
   // expected-note @below {{the other schedule}}
@@ -72,8 +72,8 @@ func.func @two_words(%x: tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> 
 }
 // -----
 
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 2], devices = [1, 2]>
+#a = #tandem.mesh<"a", ["x" = 2]>
+#b = #tandem.mesh<"b", ["x" = 2], devices = [1, 2]>
 func.func @partial_moves(%x: tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
   // expected-error @below {{a partial value does not move from mesh @a to mesh @b, but from all devices of its mesh to one device; reduce it on its own mesh first}}
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
@@ -82,7 +82,7 @@ func.func @partial_moves(%x: tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]
 
 // -----
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 func.func @reduce_and_move(%x: tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], partial = ["node"]>>)
     -> tensor<8xf32, #fusion.axes<#pod, [-]>> {
   // expected-error @below {{a reduction that moves data along other mesh axes too is not one step, found "node", "gpu"; write the reduction as a reshard of its own}}
@@ -92,7 +92,7 @@ func.func @reduce_and_move(%x: tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], p
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @directions(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
   // expected-error @below {{schedule exchange has one direction and the target's channel, found #fusion.schedule<exchange, directions = 2>}}
@@ -103,7 +103,7 @@ func.func @directions(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 func.func @truth_of_nobody(%c: tensor<4x8xi1, #rows>, %x: tensor<4x8xf32, #rows>) -> tensor<4x8xf32, #rows> {
   // expected-error @below {{operand 0: expected a tensor of i1 that an elementwise op makes, found an argument}}

@@ -17,7 +17,7 @@
 // CHECK: hostir.matmul %{{.+}}, %[[W]] to %{{.+}} on %[[S]]
 // CHECK: scf.for %[[I:.+]] = %c0 to %c4 step %c1
 // CHECK: hostir.sync %[[MAIN]] after
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @gather_matmul(%x: tensor<8x4x4x32xf32, #fusion.axes<#tp, [-, didx("x"), -, -]>>,
                          %w: tensor<32x16xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<8x4x4x16xf32, #fusion.axes<#tp, [stream, -, -, -]>> {
@@ -38,7 +38,7 @@ func.func @gather_matmul(%x: tensor<8x4x4x32xf32, #fusion.axes<#tp, [-, didx("x"
 // CHECK-NOT: scf.for
 // CHECK: hostir.collective all_gather {{.*}} on %[[MAIN]]
 // CHECK-NEXT: hostir.matmul {{.*}} on %[[MAIN]]
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @sequence(%x: tensor<32x8xf32, #fusion.axes<#tp, [didx("x"), -]>>,
                     %w: tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<32x16xf32, #fusion.axes<#tp, [-, -]>> {
@@ -59,7 +59,7 @@ func.func @sequence(%x: tensor<32x8xf32, #fusion.axes<#tp, [didx("x"), -]>>,
 // CHECK: %[[OUT:.+]] = memref.subview %[[E]][0, %[[I]], 0, 0] [4, 1, 4, 8]
 // CHECK: hostir.collective all_gather %{{.+}} to %[[OUT]] {{.*}} to memref<4x4x8xf32, strided<[64, 8, 1], offset: ?>>
 // CHECK: hostir.matmul %[[OUT]]
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @chunk_of_each(%x: tensor<32x8xf32, #fusion.axes<#tp, [didx("x"), -]>>,
                          %w: tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<32x16xf32, #fusion.axes<#tp, [serial(4) * stream(2), -]>> {
@@ -78,7 +78,7 @@ func.func @chunk_of_each(%x: tensor<32x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 // CHECK-LABEL: hostir.program @owner
 // CHECK: scf.for %[[I:.+]] = %c0 to %c4 step %c1
 // CHECK: hostir.collective broadcast %{{.+}} to %{{.+}} root %[[I]]
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @owner(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<pipeline>}
@@ -93,8 +93,8 @@ func.func @owner(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 // CHECK-LABEL: hostir.program @all_reduce
 // CHECK: scf.for
 // CHECK: hostir.reduce sum
-// CHECK: hostir.collective all_reduce {{.*}} {reduction = #fusion{{.*}}sum
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+// CHECK: hostir.collective all_reduce {{.*}} {reduction = #tandem{{.*}}sum
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @all_reduce(%x: tensor<6x4x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>>)
     -> tensor<6x8xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reduce sum %x dims [1]
@@ -109,7 +109,7 @@ func.func @all_reduce(%x: tensor<6x4x8xf32, #fusion.axes<#tp, [-, didx("x"), -]>
 // CHECK-LABEL: hostir.program @reduce_scatter
 // CHECK: hostir.matmul
 // CHECK: hostir.collective reduce_scatter %{{.+}} to %{{.+}} : memref<4x2x16xf32{{.*}}> to memref<2x16xf32
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @reduce_scatter(%x: tensor<8x32xf32, #fusion.axes<#tp, [-, didx("x")]>>,
                           %w: tensor<32x16xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {
@@ -129,7 +129,7 @@ func.func @reduce_scatter(%x: tensor<8x32xf32, #fusion.axes<#tp, [-, didx("x")]>
 // CHECK: memref.transpose
 // CHECK: memref.expand_shape %[[Y]] {{\[\[}}0, 1], [2]] output_shape [4, 2, 4]
 // CHECK: hostir.collective all_to_all %{{.+}} to %{{.+}} : memref<4x2x4xf32, {{.*}}> to memref<4x2x4xf32>
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @all_to_all(%x: tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>> {
   %0 = fusion.reshard %x
@@ -144,7 +144,7 @@ func.func @all_to_all(%x: tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 // CHECK: %[[ROW:.+]] = arith.muli %[[ME]], %c2
 // CHECK: %[[MINE:.+]] = memref.subview %{{.+}}[%[[ROW]], 0] [2, 16]
 // CHECK: hostir.copy %[[MINE]]
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @local_slice(%x: tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>)
     -> tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>> {
   %0 = fusion.reshard %x

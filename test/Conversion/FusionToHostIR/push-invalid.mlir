@@ -2,7 +2,7 @@
 
 // What the schedule push does not take, said at the reshard that names it.
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>> {
   // expected-error @below {{schedule push gathers into slices: stream digits in place of the device's; found [didx("x"), -] on #tp to [-, -] on #tp}}
@@ -12,7 +12,7 @@ func.func @whole(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Slices of several owners.
 func.func @columns(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>> {
@@ -23,7 +23,7 @@ func.func @columns(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> t
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
 
 func.func @xor_of_three(%0: tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<12x8xf32, #fusion.axes<#tp, [stream(3), -]>> {
   // expected-error @below {{schedule push, order xor: expected a number of devices that is a power of 2, found 3; order rotated takes any}}
@@ -33,7 +33,7 @@ func.func @xor_of_three(%0: tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @sum(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
   // expected-error @below {{schedule push: expected 'merge' to sum to the 4 devices, the own one among them, found 5}}
@@ -43,7 +43,7 @@ func.func @sum(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tenso
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @apart(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
   // expected-error @below {{expected each number of 'merge' to be a power of 2 that divides the number of devices before it, found 2 with 1}}
@@ -53,7 +53,7 @@ func.func @apart(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @slices(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>> {
   // expected-error @below {{schedule push: expected one slice a device beside 'merge', found 2}}
@@ -63,7 +63,7 @@ func.func @slices(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> te
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Copies of one sum: each device would begin with another slice.
 func.func @copies(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>)
@@ -76,7 +76,7 @@ func.func @copies(%0: tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: t
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Partial slices that somebody else reads too.
 func.func @used(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
@@ -90,7 +90,7 @@ func.func @used(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>, %w: ten
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // The loop also adds up its slices.
 func.func @adds_up(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
@@ -105,7 +105,7 @@ func.func @adds_up(%0: tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Two reshards in one loop.
 func.func @two(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), didx("x")]>> {
@@ -118,7 +118,7 @@ func.func @two(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tenso
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // The slices of a reduction are those of nobody.
 func.func @reduces(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
@@ -129,7 +129,7 @@ func.func @reduces(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"
 
 // -----
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 
 // Neighbours among devices of two axes are no run of slices.
 func.func @merged_pod(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>) -> tensor<16x8xf32, #fusion.axes<#pod, [stream(4), -]>> {
@@ -140,7 +140,7 @@ func.func @merged_pod(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node") * di
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A device computes its own rows alone and those of two peers at once: the replicas could differ in rounding.
 func.func @merged_replicas(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %w: tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), -]>> {
@@ -152,7 +152,7 @@ func.func @merged_replicas(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]
 
 // -----
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 
 // Owners on two dimensions.
 func.func @two_dims(%0: tensor<16x8xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>>) -> tensor<16x8xf32, #fusion.axes<#pod, [stream(2), stream(2)]>> {

@@ -6,8 +6,8 @@
 // CHECK-DAG: %[[CH:.+]] = hostir.channel "tp.x.collectives" over #{{.+}} ["x"]
 // CHECK: scf.for
 // CHECK: hostir.collective broadcast %{{.+}} to %{{.+}} root %c2 via %[[CH]] on %{{.+}} : memref<2x5xf32, {{.+}}> to memref<2x5xf32, {{.+}}>
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#root = #fusion.mesh<"root", [], devices = [2]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#root = #tandem.mesh<"root", [], devices = [2]>
 func.func @broadcast(%x: tensor<6x5xf32, #fusion.axes<#root, [-, -]>>) -> tensor<6x5xf32, #fusion.axes<#tp, [stream(3), -]>> {
   %0 = fusion.reshard %x : tensor<6x5xf32, #fusion.axes<#root, [-, -]>> -> tensor<6x5xf32, #fusion.axes<#tp, [stream(3), -]>>
   return %0 : tensor<6x5xf32, #fusion.axes<#tp, [stream(3), -]>>
@@ -20,8 +20,8 @@ func.func @broadcast(%x: tensor<6x5xf32, #fusion.axes<#root, [-, -]>>) -> tensor
 // CHECK-LABEL: hostir.program @scatter
 // CHECK-DAG: %[[CH:.+]] = hostir.channel "pod.node.gpu.collectives"
 // CHECK: hostir.collective scatter %{{.+}} to %{{.+}} root %c3 via %[[CH]] on %{{.+}} : memref<4x2x5xf32> to memref<2x5xf32>
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2], devices = [3, 1, 2, 0]>
-#root = #fusion.mesh<"root", [], devices = [0]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2], devices = [3, 1, 2, 0]>
+#root = #tandem.mesh<"root", [], devices = [0]>
 func.func @scatter(%x: tensor<8x5xf32, #fusion.axes<#root, [-, -]>>)
     -> tensor<8x5xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>> {
   %0 = fusion.reshard %x
@@ -37,8 +37,8 @@ func.func @scatter(%x: tensor<8x5xf32, #fusion.axes<#root, [-, -]>>)
 // CHECK-LABEL: hostir.program @gather
 // CHECK-DAG: %[[CH:.+]] = hostir.channel "pod.gpu.node.collectives" over #{{.+}} ["gpu", "node"]
 // CHECK: hostir.collective gather %{{.+}} to %{{.+}} root %c2 via %[[CH]] on
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
-#root = #fusion.mesh<"root", [], devices = [1]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#root = #tandem.mesh<"root", [], devices = [1]>
 func.func @gather(%x: tensor<8x6xf32, #fusion.axes<#pod, [didx("gpu") * didx("node"), -]>>)
     -> tensor<8x6xf32, #fusion.axes<#root, [-, stream(3)]>> {
   %0 = fusion.reshard %x
@@ -49,9 +49,9 @@ func.func @gather(%x: tensor<8x6xf32, #fusion.axes<#pod, [didx("gpu") * didx("no
 // -----
 
 // CHECK-LABEL: hostir.program @reduce
-// CHECK: hostir.collective reduce %{{.+}} to %{{.+}} root %c3 via %{{.+}} on %{{.+}} {reduction = #fusion<reduce_kind max>} : memref<6xf32> to memref<6xf32>
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#root = #fusion.mesh<"root", [], devices = [3]>
+// CHECK: hostir.collective reduce %{{.+}} to %{{.+}} root %c3 via %{{.+}} on %{{.+}} {reduction = #tandem<reduce_kind max>} : memref<6xf32> to memref<6xf32>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#root = #tandem.mesh<"root", [], devices = [3]>
 func.func @reduce(%x: tensor<6xf32, #fusion.axes<#tp, [-], partial = max ["x"]>>) -> tensor<6xf32, #fusion.axes<#root, [-]>> {
   %0 = fusion.reshard %x
       : tensor<6xf32, #fusion.axes<#tp, [-], partial = max ["x"]>> -> tensor<6xf32, #fusion.axes<#root, [-]>>
@@ -70,8 +70,8 @@ func.func @reduce(%x: tensor<6xf32, #fusion.axes<#tp, [-], partial = max ["x"]>>
 // CHECK: hostir.send %arg0 to %c1
 // CHECK: hostir.recv %[[THERE]] from %c0
 // CHECK: hostir.collective broadcast %[[THERE]] to %arg1 root %c0 via %[[ALL]]
-#tp = #fusion.mesh<"tp", ["x" = 3], devices = [1, 4, 2]>
-#root = #fusion.mesh<"root", [], devices = [7]>
+#tp = #tandem.mesh<"tp", ["x" = 3], devices = [1, 4, 2]>
+#root = #tandem.mesh<"root", [], devices = [7]>
 func.func @broadcast_into(%x: tensor<5xf32, #fusion.axes<#root, [-]>>) -> tensor<5xf32, #fusion.axes<#tp, [-]>> {
   %0 = fusion.reshard %x : tensor<5xf32, #fusion.axes<#root, [-]>> -> tensor<5xf32, #fusion.axes<#tp, [-]>>
   return %0 : tensor<5xf32, #fusion.axes<#tp, [-]>>
@@ -84,8 +84,8 @@ func.func @broadcast_into(%x: tensor<5xf32, #fusion.axes<#root, [-]>>) -> tensor
 // CHECK: hostir.collective reduce %arg0 to %[[THERE]] root %c0
 // CHECK: hostir.send %[[THERE]] to %c1
 // CHECK: hostir.recv %arg1 from %c0
-#tp = #fusion.mesh<"tp", ["x" = 3], devices = [1, 4, 2]>
-#root = #fusion.mesh<"root", [], devices = [7]>
+#tp = #tandem.mesh<"tp", ["x" = 3], devices = [1, 4, 2]>
+#root = #tandem.mesh<"root", [], devices = [7]>
 func.func @reduce_out_of(%x: tensor<5xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) -> tensor<5xf32, #fusion.axes<#root, [-]>> {
   %0 = fusion.reshard %x : tensor<5xf32, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<5xf32, #fusion.axes<#root, [-]>>
   return %0 : tensor<5xf32, #fusion.axes<#root, [-]>>
@@ -100,8 +100,8 @@ func.func @reduce_out_of(%x: tensor<5xf32, #fusion.axes<#tp, [-], partial = ["x"
 // CHECK: hostir.group
 // CHECK: hostir.recv
 // CHECK: hostir.send
-#tp = #fusion.mesh<"tp", ["x" = 3]>
-#root = #fusion.mesh<"root", [], devices = [7]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
+#root = #tandem.mesh<"root", [], devices = [7]>
 func.func @gather_out_of(%x: tensor<6xf32, #fusion.axes<#tp, [didx("x")]>>) -> tensor<6xf32, #fusion.axes<#root, [-]>> {
   %0 = fusion.reshard %x : tensor<6xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<6xf32, #fusion.axes<#root, [-]>>
   return %0 : tensor<6xf32, #fusion.axes<#root, [-]>>

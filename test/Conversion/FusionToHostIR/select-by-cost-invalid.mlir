@@ -7,7 +7,7 @@
 // CHECK: error: {{.*}}nowhere.json
 // DEVICES: error: the program is for 16 ranks, machine "h200x8" has 8 devices
 // NONE: gather: cost needs a machine
-#tp = #fusion.mesh<"tp", ["x" = 16]>
+#tp = #tandem.mesh<"tp", ["x" = 16]>
 func.func @f(%x: tensor<16x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x4xf32, #fusion.axes<#tp, [-, -]>> {
   %g = fusion.reshard %x : tensor<16x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x4xf32, #fusion.axes<#tp, [-, -]>>
   return %g : tensor<16x4xf32, #fusion.axes<#tp, [-, -]>>

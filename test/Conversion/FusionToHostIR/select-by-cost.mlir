@@ -2,7 +2,7 @@
 // RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=mi300x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,MI300
 // RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 one-sided=false log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<8192x8192xbf16, #fusion.axes<#tp, [stream(8), -]>>
 !w = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
@@ -23,7 +23,7 @@ func.func @large(%x: !x, %w: !w) -> !y {
 // -----
 
 // Small ones: on one machine messages are quicker than broadcasts, on the other they are not.
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<256x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<256x4096xbf16, #fusion.axes<#tp, [stream(8), -]>>
 !w = tensor<4096x1024xbf16, #fusion.axes<#tp, [-, didx("x")]>>
@@ -41,7 +41,7 @@ func.func @small(%x: !x, %w: !w) -> !y {
 // -----
 
 // A named schedule is kept, and what it is on keeps its slices: none.
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
 

@@ -2,7 +2,7 @@
 
 // Few tokens on 4 H200, where both have been measured: each copy of the reduction begins behind a matmul, and its push is
 // slower than the sequence.
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !x = tensor<1024x14336xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 !w = tensor<14336x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !p = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
@@ -19,7 +19,7 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 // -----
 
 // Those of the gather begin beside the own matmul: 7 % are gained.
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !x = tensor<1024x16384xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<1024x16384xbf16, #fusion.axes<#tp, [-, -]>>
 !w = tensor<16384x53248xbf16, #fusion.axes<#tp, [-, didx("x")]>>

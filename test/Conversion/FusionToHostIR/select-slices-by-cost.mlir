@@ -4,7 +4,7 @@
 
 // Slices go into the types of the gather, of what is computed on it and of the function; one-sided copies make them
 // worth it, collectives do not.
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
 !w = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
@@ -28,7 +28,7 @@ func.func @gather(%x: !x, %w: !w) -> !y {
 // -----
 
 // The slices of a reduction go to their owners, whose result has none.
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 !w = tensor<28672x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !p = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
@@ -48,7 +48,7 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 // -----
 
 // A gain of less than 5 % is none: tiny work stays the sequence.
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<64x64xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<64x64xbf16, #fusion.axes<#tp, [-, -]>>
 
@@ -63,7 +63,7 @@ func.func @tiny(%x: !x) -> !g {
 // -----
 
 // Among two devices, one slice an owner hides little.
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !x = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !g = tensor<8192x4096xbf16, #fusion.axes<#tp, [-, -]>>
 !w = tensor<4096x2752xbf16, #fusion.axes<#tp, [-, didx("x")]>>
@@ -80,7 +80,7 @@ func.func @several_an_owner(%x: !x, %w: !w) -> !y {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !x = tensor<8192x2752xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 !w = tensor<2752x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !p = tensor<8192x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>
@@ -97,7 +97,7 @@ func.func @several_a_receiver(%x: !x, %w: !w) -> !y {
 // -----
 
 // Slices of what NCCL moves must gain more: predicted 9 % quicker, they were measured to take 1.8 times as long.
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !x = tensor<1024x11008xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 !w = tensor<11008x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !p = tensor<1024x4096xbf16, #fusion.axes<#tp, [-, -], partial = ["x"]>>

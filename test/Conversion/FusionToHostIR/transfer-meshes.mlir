@@ -18,8 +18,8 @@
 // CHECK:   %[[PEER:.+]] = hostir.translate_position %{{.+}} from #b to #a2Bb
 // CHECK:   arith.cmpi ne, %[[PEER]], %[[ME]]
 // CHECK:   hostir.send %arg0 to %[[PEER]]
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 2], devices = [1, 2]>
+#a = #tandem.mesh<"a", ["x" = 2]>
+#b = #tandem.mesh<"b", ["x" = 2], devices = [1, 2]>
 func.func @shared(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
   return %0 : tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
@@ -40,8 +40,8 @@ func.func @shared(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8x
 // CHECK: %[[WHO:.+]] = arith.select
 // CHECK: arith.cmpi eq, %[[Y]], %[[WHO]]
 // CHECK: hostir.send
-#a = #fusion.mesh<"a", ["y" = 2, "x" = 2], devices = [4, 0, 1, 5]>
-#b = #fusion.mesh<"b", ["x" = 2, "z" = 3], devices = [1, 2, 6, 3, 0, 7]>
+#a = #tandem.mesh<"a", ["y" = 2, "x" = 2], devices = [4, 0, 1, 5]>
+#b = #tandem.mesh<"b", ["x" = 2, "z" = 3], devices = [1, 2, 6, 3, 0, 7]>
 func.func @holders(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
   return %0 : tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
@@ -57,8 +57,8 @@ func.func @holders(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8
 // CHECK:   hostir.recv %{{.+}} from %{{.+}} : memref<2x4xf32, {{.+}}>
 // CHECK: scf.for %[[J:.+]] = %c0 to %c3
 // CHECK:   hostir.send %{{.+}} to %{{.+}} : memref<2x4xf32, {{.+}}>
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 3], devices = [2, 3, 4]>
+#a = #tandem.mesh<"a", ["x" = 2]>
+#b = #tandem.mesh<"b", ["x" = 3], devices = [2, 3, 4]>
 func.func @crossing(%x: tensor<12x4xf32, #fusion.axes<#a, [didx("x"), -]>>) -> tensor<12x4xf32, #fusion.axes<#b, [didx("x"), -]>> {
   %0 = fusion.reshard %x : tensor<12x4xf32, #fusion.axes<#a, [didx("x"), -]>> -> tensor<12x4xf32, #fusion.axes<#b, [didx("x"), -]>>
   return %0 : tensor<12x4xf32, #fusion.axes<#b, [didx("x"), -]>>
@@ -73,8 +73,8 @@ func.func @crossing(%x: tensor<12x4xf32, #fusion.axes<#a, [didx("x"), -]>>) -> t
 // CHECK: scf.if
 // CHECK: hostir.copy
 // CHECK-NOT: hostir.group
-#a = #fusion.mesh<"a", ["x" = 4]>
-#b = #fusion.mesh<"b", ["y" = 2], devices = [3, 1]>
+#a = #tandem.mesh<"a", ["x" = 4]>
+#b = #tandem.mesh<"b", ["y" = 2], devices = [3, 1]>
 func.func @narrowed(%x: tensor<8xf32, #fusion.axes<#a, [-]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("y")]>> {
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [-]>> -> tensor<8xf32, #fusion.axes<#b, [didx("y")]>>
   return %0 : tensor<8xf32, #fusion.axes<#b, [didx("y")]>>
@@ -88,7 +88,7 @@ func.func @narrowed(%x: tensor<8xf32, #fusion.axes<#a, [-]>>) -> tensor<8xf32, #
 // CHECK-NOT: hostir.group
 // CHECK: hostir.copy %{{.+}} to %{{.+}} : memref<2x2xf32, {{.+}}> to memref<2x2xf32>
 // CHECK-NOT: hostir.group
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 3]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 3]>
 func.func @two_axes_local(%x: tensor<4x6xf32, #fusion.axes<#pod, [-, -]>>) -> tensor<4x6xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>> {
   %0 = fusion.reshard %x : tensor<4x6xf32, #fusion.axes<#pod, [-, -]>> -> tensor<4x6xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>>
   return %0 : tensor<4x6xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>>

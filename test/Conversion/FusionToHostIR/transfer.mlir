@@ -5,7 +5,7 @@
 // CHECK-LABEL: hostir.program @two_axes
 // CHECK: %[[CH:.+]] = hostir.channel "pod.node.gpu.collectives" over #{{.+}} ["node", "gpu"]
 // CHECK: hostir.collective all_gather %{{.+}} to %{{.+}} via %[[CH]] on %{{.+}} : memref<8xf32{{.*}}> to memref<8x8xf32>
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 4]>
 func.func @two_axes(%x: tensor<8x8xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>)
     -> tensor<8x8xf32, #fusion.axes<#pod, [-, -]>> {
   %0 = fusion.reshard %x
@@ -26,7 +26,7 @@ func.func @two_axes(%x: tensor<8x8xf32, #fusion.axes<#pod, [didx("node") * didx(
 // CHECK: hostir.recv
 // CHECK: scf.if
 // CHECK: hostir.send
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @cut_axis(%x: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<8x8xf32, #fusion.axes<#tp, [stream(2), -]>> {
   %0 = fusion.reshard %x
@@ -38,9 +38,9 @@ func.func @cut_axis(%x: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 
 // Between two meshes: one channel over all devices of both, those of the source first.
 
-// CHECK-DAG: #[[A:.+]] = #fusion.mesh<"a", ["x" = 2], devices = [3, 1]>
-// CHECK-DAG: #[[B:.+]] = #fusion.mesh<"b", ["x" = 2], devices = [0, 2]>
-// CHECK-DAG: #[[AB:.+]] = #fusion.mesh<"a+b", ["rank" = 4], devices = [3, 1, 0, 2]>
+// CHECK-DAG: #[[A:.+]] = #tandem.mesh<"a", ["x" = 2], devices = [3, 1]>
+// CHECK-DAG: #[[B:.+]] = #tandem.mesh<"b", ["x" = 2], devices = [0, 2]>
+// CHECK-DAG: #[[AB:.+]] = #tandem.mesh<"a+b", ["rank" = 4], devices = [3, 1, 0, 2]>
 // CHECK-LABEL: hostir.program @two_meshes
 // CHECK: hostir.channel "a+b.rank.two_sided" over #[[AB]] ["rank"]
 // CHECK-DAG: %[[TO:.+]] = hostir.in_mesh #[[B]]
@@ -50,8 +50,8 @@ func.func @cut_axis(%x: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
 // CHECK: hostir.recv
 // CHECK: scf.if %[[FROM]] {
 // CHECK: hostir.send
-#a = #fusion.mesh<"a", ["x" = 2], devices = [3, 1]>
-#b = #fusion.mesh<"b", ["x" = 2], devices = [0, 2]>
+#a = #tandem.mesh<"a", ["x" = 2], devices = [3, 1]>
+#b = #tandem.mesh<"b", ["x" = 2], devices = [0, 2]>
 func.func @two_meshes(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#a, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
   return %0 : tensor<8xf32, #fusion.axes<#b, [didx("x")]>>
@@ -65,7 +65,7 @@ func.func @two_meshes(%x: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>) -> tenso
 // CHECK: %[[MINE:.+]] = hostir.in_mesh
 // CHECK: scf.if %[[MINE]] {
 // CHECK: hostir.launch
-#part = #fusion.mesh<"part", ["x" = 2], devices = [3, 1]>
+#part = #tandem.mesh<"part", ["x" = 2], devices = [3, 1]>
 func.func @part_of_the_world(%x: tensor<8xf32, #fusion.axes<#part, [didx("x")]>>) -> tensor<8xf32, #fusion.axes<#part, [didx("x")]>> {
   %0 = arith.negf %x : tensor<8xf32, #fusion.axes<#part, [didx("x")]>>
   return %0 : tensor<8xf32, #fusion.axes<#part, [didx("x")]>>

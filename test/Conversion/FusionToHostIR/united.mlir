@@ -2,7 +2,7 @@
 
 // Two chains that meet end in one loop: what is sliced alike and does not wait for the other.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #r = #fusion.axes<#tp, [-, -]>
 #cols = #fusion.axes<#tp, [-, didx("x")]>
 #s4 = #fusion.axes<#tp, [stream(4), -]>
@@ -35,7 +35,7 @@ func.func @meet(%a: tensor<16x16xf32, #cols>, %b: tensor<16x16xf32, #cols>, %w: 
 // A view alone is no loop: the bias is read by the loop of what it is added to. That it stands first does not keep the
 // gather from its schedule.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #r = #fusion.axes<#tp, [-, -]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #s4 = #fusion.axes<#tp, [stream(4), -]>
@@ -62,7 +62,7 @@ func.func @bias(%a: tensor<16x16xf32, #rows>, %w: tensor<16x16xf32, #r>, %b: ten
 
 // One uses what the other makes, whole: they stay two.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #r = #fusion.axes<#tp, [-, -]>
 #cols = #fusion.axes<#tp, [-, didx("x")]>
 #s4 = #fusion.axes<#tp, [stream(4), -]>
@@ -87,7 +87,7 @@ func.func @dependent(%a: tensor<16x16xf32, #cols>, %b: tensor<16x16xf32, #cols>)
 
 // exchange goes through the slices in an order of each rank's own: where others own the slices, two stay two.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #turns = #fusion.axes<#tp, [serial(2) * didx("x"), -]>
 #s4 = #fusion.axes<#tp, [stream(4), -]>
@@ -109,7 +109,7 @@ func.func @apart(%a: tensor<16x16xf32, #rows>, %b: tensor<16x16xf32, #turns>) ->
 
 // A reshape that keeps the slices stays in the loop.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #cols = #fusion.axes<#tp, [-, didx("x")]>
 #s4 = #fusion.axes<#tp, [stream(4), -]>
 #heads = #fusion.axes<#tp, [stream(4), -, -]>
@@ -131,7 +131,7 @@ func.func @heads(%x: tensor<16x16xf32, #cols>) -> tensor<16x4x4xf32, #heads> {
 
 // Two gathers by exchange whose slices the same devices own: one loop, and one group of messages a step.
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #r = #fusion.axes<#tp, [-, -]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #s4 = #fusion.axes<#tp, [stream(4), -]>

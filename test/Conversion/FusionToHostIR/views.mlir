@@ -8,7 +8,7 @@
 // CHECK-DAG: %[[T:.+]] = memref.transpose %[[X]]
 // CHECK-DAG: %[[S:.+]] = memref.subview %[[W]][6, 1] [6, 2] [1, 2]
 // CHECK: hostir.matmul %[[T]]
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 #r = #fusion.axes<#tp, [-, -]>
 func.func @views(%x: tensor<4x6xf32, #r>, %w: tensor<12x5xf32, #r>) -> tensor<6x6xf32, #r> {
   %0 = fusion.permute %x [1, 0] : tensor<4x6xf32, #r> -> tensor<6x4xf32, #r>
@@ -26,7 +26,7 @@ func.func @views(%x: tensor<4x6xf32, #r>, %w: tensor<12x5xf32, #r>) -> tensor<6x
 // CHECK-SAME: (%[[X:.+]]: memref<4xf32> {{.*}}, %[[Y:.+]]: memref<3x4xf32>
 // CHECK: %[[B:.+]] = memref.reinterpret_cast %[[X]] to offset: [0], sizes: [3, 4], strides: [0, 1]
 // CHECK: hostir.copy %[[B]] to %[[Y]]
-#tp = #fusion.mesh<"tp", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 1]>
 func.func @result(%x: tensor<4xf32, #fusion.axes<#tp, [-]>>) -> tensor<3x4xf32, #fusion.axes<#tp, [-, -]>> {
   %0 = fusion.broadcast %x dims [1] : tensor<4xf32, #fusion.axes<#tp, [-]>> -> tensor<3x4xf32, #fusion.axes<#tp, [-, -]>>
   return %0 : tensor<3x4xf32, #fusion.axes<#tp, [-, -]>>
@@ -41,7 +41,7 @@ func.func @result(%x: tensor<4xf32, #fusion.axes<#tp, [-]>>) -> tensor<3x4xf32, 
 // CHECK: hostir.copy
 // CHECK: hostir.matmul
 // CHECK: hostir.recv
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #w = #fusion.axes<#tp, [-, -]>
 func.func @gathered_view(%x: tensor<4x8x2xf32, #fusion.axes<#tp, [didx("x"), -, -]>>, %y: tensor<8x3xf32, #w>)
     -> tensor<4x2x3xf32, #fusion.axes<#tp, [stream, -, -]>> {

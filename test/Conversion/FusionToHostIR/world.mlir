@@ -9,7 +9,7 @@
 // PART: %[[MINE:.+]] = hostir.in_mesh
 // PART: scf.if %[[MINE]] {
 // PART: hostir.group
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @gather(%x: tensor<2x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> tensor<2x8xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>}

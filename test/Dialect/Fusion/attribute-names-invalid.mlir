@@ -25,7 +25,7 @@ func.func @gather(%0: tensor<8x16xf32>) -> tensor<16x8xf32> {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @reshard(%0: tensor<8xf32>) -> tensor<8xf32, #fusion.axes<#tp, [-]>> {
   // expected-error @+1 {{found 'schedul'; did you mean 'schedule'?}}
   %1 = fusion.reshard %0 {schedul = #fusion.schedule<exchange>} : tensor<8xf32> -> tensor<8xf32, #fusion.axes<#tp, [-]>>

@@ -2,178 +2,178 @@
 
 // mesh_c1
 // expected-error @+1 {{expected mesh axes with distinct names, found "x" twice in mesh "m"}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2, "x" = 3]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = 2, "x" = 3]>}
 
 // -----
 
 // mesh_c1
 // expected-error @+1 {{expected mesh axes with names, found an empty name in mesh "m"}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["" = 2]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["" = 2]>}
 
 // -----
 
 // mesh_c2
 // expected-error @+1 {{expected a positive size or '?' for mesh axis "x", found 0}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 0]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = 0]>}
 
 // -----
 
 // mesh_c3
 // expected-error @+1 {{expected 4 devices in mesh "m", found 3}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2, "y" = 2], devices = [0, 1, 2]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = 2, "y" = 2], devices = [0, 1, 2]>}
 
 // -----
 
 // mesh_c3
 // expected-error @+1 {{expected known sizes in mesh "m" that lists its devices, found '?'}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = ?], devices = [0, 1]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = ?], devices = [0, 1]>}
 
 // -----
 
 // mesh_c3
 // expected-error @+1 {{expected at least one device in 'devices', found none}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2], devices = []>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = 2], devices = []>}
 
 // -----
 
 // mesh_c4
 // expected-error @+1 {{expected distinct devices in mesh "m", found 1 twice}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2], devices = [1, 1]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = 2], devices = [1, 1]>}
 
 // -----
 
 // mesh_c4
 // expected-error @+1 {{expected device ranks between 0 and 2147483647 in mesh "m", found -1}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 2], devices = [0, -1]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = 2], devices = [0, -1]>}
 
 // -----
 
 // mesh_c5
 // expected-error @+1 {{expected at most 2147483647 devices in mesh "m", found more at axis "y"}}
-func.func private @f() attributes {m = #fusion.mesh<"m", ["x" = 65536, "y" = 65536]>}
+func.func private @f() attributes {m = #tandem.mesh<"m", ["x" = 65536, "y" = 65536]>}
 
 // -----
 
 // axes_c1
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 // expected-error @+1 {{expected an axis of mesh "tp" ("x", "y"), found "z"}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [didx("z")]>>)
 
 // -----
 
 // axes_c1
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected an axis of mesh "tp" ("x"), found "z"}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [-], partial = ["z"]>>)
 
 // -----
 
 // axes_c1
-#any = #fusion.mesh<"any", ["x" = ?]>
+#any = #tandem.mesh<"any", ["x" = ?]>
 // expected-error @+1 {{expected an axis of mesh "any" ("x"), found "z"}}
 func.func private @f(tensor<8xf32, #fusion.axes<#any, [stream("z")]>>)
 
 // -----
 
 // axes_c2
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected mesh axis "x" at most once, found it twice}}
 func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), didx("x")]>>)
 
 // -----
 
 // axes_c2
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected mesh axis "x" at most once, found it twice}}
 func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -], partial = ["x"]>>)
 
 // -----
 
 // axes_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected a positive size of 'stream', found 0}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [stream(0)]>>)
 
 // -----
 
 // axes_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected a positive size of 'serial', found -9223372036854775808}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [serial(-9223372036854775808)]>>)
 
 // -----
 
 // axes_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected bare 'stream' to be the last digit of dimension 1, found a digit after it}}
 func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [-, stream * didx("x")]>>)
 
 // -----
 
 // axes_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected digits of dimension 0 whose product fits 63 bits, found a larger one}}
 func.func private @f(tensor<?xf32, #fusion.axes<#tp, [stream(4294967296) * serial(4294967296)]>>)
 
 // -----
 
 // axes_c4
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected axes for 2 dimensions, found 1}}
 func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [didx("x")]>>)
 
 // -----
 
 // axes_c5
-#tp = #fusion.mesh<"tp", ["x" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
 // expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 1, found mesh axis "x" of size 3}}
 func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
 
 // -----
 
 // axes_c5
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected a number of slices that leaves none empty, found 'stream(8)' of 4 indices in dimension 0: slices of 1 leave 4 empty; accepted nearby: 4}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [didx("x") * stream(8)]>>)
 
 // -----
 
 // axes_c5
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{found 'stream(7)' of 10 indices in dimension 0: slices of 2 leave 2 empty; accepted nearby: 5 and 10}}
 func.func private @f(tensor<20xf32, #fusion.axes<#tp, [didx("x") * stream(7)]>>)
 
 // -----
 
 // axes_c5
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected digits whose product divides the extent 10 of dimension 0, found 'stream(3)'}}
 func.func private @f(tensor<10xf32, #fusion.axes<#tp, [stream(3) * didx("x")]>>)
 
 // -----
 
 // axes_c5
-#tp = #fusion.mesh<"tp", ["x" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
 // expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'serial(3)'}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [serial("x")]>>)
 
 // -----
 
 // axes_c5, as far as sizes are known
-#any = #fusion.mesh<"any", ["x" = ?]>
+#any = #tandem.mesh<"any", ["x" = ?]>
 // expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'serial(3)'}}
 func.func private @f(tensor<8xf32, #fusion.axes<#any, [didx("x") * serial(3)]>>)
 
 // -----
 
 // axes_c6
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected a list of partial mesh axes beside 'max', found none}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [-], partial = max []>>)
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected 'didx("axis")', 'stream', 'stream(n)', 'serial(n)' or '-' (n: a number or the name of a mesh axis)}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [thread]>>)
 
@@ -250,7 +250,7 @@ func.func @f(%0: tensor<8xf32>) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
   // expected-error @+1 {{expected 'fusion.schedule' on an operation that computes locally}}
   %1 = fusion.reshard %0 {fusion.schedule = #fusion.schedule<ring>} : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [-]>>

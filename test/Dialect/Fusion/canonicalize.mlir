@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -canonicalize | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !cols = tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !whole = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>

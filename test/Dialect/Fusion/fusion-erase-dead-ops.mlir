@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -fusion-erase-dead-ops -split-input-file | FileCheck %s
 // RUN: tandem-opt %s -fusion-erase-dead-ops="log" -split-input-file -verify-diagnostics -o /dev/null
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
 

@@ -2,7 +2,7 @@
 // RUN: tandem-opt %s -fusion-fold-empty -split-input-file | tandem-opt -fusion-verify -split-input-file | FileCheck %s
 // RUN: tandem-opt %s -fusion-fold-empty="log" -split-input-file -verify-diagnostics -o /dev/null
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x0xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<8x0xf32, #fusion.axes<#tp, [-, -]>>
 !sums = tensor<8xf32, #fusion.axes<#tp, [-]>>
@@ -22,7 +22,7 @@ func.func @sum(%0: !rows) -> !sums {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !none = tensor<0x8xf16, #fusion.axes<#tp, [-, didx("x")]>>
 !split = tensor<8xf16, #fusion.axes<#tp, [didx("x")]>>
 !ints = tensor<0x8xi32, #fusion.axes<#tp, [-, didx("x")]>>
@@ -45,7 +45,7 @@ func.func @identities(%0: !none, %1: !ints) -> (!split, !int) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !a = tensor<8x0xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !b = tensor<0x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !term = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
@@ -67,7 +67,7 @@ func.func @contracted(%0: !a, %1: !b) -> (!term, !c) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !a = tensor<8x0xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !b = tensor<0x4xf32, #fusion.axes<#tp, [-, -]>>
 !bias = tensor<4xf32, #fusion.axes<#tp, [-]>>
@@ -85,7 +85,7 @@ func.func @bias(%0: !a, %1: !b, %2: !bias) -> !c {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !some = tensor<4x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !none = tensor<0x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !all = tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>

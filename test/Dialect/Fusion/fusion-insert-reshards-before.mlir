@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -fusion-insert-reshards -fusion-verify | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // One gather serves several consumers.
 // CHECK-LABEL: @shared_gather
@@ -16,7 +16,7 @@ func.func @shared_gather(%0: tensor<64x32xf32, #fusion.axes<#tp, [-, didx("x")]>
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !rows = tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !cols = tensor<8x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !whole = tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>
@@ -85,7 +85,7 @@ func.func private @kernel(tensor<8x16xf32>) -> tensor<8x16xf32>
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 
@@ -112,7 +112,7 @@ func.func @one_gather(%0: tensor<8x6xf32, #rows>, %1: tensor<6x4xf32, #columns>,
 
 // -----
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 !both = tensor<8x16xf32, #fusion.axes<#pod, [didx("node"), -], partial = ["gpu"]>>
 
 // Several rows of the table are written out, what shrinks the data first; a schedule that takes them whole gets them

@@ -2,7 +2,7 @@
 
 // What was done is said on request, at the op, and counted.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-remark @+1 {{fusion-insert-reshards: 1 before, 1 after, 0 written out}}
 func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>, %1: tensor<4x8xf32, #fusion.axes<#tp, [-, -]>>, %2: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
   // expected-remark @+1 {{fusion-insert-reshards: operand 0 is resharded to [stream(4), -] on #tp}}

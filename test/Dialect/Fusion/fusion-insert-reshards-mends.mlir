@@ -2,7 +2,7 @@
 // RUN: tandem-opt %s -split-input-file -fusion-insert-reshards="gather=after" -fusion-verify | FileCheck %s --check-prefix=AFTER
 
 // Sharded operands and a sharded result, nothing else: a gather before or after, a reduction behind.
-#m = #fusion.mesh<"m", ["x" = 2, "y" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2, "y" = 2]>
 !rows = tensor<8x4xf32, #fusion.axes<#m, [didx("x"), -]>>
 !cols = tensor<8x4xf32, #fusion.axes<#m, [-, didx("x")]>>
 !out = tensor<8x16xf32, #fusion.axes<#m, [-, -]>>
@@ -115,9 +115,9 @@ func.func @reshape(%0: tensor<6x4xf32, #fusion.axes<#m, [-, serial(2) * didx("x"
 // -----
 
 // Operands and result on three meshes: before, all come to the result's; after, to the larger operand's.
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 2], devices = [2, 3]>
-#c = #fusion.mesh<"c", ["x" = 4]>
+#a = #tandem.mesh<"a", ["x" = 2]>
+#b = #tandem.mesh<"b", ["x" = 2], devices = [2, 3]>
+#c = #tandem.mesh<"c", ["x" = 4]>
 // CHECK-LABEL: @meshes
 // CHECK-NEXT:    %[[A:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x4xf32, #fusion.axes<#c, [didx("x"), -]>>
 // CHECK-NEXT:    %[[B:.*]] = fusion.reshard %arg1 : {{.*}} -> tensor<4x16xf32, #fusion.axes<#c, [-, -]>>

@@ -2,8 +2,8 @@
 // RUN: tandem-opt %s -fusion-insert-reshards -canonicalize -fusion-verify | FileCheck %s --check-prefix=KEPT
 
 // A reshard of several rows is written out, and every part says in the text and by its name in traces which row it is.
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
-#one = #fusion.mesh<"one", [], devices = [3]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 4]>
+#one = #tandem.mesh<"one", [], devices = [3]>
 !terms = tensor<16x16xf32, #fusion.axes<#pod, [didx("node"), -], partial = max ["gpu"]>>
 
 // CHECK-LABEL: @two_axes
@@ -22,7 +22,7 @@ func.func @two_axes(%0: !terms) -> tensor<16x16xf32, #fusion.axes<#pod, [-, didx
 // CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: transfer from dimension 0"}
 // CHECK-NEXT:    fusion.reshard %arg1 {row = "1 of 2: reduce-scatter over z onto dimension 0"}
 // CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: transfer over x, y"}
-#cube = #fusion.mesh<"cube", ["x" = 2, "y" = 4, "z" = 2]>
+#cube = #tandem.mesh<"cube", ["x" = 2, "y" = 4, "z" = 2]>
 !crossed = tensor<16x16xf32, #fusion.axes<#cube, [didx("x"), didx("y")], partial = ["z"]>>
 func.func @terms_away(%0: !terms, %2: !crossed) {
   %1 = fusion.reshard %0 : !terms -> tensor<16x16xf32, #fusion.axes<#one, [-, -]>>

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards -fusion-verify | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #r = #fusion.axes<#tp, [-, -]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #cols = #fusion.axes<#tp, [-, didx("x")]>
@@ -25,7 +25,7 @@ func.func @silu(%a: tensor<16x16xf32, #cols>, %w: tensor<16x16xf32, #rows>) -> t
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #cols = #fusion.axes<#tp, [-, didx("x")]>
 
@@ -44,7 +44,7 @@ func.func @silu_rows(%a: tensor<16x16xf32, #cols>, %w: tensor<16x16xf32, #rows>)
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !part = tensor<16x16xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 !whole = tensor<16x16xf32, #fusion.axes<#tp, [-, -]>>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
@@ -83,7 +83,7 @@ func.func @named(%0: !part) -> (!whole, !whole, !whole, !whole, !rows) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<16x16xf32, #fusion.axes<#tp, [-, -]>>
 !two = tensor<16x16xf32, #fusion.axes<#tp, [stream(2), -]>>

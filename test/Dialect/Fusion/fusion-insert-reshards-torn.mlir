@@ -3,7 +3,7 @@
 
 // A reshape whose operand has slices that are none of its result takes the operand whole: the loop ends there.
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<5x6x8xf32, #fusion.axes<#tp, [-, stream, didx("x")]>>
 
 // CHECK-LABEL: @other_slices

@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-propagate-axes -fusion-insert-reshards -fusion-verify
 
 // A word that no reshard has heard.
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #all = #fusion.axes<#tp, [-, -]>
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !w = tensor<4x4xf32, #all>
@@ -28,7 +28,7 @@ func.func @heard(%0: !rows, %1: !w, %2: tensor<8x4xf32, #all>) -> (tensor<8x4xf3
 // -----
 
 // A file for any number of devices is not wrong with one.
-#one = #fusion.mesh<"one", ["x" = 1]>
+#one = #tandem.mesh<"one", ["x" = 1]>
 func.func @alone(%0: tensor<8x4xf32, #fusion.axes<#one, [didx("x"), -]>>, %1: tensor<4x4xf32, #fusion.axes<#one, [-, -]>>) -> tensor<8x4xf32, #fusion.axes<#one, [-, -]>> {
   %2 = fusion.matmul %0, %1 {fusion.gather = "before", fusion.schedule = #fusion.schedule<ring>} : tensor<8x4xf32, #fusion.axes<#one, [didx("x"), -]>>, tensor<4x4xf32, #fusion.axes<#one, [-, -]>> -> tensor<8x4xf32, #fusion.axes<#one, [-, -]>>
   return %2 : tensor<8x4xf32, #fusion.axes<#one, [-, -]>>

@@ -3,7 +3,7 @@
 
 // The user's word on the reshards of one op: where they go, and their schedule. A word is not for what stays on its
 // device, and it is gone afterwards.
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !rows = tensor<64x32xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<64x32xf32, #fusion.axes<#tp, [-, -]>>
 !out = tensor<64x16xf32, #fusion.axes<#tp, [stream(4), -]>>

@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -split-input-file -fusion-insert-reshards -fusion-verify | FileCheck %s
 // RUN: tandem-opt %s -split-input-file -fusion-insert-reshards="gather=after" -fusion-verify | FileCheck %s --check-prefix=AFTER
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // All-gather, then matmul; the stream digits of the result stand on what is gathered. Or the matmul runs on what is
 // there, and its result is gathered.
@@ -18,7 +18,7 @@ func.func @allgather_matmul(%0: tensor<4x8x32xf32, #fusion.axes<#tp, [didx("x"),
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Row-parallel layer: a contraction of equal pieces stays where it is, its terms are reduced and scattered. The serial
 // digit keeps the place of the stream digit.
@@ -35,7 +35,7 @@ func.func @matmul_reduce_scatter(%0: tensor<64x32xf32, #fusion.axes<#tp, [-, did
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Only one operand is split where both are contracted: gathered before, or the other one cut and the terms reduced.
 // CHECK-LABEL: @one_sided_contraction
@@ -64,7 +64,7 @@ func.func @wanted_partial(%0: tensor<64x32xf32, #fusion.axes<#tp, [-, didx("x")]
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A bias is added once: behind the reduction. Without one, where it is.
 // CHECK-LABEL: @bias

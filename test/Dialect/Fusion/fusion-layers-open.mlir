@@ -2,7 +2,7 @@
 
 // A two-layer MLP, forward and backward, of which only arguments and results say what they are: all between follows,
 // and each gather serves every matmul that needs it.
-#tp = #fusion.mesh<"tp", ["tp" = ?]>
+#tp = #tandem.mesh<"tp", ["tp" = ?]>
 !x = tensor<64x32xbf16, #fusion.axes<#tp, [didx("tp"), -]>>   // [S, H]
 !wc = tensor<32x128xbf16, #fusion.axes<#tp, [-, didx("tp")]>> // [H, F]
 !wr = tensor<128x32xbf16, #fusion.axes<#tp, [didx("tp"), -]>> // [F, H]
@@ -39,7 +39,7 @@ func.func @mlp_tp(%x: !x, %wc: !wc, %wr: !wr, %dz: !x) -> (!x, !x, !wc, !wr) {
 
 // The same with data parallelism beside it: the weights' gradients are summed up over "dp", and gathers and
 // reduce-scatters run over "tp" alone. The gradient of one weight is left open, and reduced on its way out.
-#dt = #fusion.mesh<"dt", ["dp" = 2, "tp" = 4]>
+#dt = #tandem.mesh<"dt", ["dp" = 2, "tp" = 4]>
 !dx = tensor<64x32xbf16, #fusion.axes<#dt, [didx("dp") * didx("tp"), -]>>
 !dwc = tensor<32x128xbf16, #fusion.axes<#dt, [-, didx("tp")]>>
 !dwr = tensor<128x32xbf16, #fusion.axes<#dt, [didx("tp"), -]>>

@@ -4,7 +4,7 @@
 
 // Tensor-parallel layers with sequence parallelism, forward and backward: each is a gather before, or a reduce-scatter
 // behind, one matmul.
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 !x = tensor<64x32xbf16, #fusion.axes<#tp, [didx("x"), -]>>   // [S, H], rows split
 !y = tensor<64x128xbf16, #fusion.axes<#tp, [-, didx("x")]>>  // [S, F], columns split
 !wc = tensor<32x128xbf16, #fusion.axes<#tp, [-, didx("x")]>> // [H, F]

@@ -2,20 +2,20 @@
 
 // What the passes did is said on request, at the place, and counted.
 
-// expected-remark @+2 {{fusion-specialize: mesh #fusion.mesh<"tp", ["x" = ?]> is now #fusion.mesh<"tp", ["x" = 2]>}}
+// expected-remark @+2 {{fusion-specialize: mesh #tandem.mesh<"tp", ["x" = ?]> is now #tandem.mesh<"tp", ["x" = 2]>}}
 // expected-remark @+1 {{fusion-specialize: 3 extents}}
 module {
   // expected-remark @+3 {{fusion-outline-oracle: made the oracle @f__oracle}}
   // expected-remark @+2 {{fusion-propagate-axes: argument 1 has [-, -] on #tp: what is computed from it does}}
   // expected-remark @+1 {{fusion-propagate-axes: 1 decided by operands, 2 decided by consumers, 1 replicated}}
-  func.func @f(%0: tensor<?x4xf32, #fusion.axes<#fusion.mesh<"tp", ["x" = ?]>, [didx("x"), -]>> {fusion.shape = [8, 4]}, %1: tensor<4x4xf32>,
+  func.func @f(%0: tensor<?x4xf32, #fusion.axes<#tandem.mesh<"tp", ["x" = ?]>, [didx("x"), -]>> {fusion.shape = [8, 4]}, %1: tensor<4x4xf32>,
       // expected-remark @+1 {{fusion-propagate-axes: argument 2 has [-, -] on #tp: nothing says otherwise}}
       %2: tensor<4x4xf32>) {
     // expected-remark @+1 {{fusion-propagate-axes: result 0 has [didx("x"), -] on #tp: its operands do}}
-    %3 = fusion.matmul %0, %2 : tensor<?x4xf32, #fusion.axes<#fusion.mesh<"tp", ["x" = ?]>, [didx("x"), -]>>, tensor<4x4xf32> -> tensor<?x4xf32>
+    %3 = fusion.matmul %0, %2 : tensor<?x4xf32, #fusion.axes<#tandem.mesh<"tp", ["x" = ?]>, [didx("x"), -]>>, tensor<4x4xf32> -> tensor<?x4xf32>
     // expected-remark @+1 {{fusion-propagate-axes: result 0 has [-, -] on #tp: what is computed from it does}}
     %4 = fusion.permute %1 [1, 0] : tensor<4x4xf32> -> tensor<4x4xf32>
-    %5 = fusion.matmul %0, %4 : tensor<?x4xf32, #fusion.axes<#fusion.mesh<"tp", ["x" = ?]>, [didx("x"), -]>>, tensor<4x4xf32> -> tensor<?x4xf32, #fusion.axes<#fusion.mesh<"tp", ["x" = ?]>, [didx("x"), -]>>
+    %5 = fusion.matmul %0, %4 : tensor<?x4xf32, #fusion.axes<#tandem.mesh<"tp", ["x" = ?]>, [didx("x"), -]>>, tensor<4x4xf32> -> tensor<?x4xf32, #fusion.axes<#tandem.mesh<"tp", ["x" = ?]>, [didx("x"), -]>>
     return
   }
 }

@@ -2,8 +2,8 @@
 // RUN: tandem-opt %s -fusion-outline-oracle -fusion-outline-oracle | FileCheck %s
 // RUN: tandem-opt %s -fusion-outline-oracle -fusion-propagate-axes -fusion-insert-reshards -fusion-verify | FileCheck %s --check-prefix=LATER
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-// CHECK-DAG: #one = #fusion.mesh<"one", []>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+// CHECK-DAG: #one = #tandem.mesh<"one", []>
 
 // The function itself stays; the twin follows it.
 // CHECK-LABEL: func.func @layer(

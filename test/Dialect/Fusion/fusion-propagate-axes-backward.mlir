@@ -2,7 +2,7 @@
 
 // Results decide operands, through every op.
 
-#m = #fusion.mesh<"m", ["x" = 2, "y" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2, "y" = 2]>
 // CHECK-LABEL: @reduce(
 // CHECK-SAME:    %arg0: tensor<8x4x16xf32, #fusion.axes<#m, [didx("x"), -, didx("y")]>>
 func.func @reduce(%0: tensor<8x4x16xf32>) -> tensor<8x16xf32, #fusion.axes<#m, [didx("x"), didx("y")]>> {

@@ -5,7 +5,7 @@
 
 // Operands that do not fit each other, and a result that says nothing: one of them gives way.
 
-#m = #fusion.mesh<"m", ["x" = 2, "y" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2, "y" = 2]>
 
 // A mesh axis on M and on N: the weight stays, the other one is gathered.
 // CHECK-LABEL: @on_both
@@ -91,8 +91,8 @@ func.func @consumer_first(%0: tensor<8x4xf32, #fusion.axes<#m, [didx("x"), -]>>,
 // -----
 
 // The mesh of the larger operand.
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 2], devices = [2, 3]>
+#a = #tandem.mesh<"a", ["x" = 2]>
+#b = #tandem.mesh<"b", ["x" = 2], devices = [2, 3]>
 // CHECK-LABEL: @meshes
 // CHECK: fusion.matmul {{.*}} -> tensor<8x16xf32, #fusion.axes<#b, [-, didx("x")]>>
 // LOCAL-LABEL: @meshes

@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-propagate-axes
 
 // Both sources of a conflict, and where they come from: a chain back to what stands in the text.
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 // expected-note @+2 {{... from argument 0, which has [didx("x"), -] on #tp}}
 // expected-note @+1 {{... from argument 1, which has [-, didx("y")] on #tp}}
 func.func @elementwise(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %1: tensor<8x8xf32, #fusion.axes<#tp, [-, didx("y")]>>) {
@@ -19,7 +19,7 @@ func.func @elementwise(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, %
 // -----
 
 // What a consumer has decided is a source too.
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 // expected-note @+2 {{operand 1 has [-, didx("y")] on #tp}}
 // expected-note @+1 {{operand 0 has [-, didx("x")] on #tp}}
 func.func @backward(%0: tensor<8x8xf32>, %1: tensor<8x8xf32>) {
@@ -35,8 +35,8 @@ func.func @backward(%0: tensor<8x8xf32>, %1: tensor<8x8xf32>) {
 // -----
 
 // Terms on two meshes, and what is reduced of them is still on two.
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 2], devices = [2, 3]>
+#a = #tandem.mesh<"a", ["x" = 2]>
+#b = #tandem.mesh<"b", ["x" = 2], devices = [2, 3]>
 // expected-note @+2 {{... from argument 0, which has [didx("x")] on #a}}
 // expected-note @+1 {{... from argument 1, which has [didx("x")] on #b}}
 func.func @terms_on_two_meshes(%0: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>, %1: tensor<8xf32, #fusion.axes<#b, [didx("x")]>>) -> tensor<f32> {
@@ -52,7 +52,7 @@ func.func @terms_on_two_meshes(%0: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>,
 // -----
 
 // A truth value that is an argument cannot be computed again.
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @truth(%0: tensor<8xi1>, %1: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>, %2: tensor<8xf32, #fusion.axes<#tp, [-]>>) -> (tensor<8xf32>, tensor<8xf32>) {
   %3 = fusion.permute %1 [0] : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32>
   // expected-error @+1 {{expected operand 0 with axes [didx("x")] on #tp, found [-] on #tp; truth values do not travel: compare inside}}
@@ -65,7 +65,7 @@ func.func @truth(%0: tensor<8xi1>, %1: tensor<8xf32, #fusion.axes<#tp, [didx("x"
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-note @+1 {{operand 0 has [-, serial(2) * didx("x")] on #tp}}
 func.func @reshape(%0: tensor<6x4xf32, #fusion.axes<#tp, [-, serial(2) * didx("x")]>>) {
   // expected-error @+1 {{expected digits that fit the extent 8, found serial(12)}}

@@ -5,7 +5,7 @@
 // A partial value that meets an op which needs it whole is reduced before: to where the op's result is, if anything says
 // so, else on all devices. Arguments and results of functions are partial by the text's word alone.
 
-#m = #fusion.mesh<"m", ["x" = 2, "y" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2, "y" = 2]>
 !x = tensor<8x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>>
 !w = tensor<4x16xf32, #fusion.axes<#m, [didx("x"), -]>>
 !rows = tensor<16x8xf32, #fusion.axes<#m, [didx("x"), -]>>

@@ -1,6 +1,6 @@
 // RUN: tandem-opt --fusion-propagate-axes %s | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A truth value that is wanted with two placements is computed twice, however
 // many paths lead to it.

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-verify="stage=propagated" | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 
 // Operands decide results, through every op.
 // CHECK-LABEL: @forward
@@ -21,7 +21,7 @@ func.func @forward(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>, %1: t
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 
 // A contraction of split dimensions makes a partial value, and so does a reduction; what is linear keeps it.
 // CHECK-LABEL: @partial
@@ -43,7 +43,7 @@ func.func @partial(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>, %1: t
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 
 // Digits survive where dimensions are split, merged, inserted, cut elsewhere, put one behind the other.
 // CHECK-LABEL: @shapes
@@ -69,7 +69,7 @@ func.func private @kernel(tensor<8x4xf32>) -> tensor<8x16xf32>
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 
 // Arguments that nothing but their use decides; the signature follows.
 // CHECK-LABEL: @backward(
@@ -85,7 +85,7 @@ func.func @backward(%0: tensor<8x4xf32>, %1: tensor<16x4xf32>, %2: tensor<16xf32
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // A contracted dimension of one operand decides that of the other, where the result is partial accordingly.
 // CHECK-LABEL: @contracted(
@@ -97,7 +97,7 @@ func.func @contracted(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>, %1
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // What nothing determines is replicated; a replicated operand is cut to fit a split one.
 // CHECK-LABEL: @undetermined(
@@ -120,7 +120,7 @@ func.func @undetermined(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>, 
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // A value between runs in the loop of what is computed from it.
 // CHECK-LABEL: @stream
@@ -134,7 +134,7 @@ func.func @stream(%0: tensor<4x2x8x4xf32, #fusion.axes<#tp, [-, didx("x"), -, -]
 // -----
 
 // Mesh axes of one device stay in their places.
-#tp = #fusion.mesh<"tp", ["x" = 1, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 1, "y" = 2]>
 // CHECK-LABEL: @one_device_behind
 func.func @one_device_behind(%0: tensor<8x1xf32, #fusion.axes<#tp, [didx("y"), didx("x")]>>) {
   // CHECK: fusion.reshape {{.*}} -> tensor<8xf32, #fusion.axes<#tp, [didx("y") * serial(4) * didx("x")]>>
@@ -155,7 +155,7 @@ func.func @one_device(%0: tensor<1x8xf32, #fusion.axes<#tp, [didx("x"), serial(2
 // -----
 
 // What stands on a dimension that is cut or concatenated stays behind: the extents differ.
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 // CHECK-LABEL: @whole
 func.func @whole(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>>, %1: tensor<8x2xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
   // CHECK: fusion.concat {{.*}} -> tensor<8x6xf32, #fusion.axes<#tp, [didx("x"), -]>>

@@ -1,11 +1,11 @@
 // RUN: tandem-opt %s -verify-diagnostics -fusion-select-schedule="log" -o /dev/null
 
 // One reshard for each row of the table (docs/fusion.md), and what it is called.
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#turned = #fusion.mesh<"turned", ["x" = 4], devices = [1, 2, 3, 0]>
-#far = #fusion.mesh<"far", ["x" = 4], devices = [4, 5, 6, 7]>
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
-#one = #fusion.mesh<"one", [], devices = [2]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#turned = #tandem.mesh<"turned", ["x" = 4], devices = [1, 2, 3, 0]>
+#far = #tandem.mesh<"far", ["x" = 4], devices = [4, 5, 6, 7]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#one = #tandem.mesh<"one", [], devices = [2]>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !cols = tensor<16x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !cyclic = tensor<16x16xf32, #fusion.axes<#tp, [serial(2) * didx("x"), -]>>

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-select-schedule="log"
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 // expected-remark @+1 {{1 exchange, 0 pipeline, 1 named by the user}}
 func.func @exchange_of_shared_slices(%0: !rows) {
@@ -13,7 +13,7 @@ func.func @exchange_of_shared_slices(%0: !rows) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @undecided(%0: tensor<16xf32>) {
   // expected-error @+1 {{expected decided axes on both sides, found none}}
   %1 = fusion.reshard %0 : tensor<16xf32> -> tensor<16xf32, #fusion.axes<#tp, [-]>>
@@ -23,7 +23,7 @@ func.func @undecided(%0: tensor<16xf32>) {
 // -----
 
 // Words that are reserved.
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 func.func @ring(%0: !rows) {
   // expected-error @+1 {{schedule ring is reserved and not there yet, expected pipeline, exchange or push}}
@@ -33,7 +33,7 @@ func.func @ring(%0: !rows) {
 
 // -----
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 !both = tensor<8x16xf32, #fusion.axes<#pod, [-, didx("node")], partial = ["gpu"]>>
 func.func @hierarchical(%0: !both) {
   // expected-error @+1 {{schedule hierarchical is reserved and not there yet, expected pipeline, exchange or push}}
@@ -43,7 +43,7 @@ func.func @hierarchical(%0: !both) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 func.func @channel(%0: !rows) {
   // expected-error @+1 {{schedule pipeline has one direction and the target's channel, found #fusion.schedule<pipeline, channel = "peer">}}

@@ -4,8 +4,8 @@
 
 // Channels without one-sided messages: a word for them is refused at its reshard, unless nothing moves.
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#one = #fusion.mesh<"one", ["x" = 1]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#one = #tandem.mesh<"one", ["x" = 1]>
 
 // CHECK: [[@LINE+4]]:{{[0-9]+}}: error: schedule push needs one-sided messages
 // CHECK-NOT: error

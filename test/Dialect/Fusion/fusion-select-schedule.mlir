@@ -4,8 +4,8 @@
 // STATS: remark: fusion-select-schedule: 2 exchange, 6 pipeline, 2 named by the user
 // STATS: remark: fusion-select-schedule: 0 exchange, 1 pipeline, 0 named by the user
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 !rows = tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 
 // CHECK-LABEL: @select
@@ -37,7 +37,7 @@ func.func @select(%0: !rows, %1: tensor<16x16xf32, #fusion.axes<#tp, [-, -], par
 }
 
 // A mesh axis of one device moves nothing, but exchange is for one axis.
-#unit = #fusion.mesh<"unit", ["x" = 1, "y" = 2]>
+#unit = #tandem.mesh<"unit", ["x" = 1, "y" = 2]>
 // CHECK-LABEL: @unit_axis
 // CHECK: <pipeline>}
 func.func @unit_axis(%0: tensor<8x4xf32, #fusion.axes<#unit, [didx("x") * didx("y"), -]>>) {

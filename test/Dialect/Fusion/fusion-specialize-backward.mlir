@@ -2,7 +2,7 @@
 
 // Extents go backward, too: from a result to its operands, and so from one operand of an elementwise op to the other.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 // CHECK-LABEL: @bias
 // CHECK: fusion.broadcast %{{.*}} dims [1] : {{.*}} -> tensor<24x8xf32, #fusion.axes<#tp, [didx("x"), -]>>

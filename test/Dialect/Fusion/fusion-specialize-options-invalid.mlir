@@ -16,7 +16,7 @@
 // NAME: expected the position or name of an argument in option 'shape', found 'b'
 // ENTRY: expected a function of that name with a body in option 'entry', found 'g'
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 func.func @f(%0: tensor<?xf32, #fusion.axes<#tp, [didx("x")]>>) {
   return
 }

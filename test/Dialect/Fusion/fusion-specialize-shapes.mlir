@@ -3,10 +3,10 @@
 
 // Shapes that the file itself names, and which option overrides them.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
-#pod = #fusion.mesh<"pod", ["node" = ?, "gpu" = ?]>
-// CHECK-DAG: #tp = #fusion.mesh<"tp", ["x" = 4]>
-// CHECK-DAG: #pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+#pod = #tandem.mesh<"pod", ["node" = ?, "gpu" = ?]>
+// CHECK-DAG: #tp = #tandem.mesh<"tp", ["x" = 4]>
+// CHECK-DAG: #pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 3]>
 
 // An axis name stands for the size of the axis; the attribute is gone once it is used.
 // CHECK-LABEL: @rows(%arg0: tensor<4x7xf32, #fusion.axes<#tp, [didx("x"), -]>>)

@@ -6,8 +6,8 @@
 
 // Digits named after a mesh axis have its size: one file gathers in as many slices as there are devices.
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
-#known = #fusion.mesh<"known", ["x" = 2, "y" = 6]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+#known = #tandem.mesh<"known", ["x" = 2, "y" = 6]>
 
 // CHECK-LABEL: @gather(
 // CHECK-SAME:    -> tensor<24x6xf32, #fusion.axes<#tp, [stream("x"), -]>>

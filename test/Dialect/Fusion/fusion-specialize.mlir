@@ -1,9 +1,9 @@
 // RUN: tandem-opt %s -fusion-specialize="mesh=x=4 shape=arg0=8x64,w=64x16" | FileCheck %s
 // RUN: tandem-opt %s -fusion-specialize="mesh=tp.x=8 shape=arg0=16x32,w=32x16" | FileCheck %s --check-prefix=OTHER
 
-#tp = #fusion.mesh<"tp", ["x" = ?]>
-// CHECK: #tp = #fusion.mesh<"tp", ["x" = 4]>
-// OTHER: #tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+// CHECK: #tp = #tandem.mesh<"tp", ["x" = 4]>
+// OTHER: #tp = #tandem.mesh<"tp", ["x" = 8]>
 
 // The shape of the arguments goes forward through all ops, and into the signature.
 // CHECK-LABEL: @sized(

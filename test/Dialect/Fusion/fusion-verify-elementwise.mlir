@@ -3,7 +3,7 @@
 // RUN: tandem-compile %s --entry=integers -o %t.tsp
 
 // All that kernels compute, so that fusion-verify and the kernels' translation agree.
-#one = #fusion.mesh<"one", ["x" = 1]>
+#one = #tandem.mesh<"one", ["x" = 1]>
 #a = #fusion.axes<#one, [-]>
 !f = tensor<8xf32, #a>
 !h = tensor<8xf16, #a>

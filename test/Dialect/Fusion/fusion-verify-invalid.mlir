@@ -3,7 +3,7 @@
 // The placement constraints of the ops, and what the stage promises.
 
 // matmul_c5
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 !part = tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 func.func @f(%0: !part) {
   // expected-error @+1 {{expected at most one factor that is partial over "x", found two}}
@@ -14,7 +14,7 @@ func.func @f(%0: !part) {
 // -----
 
 // matmul_c5
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
 !part = tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 !cols = tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
 func.func @f(%0: !part, %1: !cols) {
@@ -26,7 +26,7 @@ func.func @f(%0: !part, %1: !cols) {
 // -----
 
 // matmul_c5
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !max = tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = max ["x"]>>
 !whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
 func.func @f(%0: !max, %1: !whole) {
@@ -38,7 +38,7 @@ func.func @f(%0: !max, %1: !whole) {
 // -----
 
 // matmul_c5
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
 func.func @f(%0: !whole, %1: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
   // expected-error @+1 {{expected an operand that is not partial, found it partial over "x"}}
@@ -49,7 +49,7 @@ func.func @f(%0: !whole, %1: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"
 // -----
 
 // matmul_c6
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
 func.func @f(%0: !rows, %1: !whole) {
@@ -61,7 +61,7 @@ func.func @f(%0: !rows, %1: !whole) {
 // -----
 
 // matmul_c6
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !cols = tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
@@ -74,7 +74,7 @@ func.func @f(%0: !cols, %1: !rows) {
 // -----
 
 // matmul_c6
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
 func.func @f(%0: !whole, %1: !rows) {
@@ -86,8 +86,8 @@ func.func @f(%0: !whole, %1: !rows) {
 // -----
 
 // matmul_c6
-#tp = #fusion.mesh<"tp", ["x" = 2]>
-#other = #fusion.mesh<"other", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+#other = #tandem.mesh<"other", ["x" = 2]>
 !a = tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
 !b = tensor<8x8xf32, #fusion.axes<#other, [-, -]>>
 func.func @f(%0: !a, %1: !b) {
@@ -99,7 +99,7 @@ func.func @f(%0: !a, %1: !b) {
 // -----
 
 // reduce_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>) {
   // expected-error @+1 {{expected operand 0 not to be partial, for what it does to a term is not linear, found it partial by 'sum' over "x"; insert a fusion.reshard before it}}
   %1 = fusion.reduce max %0 dims [0] : tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
@@ -109,7 +109,7 @@ func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>) {
 // -----
 
 // reduce_c4
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
   // expected-error @+1 {{expected result 0 with axes [-], partial = max ["x"] on #tp, found [-], partial = ["x"] on #tp}}
   %1 = fusion.reduce max %0 dims [1] : tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
@@ -119,7 +119,7 @@ func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
 // -----
 
 // reduce_c4
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
   // expected-error @+1 {{expected dimension 0 of result 0 to be split as didx("x"), found serial(2) * didx("x")}}
   %1 = fusion.reduce sum %0 dims [1] : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8xf32, #fusion.axes<#tp, [serial(2) * didx("x")]>>
@@ -129,7 +129,7 @@ func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
 // -----
 
 // broadcast_c4
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
   // expected-error @+1 {{expected dimension 1 of result 0 to be split as didx("x"), found -}}
   %1 = fusion.broadcast %0 dims [1] : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<4x8xf32, #fusion.axes<#tp, [-, -]>>
@@ -139,7 +139,7 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
 // -----
 
 // broadcast_c4
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
   // expected-error @+1 {{expected result 0 with axes [-, -], partial = ["x"] on #tp, found [-, -] on #tp}}
   %1 = fusion.broadcast %0 dims [1] : tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<4x8xf32, #fusion.axes<#tp, [-, -]>>
@@ -149,7 +149,7 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>) {
 // -----
 
 // permute_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
   // expected-error @+1 {{expected dimension 0 of result 0 to be split as -, found didx("x")}}
   %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
@@ -159,7 +159,7 @@ func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
 // -----
 
 // reshape_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
   // expected-error @+1 {{expected result 0 with axes [serial(8) * didx("x")] on #tp, found [didx("x")] on #tp}}
   %1 = fusion.reshape %0 : tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>> -> tensor<32xf32, #fusion.axes<#tp, [didx("x")]>>
@@ -169,7 +169,7 @@ func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>) {
 // -----
 
 // slice_c4
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
   // expected-error @+1 {{expected no device digit in dimension 0 of operand 0, which is needed whole, found didx("x")}}
   %1 = fusion.slice %0 offsets [4, 0] steps [1, 1] : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
@@ -179,7 +179,7 @@ func.func @f(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
 // -----
 
 // concat_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
 func.func @f(%0: !rows, %1: !whole) {
@@ -191,7 +191,7 @@ func.func @f(%0: !rows, %1: !whole) {
 // -----
 
 // concat_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 !whole = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
 func.func @f(%0: !part, %1: !whole) {
@@ -203,7 +203,7 @@ func.func @f(%0: !part, %1: !whole) {
 // -----
 
 // call_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !cols = tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>
 func.func @f(%0: !cols) {
@@ -215,7 +215,7 @@ func.func @f(%0: !cols) {
 // -----
 
 // call_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !stream = tensor<8x4xf32, #fusion.axes<#tp, [-, stream]>>
 func.func @f(%0: !stream) {
@@ -227,7 +227,7 @@ func.func @f(%0: !stream) {
 // -----
 
 // call_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 func.func @f(%0: !part) {
@@ -238,7 +238,7 @@ func.func @f(%0: !part) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !part = tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
 func.func @constant() {
   // expected-error @+1 {{expected a constant that is not partial, found it partial over "x"}}
@@ -248,7 +248,7 @@ func.func @constant() {
 
 // -----
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 func.func @sequence(%0: tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], partial = ["gpu"]>>) {
   // expected-error @+1 {{expected one row of the reshard table, found 2 (fusion-insert-reshards writes them out)}}
   %1 = fusion.reshard %0 : tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], partial = ["gpu"]>> -> tensor<8x8xf32, #fusion.axes<#pod, [-, didx("gpu")]>>
@@ -257,7 +257,7 @@ func.func @sequence(%0: tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], pa
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
   // expected-error @+1 {{expected an operation that a fusion can hold (fusion, elementwise arith and math, return), found 'tensor.cast'}}
   %1 = tensor.cast %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> to tensor<?xf32, #fusion.axes<#tp, [-]>>
@@ -267,7 +267,7 @@ func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
 // -----
 
 // reshard_c4
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
   // expected-error @+1 {{expected 'all-gather over x from dimension 0' in 'row', found '1 of 2: all-reduce over x'}}
   %1 = fusion.reshard %0 {row = "1 of 2: all-reduce over x"} : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
@@ -277,7 +277,7 @@ func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
 // -----
 
 // Elements that no later stage has, and those that one has.
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi64, #fusion.axes<#tp, [didx("x")]>>) {
   %2 = arith.addi %0, %0 : tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
   // expected-error @+1 {{expected elements of f32, f16, bf16 or i32, found 'i64' in operand 0}}
@@ -288,7 +288,7 @@ func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi64
 // -----
 
 // Truth values are not stored: none goes in ...
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !truth = tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>
 // expected-error @+1 {{expected elements of f32, f16, bf16 or i32 in argument 1, found 'i1', which is not stored}}
@@ -300,7 +300,7 @@ func.func @f(%0: !rows, %1: !truth) -> !rows {
 // -----
 
 // ... or out; between elementwise ops they may stand.
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !truth = tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>
 func.func @f(%0: !rows) -> (!rows, !truth) {

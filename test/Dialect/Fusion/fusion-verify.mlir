@@ -4,7 +4,7 @@
 // RUN: not tandem-opt %s -fusion-propagate-axes -fusion-verify="stage=resharded" 2>&1 | FileCheck %s --check-prefix=MISFIT
 // RUN: tandem-opt %s -fusion-propagate-axes -fusion-insert-reshards -fusion-verify | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // CHECK-LABEL: @f
 // UNDECIDED: fusion-verify.mlir:[[#@LINE+5]]:{{.*}}: error: 'fusion.matmul' op expected decided operands and results, found undecided operand 1

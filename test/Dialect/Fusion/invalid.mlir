@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics
 
 // reshard_c1
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>) {
   // expected-error @+1 {{expected a result of the operand's shape and element type, found 'tensor<8x4xf32>' from 'tensor<8x8xf32>'}}
   %1 = fusion.reshard %0 : tensor<8x8xf32, #fusion.axes<#tp, [-, -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
@@ -11,7 +11,7 @@ func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>) {
 // -----
 
 // reshard_c1
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
   // expected-error @+1 {{expected a result of the operand's shape and element type, found 'tensor<8xbf16>' from 'tensor<8xf32>'}}
   %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xbf16, #fusion.axes<#tp, [-]>>
@@ -21,7 +21,7 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
 // -----
 
 // reshard_c2
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
   // expected-error @+1 {{expected a result with axes, found 'tensor<8xf32>'}}
   %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xf32>
@@ -31,7 +31,7 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
 // -----
 
 // reshard_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
   // expected-error @+1 {{expected a result that is partial only where the operand is, found it partial over "x"}}
   %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
@@ -41,7 +41,7 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
 // -----
 
 // reshard_c3
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = max ["x"]>>) {
   // expected-error @+1 {{expected a result that is partial by 'max' as the operand is, found 'sum'}}
   %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#tp, [-], partial = max ["x"]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
@@ -51,8 +51,8 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [-], partial = max ["x"]>>) {
 // -----
 
 // reshard_c3
-#a = #fusion.mesh<"a", ["x" = 2]>
-#b = #fusion.mesh<"b", ["x" = 2]>
+#a = #tandem.mesh<"a", ["x" = 2]>
+#b = #tandem.mesh<"b", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>>) {
   // expected-error @+1 {{expected a result that is not partial on another mesh, found it partial over "x"}}
   %1 = fusion.reshard %0 : tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#b, [-], partial = ["x"]>>

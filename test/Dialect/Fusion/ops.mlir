@@ -3,16 +3,16 @@
 // RUN: tandem-opt %s --mlir-print-op-generic | tandem-opt | FileCheck %s
 
 // A mesh is printed once, under its name; axes stand inline.
-// CHECK-DAG: #any = #fusion.mesh<"any", ["x" = ?]>
-// CHECK-DAG: #one = #fusion.mesh<"one", []>
-// CHECK-DAG: #part = #fusion.mesh<"part", ["x" = 2], devices = [3, 1]>
-// CHECK-DAG: #pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
-// CHECK-DAG: #tp = #fusion.mesh<"tp", ["x" = 8]>
-#tp = #fusion.mesh<"tp", ["x" = 8]>
-#other = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
-#part = #fusion.mesh<"part", ["x" = 2], devices = [3, 1]>
-#any = #fusion.mesh<"any", ["x" = ?]>
-#one = #fusion.mesh<"one", []>
+// CHECK-DAG: #any = #tandem.mesh<"any", ["x" = ?]>
+// CHECK-DAG: #one = #tandem.mesh<"one", []>
+// CHECK-DAG: #part = #tandem.mesh<"part", ["x" = 2], devices = [3, 1]>
+// CHECK-DAG: #pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 4]>
+// CHECK-DAG: #tp = #tandem.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+#other = #tandem.mesh<"pod", ["node" = 2, "gpu" = 4]>
+#part = #tandem.mesh<"part", ["x" = 2], devices = [3, 1]>
+#any = #tandem.mesh<"any", ["x" = ?]>
+#one = #tandem.mesh<"one", []>
 
 // CHECK-LABEL: func.func private @digits(
 // CHECK-SAME:  tensor<64x64xf32, #fusion.axes<#tp, [-, -]>>

@@ -50,7 +50,7 @@ hostir.program @unknown_workers() {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Where a device of one mesh stands in another: known for a constant, and in the same mesh.
 // CHECK-LABEL: hostir.program @positions
@@ -62,7 +62,7 @@ hostir.program @unknown_workers() {
 // CHECK: hostir.worker_stream %[[NOWHERE]]
 // CHECK: hostir.worker_stream %[[KEPT]]
 // CHECK: hostir.worker_stream %[[ME]]
-#part = #fusion.mesh<"part", ["x" = 2], devices = [5, 3]>
+#part = #tandem.mesh<"part", ["x" = 2], devices = [5, 3]>
 hostir.program @positions() {
   %main = hostir.main_stream
   %c0 = arith.constant 0 : index
@@ -84,7 +84,7 @@ hostir.program @positions() {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // What has a result that nobody uses goes; what says who or where is merged.
 // CHECK-LABEL: hostir.program @pure
@@ -107,7 +107,7 @@ hostir.program @pure(%a: memref<3xf32>, %b: memref<3xf32>) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 hostir.kernel @same(%a: f32) -> f32 {
   hostir.yield %a : f32

@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s --hostir-expand-collectives | FileCheck %s --check-prefix=NONE
 // RUN: tandem-opt %s --hostir-expand-collectives="channels-without-collectives=b log" --verify-diagnostics | FileCheck %s --check-prefix=B
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A channel keeps its collectives unless the option takes them away; one that has none is always expanded.
 // NONE-LABEL: hostir.program @channels

@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s --hostir-expand-collectives="channels-without-collectives=*" --split-input-file --verify-diagnostics
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A channel that has come through a loop is not known.
 hostir.program @hidden(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
@@ -17,7 +17,7 @@ hostir.program @hidden(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A channel that cannot do collectives any longer cannot do what needs them, but what it does do is verified.
 hostir.program @one_sided(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {

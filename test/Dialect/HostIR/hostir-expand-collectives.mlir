@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s --hostir-expand-collectives="channels-without-collectives=*" --canonicalize --cse --split-input-file | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A ring: a copy of the own slice, then in each step one group that forwards what came last.
 // CHECK-LABEL: hostir.program @all_gather
@@ -30,7 +30,7 @@ hostir.program @all_gather(%a: memref<3xf32>, %b: memref<4x3xf32> {hostir.result
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 5]>
+#tp = #tandem.mesh<"tp", ["x" = 5]>
 
 // Partial sums in two places in turn, on the collective's stream; the last one arrives in the output.
 // CHECK-LABEL: hostir.program @reduce_scatter
@@ -51,13 +51,13 @@ hostir.program @reduce_scatter(%a: memref<5x3xbf16>, %b: memref<3xbf16> {hostir.
   %c2 = arith.constant 2 : index
   %s = hostir.worker_stream %c2
   %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
-  hostir.collective reduce_scatter %a to %b via %ch on %s {reduction = #fusion<reduce_kind max>}
+  hostir.collective reduce_scatter %a to %b via %ch on %s {reduction = #tandem<reduce_kind max>}
       : memref<5x3xbf16> to memref<3xbf16>
 }
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Chunks of a dimension that the group's size divides: reduce-scatter, then all-gather, both in place.
 // CHECK-LABEL: hostir.program @all_reduce
@@ -93,7 +93,7 @@ hostir.program @all_reduce_rest(%a: memref<2x5xf32>, %b: memref<2x5xf32> {hostir
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // CHECK-LABEL: hostir.program @all_to_all
 hostir.program @all_to_all(%a: memref<4x3xi32>, %b: memref<4x3xi32> {hostir.result}) {
@@ -112,7 +112,7 @@ hostir.program @all_to_all(%a: memref<4x3xi32>, %b: memref<4x3xi32> {hostir.resu
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 5]>
+#tp = #tandem.mesh<"tp", ["x" = 5]>
 
 // Three rounds: 1, 2, 4 devices have it; in the last one, only the first sends.
 // CHECK-LABEL: hostir.program @broadcast
@@ -151,7 +151,7 @@ hostir.program @reduce(%a: memref<3xf32>, %b: memref<3xf32> {hostir.result}) {
   %s = hostir.main_stream
   %root = arith.constant 0 : index
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
-  hostir.collective reduce %a to %b root %root via %ch on %s {reduction = #fusion<reduce_kind min>}
+  hostir.collective reduce %a to %b root %root via %ch on %s {reduction = #tandem<reduce_kind min>}
       : memref<3xf32> to memref<3xf32>
 }
 
@@ -180,7 +180,7 @@ hostir.program @scatter(%a: memref<5x3xf32>, %b: memref<3xf32> {hostir.result}) 
 
 // -----
 
-#one = #fusion.mesh<"one", ["x" = 1]>
+#one = #tandem.mesh<"one", ["x" = 1]>
 
 // CHECK-LABEL: hostir.program @alone
 // CHECK-SAME:  %[[IN:.*]]: memref<3xf32>, %[[OUT:.*]]: memref<1x3xf32>
@@ -195,7 +195,7 @@ hostir.program @alone(%a: memref<3xf32>, %b: memref<1x3xf32> {hostir.result}) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // No elements, no messages.
 // CHECK-LABEL: hostir.program @nothing
@@ -209,7 +209,7 @@ hostir.program @nothing(%a: memref<0xf32>, %b: memref<4x0xf32> {hostir.result}) 
 
 // -----
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 3]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 3]>
 
 // The position in a group over two axes is row-major in the order in which the channel names them.
 // CHECK-LABEL: hostir.program @position

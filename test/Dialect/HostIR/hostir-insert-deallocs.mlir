@@ -97,7 +97,7 @@ hostir.program @handed_on(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Whichever worker it is, it alone uses the buffer. Accesses in a branch count; a buffer that is never allocated ends too.
 // CHECK-LABEL: hostir.program @rank

@@ -82,7 +82,7 @@ hostir.program @two_streams(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // Only the root's output is written; a matmul that accumulates reads what was there: what an earlier iteration wrote.
 // CHECK-LABEL: hostir.program @partly_written
@@ -112,7 +112,7 @@ hostir.program @partly_written(%x: memref<8xf32>, %m: memref<2x2xf32>, %y: memre
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // Received on some ranks only.
 // CHECK-LABEL: hostir.program @perhaps

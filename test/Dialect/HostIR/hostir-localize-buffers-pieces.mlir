@@ -2,7 +2,7 @@
 
 // Slices that are written piece by piece: no run of the block reads what another one wrote.
 
-#tp = #fusion.mesh<"tp", ["x" = 2, "y" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 3]>
 
 // Pieces come under conditions, in loops of messages; where they lie depends on the rank.
 // CHECK-LABEL: hostir.program @messages

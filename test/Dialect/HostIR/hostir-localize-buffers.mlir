@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s --hostir-localize-buffers=log --split-input-file --verify-diagnostics | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // The gathered tensor, received slice by slice, never exists as a whole: neither its own slice, peeled, nor the others.
 // CHECK-LABEL: hostir.program @exchange
@@ -55,7 +55,7 @@ hostir.program @exchange(%x: memref<8x16xf32>, %w: memref<16x4xf32>, %y: memref<
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // One slice, seen in two ways: as [ranks, rows, columns] by the collective, with the streamed dimension between, and as
 // rows and columns by the matmul. A deallocation of the whole goes with it.

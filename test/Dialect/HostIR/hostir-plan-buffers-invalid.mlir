@@ -34,7 +34,7 @@ hostir.program @overtaken(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // Which worker it is depends on the rank, and another stream looks on.
 hostir.program @unknown(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {

@@ -4,7 +4,7 @@
 // the other one is over. %b is written before that is known of %a; the signals behind %b's puts say it, so %c may lie
 // where %a was.
 
-#tp = #fusion.mesh<"tp", ["x" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
 
 // CHECK-LABEL: hostir.program @exchanges
 // CHECK-SAME: symmetric_bytes = 128
@@ -68,7 +68,7 @@ hostir.program @exchanges(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}
 
 // What is missing differs: nothing is shared.
 
-#tp = #fusion.mesh<"tp", ["x" = 3]>
+#tp = #tandem.mesh<"tp", ["x" = 3]>
 
 // Signals to the right alone order no pair that is apart.
 // CHECK-LABEL: hostir.program @ring
@@ -101,7 +101,7 @@ hostir.program @ring(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // Of two devices each is the other's only peer: three exchanges, two places. In @unsignalled nothing says that %a's put
 // has arrived; in @unread the second exchange is waited for before %a is read; in @two_senders slot 1 has two exchanges.

@@ -106,7 +106,7 @@ hostir.program @few_iterations(%x: memref<16xf32>, %y: memref<16xf32> {hostir.re
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // A worker that depends on the rank: a place for each. Both branches of an unknown condition may be taken.
 // CHECK-LABEL: hostir.program @rank
@@ -130,7 +130,7 @@ hostir.program @rank(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 // A message under a condition inside of a group is an access on the group's stream: %a lives as long as %b.
 // CHECK-LABEL: hostir.program @conditional_message

@@ -19,7 +19,7 @@ hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // verify_c2: a channel
 hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
@@ -50,7 +50,7 @@ hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // verify_c3
 hostir.program @p() {
@@ -62,7 +62,7 @@ hostir.program @p() {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // verify_c4
 hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {

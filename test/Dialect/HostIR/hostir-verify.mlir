@@ -1,6 +1,6 @@
 // RUN: tandem-opt %s --hostir-verify
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 // All that the stage promises.
 hostir.program @good(%x: memref<16xf32> {hostir.name = "x"}, %y: memref<4x16xf32> {hostir.result})

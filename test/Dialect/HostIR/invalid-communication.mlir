@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s --split-input-file --verify-diagnostics
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -12,7 +12,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -23,7 +23,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -34,7 +34,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -45,7 +45,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -56,7 +56,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -67,7 +67,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -79,7 +79,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -91,7 +91,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -103,7 +103,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -114,7 +114,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -126,7 +126,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
@@ -138,18 +138,18 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // collective_c3
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
   // expected-error @+1 {{expected no 'reduction' of 'all_gather'}}
-  hostir.collective all_gather %a to %g via %ch on %main {reduction = #fusion<reduce_kind sum>} : memref<3xf32> to memref<4x3xf32>
+  hostir.collective all_gather %a to %g via %ch on %main {reduction = #tandem<reduce_kind sum>} : memref<3xf32> to memref<4x3xf32>
 }
 
 // -----
 
 // collective_c4
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>) {
   %main = hostir.main_stream
   // expected-note @+1 {{channel "ch" cannot}}
@@ -161,7 +161,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>) {
 // -----
 
 // group_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
@@ -174,7 +174,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // group_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %main = hostir.main_stream
   // expected-note @+1 {{channel "ch" cannot}}
@@ -197,7 +197,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // send_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
@@ -221,7 +221,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // recv_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
@@ -235,7 +235,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 // -----
 
 // put_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: memref<2xf32, #hostir.symmetric>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -249,7 +249,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: m
 // -----
 
 // put_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: memref<2xf32, #hostir.symmetric>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -263,7 +263,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: m
 // -----
 
 // put_c4
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: memref<2xf32, #hostir.symmetric>) {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -277,7 +277,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>, %d: m
 // -----
 
 // signal_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -291,7 +291,7 @@ hostir.program @p() {
 // -----
 
 // signal_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -304,7 +304,7 @@ hostir.program @p() {
 // -----
 
 // signal_c3
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -318,7 +318,7 @@ hostir.program @p() {
 // -----
 
 // wait_signal_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -332,7 +332,7 @@ hostir.program @p() {
 // -----
 
 // wait_signal_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %main = hostir.main_stream
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
@@ -345,7 +345,7 @@ hostir.program @p() {
 // -----
 
 // put_c3
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
   %main = hostir.main_stream
   %c1 = arith.constant 1 : index
@@ -358,7 +358,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
 // -----
 
 // signal_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
   %main = hostir.main_stream
   %c1 = arith.constant 1 : index

@@ -36,7 +36,7 @@ hostir.program @p() -> index {
 // -----
 
 // program_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 // expected-error @+1 {{expected argument 0 of local shape 2x3 and element type 'f32', as 'hostir.type' says, found 'memref<8x3xf32>'}}
 hostir.program @p(%a: memref<8x3xf32> {hostir.type = tensor<8x3xf32, #fusion.axes<#tp, [didx("x"), -]>>}) {
 }
@@ -52,7 +52,7 @@ hostir.program @p(%a: memref<4xf32> {hostir.type = tensor<4xf16>}) {
 
 // program_c2
 // expected-error @+1 {{expected a type of known extents and mesh in 'hostir.type' of argument 0}}
-hostir.program @p(%a: memref<4xf32> {hostir.type = tensor<8xf32, #fusion.axes<#fusion.mesh<"m", ["x" = ?]>, [didx("x")]>>}) {
+hostir.program @p(%a: memref<4xf32> {hostir.type = tensor<8xf32, #fusion.axes<#tandem.mesh<"m", ["x" = ?]>, [didx("x")]>>}) {
 }
 
 // -----
@@ -185,7 +185,7 @@ hostir.program @p(%a: memref<4xf32>) {
 // -----
 
 // device_index_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   // expected-error @+1 {{expected one of the mesh's axes ("x"), found "y"}}
   %0 = hostir.device_index #tp, "y"
@@ -196,23 +196,23 @@ hostir.program @p() {
 // device_index_c1
 hostir.program @p() {
   // expected-error @+1 {{expected a known size of mesh axis "x", found ?}}
-  %0 = hostir.device_index #fusion.mesh<"m", ["x" = ?]>, "x"
+  %0 = hostir.device_index #tandem.mesh<"m", ["x" = ?]>, "x"
 }
 
 // -----
 
 // translate_position_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %c0 = arith.constant 0 : index
-  // expected-error @+1 {{expected a mesh of known sizes, found #fusion.mesh<"m", ["x" = ?]>}}
-  %0 = hostir.translate_position %c0 from #tp to #fusion.mesh<"m", ["x" = ?]>
+  // expected-error @+1 {{expected a mesh of known sizes, found #tandem.mesh<"m", ["x" = ?]>}}
+  %0 = hostir.translate_position %c0 from #tp to #tandem.mesh<"m", ["x" = ?]>
 }
 
 // -----
 
 // translate_position_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   %c4 = arith.constant 4 : index
   // expected-error @+1 {{expected a position below 4, found 4}}
@@ -222,7 +222,7 @@ hostir.program @p() {
 // -----
 
 // channel_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   // expected-error @+1 {{expected one of the mesh's axes ("x"), found "z"}}
   %0 = hostir.channel "c" over #tp ["x", "z"] can [two_sided]
@@ -231,7 +231,7 @@ hostir.program @p() {
 // -----
 
 // channel_c1
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   // expected-error @+1 {{expected each axis once, found "x" twice}}
   %0 = hostir.channel "c" over #tp ["x", "x"] can [two_sided]
@@ -242,13 +242,13 @@ hostir.program @p() {
 // channel_c1
 hostir.program @p() {
   // expected-error @+1 {{expected a known size of mesh axis "x", found ?}}
-  %0 = hostir.channel "c" over #fusion.mesh<"m", ["x" = ?]> ["x"] can [two_sided]
+  %0 = hostir.channel "c" over #tandem.mesh<"m", ["x" = ?]> ["x"] can [two_sided]
 }
 
 // -----
 
 // channel_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   // expected-error @+1 {{expected at least one capability, found none}}
   %0 = hostir.channel "c" over #tp ["x"] can []
@@ -257,7 +257,7 @@ hostir.program @p() {
 // -----
 
 // channel_c2
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   // expected-error @+1 {{expected each capability once, found 'two_sided' twice}}
   %0 = hostir.channel "c" over #tp ["x"] can [two_sided, two_sided]
@@ -266,7 +266,7 @@ hostir.program @p() {
 // -----
 
 // syntax
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p() {
   // expected-error @+1 {{expected two_sided, one_sided or collectives, found 'sided'}}
   %0 = hostir.channel "c" over #tp ["x"] can [sided]

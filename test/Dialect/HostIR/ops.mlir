@@ -2,9 +2,9 @@
 // RUN: tandem-opt %s --mlir-print-op-generic | tandem-opt | FileCheck %s
 // RUN: tandem-opt %s --emit-bytecode | tandem-opt | FileCheck %s
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
-#one = #fusion.mesh<"one", []>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 4]>
+#one = #tandem.mesh<"one", []>
 
 // CHECK-LABEL: hostir.kernel @residual(%{{.*}}: f32, %{{.*}}: f32) -> f32 {
 // CHECK:         arith.addf
@@ -85,9 +85,9 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
   %c1 = arith.constant 1 : index
   // CHECK: hostir.collective all_gather %{{.*}} to %{{.*}} via %{{.*}} on %{{.*}} : memref<3xf32> to memref<4x3xf32>
   hostir.collective all_gather %a to %g via %ch on %s : memref<3xf32> to memref<4x3xf32>
-  // CHECK: hostir.collective all_reduce %{{.*}} {reduction = #fusion<reduce_kind max>} : memref<3xf32> to memref<3xf32>
+  // CHECK: hostir.collective all_reduce %{{.*}} {reduction = #tandem<reduce_kind max>} : memref<3xf32> to memref<3xf32>
   %b = hostir.alloc on %s : memref<3xf32>
-  hostir.collective all_reduce %a to %b via %ch on %s {reduction = #fusion<reduce_kind max>}
+  hostir.collective all_reduce %a to %b via %ch on %s {reduction = #tandem<reduce_kind max>}
       : memref<3xf32> to memref<3xf32>
   // CHECK: hostir.collective reduce_scatter %{{.*}} : memref<4x3xf32> to memref<3xf32>
   hostir.collective reduce_scatter %g to %a via %ch on %s : memref<4x3xf32> to memref<3xf32>
@@ -96,7 +96,7 @@ hostir.program @communication(%a: memref<3xf32>, %g: memref<4x3xf32>, %p: memref
   // CHECK: hostir.collective broadcast %{{.*}} to %{{.*}} root %{{.*}} via %{{.*}} on %{{.*}} : memref<3xf32> to memref<3xf32>
   hostir.collective broadcast %a to %b root %c1 via %ch on %s : memref<3xf32> to memref<3xf32>
   // CHECK: hostir.collective reduce %{{.*}} root
-  hostir.collective reduce %a to %b root %c0 via %ch on %s {reduction = #fusion<reduce_kind min>}
+  hostir.collective reduce %a to %b root %c0 via %ch on %s {reduction = #tandem<reduce_kind min>}
       : memref<3xf32> to memref<3xf32>
   // CHECK: hostir.collective gather %{{.*}} root
   hostir.collective gather %a to %g root %c0 via %ch on %s : memref<3xf32> to memref<4x3xf32>

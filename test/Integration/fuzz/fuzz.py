@@ -44,7 +44,7 @@ LOCATED = re.compile(r"^(?P<file>[^:\n]+):(?P<line>\d+):(?P<column>\d+): error: 
 
 
 SMALLEST = """
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 func.func @f(%a: tensor<2xf32, #fusion.axes<#m, [-]>>) -> tensor<2xf32, #fusion.axes<#m, [-]>> {
   return %a : tensor<2xf32, #fusion.axes<#m, [-]>>
 }

@@ -25,7 +25,7 @@ class Mesh:
     def __str__(self):
         axes = ", ".join(f'"{name}" = {"?" if self.is_open else size}' for name, size in self.axes)
         devices = f", devices = [{', '.join(map(str, self.devices))}]" if self.devices else ""
-        return f'#fusion.mesh<"{self.name}", [{axes}]{devices}>'
+        return f'#tandem.mesh<"{self.name}", [{axes}]{devices}>'
 
 
 @dataclasses.dataclass(frozen=True)

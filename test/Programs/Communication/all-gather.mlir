@@ -13,7 +13,7 @@
 // RANK4: s1 collective c0 all_gather
 // RANK2: commands 0
 
-#tp = #fusion.mesh<"tp", ["x" = 4], devices = [1, 3, 4, 5]>
+#tp = #tandem.mesh<"tp", ["x" = 4], devices = [1, 3, 4, 5]>
 
 func.func @all_gather(%t0: tensor<?x6xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "t0", fusion.shape = [12, 6]})
     -> (tensor<?x6xf32, #fusion.axes<#tp, [-, stream(3)]>> {fusion.name = "t1"}) {

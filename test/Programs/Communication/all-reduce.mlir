@@ -3,10 +3,10 @@
 
 // As reduce, to all.
 
-// HOSTIR: hostir.collective all_reduce %{{.+}} to %{{.+}} via %{{.+}} {reduction = #fusion<reduce_kind max>} : memref<5x3xf32{{.*}}> to memref<5x3xf32{{.*}}>
+// HOSTIR: hostir.collective all_reduce %{{.+}} to %{{.+}} via %{{.+}} {reduction = #tandem<reduce_kind max>} : memref<5x3xf32{{.*}}> to memref<5x3xf32{{.*}}>
 // UCX: {{(accumulate|reduce) max}}
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @all_reduce(%t0: tensor<?x10x3xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "t0", fusion.shape = [8, 10, 3]})
     -> (tensor<10x3xf32, #fusion.axes<#tp, [stream(2), -]>> {fusion.name = "t1"}) {

@@ -8,7 +8,7 @@
 //
 // RANK2: s1 collective c0 all_to_all arg1:f32[4,2,3,2]{{.*}} <- arg0:f32[4,2,3,2]
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @all_to_all(%t0: tensor<?x?x4xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "t0", fusion.shape = [8, 12, 4]})
     -> (tensor<?x?x4xf32, #fusion.axes<#tp, [-, didx("x"), stream(2)]>> {fusion.name = "t1"}) {

@@ -14,8 +14,8 @@
 // EXPANDED-NOT: hostir.collective
 // EXPANDED: hostir.send
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#root = #fusion.mesh<"root", [], devices = [2]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#root = #tandem.mesh<"root", [], devices = [2]>
 
 func.func @broadcast(%t0: tensor<6x5xf32, #fusion.axes<#root, [-, -]>> {fusion.name = "t0"})
     -> (tensor<6x5xf32, #fusion.axes<#tp, [stream(3), -]>> {fusion.name = "t1"}) {

@@ -10,8 +10,8 @@
 // RANK2: s1 collective c0 gather arg1:f32[4,3,2]{{.*}} <- arg0:f32[3,2]{{.*}} root 2
 // RANK0: s1 collective c0 gather none <- arg0:f32[3,2]{{.*}} root 2
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#root = #fusion.mesh<"root", [], devices = [2]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#root = #tandem.mesh<"root", [], devices = [2]>
 
 func.func @gather(%t0: tensor<?x6xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "t0", fusion.shape = [12, 6]})
     -> (tensor<?x6xf32, #fusion.axes<#root, [-, stream(3)]>> {fusion.name = "t1"}) {

@@ -9,8 +9,8 @@
 // HOSTIR: hostir.recv %{{.+}} : memref<2x5xf32, {{.+}}>
 // HOSTIR: hostir.send %{{.+}} : memref<2x5xf32, {{.+}}>
 
-#few = #fusion.mesh<"few", ["x" = 2], devices = [0, 3]>
-#many = #fusion.mesh<"many", ["y" = 3], devices = [3, 1, 2]>
+#few = #tandem.mesh<"few", ["x" = 2], devices = [0, 3]>
+#many = #tandem.mesh<"many", ["y" = 3], devices = [3, 1, 2]>
 
 func.func @overlapping(%t0: tensor<?x5xf32, #fusion.axes<#few, [didx("x"), -]>> {fusion.name = "t0", fusion.shape = [12, 5]})
     -> (tensor<?x5xf32, #fusion.axes<#many, [didx("y"), -]>> {fusion.name = "t1"}) {

@@ -10,8 +10,8 @@
 // RANK1-NEXT: recv c0 arg1:f32[3,5] from 0 tag 0
 // RANK1-NEXT: s0 send c0 arg0:f32[3,5] to 2 tag 0
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#turned = #fusion.mesh<"turned", ["x" = 4], devices = [1, 2, 3, 0]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#turned = #tandem.mesh<"turned", ["x" = 4], devices = [1, 2, 3, 0]>
 
 func.func @permute(%t0: tensor<?x5xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "t0", fusion.shape = [12, 5]})
     -> (tensor<?x5xf32, #fusion.axes<#turned, [didx("x"), -]>> {fusion.name = "t1"}) {

@@ -13,8 +13,8 @@
 // HOSTIR: hostir.collective all_to_all %{{.+}} to %{{.+}} via %[[GPU:.+]] on
 // HOSTIR: hostir.group
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
-#root = #fusion.mesh<"root", [], devices = [2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#root = #tandem.mesh<"root", [], devices = [2]>
 
 func.func @pod_turn(%t0: tensor<?x?xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>> {fusion.name = "t0", fusion.shape = [12, 8]})
     -> (tensor<?x?xf32, #fusion.axes<#root, [-, -]>> {fusion.name = "t1"}) {

@@ -8,10 +8,10 @@
 // FUSION: return
 //
 // HOSTIR: hostir.channel "pod.node.gpu.collectives"
-// HOSTIR: hostir.collective reduce_scatter %{{.+}} to %{{.+}} via %{{.+}} {reduction = #fusion<reduce_kind max>}
+// HOSTIR: hostir.collective reduce_scatter %{{.+}} to %{{.+}} via %{{.+}} {reduction = #tandem<reduce_kind max>}
 // HOSTIR: hostir.collective all_gather
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 
 func.func @pod_whole(%t0: tensor<?x?x5xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -, -]>> {fusion.name = "t0", fusion.shape = [8, 12, 5]})
     -> (tensor<?x5xf32, #fusion.axes<#pod, [-, -]>> {fusion.name = "t1"}) {

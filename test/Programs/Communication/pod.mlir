@@ -14,7 +14,7 @@
 // HOSTIR: hostir.collective reduce_scatter
 // HOSTIR: hostir.collective all_gather
 
-#pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 2]>
+#pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 
 func.func @pod(%t0: tensor<?x?x?xf32, #fusion.axes<#pod, [didx("gpu"), -, didx("node")]>> {fusion.name = "t0", fusion.shape = [4, 12, 6]})
     -> (tensor<?x?xf32, #fusion.axes<#pod, [didx("gpu"), -]>> {fusion.name = "t1"}) {

@@ -3,10 +3,10 @@
 
 // As reduce, and each device gets its rows.
 
-// HOSTIR: hostir.collective reduce_scatter %{{.+}} to %{{.+}} via %{{.+}} {reduction = #fusion<reduce_kind max>} : memref<4x3x2xf32{{.*}}> to memref<3x2xf32{{.*}}>
+// HOSTIR: hostir.collective reduce_scatter %{{.+}} to %{{.+}} via %{{.+}} {reduction = #tandem<reduce_kind max>} : memref<4x3x2xf32{{.*}}> to memref<3x2xf32{{.*}}>
 // UCX: accumulate max
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @reduce_scatter(%t0: tensor<?x?x4xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "t0", fusion.shape = [8, 12, 4]})
     -> (tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), stream(2)]>> {fusion.name = "t1"}) {

@@ -5,14 +5,14 @@
 // Terms of all devices, reduced to one of them. All numbers are negative, as a maximum that begins with 0 would be wrong.
 
 // HOSTIR: hostir.reduce max
-// HOSTIR: hostir.collective reduce %{{.+}} to %{{.+}} root %c2 via %{{.+}} {reduction = #fusion<reduce_kind max>} : memref<2x3xf32{{.*}}> to memref<2x3xf32{{.*}}>
+// HOSTIR: hostir.collective reduce %{{.+}} to %{{.+}} root %c2 via %{{.+}} {reduction = #tandem<reduce_kind max>} : memref<2x3xf32{{.*}}> to memref<2x3xf32{{.*}}>
 //
 // RANK2: collective c0 reduce max arg1:f32[2,3] <- {{.*}} root 2
 //
 // UCX: accumulate max
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
-#root = #fusion.mesh<"root", [], devices = [2]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#root = #tandem.mesh<"root", [], devices = [2]>
 
 func.func @reduce(%t0: tensor<?x4x3xf32, #fusion.axes<#tp, [didx("x"), -, -]>> {fusion.name = "t0", fusion.shape = [8, 4, 3]})
     -> (tensor<4x3xf32, #fusion.axes<#root, [stream(2), -]>> {fusion.name = "t1"}) {

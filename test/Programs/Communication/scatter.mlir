@@ -7,8 +7,8 @@
 //
 // RANK2: s0 collective c0 scatter arg1:f32[3,5] <- arg0:f32[4,3,5] root 2
 
-#tp = #fusion.mesh<"tp", ["x" = 4], devices = [3, 2, 1, 0]>
-#root = #fusion.mesh<"root", [], devices = [2]>
+#tp = #tandem.mesh<"tp", ["x" = 4], devices = [3, 2, 1, 0]>
+#root = #tandem.mesh<"root", [], devices = [2]>
 
 func.func @scatter(%t0: tensor<?x5xf32, #fusion.axes<#root, [-, -]>> {fusion.name = "t0", fusion.shape = [12, 5]})
     -> (tensor<?x5xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "t1"}) {

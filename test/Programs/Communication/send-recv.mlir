@@ -12,8 +12,8 @@
 // RANK3-NOT: send c0
 // RANK3: recv c0 arg1:f32[3,5] from 0 tag 0
 
-#here = #fusion.mesh<"here", ["x" = 2], devices = [0, 1]>
-#there = #fusion.mesh<"there", ["y" = 2], devices = [3, 2]>
+#here = #tandem.mesh<"here", ["x" = 2], devices = [0, 1]>
+#there = #tandem.mesh<"there", ["y" = 2], devices = [3, 2]>
 
 func.func @send_recv(%t0: tensor<?x5xf32, #fusion.axes<#here, [didx("x"), -]>> {fusion.name = "t0", fusion.shape = [6, 5]})
     -> (tensor<?x5xf32, #fusion.axes<#there, [didx("y"), -]>> {fusion.name = "t1"}) {

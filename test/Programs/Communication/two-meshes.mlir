@@ -18,8 +18,8 @@
 // SECOND: matmul
 // SECOND-NOT: send c
 
-#first = #fusion.mesh<"first", ["x" = 2], devices = [0, 2]>
-#second = #fusion.mesh<"second", ["y" = 2], devices = [3, 1]>
+#first = #tandem.mesh<"first", ["x" = 2], devices = [0, 2]>
+#second = #tandem.mesh<"second", ["y" = 2], devices = [3, 1]>
 
 func.func @two_meshes(
     %x: tensor<8x6xf32, #fusion.axes<#first, [stream(4), -]>> {fusion.name = "x"},

@@ -27,7 +27,7 @@ def main(layers):
         for i in range(layers)
     )
     body = "".join(layer(i) for i in range(layers))
-    print(f"""#tp = #fusion.mesh<"tp", ["x" = ?]>
+    print(f"""#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 #hidden = #fusion.axes<#tp, [stream("x"), didx("x")]>

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-GOOD = """#tp = #fusion.mesh<"tp", ["x" = 4]>
+GOOD = """#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%in: memref<8xf32>, %out: memref<8xf32> {hostir.result}) {
   %main = hostir.main_stream
   hostir.copy %in to %out on %main : memref<8xf32> to memref<8xf32>

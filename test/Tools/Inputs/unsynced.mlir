@@ -1,6 +1,6 @@
 // Each rank sends its piece to the next, then receives one: not in a group, and on a worker that does not wait for the
 // main stream.
-#tp = #fusion.mesh<"tp", ["x" = 2]>
+#tp = #tandem.mesh<"tp", ["x" = 2]>
 
 hostir.program @unsynced(
     %in: memref<1x4xf32> {hostir.name = "shard", hostir.type = tensor<2x4xf32, #fusion.axes<#tp, [didx("x"), -]>>},

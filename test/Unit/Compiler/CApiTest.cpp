@@ -14,7 +14,7 @@
 namespace {
 
 const char *const kText = R"mlir(
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 func.func @gather(%a: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>> {
   %0 = fusion.reshard %a : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>>
   return %0 : tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>>

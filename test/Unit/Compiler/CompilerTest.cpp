@@ -22,7 +22,7 @@ namespace {
 
 /// A gather of rows, for any number of ranks.
 const char *const kGather = R"mlir(
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 func.func @gather(%a: tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.name = "rows"})
     -> (tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>> {fusion.name = "all"}) {
   %0 = fusion.reshard %a : tensor<?x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<?x4xf32, #fusion.axes<#tp, [stream, -]>>

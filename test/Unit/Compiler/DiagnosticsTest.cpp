@@ -53,7 +53,7 @@ TEST(Diagnostics, NotTextAtAll) {
 
 TEST(Diagnostics, OnceForTheFunctionAndItsOracle) {
   CompileResult result = refused(R"mlir(
-#m = #fusion.mesh<"m", ["x" = 2]>
+#m = #tandem.mesh<"m", ["x" = 2]>
 !t = tensor<8xf32, #fusion.axes<#m, [didx("x")]>>
 func.func @f(%a: !t) -> !t {
   %0 = math.cbrt %a : !t
@@ -92,7 +92,7 @@ TEST(Diagnostics, NoFile) {
 }
 
 TEST(Diagnostics, MeshSizesThatNobodyGave) {
-  CompileResult result = refused("#tp = #fusion.mesh<\"tp\", [\"x\" = ?]>\n"
+  CompileResult result = refused("#tp = #tandem.mesh<\"tp\", [\"x\" = ?]>\n"
                                  "func.func @f(%a: tensor<8xf32, #fusion.axes<#tp, "
                                  "[didx(\"x\")]>>) -> tensor<8xf32, #fusion.axes<#tp, [-]>> {\n"
                                  "  %0 = fusion.reshard %a : tensor<8xf32, #fusion.axes<#tp, "
@@ -104,7 +104,7 @@ TEST(Diagnostics, MeshSizesThatNobodyGave) {
 TEST(Diagnostics, RemarksOnRequest) {
   CompileOptions options;
   options.log = true;
-  CompileResult result = compileText("#tp = #fusion.mesh<\"tp\", [\"x\" = 2]>\n"
+  CompileResult result = compileText("#tp = #tandem.mesh<\"tp\", [\"x\" = 2]>\n"
                                      "func.func @f(%a: tensor<8xf32, #fusion.axes<#tp, "
                                      "[didx(\"x\")]>>) -> tensor<8xf32, #fusion.axes<#tp, [-]>> {\n"
                                      "  %0 = fusion.reshard %a : tensor<8xf32, #fusion.axes<#tp, "

@@ -21,7 +21,7 @@ using namespace tandem::compiler;
 namespace {
 
 const char *const kText = R"mlir(
-#tp = #fusion.mesh<"tp", ["x" = ?]>
+#tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>
 func.func @layer(%x: tensor<?x?xf32, #rows> {fusion.name = "x"}, %w: tensor<?x8xf32, #columns> {fusion.name = "w"})

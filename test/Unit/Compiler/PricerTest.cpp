@@ -25,7 +25,7 @@ constexpr char kMachine[] = TANDEM_MACHINES "/h200x8.json";
 /// The gather of rows and a matmul on its slices, by a schedule.
 std::string gatherMatmul(const std::string &schedule, const std::string &name = "f") {
   return R"mlir(
-#tp = #fusion.mesh<"tp", ["x" = 8]>
+#tp = #tandem.mesh<"tp", ["x" = 8]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 #slices = #fusion.axes<#tp, [stream("x"), -]>
 #columns = #fusion.axes<#tp, [-, didx("x")]>

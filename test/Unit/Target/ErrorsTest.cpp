@@ -100,7 +100,7 @@ TEST(Errors, RankOutsideTheMesh) {
   options.numRanks = 5;
   EXPECT_EQ(errorsOf(program("  hostir.group via %ch on %main {\n  }\n"), options),
             "'hostir.group' op rank 4: takes no part in channel \"c\": it is outside "
-            "#fusion.mesh<\"tp\", [\"x\" = 4]>\n");
+            "#tandem.mesh<\"tp\", [\"x\" = 4]>\n");
 }
 
 TEST(Errors, ViewsOutOfBounds) {
@@ -147,7 +147,7 @@ TEST(Errors, BuffersWithoutAPlace) {
 }
 
 TEST(Errors, ChannelsOfOneName) {
-  EXPECT_EQ(errorsOf("#tp = #fusion.mesh<\"tp\", [\"x\" = 2, \"y\" = 2]>\nhostir.program @p(%in: "
+  EXPECT_EQ(errorsOf("#tp = #tandem.mesh<\"tp\", [\"x\" = 2, \"y\" = 2]>\nhostir.program @p(%in: "
                      "memref<8xf32>) {\n"
                      "  %a = hostir.channel \"c\" over #tp [\"x\"] can [two_sided]\n"
                      "  %b = hostir.channel \"c\" over #tp [\"y\"] can [two_sided]\n}\n"),
@@ -158,7 +158,7 @@ TEST(Errors, ChannelsOfOneName) {
 TEST(Errors, CollectivesOfAnotherSize) {
   StreamProgramOptions options;
   options.target = "cpu-local";
-  EXPECT_EQ(errorsOf("#tp = #fusion.mesh<\"tp\", [\"x\" = 2]>\nhostir.program @p(%in: "
+  EXPECT_EQ(errorsOf("#tp = #tandem.mesh<\"tp\", [\"x\" = 2]>\nhostir.program @p(%in: "
                      "memref<8xf32>, %out: memref<3x8xf32> {hostir.result}) {\n"
                      "  %main = hostir.main_stream\n  %c5 = arith.constant 5 : index\n"
                      "  %a = hostir.channel \"c\" over #tp [\"x\"] can [collectives]\n"

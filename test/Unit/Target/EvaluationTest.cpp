@@ -99,8 +99,8 @@ TEST(Evaluation, RanksDiffer) {
 
 TEST(Evaluation, CoordinatesAreRowMajor) {
   Translated t(
-      "#pod = #fusion.mesh<\"pod\", [\"node\" = 2, \"gpu\" = 3]>\n"
-      "#part = #fusion.mesh<\"part\", [\"y\" = 2], devices = [4, 1]>\n"
+      "#pod = #tandem.mesh<\"pod\", [\"node\" = 2, \"gpu\" = 3]>\n"
+      "#part = #tandem.mesh<\"part\", [\"y\" = 2], devices = [4, 1]>\n"
       "hostir.program @p(" +
       kArguments +
       ") {\n  %main = hostir.main_stream\n"
@@ -121,7 +121,7 @@ TEST(Evaluation, PositionsInAnotherMesh) {
   // the other, plus 1.
   std::string meshes = "  %both = arith.remui %me, %c2 : index\n";
   for (auto [from, to] : {std::pair("#tp", "#part"), std::pair("#part", "#tp")}) {
-    Translated t("#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
+    Translated t("#part = #tandem.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
                  program(meshes + "  %t = hostir.translate_position %both from " + from + " to " +
                              to + "\n  %n = arith.addi %t, %c1 : index\n" + show("%n"),
                          4));
@@ -130,7 +130,7 @@ TEST(Evaluation, PositionsInAnotherMesh) {
     EXPECT_EQ(shown(t, 3), Numbers({2}));
   }
   Translated outside(
-      "#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
+      "#part = #tandem.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n" +
       program("  %t = hostir.translate_position %me from #part to #tp\n" + show("%t"), 4));
   EXPECT_NE(outside.errors.find("position 2 is outside"), std::string::npos) << outside.errors;
 }

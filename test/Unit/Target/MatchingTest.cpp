@@ -93,7 +93,7 @@ TEST(Matching, EverySendHasItsReceive) {
 
 TEST(Matching, GroupsAreRowMajorAlongTheNamedAxes) {
   std::string text =
-      "#pod = #fusion.mesh<\"pod\", [\"node\" = 2, \"gpu\" = 3], devices = [5, 4, 3, 2, 1, 0]>\n"
+      "#pod = #tandem.mesh<\"pod\", [\"node\" = 2, \"gpu\" = 3], devices = [5, 4, 3, 2, 1, 0]>\n"
       "hostir.program @p(%in: memref<8xf32>) {\n  %main = hostir.main_stream\n"
       "  %a = hostir.channel \"gpus\" over #pod [\"gpu\"] can [two_sided]\n"
       "  %b = hostir.channel \"nodes\" over #pod [\"node\"] can [two_sided]\n"
@@ -114,7 +114,7 @@ TEST(Matching, GroupsAreRowMajorAlongTheNamedAxes) {
 TEST(Matching, RanksOutsideAMeshTakeNoPart) {
   tandem::StreamProgramOptions options;
   options.numRanks = 6;
-  Translated t("#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n"
+  Translated t("#part = #tandem.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n"
                "hostir.program @p(%in: memref<8xf32>) {\n  %main = hostir.main_stream\n"
                "  %ch = hostir.channel \"c\" over #part [\"x\"] can [two_sided]\n"
                "  %mine = hostir.in_mesh #part\n  scf.if %mine {\n"
@@ -137,7 +137,7 @@ TEST(Matching, PartOfTheWorld) {
   tandem::StreamProgramOptions options;
   options.numRanks = 6;
   Translated t(
-      "#part = #fusion.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n"
+      "#part = #tandem.mesh<\"part\", [\"x\" = 2], devices = [3, 1]>\n"
       "hostir.program @p(%in: memref<8xf32>, %out: memref<8xf32> {hostir.result}) {\n  %main = "
       "hostir.main_stream\n"
       "  %ch = hostir.channel \"c\" over #part [\"x\"] can [two_sided]\n"

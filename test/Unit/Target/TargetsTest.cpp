@@ -42,8 +42,8 @@ TEST(Targets, NumbersAgreeWithTheSchema) {
   for (uint32_t i = 0; auto kind = hostir::symbolizeCollectiveKind(i); ++i)
     EXPECT_EQ(hostir::stringifyCollectiveKind(*kind).str(),
               ::tandem::sp::EnumNameCollectiveKind(static_cast<::tandem::sp::CollectiveKind>(i)));
-  for (uint32_t i = 0; auto kind = fusion::symbolizeReduceKind(i); ++i)
-    EXPECT_EQ(fusion::stringifyReduceKind(*kind).str(),
+  for (uint32_t i = 0; auto kind = symbolizeReduceKind(i); ++i)
+    EXPECT_EQ(stringifyReduceKind(*kind).str(),
               ::tandem::sp::EnumNameReduceOp(static_cast<::tandem::sp::ReduceOp>(i)));
 }
 

@@ -15,6 +15,7 @@
 #include "mlir/Parser/Parser.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Dialect/Mesh/IR/Mesh.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Support/LLVM.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
@@ -30,9 +31,9 @@ public:
     if (options.target.empty())
       options.target = "cpu-local";
     mlir::DialectRegistry registry;
-    registry.insert<tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect,
-                    mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::memref::MemRefDialect,
-                    mlir::scf::SCFDialect>();
+    registry.insert<tandem::MeshDialect, tandem::fusion::FusionDialect,
+                    tandem::hostir::HostIRDialect, mlir::arith::ArithDialect,
+                    mlir::math::MathDialect, mlir::memref::MemRefDialect, mlir::scf::SCFDialect>();
     mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
     context.printOpOnDiagnostic(false);
     mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
@@ -88,7 +89,7 @@ public:
 inline std::string programText(const std::string &arguments, const std::string &body,
                                const std::string &attributes = "{workers = 2 : i64}",
                                int ranks = 4) {
-  return "#tp = #fusion.mesh<\"tp\", [\"x\" = " + std::to_string(ranks) + "]>\nhostir.program @p(" +
+  return "#tp = #tandem.mesh<\"tp\", [\"x\" = " + std::to_string(ranks) + "]>\nhostir.program @p(" +
          arguments + ") attributes " + attributes +
          " {\n  %main = hostir.main_stream\n  %me = hostir.device_index #tp, \"x\"\n" + body +
          "}\n";

@@ -17,7 +17,7 @@ class ReduceLowering : public ReducingLowering {
   bool readsPlaces() const override { return true; }
   /// A maximum is not rounded.
   Type getAccumulatorElement(Operation *op) const override {
-    if (cast<fusion::ReduceOp>(op).getKind() == fusion::ReduceKind::Sum)
+    if (cast<fusion::ReduceOp>(op).getKind() == ReduceKind::Sum)
       return getWideElement(op);
     return OpLowering::getAccumulatorElement(op);
   }
@@ -47,7 +47,7 @@ LogicalResult ReduceLowering::combine(Operation *operation, OpDims opDims, Value
     for (int64_t i = 0; i < ranks; ++i, ++viewDim)
       if (llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
         dims.push_back(viewDim);
-  auto kind = fusion::ReduceKindAttr::get(builder.getContext(), op.getKind());
+  auto kind = ReduceKindAttr::get(builder.getContext(), op.getKind());
   Type element = cast<MemRefType>(out.getType()).getElementType();
   auto alloc = [&](ArrayRef<int64_t> shape) -> Value {
     return hostir::AllocOp::create(builder, loc, MemRefType::get(shape, element), stream,

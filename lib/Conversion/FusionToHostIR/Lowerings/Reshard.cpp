@@ -58,7 +58,7 @@ static void emitMessage(ProgramBuilder &program, Location loc, int64_t from, Val
   MLIRContext *context = builder.getContext();
   auto rank = StringAttr::get(context, "rank");
   auto name = StringAttr::get(context, "ranks" + Twine(from) + "+" + Twine(to));
-  auto pair = fusion::MeshAttr::get(context, name, {{rank, 2}}, {from, to});
+  auto pair = MeshAttr::get(context, name, {{rank, 2}}, {from, to});
   Value channel = program.getChannel(pair, {rank}, hostir::Capability::TwoSided);
   program.onMesh(loc, pair, [&] {
     Value me = program.getDeviceIndex(pair, rank);
@@ -116,9 +116,9 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
     return success();
   }
   auto kindAttr = hostir::CollectiveKindAttr::get(builder.getContext(), *kind);
-  fusion::ReduceKindAttr reduction;
+  ReduceKindAttr reduction;
   if (plan->reduces())
-    reduction = fusion::ReduceKindAttr::get(builder.getContext(), plan->reduction);
+    reduction = ReduceKindAttr::get(builder.getContext(), plan->reduction);
   Value channel = program.getChannel(plan->groupMesh, plan->axes, hostir::Capability::Collectives);
   Value root = plan->owner;
   // A root that is not in the mesh: one device of the mesh stands for it.

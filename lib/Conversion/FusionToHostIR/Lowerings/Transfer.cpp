@@ -29,7 +29,7 @@ Transfer::Transfer(ProgramBuilder &program, Location loc, const ReshardPlan &pla
       use(usedByTarget, part);
   }
   if (!sameMesh)
-    for (const fusion::MeshAxis &axis : plan.sourceMesh.getAxes())
+    for (const MeshAxis &axis : plan.sourceMesh.getAxes())
       if (axis.size > 1 && !usedBySource.contains(axis.name))
         free.push_back(axis);
 }
@@ -66,9 +66,9 @@ void Transfer::addTo(Value &number, Value value, int64_t inner) {
   number = number ? arith::AddIOp::create(builder, loc, number, value).getResult() : value;
 }
 
-Value Transfer::position(fusion::MeshAttr mesh, const Coordinates &coordinates) {
+Value Transfer::position(MeshAttr mesh, const Coordinates &coordinates) {
   Value sum = index(0);
-  for (const fusion::MeshAxis &axis : mesh.getAxes()) {
+  for (const MeshAxis &axis : mesh.getAxes()) {
     sum = arith::MulIOp::create(builder, loc, sum, index(axis.size));
     sum = arith::AddIOp::create(builder, loc, sum, coordinates.lookup(axis.name));
   }
@@ -76,7 +76,7 @@ Value Transfer::position(fusion::MeshAttr mesh, const Coordinates &coordinates) 
 }
 
 Value Transfer::inWhole(bool ofSource, Value position) {
-  fusion::MeshAttr mesh = ofSource ? plan.sourceMesh : plan.mesh;
+  MeshAttr mesh = ofSource ? plan.sourceMesh : plan.mesh;
   // In a joined mesh the source's devices come first, then the others.
   if (mesh == whole || (ofSource && whole != plan.mesh))
     return position;
@@ -85,9 +85,9 @@ Value Transfer::inWhole(bool ofSource, Value position) {
   return hostir::TranslatePositionOp::create(builder, loc, position, mesh, whole);
 }
 
-Coordinates Transfer::mine(fusion::MeshAttr mesh) {
+Coordinates Transfer::mine(MeshAttr mesh) {
   Coordinates coordinates;
-  for (const fusion::MeshAxis &axis : mesh.getAxes())
+  for (const MeshAxis &axis : mesh.getAxes())
     coordinates[axis.name] = program.getDeviceIndex(mesh, axis.name);
   return coordinates;
 }
@@ -169,18 +169,18 @@ void Transfer::receive() {
   walk(Role::Receive, [&](ArrayRef<Value> values, const Coordinates &far) {
     Coordinates sender = far;
     if (sameMesh) {
-      for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
+      for (const MeshAxis &axis : plan.mesh.getAxes())
         if (!usedBySource.contains(axis.name))
           sender[axis.name] = receiver.lookup(axis.name);
     } else {
-      for (const fusion::MeshAxis &axis : plan.sourceMesh.getAxes())
+      for (const MeshAxis &axis : plan.sourceMesh.getAxes())
         if (!usedBySource.contains(axis.name))
           sender[axis.name] = index(0);
       Value known; // whether this device holds pieces too
       if (share && !free.empty())
         known = inSource ? inSource : arith::ConstantIntOp::create(builder, loc, 1, 1).getResult();
       Coordinates holder = getHolder(values, receiver, known, mine(plan.sourceMesh));
-      for (const fusion::MeshAxis &axis : free)
+      for (const MeshAxis &axis : free)
         sender[axis.name] = holder.lookup(axis.name);
     }
     Value from = inWhole(true, position(plan.sourceMesh, sender));
@@ -204,14 +204,14 @@ void Transfer::send() {
             hostir::TranslatePositionOp::create(builder, loc, at, plan.mesh, plan.sourceMesh);
         known = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, place, index(0));
         int64_t inner = plan.sourceMesh.numDevices(), outer = 1;
-        for (const fusion::MeshAxis &axis : plan.sourceMesh.getAxes()) {
+        for (const MeshAxis &axis : plan.sourceMesh.getAxes()) {
           inner /= axis.size;
           inSourceMesh[axis.name] = digitOf(place, axis.size, outer, inner);
           outer *= axis.size;
         }
       }
       Coordinates holder = getHolder(values, receiver, known, inSourceMesh);
-      for (const fusion::MeshAxis &axis : free)
+      for (const MeshAxis &axis : free)
         require(condition, mineOnSource.lookup(axis.name), holder.lookup(axis.name));
     }
     Value peer = inWhole(false, at);
@@ -240,7 +240,7 @@ bool Transfer::isLocal() const {
 }
 
 /// All devices of both meshes: one of them if it has all, else those of the source first.
-fusion::MeshAttr Transfer::joinMeshes() {
+MeshAttr Transfer::joinMeshes() {
   int64_t numSource = plan.sourceMesh.numDevices(), numTarget = plan.mesh.numDevices();
   SmallVector<int64_t> devices;
   for (int64_t i = 0; i < numSource; ++i)
@@ -257,14 +257,13 @@ fusion::MeshAttr Transfer::joinMeshes() {
   MLIRContext *context = builder.getContext();
   auto name = StringAttr::get(context, plan.sourceMesh.getName().getValue() + "+" +
                                            plan.mesh.getName().getValue());
-  return fusion::MeshAttr::get(context, name, {{StringAttr::get(context, "rank"), numAll}},
-                               devices);
+  return MeshAttr::get(context, name, {{StringAttr::get(context, "rank"), numAll}}, devices);
 }
 
 void Transfer::emit() {
   whole = joinMeshes();
   program.onMesh(loc, whole, [&] {
-    auto isMember = [&](fusion::MeshAttr mesh) -> Value {
+    auto isMember = [&](MeshAttr mesh) -> Value {
       if (mesh.numDevices() == whole.numDevices())
         return {};
       return hostir::InMeshOp::create(builder, loc, mesh);
@@ -276,7 +275,7 @@ void Transfer::emit() {
     if (isLocal() || whole.numDevices() == 1)
       return;
     SmallVector<StringAttr> axes;
-    for (const fusion::MeshAxis &axis : whole.getAxes())
+    for (const MeshAxis &axis : whole.getAxes())
       axes.push_back(axis.name);
     Value channel = program.getChannel(whole, axes, hostir::Capability::TwoSided);
     me = position(whole, mine(whole));

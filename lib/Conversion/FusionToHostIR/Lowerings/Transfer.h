@@ -79,10 +79,10 @@ private:
   /// Adds what a digit of this value contributes to the number.
   void addTo(Value &number, Value value, int64_t inner);
   /// Row-major position in `mesh`.
-  Value position(fusion::MeshAttr mesh, const Coordinates &coordinates);
+  Value position(MeshAttr mesh, const Coordinates &coordinates);
   /// The position in the group of all devices of one at a position of either mesh.
   Value inWhole(bool ofSource, Value position);
-  Coordinates mine(fusion::MeshAttr mesh);
+  Coordinates mine(MeshAttr mesh);
   /// The view of one side's buffer with the device digits of the other side fixed.
   Value view(bool ofSource, ArrayRef<Value> values);
   void addSegment(bool ofSource, const CommonDigit &digit, const Segment &segment,
@@ -101,7 +101,7 @@ private:
   Coordinates getHolder(ArrayRef<Value> values, const Coordinates &receiver, Value inSource,
                         const Coordinates &receiverInSource);
   bool isLocal() const;
-  fusion::MeshAttr joinMeshes();
+  MeshAttr joinMeshes();
 
   void copyOwn();
   void receive();
@@ -116,12 +116,12 @@ private:
   /// Mesh axes that split a side.
   llvm::SmallDenseSet<StringAttr> usedBySource, usedByTarget;
   /// Axes of the source, of more than one device, along which a piece has several holders.
-  SmallVector<fusion::MeshAxis> free;
+  SmallVector<MeshAxis> free;
   /// Of digits with segments: the one that is gone through.
   SmallVector<const Segment *> segments;
-  fusion::MeshAttr whole; // all devices of both meshes
-  Value me;               // this device's position in it
-  Value inSource;         // whether it is in the source's mesh; null: surely
+  MeshAttr whole; // all devices of both meshes
+  Value me;       // this device's position in it
+  Value inSource; // whether it is in the source's mesh; null: surely
 };
 
 } // namespace tandem

@@ -100,7 +100,7 @@ void Transfer::walkPieces(Role role, Visit visit) {
       require(condition, values[number], digitOf(to, near));
   }
   if (nearIsSource)
-    for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
+    for (const MeshAxis &axis : plan.mesh.getAxes())
       if (!usedByTarget.contains(axis.name) && !isFixed(axis.name))
         opens.push_back({0, {}, axis.name, axis.size});
   program.onlyIf(loc, condition, [&] {
@@ -163,7 +163,7 @@ void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chose
     }
   }
   if (nearIsSource)
-    for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
+    for (const MeshAxis &axis : plan.mesh.getAxes())
       if (!usedByTarget.contains(axis.name) && isFixed(axis.name))
         far[axis.name] = near.lookup(axis.name);
   program.onlyIf(loc, condition, [&] { visit(values, far); });
@@ -189,17 +189,17 @@ Coordinates Transfer::getHolder(ArrayRef<Value> values, const Coordinates &recei
   for (auto [number, digit] : llvm::enumerate(plan.digits))
     if (digit.target.isDevice() && !digit.source.isDevice())
       add(values[number], digit.target.size);
-  for (const fusion::MeshAxis &axis : plan.mesh.getAxes())
+  for (const MeshAxis &axis : plan.mesh.getAxes())
     if (!usedByTarget.contains(axis.name))
       add(receiver.lookup(axis.name), axis.size);
-  for (const fusion::MeshAxis &axis : free)
+  for (const MeshAxis &axis : free)
     holders *= axis.size;
   if (!turn)
     turn = index(0);
   if (receivers > holders)
     turn = arith::RemUIOp::create(builder, loc, turn, index(holders));
   int64_t outer = 1;
-  for (const fusion::MeshAxis &axis : free) {
+  for (const MeshAxis &axis : free) {
     holders /= axis.size;
     Value coordinate = digitOf(turn, axis.size, outer, holders);
     outer *= axis.size;

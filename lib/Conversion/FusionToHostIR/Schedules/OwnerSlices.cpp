@@ -30,7 +30,7 @@ static bool isCopiedAlong(RankedTensorType type, const ReshardPlan &plan) {
 static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
   auto reduce = dyn_cast<fusion::ReduceOp>(op);
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  if ((reduce && reduce.getKind() != fusion::ReduceKind::Sum) || type.getElementType().isInteger())
+  if ((reduce && reduce.getKind() != ReduceKind::Sum) || type.getElementType().isInteger())
     return false;
   // The dimension on which the owners' digit stands.
   fusion::AxesAttr sliced = fusion::getAxes(op->getOperand(operand));
@@ -67,7 +67,7 @@ static bool isDense(const ReshardPlan &plan, bool ofSource) {
 static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
   auto reduce = dyn_cast<fusion::ReduceOp>(op);
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  return (isa<fusion::MatmulOp>(op) || (reduce && reduce.getKind() == fusion::ReduceKind::Sum)) &&
+  return (isa<fusion::MatmulOp>(op) || (reduce && reduce.getKind() == ReduceKind::Sum)) &&
          !type.getElementType().isInteger() && isCopiedAlong(type, plan) &&
          !(isDense(plan, true) && isDense(plan, false));
 }
@@ -321,7 +321,7 @@ LogicalResult ScatterLoop::emitOwn(LoopEmitter &loop, Value place, const SliceIn
 void ScatterLoop::reduce(ProgramBuilder &program, Value received) const {
   OpBuilder &builder = program.getBuilder();
   fusion::ReshardOp op = scatter;
-  auto kind = fusion::ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
+  auto kind = ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
   hostir::ReduceOp::create(builder, op.getLoc(), kind, received, program.getBuffer(op.getResult()),
                            builder.getDenseI64ArrayAttr({0}), program.getMainStream());
 }

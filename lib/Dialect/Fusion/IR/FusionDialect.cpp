@@ -22,26 +22,9 @@ using namespace tandem::fusion;
 
 #include "tandem/Dialect/Fusion/IR/FusionDialect.cpp.inc"
 
-namespace {
-/// A mesh is printed once, as `#<its name>`; axes stay inline, because they are what a reader of a
-/// type looks for.
-struct FusionAsmInterface : public OpAsmDialectInterface {
-  using OpAsmDialectInterface::OpAsmDialectInterface;
-
-  AliasResult getAlias(Attribute attr, raw_ostream &os) const override {
-    auto mesh = dyn_cast<MeshAttr>(attr);
-    if (!mesh || mesh.getName().empty())
-      return AliasResult::NoAlias;
-    os << mesh.getName().getValue();
-    return AliasResult::FinalAlias;
-  }
-};
-} // namespace
-
 void FusionDialect::initialize() {
   registerAttributes();
   registerOps();
-  addInterfaces<FusionAsmInterface>();
 }
 
 /// What stands beside an op for `fusion-insert-reshards`.

@@ -9,6 +9,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 
 /// `sum`, `max` or `min`, for `custom<Kind>`.

@@ -96,6 +96,10 @@ FailureOr<SmallVector<int64_t>> fusion::getLocalShape(RankedTensorType type) {
   return getShapeOf(type, /*dropStream=*/false);
 }
 
+FailureOr<SmallVector<int64_t>> AxesAttr::getLocalShape(RankedTensorType type) const {
+  return fusion::getLocalShape(type);
+}
+
 FailureOr<SmallVector<int64_t>> fusion::getSliceShape(RankedTensorType type) {
   return getShapeOf(type, /*dropStream=*/true);
 }

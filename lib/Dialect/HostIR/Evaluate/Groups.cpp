@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-MeshRanks::MeshRanks(fusion::MeshAttr mesh, uint32_t numRanks)
+MeshRanks::MeshRanks(MeshAttr mesh, uint32_t numRanks)
     : mesh(mesh), position(numRanks, -1), sizes(mesh.getAxes().size()),
       strides(mesh.getAxes().size()) {
   int64_t devices = 1;
@@ -62,7 +62,7 @@ RankGroups::RankGroups(const MeshRanks &mesh, ArrayAttr axes)
 
 FailureOr<uint32_t> hostir::worldSizeOf(ProgramOp program) {
   int64_t ranks = 1;
-  auto add = [&](fusion::MeshAttr mesh, Operation *op) -> LogicalResult {
+  auto add = [&](MeshAttr mesh, Operation *op) -> LogicalResult {
     if (!mesh.isStatic())
       return op->emitOpError("mesh size is not known: ") << mesh;
     int64_t needed = mesh.numDevices();

@@ -69,7 +69,7 @@ Number ProgramWalk::tabulate(function_ref<int64_t(uint32_t)> numberOf) {
   return tables.table(std::move(entries));
 }
 
-const MeshRanks &ProgramWalk::ranksOf(fusion::MeshAttr mesh) {
+const MeshRanks &ProgramWalk::ranksOf(MeshAttr mesh) {
   return meshes.try_emplace(mesh, mesh, tables.numRanks()).first->second;
 }
 

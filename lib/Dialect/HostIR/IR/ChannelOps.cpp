@@ -14,21 +14,21 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-static LogicalResult verifyAxis(Operation *op, fusion::MeshAttr mesh, StringRef axis) {
+static LogicalResult verifyAxis(Operation *op, MeshAttr mesh, StringRef axis) {
   if (mesh.axisIndex(axis) >= 0) {
     if (ShapedType::isDynamic(mesh.axisSize(axis)))
       return op->emitOpError() << "expected a known size of mesh axis \"" << axis << "\", found ?";
     return success();
   }
   InFlightDiagnostic diag = op->emitOpError() << "expected one of the mesh's axes (";
-  llvm::interleaveComma(mesh.getAxes(), diag, [&](const fusion::MeshAxis &a) { diag << a.name; });
+  llvm::interleaveComma(mesh.getAxes(), diag, [&](const MeshAxis &a) { diag << a.name; });
   return diag << "), found \"" << axis << "\"";
 }
 
 LogicalResult DeviceIndexOp::verify() { return verifyAxis(*this, getMesh(), getAxis()); }
 
 LogicalResult TranslatePositionOp::verify() {
-  for (fusion::MeshAttr mesh : {getFrom(), getTo()})
+  for (MeshAttr mesh : {getFrom(), getTo()})
     if (!mesh.isStatic())
       return emitOpError() << "expected a mesh of known sizes, found " << mesh;
   std::optional<int64_t> position = getConstantIntValue(getPosition());

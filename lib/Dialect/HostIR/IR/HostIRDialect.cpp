@@ -11,7 +11,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 
 using namespace mlir;

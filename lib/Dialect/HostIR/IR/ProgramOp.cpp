@@ -10,8 +10,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
-#include "tandem/Dialect/Fusion/IR/FusionOps.h"
-#include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -104,8 +102,8 @@ static bool isBuffer(Type type) {
 static LogicalResult verifyLogicalType(ProgramOp op, unsigned index, RankedTensorType logical) {
   auto local = cast<MemRefType>(op.getArgumentTypes()[index]);
   SmallVector<int64_t> shape(logical.getShape());
-  if (fusion::getAxes(logical)) {
-    FailureOr<SmallVector<int64_t>> localShape = fusion::getLocalShape(logical);
+  if (auto encoding = dyn_cast_if_present<ShardedEncoding>(logical.getEncoding())) {
+    FailureOr<SmallVector<int64_t>> localShape = encoding.getLocalShape(logical);
     if (failed(localShape))
       return op.emitOpError() << "expected a type of known extents and mesh in '" << kTypeAttrName
                               << "' of argument " << index << ", found " << logical;

@@ -9,6 +9,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 using namespace tandem::fusion::testing;
 
@@ -16,7 +17,7 @@ namespace {
 
 class Axes : public FusionTest {
 protected:
-  std::string xy = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 3]>";
+  std::string xy = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 3]>";
   AxesAttr axes(const std::string &text, const std::string &shape = "48x48x") {
     return getAxes(type(xy, shape, text));
   }
@@ -42,7 +43,7 @@ TEST_F(Axes, SamePlacement) {
 }
 
 TEST_F(Axes, SymbolicDigits) {
-  std::string any = "#fusion.mesh<\"any\", [\"x\" = ?, \"y\" = 2]>";
+  std::string any = "#tandem.mesh<\"any\", [\"x\" = ?, \"y\" = 2]>";
   AxesAttr symbolic =
       getAxes(type(any, "?x?x", "[serial(\"x\") * didx(\"x\") * stream(\"x\"), stream(\"y\")]"));
   ArrayRef<Digit> digits = symbolic.getDims()[0].getDigits();
@@ -54,7 +55,7 @@ TEST_F(Axes, SymbolicDigits) {
   EXPECT_EQ(symbolic.getDims()[1].getDigits()[0], Digit::stream(2));
   EXPECT_EQ(resolveSymbolicDigits(symbolic.getDims()[0], symbolic.getMesh()),
             symbolic.getDims()[0]);
-  MeshAttr three = getAxes(type("#fusion.mesh<\"m\", [\"x\" = 3]>", "8x", "[-]")).getMesh();
+  MeshAttr three = getAxes(type("#tandem.mesh<\"m\", [\"x\" = 3]>", "8x", "[-]")).getMesh();
   EXPECT_EQ(resolveSymbolicDigits(symbolic.getDims()[0], three).getDigits(),
             ArrayRef<Digit>({Digit::serial(3), digits[1], Digit::stream(3)}));
   // As a placement they keep the places of the digits after them.
@@ -77,7 +78,7 @@ TEST_F(Axes, Lookups) {
 
 TEST_F(Axes, MeshPositions) {
   auto mesh = cast<MeshAttr>(parseAttribute(
-      "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 3], devices = [7, 5, 3, 1, 0, 9]>", &context));
+      "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 3], devices = [7, 5, 3, 1, 0, 9]>", &context));
   EXPECT_EQ(mesh.numDevices(), 6);
   EXPECT_EQ(mesh.worldRank(4), 0);
   EXPECT_EQ(mesh.position(9), 5);
@@ -85,11 +86,11 @@ TEST_F(Axes, MeshPositions) {
   EXPECT_EQ(mesh.coordinates(5), (SmallVector<int64_t>{1, 2}));
   EXPECT_EQ(mesh.axisSize("y"), 3);
   EXPECT_EQ(mesh.axisIndex("z"), -1);
-  auto plain = cast<MeshAttr>(parseAttribute("#fusion.mesh<\"m\", [\"x\" = 4]>", &context));
+  auto plain = cast<MeshAttr>(parseAttribute("#tandem.mesh<\"m\", [\"x\" = 4]>", &context));
   EXPECT_EQ(plain.position(3), 3);
   EXPECT_EQ(plain.position(4), -1);
   EXPECT_EQ(plain.position(-1), -1);
-  auto unknown = cast<MeshAttr>(parseAttribute("#fusion.mesh<\"m\", [\"x\" = ?]>", &context));
+  auto unknown = cast<MeshAttr>(parseAttribute("#tandem.mesh<\"m\", [\"x\" = ?]>", &context));
   EXPECT_FALSE(unknown.isStatic());
   EXPECT_EQ(unknown.position(0), -1);
 }

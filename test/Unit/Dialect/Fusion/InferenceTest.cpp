@@ -17,6 +17,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 using namespace tandem::fusion::testing;
 
@@ -284,7 +285,7 @@ protected:
   /// `op` on values of a type that is partial by `kind`: whether it runs locally.
   bool isLocal(const std::string &op, const std::string &kind) {
     std::string type =
-        "tensor<4xf32, #fusion.axes<#fusion.mesh<\"m\", [\"x\" = 2]>, [-], partial = " + kind +
+        "tensor<4xf32, #fusion.axes<#tandem.mesh<\"m\", [\"x\" = 2]>, [-], partial = " + kind +
         " [\"x\"]>>";
     std::string source = "func.func @f(%a: " + type + ", %b: " + type + ") {\n %r = " + op + " : " +
                          type + "\n return\n}";

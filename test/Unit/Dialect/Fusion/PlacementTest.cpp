@@ -9,6 +9,7 @@
 #include "RandomAxes.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 using namespace tandem::fusion::testing;
 
@@ -37,7 +38,7 @@ class Placement : public FusionTest {};
 
 TEST_F(Placement, ResolvesDigits) {
   RankedTensorType t =
-      type("#fusion.mesh<\"m\", [\"x\" = 4]>", "48x", "[serial(2) * didx(\"x\") * stream(3)]");
+      type("#tandem.mesh<\"m\", [\"x\" = 4]>", "48x", "[serial(2) * didx(\"x\") * stream(3)]");
   auto dims = resolveDims(t);
   ASSERT_TRUE(succeeded(dims));
   StringAttr x = StringAttr::get(&context, "x");
@@ -50,7 +51,7 @@ TEST_F(Placement, ResolvesDigits) {
 
 TEST_F(Placement, BareStreamIsAllThatIsLeft) {
   RankedTensorType t =
-      type("#fusion.mesh<\"m\", [\"x\" = 4]>", "48x5x", "[didx(\"x\") * stream, -]");
+      type("#tandem.mesh<\"m\", [\"x\" = 4]>", "48x5x", "[didx(\"x\") * stream, -]");
   auto dims = resolveDims(t);
   ASSERT_TRUE(succeeded(dims));
   StringAttr x = StringAttr::get(&context, "x");
@@ -65,14 +66,14 @@ TEST_F(Placement, BareStreamIsAllThatIsLeft) {
 
 TEST_F(Placement, WhatIsNotKnownFails) {
   RankedTensorType dynamic =
-      type("#fusion.mesh<\"m\", [\"x\" = 4]>", "?x5x", "[didx(\"x\"), stream(5)]");
+      type("#tandem.mesh<\"m\", [\"x\" = 4]>", "?x5x", "[didx(\"x\"), stream(5)]");
   EXPECT_EQ(*getLocalShape(dynamic), (Ints{ShapedType::kDynamic, 5}));
   EXPECT_EQ(*getSliceShape(dynamic), (Ints{ShapedType::kDynamic, 1}));
   EXPECT_EQ(*getNumSlices(dynamic), 5);
   EXPECT_TRUE(failed(getShard(dynamic, 0)));
   EXPECT_TRUE(failed(getLocalSlice(dynamic, 0)));
   EXPECT_TRUE(failed(ownersOf(dynamic, {0, 0})));
-  RankedTensorType mesh = type("#fusion.mesh<\"m\", [\"x\" = ?]>", "8x", "[didx(\"x\")]");
+  RankedTensorType mesh = type("#tandem.mesh<\"m\", [\"x\" = ?]>", "8x", "[didx(\"x\")]");
   EXPECT_TRUE(failed(getLocalShape(mesh)));
   auto undecided = RankedTensorType::get({4}, Float32Type::get(&context));
   EXPECT_TRUE(failed(getLocalShape(undecided)));
@@ -80,7 +81,7 @@ TEST_F(Placement, WhatIsNotKnownFails) {
 }
 
 TEST_F(Placement, OutOfRangeFails) {
-  RankedTensorType t = type("#fusion.mesh<\"m\", [\"x\" = 4]>", "8x", "[didx(\"x\") * stream(2)]");
+  RankedTensorType t = type("#tandem.mesh<\"m\", [\"x\" = 4]>", "8x", "[didx(\"x\") * stream(2)]");
   EXPECT_TRUE(failed(getShard(t, -1)));
   EXPECT_TRUE(failed(getShard(t, 4)));
   EXPECT_TRUE(failed(getLocalSlice(t, 2)));
@@ -90,7 +91,7 @@ TEST_F(Placement, OutOfRangeFails) {
 }
 
 TEST_F(Placement, EmptyAndScalarTensors) {
-  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2]>";
   RankedTensorType empty = type(mesh, "0x4x", "[didx(\"x\") * stream(3), -]");
   EXPECT_EQ(*getLocalShape(empty), (Ints{0, 4}));
   EXPECT_EQ(*getNumSlices(empty), 3);
@@ -104,7 +105,7 @@ TEST_F(Placement, EmptyAndScalarTensors) {
 
 TEST_F(Placement, BlockCyclicShard) {
   RankedTensorType t =
-      type("#fusion.mesh<\"m\", [\"x\" = 2]>", "8x3x", "[serial(2) * didx(\"x\"), -]");
+      type("#tandem.mesh<\"m\", [\"x\" = 2]>", "8x3x", "[serial(2) * didx(\"x\"), -]");
   auto walk = getShard(t, 1);
   ASSERT_TRUE(succeeded(walk));
   EXPECT_EQ(walk->offset, 6);
@@ -113,7 +114,7 @@ TEST_F(Placement, BlockCyclicShard) {
 }
 
 TEST_F(Placement, LastSliceIsShorter) {
-  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2]>";
   RankedTensorType t = type(mesh, "20x3x", "[didx(\"x\") * stream(3), -]");
   auto dims = resolveDims(t);
   ASSERT_TRUE(succeeded(dims));
@@ -154,7 +155,7 @@ TEST_F(Placement, SliceCountsLeaveNoneEmpty) {
 }
 
 TEST_F(Placement, PartialIsHeldByAll) {
-  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
   RankedTensorType t = type(mesh, "4x", "[didx(\"y\")], partial = [\"x\"]");
   EXPECT_EQ(*ownersOf(t, {3}), (Ints{1, 3}));
   EXPECT_EQ(follow(*getShard(t, 1)), (std::vector<int64_t>{2, 3}));
@@ -162,8 +163,8 @@ TEST_F(Placement, PartialIsHeldByAll) {
 
 TEST_F(Placement, ErasesParallelAxes) {
   RankedTensorType t =
-      type("#fusion.mesh<\"m\", [\"x\" = 2]>", "4x4x", "[stream, -], partial = max [\"x\"]");
-  RankedTensorType expected = type("#fusion.mesh<\"one\", []>", "4x4x", "[-, -]");
+      type("#tandem.mesh<\"m\", [\"x\" = 2]>", "4x4x", "[stream, -], partial = max [\"x\"]");
+  RankedTensorType expected = type("#tandem.mesh<\"one\", []>", "4x4x", "[-, -]");
   EXPECT_EQ(eraseParallelAxes(t), expected);
   EXPECT_EQ(eraseParallelAxes(RankedTensorType::get({4, 4}, Float32Type::get(&context))), expected);
 }
@@ -247,7 +248,7 @@ TEST_P(PlacementProperty, AgreesWithEnumeration) {
 INSTANTIATE_TEST_SUITE_P(Seeds, PlacementProperty, ::testing::Range(0u, 40u));
 
 TEST_F(Placement, SliceBoxExistsWhereASliceIsOneRange) {
-  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2]>";
   RankedTensorType inner = type(mesh, "24x", "[didx(\"x\") * serial(3) * stream(2)]");
   FailureOr<SliceBox> strided =
       getLocalSliceBox(type(mesh, "24x", "[didx(\"x\") * serial(6) * stream]"), 1);

@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 using namespace tandem::fusion::testing;
 using ::testing::HasSubstr;
@@ -22,9 +23,9 @@ using Ints = SmallVector<int64_t>;
 
 class ReshardTable : public FusionTest {
 protected:
-  std::string x4 = "#fusion.mesh<\"m\", [\"x\" = 4]>";
-  std::string xy = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
-  std::string one = "#fusion.mesh<\"one\", []>";
+  std::string x4 = "#tandem.mesh<\"m\", [\"x\" = 4]>";
+  std::string xy = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
+  std::string one = "#tandem.mesh<\"one\", []>";
 
   Reshard classify(const std::string &mesh, const std::string &from, const std::string &to) {
     return classifyReshard(type(mesh, "8x8x", from), type(mesh, "8x8x", to));
@@ -88,7 +89,7 @@ TEST_F(ReshardTable, OtherBlocksAreAllToAllOnOneDimension) {
 
 TEST_F(ReshardTable, OtherDeviceOrderIsPermute) {
   Reshard r =
-      classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"n\", [\"x\" = 4], devices = [1, 2, 3, 0]>",
+      classify(x4, "[didx(\"x\"), -]", "#tandem.mesh<\"n\", [\"x\" = 4], devices = [1, 2, 3, 0]>",
                "[didx(\"x\"), -]");
   EXPECT_EQ(r.kind, ReshardKind::Permute);
   // Position p of the new mesh is rank p + 1 and wants piece p, which rank p holds.
@@ -146,7 +147,7 @@ TEST_F(ReshardTable, SeveralAxesOfOneKindAreOneStep) {
 
 TEST_F(ReshardTable, TermsAreScatteredOntoOneRunOfDigits) {
   std::string from = "[-, -], partial = [\"n\", \"g\"]";
-  std::string mesh = "#fusion.mesh<\"p\", [\"n\" = 2, \"g\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"p\", [\"n\" = 2, \"g\" = 2]>";
   EXPECT_EQ(classify(mesh, from, "[didx(\"g\") * didx(\"n\"), -]").kind,
             ReshardKind::ReduceScatter);
   Reshard apart = classify(mesh, from, "[didx(\"g\") * serial(2) * didx(\"n\"), -]");
@@ -169,33 +170,33 @@ TEST_F(ReshardTable, SeveralAxesOfSeveralKindsAreASequence) {
 }
 
 TEST_F(ReshardTable, OtherMeshOfTheSamePiecesIsSendRecv) {
-  Reshard r = classify("#fusion.mesh<\"a\", [\"x\" = 2]>", "[didx(\"x\"), -]",
-                       "#fusion.mesh<\"b\", [\"y\" = 2], devices = [5, 4]>", "[didx(\"y\"), -]");
+  Reshard r = classify("#tandem.mesh<\"a\", [\"x\" = 2]>", "[didx(\"x\"), -]",
+                       "#tandem.mesh<\"b\", [\"y\" = 2], devices = [5, 4]>", "[didx(\"y\"), -]");
   EXPECT_EQ(r.kind, ReshardKind::SendRecv);
   EXPECT_EQ(r.sources, (Ints{0, 1}));
 }
 
 TEST_F(ReshardTable, OneDeviceToAnotherIsSendRecv) {
-  Reshard r = classify(one, "[-, -]", "#fusion.mesh<\"b\", [\"x\" = 1], devices = [3]>", "[-, -]");
+  Reshard r = classify(one, "[-, -]", "#tandem.mesh<\"b\", [\"x\" = 1], devices = [3]>", "[-, -]");
   EXPECT_EQ(r.kind, ReshardKind::SendRecv);
   EXPECT_EQ(r.sources, (Ints{0}));
 }
 
 TEST_F(ReshardTable, OneDeviceToAllIsBroadcast) {
-  Reshard r = classify("#fusion.mesh<\"a\", [], devices = [2]>", "[-, -]", x4, "[-, -]");
+  Reshard r = classify("#tandem.mesh<\"a\", [], devices = [2]>", "[-, -]", x4, "[-, -]");
   EXPECT_EQ(r.kind, ReshardKind::Broadcast);
   EXPECT_EQ(r.root, 2);
 }
 
 TEST_F(ReshardTable, OneDeviceToPiecesIsScatter) {
-  Reshard r = classify("#fusion.mesh<\"a\", [], devices = [2]>", "[-, -]", x4, "[-, didx(\"x\")]");
+  Reshard r = classify("#tandem.mesh<\"a\", [], devices = [2]>", "[-, -]", x4, "[-, didx(\"x\")]");
   EXPECT_EQ(r.kind, ReshardKind::Scatter);
   EXPECT_EQ(r.root, 2);
   EXPECT_EQ(r.toDim, 1);
 }
 
 TEST_F(ReshardTable, PiecesToOneDeviceIsGather) {
-  Reshard r = classify(x4, "[-, didx(\"x\")]", "#fusion.mesh<\"a\", [], devices = [2]>", "[-, -]");
+  Reshard r = classify(x4, "[-, didx(\"x\")]", "#tandem.mesh<\"a\", [], devices = [2]>", "[-, -]");
   EXPECT_EQ(r.kind, ReshardKind::Gather);
   EXPECT_EQ(r.root, 2);
   EXPECT_EQ(r.fromDim, 1);
@@ -209,13 +210,13 @@ TEST_F(ReshardTable, TermsToOneDeviceIsReduce) {
 }
 
 TEST_F(ReshardTable, OtherNamesForTheSamePiecesAreNothing) {
-  Reshard r = classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"p\", [\"n\" = 2, \"g\" = 2]>",
+  Reshard r = classify(x4, "[didx(\"x\"), -]", "#tandem.mesh<\"p\", [\"n\" = 2, \"g\" = 2]>",
                        "[didx(\"n\") * didx(\"g\"), -]");
   EXPECT_EQ(r.kind, ReshardKind::Nothing);
 }
 
 TEST_F(ReshardTable, AxesOfOneDeviceDoNotMatter) {
-  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 1, \"y\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 1, \"y\" = 2]>";
   EXPECT_EQ(classify(mesh, "[didx(\"x\"), -]", "[-, -]").kind, ReshardKind::Nothing);
   EXPECT_EQ(classify(mesh, "[-, -], partial = [\"x\"]", "[didx(\"x\"), -]").kind,
             ReshardKind::Nothing);
@@ -243,13 +244,13 @@ TEST_F(ReshardTable, WhatIsUnsupportedSaysWhy) {
 TEST_F(ReshardTable, WhatIsNoRowIsATransfer) {
   // Quarters become halves on another mesh; two meshes share devices.
   Reshard halves =
-      classify(x4, "[didx(\"x\"), -]", "#fusion.mesh<\"n\", [\"y\" = 2]>", "[didx(\"y\"), -]");
+      classify(x4, "[didx(\"x\"), -]", "#tandem.mesh<\"n\", [\"y\" = 2]>", "[didx(\"y\"), -]");
   EXPECT_EQ(halves.kind, ReshardKind::Transfer);
   EXPECT_FALSE(halves.isLocal());
   EXPECT_EQ(classify(xy, "[didx(\"x\"), didx(\"y\")]", x4, "[didx(\"x\"), -]").kind,
             ReshardKind::Transfer);
   // Two axes of different sizes change places: neither can go first.
-  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 4, \"z\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 4, \"z\" = 2]>";
   Reshard turned = classify(mesh, "[didx(\"x\"), didx(\"y\")]", "[didx(\"y\"), didx(\"x\")]");
   EXPECT_EQ(turned.kind, ReshardKind::Transfer);
   EXPECT_EQ(names(turned.axes), (Names{"x", "y"}));
@@ -261,7 +262,7 @@ TEST_F(ReshardTable, WhatIsNoRowIsATransfer) {
 }
 
 TEST_F(ReshardTable, WhatIsPartialIsReducedBeforeATransfer) {
-  std::string mesh = "#fusion.mesh<\"m\", [\"x\" = 2, \"y\" = 4, \"z\" = 2]>";
+  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 4, \"z\" = 2]>";
   // z fits beside x, so it is scattered there.
   Reshard scattered = classify(mesh, "[didx(\"x\"), didx(\"y\")], partial = max [\"z\"]",
                                "[didx(\"y\") * didx(\"z\"), didx(\"x\")]");
@@ -282,7 +283,7 @@ TEST_F(ReshardTable, WhatIsPartialIsReducedBeforeATransfer) {
 }
 
 TEST_F(ReshardTable, TermsForAnotherMeshAreReducedFirst) {
-  Reshard r = classify(x4, "[-, -], partial = min [\"x\"]", "#fusion.mesh<\"n\", [\"y\" = 2]>",
+  Reshard r = classify(x4, "[-, -], partial = min [\"x\"]", "#tandem.mesh<\"n\", [\"y\" = 2]>",
                        "[didx(\"y\"), -]");
   ASSERT_EQ(r.kind, ReshardKind::Sequence);
   ASSERT_EQ(r.steps.size(), 2u);
@@ -295,7 +296,7 @@ TEST_F(ReshardTable, TermsForAnotherMeshAreReducedFirst) {
   ASSERT_EQ(gathered.steps.size(), 2u);
   EXPECT_EQ(gathered.steps[0].kind, ReshardKind::AllReduce);
   // An axis of one device has one term.
-  Reshard single = classify("#fusion.mesh<\"m\", [\"x\" = 1, \"y\" = 2]>",
+  Reshard single = classify("#tandem.mesh<\"m\", [\"x\" = 1, \"y\" = 2]>",
                             "[-, -], partial = [\"x\", \"y\"]", one, "[-, -]");
   EXPECT_EQ(single.kind, ReshardKind::Reduce);
 }

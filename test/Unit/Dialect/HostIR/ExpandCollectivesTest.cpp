@@ -107,7 +107,7 @@ std::string programText(const Case &c) {
   std::string inType, outType;
   std::string views = viewText(c, "in", in, inType) + viewText(c, "out", out, outType);
   std::string suffix = c.isStrided ? "_arg" : "", last = c.isStrided ? "2x" : "";
-  std::string text = "#m = #fusion.mesh<\"m\", [" + mesh + "]>\n";
+  std::string text = "#m = #tandem.mesh<\"m\", [" + mesh + "]>\n";
   text += "hostir.program @p(%in" + suffix + ": memref<" + str(in) + last + c.element + ">, %out" +
           suffix + ": memref<" + str(out) + last + c.element + "> {hostir.result}) {\n";
   text += "  %main = hostir.main_stream\n  %c1 = arith.constant 1 : index\n"
@@ -117,7 +117,7 @@ std::string programText(const Case &c) {
   text += "  hostir.collective " + c.kind + " %in to %out " + (c.isRooted() ? "root %root " : "") +
           "via %ch on %s";
   if (!c.reduction.empty())
-    text += " {reduction = #fusion<reduce_kind " + c.reduction + ">}";
+    text += " {reduction = #tandem<reduce_kind " + c.reduction + ">}";
   return text + " : " + inType + " to " + outType + "\n  hostir.sync %main after %s\n}\n";
 }
 

@@ -101,7 +101,7 @@ private:
     } else if (isa<TranslatePositionOp>(op) || isa<arith::ArithDialect>(op.getDialect())) {
       evaluate(op);
     } else if (auto index = dyn_cast<DeviceIndexOp>(op)) {
-      fusion::MeshAttr mesh = index.getMesh();
+      MeshAttr mesh = index.getMesh();
       numbers[index] = mesh.coordinates(mesh.position(rank))[mesh.axisIndex(index.getAxis())];
     } else if (auto member = dyn_cast<InMeshOp>(op)) {
       numbers[member] = member.getMesh().position(rank) >= 0;
@@ -154,7 +154,7 @@ private:
 
   void message(Operation &op, Value buffer, Value peer, GroupOp group) {
     auto channel = group.getChannel().getDefiningOp<ChannelOp>();
-    fusion::MeshAttr mesh = channel.getMesh();
+    MeshAttr mesh = channel.getMesh();
     // The device at a position of the group: this device's coordinates with those of the axes
     // replaced.
     SmallVector<int64_t> coordinates = mesh.coordinates(mesh.position(rank));

@@ -28,13 +28,13 @@ RankMemory test::makeMemory(ProgramOp program) {
 // Commands
 //===----------------------------------------------------------------------===//
 
-static float combine(fusion::ReduceKind kind, float a, float b) {
+static float combine(ReduceKind kind, float a, float b) {
   switch (kind) {
-  case fusion::ReduceKind::Sum:
+  case ReduceKind::Sum:
     return a + b;
-  case fusion::ReduceKind::Max:
+  case ReduceKind::Max:
     return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
-  case fusion::ReduceKind::Min:
+  case ReduceKind::Min:
     return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
   }
   return NAN;

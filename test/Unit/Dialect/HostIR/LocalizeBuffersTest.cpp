@@ -16,7 +16,7 @@ using namespace tandem::hostir::test;
 namespace {
 
 constexpr const char *kHead = R"mlir(
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 hostir.program @p(%x: memref<8x6xf32>, %w: memref<6x4xf32>, %y: memref<32x4xf32> {hostir.result}) {
   %main = hostir.main_stream
   %me = hostir.device_index #tp, "x"

@@ -12,20 +12,11 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/TensorEncoding.h"
+#include "tandem/Dialect/Mesh/IR/Mesh.h"
 #include "tandem/Support/LLVM.h"
 #include "llvm/ADT/Hashing.h"
 
 namespace tandem::fusion {
-
-/// One axis of a mesh. `size` is ShapedType::kDynamic for `?`.
-struct MeshAxis {
-  StringAttr name;
-  int64_t size;
-  bool operator==(const MeshAxis &o) const { return name == o.name && size == o.size; }
-};
-inline llvm::hash_code hash_value(const MeshAxis &a) {
-  return llvm::hash_combine(a.name.getAsOpaquePointer(), a.size);
-}
 
 enum class DigitKind { Device, Stream, Serial };
 

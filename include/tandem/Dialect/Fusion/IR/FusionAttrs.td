@@ -9,91 +9,14 @@
 #define TANDEM_DIALECT_FUSION_IR_FUSIONATTRS_TD
 
 include "mlir/IR/AttrTypeBase.td"
-include "mlir/IR/EnumAttr.td"
 include "mlir/IR/TensorEncoding.td"
 include "tandem/Dialect/Fusion/IR/FusionBase.td"
+include "tandem/Dialect/Fusion/IR/FusionEnums.td"
+include "tandem/Dialect/Mesh/IR/Mesh.td"
 
 class Fusion_Attr<string name, string attrMnemonic, list<Trait> traits = []>
     : AttrDef<Fusion_Dialect, name, traits> {
   let mnemonic = attrMnemonic;
-}
-
-//===----------------------------------------------------------------------===//
-// Enums
-//===----------------------------------------------------------------------===//
-
-def Fusion_ReduceKind : I32EnumAttr<"ReduceKind", "how terms are combined", [
-    I32EnumAttrCase<"Sum", 0, "sum">,
-    I32EnumAttrCase<"Max", 1, "max">,
-    I32EnumAttrCase<"Min", 2, "min">]> {
-  let cppNamespace = "::tandem::fusion";
-  let genSpecializedAttr = 0;
-}
-def Fusion_ReduceKindAttr : EnumAttr<Fusion_Dialect, Fusion_ReduceKind, "reduce_kind">;
-
-def Fusion_ScheduleKind : I32EnumAttr<"ScheduleKind", "how a reshard group becomes a stream loop", [
-    I32EnumAttrCase<"Pipeline", 0, "pipeline">,
-    I32EnumAttrCase<"Exchange", 1, "exchange">,
-    I32EnumAttrCase<"Ring", 2, "ring">,
-    I32EnumAttrCase<"Push", 3, "push">,
-    I32EnumAttrCase<"Hierarchical", 4, "hierarchical">]> {
-  let cppNamespace = "::tandem::fusion";
-  let genSpecializedAttr = 0;
-}
-
-def Fusion_PeerOrder : I32EnumAttr<"PeerOrder", "in which order a device turns to its peers", [
-    I32EnumAttrCase<"Rotated", 0, "rotated">,
-    I32EnumAttrCase<"Xor", 1, "xor">]> {
-  let cppNamespace = "::tandem::fusion";
-  let genSpecializedAttr = 0;
-}
-
-//===----------------------------------------------------------------------===//
-// Mesh
-//===----------------------------------------------------------------------===//
-
-def Fusion_MeshAttr : Fusion_Attr<"Mesh", "mesh"> {
-  let summary = "A named grid of devices";
-  let description = [{
-    Axes are listed outermost first; a size may be `?` until `fusion-specialize` makes it a number. Devices are world ranks,
-    `0 ... n-1` in row-major order unless `devices` lists them. A mesh may be a part of the world; ranks outside it run
-    nothing of it. A mesh without axes is one device.
-
-    Constraints:
-    - mesh_c1: axis names are unique and not empty.
-    - mesh_c2: axis sizes are positive or `?`.
-    - mesh_c3: if `devices` is given, all sizes are known and it has exactly as many entries as the mesh has devices.
-    - mesh_c4: the entries of `devices` are distinct and not negative.
-    - mesh_c5: the mesh has at most 2^31 - 1 devices.
-
-    Example:
-    ```mlir
-    #tp = #fusion.mesh<"tp", ["x" = 8]>
-    #pod = #fusion.mesh<"pod", ["node" = 2, "gpu" = 4]>
-    #part = #fusion.mesh<"part", ["x" = 2], devices = [3, 1]>
-    ```
-  }];
-  let parameters = (ins
-    "::mlir::StringAttr":$name,
-    ArrayRefParameter<"MeshAxis", "axes, outermost first">:$axes,
-    ArrayRefParameter<"int64_t", "world ranks in row-major order; empty: 0 ... n-1">:$devices);
-  let hasCustomAssemblyFormat = 1;
-  let genVerifyDecl = 1;
-  let extraClassDeclaration = [{
-    /// Index of the axis called `axis`, or -1.
-    int64_t axisIndex(::mlir::StringRef axis) const;
-    /// Size of the axis called `axis` (ShapedType::kDynamic if `?`); the axis must exist.
-    int64_t axisSize(::mlir::StringRef axis) const;
-    /// Number of devices, or ShapedType::kDynamic if a size is `?`.
-    int64_t numDevices() const;
-    bool isStatic() const { return !::mlir::ShapedType::isDynamic(numDevices()); }
-    /// World rank of the device at a row-major position.
-    int64_t worldRank(int64_t position) const;
-    /// Row-major position of a world rank, or -1 if the rank is outside the mesh.
-    int64_t position(int64_t worldRank) const;
-    /// Coordinates (one per axis) of a row-major position.
-    ::llvm::SmallVector<int64_t> coordinates(int64_t position) const;
-  }];
 }
 
 //===----------------------------------------------------------------------===//
@@ -117,7 +40,7 @@ def Fusion_DimAxesAttr : Fusion_Attr<"DimAxes", "dim"> {
 }
 
 def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
-    [DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+    [Mesh_ShardedEncoding, DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "How a tensor's dimensions are parallelised over a mesh and over streams";
   let description = [{
     `didx` digits alone decide placement: which device holds which elements. `stream` digits alone decide iteration: which
@@ -156,6 +79,8 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     static AxesAttr getReplicated(MeshAttr mesh, int64_t rank);
     bool isPartial() const { return !getPartial().empty(); }
     bool hasStream() const;
+    /// Extents of what one device holds, see `fusion::getLocalShape`.
+    ::llvm::FailureOr<::llvm::SmallVector<int64_t>> getLocalShape(::mlir::RankedTensorType type) const;
     /// The same without stream digits: what a placement is. A stream digit becomes a serial one; serial digits that
     /// have nothing but serial ones after them are dropped and neighbouring serial digits are merged.
     AxesAttr getPlacement() const;

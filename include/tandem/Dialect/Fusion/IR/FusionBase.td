@@ -23,14 +23,17 @@ def Fusion_Dialect : Dialect {
     A tensor without encoding is *undecided*; a tensor with encoding is decided. `fusion-propagate-axes` decides,
     `fusion-insert-reshards` places reshards, `convert-fusion-to-hostir` lowers.
   }];
-  let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::func::FuncDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::math::MathDialect"];
+                           "::mlir::math::MathDialect", "::tandem::MeshDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
     void registerAttributes();
+    /// Beside the dialect's own attributes, reads the older spellings `#tandem.mesh<...>` and `#tandem<reduce_kind ...>`
+    /// of what is `#tandem.mesh<...>` and `#tandem<reduce_kind ...>` now.
+    ::mlir::Attribute parseAttribute(::mlir::DialectAsmParser &parser, ::mlir::Type type) const override;
+    void printAttribute(::mlir::Attribute attr, ::mlir::DialectAsmPrinter &printer) const override;
     void registerOps();
   }];
 }

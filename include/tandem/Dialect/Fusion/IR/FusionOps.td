@@ -118,7 +118,7 @@ def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
     %1 = fusion.reduce sum %0 dims [1] : tensor<4x8x16xf32, #a> -> tensor<4x16xf32, #b>
     ```
   }];
-  let arguments = (ins Fusion_ReduceKindAttr:$kind, Fusion_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let arguments = (ins Mesh_ReduceKindAttr:$kind, Fusion_Tensor:$input, DenseI64ArrayAttr:$dims);
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = "custom<Kind>($kind) $input `dims` $dims attr-dict `:` type($input) `->` type($result)";
   let hasFolder = 1;

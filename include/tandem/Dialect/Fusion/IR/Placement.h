@@ -109,7 +109,7 @@ FailureOr<SliceBox> getLocalSliceBox(RankedTensorType type, int64_t iteration);
 /// ascending. Along a partial axis every device holds a term, so all of them are named.
 FailureOr<SmallVector<int64_t>> ownersOf(RankedTensorType type, ArrayRef<int64_t> index);
 
-/// The same tensor on a mesh of one device (`#fusion.mesh<"one", []>`), not partial and not
+/// The same tensor on a mesh of one device (`#tandem.mesh<"one", []>`), not partial and not
 /// streamed: the type that a value has in the oracle. An undecided type gets these axes too.
 RankedTensorType eraseParallelAxes(RankedTensorType type);
 

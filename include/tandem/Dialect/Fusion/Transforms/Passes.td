@@ -33,13 +33,13 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
 
     Before, with `mesh=x=4 shape=arg0=8x64`:
     ```mlir
-    #tp = #fusion.mesh<"tp", ["x" = ?]>
+    #tp = #tandem.mesh<"tp", ["x" = ?]>
     func.func @f(%0: tensor<?x64xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<?x64xf32, #fusion.axes<#tp, [stream, -]>> {
       %1 = fusion.reshard %0 : tensor<?x64xf32, ...> -> tensor<?x64xf32, ...>
     ```
     After:
     ```mlir
-    #tp = #fusion.mesh<"tp", ["x" = 4]>
+    #tp = #tandem.mesh<"tp", ["x" = 4]>
     func.func @f(%0: tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>> {
       %1 = fusion.reshard %0 : tensor<8x64xf32, ...> -> tensor<8x64xf32, ...>
     ```
@@ -224,7 +224,7 @@ def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
     ```
     After, in addition:
     ```mlir
-    #one = #fusion.mesh<"one", []>
+    #one = #tandem.mesh<"one", []>
     func.func private @f__oracle(%0: tensor<8x4xf32, #fusion.axes<#one, [-, -]>>) -> tensor<8x4xf32, #fusion.axes<#one, [-, -]>>
         attributes {fusion.oracle_of = @f} {
       return %0 : ...

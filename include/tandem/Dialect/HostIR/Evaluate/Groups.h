@@ -16,14 +16,14 @@ namespace tandem::hostir {
 
 /// A mesh as world ranks see it.
 struct MeshRanks {
-  MeshRanks(fusion::MeshAttr mesh, uint32_t numRanks);
+  MeshRanks(MeshAttr mesh, uint32_t numRanks);
 
   /// A rank's index along an axis; 0 outside of the mesh.
   int64_t indexOf(uint32_t rank, unsigned axis) const {
     return position[rank] < 0 ? 0 : position[rank] / strides[axis] % sizes[axis];
   }
 
-  fusion::MeshAttr mesh;
+  MeshAttr mesh;
   std::vector<int32_t> position; ///< per world rank, -1 = outside
   SmallVector<int64_t, 4> sizes, strides;
 };

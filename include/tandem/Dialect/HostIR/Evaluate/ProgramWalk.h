@@ -78,7 +78,7 @@ public:
   /// of times.
   Number issuers() const { return mask; }
   RankNumbers &arithmetic() { return tables; }
-  const MeshRanks &ranksOf(fusion::MeshAttr mesh);
+  const MeshRanks &ranksOf(MeshAttr mesh);
 
 private:
   LogicalResult runBlock(Block &block);

@@ -27,7 +27,7 @@ def HostIR_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-                           "::tandem::fusion::FusionDialect"];
+                           "::tandem::MeshDialect"];
   let hasRegionArgAttrVerify = 1;
   let hasOperationAttrVerify = 1;
   let hasConstantMaterializer = 1;

@@ -17,8 +17,8 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
-#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
+#include "tandem/Dialect/Mesh/IR/Mesh.h"
 #include "tandem/Support/LLVM.h"
 
 #include "tandem/Dialect/HostIR/IR/HostIREnums.h.inc"

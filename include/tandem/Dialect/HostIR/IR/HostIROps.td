@@ -12,8 +12,8 @@ include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
-include "tandem/Dialect/Fusion/IR/FusionAttrs.td"
 include "tandem/Dialect/HostIR/IR/HostIRBase.td"
+include "tandem/Dialect/Mesh/IR/Mesh.td"
 
 class HostIR_Op<string mnemonic, list<Trait> traits = []> : Op<HostIR_Dialect, mnemonic, traits>;
 
@@ -136,7 +136,7 @@ def HostIR_DeviceIndexOp : HostIR_Op<"device_index", [Pure]> {
     %me = hostir.device_index #tp, "x"
     ```
   }];
-  let arguments = (ins Fusion_MeshAttr:$mesh, StrAttr:$axis);
+  let arguments = (ins Mesh_MeshAttr:$mesh, StrAttr:$axis);
   let results = (outs Index:$index);
   let assemblyFormat = "$mesh `,` $axis attr-dict";
   let hasVerifier = 1;
@@ -152,7 +152,7 @@ def HostIR_InMeshOp : HostIR_Op<"in_mesh", [Pure]> {
     %mine = hostir.in_mesh #part
     ```
   }];
-  let arguments = (ins Fusion_MeshAttr:$mesh);
+  let arguments = (ins Mesh_MeshAttr:$mesh);
   let results = (outs I1:$member);
   let assemblyFormat = "$mesh attr-dict";
 }
@@ -172,7 +172,7 @@ def HostIR_TranslatePositionOp : HostIR_Op<"translate_position", [Pure]> {
     %peer = hostir.translate_position %i from #part to #all
     ```
   }];
-  let arguments = (ins Index:$position, Fusion_MeshAttr:$from, Fusion_MeshAttr:$to);
+  let arguments = (ins Index:$position, Mesh_MeshAttr:$from, Mesh_MeshAttr:$to);
   let results = (outs Index:$translated);
   let assemblyFormat = "$position `from` $from `to` $to attr-dict";
   let hasVerifier = 1;
@@ -196,7 +196,7 @@ def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
     %ch = hostir.channel "gather" over #tp ["x"] can [two_sided]
     ```
   }];
-  let arguments = (ins StrAttr:$name, Fusion_MeshAttr:$mesh, StrArrayAttr:$axes,
+  let arguments = (ins StrAttr:$name, Mesh_MeshAttr:$mesh, StrArrayAttr:$axes,
                        TypedArrayAttrBase<HostIR_CapabilityAttr, "capabilities">:$capabilities,
                        DefaultValuedStrAttr<StrAttr, "">:$link_class);
   let results = (outs HostIR_Channel:$channel);
@@ -338,13 +338,13 @@ def HostIR_CollectiveOp : HostIR_Command<"collective"> {
     Example:
     ```mlir
     hostir.collective all_gather %a to %b via %ch on %s : memref<16xf32> to memref<8x16xf32>
-    hostir.collective reduce %a to %b root %r via %ch on %s {reduction = #fusion<reduce_kind max>} : ...
+    hostir.collective reduce %a to %b root %r via %ch on %s {reduction = #tandem<reduce_kind max>} : ...
     ```
   }];
   let arguments = (ins HostIR_CollectiveKindAttr:$kind,
                        Arg<HostIR_Buffer, "", [MemRead]>:$input, Arg<HostIR_Buffer, "", [MemWrite]>:$output,
                        Optional<Index>:$root, HostIR_Channel:$channel, HostIR_Stream:$stream,
-                       OptionalAttr<Fusion_ReduceKindAttr>:$reduction);
+                       OptionalAttr<Mesh_ReduceKindAttr>:$reduction);
   let assemblyFormat = [{
     `` $kind $input `to` $output (`root` $root^)? `via` $channel `on` $stream attr-dict
     `:` type($input) `to` type($output)
@@ -521,7 +521,7 @@ def HostIR_AccumulateOp : HostIR_Command<"accumulate"> {
     hostir.accumulate sum %a into %b on %s : memref<16xf32> to memref<16xf32>
     ```
   }];
-  let arguments = (ins Fusion_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
+  let arguments = (ins Mesh_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
                        Arg<HostIR_Buffer, "", [MemRead, MemWrite]>:$target, HostIR_Stream:$stream);
   let assemblyFormat = "`` $kind $source `into` $target `on` $stream attr-dict `:` type($source) `to` type($target)";
   let hasVerifier = 1;
@@ -539,7 +539,7 @@ def HostIR_ReduceOp : HostIR_Command<"reduce"> {
     hostir.reduce sum %a to %b dims [0] on %s : memref<8x16xf32> to memref<16xf32>
     ```
   }];
-  let arguments = (ins Fusion_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
+  let arguments = (ins Mesh_ReduceKindAttr:$kind, Arg<HostIR_Buffer, "", [MemRead]>:$source,
                        Arg<HostIR_Buffer, "", [MemWrite]>:$target, DenseI64ArrayAttr:$dims, HostIR_Stream:$stream);
   let assemblyFormat = [{
     `` $kind $source `to` $target `dims` $dims `on` $stream attr-dict `:` type($source) `to` type($target)

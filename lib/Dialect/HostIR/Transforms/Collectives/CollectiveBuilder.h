@@ -23,7 +23,7 @@ public:
   int64_t size() const { return groupSize; }
   /// This device's position in the group.
   Value self() const { return position; }
-  fusion::ReduceKind reduction() { return op.getReduction().value_or(fusion::ReduceKind::Sum); }
+  ReduceKind reduction() { return op.getReduction().value_or(ReduceKind::Sum); }
   OpBuilder &builder() { return b; }
   Location loc() { return op.getLoc(); }
 

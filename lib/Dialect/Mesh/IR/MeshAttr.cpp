@@ -1,4 +1,4 @@
-//===- MeshAttr.cpp - #fusion.mesh -*- C++ -*-===//
+//===- MeshAttr.cpp - #tandem.mesh -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,13 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "mlir/IR/DialectImplementation.h"
-#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Dialect/Mesh/IR/Mesh.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
-using namespace tandem::fusion;
+using namespace tandem;
 
 /// axis ::= string `=` (integer | `?`)
 static ParseResult parseAxis(AsmParser &parser, SmallVectorImpl<MeshAxis> &axes) {

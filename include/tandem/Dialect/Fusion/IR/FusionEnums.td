@@ -1,0 +1,34 @@
+//===- FusionEnums.td - fusion enumerations -*- tablegen -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A file of its own, because tablegen writes every enumeration of the files that one includes.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_FUSION_IR_FUSIONENUMS_TD
+#define TANDEM_DIALECT_FUSION_IR_FUSIONENUMS_TD
+
+include "mlir/IR/EnumAttr.td"
+
+def Fusion_ScheduleKind : I32EnumAttr<"ScheduleKind", "how a reshard group becomes a stream loop", [
+    I32EnumAttrCase<"Pipeline", 0, "pipeline">,
+    I32EnumAttrCase<"Exchange", 1, "exchange">,
+    I32EnumAttrCase<"Ring", 2, "ring">,
+    I32EnumAttrCase<"Push", 3, "push">,
+    I32EnumAttrCase<"Hierarchical", 4, "hierarchical">]> {
+  let cppNamespace = "::tandem::fusion";
+  let genSpecializedAttr = 0;
+}
+
+def Fusion_PeerOrder : I32EnumAttr<"PeerOrder", "in which order a device turns to its peers", [
+    I32EnumAttrCase<"Rotated", 0, "rotated">,
+    I32EnumAttrCase<"Xor", 1, "xor">]> {
+  let cppNamespace = "::tandem::fusion";
+  let genSpecializedAttr = 0;
+}
+
+#endif // TANDEM_DIALECT_FUSION_IR_FUSIONENUMS_TD

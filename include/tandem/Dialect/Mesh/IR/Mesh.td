@@ -1,0 +1,96 @@
+//===- Mesh.td - device meshes -*- tablegen -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_DIALECT_MESH_IR_MESH_TD
+#define TANDEM_DIALECT_MESH_IR_MESH_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+
+def Mesh_Dialect : Dialect {
+  let name = "tandem";
+  let cppNamespace = "::tandem";
+  let summary = "Device meshes and reductions: what the fusion and hostir dialects share";
+  let description = [{
+    Attributes that both the `fusion` dialect (which values are computed) and the `hostir` dialect (how they are computed)
+    use. The dialect has no ops and no types. Files written before it existed spell its attributes `#fusion.mesh<...>` and
+    `#fusion<reduce_kind ...>`; the `fusion` dialect still reads these.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Mesh_ReduceKind : I32EnumAttr<"ReduceKind", "how partial results are combined", [
+    I32EnumAttrCase<"Sum", 0, "sum">,
+    I32EnumAttrCase<"Max", 1, "max">,
+    I32EnumAttrCase<"Min", 2, "min">]> {
+  let cppNamespace = "::tandem";
+  let genSpecializedAttr = 0;
+}
+def Mesh_ReduceKindAttr : EnumAttr<Mesh_Dialect, Mesh_ReduceKind, "reduce_kind">;
+
+def Mesh_MeshAttr : AttrDef<Mesh_Dialect, "Mesh"> {
+  let mnemonic = "mesh";
+  let summary = "A named grid of devices";
+  let description = [{
+    Like a `jax.sharding.Mesh`. Axes are listed outermost first; a size may be `?` until `fusion-specialize` makes it a
+    number. Devices are world ranks, `0 ... n-1` in row-major order unless `devices` lists them. A mesh may cover a part of
+    the world; ranks outside it run none of its commands. A mesh without axes is one device.
+
+    Constraints:
+    - mesh_c1: axis names are unique and not empty.
+    - mesh_c2: axis sizes are positive or `?`.
+    - mesh_c3: if `devices` is given, all sizes are known and it has exactly as many entries as the mesh has devices.
+    - mesh_c4: the entries of `devices` are distinct and not negative.
+    - mesh_c5: the mesh has at most 2^31 - 1 devices.
+
+    Example:
+    ```mlir
+    #tp = #tandem.mesh<"tp", ["x" = 8]>
+    #pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 4]>
+    #part = #tandem.mesh<"part", ["x" = 2], devices = [3, 1]>
+    ```
+  }];
+  let parameters = (ins
+    "::mlir::StringAttr":$name,
+    ArrayRefParameter<"MeshAxis", "axes, outermost first">:$axes,
+    ArrayRefParameter<"int64_t", "world ranks in row-major order; empty: 0 ... n-1">:$devices);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Index of the axis called `axis`, or -1.
+    int64_t axisIndex(::llvm::StringRef axis) const;
+    /// Size of the axis called `axis` (ShapedType::kDynamic if `?`); the axis must exist.
+    int64_t axisSize(::llvm::StringRef axis) const;
+    /// Number of devices, or ShapedType::kDynamic if a size is `?`.
+    int64_t numDevices() const;
+    bool isStatic() const { return !::mlir::ShapedType::isDynamic(numDevices()); }
+    /// World rank of the device at a row-major position.
+    int64_t worldRank(int64_t position) const;
+    /// Row-major position of a world rank, or -1 if the rank is outside the mesh.
+    int64_t position(int64_t worldRank) const;
+    /// Coordinates (one per axis) of a row-major position: position 5 of ["node" = 2, "gpu" = 4] is [1, 1].
+    ::llvm::SmallVector<int64_t> coordinates(int64_t position) const;
+  }];
+}
+
+def Mesh_ShardedEncoding : AttrInterface<"ShardedEncoding"> {
+  let cppNamespace = "::tandem";
+  let description = [{
+    A tensor encoding that splits a tensor over the devices of a mesh, such as `#fusion.axes`. `hostir` verifies the shape
+    of a program's arguments through it.
+  }];
+  let methods = [
+    InterfaceMethod<"The mesh over whose devices the tensor is split.", "::tandem::MeshAttr", "getMesh">,
+    InterfaceMethod<[{
+      Shape of the piece that one device holds of a tensor of type `type`, whose encoding this is. Fails if an extent or a
+      mesh size that it depends on is not known.
+    }], "::llvm::FailureOr<::llvm::SmallVector<int64_t>>", "getLocalShape", (ins "::mlir::RankedTensorType":$type)>
+  ];
+}
+
+#endif // TANDEM_DIALECT_MESH_IR_MESH_TD
