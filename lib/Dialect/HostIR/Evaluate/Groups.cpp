@@ -77,7 +77,7 @@ FailureOr<uint32_t> hostir::worldSizeOf(ProgramOp program) {
   for (unsigned i = 0; i < program.getNumArguments(); ++i)
     if (auto type = program.getArgAttrOfType<TypeAttr>(i, kTypeAttrName))
       if (auto tensor = dyn_cast<RankedTensorType>(type.getValue()))
-        if (auto axes = dyn_cast_or_null<fusion::AxesAttr>(tensor.getEncoding()))
+        if (auto axes = dyn_cast_or_null<ShardedEncoding>(tensor.getEncoding()))
           if (failed(add(axes.getMesh(), program)))
             return failure();
   WalkResult result = program.walk([&](Operation *op) {
