@@ -8,6 +8,7 @@
 #ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_PROGRAMBUILDER_H
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_PROGRAMBUILDER_H
 
+#include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Support/LLVM.h"
 #include "llvm/ADT/StringMap.h"
