@@ -127,7 +127,7 @@ func.func @bound(%0: !rows) {
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 #cols = #fusion.axes<#tp, [-, didx("x")]>
 #seq = #fusion.axes<#tp, [-, didx("x"), -]>
 #heads = #fusion.axes<#tp, [-, -, didx("x")]>
@@ -151,7 +151,7 @@ func.func @layer_and_weight_gradient(%x: tensor<2x8x16xf32, #seq>, %w: tensor<16
 
 // -----
 
-#tp = #fusion.mesh<"tp", ["x" = 4]>
+#tp = #tandem.mesh<"tp", ["x" = 4]>
 !rows = tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !cols = tensor<16x8xf32, #fusion.axes<#tp, [-, didx("x")]>>
 !whole = tensor<8x16xf32, #fusion.axes<#tp, [-, -]>>
