@@ -76,9 +76,9 @@ static std::optional<fusion::GatherMode> getGatherMode(const TandemLowerOptions 
       .Default(std::nullopt);
 }
 
-/// From known sizes to planned host programs.
-static void addLoweringPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
-                              const ChannelAbilities &channels) {
+/// From known sizes to local ops and reshards.
+static void addReshardPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
+                             const ChannelAbilities &channels) {
   bool log = options.log;
   fusion::FusionPropagateAxesOptions propagate;
   propagate.machine = options.machine;
@@ -98,6 +98,12 @@ static void addLoweringPasses(PipelineBuilder &builder, const TandemLowerOptions
   // All types are final: what has no elements goes, and no later pass sees it.
   builder.addOnFunctions(fusion::createFusionFoldEmpty({log}));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
+}
+
+/// From local ops and reshards to planned host programs.
+static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
+                          const ChannelAbilities &channels) {
+  bool log = options.log;
   FusionSelectScheduleOptions select;
   select.machine = options.machine;
   select.workers = options.workers;
@@ -196,14 +202,17 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   if (options.oracle)
     builder.addOnModule(fusion::createFusionOutlineOracle({log}));
 
-  addLoweringPasses(
-      builder, options,
-      {target->has(hostir::Capability::Collectives), target->has(hostir::Capability::OneSided)});
+  ChannelAbilities channels{target->has(hostir::Capability::Collectives),
+                            target->has(hostir::Capability::OneSided)};
+  addReshardPasses(builder, options, channels);
+  addHostPasses(builder, options, channels);
   return success();
 }
 
 void tandem::buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
-                                 const ChannelAbilities &channels) {
+                                 const ChannelAbilities &channels, bool isResharded) {
   PipelineBuilder builder(manager, options);
-  addLoweringPasses(builder, options, channels);
+  if (!isResharded)
+    addReshardPasses(builder, options, channels);
+  addHostPasses(builder, options, channels);
 }

@@ -111,8 +111,9 @@ public:
     return beside ? std::max(kLeastGain, machine.leastGainBesideSms) : kLeastGain;
   }
 
-  FailureOr<double> price(func::FuncOp func) override {
+  FailureOr<double> price(func::FuncOp func, From from) override {
     SignatureWriter signature;
+    signature.add(static_cast<uint64_t>(from));
     signature.add(func.getFunctionType().getAsOpaquePointer());
     signature.add(func.getBody());
     {
@@ -120,7 +121,7 @@ public:
       if (auto known = priced->prices.find(signature.text); known != priced->prices.end())
         return known->second ? FailureOr<double>(*known->second) : FailureOr<double>(failure());
     }
-    FailureOr<double> seconds = simulate(func);
+    FailureOr<double> seconds = simulate(func, from);
     std::lock_guard<std::mutex> lock(priced->mutex);
     if (priced->prices.size() >= PricedMachine::kMaxPrices)
       priced->prices.clear();
@@ -130,18 +131,19 @@ public:
   }
 
 private:
-  FailureOr<double> simulate(func::FuncOp func);
-  PassManager &getPasses(MLIRContext *context);
+  FailureOr<double> simulate(func::FuncOp func, From from);
+  PassManager &getPasses(MLIRContext *context, From from);
 
   const Options options;
   const std::shared_ptr<PricedMachine> priced;
   const machine::Machine &machine;
-  std::optional<PassManager> passes; ///< made when first needed
+  std::optional<PassManager> passesFrom[2]; ///< made when first needed
 };
 
 } // namespace
 
-PassManager &SimulatedPricer::getPasses(MLIRContext *context) {
+PassManager &SimulatedPricer::getPasses(MLIRContext *context, From from) {
+  std::optional<PassManager> &passes = passesFrom[static_cast<size_t>(from)];
   if (!passes) {
     passes.emplace(context);
     passes->enableVerifier(false);
@@ -149,12 +151,13 @@ PassManager &SimulatedPricer::getPasses(MLIRContext *context) {
     lowering.machine = options.machine;
     lowering.workers = options.workers;
     lowering.disable.push_back("hostir-verify");
-    buildLoweringPasses(*passes, lowering, {options.collectives, options.oneSided});
+    buildLoweringPasses(*passes, lowering, {options.collectives, options.oneSided},
+                        from == From::SelectSchedule);
   }
   return *passes;
 }
 
-FailureOr<double> SimulatedPricer::simulate(func::FuncOp func) {
+FailureOr<double> SimulatedPricer::simulate(func::FuncOp func, From from) {
   MLIRContext *context = func.getContext();
   // A candidate that cannot be lowered is no error of the program.
   ScopedDiagnosticHandler quiet(context, [thread = llvm::get_threadid()](Diagnostic &) {
@@ -165,7 +168,7 @@ FailureOr<double> SimulatedPricer::simulate(func::FuncOp func) {
   copy.setPublic();
   module->push_back(copy);
   std::string name = copy.getSymName().str();
-  if (failed(getPasses(context).run(*module)))
+  if (failed(getPasses(context, from).run(*module)))
     return failure();
   StreamProgramOptions translation;
   translation.target = kTarget;

@@ -42,11 +42,16 @@ public:
   /// The machine's name.
   virtual StringRef getMachineName() const = 0;
 
-  /// Seconds of one run of `func`, whose ops are local or reshards. It is lowered by the passes of
-  /// the pipeline, on a copy: what has no schedule gets the one of the least price. Failure,
-  /// silently, if it cannot be lowered. A function that differs from an earlier one in names and
-  /// locations alone costs a look-up.
-  virtual FailureOr<double> price(func::FuncOp func) = 0;
+  /// The pass from which on a function is lowered.
+  enum class From {
+    PropagateAxes,  ///< sizes are known, types may be open
+    SelectSchedule, ///< ops are local or reshards
+  };
+
+  /// Seconds of one run of `func`. It is lowered by the passes of the pipeline, on a copy: what is
+  /// open is chosen as in a program. Failure, silently, if it cannot be lowered. A function that
+  /// differs from an earlier one in names and locations alone costs a look-up.
+  virtual FailureOr<double> price(func::FuncOp func, From from) = 0;
 
   /// The part of the baseline's time that a candidate must gain: below, rounding, neighbours and
   /// what the model leaves out are more. On 4 H200 reduce-scatters that were predicted to gain 5 %

@@ -63,10 +63,11 @@ struct ChannelAbilities {
   bool collectives = true, oneSided = true;
 };
 
-/// Appends its passes from fusion-propagate-axes on, for functions with known sizes. The options
-/// must be valid; `target` is replaced by what channels can do.
+/// Appends its passes from fusion-propagate-axes on, for functions with known sizes; those behind
+/// fusion-insert-reshards if `isResharded`. The options must be valid; `target` is replaced by what
+/// channels can do.
 void buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
-                         const ChannelAbilities &channels);
+                         const ChannelAbilities &channels, bool isResharded);
 
 /// Names of the passes of the pipeline, in order: what `disable` accepts.
 ArrayRef<StringRef> getTandemLowerPassNames();

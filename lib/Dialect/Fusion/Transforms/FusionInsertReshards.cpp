@@ -5,11 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "PlanPrices.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
+#include "PlanPrices.h"
 #include "Retype.h"
 #include "ShareReshards.h"
+#include "SplitAllReduce.h"
 #include "TakeOffWords.h"
 #include "WriteOutReshards.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -72,6 +73,8 @@ struct FusionInsertReshardsPass
       ++writtenOut;
       say(op.getLoc(), [&](raw_ostream &os) { os << "wrote out a reshard as " << *rows; });
     }
+    if (pricer)
+      splitAllReduces(say);
     say.summary(getOperation().getLoc(),
                 {{"before", before}, {"after", after}, {"written out", writtenOut}});
     numBefore += before;
@@ -112,6 +115,21 @@ private:
     std::string error;
     pricer = createPricer(&getContext(), options, error);
     return pricer ? success() : getOperation().emitError() << error;
+  }
+
+  void splitAllReduces(const PassLog &say) {
+    SmallVector<ReshardOp> reshards;
+    getOperation().walk([&](ReshardOp op) { reshards.push_back(op); });
+    for (ReshardOp op : reshards) {
+      Location loc = op.getLoc();
+      if (!splitAllReduce(op, *pricer))
+        continue;
+      ++numSplit;
+      say(loc, [&](raw_ostream &os) {
+        os << "the all-reduce is a reduce-scatter and an all-gather, which take less on "
+           << pricer->getMachineName();
+      });
+    }
   }
 
   /// On the side that the user's word or the option names, or where it takes less.

@@ -8,6 +8,7 @@
 #include "PlanPrices.h"
 
 #include "AlignElementwise.h"
+#include "WriteOutReshards.h"
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -60,7 +61,13 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
   }
   func->setType(builder.getFunctionType(func->getArgumentTypes(), ValueRange(results).getTypes()));
   func::ReturnOp::create(builder, loc, results);
-  FailureOr<double> seconds = pricer.price(*func);
+  // A plan that cannot be written out is no error of the program.
+  ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
+  SmallVector<ReshardOp> reshards(func->getOps<ReshardOp>());
+  for (ReshardOp reshard : reshards)
+    if (failed(writeOutReshard(reshard)))
+      return std::numeric_limits<double>::infinity();
+  FailureOr<double> seconds = pricer.price(*func, Pricer::From::SelectSchedule);
   return succeeded(seconds) ? *seconds : std::numeric_limits<double>::infinity();
 }
 
@@ -112,7 +119,7 @@ double fusion::priceResultAxes(Operation *op, AxesAttr axes, Pricer &pricer) {
   result.setType(withAxes(cast<RankedTensorType>(result.getType()), axes));
   func::ReturnOp::create(builder, op->getLoc(), results);
   func->setType(builder.getFunctionType(body->getArgumentTypes(), ValueRange(results).getTypes()));
-  FailureOr<double> seconds = pricer.price(*func);
+  FailureOr<double> seconds = pricer.price(*func, Pricer::From::PropagateAxes);
   return succeeded(seconds) ? *seconds : std::numeric_limits<double>::infinity();
 }
 

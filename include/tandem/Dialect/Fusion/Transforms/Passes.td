@@ -140,6 +140,8 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
     that are split alike always runs on what is there; its partial result is resharded, and a bias is added behind that.
     A `reduce` or `slice` onto another mesh runs on what is there unless the user's word is "before": there is less to send
     then. What must be reduced before an op is, in either mode, to where its result is.
+    With `gather=cost` an all-reduce becomes a reduce-scatter and an all-gather where that takes less: the first of the two
+    can overlap the op that makes the terms.
     A reshard that is several rows of the table at once is written out as a sequence, each part with its `row` (one whose
     schedule is `hierarchical`, which is reserved, stays whole, and `fusion-select-schedule` refuses it); one that is no row
     is an error.
@@ -174,7 +176,8 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
   let statistics = [
     Statistic<"numBefore", "before", "number of reshards inserted before an op">,
     Statistic<"numAfter", "after", "number of reshards inserted behind an op">,
-    Statistic<"numWrittenOut", "written-out", "number of reshards written out as a sequence">
+    Statistic<"numWrittenOut", "written-out", "number of reshards written out as a sequence">,
+    Statistic<"numSplit", "split", "number of all-reduces split by price">
   ];
 }
 
