@@ -58,7 +58,7 @@ std::optional<uint32_t> RankTables::view(const View &view) {
 }
 
 void RankTables::sync(const Instr &instr, int64_t waiter, int64_t signaler) {
-  StreamOrder::Sync sync = streams.sync(waiter, signaler);
+  StreamTable::Sync sync = streams.sync(waiter, signaler);
   if (!sync.needed) {
     ++droppedSyncs;
     return;

@@ -133,7 +133,7 @@ private:
     View view;
   };
 
-  StreamOrder streams;
+  StreamTable streams;
   const Code &code;
   Renumbering names, layouts, buffers, kernels;
   std::vector<uint32_t> lives; ///< per life: number of its place in Code::buffers

@@ -11,7 +11,7 @@ using namespace mlir;
 
 namespace tandem::target {
 
-void StreamOrder::reset() {
+void StreamTable::reset() {
   for (uint32_t place = 0; place < count; ++place)
     placeOf[streams[place].number] = kNone;
   count = events = 0;
@@ -19,7 +19,7 @@ void StreamOrder::reset() {
   streams[placeFor(0)].issued = 1;
 }
 
-uint32_t StreamOrder::placeFor(int64_t stream) {
+uint32_t StreamTable::placeFor(int64_t stream) {
   uint32_t &place = placeOf[stream];
   if (place != kNone)
     return place;
@@ -35,7 +35,7 @@ uint32_t StreamOrder::placeFor(int64_t stream) {
   return place;
 }
 
-StreamOrder::Sync StreamOrder::sync(int64_t waiter, int64_t signaler) {
+StreamTable::Sync StreamTable::sync(int64_t waiter, int64_t signaler) {
   Sync result;
   uint32_t from = placeOf[signaler];
   if (waiter == signaler || from == kNone)
@@ -69,14 +69,14 @@ StreamOrder::Sync StreamOrder::sync(int64_t waiter, int64_t signaler) {
   return result;
 }
 
-bool StreamOrder::hasIdleWaits() const {
+bool StreamTable::hasIdleWaits() const {
   for (uint32_t place = 1; place < count; ++place)
     if (streams[place].endsInWait)
       return true;
   return false;
 }
 
-std::vector<uint16_t> StreamOrder::numbering(const std::vector<bool> &used) const {
+std::vector<uint16_t> StreamTable::numbering(const std::vector<bool> &used) const {
   std::vector<uint32_t> places;
   for (uint32_t place = 1; place < count; ++place)
     if (used[place])

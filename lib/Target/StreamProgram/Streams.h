@@ -16,9 +16,9 @@ namespace tandem::target {
 /// The streams of one rank while it is evaluated: numbers those that are used, knows what each is
 /// ordered after, and so which syncs order nothing new. Stream numbers are 0 for the main stream
 /// and 1 + i for worker i; places are given in the order of first use, 0 for the main stream.
-class StreamOrder {
+class StreamTable {
 public:
-  explicit StreamOrder(uint32_t workers) : placeOf(workers + 1, kNone) { reset(); }
+  explicit StreamTable(uint32_t workers) : placeOf(workers + 1, kNone) { reset(); }
   void reset();
 
   /// A command is issued on a stream; returns its place.

@@ -15,13 +15,14 @@ using namespace tandem::hostir;
 // Collecting
 //===----------------------------------------------------------------------===//
 
-void CrossRankOrder::onCommand(Operation *op, int stream) {
+LogicalResult CrossRankOrder::onCommand(Operation *op, int stream) {
   if (auto signal = dyn_cast<SignalOp>(op))
     onSignal(signal, stream);
   else if (auto wait = dyn_cast<WaitSignalOp>(op))
     onWait(wait, stream);
   else if (auto put = dyn_cast<PutOp>(op))
     onPut(put, stream);
+  return success();
 }
 
 unsigned CrossRankOrder::channelOf(Value value) {

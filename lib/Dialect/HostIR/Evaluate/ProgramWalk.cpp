@@ -53,9 +53,16 @@ Clock ProgramWalk::before(int stream) const {
   return least;
 }
 
-LogicalResult ProgramWalk::run(Listener &client) {
-  listener = &client;
+LogicalResult ProgramWalk::run(ArrayRef<Listener *> clients) {
+  listeners = clients;
   return runBlock(program.getBody().front());
+}
+
+LogicalResult ProgramWalk::tell(function_ref<LogicalResult(Listener &)> event) {
+  for (Listener *listener : listeners)
+    if (failed(event(*listener)))
+      return failure();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -132,7 +139,7 @@ FailureOr<int> ProgramWalk::streamOf(Operation &user, Value stream) const {
 
 LogicalResult ProgramWalk::runBlock(Block &block) {
   for (Operation &op : block)
-    if (failed(runOp(op)) || failed(listener->afterOp(&op)))
+    if (failed(runOp(op)) || failed(tell([&](Listener &l) { return l.afterOp(&op); })))
       return failure();
   return success();
 }
@@ -156,7 +163,9 @@ LogicalResult ProgramWalk::runOp(Operation &op) {
     if (failed(runBlock(group.getBody().front())))
       return failure();
     FailureOr<int> stream = streamOf(op, group.getStream());
-    return failed(stream) ? failure() : listener->onCommand(&op, *stream);
+    if (failed(stream))
+      return failure();
+    return tell([&](Listener &l) { return l.onCommand(&op, *stream); });
   }
   if (op.getNumRegions() != 0)
     return op.emitOpError() << "expected 'scf.for' or 'scf.if' as control flow of a program";
@@ -265,9 +274,9 @@ LogicalResult ProgramWalk::runCommand(Operation &op) {
   if (!isa<SendOp, RecvOp>(op))
     ++position; // members of a group are at its place
   if (auto alloc = dyn_cast<AllocOp>(op))
-    return listener->onAlloc(alloc, *stream);
+    return tell([&](Listener &l) { return l.onAlloc(alloc, *stream); });
   if (auto dealloc = dyn_cast<DeallocOp>(op))
-    return listener->onDealloc(dealloc, *stream);
+    return tell([&](Listener &l) { return l.onDealloc(dealloc, *stream); });
 
   SmallVector<MemoryEffects::EffectInstance> effects;
   cast<MemoryEffectOpInterface>(op).getEffects(effects);
@@ -279,7 +288,9 @@ LogicalResult ProgramWalk::runCommand(Operation &op) {
   }
   if (auto put = dyn_cast<PutOp>(op); put && failed(access(op, put.getTarget(), true, *stream)))
     return failure();
-  return isa<SendOp, RecvOp>(op) ? success() : listener->onCommand(&op, *stream);
+  if (isa<SendOp, RecvOp>(op))
+    return success();
+  return tell([&](Listener &l) { return l.onCommand(&op, *stream); });
 }
 
 LogicalResult ProgramWalk::access(Operation &op, Value buffer, bool writes, int stream) {
@@ -288,5 +299,5 @@ LogicalResult ProgramWalk::access(Operation &op, Value buffer, bool writes, int 
   if (!root.getDefiningOp<AllocOp>() && !isArgument)
     return op.emitOpError()
            << "expected buffers that are views of arguments or of 'hostir.alloc', found another";
-  return listener->onAccess(&op, root, writes, stream);
+  return tell([&](Listener &l) { return l.onAccess(&op, root, writes, stream); });
 }

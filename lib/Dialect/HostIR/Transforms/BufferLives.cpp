@@ -41,12 +41,10 @@ struct CurrentLife {
 
 class Collector : public ProgramWalk::Listener {
 public:
-  Collector(ProgramOp program, ProgramWalk &walk, CrossRankOrder *peers)
-      : order(walk), peers(peers), text(program) {}
+  Collector(ProgramOp program, ProgramWalk &walk) : order(walk), text(program) {}
 
-  LogicalResult run() {
-    if (failed(order.run(*this)))
-      return failure();
+  /// To be called once the walk is over.
+  BufferLives finish() {
     for (auto &[op, life] : lives) {
       life.textBegin = life.textEnd = text.begin(op);
       if (life.lastAccess)
@@ -60,7 +58,7 @@ public:
       if (life.hasUnknownStream && !life.isOnOneStream)
         life.overlapsItself = true;
     }
-    return success();
+    return std::move(lives);
   }
 
   LogicalResult onAlloc(AllocOp op, int stream) override {
@@ -137,14 +135,6 @@ public:
     return success();
   }
 
-  LogicalResult onCommand(Operation *op, int stream) override {
-    if (peers)
-      peers->onCommand(op, stream);
-    return success();
-  }
-
-  BufferLives lives;
-
 private:
   bool isOrderedAfter(const CurrentLife &life, int stream) const {
     if (life.stream == kUnknownWorker)
@@ -161,8 +151,8 @@ private:
   }
 
   ProgramWalk &order;
-  CrossRankOrder *peers;
   TextOrder text;
+  BufferLives lives;
   llvm::DenseMap<Operation *, CurrentLife> current;
   /// By alloc; null if some life does not end there.
   llvm::DenseMap<Operation *, Operation *> deallocs;
@@ -172,16 +162,15 @@ private:
 } // namespace
 
 FailureOr<BufferLives> hostir::computeBufferLives(ProgramOp program, ProgramWalk &walk,
-                                                  CrossRankOrder *peers) {
-  Collector collector(program, walk, peers);
-  if (failed(collector.run()))
+                                                  ProgramWalk::Listener &other) {
+  Collector collector(program, walk);
+  if (failed(walk.run({&collector, &other})))
     return failure();
-  if (peers)
-    peers->finish();
-  return std::move(collector.lives);
+  return collector.finish();
 }
 
 FailureOr<BufferLives> hostir::computeBufferLives(ProgramOp program) {
   ProgramWalk walk(program);
-  return computeBufferLives(program, walk, /*peers=*/nullptr);
+  ProgramWalk::Listener nothing;
+  return computeBufferLives(program, walk, nothing);
 }

@@ -8,7 +8,7 @@
 #ifndef TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_BUFFERLIVES_H
 #define TANDEM_LIB_DIALECT_HOSTIR_TRANSFORMS_BUFFERLIVES_H
 
-#include "tandem/Dialect/HostIR/Evaluate/CrossRankOrder.h"
+#include "tandem/Dialect/HostIR/Evaluate/ProgramWalk.h"
 #include "tandem/Support/LLVM.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -55,9 +55,9 @@ using BufferLives = llvm::MapVector<Operation *, BufferLife>;
 
 /// Evaluates `program`; fails with a diagnostic where ProgramWalk does.
 FailureOr<BufferLives> computeBufferLives(ProgramOp program);
-/// The same by a walk of the caller's. `peers`: told of all commands.
+/// The same by a walk of the caller's, which serves its listener, too.
 FailureOr<BufferLives> computeBufferLives(ProgramOp program, ProgramWalk &walk,
-                                          CrossRankOrder *peers);
+                                          ProgramWalk::Listener &other);
 
 } // namespace tandem::hostir
 

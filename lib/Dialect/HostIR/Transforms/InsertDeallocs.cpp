@@ -36,8 +36,8 @@ struct End {
 
 struct Pending {
   AllocOp alloc;
-  /// In the alloc's block: holds the last access, or is the alloc.
-  Operation *lastUser = nullptr;
+  /// The last access in the text, or the alloc; and what holds it in the alloc's block.
+  Operation *lastAccess = nullptr, *lastUser = nullptr;
   /// Accesses of the current life.
   Clock accesses;
   /// The alloc's stream, then the last access's.
@@ -50,27 +50,30 @@ struct Pending {
 /// waiting buffer has ended.
 class Finder : public ProgramWalk::Listener {
 public:
-  Finder(ProgramOp program, const BufferLives &lives) : order(program) {
-    for (const auto &[op, life] : lives) {
-      auto alloc = cast<AllocOp>(op);
-      if (hasDealloc(alloc))
-        continue;
-      Pending &pending = buffers[op];
-      pending.alloc = alloc;
-      pending.lastUser = op;
-      pending.ends.push_back({alloc.getStream()});
-      if (!life.lastAccess)
-        continue;
-      pending.lastUser = op->getBlock()->findAncestorOpInBlock(*life.lastAccess);
-      Value stream = getStream(life.lastAccess);
-      if (isDefinedBefore(stream, pending.lastUser) && !isSameStream(stream, alloc.getStream()))
+  Finder(ProgramOp program, ProgramWalk &walk) : order(walk) {
+    program.walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (auto alloc = dyn_cast<AllocOp>(op); alloc && !hasDealloc(alloc)) {
+        Pending &pending = buffers[op];
+        pending.alloc = alloc;
+        pending.lastAccess = op;
+      } else if (isa<HostIRDialect>(op->getDialect()) && getStream(op)) {
+        for (Value operand : op->getOperands())
+          if (isa<MemRefType>(operand.getType()))
+            if (auto found = buffers.find(getViewRoot(operand).getDefiningOp());
+                found != buffers.end())
+              found->second.lastAccess = op;
+      }
+    });
+    for (auto &[op, pending] : buffers) {
+      pending.lastUser = op->getBlock()->findAncestorOpInBlock(*pending.lastAccess);
+      pending.ends.push_back({pending.alloc.getStream()});
+      Value stream = getStream(pending.lastAccess);
+      if (isDefinedBefore(stream, pending.lastUser) &&
+          !isSameStream(stream, pending.alloc.getStream()))
         pending.ends.push_back({stream});
-    }
-    for (auto &[op, pending] : buffers)
       endingAt[pending.lastUser].push_back(op);
+    }
   }
-
-  LogicalResult run() { return order.run(*this); }
 
   LogicalResult onAlloc(AllocOp op, int) override {
     auto found = buffers.find(op);
@@ -154,7 +157,7 @@ private:
     return stream && isBefore(pending.accesses, order.before(*stream));
   }
 
-  ProgramWalk order;
+  ProgramWalk &order;
   llvm::DenseMap<Operation *, SmallVector<Operation *, 1>> endingAt;
   llvm::DenseMap<Block *, SmallVector<Operation *>> waiting;
 };
@@ -163,15 +166,16 @@ struct InsertDeallocs : public hostir::impl::InsertDeallocsBase<InsertDeallocs> 
   using InsertDeallocsBase::InsertDeallocsBase;
 
   void runOnOperation() override {
-    FailureOr<BufferLives> lives = computeBufferLives(getOperation());
+    ProgramWalk walk(getOperation());
+    Finder finder(getOperation(), walk);
+    FailureOr<BufferLives> lives = computeBufferLives(getOperation(), walk, finder);
     if (failed(lives))
       return signalPassFailure();
-    Finder finder(getOperation(), *lives);
-    if (failed(finder.run()))
-      return signalPassFailure();
-    for (auto &[op, pending] : finder.buffers)
-      if (failed(insert(pending, lives->find(op)->second)))
+    for (auto &[op, pending] : finder.buffers) {
+      auto life = lives->find(op);
+      if (life != lives->end() && failed(insert(pending, life->second)))
         return signalPassFailure();
+    }
     // Never evaluated: ends where it begins, or after what would use it.
     getOperation().walk([&](AllocOp alloc) {
       if (!hasDealloc(alloc) && !lives->contains(alloc))

@@ -8,6 +8,7 @@
 #include "ArenaPlan.h"
 #include "BufferLives.h"
 #include "PassLog.h"
+#include "tandem/Dialect/HostIR/Evaluate/CrossRankOrder.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -305,9 +306,10 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
       return signalPassFailure();
     ProgramWalk walk(program, *ranks);
     CrossRankOrder peers(walk);
-    FailureOr<BufferLives> lives = computeBufferLives(program, walk, hasPeers ? &peers : nullptr);
+    FailureOr<BufferLives> lives = computeBufferLives(program, walk, peers);
     if (failed(lives))
       return signalPassFailure();
+    peers.finish();
     Planner planner(program, *lives, peers);
     if (failed(planner.plan()))
       return signalPassFailure();

@@ -154,13 +154,12 @@ static LogicalResult verifyArguments(ProgramOp program) {
 namespace {
 class OrderVerifier : public ProgramWalk::Listener {
 public:
-  explicit OrderVerifier(ProgramOp program) : program(program), order(program) {
+  explicit OrderVerifier(ProgramWalk &walk) : order(walk) {
     lastCommands.assign(order.numStreams(), {0, nullptr});
   }
 
-  LogicalResult run() {
-    if (failed(order.run(*this)))
-      return failure();
+  /// To be called once the walk is over.
+  LogicalResult finish() const {
     Clock end = order.before(kMainStream);
     for (auto [stream, last] : llvm::enumerate(lastCommands))
       if (last.first > end[stream])
@@ -205,8 +204,7 @@ public:
   }
 
 private:
-  ProgramOp program;
-  ProgramWalk order;
+  ProgramWalk &order;
   std::vector<std::pair<Position, Operation *>> lastCommands;
   llvm::DenseMap<Operation *, Clock> accesses;
 };
@@ -215,8 +213,7 @@ struct Verify : public hostir::impl::VerifyBase<Verify> {
   using VerifyBase::VerifyBase;
 
   void runOnOperation() override {
-    if (failed(verifyText()) || failed(verifyPlaces()) ||
-        failed(OrderVerifier(getOperation()).run()))
+    if (failed(verifyText()) || failed(verifyPlaces()))
       signalPassFailure();
     markAllAnalysesPreserved();
   }
@@ -239,11 +236,13 @@ struct Verify : public hostir::impl::VerifyBase<Verify> {
     return walk.wasInterrupted() ? failure() : verifyArguments(getOperation());
   }
 
-  // verify_c5, and of c7 what concerns allocs.
+  // verify_c5, c7 and c8.
   LogicalResult verifyPlaces() {
     ProgramOp program = getOperation();
-    FailureOr<BufferLives> lives = computeBufferLives(program);
-    if (failed(lives))
+    ProgramWalk order(program);
+    OrderVerifier verifier(order);
+    FailureOr<BufferLives> lives = computeBufferLives(program, order, verifier);
+    if (failed(lives) || failed(verifier.finish()))
       return failure();
     WalkResult walk = program.walk([&](AllocOp alloc) -> WalkResult {
       std::optional<uint64_t> arena =

@@ -22,13 +22,12 @@
 
 namespace tandem::hostir {
 
-class CrossRankOrder {
+class CrossRankOrder : public ProgramWalk::Listener {
 public:
   /// `walk` tabulates numbers for all ranks, and outlives this.
   explicit CrossRankOrder(ProgramWalk &walk) : walk(walk) {}
 
-  /// Takes notice of a command that has just been issued.
-  void onCommand(Operation *op, int stream);
+  LogicalResult onCommand(Operation *op, int stream) override;
   /// To be called once the walk is over, before the queries.
   void finish();
 

@@ -57,10 +57,11 @@ public:
   /// `ranks`: how many ranks numbers are tabulated for; 0: what depends on the rank is unknown.
   explicit ProgramWalk(ProgramOp program, uint32_t ranks = 0);
 
-  /// Walks the program. Fails with a diagnostic where it cannot follow: control flow other than
+  /// Walks the program once for all listeners, which are told in their order. Fails with a
+  /// diagnostic where it cannot follow: control flow other than
   /// `scf.for` and `scf.if`, streams or buffers that come from elsewhere than their ops, or a
   /// program that does not end.
-  LogicalResult run(Listener &listener);
+  LogicalResult run(ArrayRef<Listener *> listeners);
 
   /// Of the last alloc or command issued.
   Position now() const { return position; }
@@ -87,6 +88,7 @@ private:
   LogicalResult runIf(Operation &op);
   LogicalResult runCommand(Operation &op);
   LogicalResult access(Operation &op, Value buffer, bool writes, int stream);
+  LogicalResult tell(function_ref<LogicalResult(Listener &)> event);
   void runSync(SyncOp op);
   void evaluate(Operation &op);
   Number evaluateMeshOp(Operation &op);
@@ -97,7 +99,7 @@ private:
 
   ProgramOp program;
   int64_t workers;
-  Listener *listener = nullptr;
+  ArrayRef<Listener *> listeners;
   Position position = 0;
   int64_t steps = 0;
   Number mask = Number::constant(1);
