@@ -72,7 +72,13 @@ void CrossRankOrder::onSignal(SignalOp op, int stream) {
   meetClock(exchange.before, walk.before(stream));
   exchange.lastSlot = std::max(exchange.lastSlot, walk.arithmetic().getGreatest(signal.slot));
   exchange.value = std::max(exchange.value, signal.value);
-  exchange.signals.push_back(signal);
+  // Of signals of one slot to one peer the last value says it all.
+  Signal *last = exchange.signals.empty() ? nullptr : &exchange.signals.back();
+  if (last && last->slot == signal.slot && last->peer == signal.peer &&
+      last->issuers == signal.issuers && last->value <= signal.value)
+    last->value = signal.value;
+  else
+    exchange.signals.push_back(signal);
   auto covered = pending.find({stream, channel, signal.peer, signal.issuers});
   if (covered == pending.end())
     return;

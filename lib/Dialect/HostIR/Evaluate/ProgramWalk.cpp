@@ -100,15 +100,18 @@ Number ProgramWalk::evaluateMeshOp(Operation &op) {
 void ProgramWalk::evaluate(Operation &op) {
   if (op.getNumResults() != 1 || !op.getResult(0).getType().isIntOrIndex())
     return;
+  auto [integer, isNew] = integerOps.try_emplace(&op);
+  if (isNew)
+    integer->second = getIntegerOp(&op);
   Number result;
-  if (std::optional<int64_t> constant = getConstantNumber(&op))
+  if (integer->second)
+    result = tables.evaluate(*integer->second, valueOf(op.getOperand(0)),
+                             valueOf(op.getOperand(op.getNumOperands() - 1)));
+  else if (std::optional<int64_t> constant = getConstantNumber(&op))
     result = Number::constant(*constant);
   else if (auto select = dyn_cast<arith::SelectOp>(op))
     result = tables.select(valueOf(select.getCondition()), valueOf(select.getTrueValue()),
                            valueOf(select.getFalseValue()));
-  else if (std::optional<IntegerOp> integer = getIntegerOp(&op))
-    result = tables.evaluate(*integer, valueOf(op.getOperand(0)),
-                             valueOf(op.getOperand(op.getNumOperands() - 1)));
   else
     result = evaluateMeshOp(op);
   setValue(op.getResult(0), result);

@@ -42,16 +42,6 @@ Number RankNumbers::table(std::vector<int64_t> entries) {
   return Number(bucket.back(), base);
 }
 
-int64_t RankNumbers::at(Number number, uint32_t rank) const {
-  assert(number.isKnown() && "no entry of an unknown number");
-  return number.base + (number.table < 0 ? 0 : tables[number.table][rank]);
-}
-
-int64_t RankNumbers::getGreatest(Number number) const {
-  assert(number.isKnown() && "no entries of an unknown number");
-  return number.base + (number.table < 0 ? 0 : greatest[number.table]);
-}
-
 Number RankNumbers::evaluate(IntegerOp op, Number a, Number b) {
   if (op.isUnary())
     b = Number::constant(0);

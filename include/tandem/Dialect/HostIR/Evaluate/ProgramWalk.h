@@ -106,6 +106,7 @@ private:
   SmallVector<Clock> clocks;
   RankNumbers tables;
   llvm::DenseMap<Value, Number> numbers;
+  llvm::DenseMap<Operation *, std::optional<IntegerOp>> integerOps; ///< of those evaluated
   llvm::DenseMap<Attribute, MeshRanks> meshes;
 };
 

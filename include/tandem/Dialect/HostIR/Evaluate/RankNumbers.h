@@ -64,8 +64,12 @@ public:
   /// One entry per rank. Unknown if the tables grow beyond what a program may cost.
   Number table(std::vector<int64_t> entries);
   /// A known number on one rank, and the largest of all ranks.
-  int64_t at(Number number, uint32_t rank) const;
-  int64_t getGreatest(Number number) const;
+  int64_t at(Number number, uint32_t rank) const {
+    return number.base + (number.table < 0 ? 0 : tables[number.table][rank]);
+  }
+  int64_t getGreatest(Number number) const {
+    return number.base + (number.table < 0 ? 0 : greatest[number.table]);
+  }
 
   /// Unknown if an operand is, or where `arith` leaves the result undefined on some rank.
   Number evaluate(IntegerOp op, Number a, Number b);
