@@ -294,7 +294,8 @@ private:
       return invalid("shapes do not fit: out {}, a {}{}, b {}{}", shapeText(out), shapeText(a),
                      ta ? " transposed" : "", shapeText(b), tb ? " transposed" : "");
     if (refs[3].present) {
-      TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[3], "bias"));
+      if (refs[3].layout->dtype != out.dtype)
+        TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[3], "bias"));
       if (refs[3].layout->rank != 1 || refs[3].layout->shape[0] != n)
         return invalid("bias: expected [{}], found {}", n, shapeText(*refs[3].layout));
     }

@@ -14,13 +14,15 @@ namespace {
 struct Matmul {
   Tensor a, b, out;
   bool transposeA = false, transposeB = false, accumulate = false, bias = false;
+  /// The bias has the type of `out`, not that of the factors.
+  bool wideBias = false;
 };
 
 Scenario matmul(Matmul m) {
   OneRank one;
   uint32_t a = one.input(m.a, 1), b = one.input(m.b, 2), bias = sp::kNoView;
   int64_t n = m.out.shape.back();
-  Tensor row = dense(m.a.dtype, {n});
+  Tensor row = dense(m.wideBias ? m.out.dtype : m.a.dtype, {n});
   if (m.bias)
     bias = one.input(row, 3);
   uint32_t out = one.output(m.out, m.accumulate);
@@ -98,6 +100,9 @@ void addMatmulCases(Cases &cases) {
       Matmul wide{dense(t, {5, k}), dense(t, {k, 7}), dense(DType::F32, {5, 7})};
       std::string name = k ? "wide" : "no-k-wide";
       add(name, wide);
+      Matmul biased = wide;
+      biased.bias = biased.wideBias = true;
+      add(name + "-wide-bias", biased);
       wide.accumulate = true;
       add(name + "-accumulate", wide);
       wide.bias = true;

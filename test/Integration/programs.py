@@ -41,6 +41,10 @@ class Program:
     exact: bool = False
     #: Partial sums travel rounded: twice the tolerance.
     reduced_wire: bool = False
+    #: The dtype that stands for the asked one in the file.
+    written: str = "f32"
+    #: The tensors of that dtype, if others are in f32.
+    narrow: tuple = ()
     #: Of the file, without ".mlir"; "": that of the row.
     file: str = ""
     #: The sizes of the mesh's axes for a number of ranks, as the tools take them; None: one axis "x" of that size.
@@ -90,14 +94,17 @@ LAYER = {"x": (48, 16), "w1": (16, 24), "w2": (24, 16), "dy": (48, 16), "y": (48
          "dw1": (16, 24), "dw2": (24, 16)}
 
 
-def layer(name, file, operands, results, reference, **more):
+def layer(name, file, operands, results, reference, dtypes=FLOATS, **more):
     """A row of a tensor-parallel layer: shapes as in `operands` and `results`, "x 48 16, w 16 24"."""
     shapes = {}
     for part in (operands + ", " + results).split(", "):
         key, *extents = part.split()
         shapes[key] = tuple(map(int, extents))
-    return Program(name, FLOATS, lambda p: shapes, lambda p, t: reference(t), file=file, **more)
+    return Program(name, dtypes, lambda p: shapes, lambda p, t: reference(t), file=file, **more)
 
+
+#: Factors of two bytes, everything else in f32.
+WIDE = {"dtypes": ("f16", "bf16"), "written": "bf16", "narrow": ("x", "w", "dy")}
 
 PROGRAMS = [
     Program("allgather", DTYPES, lambda p: {"t0": (4, p, 8), "t1": (4, p, 8)}, lambda p, t: {"t1": t["t0"]},
@@ -168,6 +175,14 @@ PROGRAMS = [
           lambda t: {"dx": t["dy"] @ t["w"]}, reduced_wire=True, variant=True),
     layer("column-parallel-dw", "column-parallel-backward", "x 48 16, dy 48 24", "dw 16 24",
           lambda t: {"dw": t["x"].T @ t["dy"]}, variant=True),
+    layer("weight-gradient", "", "x 48 48, dy 48 16", "dw 48 16", lambda t: {"dw": t["x"].T @ t["dy"]},
+          **WIDE),
+    layer("weight-gradient-allreduce", "weight-gradient", "x 48 48, dy 48 16", "dw 48 16",
+          lambda t: {"dw": t["x"].T @ t["dy"]}, variant=True, **WIDE),
+    layer("projection-wide", "weight-gradient", "x 48 24, w 24 16, b 16", "y 48 16",
+          lambda t: {"y": t["x"] @ t["w"] + t["b"]}, variant=True, **WIDE),
+    layer("projection-wide-local", "weight-gradient", "x 48 24, w 24 16, b 16", "y 48 16",
+          lambda t: {"y": t["x"] @ t["w"] + t["b"]}, variant=True, **WIDE),
     layer("row-parallel", "", "x 48 24, w 24 16, b 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"] + t["b"]},
           reduced_wire=True),
     layer("row-parallel-nt", "row-parallel", "x 48 24, w 16 24", "y 48 16", lambda t: {"y": t["x"] @ t["w"].T},
@@ -266,14 +281,15 @@ def combinations(options):
 
 class ProgramTest(harness.CombinationTest):
     def source(self):
-        """The program in the dtype that is asked for; the files are written in f32."""
+        """The program in the dtype that is asked for; most files are written in f32."""
         with open(os.path.join(SOURCES, self.combination.program.source)) as file:
             text = file.read()
         text = "".join(line for line in text.splitlines(True) if not line.startswith("//"))
-        self.assertRegex(text, r"\bx?f32\b|xf32", "the file is not written in f32")
+        written = self.combination.program.written
+        self.assertRegex(text, rf"\bx?{written}\b|x{written}", f"the file is not written in {written}")
         path = self.path(self.combination.program.source)
         with open(path, "w") as file:
-            file.write(re.sub(r"(?<=x)f32\b|\bf32\b", self.combination.dtype, text))
+            file.write(re.sub(rf"(?<=x){written}\b|\b{written}\b", self.combination.dtype, text))
         return path
 
     def run_program(self, dump):
@@ -298,16 +314,17 @@ class ProgramTest(harness.CombinationTest):
         tensors = harness.read_dump(dump)
         shapes = c.program.shapes(c.ranks)
         self.assertEqual({name: array.shape for name, array in tensors.items()}, shapes)
-        for name, array in tensors.items():
-            self.assertEqual(array.dtype, NUMPY[c.dtype], name)
         exact = c.program.exact or c.dtype == "i32"
         wide = np.int64 if c.dtype == "i32" else np.float64
         outputs = c.program.reference(c.ranks, {name: array.astype(wide) for name, array in tensors.items()})
         self.assertTrue(outputs)
+        dtypes = {name: "f32" if c.program.narrow and name not in c.program.narrow else c.dtype for name in tensors}
+        for name, array in tensors.items():
+            self.assertEqual(array.dtype, NUMPY[dtypes[name]], name)
         for name, reference in outputs.items():
             if reference.size:
                 self.assertGreater(np.linalg.norm(reference), 0.1, f"{name}: nothing to compare")
-            tolerance = 0 if exact else TOLERANCE[c.dtype] * (2 if c.program.reduced_wire else 1)
+            tolerance = 0 if exact else TOLERANCE[dtypes[name]] * (2 if c.program.reduced_wire else 1)
             self.assertClose(tensors[name], reference, tolerance, name)
 
 

@@ -88,6 +88,24 @@ func.func @f(%0: tensor<8x8xf16>, %1: tensor<8x8xbf16>) {
 
 // -----
 
+// matmul_c1
+func.func @f(%0: tensor<8x8xf16>) {
+  // expected-error @+1 {{expected element type 'f16' of the result, found 'bf16'}}
+  %1 = fusion.matmul %0, %0 : tensor<8x8xf16>, tensor<8x8xf16> -> tensor<8x8xbf16>
+  return
+}
+
+// -----
+
+// matmul_c4
+func.func @f(%0: tensor<8x8xf16>, %1: tensor<8xf16>) {
+  // expected-error @+1 {{expected element type 'f32' of the bias, found 'f16'}}
+  %2 = fusion.matmul %0, %0 bias %1 : tensor<8x8xf16>, tensor<8x8xf16>, tensor<8xf16> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
 // matmul_c2
 func.func @f(%0: tensor<8x4xf32>, %1: tensor<4x8xf32>) {
   // expected-error @+1 {{expected equal contracted extents, found 4 in lhs and 8 in rhs}}

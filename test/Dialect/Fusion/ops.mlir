@@ -73,6 +73,8 @@ func.func @matmul(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %b: tensor<16xf3
   %2 = fusion.matmul %xb, %wt {transpose_b} : tensor<3x1x64x32xbf16>, tensor<5x16x32xbf16> -> tensor<3x5x64x16xbf16>
   // CHECK: fusion.matmul %{{.*}}, %{{.*}} {transpose_a} : tensor<32x64xf32>, tensor<32x16xf32> -> tensor<64x16xf32>
   %3 = fusion.matmul %xt, %w {transpose_a} : tensor<32x64xf32>, tensor<32x16xf32> -> tensor<64x16xf32>
+  // CHECK: fusion.matmul %{{.*}}, %{{.*}} {transpose_b} : tensor<3x1x64x32xbf16>, tensor<5x16x32xbf16> -> tensor<3x5x64x16xf32>
+  %4 = fusion.matmul %xb, %wt {transpose_b} : tensor<3x1x64x32xbf16>, tensor<5x16x32xbf16> -> tensor<3x5x64x16xf32>
   return
 }
 

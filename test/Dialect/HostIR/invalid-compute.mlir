@@ -36,6 +36,15 @@ hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf16>)
 
 // -----
 
+// matmul_c4
+hostir.program @p(%a: memref<4x8xf16>, %b: memref<8x2xf16>, %c: memref<4x2xf32>, %v: memref<2xbf16>) {
+  %main = hostir.main_stream
+  // expected-error @+1 {{expected equal floating point element types (or an output of f32), found 'bf16' and 'f16'}}
+  hostir.matmul %a, %b bias %v to %c on %main : memref<4x8xf16>, memref<8x2xf16>, memref<2xbf16> to memref<4x2xf32>
+}
+
+// -----
+
 // matmul_c2
 hostir.program @p(%a: memref<4x8xf32>, %b: memref<8x2xf32>, %c: memref<4x2xf32>, %v: memref<2xf32>, %i: memref<8x2xi32>, %h: memref<8x2xf16>, %e: memref<3x8x2xf32>, %f: memref<2x4x8xf32>) {
   %main = hostir.main_stream

@@ -50,7 +50,8 @@ LogicalResult MatmulOp::verify() {
   if (!isa<FloatType>(elementType))
     return emitOpError() << "expected floating point elements, found " << elementType;
   if (failed(verifyElementType(*this, "rhs", rhs, elementType)) ||
-      failed(verifyElementType(*this, "the result", result, elementType)))
+      (!result.getElementType().isF32() &&
+       failed(verifyElementType(*this, "the result", result, elementType))))
     return failure();
   int64_t k = lhs.getDimSize(lhsK()), otherK = rhs.getDimSize(rhsK());
   if (!compatibleExtents(k, otherK))
@@ -67,7 +68,7 @@ LogicalResult MatmulOp::verify() {
     return emitOpError() << "expected a bias of rank 1 and extent "
                          << formatShape(shapes.front().back()) << ", found ["
                          << formatShape(bias.getShape()) << "]";
-  return verifyElementType(*this, "the bias", bias, elementType);
+  return verifyElementType(*this, "the bias", bias, result.getElementType());
 }
 
 AxesRule MatmulOp::getAxesRule() {

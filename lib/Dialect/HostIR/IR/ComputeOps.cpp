@@ -43,6 +43,8 @@ LogicalResult MatmulOp::verify() {
                            << printShape(shapeOf(buffer));
     if (buffer == getOutput() && isa<FloatType>(element) && result.isF32())
       continue;
+    if (buffer == getBias() && elementOf(buffer) == result)
+      continue;
     if (elementOf(buffer) != element || !isa<FloatType>(element))
       return emitOpError() << "expected equal floating point element types (or an output of f32), "
                               "found "

@@ -70,10 +70,11 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
     [..., K, M], `transpose_b` reads rhs as [..., N, K]. The bias is added once, after any reduction over devices.
 
     Constraints:
-    - matmul_c1: operands have rank 2 or more and all element types are equal and floating point.
+    - matmul_c1: operands have rank 2 or more; their element types are equal and floating point, the result's is that
+      or f32. An f32 result of f16 or bf16 factors is not rounded: partial sums (of a weight gradient) travel in f32.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: batch extents are equal or 1, and the result has the broadcast batch extents, then M, then N.
-    - matmul_c4: bias has rank 1 and extent N.
+    - matmul_c4: bias has rank 1, extent N and the result's element type.
 
     Placement constraints:
     - matmul_c5: no operand is partial, save that a partial sum may be multiplied by an operand that is replicated over

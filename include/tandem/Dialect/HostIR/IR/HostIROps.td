@@ -491,7 +491,7 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
     - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, the output's is that or f32.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: the output has the broadcast batch extents, then M, then N.
-    - matmul_c4: bias has rank 1 and extent N.
+    - matmul_c4: bias has rank 1, extent N, and the element type of the factors or of the output.
 
     Example:
     ```mlir
