@@ -104,6 +104,7 @@ static void addReshardPasses(PipelineBuilder &builder, const TandemLowerOptions 
 static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
                           const ChannelAbilities &channels) {
   bool log = options.log;
+  builder.addOnFunctions(createFusionFormLoops({log}));
   FusionSelectScheduleOptions select;
   select.machine = options.machine;
   select.workers = options.workers;
@@ -152,6 +153,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-insert-reshards",
                                     "fusion-fold-empty",
                                     "fusion-verify",
+                                    "fusion-form-loops",
                                     "fusion-select-schedule",
                                     "convert-fusion-to-hostir",
                                     "canonicalize",

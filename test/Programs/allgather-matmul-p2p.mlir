@@ -9,7 +9,8 @@
 // it multiplies those that have arrived.
 //
 // FUSION-LABEL: func.func @allgather_matmul_p2p(
-// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<exchange>} : {{.*}}[didx("x"), -, -]>> -> {{.*}}[stream, -, -]>>
+// FUSION: fusion.stream_loop schedule <exchange> from fallback (
+// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} : {{.*}}[didx("x"), -, -]>> -> {{.*}}[stream, -, -]>>
 // FUSION: fusion.matmul %[[G]]
 // FUSION-LABEL: func.func private @allgather_matmul_p2p__oracle(
 // FUSION-NOT: fusion.reshard

@@ -9,7 +9,8 @@
 // peer after another, and multiplies what has arrived.
 //
 // FUSION-LABEL: func.func @allgather_matmul_push(
-// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {schedule = #fusion.schedule<push>} : {{.*}}[didx("x"), -]>> -> {{.*}}[stream(4), -]>>
+// FUSION: fusion.stream_loop schedule <push> from annotation (
+// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} : {{.*}}[didx("x"), -]>> -> {{.*}}[stream(4), -]>>
 // FUSION: fusion.matmul %[[G]]
 //
 // All puts are issued before the first wait. The own rows are read where they are.

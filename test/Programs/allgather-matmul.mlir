@@ -11,7 +11,8 @@
 // The gather is inserted before the matmul; both run in one loop over dimension 0.
 //
 // FUSION-LABEL: func.func @allgather_matmul(
-// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<pipeline>} : {{.*}}[-, didx("x"), -, -]>> -> {{.*}}[stream, -, -, -]>>
+// FUSION: fusion.stream_loop schedule <pipeline> from fallback (
+// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} : {{.*}}[-, didx("x"), -, -]>> -> {{.*}}[stream, -, -, -]>>
 // FUSION: fusion.matmul %[[G]]
 // FUSION-LABEL: func.func private @allgather_matmul__oracle(
 // FUSION-NOT: fusion.reshard

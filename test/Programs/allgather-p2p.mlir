@@ -10,7 +10,8 @@
 // Each device owns one slice of dimension 0: the own one is copied, the others are received.
 //
 // FUSION-LABEL: func.func @allgather_p2p(
-// FUSION: fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<exchange>}
+// FUSION: fusion.stream_loop schedule <exchange> from fallback (
+// FUSION: fusion.reshard %{{.+}}
 // FUSION-LABEL: func.func private @allgather_p2p__oracle(
 // FUSION-NOT: fusion.reshard
 //

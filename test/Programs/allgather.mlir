@@ -10,7 +10,8 @@
 // Each iteration gathers one slice of dimension 0 from all devices.
 //
 // FUSION-LABEL: func.func @allgather(
-// FUSION: fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<pipeline>} : {{.*}}[-, didx("x"), -]>> -> {{.*}}[stream, -, -]>>
+// FUSION: fusion.stream_loop schedule <pipeline> from fallback (
+// FUSION: fusion.reshard %{{.+}} : {{.*}}[-, didx("x"), -]>> -> {{.*}}[stream, -, -]>>
 // FUSION-LABEL: func.func private @allgather__oracle(
 // FUSION-NOT: fusion.reshard
 //

@@ -7,8 +7,9 @@
 // Sum over a dimension that is spread over the devices, slice by slice (stream-lowering document, `Allreduce`).
 //
 // FUSION-LABEL: func.func @allreduce(
+// FUSION: fusion.stream_loop schedule <pipeline> from fallback (
 // FUSION: %[[P:.+]] = fusion.reduce sum %{{.+}} dims [1] : {{.*}} -> {{.*}}partial = ["x"]>>
-// FUSION: fusion.reshard %[[P]] {chosen, schedule = #fusion.schedule<pipeline>}
+// FUSION: fusion.reshard %[[P]]
 // FUSION-LABEL: func.func private @allreduce__oracle(
 // FUSION: fusion.reduce
 // FUSION-NOT: fusion.reshard

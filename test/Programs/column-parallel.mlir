@@ -8,7 +8,8 @@
 // of what lies where it lies; each slice of y is computed as soon as its rows of x have come.
 //
 // FUSION-LABEL: func.func @column_parallel(
-// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} {chosen, schedule = #fusion.schedule<exchange>} : {{.*}}[didx("x"), -]>> -> {{.*}}[stream(4), -]>>
+// FUSION: fusion.stream_loop schedule <exchange> from fallback (
+// FUSION: %[[G:.+]] = fusion.reshard %{{.+}} : {{.*}}[didx("x"), -]>> -> {{.*}}[stream(4), -]>>
 // FUSION: fusion.matmul %[[G]], %{{.+}} bias
 // FUSION-LABEL: func.func @column_parallel_nt(
 // FUSION: fusion.reshard {{.*}}[didx("x"), -]>> -> {{.*}}[stream(4), -]>>

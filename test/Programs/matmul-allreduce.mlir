@@ -8,9 +8,10 @@
 // batched over dimension 1, which is spread over the devices and then summed.
 //
 // FUSION-LABEL: func.func @matmul_allreduce(
+// FUSION: fusion.stream_loop schedule <pipeline> from fallback (
 // FUSION: %[[M:.+]] = fusion.matmul
 // FUSION: %[[P:.+]] = fusion.reduce sum %[[M]] dims [1] : {{.*}} -> {{.*}}partial = ["x"]>>
-// FUSION: fusion.reshard %[[P]] {chosen, schedule = #fusion.schedule<pipeline>}
+// FUSION: fusion.reshard %[[P]]
 //
 // Matmul, sum of the local terms and all-reduce in one loop.
 //

@@ -8,8 +8,9 @@
 // after another and its own last, and writes each into its owner's memory, who adds up what has arrived.
 //
 // FUSION-LABEL: func.func @matmul_reduce_scatter_push(
+// FUSION: fusion.stream_loop schedule <push> from annotation (
 // FUSION: %[[P:.+]] = fusion.matmul {{.*}}[stream(4), -], partial = ["x"]>>
-// FUSION: fusion.reshard %[[P]] {schedule = #fusion.schedule<push>}
+// FUSION: fusion.reshard %[[P]]
 //
 // HOSTIR-LABEL: hostir.program @matmul_reduce_scatter_push(
 // HOSTIR-SAME: %[[X:.+]]: memref<48x6xf32> {{.*}} %[[W:.+]]: memref<6x16xf32> {{.*}} %[[Y:.+]]: memref<12x16xf32>

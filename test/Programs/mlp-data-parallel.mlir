@@ -11,11 +11,11 @@
 // FUSION-LABEL: func.func @mlp_data_parallel(
 // FUSION: fusion.reshard {{.*}}[didx("dp") * didx("tp"), -]>> -> {{.*}}[didx("dp") * stream(2), -]>>
 // FUSION: math.tanh
-// FUSION: fusion.reshard {{.*}}, partial = ["tp"]>> -> {{.*}}[didx("dp") * didx("tp") * stream(2), -]>>
-// FUSION: fusion.reshard {{.*}}, partial = ["tp"]>> -> {{.*}}[didx("dp") * didx("tp") * stream(2), -]>>
 // FUSION: fusion.matmul {{.*}} {transpose_a} {{.*}}, partial = ["dp"]>>
+// FUSION: fusion.matmul {{.*}} {transpose_a} {{.*}}, partial = ["dp"]>>
+// FUSION: fusion.reshard {{.*}}, partial = ["tp"]>> -> {{.*}}[didx("dp") * didx("tp") * stream(2), -]>>
+// FUSION: fusion.reshard {{.*}}, partial = ["tp"]>> -> {{.*}}[didx("dp") * didx("tp") * stream(2), -]>>
 // FUSION: fusion.reshard {{.*}}, partial = ["dp"]>> -> {{.*}}[-, didx("tp")]>>
-// FUSION: fusion.matmul {{.*}} {transpose_a} {{.*}}, partial = ["dp"]>>
 // FUSION: fusion.reshard {{.*}}, partial = ["dp"]>> -> {{.*}}[didx("tp") * didx("dp"), -]>>
 //
 // HOSTIR-LABEL: hostir.program @mlp_data_parallel(

@@ -9,18 +9,22 @@
 // hidden layer is split, follows. x and dy are gathered once each.
 //
 // FUSION-LABEL: func.func @mlp(
-// FUSION: %[[X:.+]] = fusion.reshard %arg0 {{.*}}[didx("x"), -]>> -> {{.*}}[-, -]>>
+// FUSION: %[[L:.+]]:3 = fusion.stream_loop {{.*}}(%arg0, %arg1)
+// FUSION: %[[X:.+]] = fusion.reshard {{.*}}[didx("x"), -]>> -> {{.*}}[-, -]>>
 // FUSION: fusion.matmul %[[X]], {{.*}} -> {{.*}}[-, didx("x")]>>
 // FUSION: math.tanh
+// FUSION: fusion.yield %[[X]], %{{.+}}, %{{.+}} :
+// FUSION: fusion.stream_loop {{.*}}(%[[L]]#1, %arg2)
 // FUSION: fusion.matmul {{.*}}, partial = ["x"]>>
 // FUSION: fusion.reshard {{.*}} -> {{.*}}[didx("x") * stream(2), -]>>
-// FUSION: %[[DY:.+]] = fusion.reshard %arg3 {{.*}}[didx("x"), -]>> -> {{.*}}[-, -]>>
+// FUSION: fusion.stream_loop {{.*}}(%arg3, %arg2, %[[L]]#2, %[[L]]#0, %[[L]]#1)
+// FUSION: %[[DY:.+]] = fusion.reshard {{.*}}[didx("x"), -]>> -> {{.*}}[-, -]>>
 // FUSION: fusion.matmul %[[DY]], {{.*}} {transpose_b}
+// FUSION: fusion.matmul {{.*}} {transpose_a}
+// FUSION: fusion.matmul {{.*}}, %[[DY]] {transpose_a}
 // FUSION: fusion.matmul {{.*}} {transpose_b} {{.*}}, partial = ["x"]>>
 // FUSION: fusion.reshard {{.*}} -> {{.*}}[didx("x") * stream(2), -]>>
 // FUSION-NOT: fusion.reshard
-// FUSION: fusion.matmul %[[X]], {{.*}} {transpose_a}
-// FUSION: fusion.matmul {{.*}}, %[[DY]] {transpose_a}
 // FUSION-LABEL: func.func private @mlp__oracle(
 //
 // HOSTIR-LABEL: hostir.program @mlp(

@@ -7,8 +7,10 @@
 //
 // FUSION-LABEL: func.func @terms_before_rows(
 // FUSION: %[[H:.+]] = fusion.reshard {{.*}} partial = ["x"]>> -> tensor<48x24xf32, {{.*}}[-, didx("x")]>>
-// FUSION-NEXT: %[[A:.+]] = math.tanh %[[H]]
-// FUSION-NEXT: %[[Y:.+]] = fusion.matmul %[[A]]
+// FUSION-NEXT: fusion.yield %[[H]]
+// FUSION: math.tanh
+// FUSION-NEXT: fusion.stream_loop
+// FUSION: %[[Y:.+]] = fusion.matmul
 // FUSION-NEXT: fusion.reshard %[[Y]] {{.*}} partial = ["x"]>> -> tensor<48x16xf32, {{.*}}[-, -]>>
 // FUSION-LABEL: func.func @terms_and_residuals(
 // FUSION: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<48x24xf32, {{.*}}[-, -]>>

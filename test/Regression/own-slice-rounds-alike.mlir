@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s --convert-fusion-to-hostir --canonicalize --split-input-file | FileCheck %s
+// RUN: tandem-opt %s --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --split-input-file | FileCheck %s
 
 // Every device holds a copy of the result, which must be equal to the last bit. A slice of columns lies otherwise in its
 // owner's buffer than in what is gathered, so the owner multiplies it where it has been copied to, as the others do: a

@@ -1,5 +1,5 @@
 // REQUIRES: runtime
-// RUN: tandem-opt %s --convert-fusion-to-hostir | FileCheck %s --check-prefix=IR
+// RUN: tandem-opt %s --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir | FileCheck %s --check-prefix=IR
 // RUN: tandem-run %s --channel=local --verify | FileCheck %s
 
 // A reshape or broadcast of a piece that begins later is a view; a reshape of what lies apart is copied together.

@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --split-input-file %s | FileCheck %s
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --split-input-file %s | FileCheck %s
 
 // A mesh axis of one device moves nothing: beside it the reduction is one step.
 
@@ -14,7 +14,7 @@ func.func @reduction(%t: tensor<4x6xf32, #fusion.axes<#grid, [-, -], partial = [
 
 // -----
 
-// A choice of schedule that the loop cannot keep gives way; nobody has asked for it.
+// A gather in a loop with another reshard: only the fallback runs the loop.
 
 // CHECK-LABEL: hostir.program @two_gathers
 // CHECK: hostir.collective broadcast
@@ -22,9 +22,9 @@ func.func @reduction(%t: tensor<4x6xf32, #fusion.axes<#grid, [-, -], partial = [
 #grid = #tandem.mesh<"grid", ["x" = 2, "y" = 2]>
 func.func @two_gathers(%a: tensor<2x6xf32, #fusion.axes<#grid, [didx("x"), didx("y")]>>)
     -> tensor<2x6xf32, #fusion.axes<#grid, [stream, -]>> {
-  %0 = fusion.reshard %a {schedule = #fusion.schedule<exchange>, chosen}
+  %0 = fusion.reshard %a
       : tensor<2x6xf32, #fusion.axes<#grid, [didx("x"), didx("y")]>> -> tensor<2x6xf32, #fusion.axes<#grid, [stream, didx("y")]>>
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<pipeline>, chosen}
+  %1 = fusion.reshard %0
       : tensor<2x6xf32, #fusion.axes<#grid, [stream, didx("y")]>> -> tensor<2x6xf32, #fusion.axes<#grid, [stream, -]>>
   return %1 : tensor<2x6xf32, #fusion.axes<#grid, [stream, -]>>
 }

@@ -14,9 +14,10 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
+#include "tandem/Support/SilenceDiagnostics.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <limits>
 
 namespace tandem {
 #define GEN_PASS_DEF_FUSIONSELECTSCHEDULE
@@ -26,14 +27,6 @@ namespace tandem {
 using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
-
-/// Mesh axes that split another dimension afterwards, or none. Those of one device move nothing,
-/// but `exchange` is for one axis and no other.
-static int64_t countMoved(RankedTensorType from, RankedTensorType to) {
-  return llvm::count_if(getAxes(from).getMesh().getAxes(), [&](const MeshAxis &axis) {
-    return getAxes(from).dimOfDeviceAxis(axis.name) != getAxes(to).dimOfDeviceAxis(axis.name);
-  });
-}
 
 static std::string inMicroseconds(double seconds) {
   return llvm::formatv("{0:F1} us", seconds * 1e6).str();
@@ -49,15 +42,24 @@ static std::string describe(const StreamFactor &factor) {
 
 static std::string describe(ScheduleAttr schedule) {
   std::string text;
+  llvm::raw_string_ostream(text) << schedule;
+  StringRef inner = text;
+  (void)inner.consume_front("#fusion.schedule<");
+  (void)inner.consume_back(">");
+  return inner.str();
+}
+
+static std::string describe(StreamLoopOp loop) {
+  std::string text;
   llvm::raw_string_ostream os(text);
-  os << stringifyScheduleKind(schedule.getKind());
-  if (schedule.getStreams())
-    os << " on " << schedule.getStreams() << " streams";
-  if (!schedule.getMerge().empty()) {
-    os << " merging ";
-    llvm::interleave(schedule.getMerge(), os, "+");
-  }
-  return text;
+  llvm::interleave(
+      loop.getReshards(), os,
+      [&](ReshardOp op) {
+        os << stringifyReshardKind(
+            classifyReshard(op.getInput().getType(), op.getResult().getType()).kind);
+      },
+      " and ");
+  return text.empty() ? "a loop without reshards" : text;
 }
 
 namespace {
@@ -66,40 +68,27 @@ struct FusionSelectSchedulePass
   using FusionSelectScheduleBase::FusionSelectScheduleBase;
 
   void runOnOperation() override {
-    counts = {};
     func::FuncOp func = getOperation();
-    WalkResult result = func.walk([&](ReshardOp op) {
-      return succeeded(check(op)) ? WalkResult::advance() : WalkResult::interrupt();
-    });
-    // An oracle is for one rank: there is nothing to choose.
-    bool byCost = !machine.empty() && !func->hasAttr(kOracleOfAttrName);
-    if (result.wasInterrupted() || (byCost && failed(selectByCost(func))))
+    chosen.clear();
+    user = sliced = 0;
+    if (failed(select(func)))
       return signalPassFailure();
-    // What the model says nothing of.
-    func.walk([&](ReshardOp op) {
-      if (!op.getScheduleAttr())
-        selectByRule(op);
+    if (chosen.empty() && !user)
+      return;
+    say(func.getLoc(), [&](raw_ostream &os) {
+      for (auto &[name, count] : chosen)
+        os << count << ' ' << name << ", ";
+      os << user << " annotated";
+      if (sliced)
+        os << ", " << sliced << " sliced";
     });
-    if (!counts.isZero())
-      say(func.getLoc(), [&](raw_ostream &os) {
-        os << counts.exchange << " exchange, " << counts.pipeline << " pipeline, " << counts.user
-           << " named by the user";
-        if (counts.other)
-          os << ", " << counts.other << " others";
-        if (counts.sliced)
-          os << ", " << counts.sliced << " sliced";
-      });
-    numExchange += counts.exchange;
-    numPipeline += counts.pipeline;
-    numUser += counts.user;
-    numSliced += counts.sliced;
+    numUser += user;
+    numSliced += sliced;
   }
 
 private:
-  struct Counts {
-    unsigned exchange = 0, pipeline = 0, other = 0, user = 0, sliced = 0;
-    bool isZero() const { return !exchange && !pipeline && !other && !user && !sliced; }
-  } counts;
+  llvm::MapVector<StringRef, unsigned> chosen; ///< loops by the schedule that the pass has chosen
+  unsigned user = 0, sliced = 0;
 
   void say(Location loc, function_ref<void(raw_ostream &)> what) {
     if (!log)
@@ -110,189 +99,206 @@ private:
     emitRemark(loc) << "fusion-select-schedule: " << text;
   }
 
-  static Reshard classify(ReshardOp op) {
-    return classifyReshard(op.getInput().getType(), op.getType());
+  LogicalResult select(func::FuncOp func) {
+    WalkResult supported = func.walk([&](ReshardOp op) -> WalkResult {
+      Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
+      if (!reshard.isSupported())
+        return op.emitOpError() << reshard.reason;
+      return WalkResult::advance();
+    });
+    if (supported.wasInterrupted())
+      return failure();
+    SmallVector<StreamLoopOp> loops(func.getOps<StreamLoopOp>());
+    // The unsharded reference is for one rank: there is nothing to choose.
+    std::unique_ptr<LoopPricer> pricer;
+    if (!machine.empty() && !loops.empty() && !func->hasAttr(kOracleOfAttrName)) {
+      CostModel::Options options;
+      options.workers = workers;
+      options.collectives = collectives;
+      options.oneSided = oneSided;
+      options.ranks = getWorldSize(func);
+      std::string error;
+      pricer = createLoopPricer(machine, options, error);
+      if (!pricer)
+        return func.emitError() << error;
+    }
+    for (StreamLoopOp loop : loops)
+      if (failed(select(loop, pricer.get())))
+        return failure();
+    return success();
   }
 
-  LogicalResult check(ReshardOp op) {
-    Reshard reshard = classify(op);
-    if (!reshard.isSupported())
-      return op.emitOpError() << reshard.reason;
-    ScheduleAttr schedule = op.getScheduleAttr();
-    if (!schedule)
-      return success();
-    if (failed(checkSchedule(schedule, [&] { return op.emitError(); })))
+  LogicalResult select(StreamLoopOp loop, LoopPricer *pricer) {
+    FailureOr<StreamGroup> group = getStreamGroup(loop, [&] { return loop.emitError(); });
+    if (failed(group))
       return failure();
-    if (schedule.getKind() == ScheduleKind::Push && !oneSided && !reshard.isLocal())
-      return op.emitError("schedule push needs one-sided messages, which the target's channels do "
-                          "not have; expected pipeline or exchange");
-    ++counts.user;
-    say(op.getLoc(), [&](raw_ostream &os) {
-      os << stringifyReshardKind(reshard.kind) << " keeps schedule "
-         << stringifyScheduleKind(schedule.getKind());
+    if (loop.getScheduleAttr())
+      return keep(loop, *group);
+    if (pricer && selectByCost(loop, *group, *pricer))
+      return success();
+    return selectFallback(loop, *group);
+  }
+
+  /// The annotated schedule is kept, or it is an error.
+  LogicalResult keep(StreamLoopOp loop, const StreamGroup &group) {
+    auto emitError = [&] { return loop.emitError(); };
+    const Schedule *schedule = lookupSchedule(group.schedule, emitError);
+    if (!schedule)
+      return failure();
+    if (schedule->isOneSided(group) && !oneSided)
+      return loop.emitError("schedule ")
+             << schedule->getName()
+             << " needs one-sided messages, which the target's channels do not have; name another "
+                "one";
+    if (failed(schedule->matches(group, emitError)))
+      return failure();
+    ++user;
+    say(loop.getLoc(), [&](raw_ostream &os) {
+      os << describe(loop) << " keeps schedule " << schedule->getName();
     });
     return success();
   }
 
-  void choose(ReshardOp op, ScheduleAttr schedule) {
-    ++(schedule.getKind() == ScheduleKind::Exchange   ? counts.exchange
-       : schedule.getKind() == ScheduleKind::Pipeline ? counts.pipeline
-                                                      : counts.other);
-    op.setScheduleAttr(schedule);
-    op.setChosen(true);
+  void choose(StreamLoopOp loop, ScheduleAttr schedule, ScheduleSource source) {
+    loop.setScheduleAttr(schedule);
+    loop.setSource(source);
+    ++chosen[getSchedule(schedule)->getName()];
+    ++(source == ScheduleSource::Cost ? numByCost : numFallback);
   }
 
-  void selectByRule(ReshardOp op) {
-    RankedTensorType from = op.getInput().getType(), to = op.getType();
-    Reshard reshard = classifyReshard(from, to);
-    bool oneOwner = reshard.kind == fusion::ReshardKind::AllGather && reshard.axes.size() == 1 &&
-                    slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
-    ScheduleKind kind = oneOwner ? ScheduleKind::Exchange : ScheduleKind::Pipeline;
-    choose(op, ScheduleAttr::get(op.getContext(), kind));
-    say(op.getLoc(), [&](raw_ostream &os) {
-      os << stringifyReshardKind(reshard.kind) << " goes through schedule "
-         << stringifyScheduleKind(kind) << (oneOwner ? ": every stream slice has one owner" : "");
+  /// Of the schedules that can run the loop, the one that ranks highest without a cost model.
+  LogicalResult selectFallback(StreamLoopOp loop, const StreamGroup &group) {
+    ScheduleAttr fallback = getFallbackSchedule(group);
+    choose(loop, fallback, ScheduleSource::Fallback);
+    say(loop.getLoc(), [&](raw_ostream &os) {
+      os << describe(loop) << " goes through schedule " << describe(fallback);
     });
+    // The reason why even that one does not match is the error.
+    FailureOr<StreamGroup> now = getStreamGroup(loop, [&] { return loop.emitError(); });
+    return success(succeeded(now) && succeeded(getSchedule(fallback)->matches(
+                                         *now, [&] { return loop.emitError(); })));
   }
 
   //===--------------------------------------------------------------------===//
   // By cost
   //===--------------------------------------------------------------------===//
 
-  LogicalResult selectByCost(func::FuncOp func) {
-    if (!func.getBody().hasOneBlock())
-      return success();
-    CostModel::Options options;
-    options.workers = workers;
-    options.collectives = collectives;
-    options.oneSided = oneSided;
-    options.ranks = getWorldSize(func);
-    std::string error;
-    std::shared_ptr<const CostModel> model = CostModel::load(machine, options, error);
-    if (!model)
-      return func.emitError() << error;
-    LoopCosts costs(*model);
-    SmallVector<ReshardOp> reshards(func.getOps<ReshardOp>());
-    for (size_t i = 0; i < reshards.size(); ++i)
-      if (!reshards[i].getScheduleAttr() &&
-          failed(selectSlices(func, i, reshards[i], costs, model->getName())))
-        return failure();
-    FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(func);
-    if (failed(groups))
-      return failure();
-    for (const StreamGroup &group : *groups)
-      if (!group.reshards().empty() && !group.scheduleIsNamed)
-        selectSchedule(group, costs, model->getName());
-    if (FailureOr<double> seconds = costs.getSeconds(func); log && succeeded(seconds))
-      say(func.getLoc(), [&](raw_ostream &os) {
-        os << "predicted " << inMicroseconds(*seconds) << " (" << model->getName() << ")";
-      });
-    return success();
-  }
-
-  /// Writes the slices into the types that make the function quickest, if it is worth it.
-  LogicalResult selectSlices(func::FuncOp func, size_t number, ReshardOp op, const LoopCosts &costs,
-                             StringRef name) {
-    SmallVector<StreamFactor> factors = getStreamFactors(op, oneSided);
-    if (factors.empty())
-      return success();
-    FailureOr<double> whole = costs.getSeconds(func), beside = getSecondsBeside(func, op, costs);
-    if (failed(whole) || failed(beside))
-      return success();
-    // The quickest of those that are worth it, if there is one.
-    std::optional<StreamFactor> best;
-    double least = std::numeric_limits<double>::infinity();
-    bool worthIt = false;
-    for (const StreamFactor &factor : factors) {
-      FailureOr<Trial> trial = trySlices(func, number, factor, costs);
-      if (failed(trial))
-        continue;
-      bool gains = *whole - trial->seconds >= trial->leastGain * *beside;
-      if (gains < worthIt || (gains == worthIt && trial->seconds >= least))
-        continue;
-      worthIt = gains;
-      least = trial->seconds;
-      best = factor;
-    }
-    say(op.getLoc(), [&](raw_ostream &os) {
-      os << stringifyReshardKind(classify(op).kind);
-      if (best)
-        os << (worthIt ? " gets " : " stays whole, not ") << describe(*best) << ": "
-           << inMicroseconds(least) << ", " << inMicroseconds(*whole) << " whole";
-      else
-        os << " stays whole: nothing beside it can be sliced";
-      os << " (" << name << ")";
-    });
-    if (!worthIt)
-      return success();
-    ++counts.sliced;
-    return streamReshard(func, op, *best);
-  }
-
-  /// Of the reshard's loop and of what it feeds and is fed by: what slices can change.
-  static FailureOr<double> getSecondsBeside(func::FuncOp func, ReshardOp op,
-                                            const LoopCosts &costs) {
-    FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(func);
-    if (failed(groups))
-      return failure();
+  struct Priced {
+    ScheduleAttr schedule;
     double seconds = 0;
-    for (const StreamGroup &group : *groups) {
-      bool beside = llvm::any_of(group.ops, [&](Operation *other) {
-        return other == op || other == op.getInput().getDefiningOp() ||
-               llvm::is_contained(op->getUsers(), other);
-      });
-      SmallVector<PricedSchedule> schedules = costs.getSchedules(group);
-      if (beside && !schedules.empty())
-        seconds += LoopCosts::choose(schedules).seconds;
-    }
-    return seconds;
-  }
-
-  /// The function with slices: its time, and the part of what is beside them that they must gain.
-  struct Trial {
-    double seconds = 0, leastGain = 0;
+    bool isOneSided = false;
   };
 
-  /// Failure, silently, if it cannot have these slices.
-  static FailureOr<Trial> trySlices(func::FuncOp func, size_t number, const StreamFactor &factor,
-                                    const LoopCosts &costs) {
-    ScopedDiagnosticHandler quiet(func.getContext(), [](Diagnostic &) { return success(); });
-    OwningOpRef<func::FuncOp> copy(func.clone());
-    SmallVector<ReshardOp> reshards(copy->getOps<ReshardOp>());
-    if (failed(streamReshard(*copy, reshards[number], factor)))
-      return failure();
-    for (Operation &op : copy->getBody().front().without_terminator())
-      if (isLocalComputation(&op) && failed(verifyLocal(&op, nullptr)))
-        return failure();
-    FailureOr<double> seconds = costs.getSeconds(*copy);
-    FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(*copy);
-    if (failed(seconds) || failed(groups))
-      return failure();
-    bool oneSided = llvm::any_of(*groups, [&](const StreamGroup &group) {
-      return llvm::is_contained(group.reshards(), reshards[number]) &&
-             LoopCosts::choose(costs.getSchedules(group)).schedule.getKind() == ScheduleKind::Push;
-    });
-    return Trial{*seconds, costs.getModel().getLeastGain(oneSided)};
+  /// The schedules that can run the loop with its present digits and have a price; the baseline
+  /// first. The loop's own schedule is changed.
+  SmallVector<Priced> price(StreamLoopOp loop, StreamGroup group, LoopPricer &pricer) const {
+    SmallVector<Priced> priced;
+    SilenceDiagnostics silence(loop.getContext());
+    for (ScheduleAttr candidate : getCandidates(group)) {
+      const Schedule *schedule = getSchedule(candidate);
+      group.schedule = candidate;
+      bool isOneSided = schedule->isOneSided(group);
+      if ((isOneSided && !oneSided) ||
+          failed(schedule->matches(group, [&] { return loop.emitError(); })))
+        continue;
+      loop.setScheduleAttr(candidate);
+      loop.setSource(ScheduleSource::Cost);
+      if (FailureOr<double> seconds = pricer.price(loop); succeeded(seconds))
+        priced.push_back({candidate, *seconds, isOneSided});
+    }
+    loop.removeScheduleAttr();
+    loop.removeSourceAttr();
+    return priced;
   }
 
-  void selectSchedule(const StreamGroup &group, const LoopCosts &costs, StringRef name) {
-    SmallVector<PricedSchedule> schedules = costs.getSchedules(group);
-    if (schedules.empty())
-      return;
-    PricedSchedule chosen = LoopCosts::choose(schedules);
-    for (ReshardOp op : group.reshards()) {
-      if (op.getScheduleAttr() && !op.getChosen())
-        continue;
-      choose(op, chosen.schedule);
-      say(op.getLoc(), [&](raw_ostream &os) {
-        os << stringifyReshardKind(classify(op).kind) << " goes through schedule "
-           << describe(chosen.schedule) << ": ";
-        llvm::interleaveComma(schedules, os, [&](const PricedSchedule &priced) {
-          os << describe(priced.schedule) << " " << inMicroseconds(priced.seconds);
-        });
-        os << " (" << name << ")";
+  /// The quickest: the baseline, unless the gain is worth it.
+  static Priced getBest(ArrayRef<Priced> priced) {
+    Priced best = priced.front();
+    for (const Priced &other : priced)
+      if (other.seconds < best.seconds &&
+          other.seconds < (1 - LoopPricer::kLeastGain) * priced.front().seconds)
+        best = other;
+    return best;
+  }
+
+  struct Sliced {
+    unsigned reshard = 0; ///< its number in the loop
+    StreamFactor factor;
+    Priced best;
+    bool gains = false;
+  };
+
+  /// Whether the loop has got its schedule, and slices if they are worth it.
+  bool selectByCost(StreamLoopOp loop, const StreamGroup &group, LoopPricer &pricer) {
+    SmallVector<Priced> whole = price(loop, group, pricer);
+    if (whole.empty())
+      return false;
+    Priced best = getBest(whole);
+    if (std::optional<Sliced> slices = selectSlices(loop, best.seconds, pricer)) {
+      if (slices->gains) {
+        ++sliced;
+        (void)streamReshard(loop.getReshards()[slices->reshard], slices->factor);
+        best = slices->best;
+      }
+      say(loop.getLoc(), [&](raw_ostream &os) {
+        os << describe(loop) << (slices->gains ? " gets " : " stays whole, not ")
+           << describe(slices->factor) << ": " << inMicroseconds(slices->best.seconds) << ", "
+           << inMicroseconds(whole.front().seconds) << " whole (" << pricer.getName() << ")";
       });
     }
+    if (log)
+      if (FailureOr<StreamGroup> now = getStreamGroup(loop, [&] { return loop.emitError(); });
+          succeeded(now))
+        whole = price(loop, *now, pricer);
+    choose(loop, best.schedule, ScheduleSource::Cost);
+    say(loop.getLoc(), [&](raw_ostream &os) {
+      os << describe(loop) << " goes through schedule " << describe(best.schedule) << ": ";
+      llvm::interleave(
+          whole, os,
+          [&](const Priced &priced) {
+            os << describe(priced.schedule) << " " << inMicroseconds(priced.seconds);
+          },
+          "; ");
+      os << " (" << pricer.getName() << ")";
+    });
+    return true;
+  }
+
+  /// The slices that make the loop quickest, of those that gain enough if there are any. None if no
+  /// reshard of the loop can have slices.
+  std::optional<Sliced> selectSlices(StreamLoopOp loop, double seconds, LoopPricer &pricer) const {
+    std::optional<Sliced> best;
+    for (auto [number, reshard] : llvm::enumerate(loop.getReshards()))
+      for (const StreamFactor &factor : getStreamFactors(reshard, oneSided)) {
+        std::optional<Sliced> trial = trySlices(loop, number, factor, pricer);
+        if (!trial)
+          continue;
+        trial->gains =
+            seconds - trial->best.seconds >= pricer.getLeastGain(trial->best.isOneSided) * seconds;
+        if (!best || std::pair(!trial->gains, trial->best.seconds) <
+                         std::pair(!best->gains, best->best.seconds))
+          best = trial;
+      }
+    return best;
+  }
+
+  /// None if the loop cannot have these slices.
+  std::optional<Sliced> trySlices(StreamLoopOp loop, unsigned number, const StreamFactor &factor,
+                                  LoopPricer &pricer) const {
+    OwningOpRef<StreamLoopOp> copy(loop.clone());
+    SilenceDiagnostics silence(loop.getContext());
+    if (failed(streamReshard(copy->getReshards()[number], factor)))
+      return std::nullopt;
+    for (Operation &op : copy->getBody().front().without_terminator())
+      if (isLocalComputation(&op) && failed(verifyLocal(&op, nullptr)))
+        return std::nullopt;
+    FailureOr<StreamGroup> group = getStreamGroup(*copy, [&] { return loop.emitError(); });
+    if (failed(group))
+      return std::nullopt;
+    SmallVector<Priced> priced = price(*copy, *group, pricer);
+    if (priced.empty())
+      return std::nullopt;
+    return Sliced{number, factor, getBest(priced), false};
   }
 };
 } // namespace

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 namespace tandem {
 #define GEN_PASS_DEF_CONVERTFUSIONTOHOSTIR
@@ -35,7 +36,7 @@ struct ConvertFusionToHostIR
 private:
   FailureOr<hostir::ProgramOp> makeProgram(func::FuncOp func);
   LogicalResult convert(func::FuncOp func);
-  LogicalResult emitGroup(const StreamGroup &group, ProgramBuilder &builder);
+  LogicalResult emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder);
 };
 
 } // namespace
@@ -98,50 +99,69 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
   return cast<hostir::ProgramOp>(builder.create(state));
 }
 
-/// The reshard that names the group's schedule, else the first op.
-static Operation *getPlace(const StreamGroup &group) {
-  for (fusion::ReshardOp reshard : group.reshards())
-    if (reshard.getScheduleAttr() == group.schedule && !reshard.getChosen())
-      return reshard;
-  return group.ops.front();
+/// Constants that are no part of a kernel.
+static LogicalResult emitConstants(Block &block, ProgramBuilder &builder) {
+  for (auto constant : block.getOps<arith::ConstantOp>())
+    if (llvm::any_of(constant->getUsers(),
+                     [](Operation *user) { return !user->hasTrait<OpTrait::Elementwise>(); }))
+      if (failed(emitConstant(constant, builder)))
+        return failure();
+  return success();
 }
 
-LogicalResult ConvertFusionToHostIR::emitGroup(const StreamGroup &group, ProgramBuilder &builder) {
-  Operation *place = getPlace(group);
-  fusion::ScheduleKind kind = group.schedule.getKind();
-  if (failed(checkSchedule(group.schedule, [&] { return place->emitError(); })))
+LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder) {
+  auto emitError = [&] { return loop.emitError(); };
+  FailureOr<StreamGroup> group = getStreamGroup(loop, emitError);
+  if (failed(group))
     return failure();
-  const Schedule *schedule = getSchedule(kind);
-  // A choice that the loop cannot keep is no error.
-  if (!group.scheduleIsNamed && kind != fusion::ScheduleKind::Pipeline) {
-    ScopedDiagnosticHandler quiet(&getContext(), [](Diagnostic &) { return success(); });
-    if (failed(schedule->matches(group, [&] { return place->emitError(); }))) {
-      kind = fusion::ScheduleKind::Pipeline;
-      schedule = getSchedule(kind);
-    }
-  }
-  if (failed(schedule->matches(group, [&] { return place->emitError(); })))
+  if (!group->schedule)
+    return loop.emitError("expected a schedule; run fusion-select-schedule");
+  const Schedule *schedule = lookupSchedule(group->schedule, emitError);
+  if (!schedule || failed(schedule->matches(*group, emitError)))
     return failure();
-  if (log && !group.reshards().empty()) {
-    ScheduleCost cost = schedule->cost(group);
-    InFlightDiagnostic remark = place->emitRemark();
-    remark << fusion::stringifyScheduleKind(kind) << ": " << group.numSlices() << " slices of ";
+  if (log) {
+    InFlightDiagnostic remark = loop.emitRemark();
+    remark << schedule->getName() << ": " << group->numSlices() << " slices of ";
     llvm::interleave(
-        group.ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
-    remark << "; " << cost.steps << " communication steps, " << cost.bytesSent
-           << " bytes sent by a rank, " << cost.computeOps << " compute commands";
+        group->ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
   }
-  numLoops += !group.streamSizes.empty();
-  numReshards += group.reshards().size();
-  return schedule->emit(group, builder);
+  numLoops += !group->streamSizes.empty();
+  numReshards += loop.getReshards().size();
+
+  // Values of the loop and outside of it are the same buffers.
+  Block &body = loop.getBody().front();
+  for (auto [operand, argument] : llvm::zip_equal(loop.getInputs(), body.getArguments()))
+    builder.setBuffer(argument, builder.getBuffer(operand));
+  auto yielded = body.getTerminator()->getOperands();
+  for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
+    if (Value buffer = builder.getBuffer(result))
+      builder.setBuffer(value, buffer);
+  if (failed(emitConstants(body, builder)) || failed(emitWhole(group->before, builder)) ||
+      failed(schedule->emit(*group, builder)) || failed(emitWhole(group->after, builder)))
+    return failure();
+  for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
+    builder.setBuffer(result, builder.getBuffer(value));
+  return success();
+}
+
+/// An op outside of loops runs whole.
+static LogicalResult emitPlain(Operation *op, ProgramBuilder &builder) {
+  if (op->getNumResults() == 0)
+    return op->emitError("expected an op with results");
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type || !fusion::getAxes(type))
+    return op->emitError("expected results with axes, found ")
+           << op->getResult(0).getType() << "; run fusion-propagate-axes";
+  if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
+    if (!fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).isLocal())
+      return op->emitError("expected a reshard that communicates in a stream loop; run "
+                           "fusion-form-loops");
+  return emitWhole(op, builder);
 }
 
 LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   if (!func.getBody().hasOneBlock())
     return func.emitError("expected a body of one block");
-  FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(func);
-  if (failed(groups))
-    return failure();
   FailureOr<hostir::ProgramOp> program = makeProgram(func);
   if (failed(program))
     return failure();
@@ -166,14 +186,15 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
       builder.setBuffer(value, buffer);
   }
 
-  for (auto constant : func.getBody().front().getOps<arith::ConstantOp>())
-    if (llvm::any_of(constant->getUsers(),
-                     [](Operation *user) { return !user->hasTrait<OpTrait::Elementwise>(); }))
-      if (failed(emitConstant(constant, builder)))
-        return failure();
-  for (const StreamGroup &group : *groups)
-    if (failed(emitGroup(group, builder)))
+  if (failed(emitConstants(func.getBody().front(), builder)))
+    return failure();
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    if (op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    auto loop = dyn_cast<fusion::StreamLoopOp>(&op);
+    if (failed(loop ? emitLoop(loop, builder) : emitPlain(&op, builder)))
       return failure();
+  }
   for (const std::pair<Value, Value> &copy : copies) {
     if (llvm::is_contained(cast<RankedTensorType>(copy.first.getType()).getShape(), 0))
       continue;

@@ -13,41 +13,10 @@
 using namespace mlir;
 using namespace tandem;
 
-LogicalResult tandem::chooseSchedule(StreamGroup &group) {
-  fusion::ReshardOp source;
-  for (fusion::ReshardOp reshard : group.reshards()) {
-    fusion::ScheduleAttr named = reshard.getScheduleAttr();
-    if (!named)
-      continue;
-    bool isNamed = !reshard.getChosen();
-    // Two that can't both be had: the user's word goes before a choice, and what is not the
-    // fallback before it.
-    bool isBetter = !group.schedule ||
-                    std::pair(isNamed, named.getKind() != fusion::ScheduleKind::Pipeline) >
-                        std::pair(group.scheduleIsNamed,
-                                  group.schedule.getKind() != fusion::ScheduleKind::Pipeline);
-    if (isBetter) {
-      group.schedule = named;
-      group.scheduleIsNamed = isNamed;
-      source = reshard;
-    } else if (isNamed && named.getKind() != fusion::ScheduleKind::Pipeline &&
-               named != group.schedule) {
-      InFlightDiagnostic diag = reshard.emitError("schedule ")
-                                << named << " stands in one stream loop with " << group.schedule;
-      diag.attachNote(source.getLoc()) << "the other schedule";
-      return diag;
-    }
-  }
-  if (!group.schedule)
-    group.schedule =
-        fusion::ScheduleAttr::get(group.ops.front()->getContext(), fusion::ScheduleKind::Pipeline);
-  return success();
-}
-
-FailureOr<SmallVector<StreamGroup>> tandem::sortGroups(func::FuncOp func,
-                                                       SmallVector<StreamGroup> groups) {
+FailureOr<std::vector<StreamGroup>> tandem::sortGroups(Block &block,
+                                                       std::vector<StreamGroup> groups) {
   DenseMap<Operation *, unsigned> groupOf, number;
-  for (auto [i, op] : llvm::enumerate(func.getBody().front()))
+  for (auto [i, op] : llvm::enumerate(block))
     number[&op] = i;
   for (auto [i, group] : llvm::enumerate(groups))
     for (Operation *op : group.ops)
@@ -73,7 +42,7 @@ FailureOr<SmallVector<StreamGroup>> tandem::sortGroups(func::FuncOp func,
   for (unsigned i = 0; i < groups.size(); ++i)
     if (missing[i] == 0)
       ready.push(i);
-  SmallVector<StreamGroup> sorted;
+  std::vector<StreamGroup> sorted;
   while (!ready.empty()) {
     unsigned i = ready.top();
     ready.pop();
@@ -94,6 +63,6 @@ FailureOr<SmallVector<StreamGroup>> tandem::sortGroups(func::FuncOp func,
     });
   }
   if (sorted.size() != groups.size())
-    return func.emitError("stream loops depend on each other in a circle");
+    return block.getParentOp()->emitError("stream loops depend on each other in a circle");
   return sorted;
 }

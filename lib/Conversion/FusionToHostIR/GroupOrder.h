@@ -1,4 +1,4 @@
-//===- GroupOrder.h - the schedules of stream groups, and their order -*- C++ -*-===//
+//===- GroupOrder.h - the order of stream groups -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,13 +13,9 @@
 
 namespace tandem {
 
-/// Sets the group's schedule by those that its reshards name. Error if users name two that one loop
-/// cannot have.
-LogicalResult chooseSchedule(StreamGroup &group);
-
-/// Orders groups by their dependences; among those that are free, by their first op. Error at
-/// `func` if they depend on each other in a circle.
-FailureOr<SmallVector<StreamGroup>> sortGroups(func::FuncOp func, SmallVector<StreamGroup> groups);
+/// Orders groups of a block by their dependences; among those that are free, by their first op.
+/// Error at the block's op if they depend on each other in a circle.
+FailureOr<std::vector<StreamGroup>> sortGroups(Block &block, std::vector<StreamGroup> groups);
 
 } // namespace tandem
 

@@ -12,11 +12,32 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Support/SilenceDiagnostics.h"
 
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace tandem;
+
+namespace {
+/// Prices loops by formulas for the commands of each schedule.
+class CostModelPricer final : public LoopPricer {
+public:
+  explicit CostModelPricer(std::shared_ptr<const CostModel> model)
+      : owned(std::move(model)), model(*owned) {}
+  StringRef getName() const override { return model.getName(); }
+  FailureOr<double> price(fusion::StreamLoopOp candidate) override;
+  double getLeastGain(bool oneSided) const override { return model.getLeastGain(oneSided); }
+
+private:
+  LoopWork getWork(const StreamGroup &group) const;
+  /// What an iteration does for an op; none if that is a part of another op's kernel, or nothing.
+  std::optional<LoopItem> getItem(Operation *op, const StreamGroup &group) const;
+
+  std::shared_ptr<const CostModel> owned;
+  const CostModel &model;
+};
+} // namespace
 
 /// Whether a kernel computes the op: an elementwise one, and not a constant, which is a part of the
 /// kernels that use it.
@@ -63,7 +84,7 @@ static double getBytesRead(Operation *op, const StreamGroup &group) {
 
 static LoopItem getReshardItem(fusion::ReshardOp op, const StreamGroup &group,
                                const CostModel &model) {
-  ScopedDiagnosticHandler quiet(op.getContext(), [](Diagnostic &) { return success(); });
+  SilenceDiagnostics silence(op.getContext());
   FailureOr<ReshardPlan> plan =
       planReshard(op, getSymbolicIndex(op), nullptr, [&] { return op.emitError(); });
   bool oneOwner =
@@ -85,7 +106,7 @@ static uint32_t getNumRepeats(Operation *op, const StreamGroup &group) {
   return succeeded(slices) && *slices > inLoop ? static_cast<uint32_t>(*slices / inLoop) : 1;
 }
 
-std::optional<LoopItem> LoopCosts::getItem(Operation *op, const StreamGroup &group) const {
+std::optional<LoopItem> CostModelPricer::getItem(Operation *op, const StreamGroup &group) const {
   int64_t slices = group.numSlices();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
@@ -111,7 +132,7 @@ std::optional<LoopItem> LoopCosts::getItem(Operation *op, const StreamGroup &gro
   return item;
 }
 
-LoopWork LoopCosts::getWork(const StreamGroup &group) const {
+LoopWork CostModelPricer::getWork(const StreamGroup &group) const {
   LoopWork work;
   work.slices = group.numSlices();
   for (Operation *op : group.ops)
@@ -120,91 +141,26 @@ LoopWork LoopCosts::getWork(const StreamGroup &group) const {
   return work;
 }
 
-/// Appends a group by a schedule; false if it cannot run it or has no model.
-static bool addTo(LoopPlan &plan, StreamGroup group, fusion::ScheduleAttr attr,
-                  const LoopWork &work, const CostModel &model) {
-  const Schedule *schedule = getSchedule(attr.getKind());
-  if (!schedule)
-    return false;
-  group.schedule = attr;
-  ScopedDiagnosticHandler quiet(attr.getContext(), [](Diagnostic &) { return success(); });
-  if (failed(schedule->matches(group, [&] { return group.ops.front()->emitError(); })))
-    return false;
-  return schedule->addTo(plan, group, work, model);
-}
-
-/// The schedules worth a look, the fallback first.
-static SmallVector<fusion::ScheduleAttr> getCandidates(const StreamGroup &group) {
-  MLIRContext *context = group.ops.front()->getContext();
-  auto plain = [&](fusion::ScheduleKind kind) { return fusion::ScheduleAttr::get(context, kind); };
-  SmallVector<fusion::ScheduleAttr> candidates{plain(fusion::ScheduleKind::Pipeline)};
-  if (group.reshards().size() != 1 || group.streamSizes.empty())
-    return candidates;
-  candidates.push_back(plain(fusion::ScheduleKind::Exchange));
-  candidates.push_back(plain(fusion::ScheduleKind::Push));
-  auto push = [&](int64_t streams, fusion::PeerOrder order, ArrayRef<int64_t> merge) {
-    candidates.push_back(fusion::ScheduleAttr::get(context, fusion::ScheduleKind::Push, 1, streams,
-                                                   "", order, merge));
-  };
-  push(2, fusion::PeerOrder::Rotated, {});
-  // Few at first (of a reduction: at last), then as many as there have been.
-  int64_t devices = group.numSlices();
-  bool reduces = group.accumulators.contains(group.reshards().front());
-  if (!llvm::isPowerOf2_64(devices) || devices < 4)
-    return candidates;
-  SmallVector<int64_t> merge{1};
-  for (int64_t count = 1; count < devices; count *= 2)
-    merge.push_back(count);
-  if (reduces)
-    std::reverse(merge.begin(), merge.end());
-  push(0, fusion::PeerOrder::Xor, merge);
-  push(2, fusion::PeerOrder::Xor, merge);
-  return candidates;
-}
-
-SmallVector<PricedSchedule> LoopCosts::getSchedules(const StreamGroup &group) const {
-  LoopWork work = getWork(group);
-  SmallVector<PricedSchedule> priced;
-  for (fusion::ScheduleAttr schedule : group.scheduleIsNamed
-                                           ? SmallVector<fusion::ScheduleAttr>{group.schedule}
-                                           : getCandidates(group)) {
-    LoopPlan plan = model.startPlan();
-    if (addTo(plan, group, schedule, work, model))
-      priced.push_back({schedule, model.predict(plan)});
-  }
-  return priced;
-}
-
-PricedSchedule LoopCosts::choose(ArrayRef<PricedSchedule> schedules) {
-  PricedSchedule best = schedules.front();
-  for (const PricedSchedule &other : schedules)
-    if (other.seconds < best.seconds &&
-        other.seconds < (1 - CostModel::kLeastGain) * schedules.front().seconds)
-      best = other;
-  return best;
-}
-
-/// A constant that is no part of a kernel is written by one of its own.
-static void addConstants(LoopPlan &plan, func::FuncOp func, const CostModel &model) {
-  LoopWork work;
-  for (auto constant : func.getBody().front().getOps<arith::ConstantOp>())
-    if (llvm::any_of(constant->getUsers(),
-                     [](Operation *user) { return !user->hasTrait<OpTrait::Elementwise>(); }))
-      if (auto type = dyn_cast<RankedTensorType>(constant.getType()))
-        work.items.push_back(model.getElementwise(getLocalBytes(type)));
-  model.addPipeline(plan, work, 0);
-}
-
-FailureOr<double> LoopCosts::getSeconds(func::FuncOp func) const {
-  FailureOr<SmallVector<StreamGroup>> groups = getStreamGroups(func);
-  if (failed(groups))
+FailureOr<double> CostModelPricer::price(fusion::StreamLoopOp candidate) {
+  SilenceDiagnostics silence(candidate.getContext());
+  FailureOr<StreamGroup> group = getStreamGroup(candidate, [&] { return candidate.emitError(); });
+  if (failed(group))
     return failure();
   LoopPlan plan = model.startPlan();
-  addConstants(plan, func, model);
-  for (const StreamGroup &group : *groups) {
-    SmallVector<PricedSchedule> schedules = getSchedules(group);
-    if (schedules.empty() || !addTo(plan, group, choose(schedules).schedule, getWork(group), model))
-      return failure();
-  }
+  auto addWhole = [&](ArrayRef<Operation *> ops) {
+    StreamGroup whole;
+    whole.ops.assign(ops.begin(), ops.end());
+    model.addPipeline(plan, getWork(whole), 0);
+  };
+  addWhole(group->before);
+  if (!getSchedule(group->schedule)->addTo(plan, *group, getWork(*group), model))
+    return failure();
+  addWhole(group->after);
   return model.predict(plan);
+}
+
+std::unique_ptr<LoopPricer>
+tandem::createLoopPricer(StringRef machine, const CostModel::Options &options, std::string &error) {
+  std::shared_ptr<const CostModel> model = CostModel::load(machine, options, error);
+  return model ? std::make_unique<CostModelPricer>(std::move(model)) : nullptr;
 }

@@ -14,36 +14,29 @@
 
 namespace tandem {
 
-/// A schedule and the seconds that it would take.
-struct PricedSchedule {
-  fusion::ScheduleAttr schedule;
-  double seconds = 0;
-};
-
-/// Prices the stream loops of a function. Elementwise ops that will be one kernel are priced as
-/// one.
-class LoopCosts {
+/// Prices candidates for one machine and target.
+class LoopPricer {
 public:
-  explicit LoopCosts(const CostModel &model) : model(model) {}
+  virtual ~LoopPricer() = default;
 
-  /// All schedules that can run the group and have a model, `pipeline` first. A named one alone.
-  SmallVector<PricedSchedule> getSchedules(const StreamGroup &group) const;
-  /// The quickest of them: what `pipeline` would take, unless the gain is worth it.
-  static PricedSchedule choose(ArrayRef<PricedSchedule> schedules);
+  /// The machine's name.
+  virtual StringRef getName() const = 0;
 
-  /// All groups one after another, each by the schedule that would be chosen. Failure where one has
-  /// no model.
-  FailureOr<double> getSeconds(func::FuncOp func) const;
+  /// Seconds of one run of a loop, with the digits of its types and its schedule. The loop may be
+  /// in no function. Failure, silently, if it has no price.
+  virtual FailureOr<double> price(fusion::StreamLoopOp candidate) = 0;
 
-  const CostModel &getModel() const { return model; }
-
-private:
-  LoopWork getWork(const StreamGroup &group) const;
-  /// What an iteration does for an op; none if that is a part of another op's kernel, or nothing.
-  std::optional<LoopItem> getItem(Operation *op, const StreamGroup &group) const;
-
-  const CostModel &model;
+  /// The part of the baseline's time that a candidate must gain: below, rounding, neighbours and
+  /// what the model leaves out are more.
+  static constexpr double kLeastGain = CostModel::kLeastGain;
+  /// ... of slices that travel by one-sided messages, or by others.
+  virtual double getLeastGain(bool oneSided) const = 0;
 };
+
+/// Null, with `error`, if the machine file cannot be read or has fewer devices than the world has
+/// ranks.
+std::unique_ptr<LoopPricer> createLoopPricer(StringRef machine, const CostModel::Options &options,
+                                             std::string &error);
 
 } // namespace tandem
 

@@ -239,3 +239,15 @@ LogicalResult LoopEmitter::finish() {
   }
   return success();
 }
+
+LogicalResult tandem::emitWhole(ArrayRef<Operation *> ops, ProgramBuilder &program,
+                                bool sendsMessages) {
+  StreamGroup group;
+  group.ops.assign(ops.begin(), ops.end());
+  LoopEmitter emitter(group, program);
+  emitter.sendsMessages = sendsMessages;
+  return failure(llvm::any_of(ops, [&](Operation *op) {
+    return failed(emitter.prepare(op)) ||
+           failed(emitter.emitSlice(op, nullptr, program.getMainStream()));
+  }));
+}

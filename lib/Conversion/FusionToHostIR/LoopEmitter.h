@@ -56,6 +56,10 @@ public:
   /// Behind the loop: rounds what was accumulated in f32 to the type of its result.
   LogicalResult finish();
 
+  /// Whether reshards that only move data are messages between pairs of devices, even if a
+  /// collective would do.
+  bool sendsMessages = false;
+
   /// While set, slices of `value` are read from `place` instead of its buffer: from the source of
   /// the reshard that makes it, on the device that owns the slice. Only by ops whose lowering
   /// `readsPlaces`.
@@ -99,6 +103,10 @@ private:
   DenseSet<Value> views;
   DenseMap<Value, SliceBuffer> readPlaces, writePlaces;
 };
+
+/// Emits whole ops outside of a stream loop, one after another, on the main stream.
+LogicalResult emitWhole(ArrayRef<Operation *> ops, ProgramBuilder &program,
+                        bool sendsMessages = false);
 
 } // namespace tandem
 

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Support/SilenceDiagnostics.h"
 #include <tuple>
 
 using namespace mlir;
@@ -319,7 +320,7 @@ SliceIndex tandem::getSymbolicIndex(fusion::ReshardOp op) {
 FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshards) {
   FailureOr<ReshardPlan> common = failure();
   for (fusion::ReshardOp reshard : reshards) {
-    ScopedDiagnosticHandler quiet(reshard.getContext(), [](Diagnostic &) { return success(); });
+    SilenceDiagnostics silence(reshard.getContext());
     FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
                                               [&] { return reshard.emitError(); });
     if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)

@@ -8,6 +8,7 @@
 #include "ReshardPlan.h"
 
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Support/SilenceDiagnostics.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -17,7 +18,7 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
   auto streams = fusion::getStreamSizes(op.getResult().getType());
   if (failed(streams) || !streams->empty())
     return std::nullopt;
-  ScopedDiagnosticHandler quiet(op.getContext(), [](Diagnostic &) { return success(); });
+  SilenceDiagnostics silence(op.getContext());
   FailureOr<ReshardPlan> plan =
       planReshard(op, SliceIndex(), nullptr, [&] { return op.emitError(); });
   if (failed(plan) || plan->kind != ReshardKind::ReduceScatter || plan->groupSize() == 1)

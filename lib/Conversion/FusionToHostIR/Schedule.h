@@ -1,4 +1,4 @@
-//===- Schedule.h - how a reshard group becomes a stream loop -*- C++ -*-===//
+//===- Schedule.h - how a stream loop becomes host IR -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,24 +15,26 @@
 
 namespace tandem {
 
-/// What one run of a group costs one rank, in counts that do not depend on a machine: a cost model
-/// prices them.
-struct ScheduleCost {
-  int64_t steps = 0;        ///< communication steps that follow each other
-  int64_t bytesSent = 0;    ///< bytes this rank sends over the busiest link
-  int64_t computeOps = 0;   ///< compute commands issued
-  int64_t exposedSteps = 0; ///< steps that nothing in the group can hide
-};
-
-/// Bytes of a device's piece of a value of known extents.
-int64_t getNumBytes(RankedTensorType type);
-
-/// Turns a stream group into host IR. One class a file under Schedules/, stateless.
+/// An algorithm that makes a stream loop host IR.
 class Schedule {
 public:
   virtual ~Schedule() = default;
 
   virtual fusion::ScheduleKind getKind() const = 0;
+  StringRef getName() const { return fusion::stringifyScheduleKind(getKind()); }
+
+  /// Appends the options that are worth a price for the group. Those that do not match are passed
+  /// over later.
+  virtual void getCandidates(const StreamGroup &group,
+                             SmallVectorImpl<fusion::ScheduleAttr> &candidates) const = 0;
+
+  /// How much the schedule suits a group that it matches, where nothing is known of the machine:
+  /// the highest rank is chosen. Negative: never without a cost model. The schedule of rank 0
+  /// matches all groups.
+  virtual int getFallbackRank(const StreamGroup &group) const { return -1; }
+
+  /// Whether the group's commands would be one-sided messages, which not all channels have.
+  virtual bool isOneSided(const StreamGroup &group) const { return false; }
 
   /// Whether `emit` can lower the group. If not, says why through `why`: what was found and what is
   /// accepted.
@@ -42,9 +44,6 @@ public:
   /// Emits the group. Only called if it matches.
   virtual LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const = 0;
 
-  /// Only called if it matches.
-  virtual ScheduleCost cost(const StreamGroup &group) const = 0;
-
   /// Appends the commands that `emit` would write to `plan`, for the cost model. False if the
   /// schedule has no model: then it is never chosen, only named. Only called if it matches.
   virtual bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
@@ -53,14 +52,24 @@ public:
   }
 };
 
-/// The schedule of a kind, or null if there is none yet.
-const Schedule *getSchedule(fusion::ScheduleKind kind);
+/// The schedule that an attribute names. Null, with an error through `why`, if there is none or its
+/// options are not there yet.
+const Schedule *lookupSchedule(fusion::ScheduleAttr schedule,
+                               function_ref<InFlightDiagnostic()> why);
+/// The same of an attribute that is known to be right.
+const Schedule *getSchedule(fusion::ScheduleAttr schedule);
 
-/// Whether there is a schedule of this kind and options, whatever the loop. If not, says why
-/// through `why`.
-LogicalResult checkSchedule(fusion::ScheduleAttr schedule, function_ref<InFlightDiagnostic()> why);
+/// The candidates of all schedules for a group, the unoverlapped baseline first.
+SmallVector<fusion::ScheduleAttr> getCandidates(const StreamGroup &group);
 
-/// One constructor per file in Schedules/.
+/// What a group gets that has neither an annotation nor a price: of the schedules that match, the
+/// one of the highest rank.
+fusion::ScheduleAttr getFallbackSchedule(const StreamGroup &group);
+
+/// Slice by slice: the ops of the group in order, on the worker of the iteration. Without stream
+/// digits, one op after another on the main stream. `sendsMessages`: see LoopEmitter.
+LogicalResult emitPipeline(const StreamGroup &group, ProgramBuilder &program, bool sendsMessages);
+
 const Schedule &getPipelineSchedule();
 const Schedule &getExchangeSchedule();
 const Schedule &getPushSchedule();

@@ -11,6 +11,7 @@
 #include "ReshardPlan.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -39,8 +40,9 @@ namespace {
 
 class Grouper {
 public:
-  explicit Grouper(func::FuncOp func) : func(func) {}
-  FailureOr<SmallVector<StreamGroup>> run();
+  /// `isLoop`: the block is the body of a loop op.
+  Grouper(Block &block, bool isLoop) : block(block), isLoop(isLoop) {}
+  FailureOr<std::vector<StreamGroup>> run();
 
 private:
   static constexpr unsigned kNoGroup = ~0u;
@@ -56,12 +58,23 @@ private:
   bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
   bool canUnite(unsigned group, unsigned other);
   void unite(Operation *op);
+  void merge(unsigned into, unsigned from);
 
-  func::FuncOp func;
-  SmallVector<StreamGroup> groups;
+  // Ops without stream digits.
+  void findProducersOfReductions();
+  bool isOpen(fusion::ReshardOp op, bool reduces) const;
+  void uniteGathers(Operation *op);
+  unsigned findWholeGroup(Operation *op);
+  bool canJoinWhole(Operation *op, unsigned group);
+
+  Block &block;
+  bool isLoop;
+  std::vector<StreamGroup> groups;
   DenseMap<Operation *, unsigned> groupOf;
   DenseMap<Operation *, unsigned> number; // position in the block
   DenseSet<Operation *> beforeScatter;
+  /// The reduction whose operand an op makes, of ops without stream digits.
+  DenseMap<Operation *, Operation *> reductionOf;
 };
 
 } // namespace
@@ -147,23 +160,20 @@ bool Grouper::accumulates(Operation *op, unsigned operand) {
   return places == getPlaces(cast<RankedTensorType>(op->getResult(0).getType()), rule.results[0]);
 }
 
-/// Whether `op` is asked to hand its operand's slices to their owners, one after another.
+/// Whether the operand of `op` is sliced by the device that gets each slice.
 bool Grouper::scatters(Operation *op) {
   auto reshard = dyn_cast<fusion::ReshardOp>(op);
-  if (!reshard || !reshard.getSchedule())
-    return false;
-  fusion::ScheduleKind kind = reshard.getSchedule()->getKind();
-  return (kind == fusion::ScheduleKind::Push || kind == fusion::ScheduleKind::Exchange) &&
-         getScatteredDigit(reshard);
+  return reshard && getScatteredDigit(reshard);
 }
 
-/// Collects what makes the terms of values that are scattered. A loop that receives slices begins
-/// with the own ones, one that hands them out ends with those: they are two.
+/// Collects the ops that make the partial sums of annotated scatters. A loop that receives slices
+/// begins with the own ones, one that hands them out ends with those: they are two, and an
+/// annotation says which of them the compute between belongs to. Without one, it is the gather's.
 void Grouper::findBeforeScatter() {
   SmallVector<Operation *> worklist;
-  for (Operation &op : func.getBody().front())
-    if (scatters(&op))
-      worklist.push_back(&op);
+  for (auto reshard : block.getOps<fusion::ReshardOp>())
+    if (reshard.getScheduleAttr() && scatters(reshard))
+      worklist.push_back(reshard);
   while (!worklist.empty()) {
     Operation *op = worklist.pop_back_val();
     if (!beforeScatter.insert(op).second)
@@ -226,29 +236,33 @@ bool Grouper::canJoin(Operation *op, unsigned group, std::optional<unsigned> acc
   });
 }
 
-/// Whether one loop can keep the schedules of all reshards: the fallback, of which nobody has said
-/// a word; or exchanges alike of slices that the same devices own.
+/// Whether reshards can run in one loop: they are annotated alike, and the same devices own their
+/// slices, or no slice of any has an owner.
 static bool canShareLoop(ArrayRef<fusion::ReshardOp> reshards) {
-  auto isFallback = [](fusion::ReshardOp reshard) {
-    fusion::ScheduleAttr schedule = reshard.getScheduleAttr();
-    return !schedule ||
-           (reshard.getChosen() && schedule.getKind() == fusion::ScheduleKind::Pipeline);
-  };
-  if (llvm::all_of(reshards, isFallback))
-    return true;
   fusion::ReshardOp first = reshards.front();
-  fusion::ScheduleAttr schedule = first.getScheduleAttr();
-  return schedule && schedule.getKind() == fusion::ScheduleKind::Exchange &&
-         llvm::all_of(reshards,
-                      [&](fusion::ReshardOp reshard) {
-                        return reshard.getScheduleAttr() == schedule &&
-                               reshard.getChosen() == first.getChosen();
-                      }) &&
-         succeeded(getCommonOwner(reshards));
+  if (llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
+        return reshard.getScheduleAttr() != first.getScheduleAttr();
+      }))
+    return false;
+  return succeeded(getCommonOwner(reshards)) ||
+         llvm::none_of(reshards, [](fusion::ReshardOp reshard) {
+           return succeeded(getCommonOwner(reshard));
+         });
+}
+
+/// Whether `op` is no reshard, or one that may be in a loop with those of the group: no two
+/// different annotations.
+static bool agreesWithAnnotations(Operation *op, const StreamGroup &group) {
+  auto reshard = dyn_cast<fusion::ReshardOp>(op);
+  if (!reshard || !reshard.getScheduleAttr())
+    return true;
+  return llvm::all_of(group.reshards(), [&](fusion::ReshardOp other) {
+    return !other.getScheduleAttr() || other.getScheduleAttr() == reshard.getScheduleAttr();
+  });
 }
 
 /// Whether two loops may be one: they run over slices alike, neither needs what the other makes,
-/// and one loop can keep the schedules of both.
+/// and their reshards can share a loop.
 bool Grouper::canUnite(unsigned group, unsigned other) {
   const StreamGroup &a = groups[group], &b = groups[other];
   if (a.streamSizes != b.streamSizes || a.raggedDigits != b.raggedDigits)
@@ -278,15 +292,19 @@ void Grouper::unite(Operation *op) {
     }
     if (!canUnite(into, group))
       continue;
-    StreamGroup &to = groups[into], &from = groups[group];
-    for (Operation *member : from.ops)
-      groupOf[member] = into;
-    to.ops.append(from.ops);
-    llvm::sort(to.ops, [&](Operation *a, Operation *b) { return number[a] < number[b]; });
-    to.accumulators.insert(from.accumulators.begin(), from.accumulators.end());
-    to.digitMaps.insert(from.digitMaps.begin(), from.digitMaps.end());
-    from = StreamGroup();
+    merge(into, group);
   }
+}
+
+void Grouper::merge(unsigned into, unsigned group) {
+  StreamGroup &to = groups[into], &from = groups[group];
+  for (Operation *member : from.ops)
+    groupOf[member] = into;
+  to.ops.append(from.ops);
+  llvm::sort(to.ops, [&](Operation *a, Operation *b) { return number[a] < number[b]; });
+  to.accumulators.insert(from.accumulators.begin(), from.accumulators.end());
+  to.digitMaps.insert(from.digitMaps.begin(), from.digitMaps.end());
+  from = StreamGroup();
 }
 
 /// The group that `op` joins, and the operand that it accumulates over if it does.
@@ -297,16 +315,143 @@ std::pair<unsigned, std::optional<unsigned>> Grouper::findGroup(Operation *op,
     unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
     if (group == kNoGroup || groups[group].streamSizes.empty() ||
         groups[group].accumulators.contains(producer) ||
-        (beforeScatter.contains(op) && !groups[group].reshards().empty()))
+        (beforeScatter.contains(op) && !groups[group].reshards().empty()) ||
+        !agreesWithAnnotations(op, groups[group]))
       continue;
     if (!sizes.empty() && getMapThrough(op, operand) && canJoin(op, group, std::nullopt))
       return {group, std::nullopt};
     unsigned number = operand.getOperandNumber();
-    if ((accumulates(op, number) || scatters(op)) && canJoin(op, group, number))
+    bool handsOut = groups[group].reshards().empty() && scatters(op);
+    if ((accumulates(op, number) || handsOut) && canJoin(op, group, number))
       return {group, number};
   }
   return {kNoGroup, std::nullopt};
 }
+
+//===----------------------------------------------------------------------===//
+// Ops without stream digits
+//===----------------------------------------------------------------------===//
+
+/// Whether slices can be chosen for a reshard: a gather, or a reduction if `reduces`, without
+/// stream digits and without an annotation.
+bool Grouper::isOpen(fusion::ReshardOp op, bool reduces) const {
+  RankedTensorType from = op.getInput().getType(), to = op.getResult().getType();
+  fusion::AxesAttr fromAxes = fusion::getAxes(from), toAxes = fusion::getAxes(to);
+  if (isLoop || op.getScheduleAttr() || !fromAxes || !toAxes || fromAxes.hasStream() ||
+      toAxes.hasStream())
+    return false;
+  fusion::ReshardKind kind = fusion::classifyReshard(from, to).kind;
+  return reduces
+             ? kind == fusion::ReshardKind::AllReduce || kind == fusion::ReshardKind::ReduceScatter
+             : kind == fusion::ReshardKind::AllGather;
+}
+
+static bool isElementwiseComputation(Operation *op) {
+  return fusion::isLocalComputation(op) && op->hasTrait<OpTrait::Elementwise>();
+}
+
+/// The ops that make the operand of a reduction, back to the next ones that are not elementwise:
+/// they are sliced with it.
+void Grouper::findProducersOfReductions() {
+  for (auto reshard : block.getOps<fusion::ReshardOp>()) {
+    if (!isOpen(reshard, /*reduces=*/true))
+      continue;
+    SmallVector<Value> worklist{reshard.getInput()};
+    while (!worklist.empty()) {
+      Value value = worklist.pop_back_val();
+      Operation *producer = value.getDefiningOp();
+      if (!producer || !value.hasOneUse() || !fusion::isLocalComputation(producer) ||
+          !reductionOf.try_emplace(producer, reshard).second)
+        continue;
+      if (isElementwiseComputation(producer))
+        llvm::append_range(worklist, producer->getOperands());
+    }
+  }
+}
+
+/// Whether slices of `operand` give slices of the result of `op`.
+static bool passesSlices(Operation *op, OpOperand &operand) {
+  if (isElementwiseComputation(op))
+    return true;
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+  if (!rule || op->getNumResults() != 1)
+    return false;
+  return llvm::any_of(rule->operands[operand.getOperandNumber()], [&](int64_t factor) {
+    return factor != fusion::AxesRule::kNone &&
+           rule->factors[factor] == fusion::FactorKind::Parallel &&
+           llvm::is_contained(rule->results[0], factor);
+  });
+}
+
+/// Makes one group of gathers that meet at `op`, its operands, before any op reads them.
+void Grouper::uniteGathers(Operation *op) {
+  unsigned into = kNoGroup;
+  for (Value operand : op->getOperands()) {
+    auto reshard = operand.getDefiningOp<fusion::ReshardOp>();
+    unsigned group = reshard ? groupOf.lookup_or(reshard, kNoGroup) : kNoGroup;
+    if (group == kNoGroup || group == into || !isOpen(reshard, /*reduces=*/false) ||
+        groups[group].reshards().size() != groups[group].ops.size())
+      continue;
+    if (into == kNoGroup)
+      into = group;
+    else if (canUnite(into, group))
+      merge(into, group);
+  }
+}
+
+/// Whether `op`, which computes, can be in a loop with the group, which has no stream digits.
+bool Grouper::canJoinWhole(Operation *op, unsigned group) {
+  const StreamGroup &candidate = groups[group];
+  if (candidate.ops.empty() || !candidate.streamSizes.empty())
+    return false;
+  auto isOpenGather = [&](fusion::ReshardOp reshard) { return isOpen(reshard, false); };
+  bool gathers = llvm::any_of(candidate.reshards(), isOpenGather);
+  Operation *reduction = reductionOf.lookup(op);
+  bool makesOperand = reduction && llvm::any_of(candidate.ops, [&](Operation *member) {
+                        return reductionOf.lookup(member) == reduction;
+                      });
+  // A gather that has a matmul to overlap leaves the reduction its own.
+  auto isMatmul = [](Operation *member) { return isa<fusion::MatmulOp>(member); };
+  if (!makesOperand && (!gathers || (reduction && llvm::any_of(candidate.ops, isMatmul))))
+    return false;
+  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+    Operation *producer = operand.get().getDefiningOp();
+    if (!producer)
+      return true;
+    if (groupOf.lookup_or(producer, kNoGroup) != group)
+      return !dependsOn(producer, group);
+    auto reshard = dyn_cast<fusion::ReshardOp>(producer);
+    return (!reshard || isOpenGather(reshard)) && passesSlices(op, operand);
+  });
+}
+
+/// The group that an op without stream digits joins.
+unsigned Grouper::findWholeGroup(Operation *op) {
+  if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
+    Operation *producer = reshard.getInput().getDefiningOp();
+    if (!producer || reductionOf.lookup(producer) != op)
+      return kNoGroup;
+    unsigned group = groupOf.lookup(producer);
+    return groups[group].streamSizes.empty() ? group : kNoGroup;
+  }
+  if (isLoop || !fusion::isLocalComputation(op))
+    return kNoGroup;
+  uniteGathers(op);
+  // A gather that the op reads before what other gathers lead to.
+  for (bool direct : {true, false})
+    for (Value operand : op->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
+      if (group != kNoGroup && (isa<fusion::ReshardOp>(producer) || !direct) &&
+          canJoinWhole(op, group))
+        return group;
+    }
+  return kNoGroup;
+}
+
+//===----------------------------------------------------------------------===//
+// All ops
+//===----------------------------------------------------------------------===//
 
 LogicalResult Grouper::add(Operation *op) {
   if (op->getNumResults() == 0)
@@ -319,42 +464,109 @@ LogicalResult Grouper::add(Operation *op) {
   if (failed(sizes))
     return op->emitError("expected known extents and mesh sizes, found ")
            << type << "; run fusion-specialize";
+  // A loop that is formed is a group of its own, whatever the digits of its results.
+  if (isa<fusion::StreamLoopOp>(op))
+    sizes->clear();
   if (!sizes->empty())
     unite(op);
   auto [group, accumulated] = findGroup(op, *sizes);
+  if (group == kNoGroup && sizes->empty())
+    group = findWholeGroup(op);
   if (group == kNoGroup) {
     group = groups.size();
     groups.emplace_back().streamSizes = *sizes;
     SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
-    for (auto [i, place] : llvm::enumerate(getPlaces(type, dims)))
-      if (std::get<3>(place))
-        groups[group].raggedDigits.push_back(i);
+    if (!sizes->empty())
+      for (auto [i, place] : llvm::enumerate(getPlaces(type, dims)))
+        if (std::get<3>(place))
+          groups[group].raggedDigits.push_back(i);
   }
   if (accumulated)
     groups[group].accumulators[op] = *accumulated;
   else if (std::optional<DigitMap> map = getMapInGroup(op, group);
-           map && *map != getIdentity(groups[group].streamSizes))
+           !sizes->empty() && map && *map != getIdentity(groups[group].streamSizes))
     groups[group].digitMaps[op] = std::move(*map);
   groups[group].ops.push_back(op);
   groupOf[op] = group;
   return success();
 }
 
-FailureOr<SmallVector<StreamGroup>> Grouper::run() {
-  for (auto [i, op] : llvm::enumerate(func.getBody().front()))
+/// The schedule that the group's reshards are annotated with, and where.
+static void findAnnotation(StreamGroup &group) {
+  group.place = group.ops.front();
+  for (fusion::ReshardOp reshard : llvm::reverse(group.reshards())) {
+    if (!group.schedule)
+      group.place = reshard;
+    if (fusion::ScheduleAttr named = reshard.getScheduleAttr()) {
+      group.place = reshard;
+      group.schedule = named;
+      group.scheduleIsNamed = true;
+    }
+  }
+}
+
+FailureOr<std::vector<StreamGroup>> Grouper::run() {
+  for (auto [i, op] : llvm::enumerate(block))
     number[&op] = i;
   findBeforeScatter();
-  for (Operation &op : func.getBody().front().without_terminator())
-    if (!op.hasTrait<OpTrait::ConstantLike>() && failed(add(&op)))
+  findProducersOfReductions();
+  for (Operation &op : block.without_terminator()) {
+    if (op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    if (failed(add(&op)))
       return failure();
+  }
   // Those that were united with others are empty.
   llvm::erase_if(groups, [](const StreamGroup &group) { return group.ops.empty(); });
   for (StreamGroup &group : groups)
-    if (failed(chooseSchedule(group)))
-      return failure();
-  return sortGroups(func, std::move(groups));
+    findAnnotation(group);
+  return sortGroups(block, std::move(groups));
 }
 
-FailureOr<SmallVector<StreamGroup>> tandem::getStreamGroups(func::FuncOp func) {
-  return Grouper(func).run();
+FailureOr<std::vector<StreamGroup>> tandem::getStreamGroups(Block &block) {
+  return Grouper(block, /*isLoop=*/false).run();
+}
+
+FailureOr<StreamGroup> tandem::getStreamGroup(fusion::StreamLoopOp loop,
+                                              function_ref<InFlightDiagnostic()> why) {
+  FailureOr<std::vector<StreamGroup>> groups = Grouper(loop.getBody().front(), true).run();
+  if (failed(groups))
+    return failure();
+  StreamGroup all, *sliced = nullptr;
+  for (StreamGroup &group : *groups) {
+    // Truth values are computed where they are used.
+    if (group.streamSizes.empty() || llvm::all_of(group.ops, [](Operation *op) {
+          return cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isInteger(1);
+        }))
+      continue;
+    if (sliced)
+      return why() << "expected the ops of a stream loop to be sliced alike, found '"
+                   << sliced->ops.front()->getName() << "' and '" << group.ops.front()->getName()
+                   << "' that are not";
+    sliced = &group;
+  }
+  llvm::SmallDenseSet<Operation *> later;
+  if (sliced) {
+    all = *sliced;
+    later.insert(all.ops.begin(), all.ops.end());
+  }
+  for (const StreamGroup &group : *groups) {
+    if (&group == sliced)
+      continue;
+    for (Operation *op : group.ops) {
+      bool isBehind = llvm::any_of(op->getOperands(), [&](Value operand) {
+        return later.contains(operand.getDefiningOp());
+      });
+      if (isBehind)
+        later.insert(op);
+      if (!sliced)
+        all.ops.push_back(op);
+      else
+        (isBehind ? all.after : all.before).push_back(op);
+    }
+  }
+  all.place = loop;
+  all.schedule = loop.getScheduleAttr();
+  all.scheduleIsNamed = loop.getSource() == fusion::ScheduleSource::Annotation;
+  return all;
 }

@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --canonicalize --split-input-file %s | FileCheck %s
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --split-input-file %s | FileCheck %s
 
 // A truth value has no buffer: the kernel of who uses it computes it. Shared kernels, shared operands.
 

@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --canonicalize --split-input-file %s | FileCheck %s
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --split-input-file %s | FileCheck %s
 
 // Elementwise work after the matmul stays in the loop; a splat constant becomes part of its kernel.
 

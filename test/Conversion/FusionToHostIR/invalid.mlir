@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --split-input-file --verify-diagnostics %s
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --split-input-file --verify-diagnostics %s
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
@@ -62,11 +62,11 @@ func.func @too_many_pieces(%x: tensor<4096xf32, #fusion.axes<#tp, [serial(2048) 
 
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 #s = #fusion.axes<#tp, [stream, -]>
+// Two annotations that differ are two loops.
 func.func @two_words(%x: tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<2x6xf32, #fusion.axes<#tp, [stream, -]>> {
-  // expected-note @below {{the other schedule}}
   %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>} : tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<2x6xf32, #s>
   %1 = arith.negf %0 : tensor<2x6xf32, #s>
-  // expected-error @below {{stands in one stream loop with}}
+  // expected-error @below {{schedule ring is reserved and not there yet}}
   %2 = fusion.reshard %1 {schedule = #fusion.schedule<ring>} : tensor<2x6xf32, #s> -> tensor<2x6xf32, #s>
   return %2 : tensor<2x6xf32, #s>
 }

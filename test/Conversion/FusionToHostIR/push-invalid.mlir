@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s --split-input-file --verify-diagnostics --convert-fusion-to-hostir
+// RUN: tandem-opt %s --split-input-file --verify-diagnostics --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir
 
 // What the schedule push does not take, said at the reshard that names it.
 

@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s
 
 // One device and the mesh that it belongs to: a collective of the mesh, with the device's place in it as the root.
 

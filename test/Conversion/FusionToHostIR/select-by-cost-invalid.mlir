@@ -1,5 +1,5 @@
-// RUN: not tandem-opt %s -fusion-select-schedule=machine=nowhere -o /dev/null 2>&1 | FileCheck %s
-// RUN: not tandem-opt %s -fusion-select-schedule=machine=h200x8 -o /dev/null 2>&1 | FileCheck %s --check-prefix=DEVICES
+// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=nowhere -o /dev/null 2>&1 | FileCheck %s
+// RUN: not tandem-opt %s -fusion-form-loops -fusion-select-schedule=machine=h200x8 -o /dev/null 2>&1 | FileCheck %s --check-prefix=DEVICES
 // RUN: not tandem-opt %s -fusion-insert-reshards='gather=cost machine=h200x8' -o /dev/null 2>&1 | FileCheck %s --check-prefix=DEVICES
 // RUN: not tandem-opt %s -fusion-insert-reshards='gather=cost machine=nowhere' -o /dev/null 2>&1 | FileCheck %s
 // RUN: not tandem-opt %s --tandem-lower=gather=cost -o /dev/null 2>&1 | FileCheck %s --check-prefix=NONE

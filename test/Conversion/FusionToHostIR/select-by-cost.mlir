@@ -1,6 +1,6 @@
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,H200
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=mi300x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,MI300
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 one-sided=false log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+// RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,H200
+// RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule='machine=mi300x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,MI300
+// RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
@@ -9,11 +9,10 @@
 !y = tensor<8192x28672xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
 
 // Large slices of one owner: what takes SMs hides little, whatever it is.
-// LOG: remark: fusion-select-schedule: all-gather goes through schedule pipeline: pipeline {{[0-9.]+}} us, exchange {{[0-9.]+}} us{{.*}} (h200x8)
-// LOG: remark: fusion-select-schedule: predicted {{[0-9.]+}} us (h200x8)
-// LOG: remark: fusion-select-schedule: 0 exchange, 1 pipeline, 0 named by the user
+// LOG: remark: fusion-select-schedule: all-gather goes through schedule pipeline: pipeline {{[0-9.]+}} us; exchange {{[0-9.]+}} us{{.*}} (h200x8)
+// LOG: remark: fusion-select-schedule: 1 pipeline, 0 annotated
 // CHECK-LABEL: func.func @large
-// CHECK: schedule = #fusion.schedule<pipeline>
+// CHECK: fusion.stream_loop schedule <pipeline> from cost
 func.func @large(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y
@@ -30,8 +29,8 @@ func.func @large(%x: !x, %w: !w) -> !y {
 !y = tensor<256x1024xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
 
 // CHECK-LABEL: func.func @small
-// H200: schedule = #fusion.schedule<exchange>
-// MI300: schedule = #fusion.schedule<pipeline>
+// H200: fusion.stream_loop schedule <exchange> from cost
+// MI300: fusion.stream_loop schedule <pipeline> from cost
 func.func @small(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y
@@ -47,7 +46,7 @@ func.func @small(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: all-gather keeps schedule pipeline
 // CHECK-LABEL: func.func @named
-// CHECK: {schedule = #fusion.schedule<pipeline>} : {{.*}}[-, -]>>
+// CHECK: fusion.stream_loop schedule <pipeline> from annotation {{.*}}[-, -]>>
 func.func @named(%x: !x) -> !g {
   %g = fusion.reshard %x {schedule = #fusion.schedule<pipeline>} : !x -> !g
   return %g : !g

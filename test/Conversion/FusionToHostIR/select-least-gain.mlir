@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=h200x4 | FileCheck %s
+// RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule=machine=h200x4 | FileCheck %s
 
 // Few tokens on 4 H200, where both have been measured: each copy of the reduction begins behind a matmul, and its push is
 // slower than the sequence.
@@ -9,7 +9,8 @@
 !y = tensor<1024x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 
 // CHECK-LABEL: func.func @scatter
-// CHECK: schedule = #fusion.schedule<pipeline>{{.*}}[-, -], partial = ["x"]>>
+// CHECK: fusion.stream_loop schedule <pipeline> from cost
+// CHECK: fusion.reshard {{.*}}[-, -], partial = ["x"]>>
 func.func @scatter(%x: !x, %w: !w) -> !y {
   %p = fusion.matmul %x, %w : !x, !w -> !p
   %y = fusion.reshard %p : !p -> !y
@@ -26,7 +27,8 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 !y = tensor<1024x53248xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // CHECK-LABEL: func.func @gather
-// CHECK: schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2]>{{.*}}[stream(4), -]>>
+// CHECK: fusion.stream_loop schedule <push, streams = 2, order = xor, merge = [1, 1, 2]> from cost
+// CHECK: fusion.reshard {{.*}}[stream(4), -]>>
 func.func @gather(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y

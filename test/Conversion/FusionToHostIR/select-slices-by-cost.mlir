@@ -1,8 +1,8 @@
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule=machine=h200x8 | FileCheck %s --check-prefixes=CHECK,PUSH
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,WHOLE
-// RUN: tandem-opt %s -split-input-file -fusion-select-schedule='machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+// RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule=machine=h200x8 | FileCheck %s --check-prefixes=CHECK,PUSH
+// RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule='machine=h200x8 one-sided=false' | FileCheck %s --check-prefixes=CHECK,WHOLE
+// RUN: tandem-opt %s -split-input-file -fusion-form-loops -fusion-select-schedule='machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
 
-// Slices go into the types of the gather, of what is computed on it and of the function; one-sided copies make them
+// Slices go into the types of the gather and of what is computed on it, not of the function; one-sided copies make them
 // worth it, collectives do not.
 #tp = #tandem.mesh<"tp", ["x" = 8]>
 !x = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
@@ -11,13 +11,14 @@
 !y = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // LOG: remark: fusion-select-schedule: all-gather gets 8 slices of dimension 0: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
-// LOG: remark: fusion-select-schedule: all-gather goes through schedule push on 2 streams merging 1+1+2+4: pipeline
+// LOG: remark: fusion-select-schedule: all-gather goes through schedule push, streams = 2, order = xor, merge = [1, 1, 2, 4]: pipeline
 // CHECK-LABEL: func.func @gather
-// PUSH-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [stream(8), didx("x")]>>
-// PUSH: schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>{{.*}}[stream(8), -]>>
+// CHECK-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+// PUSH: fusion.stream_loop schedule <push, streams = 2, order = xor, merge = [1, 1, 2, 4]> from cost
+// PUSH: fusion.reshard {{.*}}[stream(8), -]>>
 // PUSH: math.exp {{.*}}[stream(8), didx("x")]>>
-// WHOLE-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[-, -]>>
+// WHOLE: fusion.stream_loop schedule <pipeline> from cost
+// WHOLE: fusion.reshard {{.*}}[-, -]>>
 func.func @gather(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y
@@ -36,9 +37,11 @@ func.func @gather(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: reduce-scatter gets 8 slices of dimension 0 for one device each: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
 // CHECK-LABEL: func.func @scatter
+// PUSH: fusion.stream_loop schedule <push, order = xor, merge = [4, 2, 1, 1]> from cost
 // PUSH: fusion.matmul {{.*}} -> {{.*}}[stream(8), -], partial = ["x"]>>
-// PUSH: schedule = #fusion.schedule<push, order = xor, merge = [4, 2, 1, 1]>{{.*}} -> {{.*}}[didx("x"), -]>>
-// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}} -> {{.*}}[didx("x"), -]>>
+// PUSH: fusion.reshard {{.*}} -> {{.*}}[didx("x"), -]>>
+// WHOLE: fusion.stream_loop schedule <pipeline> from cost
+// WHOLE: fusion.reshard {{.*}} -> {{.*}}[didx("x"), -]>>
 func.func @scatter(%x: !x, %w: !w) -> !y {
   %p = fusion.matmul %x, %w : !x, !w -> !p
   %y = fusion.reshard %p : !p -> !y
@@ -54,7 +57,7 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: all-gather stays whole, not {{.*}} slices of dimension
 // CHECK-LABEL: func.func @tiny
-// CHECK: schedule = #fusion.schedule<pipeline>{{.*}}[-, -]>>
+// CHECK: fusion.stream_loop schedule <pipeline> from cost {{.*}}[-, -]>>
 func.func @tiny(%x: !x) -> !g {
   %g = fusion.reshard %x : !x -> !g
   return %g : !g
@@ -70,8 +73,10 @@ func.func @tiny(%x: !x) -> !g {
 !y = tensor<8192x2752xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // CHECK-LABEL: func.func @several_an_owner
-// PUSH: schedule = #fusion.schedule<push{{.*}}[stream(2) * stream(2), -]>>
-// WHOLE: schedule = #fusion.schedule<pipeline>{{.*}}[-, -]>>
+// PUSH: fusion.stream_loop schedule <push{{.*}}> from cost
+// PUSH: fusion.reshard {{.*}}[stream(2) * stream(2), -]>>
+// WHOLE: fusion.stream_loop schedule <pipeline> from cost
+// WHOLE: fusion.reshard {{.*}}[-, -]>>
 func.func @several_an_owner(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g
   %y = fusion.matmul %g, %w : !g, !w -> !y
@@ -87,7 +92,8 @@ func.func @several_an_owner(%x: !x, %w: !w) -> !y {
 !y = tensor<8192x4096xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 
 // CHECK-LABEL: func.func @several_a_receiver
-// PUSH: schedule = #fusion.schedule<push{{.*}}[stream(2) * stream(2), -], partial
+// PUSH: fusion.stream_loop schedule <push{{.*}}> from cost
+// PUSH: fusion.matmul {{.*}}[stream(2) * stream(2), -], partial
 func.func @several_a_receiver(%x: !x, %w: !w) -> !y {
   %p = fusion.matmul %x, %w : !x, !w -> !p
   %y = fusion.reshard %p : !p -> !y
@@ -105,7 +111,8 @@ func.func @several_a_receiver(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: all-reduce stays whole, not 4 slices of dimension 1: 12{{[0-9.]+}} us, 13{{[0-9.]+}} us whole
 // CHECK-LABEL: func.func @all_reduce
-// CHECK: schedule = #fusion.schedule<pipeline>{{.*}}[-, -], partial = ["x"]>>
+// CHECK: fusion.stream_loop schedule <pipeline> from cost
+// CHECK: fusion.reshard {{.*}}[-, -], partial = ["x"]>>
 func.func @all_reduce(%x: !x, %w: !w) -> !y {
   %p = fusion.matmul %x, %w : !x, !w -> !p
   %y = fusion.reshard %p : !p -> !y

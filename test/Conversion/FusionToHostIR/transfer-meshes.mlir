@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s
 
 // Meshes that share a device: what it has on both it copies, and it is no peer of itself.
 

@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s
 
 // Both mesh axes split one dimension in the order of the mesh: one all-gather over their product.
 

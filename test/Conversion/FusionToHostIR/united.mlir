@@ -1,4 +1,4 @@
-// RUN: tandem-opt --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s --implicit-check-not="hostir.matmul %"
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --cse --split-input-file %s | FileCheck %s --implicit-check-not="hostir.matmul %"
 
 // Two chains that meet end in one loop: what is sliced alike and does not wait for the other.
 

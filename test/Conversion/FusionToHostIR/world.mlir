@@ -1,5 +1,5 @@
-// RUN: tandem-opt --convert-fusion-to-hostir %s | FileCheck %s --check-prefix=WHOLE
-// RUN: tandem-opt --convert-fusion-to-hostir=ranks=4 %s | FileCheck %s --check-prefix=PART
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir %s | FileCheck %s --check-prefix=WHOLE
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir=ranks=4 %s | FileCheck %s --check-prefix=PART
 
 // In a world with more ranks than the mesh the others run nothing of it.
 

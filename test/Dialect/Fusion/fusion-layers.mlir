@@ -1,4 +1,5 @@
-// RUN: tandem-opt %s -fusion-specialize="mesh=x=4" -fusion-propagate-axes -fusion-insert-reshards -fusion-verify -fusion-select-schedule="log" -o %t 2> %t.log
+// RUN: tandem-opt %s -fusion-specialize="mesh=x=4" -fusion-propagate-axes -fusion-insert-reshards -fusion-verify -o %t
+// RUN: tandem-opt %t -fusion-form-loops -fusion-select-schedule="log" -o /dev/null 2> %t.log
 // RUN: FileCheck %s --input-file %t
 // RUN: FileCheck %s --input-file %t.log --check-prefix=LOG
 

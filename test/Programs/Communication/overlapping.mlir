@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s --fusion-specialize --convert-fusion-to-hostir --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
+// RUN: tandem-opt %s --fusion-specialize --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
 
 // Two meshes that share devices, of different sizes: what a device of both keeps it copies, the rest goes point to point,
 // in blocks that have one owner on either side.

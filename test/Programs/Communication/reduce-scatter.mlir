@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s --fusion-specialize --convert-fusion-to-hostir --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
+// RUN: tandem-opt %s --fusion-specialize --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --cse | FileCheck %s --check-prefix=HOSTIR
 // RUN: tandem-compile %s --target=cpu-ucx -o %t.tsp && tandem-compile --dump %t.tsp --rank=2 | FileCheck %s --check-prefix=UCX
 
 // As reduce, and each device gets its rows.

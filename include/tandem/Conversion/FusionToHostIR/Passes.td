@@ -10,33 +10,70 @@
 
 include "mlir/Pass/PassBase.td"
 
-def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"> {
-  let summary = "Give every reshard a schedule, and slices where they are worth it";
+def FusionFormLoops : Pass<"fusion-form-loops", "::mlir::func::FuncOp"> {
+  let summary = "Make one op of what runs together: fusion.stream_loop";
   let description = [{
-    The user's word holds. One that no schedule keeps is an error at the reshard: `ring` and `hierarchical`, which are
-    reserved; 2 directions, a channel; and `push` where the target's channels have no one-sided messages (`one-sided`).
-    Whether the loop around it lets it keep the word shows in `convert-fusion-to-hostir`. Otherwise, without a `machine`, an all-gather along one mesh axis whose
-    stream slices have one owner each moves point to point (`exchange`), and all else goes through `pipeline`.
+    Puts reshards that communicate, and the compute that can overlap them, into `fusion.stream_loop` ops. Which ops run
+    together follows from the data flow and from stream digits, not from a schedule; no later pass regroups.
 
-    With a `machine` (a machine file, as `tandem-sim` takes it) the cost model decides:
+    - Ops that are streamed alike and depend on each other are one loop. An op that combines over the loop's dimension
+      (a matmul over slices of K, a reduction) accumulates in it. A reduction whose operand is sliced by receiver is in
+      the loop that computes the operand.
+    - Gathers that meet at an op share a loop if the same devices own their slices, or if no slice has an owner.
+    - A reshard without stream digits and without an annotation is in a loop with the compute that could be sliced with
+      it: the consumers of a gather, the producers of a reduction. `fusion-select-schedule` may choose slices there.
+    - Two reshards with different annotations are never in one loop.
 
-    1. A gather or reduction without a schedule, in a loop without stream digits, gets those that make the function
-       quickest: a slice per owner of a gather, or per device of a reduce-scatter (also 2 and 4, where messages are
-       one-sided); 2, 4 or 8 slices along a dimension. They are written into the types of the reshard, of what is
-       computed beside it slice by slice and, since they move nothing, of the function's arguments and results.
-    2. Each loop whose schedule nobody has named gets the quickest of those that can run it.
-
-    A gain of less than 6 % of what the loop and its neighbours take is none; of slices that take SMs, less than the
-    machine says. `log` says what each choice would take.
+    The schedule that a reshard is annotated with moves to its loop. Ops that are not streamed and do not communicate
+    stay outside. Constants and truth values that ops of a loop use are copied into it.
 
     Before:
     ```mlir
-    %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
+    %g = fusion.reshard %x {schedule = #fusion.schedule<push>} : tensor<8x4xf32, #rows> -> tensor<8x4xf32, #slices>
+    %y = fusion.matmul %g, %w : tensor<8x4xf32, #slices>, tensor<4x2xf32, #whole> -> tensor<8x2xf32, #slices>
     ```
     After:
     ```mlir
-    %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>}
-        : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [stream, -]>>
+    %y = fusion.stream_loop schedule <push> from annotation (%x, %w)
+        : (tensor<8x4xf32, #rows>, tensor<4x2xf32, #whole>) -> tensor<8x2xf32, #slices> {
+    ^bb0(%x0: tensor<8x4xf32, #rows>, %w0: tensor<4x2xf32, #whole>):
+      %g = fusion.reshard %x0 : tensor<8x4xf32, #rows> -> tensor<8x4xf32, #slices>
+      %p = fusion.matmul %g, %w0 : tensor<8x4xf32, #slices>, tensor<4x2xf32, #whole> -> tensor<8x2xf32, #slices>
+      fusion.yield %p : tensor<8x2xf32, #slices>
+    }
+    ```
+  }];
+  let dependentDialects = ["::tandem::fusion::FusionDialect"];
+  let options = [
+    Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the loops">
+  ];
+  let statistics = [
+    Statistic<"numLoops", "loops", "number of loops formed">
+  ];
+}
+
+def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"> {
+  let summary = "Give every stream loop a schedule, and slices where they are worth it";
+  let description = [{
+    An annotated schedule is kept. It is an error if it cannot run the loop, and if it needs one-sided messages that the
+    target's channels do not have (`one-sided`). Any other loop gets, without a `machine`, the fallback: of the schedules
+    that can run the loop, the one that ranks itself highest; one of them, `pipeline`, runs all loops.
+
+    With a `machine` (a machine file, as `tandem-sim` takes it) the loop gets the candidate of the least price, of all
+    schedules with the options that they propose. A reshard without stream digits may get slices: one per owner of a
+    gather, or per receiver of a reduce-scatter (also 2 and 4, where messages are one-sided); 2, 4 or 8 along a
+    dimension. They are written into the types of the loop's body: the types outside stay.
+
+    A gain of less than 6 % of what the loop takes is none; of slices that take SMs, less than the machine file says.
+    `log` says what each choice would take.
+
+    Before:
+    ```mlir
+    %y = fusion.stream_loop (%x, %w) : ... {
+    ```
+    After:
+    ```mlir
+    %y = fusion.stream_loop schedule <exchange> from fallback (%x, %w) : ... {
     ```
   }];
   let dependentDialects = ["::tandem::fusion::FusionDialect"];
@@ -50,25 +87,28 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
     Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">
   ];
   let statistics = [
-    Statistic<"numExchange", "exchange", "number of reshards that the pass gave to exchange">,
-    Statistic<"numPipeline", "pipeline", "number of reshards that the pass gave to pipeline">,
-    Statistic<"numUser", "user", "number of reshards whose schedule the user has named">,
-    Statistic<"numSliced", "sliced", "number of reshards that the pass cut into slices">
+    Statistic<"numByCost", "by-cost", "number of loops whose schedule has the least price">,
+    Statistic<"numFallback", "fallback", "number of loops with the fallback schedule">,
+    Statistic<"numUser", "user", "number of loops with an annotated schedule">,
+    Statistic<"numSliced", "sliced", "number of loops that the pass cut into slices">
   ];
 }
 
 def ConvertFusionToHostIR : Pass<"convert-fusion-to-hostir", "::mlir::ModuleOp"> {
-  let summary = "Turn each fusion into a host program, one stream loop per reshard group";
+  let summary = "Turn each fusion into a host program, one loop per fusion.stream_loop";
   let description = [{
-    Ops that are streamed alike and depend on each other become one stream loop; each loop's schedule (named by
-    `fusion-select-schedule` on the reshard) writes its body. Ops that are not streamed run whole on the main stream.
+    Each `fusion.stream_loop` is written by its schedule. Ops outside of loops run whole on the main stream.
     A function's arguments and results become the program's buffers; it is erased.
 
     Before:
     ```mlir
     func.func @f(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
         -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
-      %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>} : ...
+      %0 = fusion.stream_loop schedule <exchange> from fallback (%x) : ... {
+      ^bb0(%x0: ...):
+        %g = fusion.reshard %x0 : ...
+        fusion.yield %g : ...
+      }
       return %0 : ...
     }
     ```

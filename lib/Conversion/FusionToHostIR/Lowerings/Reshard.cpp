@@ -94,10 +94,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
       planReshard(op, index ? *index : SliceIndex(), &builder, [&] { return op.emitError(); });
   if (failed(plan))
     return failure();
-  // Who names `exchange` wants messages.
-  std::optional<fusion::ScheduleAttr> schedule = op.getSchedule();
-  bool direct = schedule && schedule->getKind() == fusion::ScheduleKind::Exchange &&
-                !op.getChosen() && !plan->reduces() && getCollective(plan->kind);
+  bool direct = loop.sendsMessages && !plan->reduces() && getCollective(plan->kind);
   if (plan->kind == ReshardKind::Transfer || direct) {
     Transfer(program, loc, *plan, sourceBuffer, targetBuffer, stream).emit();
     return success();

@@ -10,6 +10,7 @@
 #include "../Schedule.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -30,7 +31,12 @@ class Exchange : public Schedule {
   LogicalResult matches(const StreamGroup &group,
                         function_ref<InFlightDiagnostic()> why) const override;
   LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override;
-  ScheduleCost cost(const StreamGroup &group) const override;
+  void getCandidates(const StreamGroup &group,
+                     SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override {
+    if (!group.streamSizes.empty())
+      candidates.push_back(fusion::ScheduleAttr::get(group.place->getContext(), getKind()));
+  }
+  int getFallbackRank(const StreamGroup &group) const override;
   bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
              const CostModel &model) const override;
 };
@@ -41,6 +47,9 @@ LogicalResult Exchange::matches(const StreamGroup &group,
                                 function_ref<InFlightDiagnostic()> why) const {
   if (getScatter(group))
     return checkScatter(group, why);
+  // A collective is as good, unless messages are asked for.
+  if (std::string reason; !group.scheduleIsNamed && failed(getOwnerPlan(group, &reason)))
+    return why() << "schedule exchange " << reason;
   for (fusion::ReshardOp reshard : group.reshards()) {
     FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr, why);
     if (failed(plan))
@@ -50,9 +59,6 @@ LogicalResult Exchange::matches(const StreamGroup &group,
       return why() << "schedule exchange reduces slices that have one owner each, in the loop that "
                       "computes them, found other ones; pipeline reduces all";
   }
-  // Nobody has asked for it: then a collective is as good.
-  if (!group.scheduleIsNamed && failed(getOwnerPlan(group)))
-    return why() << "schedule exchange needs a loop of gathers whose slices have one owner each";
   return success();
 }
 
@@ -61,7 +67,7 @@ LogicalResult Exchange::emit(const StreamGroup &group, ProgramBuilder &program) 
     return emitExchangeReduce(group, *scattered, program);
   FailureOr<ReshardPlan> symbolic = getOwnerPlan(group);
   if (failed(symbolic))
-    return getPipelineSchedule().emit(group, program);
+    return emitPipeline(group, program, /*sendsMessages=*/true);
   OpBuilder &builder = program.getBuilder();
   Location loc = group.ops.front()->getLoc();
   OwnerDigits digits = getOwnerDigits(group, *symbolic);
@@ -152,30 +158,24 @@ LogicalResult Exchange::emit(const StreamGroup &group, ProgramBuilder &program) 
   return succeeded(done) ? body.finish() : done;
 }
 
-ScheduleCost Exchange::cost(const StreamGroup &group) const {
-  if (std::optional<ScatteredDigit> scattered = getScatter(group)) {
-    ScheduleCost cost;
-    int64_t devices = scattered->plan.groupSize(), slices = group.numSlices();
-    cost.steps = slices - slices / devices;
-    cost.bytesSent = getNumBytes(group.reshards().front().getResult().getType()) * (devices - 1);
-    cost.computeOps = slices * static_cast<int64_t>(group.ops.size() - 1) + 1;
-    // The last slices hide behind the own ones alone.
-    cost.exposedSteps = slices / devices;
-    return cost;
-  }
-  FailureOr<ReshardPlan> plan = getOwnerPlan(group);
-  if (failed(plan))
-    return getPipelineSchedule().cost(group);
-  ScheduleCost cost;
-  int64_t devices = plan->groupSize(), slices = group.numSlices();
-  for (fusion::ReshardOp reshard : group.reshards())
-    cost.bytesSent += getNumBytes(reshard.getInput().getType()) * (devices - 1);
-  auto computed = static_cast<int64_t>(group.ops.size() - group.reshards().size());
-  cost.steps = slices - slices / devices;
-  cost.computeOps = slices * computed;
-  // The first arrivals hide behind the own slice.
-  cost.exposedSteps = computed > 0 ? 0 : cost.steps;
-  return cost;
+/// Mesh axes that split another dimension afterwards, or none, also those of one device.
+static int64_t countMoved(RankedTensorType from, RankedTensorType to) {
+  fusion::AxesAttr fromAxes = fusion::getAxes(from), toAxes = fusion::getAxes(to);
+  return llvm::count_if(fromAxes.getMesh().getAxes(), [&](const MeshAxis &axis) {
+    return fromAxes.dimOfDeviceAxis(axis.name) != toAxes.dimOfDeviceAxis(axis.name);
+  });
+}
+
+/// Gathers along one mesh axis: a collective per slice would be a broadcast.
+int Exchange::getFallbackRank(const StreamGroup &group) const {
+  SmallVector<fusion::ReshardOp> reshards = group.reshards();
+  bool suits = llvm::all_of(reshards, [](fusion::ReshardOp op) {
+    RankedTensorType from = op.getInput().getType(), to = op.getResult().getType();
+    fusion::Reshard reshard = fusion::classifyReshard(from, to);
+    return reshard.kind == fusion::ReshardKind::AllGather && reshard.axes.size() == 1 &&
+           fusion::slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
+  });
+  return suits && !reshards.empty() ? 1 : -1;
 }
 
 bool Exchange::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,

@@ -28,69 +28,69 @@ class Pipeline : public Schedule {
     return success();
   }
 
+  void getCandidates(const StreamGroup &group,
+                     SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override {
+    candidates.push_back(fusion::ScheduleAttr::get(group.place->getContext(), getKind()));
+  }
+  int getFallbackRank(const StreamGroup &group) const override { return 0; }
+
   LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override {
-    LoopEmitter body(group, program);
-    if (group.streamSizes.empty()) {
-      for (Operation *op : group.ops)
-        if (failed(body.prepare(op)) ||
-            failed(body.emitSlice(op, nullptr, program.getMainStream())))
-          return failure();
-      return success();
-    }
-    Location loc = group.ops.front()->getLoc();
-    if (failed(body.prepare()))
-      return failure();
-    int64_t slices = group.numSlices();
-    int64_t streams = program.getNumStreams(group.schedule, slices);
-    program.fork(loc, streams);
-    auto iteration = [&](Value i) -> LogicalResult {
-      Value stream = program.getStream(loc, i, streams);
-      SliceIndex index = getSliceIndex(program.getBuilder(), loc, group.streamSizes, i);
-      return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-        return body.emitSlices(group.ops, slice, stream, /*isStreamUsed=*/false);
-      });
-    };
-    if (failed(program.loop(loc, 0, slices, iteration)))
-      return failure();
-    program.join(loc, streams);
-    return body.finish();
+    return emitPipeline(group, program, /*sendsMessages=*/false);
   }
 
   bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
              const CostModel &model) const override {
-    model.addPipeline(plan, work, group.schedule.getStreams());
-    return true;
-  }
-
-  ScheduleCost cost(const StreamGroup &group) const override {
-    ScheduleCost cost;
-    int64_t slices = group.numSlices();
-    for (Operation *op : group.ops) {
-      auto reshard = dyn_cast<fusion::ReshardOp>(op);
-      if (!reshard) {
-        cost.computeOps += slices;
-        continue;
+    LoopWork sliced = work, behind;
+    for (fusion::ReshardOp reshard : group.reshards())
+      if (group.accumulators.contains(reshard)) {
+        sliced.items.pop_back();
+        behind.items.push_back(
+            model.getReshard(reshard.getInput().getType(), reshard.getType(), 1, false));
       }
-      auto plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
-                              [&] { return reshard.emitError(); });
-      if (failed(plan) || plan->kind == ReshardKind::Copy)
-        continue;
-      cost.steps += slices;
-      cost.exposedSteps += 1;
-      // A ring moves (P-1)/P of the gathered (or scattered) bytes over each link, an all-reduce
-      // twice that.
-      int64_t bytes =
-          getNumBytes(plan->kind == ReshardKind::ReduceScatter ? reshard.getInput().getType()
-                                                               : reshard.getResult().getType());
-      int64_t group = plan->groupSize();
-      cost.bytesSent +=
-          bytes / group * (group - 1) * (plan->kind == ReshardKind::AllReduce ? 2 : 1);
-    }
-    return cost;
+    model.addPipeline(plan, sliced, group.schedule.getStreams());
+    if (!behind.items.empty())
+      model.addPipeline(plan, behind, 0);
+    return true;
   }
 };
 
 } // namespace
+
+LogicalResult tandem::emitPipeline(const StreamGroup &all, ProgramBuilder &program,
+                                   bool sendsMessages) {
+  if (all.streamSizes.empty())
+    return emitWhole(all.ops, program, sendsMessages);
+  // A reduction whose operand is sliced by receiver runs whole, behind the loop.
+  StreamGroup group = all;
+  SmallVector<Operation *> behind;
+  llvm::erase_if(group.ops, [&](Operation *op) {
+    bool isBehind = isa<fusion::ReshardOp>(op) && group.accumulators.erase(op);
+    if (isBehind)
+      behind.push_back(op);
+    return isBehind;
+  });
+  LoopEmitter body(group, program);
+  body.sendsMessages = sendsMessages;
+  Location loc = group.ops.front()->getLoc();
+  if (failed(body.prepare()))
+    return failure();
+  int64_t slices = group.numSlices();
+  int64_t streams = program.getNumStreams(group.schedule, slices);
+  program.fork(loc, streams);
+  auto iteration = [&](Value i) -> LogicalResult {
+    Value stream = program.getStream(loc, i, streams);
+    SliceIndex index = getSliceIndex(program.getBuilder(), loc, group.streamSizes, i);
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+      return body.emitSlices(group.ops, slice, stream, /*isStreamUsed=*/false);
+    });
+  };
+  if (failed(program.loop(loc, 0, slices, iteration)))
+    return failure();
+  program.join(loc, streams);
+  if (failed(body.finish()))
+    return failure();
+  return emitWhole(behind, program);
+}
 
 const Schedule &tandem::getPipelineSchedule() {
   static const Pipeline schedule;

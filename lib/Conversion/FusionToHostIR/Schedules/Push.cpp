@@ -9,6 +9,7 @@
 
 #include "../Schedule.h"
 
+#include "tandem/Support/SilenceDiagnostics.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -24,7 +25,9 @@ class Push : public Schedule {
   LogicalResult matches(const StreamGroup &group,
                         function_ref<InFlightDiagnostic()> why) const override;
   LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override;
-  ScheduleCost cost(const StreamGroup &group) const override;
+  void getCandidates(const StreamGroup &group,
+                     SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override;
+  bool isOneSided(const StreamGroup &group) const override;
   bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
              const CostModel &model) const override;
 };
@@ -34,7 +37,7 @@ class Push : public Schedule {
 /// Whether none of the reshards moves anything.
 static bool movesNothing(const StreamGroup &group) {
   return llvm::all_of(group.reshards(), [&](fusion::ReshardOp reshard) {
-    ScopedDiagnosticHandler quiet(reshard.getContext(), [](Diagnostic &) { return success(); });
+    SilenceDiagnostics silence(reshard.getContext());
     FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
                                               [&] { return reshard.emitError(); });
     return succeeded(plan) && plan->movesNothing();
@@ -126,24 +129,29 @@ LogicalResult Push::emit(const StreamGroup &group, ProgramBuilder &program) cons
   return succeeded(plan) ? emitPushGather(group, *plan, program) : failure();
 }
 
-ScheduleCost Push::cost(const StreamGroup &group) const {
-  if (movesNothing(group))
-    return getExchangeSchedule().cost(group);
-  std::optional<ScatteredDigit> scattered = getScatter(group);
-  fusion::ReshardOp reshard = group.reshards().front();
-  // A device's piece: what it gives each peer of a gather, and gets from each in a reduction.
-  int64_t bytes =
-      getNumBytes(scattered ? reshard.getResult().getType() : reshard.getInput().getType());
-  int64_t devices = scattered ? scattered->plan.groupSize() : getOwnerPlan(group)->groupSize();
-  int64_t slices = group.numSlices(), merged = group.schedule.getMerge().size();
-  int64_t computeOps = static_cast<int64_t>(group.ops.size()) - 1;
-  ScheduleCost cost;
-  cost.steps = slices - slices / devices;
-  cost.bytesSent = bytes * (devices - 1);
-  cost.computeOps = (merged ? merged : slices) * computeOps + (scattered ? 1 : 0);
-  // The first arrivals hide behind the own slices; the last of a reduction behind nothing.
-  cost.exposedSteps = scattered ? slices / devices : computeOps ? 0 : cost.steps;
-  return cost;
+bool Push::isOneSided(const StreamGroup &group) const { return !movesNothing(group); }
+
+void Push::getCandidates(const StreamGroup &group,
+                         SmallVectorImpl<fusion::ScheduleAttr> &candidates) const {
+  if (group.streamSizes.empty() || group.reshards().empty())
+    return;
+  auto add = [&](int64_t streams, fusion::PeerOrder order, ArrayRef<int64_t> merge) {
+    candidates.push_back(fusion::ScheduleAttr::get(group.place->getContext(), getKind(), 1, streams,
+                                                   "", order, merge));
+  };
+  add(0, fusion::PeerOrder::Rotated, {});
+  add(2, fusion::PeerOrder::Rotated, {});
+  // Few at first (of a reduction: at last), then as many as there have been.
+  int64_t devices = group.numSlices();
+  if (!llvm::isPowerOf2_64(devices) || devices < 4)
+    return;
+  SmallVector<int64_t> merge{1};
+  for (int64_t count = 1; count < devices; count *= 2)
+    merge.push_back(count);
+  if (getScatter(group))
+    std::reverse(merge.begin(), merge.end());
+  add(0, fusion::PeerOrder::Xor, merge);
+  add(2, fusion::PeerOrder::Xor, merge);
 }
 
 bool Push::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,

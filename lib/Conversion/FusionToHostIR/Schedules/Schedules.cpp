@@ -7,36 +7,59 @@
 
 #include "../Schedule.h"
 
+#include "tandem/Support/SilenceDiagnostics.h"
+
 using namespace mlir;
 using namespace tandem;
 
-int64_t tandem::getNumBytes(RankedTensorType type) {
-  return static_cast<int64_t>(getLocalBytes(type));
+static ArrayRef<const Schedule *> getSchedules() {
+  static const Schedule *const all[] = {&getPipelineSchedule(), &getExchangeSchedule(),
+                                        &getPushSchedule()};
+  return all;
 }
 
-const Schedule *tandem::getSchedule(fusion::ScheduleKind kind) {
-  switch (kind) {
-  case fusion::ScheduleKind::Pipeline:
-    return &getPipelineSchedule();
-  case fusion::ScheduleKind::Exchange:
-    return &getExchangeSchedule();
-  case fusion::ScheduleKind::Push:
-    return &getPushSchedule();
-  case fusion::ScheduleKind::Ring:
-  case fusion::ScheduleKind::Hierarchical:
-    return nullptr;
-  }
+const Schedule *tandem::getSchedule(fusion::ScheduleAttr schedule) {
+  for (const Schedule *known : getSchedules())
+    if (known->getKind() == schedule.getKind())
+      return known;
   return nullptr;
 }
 
-LogicalResult tandem::checkSchedule(fusion::ScheduleAttr schedule,
-                                    function_ref<InFlightDiagnostic()> why) {
+const Schedule *tandem::lookupSchedule(fusion::ScheduleAttr schedule,
+                                       function_ref<InFlightDiagnostic()> why) {
+  const Schedule *found = getSchedule(schedule);
   StringRef name = fusion::stringifyScheduleKind(schedule.getKind());
-  if (!getSchedule(schedule.getKind()))
-    return why() << "schedule " << name
-                 << " is reserved and not there yet, expected pipeline, exchange or push";
-  if (schedule.getDirections() != 1 || !schedule.getChannel().empty())
-    return why() << "schedule " << name << " has one direction and the target's channel, found "
-                 << schedule;
-  return success();
+  if (!found) {
+    why() << "schedule " << name
+          << " is reserved and not there yet, expected pipeline, exchange or push";
+    return nullptr;
+  }
+  if (schedule.getDirections() != 1 || !schedule.getChannel().empty()) {
+    why() << "schedule " << name << " has one direction and the target's channel, found "
+          << schedule;
+    return nullptr;
+  }
+  return found;
+}
+
+SmallVector<fusion::ScheduleAttr> tandem::getCandidates(const StreamGroup &group) {
+  SmallVector<fusion::ScheduleAttr> candidates;
+  for (const Schedule *schedule : getSchedules())
+    schedule->getCandidates(group, candidates);
+  return candidates;
+}
+
+fusion::ScheduleAttr tandem::getFallbackSchedule(const StreamGroup &group) {
+  SilenceDiagnostics silence(group.place->getContext());
+  const Schedule *best = nullptr;
+  int highest = -1;
+  for (const Schedule *schedule : getSchedules()) {
+    int rank = schedule->getFallbackRank(group);
+    if (rank > highest && (rank == 0 || succeeded(schedule->matches(
+                                            group, [&] { return group.place->emitError(); })))) {
+      best = schedule;
+      highest = rank;
+    }
+  }
+  return fusion::ScheduleAttr::get(group.place->getContext(), best->getKind());
 }

@@ -60,8 +60,8 @@ LogicalResult fusion::alignOperands(Operation *op, AxesAttr axes, Twins &twins,
       if (schedule && classifyReshard(type, wanted).isLocal())
         schedule = {};
       OpBuilder builder(op);
-      operand.set(ReshardOp::create(builder, op->getLoc(), wanted, operand.get(), schedule, false,
-                                    StringAttr()));
+      operand.set(
+          ReshardOp::create(builder, op->getLoc(), wanted, operand.get(), schedule, StringAttr()));
     }
     aligned(op, operand.getOperandNumber());
   }

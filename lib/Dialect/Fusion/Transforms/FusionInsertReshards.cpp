@@ -204,7 +204,7 @@ private:
     auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
     if (schedule && classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal())
       schedule = {};
-    return ReshardOp::create(builder, op->getLoc(), type, value, schedule, false, StringAttr());
+    return ReshardOp::create(builder, op->getLoc(), type, value, schedule, StringAttr());
   }
 
   /// `value` with other axes for `op`: a reshard that stands already, or a new one.

@@ -30,7 +30,7 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
     if (value.getType() == type)
       return value;
     bool isLocal = classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal();
-    return ReshardOp::create(builder, loc, type, value, isLocal ? ScheduleAttr() : schedule, false,
+    return ReshardOp::create(builder, loc, type, value, isLocal ? ScheduleAttr() : schedule,
                              StringAttr());
   };
   // Constants become arguments: none of them is resharded in the program either.

@@ -205,7 +205,7 @@ void fusion::reduceReturned(func::FuncOp function, ArrayRef<Value> decided, cons
       RankedTensorType type =
           withAxes(cast<RankedTensorType>(operand.get().getType()), reduced(axes));
       operand.set(ReshardOp::create(builder, operand.get().getLoc(), type, operand.get(),
-                                    ScheduleAttr(), false, StringAttr()));
+                                    ScheduleAttr(), StringAttr()));
       say(ret.getLoc(), [&](raw_ostream &os) {
         os << "result " << operand.getOperandNumber() << " of the function is reduced";
       });

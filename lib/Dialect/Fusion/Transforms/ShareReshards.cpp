@@ -148,7 +148,7 @@ static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Lo
       OpBuilder builder(first.op);
       auto type = cast<RankedTensorType>(first.root.getType());
       auto root = ReshardOp::create(builder, first.op.getLoc(), withAxes(type, first.axes),
-                                    first.root, first.op.getScheduleAttr(), false, StringAttr());
+                                    first.root, first.op.getScheduleAttr(), StringAttr());
       replaceByViews(first, root.getResult());
       first = {root, first.root, first.axes, {}};
     }

@@ -136,8 +136,9 @@ LogicalResult Slicer::followUsers(Value value, int64_t dim, const StreamFactor &
       continue;
     AxesRule rule = *getAxesRule(user);
     int64_t along = rule.operands[use.getOperandNumber()][dim];
+    // It combines over the dimension, or needs all of it: then it reads slices, and makes none.
     if (along == AxesRule::kNone || rule.factors[along] != FactorKind::Parallel)
-      return failure();
+      continue;
     const int64_t *there = llvm::find(rule.results[0], along);
     if (user->getNumResults() != 1 || there == rule.results[0].end() ||
         failed(slice(user->getResult(0), there - rule.results[0].begin(), factor, pieces)))
@@ -146,7 +147,7 @@ LogicalResult Slicer::followUsers(Value value, int64_t dim, const StreamFactor &
   return success();
 }
 
-LogicalResult fusion::streamReshard(func::FuncOp func, ReshardOp op, const StreamFactor &factor) {
+LogicalResult fusion::streamReshard(ReshardOp op, const StreamFactor &factor) {
   Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
   bool gathers = reshard.kind == ReshardKind::AllGather;
   bool scatters = reshard.kind == ReshardKind::ReduceScatter && factor.dim == reshard.toDim;
@@ -157,12 +158,5 @@ LogicalResult fusion::streamReshard(func::FuncOp func, ReshardOp op, const Strea
   if (!factor.toOwners && failed(Slicer(gathers).slice(op.getResult(), factor.dim, factor,
                                                        scatters ? 1 : factor.pieces)))
     return failure();
-  // Of the schedules that hand slices to their owners in one loop with what makes them, the one
-  // that is priced.
-  if (factor.toOwners) {
-    op.setScheduleAttr(ScheduleAttr::get(op.getContext(), ScheduleKind::Push));
-    op.setChosen(true);
-  }
-  updateSignature(func);
   return success();
 }

@@ -51,7 +51,7 @@ FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
     else
       part = ReshardOp::create(builder, loc,
                                withAxes(from, withSlices(step.to, getAxes(from), getAxes(to))),
-                               value, schedule, false, row);
+                               value, schedule, row);
     part.setRowAttr(row);
     part->setLoc(NameLoc::get(row, loc));
     // A word on how data moves is no word where none does.

@@ -135,4 +135,6 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
   let genVerifyDecl = 1;
 }
 
+def Fusion_ScheduleSourceAttr : EnumAttr<Fusion_Dialect, Fusion_ScheduleSource, "schedule_source">;
+
 #endif // TANDEM_DIALECT_FUSION_IR_FUSIONATTRS_TD

@@ -31,4 +31,12 @@ def Fusion_PeerOrder : I32EnumAttr<"PeerOrder", "in which order a device turns t
   let genSpecializedAttr = 0;
 }
 
+def Fusion_ScheduleSource : I32EnumAttr<"ScheduleSource", "where the schedule of a stream loop comes from", [
+    I32EnumAttrCase<"Annotation", 0, "annotation">,
+    I32EnumAttrCase<"Cost", 1, "cost">,
+    I32EnumAttrCase<"Fallback", 2, "fallback">]> {
+  let cppNamespace = "::tandem::fusion";
+  let genSpecializedAttr = 0;
+}
+
 #endif // TANDEM_DIALECT_FUSION_IR_FUSIONENUMS_TD

@@ -34,9 +34,8 @@ def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, I32]>;
 def Fusion_ReshardOp : Fusion_Op<"reshard"> {
   let summary = "The same value with other axes; the only op that communicates";
   let description = [{
-    What it is (all-gather, all-reduce, ...) follows from the two axes attributes alone. `schedule` is the user's word
-    on how it is made into a stream loop; `chosen` marks a schedule that `fusion-select-schedule` has chosen, which gives way
-    to `pipeline` where the loop around it cannot keep it. `row` stands on the parts into which `fusion-insert-reshards`
+    What it is (all-gather, all-reduce, ...) follows from the two axes attributes alone. `schedule`, an
+    annotation, names the schedule of the stream loop that the reshard will be in; `fusion-form-loops` moves it there. `row` stands on the parts into which `fusion-insert-reshards`
     writes out a reshard of several rows of the table: which of them it is.
 
     Constraints:
@@ -55,7 +54,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
        -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
     ```
   }];
-  let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule, UnitAttr:$chosen,
+  let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule,
                        OptionalAttr<StrAttr>:$row);
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
@@ -268,6 +267,76 @@ def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUser
   let assemblyFormat = [{
     $callee `(` $inputs `)` `elementwise` $elementwise attr-dict `:` functional-type($inputs, $results)
   }];
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
+    [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects, RecursivelySpeculatable]> {
+  let summary = "Reshards and the compute that runs with them, slice by slice";
+  let description = [{
+    Formed by `fusion-form-loops`; `fusion-select-schedule` gives it a schedule and `convert-fusion-to-hostir` lowers it
+    as a whole. The stream digits of the values in the body are the digits of the loop: iteration i handles slice i of
+    each. Without stream digits, the ops run one after another. Ops of the body without the loop's digits run whole,
+    before the loop or behind it.
+
+    Stream digits say how a value is iterated over, not where it is. So they may change at the boundary: an operand and
+    its block argument, a yielded value and its result may differ in them. Slices can be chosen inside of a loop without
+    a change to its neighbours.
+
+    `from` says where the schedule comes from: `annotation` (the user has named it: it is kept, or is an error), `cost`
+    (it has the least price) or `fallback`.
+
+    Constraints:
+    - stream_loop_c1: there is one block argument per operand, and the two differ in stream digits at most.
+    - stream_loop_c2: there is one yielded value per result, and the two differ in stream digits at most.
+    - stream_loop_c3: the yielded values are distinct and are results of ops of the body.
+    - stream_loop_c4: the body consists of reshards without a schedule, ops that compute locally, and constants.
+    - stream_loop_c5: a schedule comes with its source.
+
+    Example:
+    ```mlir
+    %y = fusion.stream_loop schedule <exchange> from fallback (%x, %w)
+        : (tensor<8x4xf32, #rows>, tensor<4x2xf32, #whole>) -> tensor<8x2xf32, #whole> {
+    ^bb0(%x0: tensor<8x4xf32, #rows>, %w0: tensor<4x2xf32, #whole>):
+      %g = fusion.reshard %x0 : tensor<8x4xf32, #rows> -> tensor<8x4xf32, #slices>
+      %p = fusion.matmul %g, %w0 : tensor<8x4xf32, #slices>, tensor<4x2xf32, #whole> -> tensor<8x2xf32, #slices>
+      fusion.yield %p : tensor<8x2xf32, #slices>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs, OptionalAttr<Fusion_ScheduleAttr>:$schedule,
+                       OptionalAttr<Fusion_ScheduleSourceAttr>:$source);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    (`schedule` $schedule^ `from` `` $source)? ` ` `(` $inputs `)` attr-dict `:` functional-type($inputs, $results) $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The reshards of the body, in order.
+    ::llvm::SmallVector<::tandem::fusion::ReshardOp> getReshards();
+
+  private:
+    ::llvm::LogicalResult verifyBoundary(::mlir::TypeRange outside, ::mlir::TypeRange inside,
+                                         ::llvm::StringRef what, ::llvm::StringRef partner);
+
+  public:
+  }];
+}
+
+def Fusion_YieldOp : Op<Fusion_Dialect, "yield", [Pure, Terminator, HasParent<"StreamLoopOp">]> {
+  let summary = "Ends the body of a stream loop with its results";
+  let description = [{
+    Example:
+    ```mlir
+    fusion.yield %p : tensor<8x2xf32, #slices>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
 #endif // TANDEM_DIALECT_FUSION_IR_FUSIONOPS_TD

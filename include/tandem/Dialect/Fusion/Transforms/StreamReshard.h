@@ -21,7 +21,7 @@ struct StreamFactor {
   /// one of them (of a gather: from each owner). 1: a slice is one range of indices.
   int64_t pieces = 1;
   /// Of a reduction: a slice is of the piece of one device, to whom it goes; the result has no
-  /// slices, and the reshard gets the schedule that takes such slices, `push`, as a choice.
+  /// slices.
   bool toOwners = false;
   /// Of `count`, so many are of one device's piece, as a digit of their own.
   int64_t perOwner = 1;
@@ -36,9 +36,9 @@ SmallVector<StreamFactor> getStreamFactors(ReshardOp op, bool oneSided);
 
 /// Writes the factor into the types of the reshard's result, of the value that it reduces, and of
 /// what is computed beside it slice by slice: consumers of a gather, the producer of a reduction.
-/// Stream digits move nothing, so arguments and results of the function may get them too. Failure,
-/// with types half changed, where something in the way cannot be sliced: so it is tried on a copy.
-LogicalResult streamReshard(func::FuncOp func, ReshardOp op, const StreamFactor &factor);
+/// The reshard is in a stream loop: its neighbours keep their types. Failure, with types half
+/// changed, if one of the ops in the way cannot be sliced: try it on a copy.
+LogicalResult streamReshard(ReshardOp op, const StreamFactor &factor);
 
 } // namespace tandem::fusion
 

@@ -1,0 +1,158 @@
+//===- FusionFormLoops.cpp - fusion-form-loops -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Conversion/FusionToHostIR/Passes.h"
+
+#include "StreamGroups.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace tandem {
+#define GEN_PASS_DEF_FUSIONFORMLOOPS
+#include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
+} // namespace tandem
+
+using namespace mlir;
+using namespace tandem;
+
+namespace {
+struct FusionFormLoopsPass : public tandem::impl::FusionFormLoopsBase<FusionFormLoopsPass> {
+  using FusionFormLoopsBase::FusionFormLoopsBase;
+  void runOnOperation() override;
+
+private:
+  void form(const StreamGroup &group, Block &block);
+};
+} // namespace
+
+static bool isTruth(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getElementType().isInteger(1);
+}
+
+/// Truth values have no buffers: each user computes its own. So each gets its own op, next to it.
+static void copyTruthsToUsers(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (op.getNumResults() != 1 || !isTruth(op.getResult(0)) ||
+        op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    SmallVector<OpOperand *> uses(llvm::make_pointer_range(op.getUses()));
+    for (OpOperand *use : uses) {
+      OpBuilder builder(use->getOwner());
+      use->set(builder.clone(op)->getResult(0));
+    }
+    if (!uses.empty())
+      op.erase();
+  }
+}
+
+/// Moves ops that make truth values into the groups of their users.
+static void moveTruthsToUsers(Block &block, std::vector<StreamGroup> &groups) {
+  DenseMap<Operation *, StreamGroup *> groupOf;
+  for (StreamGroup &group : groups)
+    for (Operation *op : group.ops)
+      groupOf[op] = &group;
+  for (Operation &op : llvm::reverse(block)) {
+    if (op.getNumResults() != 1 || !isTruth(op.getResult(0)) || !op.getResult(0).hasOneUse())
+      continue;
+    Operation *user = *op.getResult(0).user_begin();
+    StreamGroup *from = groupOf.lookup(&op), *to = groupOf.lookup(user);
+    if (!from || !to || from == to)
+      continue;
+    llvm::erase(from->ops, &op);
+    to->ops.insert(llvm::find(to->ops, user), &op);
+    groupOf[&op] = to;
+  }
+}
+
+/// A group of ops that is no loop: nothing is sliced and nothing communicated.
+static bool isPlain(const StreamGroup &group) {
+  return group.streamSizes.empty() && llvm::none_of(group.ops, [](Operation *op) {
+           auto reshard = dyn_cast<fusion::ReshardOp>(op);
+           return reshard && !fusion::classifyReshard(reshard.getInput().getType(),
+                                                      reshard.getResult().getType())
+                                  .isLocal();
+         });
+}
+
+/// Makes the group a loop op at the end of the block.
+void FusionFormLoopsPass::form(const StreamGroup &group, Block &block) {
+  OpBuilder builder(block.getTerminator());
+  llvm::SmallDenseSet<Operation *> inside(group.ops.begin(), group.ops.end());
+  auto isInside = [&](OpOperand &use) { return inside.contains(use.getOwner()); };
+  llvm::SmallSetVector<Value, 8> inputs, constants;
+  SmallVector<Value> yielded;
+  for (Operation *op : group.ops) {
+    for (Value operand : op->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      if (producer && inside.contains(producer))
+        continue;
+      // Kernels hold their constants; others read them from a buffer.
+      bool isOfKernel = producer && producer->hasTrait<OpTrait::ConstantLike>() &&
+                        op->hasTrait<OpTrait::Elementwise>();
+      (isOfKernel ? constants : inputs).insert(operand);
+    }
+    for (Value result : op->getResults())
+      if (!isTruth(result) && (result.use_empty() || !llvm::all_of(result.getUses(), isInside)))
+        yielded.push_back(result);
+  }
+
+  fusion::ScheduleSourceAttr source;
+  if (group.schedule)
+    source = fusion::ScheduleSourceAttr::get(&getContext(), fusion::ScheduleSource::Annotation);
+  auto loop =
+      fusion::StreamLoopOp::create(builder, group.place->getLoc(), ValueRange(yielded).getTypes(),
+                                   inputs.getArrayRef(), group.schedule, source);
+  Block *body = builder.createBlock(&loop.getBody());
+  for (Operation *op : group.ops) {
+    op->moveBefore(body, body->end());
+    if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
+      reshard.removeScheduleAttr();
+  }
+  for (Value input : inputs)
+    input.replaceUsesWithIf(body->addArgument(input.getType(), input.getLoc()), isInside);
+  builder.setInsertionPointToStart(body);
+  for (Value constant : constants)
+    constant.replaceUsesWithIf(
+        builder.clone(*constant.getDefiningOp())->getResult(0), [&](OpOperand &use) {
+          return isInside(use) && use.getOwner()->hasTrait<OpTrait::Elementwise>();
+        });
+  for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
+    value.replaceUsesWithIf(result, [&](OpOperand &use) { return !isInside(use); });
+  builder.setInsertionPointToEnd(body);
+  fusion::YieldOp::create(builder, loop.getLoc(), yielded);
+  ++numLoops;
+  if (log) {
+    InFlightDiagnostic remark = loop.emitRemark("fusion-form-loops: ");
+    llvm::interleave(
+        group.ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
+  }
+}
+
+void FusionFormLoopsPass::runOnOperation() {
+  func::FuncOp func = getOperation();
+  // An unsharded reference is for one rank: nothing overlaps.
+  if (func.isExternal() || !func.getBody().hasOneBlock())
+    return;
+  Block &block = func.getBody().front();
+  copyTruthsToUsers(block);
+  FailureOr<std::vector<StreamGroup>> groups = getStreamGroups(block);
+  if (failed(groups))
+    return signalPassFailure();
+  moveTruthsToUsers(block, *groups);
+  for (const StreamGroup &group : *groups) {
+    if (isPlain(group))
+      for (Operation *op : group.ops)
+        op->moveBefore(block.getTerminator());
+    else
+      form(group, block);
+  }
+}

@@ -1,0 +1,89 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!rows = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @argument(%x: !rows) -> !whole {
+  // expected-error @+1 {{expected operand 0 and its block argument to differ in stream digits at most, found 'tensor<16x8xf32, #fusion.axes<#tandem.mesh<"tp", ["x" = 4]>, [didx("x"), -]>>' and}}
+  %0 = fusion.stream_loop (%x) : (!rows) -> !whole {
+  ^bb0(%a: !whole):
+    %1 = math.exp %a : !whole
+    fusion.yield %1 : !whole
+  }
+  return %0 : !whole
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!rows = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @result(%x: !rows) -> !whole {
+  // expected-error @+1 {{expected result 0 and its yielded value to differ in stream digits at most}}
+  %0 = fusion.stream_loop (%x) : (!rows) -> !whole {
+  ^bb0(%a: !rows):
+    %1 = math.exp %a : !rows
+    fusion.yield %1 : !rows
+  }
+  return %0 : !whole
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @arguments(%x: !whole) -> !whole {
+  // expected-error @+1 {{expected as many block arguments as operands, found 0 and 1}}
+  %0 = fusion.stream_loop (%x) : (!whole) -> !whole {
+    %c = arith.constant dense<1.0> : !whole
+    %1 = math.exp %c : !whole
+    fusion.yield %1 : !whole
+  }
+  return %0 : !whole
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @yields_argument(%x: !whole) -> !whole {
+  %0 = fusion.stream_loop (%x) : (!whole) -> !whole {
+  ^bb0(%a: !whole):
+    // expected-error @+1 {{expected distinct values that ops of the loop define}}
+    fusion.yield %a : !whole
+  }
+  return %0 : !whole
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!rows = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @annotated_inside(%x: !rows) -> !whole {
+  %0 = fusion.stream_loop (%x) : (!rows) -> !whole {
+  ^bb0(%a: !rows):
+    // expected-error @+1 {{expected the schedule on the loop around the reshard}}
+    %1 = fusion.reshard %a {schedule = #fusion.schedule<push>} : !rows -> !whole
+    fusion.yield %1 : !whole
+  }
+  return %0 : !whole
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @nested(%x: !whole) -> !whole {
+  %0 = fusion.stream_loop (%x) : (!whole) -> !whole {
+  ^bb0(%a: !whole):
+    // expected-error @+1 {{expected a reshard, an op that computes locally, or a constant in a stream loop}}
+    %1 = fusion.stream_loop (%a) : (!whole) -> !whole {
+    ^bb0(%b: !whole):
+      %2 = math.exp %b : !whole
+      fusion.yield %2 : !whole
+    }
+    fusion.yield %1 : !whole
+  }
+  return %0 : !whole
+}
