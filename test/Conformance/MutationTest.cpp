@@ -197,7 +197,7 @@ Status runMutant(const std::string &bytes, std::chrono::milliseconds timeout) {
       ContextOptions options;
       options.device = createCpuDevice();
       options.transports.push_back(world->transport(r));
-      options.launch = world->launch(r);
+      options.bootstrap = world->bootstrap(r);
       options.timeout = timeout;
       auto context = Context::create(std::move(options));
       results[r] = context ? runOn(**context, **file) : context.status();

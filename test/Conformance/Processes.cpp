@@ -33,10 +33,11 @@ struct Board {
 
 /// An all-gather over shared memory, piece by piece. Two sets of pieces suffice: a rank is at most
 /// one step ahead.
-class BoardLaunch final : public Launch {
+class BoardBootstrap final : public Bootstrap {
 public:
-  BoardLaunch(Board &board, uint32_t rank, uint32_t size) : board(board), self(rank), size(size) {}
-  ~BoardLaunch() override { board.gone[self] = true; }
+  BoardBootstrap(Board &board, uint32_t rank, uint32_t size)
+      : board(board), self(rank), size(size) {}
+  ~BoardBootstrap() override { board.gone[self] = true; }
   uint32_t rank() const override { return self; }
   uint32_t worldSize() const override { return size; }
   Status allGather(const void *mine, size_t bytes, void *all) override {
@@ -158,7 +159,7 @@ std::string readAll(int fd) {
   RankResult result;
   auto transport = createTransport(backend.channel);
   if (transport)
-    result = runRank(backend, scenario, file, std::make_unique<BoardLaunch>(board, rank, size),
+    result = runRank(backend, scenario, file, std::make_unique<BoardBootstrap>(board, rank, size),
                      std::move(*transport));
   else
     result.status = transport.status();

@@ -195,17 +195,17 @@ Status runOn(Context &context, const ProgramFile &file, const Scenario &scenario
 } // namespace
 
 RankResult runRank(const Backend &backend, const Scenario &scenario, const std::string &file,
-                   std::unique_ptr<Launch> launch, std::unique_ptr<Transport> transport) {
+                   std::unique_ptr<Bootstrap> bootstrap, std::unique_ptr<Transport> transport) {
   RankResult result;
   result.status = [&]() -> Status {
     ContextOptions options;
-    TANDEM_ASSIGN_OR_RETURN(options.device, makeDevice(backend.device, launch->localRank()));
-    options.launch = std::move(launch);
+    TANDEM_ASSIGN_OR_RETURN(options.device, makeDevice(backend.device, bootstrap->localRank()));
+    options.bootstrap = std::move(bootstrap);
     if (transport)
       options.transports.push_back(std::move(transport));
     options.timeout = scenario.timeout;
     if (!scenario.patience.empty())
-      options.timeout *= scenario.patience[options.launch->rank()];
+      options.timeout *= scenario.patience[options.bootstrap->rank()];
     TANDEM_ASSIGN_OR_RETURN(auto opened, ProgramFile::fromMemory(file));
     TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
     return runOn(*context, *opened, scenario, result);
@@ -224,13 +224,13 @@ std::vector<RankResult> runScenario(const Backend &backend, const Scenario &scen
   for (uint32_t r = 0; r < size; ++r)
     threads.emplace_back([&, r] {
       if (backend.channel == "local") {
-        results[r] = runRank(backend, scenario, file, world->launch(r), world->transport(r));
+        results[r] = runRank(backend, scenario, file, world->bootstrap(r), world->transport(r));
         return;
       }
-      auto launch = world->launch(r);
+      auto bootstrap = world->bootstrap(r);
       auto transport = createTransport(backend.channel);
       if (transport)
-        results[r] = runRank(backend, scenario, file, std::move(launch), std::move(*transport));
+        results[r] = runRank(backend, scenario, file, std::move(bootstrap), std::move(*transport));
       else
         results[r].status = transport.status();
     });

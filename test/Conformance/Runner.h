@@ -16,7 +16,7 @@ namespace tandem::test {
 
 /// One rank's part, on the calling thread.
 RankResult runRank(const Backend &backend, const Scenario &scenario, const std::string &file,
-                   std::unique_ptr<Launch> launch, std::unique_ptr<Transport> transport);
+                   std::unique_ptr<Bootstrap> bootstrap, std::unique_ptr<Transport> transport);
 
 /// A process per rank, forked here; results come back through pipes.
 std::vector<RankResult> runProcesses(const Backend &backend, const Scenario &scenario);

@@ -29,8 +29,8 @@ static std::string bootId() {
   return id;
 }
 
-Expected<int64_t> run::clockOffset(Launch &launch) {
-  TANDEM_ASSIGN_OR_RETURN(auto hosts, allGatherStrings(launch, bootId()));
+Expected<int64_t> run::clockOffset(Bootstrap &bootstrap) {
+  TANDEM_ASSIGN_OR_RETURN(auto hosts, allGatherStrings(bootstrap, bootId()));
   bool oneHost = std::all_of(hosts.begin(), hosts.end(), [&](const std::string &host) {
     return !host.empty() && host == hosts[0];
   });
@@ -39,17 +39,17 @@ Expected<int64_t> run::clockOffset(Launch &launch) {
   // Every round gives a bound on both sides: rank 0's time was sent before it was read here, and
   // this rank's before it was read there.
   constexpr int rounds = 16;
-  std::vector<int64_t> sent(launch.worldSize()), read(launch.worldSize());
+  std::vector<int64_t> sent(bootstrap.worldSize()), read(bootstrap.worldSize());
   int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
   for (int i = 0; i < rounds; ++i) {
     int64_t mine = nanoseconds();
-    TANDEM_RETURN_IF_ERROR(launch.allGather(&mine, sizeof mine, sent.data()));
+    TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&mine, sizeof mine, sent.data()));
     int64_t arrived = nanoseconds();
-    TANDEM_RETURN_IF_ERROR(launch.allGather(&arrived, sizeof arrived, read.data()));
+    TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&arrived, sizeof arrived, read.data()));
     most = std::min(most, arrived - sent[0]);
     least = std::max(least, mine - read[0]);
   }
-  return launch.rank() == 0 || least == std::numeric_limits<int64_t>::min()
+  return bootstrap.rank() == 0 || least == std::numeric_limits<int64_t>::min()
              ? 0
              : least + (most - least) / 2;
 }

@@ -8,7 +8,7 @@
 #ifndef TANDEM_RUN_CLOCK_H
 #define TANDEM_RUN_CLOCK_H
 
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <cstdint>
 
@@ -19,7 +19,7 @@ int64_t nanoseconds();
 
 /// By how much this rank's clock is ahead of rank 0's, in ns. Collective. 0 where both are of one
 /// host; else from exchanged times: what a rank has read must have been sent before, both ways.
-Expected<int64_t> clockOffset(Launch &launch);
+Expected<int64_t> clockOffset(Bootstrap &bootstrap);
 
 } // namespace tandem::run
 

@@ -15,32 +15,34 @@ using namespace tandem;
 using namespace tandem::run;
 
 /// Cores of this process, shared among the ranks of the node.
-static uint32_t matmulThreads(const Launch &launch, bool threads) {
+static uint32_t matmulThreads(const Bootstrap &bootstrap, bool threads) {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof(set), &set))
     return 1;
   auto cores = static_cast<uint32_t>(CPU_COUNT(&set));
-  return std::max(1u, cores / std::max(1u, threads ? launch.worldSize() : launch.localSize()));
+  return std::max(1u,
+                  cores / std::max(1u, threads ? bootstrap.worldSize() : bootstrap.localSize()));
 }
 
-Expected<std::unique_ptr<RankContext>>
-RankContext::create(const ContextRequest &request, Launch &launch, tandem_local_world *world) {
-  std::unique_ptr<RankContext> self(new RankContext(launch));
+Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest &request,
+                                                           Bootstrap &bootstrap,
+                                                           tandem_local_world *world) {
+  std::unique_ptr<RankContext> self(new RankContext(bootstrap));
   tandem_launch callbacks{};
-  callbacks.rank = launch.rank();
-  callbacks.world_size = launch.worldSize();
-  callbacks.local_rank = launch.localRank();
-  callbacks.local_size = launch.localSize();
+  callbacks.rank = bootstrap.rank();
+  callbacks.world_size = bootstrap.worldSize();
+  callbacks.local_rank = bootstrap.localRank();
+  callbacks.local_size = bootstrap.localSize();
   callbacks.user = self.get();
   callbacks.all_gather = [](void *user, const void *mine, size_t bytes, void *all) {
     auto *context = static_cast<RankContext *>(user);
-    context->launchError = context->launch.allGather(mine, bytes, all);
-    return static_cast<int>(context->launchError.code());
+    context->bootstrapError = context->bootstrap.allGather(mine, bytes, all);
+    return static_cast<int>(context->bootstrapError.code());
   };
   callbacks.barrier = [](void *user) {
     auto *context = static_cast<RankContext *>(user);
-    context->launchError = context->launch.barrier();
-    return static_cast<int>(context->launchError.code());
+    context->bootstrapError = context->bootstrap.barrier();
+    return static_cast<int>(context->bootstrapError.code());
   };
   tandem_context_options options{};
   options.struct_size = sizeof(options);
@@ -48,13 +50,13 @@ RankContext::create(const ContextRequest &request, Launch &launch, tandem_local_
   options.channels = request.channels.c_str();
   if (world) {
     options.local_world = world;
-    options.local_world_rank = launch.rank();
-  } else if (launch.worldSize() > 1) {
+    options.local_world_rank = bootstrap.rank();
+  } else if (bootstrap.worldSize() > 1) {
     options.launch = &callbacks;
   }
   options.timeout_ms = static_cast<uint32_t>(request.timeout.count());
   options.no_graphs = request.noGraph;
-  options.matmul_threads = matmulThreads(launch, world != nullptr);
+  options.matmul_threads = matmulThreads(bootstrap, world != nullptr);
   self->gpu = request.device.compare(0, 4, "cuda") == 0;
   TANDEM_RETURN_IF_ERROR(self->check(tandem_context_create(&options, &self->context)));
   return self;
@@ -68,8 +70,8 @@ RankContext::~RankContext() {
 Status RankContext::check(tandem_code code) const {
   if (code == TANDEM_OK)
     return Status::success();
-  return launchError.ok() ? Status(static_cast<Code>(code), tandem_last_error(context))
-                          : launchError;
+  return bootstrapError.ok() ? Status(static_cast<Code>(code), tandem_last_error(context))
+                             : bootstrapError;
 }
 
 Expected<std::unique_ptr<PreparedProgram>> PreparedProgram::create(RankContext &context,

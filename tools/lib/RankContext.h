@@ -9,7 +9,7 @@
 #define TANDEM_RUN_RANKCONTEXT_H
 
 #include "tandem-c/Runtime.h"
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <chrono>
 #include <memory>
@@ -28,22 +28,22 @@ struct ContextRequest {
 class RankContext {
 public:
   /// Collective. `world`: ranks are threads of it; null: processes. Both outlive the context.
-  static Expected<std::unique_ptr<RankContext>> create(const ContextRequest &request,
-                                                       Launch &launch, tandem_local_world *world);
+  static Expected<std::unique_ptr<RankContext>>
+  create(const ContextRequest &request, Bootstrap &bootstrap, tandem_local_world *world);
   ~RankContext();
   RankContext(const RankContext &) = delete;
   RankContext &operator=(const RankContext &) = delete;
 
   tandem_context *handle() const { return context; }
-  /// What a call said; what the launch had to say is better than "the callback returned 5".
+  /// What a call said; what the bootstrap had to say is better than "the callback returned 5".
   Status check(tandem_code code) const;
   bool isGpu() const { return gpu; }
 
 private:
-  explicit RankContext(Launch &launch) : launch(launch) {}
+  explicit RankContext(Bootstrap &bootstrap) : bootstrap(bootstrap) {}
 
-  Launch &launch;
-  Status launchError;
+  Bootstrap &bootstrap;
+  Status bootstrapError;
   tandem_context *context = nullptr;
   bool gpu = false;
 };

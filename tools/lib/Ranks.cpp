@@ -18,8 +18,8 @@
 using namespace tandem;
 using namespace tandem::run;
 
-Expected<bool> run::startsRanks(const LaunchEnvironment &environment, uint32_t asked, bool threads,
-                                const std::string &channels) {
+Expected<bool> run::startsRanks(const BootstrapEnvironment &environment, uint32_t asked,
+                                bool threads, const std::string &channels) {
   Launcher launcher = environment.launcher;
   if (launcher == Launcher::None || (launcher == Launcher::Slurm && asked != 0))
     return true;
@@ -68,8 +68,8 @@ Expected<int> run::runThreadRanks(uint32_t ranks, std::chrono::milliseconds time
   threads.reserve(ranks);
   for (uint32_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      auto launch = exchange->launch(rank);
-      codes[rank] = main(*launch, world);
+      auto bootstrap = exchange->bootstrap(rank);
+      codes[rank] = main(*bootstrap, world);
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -77,11 +77,11 @@ Expected<int> run::runThreadRanks(uint32_t ranks, std::chrono::milliseconds time
   return *std::max_element(codes.begin(), codes.end());
 }
 
-Expected<std::unique_ptr<Launch>> run::joinRanks(const LaunchEnvironment &environment,
-                                                 std::chrono::milliseconds timeout) {
-  LaunchEnvironment env = environment;
+Expected<std::unique_ptr<Bootstrap>> run::joinRanks(const BootstrapEnvironment &environment,
+                                                    std::chrono::milliseconds timeout) {
+  BootstrapEnvironment env = environment;
   env.timeout = timeout;
-  return createTcpLaunch(env);
+  return createTcpBootstrap(env);
 }
 
 std::string run::rankMessage(uint32_t rank, const std::string &message) {

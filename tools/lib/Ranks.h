@@ -8,10 +8,11 @@
 #ifndef TANDEM_RUN_RANKS_H
 #define TANDEM_RUN_RANKS_H
 
+#include "Spawn.h"
+
 #include "tandem-c/Runtime.h"
+#include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Environment.h"
-#include "tandem/Runtime/Launch.h"
-#include "tandem/Runtime/Spawn.h"
 
 #include <chrono>
 #include <functional>
@@ -25,7 +26,7 @@ namespace tandem::run {
 /// job. A batch script of Slurm looks like rank 0 of its job: there -n (`asked`; 0: not given)
 /// decides. An error if this is a rank of another world than was asked for, or ranks should be
 /// threads and are processes.
-Expected<bool> startsRanks(const LaunchEnvironment &environment, uint32_t asked, bool threads,
+Expected<bool> startsRanks(const BootstrapEnvironment &environment, uint32_t asked, bool threads,
                            const std::string &channels);
 
 /// Starts `ranks` processes of this binary with these arguments, waits for their end and says how
@@ -35,16 +36,16 @@ Expected<std::vector<RankExit>> spawnSelf(const std::string &tool, uint32_t rank
                                           std::chrono::milliseconds timeout);
 
 /// What one rank does; the result is its exit code. `world`: of ranks that are threads, else null.
-using RankMain = std::function<int(Launch &launch, tandem_local_world *world)>;
+using RankMain = std::function<int(Bootstrap &bootstrap, tandem_local_world *world)>;
 
-/// One thread a rank, in a world of the runtime and with a launch of its own for what the tool
+/// One thread a rank, in a world of the runtime and with a bootstrap of its own for what the tool
 /// exchanges. The largest exit code.
 Expected<int> runThreadRanks(uint32_t ranks, std::chrono::milliseconds timeout,
                              const RankMain &main);
 
 /// This process as a rank of the job that `environment` says: meets the others.
-Expected<std::unique_ptr<Launch>> joinRanks(const LaunchEnvironment &environment,
-                                            std::chrono::milliseconds timeout);
+Expected<std::unique_ptr<Bootstrap>> joinRanks(const BootstrapEnvironment &environment,
+                                               std::chrono::milliseconds timeout);
 
 /// "rank 3: message", once: the runtime's own errors begin with the rank.
 std::string rankMessage(uint32_t rank, const std::string &message);

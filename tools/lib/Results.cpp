@@ -16,7 +16,8 @@
 using namespace tandem;
 using namespace tandem::run;
 
-Expected<std::vector<Placement>> run::gatherPlacements(const Program &program, Launch &launch) {
+Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
+                                                       Bootstrap &bootstrap) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<Shard> mine, shardsOf(program));
   std::vector<int64_t> numbers;
   for (const Shard &shard : mine) {
@@ -27,7 +28,7 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program, L
   }
   std::string text(reinterpret_cast<const char *>(numbers.data()),
                    numbers.size() * sizeof(int64_t));
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
   std::vector<Placement> placements(mine.size());
   for (const std::string &theirs : all) {
     size_t at = 0;
@@ -58,7 +59,7 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program, L
 Expected<std::vector<Tensor>> run::gatherResults(const Program &program,
                                                  const std::vector<Placement> &placements,
                                                  const std::vector<Tensor> &buffers,
-                                                 Launch &launch) {
+                                                 Bootstrap &bootstrap) {
   std::vector<Tensor> results;
   Status problem;
   const auto &arguments = program.arguments();
@@ -67,9 +68,9 @@ Expected<std::vector<Tensor>> run::gatherResults(const Program &program,
       continue;
     TANDEM_ASSIGN_OR_RETURN(
         auto parts,
-        allGatherStrings(launch, {reinterpret_cast<const char *>(buffers[i].data.data()),
-                                  buffers[i].data.size()}));
-    if (launch.rank() != 0 || !problem.ok())
+        allGatherStrings(bootstrap, {reinterpret_cast<const char *>(buffers[i].data.data()),
+                                     buffers[i].data.size()}));
+    if (bootstrap.rank() != 0 || !problem.ok())
       continue;
     auto whole = assemble(arguments[i], placements[i], parts);
     if (whole)

@@ -9,7 +9,7 @@
 #define TANDEM_RUN_RESULTS_H
 
 #include "Verify.h"
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <memory>
 #include <optional>
@@ -19,13 +19,14 @@
 namespace tandem::run {
 
 /// Who holds what of every argument. Collective.
-Expected<std::vector<Placement>> gatherPlacements(const Program &program, Launch &launch);
+Expected<std::vector<Placement>> gatherPlacements(const Program &program, Bootstrap &bootstrap);
 
 /// The logical results, in order, from every rank's buffers (by argument). Collective; only rank 0
 /// gets them. An error of rank 0's is nobody else's.
 Expected<std::vector<Tensor>> gatherResults(const Program &program,
                                             const std::vector<Placement> &placements,
-                                            const std::vector<Tensor> &buffers, Launch &launch);
+                                            const std::vector<Tensor> &buffers,
+                                            Bootstrap &bootstrap);
 
 /// The logical inputs, in order.
 std::vector<Tensor> makeInputs(uint64_t seed, const Program &program);

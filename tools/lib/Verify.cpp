@@ -202,7 +202,7 @@ Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> orac
                                              std::vector<Tensor> &inputs) {
   ContextOptions options;
   options.device = createCpuDevice();
-  options.launch = createSelfLaunch();
+  options.bootstrap = createSelfBootstrap();
   options.timeout = std::chrono::hours(1);
   TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
   TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, oracle));

@@ -128,13 +128,13 @@ void compileAgain(Figures &figures) {
 /// What rank 0 has to do beside its part.
 class Bench {
 public:
-  Bench(const Options &options, Launch &launch, tandem_local_world *world)
-      : options(options), launch(launch), root(launch.rank() == 0), runner(options, launch, world) {
-  }
+  Bench(const Options &options, Bootstrap &bootstrap, tandem_local_world *world)
+      : options(options), bootstrap(bootstrap), root(bootstrap.rank() == 0),
+        runner(options, bootstrap, world) {}
 
   Status run() {
     Status opened = root ? open() : Status();
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, opened.message()));
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, opened.message()));
     if (!all[0].empty())
       return refuse(opened);
     TANDEM_RETURN_IF_ERROR(runner.start());
@@ -171,7 +171,7 @@ private:
   }
 
   Status open() {
-    report.ranks = launch.worldSize();
+    report.ranks = bootstrap.worldSize();
     for (const std::string *path : {&options.json, &options.csv, &options.svg, &options.calibrate})
       if (!path->empty())
         TANDEM_RETURN_IF_ERROR(checkWritable(*path));
@@ -216,7 +216,7 @@ private:
       problem = row.status();
       mine = row ? "+" + packRow(*row) : "-";
     }
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, mine));
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine));
     if (all[0] == "-")
       return refuse(problem);
     return all[0].empty() ? all[0] : all[0].substr(1);
@@ -268,7 +268,7 @@ private:
   void predict(Entry &entry) { ::predict(entry, *machine); }
 
   const Options &options;
-  Launch &launch;
+  Bootstrap &bootstrap;
   bool root;
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   std::unique_ptr<Suite> suite; ///< rank 0
@@ -330,9 +330,9 @@ int bench::calibrateAgain(const Options &options) {
   return status.ok() ? 0 : kUsageError;
 }
 
-int bench::runBench(const Options &options, Launch &launch, tandem_local_world *world) {
-  bool root = launch.rank() == 0;
-  Bench bench(options, launch, world);
+int bench::runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *world) {
+  bool root = bootstrap.rank() == 0;
+  Bench bench(options, bootstrap, world);
   Status status;
   try {
     status = bench.run();
@@ -343,7 +343,7 @@ int bench::runBench(const Options &options, Launch &launch, tandem_local_world *
     // What rank 0 could not begin with is said once, by rank 0.
     std::string message = status.message();
     if (!message.empty())
-      message = rankMessage(launch.rank(), message);
+      message = rankMessage(bootstrap.rank(), message);
     if (root)
       bench.report.failure = message;
     else if (!message.empty())

@@ -10,7 +10,7 @@
 
 #include "Options.h"
 #include "tandem-c/Runtime.h"
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <cstdint>
 
@@ -31,7 +31,7 @@ Expected<uint32_t> checkSuite(const Options &options, uint32_t ranks);
 int calibrateAgain(const Options &options);
 
 /// Collective. Rank 0 prints and writes the reports. The exit status.
-int runBench(const Options &options, Launch &launch, tandem_local_world *world);
+int runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *world);
 
 } // namespace tandem::bench
 

@@ -24,17 +24,18 @@ static constexpr std::chrono::milliseconds kPatience(50);
 
 Status Candidate::load(const Setup &setup) {
   context = &setup.context;
-  rank = setup.launch.rank();
+  rank = setup.bootstrap.rank();
   TANDEM_ASSIGN_OR_RETURN(file, ProgramFile::fromMemory(variant.bytes));
-  if (file->numRanks() != setup.launch.worldSize())
-    return Status(Code::InvalidArgument, fmt::format("the program is for {} ranks, there are {}",
-                                                     file->numRanks(), setup.launch.worldSize()));
+  if (file->numRanks() != setup.bootstrap.worldSize())
+    return Status(Code::InvalidArgument,
+                  fmt::format("the program is for {} ranks, there are {}", file->numRanks(),
+                              setup.bootstrap.worldSize()));
   TANDEM_ASSIGN_OR_RETURN(program, file->rankProgram(rank));
   return Status();
 }
 
 Status Candidate::allocate(const Setup &setup) {
-  TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, setup.launch));
+  TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, setup.bootstrap));
   const auto &arguments = program->arguments();
   bindings.resize(setup.sets);
   results.resize(arguments.size());
@@ -140,7 +141,7 @@ Status Candidate::compare(const std::vector<Tensor> &whole, uint64_t seed, uint3
   return status;
 }
 
-Expected<std::string> Candidate::verify(Launch &launch, uint64_t seed, uint32_t set,
+Expected<std::string> Candidate::verify(Bootstrap &bootstrap, uint64_t seed, uint32_t set,
                                         References &references, double &error) {
   std::vector<Tensor> buffers(results.size());
   for (size_t i = 0; i < results.size(); ++i)
@@ -150,7 +151,7 @@ Expected<std::string> Candidate::verify(Launch &launch, uint64_t seed, uint32_t 
       buffers[i] = Tensor(info.dtype, present ? info.localShape : std::vector<int64_t>{0});
       TANDEM_RETURN_IF_ERROR(results[i]->read(buffers[i].data.data()));
     }
-  auto whole = gatherResults(*program, placements, buffers, launch);
+  auto whole = gatherResults(*program, placements, buffers, bootstrap);
   if (!whole && rank != 0)
     return whole.status();
   std::future<Status> verdict;
@@ -162,7 +163,7 @@ Expected<std::string> Candidate::verify(Launch &launch, uint64_t seed, uint32_t 
   for (;;) {
     bool done = rank != 0 || verdict.wait_for(kPatience) == std::future_status::ready;
     std::string mine = rank != 0 ? "" : done ? "=" + verdict.get().message() : "";
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, mine));
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine));
     if (!all[0].empty())
       return all[0].substr(1);
   }

@@ -30,7 +30,7 @@ using References = std::map<std::pair<Role, uint32_t>, run::Reference>;
 /// What a candidate is made with.
 struct Setup {
   run::RankContext &context;
-  Launch &launch;
+  Bootstrap &bootstrap;
   InputPool &pool;
   uint32_t sets;
   bool poisons; ///< results, before anything runs: somebody will look at them
@@ -63,8 +63,8 @@ public:
   /// Collective. Compares the results of the last run, of set `set`, with the oracle's, for which
   /// the other ranks wait as long as it takes. The verdict ("": right) is the same on all ranks;
   /// `error` is rank 0's.
-  Expected<std::string> verify(Launch &launch, uint64_t seed, uint32_t set, References &references,
-                               double &error);
+  Expected<std::string> verify(Bootstrap &bootstrap, uint64_t seed, uint32_t set,
+                               References &references, double &error);
 
   const Variant &variant;
   const Mode mode;

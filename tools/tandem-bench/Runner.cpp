@@ -42,19 +42,19 @@ Slot bench::slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets) {
 
 Status Runner::start() {
   spins = std::thread::hardware_concurrency() >= hostRanks();
-  TANDEM_ASSIGN_OR_RETURN(offset, clockOffset(launch));
+  TANDEM_ASSIGN_OR_RETURN(offset, clockOffset(bootstrap));
   // Ranks as threads prepare in a world of its own, where nobody would hear that one has gone.
-  TANDEM_RETURN_IF_ERROR(launch.barrier());
+  TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
   for (Mode mode : options.modes) {
     ContextRequest request{options.device, options.channel, options.timeout, mode == Mode::Direct};
-    TANDEM_ASSIGN_OR_RETURN(auto context, RankContext::create(request, launch, world));
+    TANDEM_ASSIGN_OR_RETURN(auto context, RankContext::create(request, bootstrap, world));
     contexts.push_back(std::move(context));
   }
-  return launch.barrier();
+  return bootstrap.barrier();
 }
 
 Expected<std::string> Runner::agree(const Status &mine) {
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, mine.message()));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine.message()));
   for (uint32_t rank = 0; rank < all.size(); ++rank)
     if (!all[rank].empty())
       return rankMessage(rank, all[rank]);
@@ -82,10 +82,10 @@ Expected<int64_t> Runner::meet(bool stop, bool &stopped) {
   if (options.gapMs > 0)
     std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.gapMs));
   const int64_t mine[2] = {nanoseconds() - offset, stop};
-  std::vector<int64_t> all(2 * size_t(launch.worldSize()));
-  TANDEM_RETURN_IF_ERROR(launch.allGather(mine, sizeof mine, all.data()));
+  std::vector<int64_t> all(2 * size_t(bootstrap.worldSize()));
+  TANDEM_RETURN_IF_ERROR(bootstrap.allGather(mine, sizeof mine, all.data()));
   int64_t last = 0;
-  for (size_t rank = 0; rank < launch.worldSize(); ++rank)
+  for (size_t rank = 0; rank < bootstrap.worldSize(); ++rank)
     last = std::max(last, all[2 * rank]);
   stopped = all[1] != 0; // rank 0's word
   int64_t begin = last + kLead + offset;
@@ -118,13 +118,13 @@ Status Runner::time(std::vector<Candidate *> &candidates,
       mine[2 * c + 1].push_back(double(took.enqueued - begin) * 1e-9 / options.batch);
     }
   for (size_t i = 0; i < mine.size(); ++i) {
-    std::vector<double> all(mine[i].size() * launch.worldSize());
+    std::vector<double> all(mine[i].size() * bootstrap.worldSize());
     TANDEM_RETURN_IF_ERROR(
-        launch.allGather(mine[i].data(), mine[i].size() * sizeof(double), all.data()));
+        bootstrap.allGather(mine[i].data(), mine[i].size() * sizeof(double), all.data()));
     std::vector<double> &slowest = i % 2 ? measurements[i / 2]->host : measurements[i / 2]->seconds;
     for (size_t k = 0; k < mine[i].size(); ++k) {
       double most = 0;
-      for (uint32_t rank = 0; rank < launch.worldSize(); ++rank)
+      for (uint32_t rank = 0; rank < bootstrap.worldSize(); ++rank)
         most = std::max(most, all[rank * mine[i].size() + k]);
       slowest.push_back(most);
     }
@@ -138,12 +138,12 @@ Status Runner::examine(std::vector<Candidate *> &candidates,
     for (uint32_t set = 0; set < options.sets; ++set) {
       TANDEM_RETURN_IF_ERROR(candidates[c]->use(set));
       TANDEM_RETURN_IF_ERROR(candidates[c]->poison());
-      TANDEM_RETURN_IF_ERROR(launch.barrier());
+      TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
       TANDEM_RETURN_IF_ERROR(candidates[c]->run(1).status());
       Measurement &measurement = *measurements[c];
       TANDEM_ASSIGN_OR_RETURN(
           std::string verdict,
-          candidates[c]->verify(launch, options.seed, set, references, measurement.error));
+          candidates[c]->verify(bootstrap, options.seed, set, references, measurement.error));
       if (measurement.failure.empty())
         measurement.failure = verdict;
       measurement.verified = measurement.failure.empty();
@@ -167,7 +167,7 @@ Expected<std::vector<Measurement>> Runner::run(const Row &row) {
       if (!variant.refused.empty())
         continue;
       auto candidate = std::make_unique<Candidate>(variant, mode);
-      Setup setup{contextOf(mode), launch, pool, options.sets, verified};
+      Setup setup{contextOf(mode), bootstrap, pool, options.sets, verified};
       std::string &refused = measurement.refused;
       // A program that cannot be read is damaged, not refused: there is no going on.
       TANDEM_ASSIGN_OR_RETURN(std::string damaged, agree(candidate->load(setup)));

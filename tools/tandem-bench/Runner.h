@@ -45,11 +45,11 @@ Slot slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets);
 /// One rank's contexts, and how it times a row with the others. All calls are collective.
 class Runner {
 public:
-  Runner(const Options &options, Launch &launch, tandem_local_world *world)
-      : options(options), launch(launch), world(world) {}
+  Runner(const Options &options, Bootstrap &bootstrap, tandem_local_world *world)
+      : options(options), bootstrap(bootstrap), world(world) {}
 
   /// Ranks that share this host's cores.
-  uint32_t hostRanks() const { return world ? launch.worldSize() : launch.localSize(); }
+  uint32_t hostRanks() const { return world ? bootstrap.worldSize() : bootstrap.localSize(); }
   Status start();
   /// What cannot be prepared on some rank is a measurement that says why. An error: the ranks can
   /// no longer run together.
@@ -68,7 +68,7 @@ private:
                  References &references);
 
   const Options &options;
-  Launch &launch;
+  Bootstrap &bootstrap;
   tandem_local_world *world;
   std::vector<std::unique_ptr<run::RankContext>> contexts; ///< by options.modes
   int64_t offset = 0;                                      ///< of this rank's clock

@@ -72,8 +72,8 @@ static int start(const Options &options, const std::vector<std::string> &argumen
     return fail(ranks.status());
   if (options.threads) {
     auto code = run::runThreadRanks(*ranks, options.timeout,
-                                    [&](Launch &launch, tandem_local_world *world) {
-                                      return runBench(options, launch, world);
+                                    [&](Bootstrap &bootstrap, tandem_local_world *world) {
+                                      return runBench(options, bootstrap, world);
                                     });
     return code ? *code : fail(code.status());
   }
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
   if (!options->probeFigures.empty())
     return calibrateAgain(*options);
   AlgorithmFile algorithms(*options);
-  auto environment = readLaunchEnvironment();
+  auto environment = readBootstrapEnvironment();
   if (!environment)
     return fail(environment.status());
   auto starts = run::startsRanks(*environment, options->ranks, options->threads, options->channel);
@@ -110,8 +110,8 @@ int main(int argc, char **argv) {
   auto ranks = checkSuite(*options, environment->worldSize);
   if (!ranks)
     return fail(ranks.status());
-  auto launch = run::joinRanks(*environment, options->timeout);
-  if (!launch)
-    return fail(launch.status());
-  return runBench(*options, **launch, nullptr);
+  auto bootstrap = run::joinRanks(*environment, options->timeout);
+  if (!bootstrap)
+    return fail(bootstrap.status());
+  return runBench(*options, **bootstrap, nullptr);
 }

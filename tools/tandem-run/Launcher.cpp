@@ -75,27 +75,27 @@ bool areAllBad(const std::vector<ProgramBytes> &programs) {
 }
 
 int runNone(const Options &options, const std::vector<ProgramBytes> &programs) {
-  auto launch = createSelfLaunch();
-  RankJob job{options, *launch};
+  auto bootstrap = createSelfBootstrap();
+  RankJob job{options, *bootstrap};
   return runSeries(job, [&](size_t index) { return programs[index]; });
 }
 
 /// Where nobody has gathered the programs, rank 0 compiles for all, and each rank reads a .tsp
 /// itself. What one rank cannot read, or is for another number of ranks, none runs.
 Expected<ProgramBytes> meetForProgram(const Options &options, const std::string &program,
-                                      Launch &launch) {
-  bool compile = isSource(program), mine = !compile || launch.rank() == 0;
+                                      Bootstrap &bootstrap) {
+  bool compile = isSource(program), mine = !compile || bootstrap.rank() == 0;
   std::string word, bytes;
   if (mine) {
-    auto read = programBytes(options, program, launch.worldSize());
+    auto read = programBytes(options, program, bootstrap.worldSize());
     Status status = read.status();
     if (read && options.several())
-      status = checkProgram(program, *read, launch.worldSize(), false).status();
+      status = checkProgram(program, *read, bootstrap.worldSize(), false).status();
     if (read)
       bytes = std::move(*read);
     word = !status.ok() ? "-" + problemOf(options, status) : compile ? "+" + bytes : "+";
   }
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, word));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, word));
   auto bad = std::find_if(all.begin(), all.end(), [](auto &w) { return w[0] == '-'; });
   if (bad == all.end())
     return ProgramBytes{compile ? all[0].substr(1) : std::move(bytes), ""};
@@ -160,14 +160,14 @@ int run::runThreads(const Options &options) {
   if (areAllBad(programs))
     return runNone(options, programs);
   auto code =
-      runThreadRanks(ranks, options.timeout, [&](Launch &launch, tandem_local_world *world) {
-        RankJob job{options, launch, world};
+      runThreadRanks(ranks, options.timeout, [&](Bootstrap &bootstrap, tandem_local_world *world) {
+        RankJob job{options, bootstrap, world};
         return runSeries(job, [&](size_t index) { return programs[index]; });
       });
   return code ? *code : failed(code.status().message());
 }
 
-int run::runAsRank(const Options &options, const LaunchEnvironment &env) {
+int run::runAsRank(const Options &options, const BootstrapEnvironment &env) {
   std::unique_ptr<Handover> handover;
   if (const char *inherited = std::getenv(kProgramsVariable)) {
     auto opened = Handover::open(static_cast<int>(std::strtol(inherited, nullptr, 10)));
@@ -186,13 +186,13 @@ int run::runAsRank(const Options &options, const LaunchEnvironment &env) {
     if (!fits)
       return failed(fits.status().message());
   }
-  auto launch = joinRanks(env, options.timeout);
-  if (!launch)
-    return failed(launch.status().message());
-  RankJob job{options, **launch};
+  auto bootstrap = joinRanks(env, options.timeout);
+  if (!bootstrap)
+    return failed(bootstrap.status().message());
+  RankJob job{options, **bootstrap};
   if (!handover)
     return runSeries(job, [&](size_t index) {
-      return meetForProgram(options, options.programs[index], **launch);
+      return meetForProgram(options, options.programs[index], **bootstrap);
     });
   return runSeries(
       job, [&](size_t index) { return handover->program(index); },

@@ -29,7 +29,7 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
 /// One thread a rank.
 int runThreads(const Options &options);
 /// This process is one rank of a job that somebody has started.
-int runAsRank(const Options &options, const LaunchEnvironment &environment);
+int runAsRank(const Options &options, const BootstrapEnvironment &environment);
 
 } // namespace tandem::run
 

@@ -91,13 +91,13 @@ Status draw(const ProgramFile &file, const std::vector<std::string> &all, const 
 
 } // namespace
 
-Status run::drawRun(const ProgramFile &file, Launch &launch, const MeasuredRun &mine,
+Status run::drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
                     const std::string &origin, const std::string &trace, const std::string &svg) {
-  TANDEM_ASSIGN_OR_RETURN(int64_t offset, clockOffset(launch));
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, encode(mine, offset)));
+  TANDEM_ASSIGN_OR_RETURN(int64_t offset, clockOffset(bootstrap));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, encode(mine, offset)));
   std::string problem;
-  if (launch.rank() == 0)
+  if (bootstrap.rank() == 0)
     problem = draw(file, all, origin, trace, svg).message();
-  TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(launch, problem));
+  TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
   return verdicts[0].empty() ? Status() : Status(Code::Io, verdicts[0]);
 }

@@ -10,7 +10,7 @@
 
 #include "tandem-c/Runtime.h"
 #include "tandem/Program/Program.h"
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <cstdint>
 #include <string>
@@ -27,7 +27,7 @@ struct MeasuredRun {
 
 /// Gathers the ranks' runs; rank 0 writes `trace` and `svg` (empty: not wanted). Collective; an
 /// error of rank 0's files is an error on all ranks.
-Status drawRun(const ProgramFile &file, Launch &launch, const MeasuredRun &mine,
+Status drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
                const std::string &origin, const std::string &trace, const std::string &svg);
 
 } // namespace tandem::run

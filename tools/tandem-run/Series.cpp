@@ -19,12 +19,12 @@ namespace {
 class Series {
 public:
   Series(RankJob &job, const std::function<void(const Tally &)> &note)
-      : job(job), options(job.options), rank(job.launch.rank()), note(note) {}
+      : job(job), options(job.options), rank(job.bootstrap.rank()), note(note) {}
 
   int run(const ProgramSource &source) {
     int code = runAll(source);
     // mpirun and torchrun kill the other ranks once one has failed: rank 0 must have printed.
-    if (together && !job.launch.barrier().ok())
+    if (together && !job.bootstrap.barrier().ok())
       return 1;
     return code;
   }

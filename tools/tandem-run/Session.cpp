@@ -27,8 +27,8 @@ namespace {
 class Session {
 public:
   Session(RankJob &job, const std::string &path, std::string_view bytes, Report &report)
-      : job(job), options(job.options), launch(job.launch), path(path), bytes(bytes),
-        report(report), root(job.launch.rank() == 0) {}
+      : job(job), options(job.options), bootstrap(job.bootstrap), path(path), bytes(bytes),
+        report(report), root(job.bootstrap.rank() == 0) {}
 
   Status run() {
     TANDEM_RETURN_IF_ERROR(agree(load(), Step::Own));
@@ -47,7 +47,7 @@ public:
       TANDEM_RETURN_IF_ERROR(runOnce().status());
     TANDEM_RETURN_IF_ERROR(poisonResults());
     for (uint32_t i = 0; i < options.repeat; ++i) {
-      TANDEM_RETURN_IF_ERROR(launch.barrier());
+      TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
       TANDEM_ASSIGN_OR_RETURN(double ms, runOnce());
       times.push_back(ms);
     }
@@ -94,8 +94,8 @@ private:
   Status agree(const Status &mine, Step step) {
     std::string word;
     if (!mine.ok())
-      word = char(wordOf(mine, step)) + rankMessage(launch.rank(), mine.message());
-    auto all = allGatherStrings(launch, word);
+      word = char(wordOf(mine, step)) + rankMessage(bootstrap.rank(), mine.message());
+    auto all = allGatherStrings(bootstrap, word);
     if (!all)
       return mine.ok() ? all.status() : mine;
     auto first = [&](char letter) -> const std::string * {
@@ -125,8 +125,8 @@ private:
     file = *opened;
     report.name = file->name();
     report.ranks = file->numRanks();
-    TANDEM_RETURN_IF_ERROR(checkRanks(*file, launch.worldSize()));
-    auto mine = file->rankProgram(launch.rank());
+    TANDEM_RETURN_IF_ERROR(checkRanks(*file, bootstrap.worldSize()));
+    auto mine = file->rankProgram(bootstrap.rank());
     if (!mine)
       return mine.status().withPrefix(path + ": ");
     program = *mine;
@@ -139,7 +139,7 @@ private:
 
   Status makeContext() {
     ContextRequest request{options.device, options.channel, options.timeout, options.noGraph};
-    TANDEM_ASSIGN_OR_RETURN(job.context, RankContext::create(request, launch, job.localWorld));
+    TANDEM_ASSIGN_OR_RETURN(job.context, RankContext::create(request, bootstrap, job.localWorld));
     return Status::success();
   }
 
@@ -149,12 +149,12 @@ private:
   }
 
   Status bind() {
-    TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, launch));
+    TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, bootstrap));
     const auto &arguments = program->arguments();
     buffers.reserve(arguments.size());
     for (uint32_t i = 0; i < arguments.size(); ++i) {
       const ArgumentInfo &info = arguments[i];
-      const Shard &shard = placements[i][launch.rank()];
+      const Shard &shard = placements[i][bootstrap.rank()];
       if (info.isResult) {
         buffers.emplace_back(info.dtype, shard.present ? info.localShape : std::vector<int64_t>{0});
       } else {
@@ -193,14 +193,14 @@ private:
     for (uint32_t i = 0; i < buffers.size(); ++i)
       if (program->arguments()[i].isResult)
         TANDEM_RETURN_IF_ERROR(memories[i]->read(buffers[i].data.data()));
-    auto results = gatherResults(*program, placements, buffers, launch);
+    auto results = gatherResults(*program, placements, buffers, bootstrap);
     // What is wrong with the results is for rank 0 to say, and for all to hear.
     if (!results && !root)
       return results.status();
     std::string problem = results ? "" : results.status().message();
     if (root && problem.empty())
       problem = examineWhole(*results, dump).message();
-    TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(launch, problem));
+    TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
     report.failure = verdicts[0];
     return verdicts[0].empty() ? Status::success() : Status(Code::Aborted, verdicts[0]);
   }
@@ -233,7 +233,7 @@ private:
     if (options.trace.empty() && options.svg.empty())
       return Status::success();
     TANDEM_RETURN_IF_ERROR(context->check(tandem_trace(prepared->instance(), 1)));
-    TANDEM_RETURN_IF_ERROR(launch.barrier());
+    TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
     MeasuredRun mine;
     mine.begin = nanoseconds();
     TANDEM_RETURN_IF_ERROR(runOnce().status());
@@ -243,20 +243,20 @@ private:
         context->check(tandem_command_times(prepared->instance(), &mine.times, &count)));
     mine.count = count;
     std::string origin = fmt::format("measured on {} over {}", options.device, options.channel);
-    return drawRun(*file, launch, mine, origin, options.trace, options.svg);
+    return drawRun(*file, bootstrap, mine, origin, options.trace, options.svg);
   }
 
   Status collect() {
     RankReport mine = countCommands(*program);
     mine.medianMs = medianOf(times);
-    report.perRank.resize(launch.worldSize());
-    TANDEM_RETURN_IF_ERROR(launch.allGather(&mine, sizeof(mine), report.perRank.data()));
-    std::vector<double> all(times.size() * launch.worldSize());
+    report.perRank.resize(bootstrap.worldSize());
+    TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&mine, sizeof(mine), report.perRank.data()));
+    std::vector<double> all(times.size() * bootstrap.worldSize());
     TANDEM_RETURN_IF_ERROR(
-        launch.allGather(times.data(), times.size() * sizeof(double), all.data()));
+        bootstrap.allGather(times.data(), times.size() * sizeof(double), all.data()));
     for (size_t i = 0; i < times.size(); ++i) {
       double slowest = 0;
-      for (uint32_t rank = 0; rank < launch.worldSize(); ++rank)
+      for (uint32_t rank = 0; rank < bootstrap.worldSize(); ++rank)
         slowest = std::max(slowest, all[rank * times.size() + i]);
       report.milliseconds.push_back(slowest);
     }
@@ -266,7 +266,7 @@ private:
 
   RankJob &job;
   const Options &options;
-  Launch &launch;
+  Bootstrap &bootstrap;
   const std::string &path;
   std::string_view bytes;
   Report &report;

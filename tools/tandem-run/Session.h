@@ -11,7 +11,7 @@
 #include "RankContext.h"
 #include "Report.h"
 #include "tandem-c/Runtime.h"
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <memory>
 
@@ -21,7 +21,7 @@ namespace tandem::run {
 /// embedder would; files are read in C++, because only tools look at shards and oracles.
 struct RankJob {
   const Options &options;
-  Launch &launch;
+  Bootstrap &bootstrap;
   /// Ranks as threads; null: processes.
   tandem_local_world *localWorld = nullptr;
   /// The first program that can be loaded makes it, and all that follow use it.

@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
     fmt::print("tandem-run {}\n", tandem_version());
     return 0;
   }
-  auto environment = readLaunchEnvironment();
+  auto environment = readBootstrapEnvironment();
   if (!environment)
     return fail(environment.status());
 

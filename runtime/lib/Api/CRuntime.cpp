@@ -91,16 +91,16 @@ Status missing(const char *what) {
   return Status(Code::InvalidArgument, fmt::format("{}: null pointer", what));
 }
 
-Expected<std::unique_ptr<Launch>> makeLaunch(const tandem_context_options &options) {
+Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options &options) {
   if (options.local_world) {
     if (options.launch)
       return Status(Code::InvalidArgument, "expected a launch or a local world, found both");
-    return options.local_world->world->launch(options.local_world_rank);
+    return options.local_world->world->bootstrap(options.local_world_rank);
   }
   if (!options.launch)
-    return createSelfLaunch();
+    return createSelfBootstrap();
   const tandem_launch launch = *options.launch;
-  LaunchCallbacks callbacks;
+  BootstrapCallbacks callbacks;
   callbacks.rank = launch.rank;
   callbacks.worldSize = launch.world_size;
   bool nodeKnown = launch.local_size != 0;
@@ -112,7 +112,7 @@ Expected<std::unique_ptr<Launch>> makeLaunch(const tandem_context_options &optio
     };
   if (launch.barrier)
     callbacks.barrier = [launch] { return launch.barrier(launch.user); };
-  return createCallbackLaunch(std::move(callbacks));
+  return createCallbackBootstrap(std::move(callbacks));
 }
 
 Status makeTransports(const tandem_context_options &options, ContextOptions &result) {
@@ -151,7 +151,7 @@ Status createContext(const tandem_context_options *given, tandem_context &contex
     // Checked before a launch is made: the world has no such rank to leave it.
     TANDEM_RETURN_IF_ERROR(options.local_world->world->checkRank(options.local_world_rank));
   }
-  TANDEM_ASSIGN_OR_RETURN(result.launch, makeLaunch(options));
+  TANDEM_ASSIGN_OR_RETURN(result.bootstrap, makeBootstrap(options));
   TANDEM_RETURN_IF_ERROR(makeTransports(options, result));
   if (options.timeout_ms)
     result.timeout = std::chrono::milliseconds(options.timeout_ms);

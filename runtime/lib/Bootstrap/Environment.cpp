@@ -74,7 +74,7 @@ uint16_t portOf(std::string_view job) {
   return static_cast<uint16_t>(20000 + hashText(job) % 12000);
 }
 
-Status readTandem(const Reader &reader, LaunchEnvironment &env) {
+Status readTandem(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_RANK"}, env.rank, 0, kMaxWorld - 1));
   TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
   env.localRank = env.rank;
@@ -83,7 +83,7 @@ Status readTandem(const Reader &reader, LaunchEnvironment &env) {
   return reader.number({"TANDEM_LOCAL_WORLD_SIZE"}, env.localSize, 1, kMaxWorld);
 }
 
-Status readTorch(const Reader &reader, LaunchEnvironment &env) {
+Status readTorch(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"RANK"}, env.rank, 0, kMaxWorld - 1));
   TANDEM_RETURN_IF_ERROR(reader.number({"WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
   env.localRank = env.rank;
@@ -99,7 +99,7 @@ Status readTorch(const Reader &reader, LaunchEnvironment &env) {
   return Status::success();
 }
 
-Status readOpenMpi(const Reader &reader, LaunchEnvironment &env) {
+Status readOpenMpi(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"OMPI_COMM_WORLD_RANK"}, env.rank, 0, kMaxWorld - 1));
   TANDEM_RETURN_IF_ERROR(reader.number({"OMPI_COMM_WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
   env.localRank = env.rank;
@@ -125,7 +125,7 @@ Status readOpenMpi(const Reader &reader, LaunchEnvironment &env) {
   return Status::success();
 }
 
-Status readSlurm(const Reader &reader, LaunchEnvironment &env) {
+Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
   TANDEM_RETURN_IF_ERROR(reader.number({"SLURM_PROCID"}, env.rank, 0, kMaxWorld - 1));
   TANDEM_RETURN_IF_ERROR(
       reader.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, env.worldSize, 1, kMaxWorld));
@@ -187,7 +187,7 @@ Launcher detect(const Reader &reader) {
   return Launcher::None;
 }
 
-Status readLauncher(const Reader &reader, LaunchEnvironment &env) {
+Status readLauncher(const Reader &reader, BootstrapEnvironment &env) {
   switch (env.launcher) {
   case Launcher::Tandem:
     return readTandem(reader, env);
@@ -204,7 +204,7 @@ Status readLauncher(const Reader &reader, LaunchEnvironment &env) {
   return Status::success();
 }
 
-Status readOwnSettings(const Reader &reader, LaunchEnvironment &env) {
+Status readOwnSettings(const Reader &reader, BootstrapEnvironment &env) {
   if (Variable hosts = reader.get({"TANDEM_MASTER_ADDR"}); hosts.set()) {
     env.addresses.clear();
     for (size_t begin = 0; begin <= hosts.value.size();) {
@@ -243,26 +243,27 @@ std::string_view tandem::toString(Launcher launcher) {
   return "?";
 }
 
-Expected<LaunchEnvironment> tandem::readLaunchEnvironment(const EnvironmentLookup &lookup) {
+Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment(const EnvironmentLookup &lookup) {
   Reader reader(lookup);
-  LaunchEnvironment env;
+  BootstrapEnvironment env;
   env.launcher = detect(reader);
   TANDEM_RETURN_IF_ERROR(readLauncher(reader, env));
   TANDEM_RETURN_IF_ERROR(readOwnSettings(reader, env));
   if (env.rank >= env.worldSize)
-    return Status(Code::InvalidArgument,
-                  fmt::format("launch environment ({}): rank {} is not below the world's size {}",
-                              toString(env.launcher), env.rank, env.worldSize));
+    return Status(
+        Code::InvalidArgument,
+        fmt::format("environment of the job ({}): rank {} is not below the world's size {}",
+                    toString(env.launcher), env.rank, env.worldSize));
   if (env.localRank >= env.localSize || env.localSize > env.worldSize)
     return Status(
         Code::InvalidArgument,
-        fmt::format("launch environment ({}): local rank {} of {} does not fit rank {} of "
+        fmt::format("environment of the job ({}): local rank {} of {} does not fit rank {} of "
                     "{}",
                     toString(env.launcher), env.localRank, env.localSize, env.rank, env.worldSize));
   bool known = !env.addresses.empty() && (env.port || env.listenFd >= 0);
   if (env.worldSize > 1 && !known)
     return Status(Code::InvalidArgument,
-                  fmt::format("launch environment ({}): {} ranks, but no address of rank 0: "
+                  fmt::format("environment of the job ({}): {} ranks, but no address of rank 0: "
                               "expected TANDEM_MASTER_ADDR and TANDEM_MASTER_PORT{}",
                               toString(env.launcher), env.worldSize,
                               env.launcher == Launcher::OpenMpi
@@ -277,6 +278,7 @@ Expected<LaunchEnvironment> tandem::readLaunchEnvironment(const EnvironmentLooku
   return env;
 }
 
-Expected<LaunchEnvironment> tandem::readLaunchEnvironment() {
-  return readLaunchEnvironment([](const char *name) -> const char * { return std::getenv(name); });
+Expected<BootstrapEnvironment> tandem::readBootstrapEnvironment() {
+  return readBootstrapEnvironment(
+      [](const char *name) -> const char * { return std::getenv(name); });
 }

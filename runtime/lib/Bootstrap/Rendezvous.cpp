@@ -15,7 +15,7 @@
 #include <thread>
 
 using namespace tandem;
-using namespace tandem::launch;
+using namespace tandem::bootstrap;
 using std::chrono::milliseconds;
 
 namespace {
@@ -35,7 +35,7 @@ constexpr size_t kMaxStrangers = 1024;
 /// Rank 0's side of the start.
 class Reception {
 public:
-  Reception(const LaunchEnvironment &env, int listenFd)
+  Reception(const BootstrapEnvironment &env, int listenFd)
       : env(env), listenFd(listenFd), deadline(Clock::now() + env.timeout), peers(env.worldSize) {}
 
   Expected<std::vector<Socket>> run() {
@@ -154,7 +154,7 @@ private:
                        count > 8 ? fmt::format(" and {} more", count - 8) : "");
   }
 
-  const LaunchEnvironment &env;
+  const BootstrapEnvironment &env;
   int listenFd;
   Deadline deadline;
   std::vector<Socket> peers;
@@ -163,7 +163,7 @@ private:
 };
 
 /// One attempt at one address, up to rank 0's word that it knows us.
-Expected<Socket> introduce(const LaunchEnvironment &env, const std::string &host,
+Expected<Socket> introduce(const BootstrapEnvironment &env, const std::string &host,
                            Deadline deadline) {
   Deadline patience = std::min(deadline, Clock::now() + kStrangerPatience);
   auto socket = Socket::connect(host, env.port, patience);
@@ -181,11 +181,12 @@ Expected<Socket> introduce(const LaunchEnvironment &env, const std::string &host
 
 } // namespace
 
-Expected<std::vector<Socket>> launch::acceptPeers(const LaunchEnvironment &env, int listenFd) {
+Expected<std::vector<Socket>> bootstrap::acceptPeers(const BootstrapEnvironment &env,
+                                                     int listenFd) {
   return Reception(env, listenFd).run();
 }
 
-Expected<Socket> launch::connectToRoot(const LaunchEnvironment &env) {
+Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
   Deadline deadline = Clock::now() + env.timeout;
   milliseconds pause{10};
   Status last;

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 using namespace tandem;
-using namespace tandem::launch;
+using namespace tandem::bootstrap;
 
 namespace {
 
@@ -63,7 +63,7 @@ std::string nameOf(const sockaddr *address, socklen_t length) {
 
 } // namespace
 
-int launch::millisecondsUntil(Deadline deadline, int most) {
+int bootstrap::millisecondsUntil(Deadline deadline, int most) {
   auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, most));
 }

@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <string>
 
-namespace tandem::launch {
+namespace tandem::bootstrap {
 
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
@@ -53,6 +53,6 @@ private:
   std::string name;
 };
 
-} // namespace tandem::launch
+} // namespace tandem::bootstrap
 
 #endif // TANDEM_LAUNCH_SOCKET_H

@@ -10,10 +10,10 @@
 #include <algorithm>
 
 using namespace tandem;
-using namespace tandem::launch;
+using namespace tandem::bootstrap;
 
-Status launch::receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
-                             Deadline deadline) {
+Status bootstrap::receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
+                                Deadline deadline) {
   TANDEM_RETURN_IF_ERROR(socket.receive(&header, sizeof(header), deadline));
   if (header.magic != kFrameMagic)
     return Status(Code::Io, "what answers is not a rank of this job");
@@ -23,12 +23,13 @@ Status launch::receiveHeader(const Socket &socket, FrameKind expected, FrameHead
     return Status(Code::Aborted, text);
   }
   if (header.kind != expected)
-    return Status(Code::Internal, "ranks disagree on what is exchanged: launch calls must come in "
-                                  "the same order on every rank");
+    return Status(Code::Internal,
+                  "ranks disagree on what is exchanged: bootstrap calls must come in "
+                  "the same order on every rank");
   return Status::success();
 }
 
-void launch::sendAbort(const Socket &socket, const std::string &text) {
+void bootstrap::sendAbort(const Socket &socket, const std::string &text) {
   FrameHeader header;
   header.kind = FrameKind::Abort;
   header.bytes = std::min<uint64_t>(text.size(), kMaxText);

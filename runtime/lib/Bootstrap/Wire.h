@@ -5,7 +5,7 @@
 //
 // A client sends a Hello; rank 0 answers with a frame Accepted, and with Welcome once all ranks are
 // there. Then, per all-gather: Part from each client, Whole from rank 0. Abort, from rank 0,
-// carries the reason as text and ends the launch.
+// carries the reason as text and ends the bootstrap.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,7 +17,7 @@
 
 #include <vector>
 
-namespace tandem::launch {
+namespace tandem::bootstrap {
 
 inline constexpr uint64_t kHelloMagic = 0x3176'6472'6d64'6e74ull; // "tndmrdv1"
 inline constexpr uint32_t kFrameMagic = 0x6d64'6e74u;             // "tndm"
@@ -52,10 +52,10 @@ Status receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &head
 void sendAbort(const Socket &socket, const std::string &text);
 
 /// Rank 0: peers[r] is connected to rank r, peers[0] is not open.
-Expected<std::vector<Socket>> acceptPeers(const LaunchEnvironment &environment, int listenFd);
+Expected<std::vector<Socket>> acceptPeers(const BootstrapEnvironment &environment, int listenFd);
 /// Other ranks: the connection to rank 0.
-Expected<Socket> connectToRoot(const LaunchEnvironment &environment);
+Expected<Socket> connectToRoot(const BootstrapEnvironment &environment);
 
-} // namespace tandem::launch
+} // namespace tandem::bootstrap
 
 #endif // TANDEM_LAUNCH_WIRE_H

@@ -24,7 +24,7 @@ Status InstanceImpl::agree(const Status &mine, const char *what) {
   // Code and message in one string; empty = success.
   std::string text =
       mine.ok() ? "" : std::to_string(static_cast<int>(mine.code())) + " " + mine.message();
-  auto all = allGatherStrings(context.launch(), text);
+  auto all = allGatherStrings(context.bootstrap(), text);
   if (!mine.ok())
     return mine.withPrefix(prefix());
   if (!all)
@@ -52,7 +52,7 @@ Status InstanceImpl::agreeOnProgram() {
   uint64_t mine = XXH3_64bits(text.data(), text.size());
   std::vector<uint64_t> all(context.worldSize());
   TANDEM_RETURN_IF_ERROR(
-      context.launch().allGather(&mine, sizeof mine, all.data()).withPrefix(prefix()));
+      context.bootstrap().allGather(&mine, sizeof mine, all.data()).withPrefix(prefix()));
   for (uint32_t r = 0; r < all.size(); ++r)
     if (all[r] != mine)
       return Status(
@@ -69,7 +69,7 @@ Status InstanceImpl::agreeOnCommands() {
     std::string text = channel ? channel->prepared() : std::string();
     mine += fmt::format("{} {}", text.size(), text);
   }
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.launch(), mine));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.bootstrap(), mine));
   std::vector<const char *> at;
   for (const std::string &text : all)
     at.push_back(text.c_str());
@@ -92,7 +92,7 @@ Status InstanceImpl::agreeOnCommands() {
     if (culprit != kNoMarker)
       status = status.withPrefix(describe(static_cast<uint32_t>(culprit)) + ": ");
   }
-  Status device = context.device().agree(context.launch());
+  Status device = context.device().agree(context.bootstrap());
   return agree(status.ok() ? device : status, "prepare the program");
 }
 
@@ -135,7 +135,7 @@ Status InstanceImpl::agreeOnGraphs() {
   graphs = true;
   // Says whether all ranks can, else which cannot, and why.
   auto gather = [&](const std::string &mine) -> Status {
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.launch(), mine));
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(context.bootstrap(), mine));
     for (uint32_t r = 0; r < all.size() && graphs; ++r) {
       const std::string &why = all[r];
       graphs = why.empty();

@@ -135,7 +135,7 @@ void ContextImpl::guard() {
       if (stopping || !reason.ok())
         continue;
       Status timeout(Code::Timeout,
-                     fmt::format("rank {}: no end after {} ms: {}", options.launch->rank(),
+                     fmt::format("rank {}: no end after {} ms: {}", options.bootstrap->rank(),
                                  options.timeout.count(), stall));
       lock.unlock();
       poison(timeout);
@@ -149,8 +149,8 @@ void ContextImpl::guard() {
 } // namespace core
 
 Expected<std::unique_ptr<Context>> Context::create(ContextOptions options) {
-  if (!options.device || !options.launch)
-    return Status(Code::InvalidArgument, "a context needs a device and a launch");
+  if (!options.device || !options.bootstrap)
+    return Status(Code::InvalidArgument, "a context needs a device and a bootstrap");
   if (options.timeout.count() <= 0)
     return Status(
         Code::InvalidArgument,

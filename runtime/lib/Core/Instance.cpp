@@ -33,7 +33,7 @@ InstanceImpl::~InstanceImpl() {
     for (const auto &channel : channels)
       oneSided |= channel && symmetricMemory.totalBytes > 0;
     if (prepared && oneSided && context.health().ok())
-      context.launch().barrier().ignore();
+      context.bootstrap().barrier().ignore();
     context.unwatch(this);
   }
 }

@@ -19,7 +19,7 @@ Event::~Event() = default;
 Stream::~Stream() = default;
 Memory::~Memory() = default;
 Device::~Device() = default;
-Launch::~Launch() = default;
+Bootstrap::~Bootstrap() = default;
 Channel::~Channel() = default;
 Transport::~Transport() = default;
 Context::~Context() = default;
@@ -33,7 +33,7 @@ Status Device::upload(void *dst, const void *src, uint64_t bytes) {
 Status Device::download(void *dst, const void *src, uint64_t bytes) {
   return upload(dst, src, bytes);
 }
-Status Device::agree(Launch &) { return Status(); }
+Status Device::agree(Bootstrap &) { return Status(); }
 Expected<std::unique_ptr<Graph>> Device::capture(const std::vector<Stream *> &,
                                                  std::unique_ptr<Graph>,
                                                  const std::function<Status()> &) {

@@ -131,7 +131,7 @@ Status InstanceImpl::makeChannels() {
     auto transport = context.transport(desc.capabilities);
     if (!transport)
       return transport.status().withPrefix(prefix() + where);
-    auto channel = (*transport)->createChannel(desc, context.device(), context.launch());
+    auto channel = (*transport)->createChannel(desc, context.device(), context.bootstrap());
     // One that fails alone must not leave the others waiting in the next channel's exchange.
     TANDEM_RETURN_IF_ERROR(agree(channel.status().withPrefix(where), "make its channels"));
     channels.push_back(std::move(*channel));

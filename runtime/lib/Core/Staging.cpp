@@ -170,16 +170,16 @@ public:
   bool moves(const Device &) const override { return true; }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
-                                                   Launch &launch) override {
+                                                   Bootstrap &bootstrap) override {
     if (!facade) {
       facade = std::make_unique<HostFacade>(device);
-      if (launch.rank() == 0)
+      if (bootstrap.rank() == 0)
         fmt::print(stderr,
                    "tandem: channel {} moves host memory: what device {} sends and receives is "
                    "copied through it\n",
                    inner->name(), device.name());
     }
-    TANDEM_ASSIGN_OR_RETURN(auto channel, inner->createChannel(desc, *facade, launch));
+    TANDEM_ASSIGN_OR_RETURN(auto channel, inner->createChannel(desc, *facade, bootstrap));
     if (!channel)
       return std::unique_ptr<Channel>();
     return std::make_unique<StagedChannel>(device, std::move(channel));

@@ -45,7 +45,7 @@ struct Prepared {
   Prepared(const std::string &bytes, std::unique_ptr<Device> device) {
     ContextOptions options;
     options.device = std::move(device);
-    options.launch = createSelfLaunch();
+    options.bootstrap = createSelfBootstrap();
     auto made = Context::create(std::move(options));
     auto file = ProgramFile::fromMemory(bytes);
     if (!made || !file)

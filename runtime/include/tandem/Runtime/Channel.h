@@ -17,8 +17,8 @@
 #ifndef TANDEM_RUNTIME_CHANNEL_H
 #define TANDEM_RUNTIME_CHANNEL_H
 
+#include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Device.h"
-#include "tandem/Runtime/Launch.h"
 
 #include <string>
 #include <vector>
@@ -143,11 +143,11 @@ public:
   /// device with its own is used through host memory; see stageThroughHost().
   virtual bool moves(const Device &device) const { return device.hostMemory(); }
   /// Collective over the world: every rank calls it for every channel of the table, in order, also
-  /// those whose group is empty (they get null). Exchanges through `launch` what the peers need:
+  /// those whose group is empty (they get null). Exchanges through `bootstrap` what the peers need:
   /// addresses, symmetric memory. Checks that all members named the same group. `device` and
-  /// `launch` outlive the channel.
+  /// `bootstrap` outlive the channel.
   virtual Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
-                                                           Launch &launch) = 0;
+                                                           Bootstrap &bootstrap) = 0;
   /// Once a run has ended, of whatever channels: whether its results can be believed, where
   /// operations may end well although a rank has given up. Waits for nobody; any thread.
   virtual Status checkRun() const { return Status(); }

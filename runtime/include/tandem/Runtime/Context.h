@@ -9,9 +9,9 @@
 #define TANDEM_RUNTIME_CONTEXT_H
 
 #include "tandem/Program/Program.h"
+#include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Channel.h"
 #include "tandem/Runtime/Device.h"
-#include "tandem/Runtime/Launch.h"
 
 #include <chrono>
 #include <memory>
@@ -24,7 +24,7 @@ struct ContextOptions {
   /// A program channel is bound to the first that can do what it needs. One of host memory is
   /// staged where the device has its own.
   std::vector<std::unique_ptr<Transport>> transports;
-  std::unique_ptr<Launch> launch;
+  std::unique_ptr<Bootstrap> bootstrap;
   /// A run that takes longer is ended by the watchdog.
   std::chrono::milliseconds timeout{60000};
   /// Where the device has graphs and all ranks can: a run is captured once and replayed. Equal on
@@ -43,9 +43,9 @@ public:
   virtual ~Context();
 
   virtual Device &device() = 0;
-  virtual Launch &launch() = 0;
-  uint32_t rank() { return launch().rank(); }
-  uint32_t worldSize() { return launch().worldSize(); }
+  virtual Bootstrap &bootstrap() = 0;
+  uint32_t rank() { return bootstrap().rank(); }
+  uint32_t worldSize() { return bootstrap().worldSize(); }
   virtual std::chrono::milliseconds timeout() const = 0;
   /// Success unless poisoned.
   virtual Status health() const = 0;

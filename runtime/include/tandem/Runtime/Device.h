@@ -68,7 +68,7 @@ struct Operand {
   }
 };
 
-class Launch;
+class Bootstrap;
 class Stream;
 
 /// Work prepared once, enqueued once per run, in stream order. Not copied; outlives the runs that
@@ -227,7 +227,7 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) = 0;
   /// Collective, after every command of a program was prepared on all ranks: what must be decided
   /// alike everywhere (algorithms of matmuls, say) is decided.
-  virtual Status agree(Launch &launch);
+  virtual Status agree(Bootstrap &bootstrap);
 
   /// True if streams do what Frame::times and Stream::timeEvents ask.
   virtual bool timesCommands() const { return hostMemory(); }

@@ -35,7 +35,7 @@ std::string_view toString(Launcher launcher);
 
 /// One process's place in its job. The variables named are those that fill a field, the first that
 /// is set wins; a value that does not parse is an error that names the variable.
-struct LaunchEnvironment {
+struct BootstrapEnvironment {
   Launcher launcher = Launcher::None;
 
   /// TANDEM_RANK | RANK | OMPI_COMM_WORLD_RANK | SLURM_PROCID
@@ -73,9 +73,9 @@ struct LaunchEnvironment {
 using EnvironmentLookup = std::function<const char *(const char *name)>;
 
 /// Reads the variables above. No launcher found is no error (Launcher::None, a world of one).
-Expected<LaunchEnvironment> readLaunchEnvironment(const EnvironmentLookup &lookup);
+Expected<BootstrapEnvironment> readBootstrapEnvironment(const EnvironmentLookup &lookup);
 /// The same, from the process's environment.
-Expected<LaunchEnvironment> readLaunchEnvironment();
+Expected<BootstrapEnvironment> readBootstrapEnvironment();
 
 /// The hosts of a Slurm node list, in order: "n[1-3,07],gpu5" -> n1 n2 n3 n07 gpu5. At most 65536.
 Expected<std::vector<std::string>> parseSlurmNodeList(std::string_view text);

@@ -14,19 +14,19 @@
 
 namespace tandem {
 
-/// A job whose ranks are threads of this process. Give each thread its launch and its transport;
-/// both keep the world alive. A rank whose launch is destroyed has left: the others' collective
+/// A job whose ranks are threads of this process. Give each thread its bootstrap and its transport;
+/// both keep the world alive. A rank whose bootstrap is destroyed has left: the others' collective
 /// calls that need it fail and say so.
 class LocalWorld : public std::enable_shared_from_this<LocalWorld> {
 public:
-  /// `timeout` bounds each wait in the launch's all-gather and barrier.
+  /// `timeout` bounds each wait in the bootstrap's all-gather and barrier.
   static std::shared_ptr<LocalWorld> create(uint32_t worldSize, std::chrono::milliseconds timeout);
   virtual ~LocalWorld();
 
   /// An error unless the world has this rank.
   virtual Status checkRank(uint32_t rank) const = 0;
   /// Once per rank; rank < worldSize.
-  virtual std::unique_ptr<Launch> launch(uint32_t rank) = 0;
+  virtual std::unique_ptr<Bootstrap> bootstrap(uint32_t rank) = 0;
   virtual std::unique_ptr<Transport> transport(uint32_t rank) = 0;
 };
 

@@ -8,8 +8,8 @@
 #ifndef TANDEM_RUNTIME_RENDEZVOUS_H
 #define TANDEM_RUNTIME_RENDEZVOUS_H
 
+#include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Environment.h"
-#include "tandem/Runtime/Launch.h"
 
 namespace tandem {
 
@@ -30,17 +30,17 @@ private:
   uint16_t number = 0;
 };
 
-/// A launch over TCP: rank 0 listens (on `environment.listenFd`, else on `environment.port`), the
-/// others connect, and every exchange is a star around rank 0. Blocks until all ranks are there.
-/// Connections that do not show the job's token are dropped; a rank outside the world, a rank that
-/// comes twice, or another world size ends the start of both sides with a message. Every wait is
-/// bounded by `environment.timeout`; errors name the ranks and addresses that were waited for. A
-/// rank that ends is noticed by those that wait for it, and rank 0 passes the reason on.
-/// A world of one needs no network.
-Expected<std::unique_ptr<Launch>> createTcpLaunch(const LaunchEnvironment &environment);
+/// A bootstrap over TCP: rank 0 listens (on `environment.listenFd`, else on `environment.port`),
+/// the others connect, and every exchange is a star around rank 0. Blocks until all ranks are
+/// there. Connections that do not show the job's token are dropped; a rank outside the world, a
+/// rank that comes twice, or another world size ends the start of both sides with a message. Every
+/// wait is bounded by `environment.timeout`; errors name the ranks and addresses that were waited
+/// for. A rank that ends is noticed by those that wait for it, and rank 0 passes the reason on. A
+/// world of one needs no network.
+Expected<std::unique_ptr<Bootstrap>> createTcpBootstrap(const BootstrapEnvironment &environment);
 
 /// Reads the environment, finds rank 0, connects: what tools do at start.
-Expected<std::unique_ptr<Launch>> createLaunchFromEnvironment();
+Expected<std::unique_ptr<Bootstrap>> createBootstrapFromEnvironment();
 
 } // namespace tandem
 

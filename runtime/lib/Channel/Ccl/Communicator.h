@@ -9,8 +9,7 @@
 #define TANDEM_CHANNEL_CCL_COMMUNICATOR_H
 
 #include "Api.h"
-#include "GpuStream.h"
-#include "Kernels.h"
+#include "Device/Gpu/ChannelInterface.h"
 
 #include "tandem/Runtime/Channel.h"
 

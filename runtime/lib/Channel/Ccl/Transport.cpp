@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AbortBoard.h"
 #include "Communicator.h"
-#include "Notices.h"
 
 #include "tandem/Runtime/Gpu.h"
 
@@ -29,24 +29,24 @@ struct Pool {
   std::map<std::vector<uint32_t>, std::vector<CommunicatorRef>> idle;
 };
 
-Status checkNotices(const Notices &notices) {
-  auto notice = notices.heard();
-  if (!notice)
+Status checkAbortBoard(const AbortBoard &board) {
+  auto abort = board.firstAbort();
+  if (!abort)
     return Status();
   return Status(Code::Aborted,
                 fmt::format("rank {} gave up, and what came from it since may be wrong: {}",
-                            notice->member, notice->reason));
+                            abort->member, abort->reason));
 }
 
 class CclChannel final : public Channel {
 public:
-  CclChannel(std::shared_ptr<Pool> pool, std::shared_ptr<Notices> notices,
+  CclChannel(std::shared_ptr<Pool> pool, std::shared_ptr<AbortBoard> board,
              CommunicatorRef communicator, const gpu::Kernels &kernels)
-      : pool(std::move(pool)), notices(std::move(notices)), communicator(std::move(communicator)),
+      : pool(std::move(pool)), board(std::move(board)), communicator(std::move(communicator)),
         kernels(kernels) {
     state().addPoller(this, [this] {
       TANDEM_RETURN_IF_ERROR(this->communicator->poll());
-      return checkNotices(*this->notices);
+      return checkAbortBoard(*this->board);
     });
   }
   ~CclChannel() override {
@@ -121,7 +121,7 @@ public:
 
   void abort(const Status &reason) override {
     aborted = true;
-    notices->giveUp(reason.message());
+    board->post(reason.message());
     communicator->abort(reason);
   }
 
@@ -164,7 +164,7 @@ private:
   static std::string tagOf(const std::string &line) { return line.substr(0, line.find(' ')); }
 
   std::shared_ptr<Pool> pool;
-  const std::shared_ptr<Notices> notices;
+  const std::shared_ptr<AbortBoard> board;
   CommunicatorRef communicator;
   const gpu::Kernels &kernels;
   std::vector<Line> lines; ///< of what was prepared, in order
@@ -180,14 +180,14 @@ public:
   bool moves(const Device &) const override { return true; } // or says why not
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
-                                                   Launch &launch) override {
+                                                   Bootstrap &bootstrap) override {
     auto *gpu = dynamic_cast<gpu::GpuAccess *>(&device);
     Status mine;
     if (!gpu)
       mine = Status(Code::Unsupported,
                     fmt::format("channel ccl connects GPUs, and device {} is none", device.name()));
     // One exchange: state of this rank, its group and GPU, the communicator that it would take from
-    // the pool, how it makes one, where its notices are; from the first member of a new one, the
+    // the pool, how it makes one, where its abort board is; from the first member of a new one, the
     // id.
     CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
     ncclUniqueId id{};
@@ -199,14 +199,14 @@ public:
                                 fmt::join(desc.group, ","))
                   : "!" + mine.message();
     std::string text = head + "\n" + (gpu ? gpu->shared()->driver->info().uuid : "") + "\n" +
-                       (api.splits ? "split" : "whole") + "\n" + notices->address() + "\n" +
+                       (api.splits ? "split" : "whole") + "\n" + board->address() + "\n" +
                        std::string(id.internal, leads ? sizeof id.internal : 0);
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
-    if (!notices->connected()) {
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
+    if (!board->connected()) {
       std::vector<std::string> addresses;
       for (const std::string &said : all)
         addresses.push_back(lineOf(said, 3));
-      notices->connect(addresses);
+      board->connect(addresses);
     }
     TANDEM_RETURN_IF_ERROR(mine);
     TANDEM_RETURN_IF_ERROR(checkGroup(desc, head, all));
@@ -222,10 +222,10 @@ public:
           communicator, Communicator::create(gpu->shared(), id, desc.group, desc.self, kTimeout));
       TANDEM_RETURN_IF_ERROR(communicator->warmUp(kTimeout));
     }
-    return std::make_unique<CclChannel>(pool, notices, std::move(communicator), gpu->kernels());
+    return std::make_unique<CclChannel>(pool, board, std::move(communicator), gpu->kernels());
   }
 
-  Status checkRun() const override { return checkNotices(*notices); }
+  Status checkRun() const override { return checkAbortBoard(*board); }
 
 private:
   CommunicatorRef takeIdle(const std::vector<uint32_t> &group) {
@@ -277,7 +277,7 @@ private:
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();
   /// Of all ranks of the world: what a rank of another group has not waited for may come here
   /// through a third one.
-  std::shared_ptr<Notices> notices = std::make_shared<Notices>();
+  std::shared_ptr<AbortBoard> board = std::make_shared<AbortBoard>();
 };
 
 } // namespace

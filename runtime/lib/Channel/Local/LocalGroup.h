@@ -32,7 +32,7 @@ public:
         transports(size, 0) {}
 
   Status checkRank(uint32_t rank) const override;
-  std::unique_ptr<Launch> launch(uint32_t rank) override;
+  std::unique_ptr<Bootstrap> bootstrap(uint32_t rank) override;
   std::unique_ptr<Transport> transport(uint32_t rank) override;
 
   Status allGather(uint32_t rank, const void *mine, size_t bytes, void *all);

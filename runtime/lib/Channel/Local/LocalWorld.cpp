@@ -1,4 +1,4 @@
-//===- LocalWorld.cpp - launch and transport of ranks as threads ---*- C++ -*-===//
+//===- LocalWorld.cpp - bootstrap and transport of ranks as threads ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -23,11 +23,11 @@ namespace local {
 
 namespace {
 
-class LocalLaunch final : public Launch {
+class LocalBootstrap final : public Bootstrap {
 public:
-  LocalLaunch(std::shared_ptr<WorldImpl> world, uint32_t rank)
+  LocalBootstrap(std::shared_ptr<WorldImpl> world, uint32_t rank)
       : world(std::move(world)), self(rank) {}
-  ~LocalLaunch() override { world->leave(self); }
+  ~LocalBootstrap() override { world->leave(self); }
   uint32_t rank() const override { return self; }
   uint32_t worldSize() const override { return world->size; }
   Status allGather(const void *mine, size_t bytes, void *all) override {
@@ -97,7 +97,7 @@ public:
   uint32_t capabilities() const override { return TwoSided | OneSided | Collectives; }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
-                                                   Launch &launch) override {
+                                                   Bootstrap &bootstrap) override {
     GroupRef group;
     Status mine;
     if (!device.hostMemory())
@@ -112,7 +112,7 @@ public:
     std::string text = mine.ok() ? fmt::format("{}", desc.id) : "!" + mine.message();
     for (uint32_t rank : desc.group)
       text += fmt::format(",{}", rank);
-    TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> all, allGatherStrings(launch, text));
+    TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> all, allGatherStrings(bootstrap, text));
     TANDEM_RETURN_IF_ERROR(mine);
     for (uint32_t rank = 0; rank < all.size(); ++rank)
       if (all[rank].substr(0, 1) == "!")
@@ -139,9 +139,9 @@ Status WorldImpl::checkRank(uint32_t rank) const {
                               fmt::format("no rank {} in a world of {}", rank, size));
 }
 
-std::unique_ptr<Launch> WorldImpl::launch(uint32_t rank) {
-  return std::make_unique<LocalLaunch>(std::static_pointer_cast<WorldImpl>(shared_from_this()),
-                                       rank);
+std::unique_ptr<Bootstrap> WorldImpl::bootstrap(uint32_t rank) {
+  return std::make_unique<LocalBootstrap>(std::static_pointer_cast<WorldImpl>(shared_from_this()),
+                                          rank);
 }
 
 std::unique_ptr<Transport> WorldImpl::transport(uint32_t rank) {

@@ -27,11 +27,11 @@ namespace {
 
 class PutOperation final : public gpu::GpuOperation {
 public:
-  PutOperation(ReachRef reach, const Kernels &kernels, const Put &put, CopyPlan plan)
-      : reach(std::move(reach)), kernels(kernels), put(put), plan(std::move(plan)) {}
+  PutOperation(PeerMemoryRef peers, const Kernels &kernels, const Put &put, CopyPlan plan)
+      : peers(std::move(peers)), kernels(kernels), put(put), plan(std::move(plan)) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    const Member &peer = (*reach)[put.peer];
+    const Member &peer = (*peers)[put.peer];
     if (plan.isCopy())
       stream.noteCopy();
     return plan.run(kernels, stream.native(), peer.base + frame.half * peer.halfBytes + put.offset,
@@ -39,7 +39,7 @@ public:
   }
 
 private:
-  ReachRef reach;
+  PeerMemoryRef peers;
   const Kernels &kernels;
   const Put put;
   const CopyPlan plan;
@@ -49,13 +49,13 @@ private:
 /// memory operation would signal whatever lies behind the waits that an abort releases.
 class SignalOperation final : public gpu::GpuOperation {
 public:
-  SignalOperation(ReachRef reach, const Kernels &kernels, const Signal &signal,
+  SignalOperation(PeerMemoryRef peers, const Kernels &kernels, const Signal &signal,
                   gpu::FunctionHandle raise, gpu::FunctionHandle countRun, void *released)
-      : reach(std::move(reach)), kernels(kernels), signal(signal), raise(raise), countRun(countRun),
+      : peers(std::move(peers)), kernels(kernels), signal(signal), raise(raise), countRun(countRun),
         released(released) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    void *slot = (*reach)[signal.peer].signal(signal.slot), *epoch = nullptr;
+    void *slot = (*peers)[signal.peer].signal(signal.slot), *epoch = nullptr;
     uint64_t perRun = signal.perRun, value = signal.value;
     if (gpu::Capture *capture = stream.capturing()) {
       capture->countRun = countRun;
@@ -76,7 +76,7 @@ public:
   }
 
 private:
-  ReachRef reach;
+  PeerMemoryRef peers;
   const Kernels &kernels;
   const Signal signal;
   gpu::FunctionHandle raise, countRun;
@@ -85,14 +85,15 @@ private:
 
 class WaitSignalOperation final : public gpu::GpuOperation {
 public:
-  WaitSignalOperation(ReachRef reach, uint32_t self, const Kernels &kernels, const WaitSignal &wait,
-                      gpu::FunctionHandle await, gpu::FunctionHandle countRun, void *letGo)
-      : reach(std::move(reach)), kernels(kernels), slot((*this->reach)[self].signal(wait.slot)),
+  WaitSignalOperation(PeerMemoryRef peers, uint32_t self, const Kernels &kernels,
+                      const WaitSignal &wait, gpu::FunctionHandle await,
+                      gpu::FunctionHandle countRun, void *letGo)
+      : peers(std::move(peers)), kernels(kernels), slot((*this->peers)[self].signal(wait.slot)),
         wait(wait), await(await), countRun(countRun), letGo(letGo) {}
 
   /// Another rank's graph may be waiting for this one's when the driver waits for it.
   std::string whyNoGraph() const override {
-    return reach->ranksShareQueues() ? "ranks of one process share this GPU, and the driver makes "
+    return peers->ranksShareQueues() ? "ranks of one process share this GPU, and the driver makes "
                                        "a graph only when what runs there is over"
                                      : "";
   }
@@ -105,7 +106,7 @@ public:
       capture->countRun = countRun;
     } else {
       value += frame.epoch * perRun;
-      if (kernels.driver.info().streamValues && !reach->ranksShareQueues()) {
+      if (kernels.driver.info().streamValues && !peers->ranksShareQueues()) {
         TANDEM_RETURN_IF_ERROR(kernels.driver.waitValue(stream.native(), slot, value));
         return stream.track(marker);
       }
@@ -119,7 +120,7 @@ public:
   }
 
 private:
-  ReachRef reach;
+  PeerMemoryRef peers;
   const Kernels &kernels;
   void *slot;
   const WaitSignal wait;
@@ -129,41 +130,42 @@ private:
 
 } // namespace
 
-Expected<std::unique_ptr<Operation>> preparePut(ReachRef reach, const Kernels &kernels,
+Expected<std::unique_ptr<Operation>> preparePut(PeerMemoryRef peers, const Kernels &kernels,
                                                 const Put &put) {
-  const Member &peer = (*reach)[put.peer];
+  const Member &peer = (*peers)[put.peer];
   uint64_t span = put.dst.spanBytes();
   if (put.offset > peer.halfBytes || span > peer.halfBytes - put.offset)
     return Status(Code::InvalidProgram,
                   fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
                               span, put.offset, peer.halfBytes, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(kernels, put.dst, put.src.layout));
-  return std::make_unique<PutOperation>(std::move(reach), kernels, put, std::move(plan));
+  return std::make_unique<PutOperation>(std::move(peers), kernels, put, std::move(plan));
 }
 
-Expected<std::unique_ptr<Operation>> prepareSignal(ReachRef reach, const Kernels &kernels,
+Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const Kernels &kernels,
                                                    const Signal &signal) {
-  const Member &peer = (*reach)[signal.peer];
+  const Member &peer = (*peers)[signal.peer];
   if (signal.slot >= peer.numSignals)
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of the {} of rank {}",
                                                     signal.slot, peer.numSignals, peer.rank));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle raise, kernels.get("signal_raise"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
-  TANDEM_ASSIGN_OR_RETURN(void *released, reach->shared().releaseWord());
-  return std::make_unique<SignalOperation>(std::move(reach), kernels, signal, raise, countRun,
+  TANDEM_ASSIGN_OR_RETURN(void *released, peers->shared().releaseWord());
+  return std::make_unique<SignalOperation>(std::move(peers), kernels, signal, raise, countRun,
                                            released);
 }
 
-Expected<std::unique_ptr<Operation>>
-prepareWaitSignal(ReachRef reach, uint32_t self, const Kernels &kernels, const WaitSignal &wait) {
-  uint32_t slots = (*reach)[self].numSignals;
+Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint32_t self,
+                                                       const Kernels &kernels,
+                                                       const WaitSignal &wait) {
+  uint32_t slots = (*peers)[self].numSignals;
   if (wait.slot >= slots)
     return Status(Code::InvalidProgram, fmt::format("signal slot {} of {}", wait.slot, slots));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle await, kernels.get("signal_wait"));
   TANDEM_ASSIGN_OR_RETURN(gpu::FunctionHandle countRun, kernels.get("run_words"));
-  TANDEM_RETURN_IF_ERROR(reach->shared().releaseWord().status());
-  void *letGo = reach->shared().letGoWord();
-  return std::make_unique<WaitSignalOperation>(std::move(reach), self, kernels, wait, await,
+  TANDEM_RETURN_IF_ERROR(peers->shared().releaseWord().status());
+  void *letGo = peers->shared().letGoWord();
+  return std::make_unique<WaitSignalOperation>(std::move(peers), self, kernels, wait, await,
                                                countRun, letGo);
 }
 

@@ -8,8 +8,7 @@
 #ifndef TANDEM_CHANNEL_PEER_OPERATIONS_H
 #define TANDEM_CHANNEL_PEER_OPERATIONS_H
 
-#include "Kernels.h"
-#include "Reach.h"
+#include "PeerMemory.h"
 
 namespace tandem::peer {
 
@@ -17,14 +16,14 @@ namespace tandem::peer {
 /// to any is positive as a signed number.
 inline constexpr uint64_t kReleased = uint64_t(1) << 62;
 
-using ReachRef = std::shared_ptr<Reach>;
+using PeerMemoryRef = std::shared_ptr<PeerMemory>;
 
 /// `kernels`: of the device; outlives the operations.
-Expected<std::unique_ptr<Operation>> preparePut(ReachRef reach, const gpu::Kernels &kernels,
+Expected<std::unique_ptr<Operation>> preparePut(PeerMemoryRef peers, const gpu::Kernels &kernels,
                                                 const Put &put);
-Expected<std::unique_ptr<Operation>> prepareSignal(ReachRef reach, const gpu::Kernels &kernels,
+Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const gpu::Kernels &kernels,
                                                    const Signal &signal);
-Expected<std::unique_ptr<Operation>> prepareWaitSignal(ReachRef reach, uint32_t self,
+Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint32_t self,
                                                        const gpu::Kernels &kernels,
                                                        const WaitSignal &wait);
 

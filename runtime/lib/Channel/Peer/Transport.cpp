@@ -22,9 +22,9 @@ namespace {
 
 class PeerChannel final : public Channel {
 public:
-  PeerChannel(ReachRef reach, uint32_t self, std::shared_ptr<DeviceState> state,
+  PeerChannel(PeerMemoryRef peers, uint32_t self, std::shared_ptr<DeviceState> state,
               const gpu::Kernels &kernels)
-      : reach(std::move(reach)), self(self), state(std::move(state)), kernels(kernels) {}
+      : peers(std::move(peers)), self(self), state(std::move(state)), kernels(kernels) {}
   ~PeerChannel() override {
     gpu::Driver &driver = *state->driver;
     if (stream && aborted && !state->stuck && !isReleased(std::chrono::seconds(10)))
@@ -40,7 +40,7 @@ public:
   /// What an abort will need: at that time nothing can be made any more.
   Status prepareAbort() {
     gpu::Driver &driver = *state->driver;
-    uint32_t slots = (*reach)[self].numSignals;
+    uint32_t slots = (*peers)[self].numSignals;
     TANDEM_ASSIGN_OR_RETURN(releaseWord, state->releaseWord());
     TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
     constexpr uint64_t kWords = DeviceState::kSignalWords;
@@ -51,13 +51,13 @@ public:
   }
 
   Expected<std::unique_ptr<Operation>> preparePut(const Put &put) override {
-    return peer::preparePut(reach, kernels, put);
+    return peer::preparePut(peers, kernels, put);
   }
   Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal) override {
-    return peer::prepareSignal(reach, kernels, signal);
+    return peer::prepareSignal(peers, kernels, signal);
   }
   Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait) override {
-    return peer::prepareWaitSignal(reach, self, kernels, wait);
+    return peer::prepareWaitSignal(peers, self, kernels, wait);
   }
 
   /// Lets go of what waits for this rank's signals; before that, what would then signal a peer is
@@ -67,7 +67,7 @@ public:
   void abort(const Status &) override {
     if (aborted.exchange(true))
       return;
-    const Member &mine = (*reach)[self];
+    const Member &mine = (*peers)[self];
     if (mine.numSignals == 0)
       return;
     constexpr uint64_t kWords = DeviceState::kSignalWords;
@@ -99,7 +99,7 @@ private:
     }
   }
 
-  ReachRef reach;
+  PeerMemoryRef peers;
   const uint32_t self;
   const std::shared_ptr<DeviceState> state;
   const gpu::Kernels &kernels;
@@ -117,19 +117,19 @@ public:
   bool moves(const Device &) const override { return true; } // or says why not
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
-                                                   Launch &launch) override {
+                                                   Bootstrap &bootstrap) override {
     auto *gpu = dynamic_cast<gpu::GpuAccess *>(&device);
     if (!gpu) {
       Status none(Code::Unsupported,
                   fmt::format("channel peer connects GPUs, and device {} is none", device.name()));
-      allGatherStrings(launch, "!" + none.message()).status().ignore();
+      allGatherStrings(bootstrap, "!" + none.message()).status().ignore();
       return none;
     }
-    TANDEM_ASSIGN_OR_RETURN(ReachRef reach, find(desc, *gpu, launch));
+    TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef peers, find(desc, *gpu, bootstrap));
     if (desc.group.empty())
       return std::unique_ptr<Channel>();
     auto channel =
-        std::make_unique<PeerChannel>(std::move(reach), desc.self, gpu->shared(), gpu->kernels());
+        std::make_unique<PeerChannel>(std::move(peers), desc.self, gpu->shared(), gpu->kernels());
     TANDEM_RETURN_IF_ERROR(channel->prepareAbort());
     return std::unique_ptr<Channel>(std::move(channel));
   }
@@ -137,13 +137,13 @@ public:
 private:
   /// Handles are exchanged once for an instance and a group. All members have the same answer here,
   /// and the others are told which.
-  Expected<ReachRef> find(const ChannelDesc &desc, gpu::GpuAccess &gpu, Launch &launch) {
+  Expected<PeerMemoryRef> find(const ChannelDesc &desc, gpu::GpuAccess &gpu, Bootstrap &bootstrap) {
     for (auto entry = reaches.begin(); entry != reaches.end();)
       entry = entry->second.expired() ? reaches.erase(entry) : std::next(entry);
-    std::weak_ptr<Reach> &known = reaches[{desc.id >> 16, desc.group}];
-    ReachRef reach = known.lock();
-    bool needs = !reach && !desc.group.empty();
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, needs ? "" : "known"));
+    std::weak_ptr<PeerMemory> &known = reaches[{desc.id >> 16, desc.group}];
+    PeerMemoryRef peers = known.lock();
+    bool needs = !peers && !desc.group.empty();
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, needs ? "" : "known"));
     bool anyNew = false;
     for (uint32_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].substr(0, 1) == "!")
@@ -151,16 +151,16 @@ private:
       anyNew = anyNew || all[rank].empty();
     }
     if (!anyNew)
-      return reach;
-    TANDEM_ASSIGN_OR_RETURN(ReachRef made, Reach::create(desc, gpu.shared(), launch));
-    if (!reach) {
-      reach = std::move(made);
-      known = reach;
+      return peers;
+    TANDEM_ASSIGN_OR_RETURN(PeerMemoryRef made, PeerMemory::create(desc, gpu.shared(), bootstrap));
+    if (!peers) {
+      peers = std::move(made);
+      known = peers;
     }
-    return reach;
+    return peers;
   }
 
-  std::map<std::pair<uint64_t, std::vector<uint32_t>>, std::weak_ptr<Reach>> reaches;
+  std::map<std::pair<uint64_t, std::vector<uint32_t>>, std::weak_ptr<PeerMemory>> reaches;
 };
 
 } // namespace

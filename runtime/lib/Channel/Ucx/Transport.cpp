@@ -67,8 +67,8 @@ public:
   uint32_t capabilities() const override { return TwoSided | OneSided; }
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
-                                                   Launch &launch) override {
-    Status joined = join(launch, device);
+                                                   Bootstrap &bootstrap) override {
+    Status joined = join(bootstrap, device);
     auto state = std::make_shared<ChannelState>();
     state->worker = worker;
     state->name = desc.name;
@@ -79,17 +79,17 @@ public:
     // Every rank goes through the exchange, also one that has failed: the others wait for it.
     Offer offer;
     std::string key;
-    Status mine = joined.ok() ? check(desc, launch) : joined;
+    Status mine = joined.ok() ? check(desc, bootstrap) : joined;
     if (mine.ok() && !desc.group.empty())
       mine = openLocally(*state, offer, key);
     offer.id = desc.id;
-    auto all = allGatherStrings(launch, encode(offer, desc.group, key, mine.message()));
+    auto all = allGatherStrings(bootstrap, encode(offer, desc.group, key, mine.message()));
     Status result = !mine.ok() ? mine : !all ? all.status() : Status::success();
     if (result.ok() && !desc.group.empty())
-      result = meet(*state, desc, *all, launch);
+      result = meet(*state, desc, *all, bootstrap);
     // A channel is usable once all members have it: what they send needs a receiver.
     std::string problem = result.message();
-    auto verdicts = all ? allGatherStrings(launch, problem) : all;
+    auto verdicts = all ? allGatherStrings(bootstrap, problem) : all;
     if (result.ok() && !verdicts)
       result = verdicts.status();
     if (result.ok())
@@ -108,22 +108,22 @@ public:
 
 private:
   /// Exchanges the workers' addresses, once. Errors are those of the exchange: the same everywhere.
-  Status join(Launch &launch, Device &device) {
+  Status join(Bootstrap &bootstrap, Device &device) {
     if (joined)
       return joinResult;
     joined = true;
-    joinResult = exchangeAddresses(launch);
+    joinResult = exchangeAddresses(bootstrap);
     if (joinResult.ok() && !device.hostMemory())
       joinResult = Status(Code::Unsupported,
                           fmt::format("channel ucx: device {} has no host memory", device.name()));
     return joinResult;
   }
 
-  Status exchangeAddresses(Launch &launch) {
-    if (launch.worldSize() > (1u << kSourceBits))
+  Status exchangeAddresses(Bootstrap &bootstrap) {
+    if (bootstrap.worldSize() > (1u << kSourceBits))
       return Status(Code::Unsupported, fmt::format("channel ucx: {} ranks, expected at most {}",
-                                                   launch.worldSize(), 1u << kSourceBits));
-    auto texts = allGatherStrings(launch, worker->address().encode());
+                                                   bootstrap.worldSize(), 1u << kSourceBits));
+    auto texts = allGatherStrings(bootstrap, worker->address().encode());
     if (!texts)
       return texts.status();
     std::vector<PeerAddress> addresses;
@@ -134,12 +134,12 @@ private:
       addresses.push_back(std::move(*address));
     }
     return worker->call([&] {
-      worker->join(launch.rank(), launch.localSize(), std::move(addresses));
+      worker->join(bootstrap.rank(), bootstrap.localSize(), std::move(addresses));
       return Status::success();
     });
   }
 
-  Status check(const ChannelDesc &desc, Launch &launch) {
+  Status check(const ChannelDesc &desc, Bootstrap &bootstrap) {
     if (desc.capabilities & ~capabilities())
       return Status(Code::Unsupported,
                     fmt::format("channel \"{}\" needs {}, ucx offers {}", desc.name,
@@ -147,14 +147,14 @@ private:
                                 capabilitiesToString(capabilities())));
     if (desc.group.empty())
       return Status::success();
-    if (desc.self >= desc.group.size() || desc.group[desc.self] != launch.rank())
+    if (desc.self >= desc.group.size() || desc.group[desc.self] != bootstrap.rank())
       return Status(Code::InvalidArgument,
                     fmt::format("channel \"{}\": rank {} is not at index {} of its group",
-                                desc.name, launch.rank(), desc.self));
+                                desc.name, bootstrap.rank(), desc.self));
     for (uint32_t rank : desc.group)
-      if (rank >= launch.worldSize())
+      if (rank >= bootstrap.worldSize())
         return Status(Code::InvalidArgument, fmt::format("channel \"{}\": rank {} in a world of {}",
-                                                         desc.name, rank, launch.worldSize()));
+                                                         desc.name, rank, bootstrap.worldSize()));
     return worker->health();
   }
 
@@ -190,7 +190,7 @@ private:
 
   /// Takes what the members offer and connects to them.
   Status meet(ChannelState &state, const ChannelDesc &desc, const std::vector<std::string> &all,
-              Launch &launch) {
+              Bootstrap &bootstrap) {
     std::vector<std::string> keys;
     for (uint32_t rank : desc.group) {
       DecodedOffer theirs;
@@ -203,7 +203,7 @@ private:
       if (theirs.offer.id != desc.id || theirs.group != desc.group)
         return Status(Code::InvalidProgram,
                       fmt::format("channel \"{}\": ranks {} and {} name different groups",
-                                  desc.name, launch.rank(), rank));
+                                  desc.name, bootstrap.rank(), rank));
       state.members.push_back(
           {rank, theirs.offer.base, theirs.offer.halfBytes, theirs.offer.numSignals, nullptr});
       keys.push_back(std::move(theirs.key));
@@ -230,7 +230,7 @@ private:
       worker->fail(Status(Code::Timeout,
                           fmt::format("rank {}, channel \"{}\": no connection to all of its {} "
                                       "ranks within {} s",
-                                      launch.rank(), desc.name, desc.group.size(),
+                                      bootstrap.rank(), desc.name, desc.group.size(),
                                       connectTimeout.count() / 1000)),
                    false);
     return greeting->wait(std::chrono::microseconds(0));

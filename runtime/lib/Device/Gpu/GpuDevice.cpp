@@ -189,7 +189,7 @@ public:
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return gpu::prepareLaunch(tools, desc);
   }
-  Status agree(Launch &launch) override { return agreeOnAlgorithms(*tools, launch); }
+  Status agree(Bootstrap &bootstrap) override { return agreeOnAlgorithms(*tools, bootstrap); }
 
   bool timesCommands() const override { return true; }
   bool hasGraphs() const override { return true; }

@@ -51,7 +51,7 @@ struct Toolbox {
 /// Decides by timing which algorithm the candidates use; rank 0 of those that have a problem
 /// decides for all. With TANDEM_ALGORITHMS=FILE it looks there first, and rank 0 of the world
 /// writes down what is new. Collective.
-Status agreeOnAlgorithms(Toolbox &tools, Launch &launch);
+Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap);
 /// Selects the algorithm of this name; another library's is not there: the first one then stays,
 /// and a line on stderr says so.
 void selectAlgorithm(ProductPlan &plan, const std::string &algorithm);

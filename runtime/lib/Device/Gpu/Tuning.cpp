@@ -8,7 +8,7 @@
 #include "AlgorithmCache.h"
 #include "GpuDevice.h"
 
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -240,7 +240,7 @@ void writeDown(const std::string &path, const std::vector<std::string> &decision
 
 } // namespace
 
-Status agreeOnAlgorithms(Toolbox &tools, Launch &launch) {
+Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap) {
   std::vector<Candidate> candidates;
   {
     std::lock_guard<std::mutex> lock(tools.mutex);
@@ -259,17 +259,17 @@ Status agreeOnAlgorithms(Toolbox &tools, Launch &launch) {
   std::string text;
   for (const auto &[key, candidate] : mine)
     text += key + "\n";
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, text));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
 
   // The first rank that has a problem decides.
-  for (uint32_t r = 0; r < launch.rank(); ++r) {
+  for (uint32_t r = 0; r < bootstrap.rank(); ++r) {
     std::istringstream in(all[r]);
     for (std::string key; std::getline(in, key);)
       mine.erase(key);
   }
   auto decided = decide(tools, mine, cachePath);
-  TANDEM_ASSIGN_OR_RETURN(auto decisions, allGatherStrings(launch, decided ? *decided : ""));
-  if (!cachePath.empty() && launch.rank() == 0)
+  TANDEM_ASSIGN_OR_RETURN(auto decisions, allGatherStrings(bootstrap, decided ? *decided : ""));
+  if (!cachePath.empty() && bootstrap.rank() == 0)
     writeDown(cachePath, decisions);
   std::map<std::string, std::string> choices;
   for (const std::string &lines : decisions) {

@@ -1,4 +1,4 @@
-//===- EnvironmentTest.cpp - launch variables -------------------*- C++ -*-===//
+//===- EnvironmentTest.cpp - bootstrap variables -------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,8 +17,8 @@ using testing::HasSubstr;
 
 using Variables = std::map<std::string, std::string>;
 
-static Expected<LaunchEnvironment> read(const Variables &variables) {
-  return readLaunchEnvironment([&](const char *name) -> const char * {
+static Expected<BootstrapEnvironment> read(const Variables &variables) {
+  return readBootstrapEnvironment([&](const char *name) -> const char * {
     auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });

@@ -37,8 +37,8 @@ public:
     env.timeout = timeout;
   }
 
-  LaunchEnvironment of(uint32_t rank) const {
-    LaunchEnvironment result = env;
+  BootstrapEnvironment of(uint32_t rank) const {
+    BootstrapEnvironment result = env;
     result.rank = result.localRank = rank;
     if (rank == 0)
       result.listenFd = listener->fd();
@@ -46,7 +46,7 @@ public:
   }
   void close() { listener.reset(); }
 
-  LaunchEnvironment env;
+  BootstrapEnvironment env;
 
 private:
   std::optional<ListenSocket> listener;
@@ -77,22 +77,22 @@ TEST(Rendezvous, AllGatherAndBarrier) {
   for (uint32_t size : {1u, 2u, 5u}) {
     Job job(size);
     onRanks(size, [&](uint32_t rank) {
-      auto launch = createTcpLaunch(job.of(rank));
-      ASSERT_TRUE(launch) << launch.status().message();
-      EXPECT_EQ((*launch)->rank(), rank);
-      EXPECT_EQ((*launch)->worldSize(), size);
+      auto bootstrap = createTcpBootstrap(job.of(rank));
+      ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+      EXPECT_EQ((*bootstrap)->rank(), rank);
+      EXPECT_EQ((*bootstrap)->worldSize(), size);
       for (size_t bytes : {size_t(0), size_t(1), size_t(1000), size_t(3) << 20}) {
         std::vector<unsigned char> mine(bytes, static_cast<unsigned char>(rank + bytes));
         std::vector<unsigned char> all(bytes * size + 1, 0xee);
-        Status status = (*launch)->allGather(mine.data(), bytes, all.data());
+        Status status = (*bootstrap)->allGather(mine.data(), bytes, all.data());
         ASSERT_TRUE(status.ok()) << status.message();
         for (uint32_t from = 0; from < size; ++from)
           for (size_t i = 0; i < bytes; i += 997)
             ASSERT_EQ(all[from * bytes + i], static_cast<unsigned char>(from + bytes));
         EXPECT_EQ(all.back(), 0xee);
-        EXPECT_TRUE((*launch)->barrier().ok());
+        EXPECT_TRUE((*bootstrap)->barrier().ok());
       }
-      auto strings = allGatherStrings(**launch, std::string(rank, 'x'));
+      auto strings = allGatherStrings(**bootstrap, std::string(rank, 'x'));
       ASSERT_TRUE(strings) << strings.status().message();
       for (uint32_t from = 0; from < size; ++from)
         EXPECT_EQ((*strings)[from], std::string(from, 'x'));
@@ -110,23 +110,23 @@ TEST(Rendezvous, StrangersAreTurnedAway) {
   EXPECT_EQ(::send(strangers.back(), http.data(), http.size(), 0), ssize_t(http.size()));
   ::close(connectTo(job.env.port));
   std::thread foreign([&] {
-    LaunchEnvironment env = job.of(1);
+    BootstrapEnvironment env = job.of(1);
     env.token = 43;
     env.timeout = milliseconds(300);
-    auto launch = createTcpLaunch(env);
-    ASSERT_FALSE(launch);
-    EXPECT_EQ(launch.status().code(), Code::Timeout);
-    EXPECT_THAT(launch.status().message(), HasSubstr("rank 1, to rank 0 at 127.0.0.1:"));
+    auto bootstrap = createTcpBootstrap(env);
+    ASSERT_FALSE(bootstrap);
+    EXPECT_EQ(bootstrap.status().code(), Code::Timeout);
+    EXPECT_THAT(bootstrap.status().message(), HasSubstr("rank 1, to rank 0 at 127.0.0.1:"));
   });
   std::thread root([&] {
-    auto launch = createTcpLaunch(job.of(0));
-    ASSERT_TRUE(launch) << launch.status().message();
-    EXPECT_TRUE((*launch)->barrier().ok());
+    auto bootstrap = createTcpBootstrap(job.of(0));
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+    EXPECT_TRUE((*bootstrap)->barrier().ok());
   });
   foreign.join();
-  auto launch = createTcpLaunch(job.of(1));
-  ASSERT_TRUE(launch) << launch.status().message();
-  EXPECT_TRUE((*launch)->barrier().ok());
+  auto bootstrap = createTcpBootstrap(job.of(1));
+  ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+  EXPECT_TRUE((*bootstrap)->barrier().ok());
   root.join();
   for (int fd : strangers)
     ::close(fd);
@@ -135,19 +135,19 @@ TEST(Rendezvous, StrangersAreTurnedAway) {
 TEST(Rendezvous, MissingRankIsNamed) {
   Job job(3, milliseconds(400));
   onRanks(2, [&](uint32_t rank) {
-    auto launch = createTcpLaunch(job.of(rank));
-    ASSERT_FALSE(launch);
-    EXPECT_THAT(launch.status().message(), HasSubstr("rank 2 to connect"));
+    auto bootstrap = createTcpBootstrap(job.of(rank));
+    ASSERT_FALSE(bootstrap);
+    EXPECT_THAT(bootstrap.status().message(), HasSubstr("rank 2 to connect"));
   });
 }
 
 TEST(Rendezvous, NobodyListens) {
   Job job(2, milliseconds(300));
   job.close();
-  auto launch = createTcpLaunch(job.of(1));
-  ASSERT_FALSE(launch);
-  EXPECT_EQ(launch.status().code(), Code::Timeout);
-  EXPECT_THAT(launch.status().message(), HasSubstr("Connection refused"));
+  auto bootstrap = createTcpBootstrap(job.of(1));
+  ASSERT_FALSE(bootstrap);
+  EXPECT_EQ(bootstrap.status().code(), Code::Timeout);
+  EXPECT_THAT(bootstrap.status().message(), HasSubstr("Connection refused"));
 }
 
 TEST(Rendezvous, DisagreementEndsBothSides) {
@@ -159,15 +159,15 @@ TEST(Rendezvous, DisagreementEndsBothSides) {
   for (const Case &c : cases) {
     Job job(2);
     std::thread root([&] {
-      auto launch = createTcpLaunch(job.of(0));
-      ASSERT_FALSE(launch);
-      EXPECT_THAT(launch.status().message(), HasSubstr(c.message));
+      auto bootstrap = createTcpBootstrap(job.of(0));
+      ASSERT_FALSE(bootstrap);
+      EXPECT_THAT(bootstrap.status().message(), HasSubstr(c.message));
     });
-    LaunchEnvironment env = job.of(c.rank);
+    BootstrapEnvironment env = job.of(c.rank);
     env.worldSize = c.size;
-    auto launch = createTcpLaunch(env);
-    ASSERT_FALSE(launch);
-    EXPECT_THAT(launch.status().message(), HasSubstr(c.message));
+    auto bootstrap = createTcpBootstrap(env);
+    ASSERT_FALSE(bootstrap);
+    EXPECT_THAT(bootstrap.status().message(), HasSubstr(c.message));
     root.join();
   }
 }
@@ -176,18 +176,18 @@ TEST(Rendezvous, RankThatEndsIsNoticedByAll) {
   for (uint32_t victim : {0u, 2u}) {
     Job job(3);
     onRanks(3, [&](uint32_t rank) {
-      auto launch = createTcpLaunch(job.of(rank));
-      ASSERT_TRUE(launch) << launch.status().message();
-      ASSERT_TRUE((*launch)->barrier().ok());
+      auto bootstrap = createTcpBootstrap(job.of(rank));
+      ASSERT_TRUE(bootstrap) << bootstrap.status().message();
+      ASSERT_TRUE((*bootstrap)->barrier().ok());
       if (rank == victim)
         return;
       auto begin = std::chrono::steady_clock::now();
-      Status status = (*launch)->barrier();
+      Status status = (*bootstrap)->barrier();
       ASSERT_FALSE(status.ok());
       EXPECT_THAT(status.message(), HasSubstr("rank " + std::to_string(victim) + " ("));
       EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
       // It stays broken, and says the same.
-      EXPECT_EQ((*launch)->barrier().message(), status.message());
+      EXPECT_EQ((*bootstrap)->barrier().message(), status.message());
     });
   }
 }
@@ -195,11 +195,11 @@ TEST(Rendezvous, RankThatEndsIsNoticedByAll) {
 TEST(Rendezvous, SilentRankIsATimeout) {
   Job job(2, milliseconds(500));
   onRanks(2, [&](uint32_t rank) {
-    auto launch = createTcpLaunch(job.of(rank));
-    ASSERT_TRUE(launch) << launch.status().message();
+    auto bootstrap = createTcpBootstrap(job.of(rank));
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
     if (rank == 1)
       return std::this_thread::sleep_for(milliseconds(900));
-    Status status = (*launch)->barrier();
+    Status status = (*bootstrap)->barrier();
     EXPECT_EQ(status.code(), Code::Timeout);
     EXPECT_THAT(status.message(), HasSubstr("waited 0.5 s for rank 1 (127.0.0.1:"));
   });
@@ -208,10 +208,10 @@ TEST(Rendezvous, SilentRankIsATimeout) {
 TEST(Rendezvous, DifferentSizesAreAnError) {
   Job job(2);
   onRanks(2, [&](uint32_t rank) {
-    auto launch = createTcpLaunch(job.of(rank));
-    ASSERT_TRUE(launch) << launch.status().message();
+    auto bootstrap = createTcpBootstrap(job.of(rank));
+    ASSERT_TRUE(bootstrap) << bootstrap.status().message();
     std::vector<char> mine(16), all(64);
-    Status status = (*launch)->allGather(mine.data(), 8 + rank, all.data());
+    Status status = (*bootstrap)->allGather(mine.data(), 8 + rank, all.data());
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(status.message(), HasSubstr("gave 9 bytes, expected 8"));
   });

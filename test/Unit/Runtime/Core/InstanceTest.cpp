@@ -62,7 +62,7 @@ void onRanks(const ProgramSpec &spec, std::chrono::milliseconds timeout, Body bo
       ContextOptions options;
       options.device = createCpuDevice();
       options.transports.push_back(world->transport(r));
-      options.launch = world->launch(r);
+      options.bootstrap = world->bootstrap(r);
       options.timeout = timeout;
       auto context = Context::create(std::move(options));
       ASSERT_TRUE(context.ok()) << context.status().message();
@@ -273,7 +273,7 @@ public:
   std::string_view name() const override { return "noted"; }
   uint32_t capabilities() const override { return can; }
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &,
-                                                   Launch &) override {
+                                                   Bootstrap &) override {
     std::string made = std::to_string(desc.id >> 16) + (can == OneSided ? " signals" : " messages");
     return std::unique_ptr<Channel>(std::make_unique<NotedChannel>(made, aborts));
   }
@@ -297,7 +297,7 @@ TEST(Instance, OneSidedChannelsOfAllInstancesAreAbortedFirst) {
   options.device = createCpuDevice();
   options.transports.push_back(std::make_unique<NotedTransport>(TwoSided | Collectives, aborts));
   options.transports.push_back(std::make_unique<NotedTransport>(OneSided, aborts));
-  options.launch = createSelfLaunch();
+  options.bootstrap = createSelfBootstrap();
   auto context = Context::create(std::move(options));
   auto program = (*file)->rankProgram(0);
   ASSERT_TRUE(program.ok()) << program.status().message();
@@ -353,7 +353,7 @@ TEST(Instance, NoChannelForIt) {
   auto file = ProgramFile::fromMemory(spec.encode());
   ContextOptions options;
   options.device = createCpuDevice();
-  options.launch = createSelfLaunch();
+  options.bootstrap = createSelfBootstrap();
   auto context = Context::create(std::move(options));
   auto instance = Instance::create(**context, *(*file)->rankProgram(0));
   EXPECT_EQ(instance.status().message(),

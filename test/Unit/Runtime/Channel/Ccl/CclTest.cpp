@@ -342,7 +342,7 @@ TEST_F(Ccl, WhatComesThroughAnotherIsNotBelieved) {
   }
   std::atomic<bool> ended[3] = {};
   auto ofRank = [&](Context &context, Instance &instance) -> Status {
-    uint32_t r = context.launch().rank();
+    uint32_t r = context.bootstrap().rank();
     if (r > 0 && !waitFor([&] { return ended[0].load(); }))
       return Status(Code::Internal, "rank 0 has no end");
     if (r == 1) {
@@ -369,7 +369,7 @@ TEST_F(Ccl, WhoLeavesEarlySaysNothing) {
   Knob fails("nccl-no-finalize-on", 2);
   auto ofRank = [&](Context &context, Instance &instance) -> Status {
     TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-    if (context.launch().rank() == 1)
+    if (context.bootstrap().rank() == 1)
       return instance.run();
     TANDEM_RETURN_IF_ERROR(instance.enqueue(nullptr));
     EXPECT_TRUE(waitFor([] { return fakeNumber("nccl-live") == (api().splits ? 2 : 1); }));

@@ -50,19 +50,19 @@ private:
   static Status none() { return Status(Code::Unsupported, "not in this test"); }
 };
 
-/// One rank: launch, transport, one channel over all ranks with a page of symmetric memory.
+/// One rank: bootstrap, transport, one channel over all ranks with a page of symmetric memory.
 struct Rank {
   HostOnly device;
-  std::unique_ptr<Launch> launch;
+  std::unique_ptr<Bootstrap> bootstrap;
   std::unique_ptr<Transport> transport;
   std::vector<uint64_t> memory = std::vector<uint64_t>(1024);
   std::unique_ptr<Channel> channel;
   void *pointers[4] = {};
 
-  void open(const LaunchEnvironment &env, UcxOptions options = {}) {
-    auto made = createTcpLaunch(env);
+  void open(const BootstrapEnvironment &env, UcxOptions options = {}) {
+    auto made = createTcpBootstrap(env);
     ASSERT_TRUE(made) << made.status().message();
-    launch = std::move(*made);
+    bootstrap = std::move(*made);
     auto ucx = createUcxTransport(options);
     ASSERT_TRUE(ucx) << ucx.status().message();
     transport = std::move(*ucx);
@@ -74,7 +74,7 @@ struct Rank {
       desc.group.push_back(rank);
     desc.self = env.rank;
     desc.symmetric = {memory.data(), memory.size() * 8, 2048, 4096, 8};
-    auto opened = transport->createChannel(desc, device, *launch);
+    auto opened = transport->createChannel(desc, device, *bootstrap);
     ASSERT_TRUE(opened) << opened.status().message();
     channel = std::move(*opened);
   }
@@ -104,8 +104,8 @@ public:
     env.token = 7;
     env.timeout = milliseconds(20000);
   }
-  LaunchEnvironment of(uint32_t rank) {
-    LaunchEnvironment result = env;
+  BootstrapEnvironment of(uint32_t rank) {
+    BootstrapEnvironment result = env;
     result.rank = result.localRank = rank;
     if (rank == 0)
       result.listenFd = listener->fd();
@@ -121,7 +121,7 @@ public:
 
 private:
   Expected<ListenSocket> listener;
-  LaunchEnvironment env;
+  BootstrapEnvironment env;
 };
 
 } // namespace

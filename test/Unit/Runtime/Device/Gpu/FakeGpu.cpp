@@ -54,7 +54,7 @@ std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel
   auto rank = [&](uint32_t r) -> Status {
     ContextOptions options;
     options.device = fakeDevice(channel == "ccl" ? r : r % 2);
-    options.launch = world->launch(r);
+    options.bootstrap = world->bootstrap(r);
     options.timeout = timeout;
     if (channel == "local") {
       options.transports.push_back(world->transport(r));

@@ -6,13 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeGpu.h"
+#include "Spawn.h"
 
 #include "Descriptors.h"
 
 #include "tandem/Runtime/Channel.h"
 #include "tandem/Runtime/Registry.h"
 #include "tandem/Runtime/Rendezvous.h"
-#include "tandem/Runtime/Spawn.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -40,12 +40,12 @@ ProgramSpec idle(uint32_t ranks) {
 }
 
 Status makeInstance() {
-  TANDEM_ASSIGN_OR_RETURN(auto launch, createLaunchFromEnvironment());
-  uint32_t rank = launch->rank();
-  std::string file = idle(launch->worldSize()).encode();
+  TANDEM_ASSIGN_OR_RETURN(auto bootstrap, createBootstrapFromEnvironment());
+  uint32_t rank = bootstrap->rank();
+  std::string file = idle(bootstrap->worldSize()).encode();
   ContextOptions options;
   options.device = fakeDevice(rank);
-  options.launch = std::move(launch);
+  options.bootstrap = std::move(bootstrap);
   TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport("peer"));
   options.transports.push_back(std::move(transport));
   TANDEM_ASSIGN_OR_RETURN(auto opened, ProgramFile::fromMemory(file));

@@ -68,7 +68,7 @@ TEST(GpuTrace, TimesAreTheHosts) {
     TANDEM_RETURN_IF_ERROR(instance.run()); // a graph
     TANDEM_RETURN_IF_ERROR(instance.trace(true));
     for (int run = 0; run < 2; ++run) {
-      TANDEM_RETURN_IF_ERROR(context.launch().barrier());
+      TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
       begin[rank] = now();
       TANDEM_RETURN_IF_ERROR(instance.run());
       end[rank] = now();

@@ -50,13 +50,13 @@ Uses use(uint32_t ranks = 1) {
   auto ended =
       runRanks(product(ranks), "local", [&](Context &context, Instance &instance) -> Status {
         TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-        TANDEM_RETURN_IF_ERROR(context.launch().barrier());
+        TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
         if (context.rank() == 0)
           for (int i = 0; i < 3; ++i) {
             uses.prepare[i] += counter(i);
             uses.run[i] = -counter(i);
           }
-        TANDEM_RETURN_IF_ERROR(context.launch().barrier());
+        TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
         return instance.run();
       });
   for (const Status &status : ended)

@@ -1,11 +1,11 @@
-//===- Reach.cpp - the symmetric memory of all members ---*- C++ -*-===//
+//===- PeerMemory.cpp - the symmetric memory of all members ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Reach.h"
+#include "PeerMemory.h"
 
 #include "Descriptors.h"
 
@@ -68,10 +68,11 @@ struct Card {
 
 /// Success if all ranks say so. An error of the rank's own comes first, then that of another; last
 /// what only says that somebody has given up.
-Status agree(Launch &launch, const Status &mine) {
+Status agree(Bootstrap &bootstrap, const Status &mine) {
   bool follows = mine.code() == Code::Aborted;
   TANDEM_ASSIGN_OR_RETURN(
-      auto all, allGatherStrings(launch, mine.ok() ? "" : (follows ? "~" : "!") + mine.message()));
+      auto all,
+      allGatherStrings(bootstrap, mine.ok() ? "" : (follows ? "~" : "!") + mine.message()));
   if (!mine.ok() && !follows)
     return mine;
   for (char kind : {'!', '~'})
@@ -87,11 +88,11 @@ Status agree(Launch &launch, const Status &mine) {
 /// for one that has given up.
 class Exchange {
 public:
-  Exchange(Reach &reach, const ChannelDesc &desc) : reach(reach), desc(desc) {}
+  Exchange(PeerMemory &peers, const ChannelDesc &desc) : peers(peers), desc(desc) {}
 
   /// What all members must know.
   std::string introduce() {
-    const gpu::DeviceInfo &info = reach.state->driver->info();
+    const gpu::DeviceInfo &info = peers.state->driver->info();
     Card mine;
     auto opened = DescriptorServer::open();
     if (opened)
@@ -115,7 +116,7 @@ public:
 
   /// Whether the members fit each other; a handle of the own memory if anybody will ask for it.
   Status check(const std::vector<std::string> &all) {
-    gpu::Driver &driver = *reach.state->driver;
+    gpu::Driver &driver = *peers.state->driver;
     for (uint32_t rank = 0; rank < all.size(); ++rank)
       if (all[rank].substr(0, 1) == "!")
         return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
@@ -126,7 +127,7 @@ public:
       Card card = Card::parse(text);
       sharing += card.process == processId() && card.gpu == driver.info().index;
     }
-    reach.sharesQueues = sharing > 1;
+    peers.sharesQueues = sharing > 1;
     for (size_t m = 0; m < cards.size(); ++m) {
       const Card &card = cards[m], &self = cards[desc.self];
       uint32_t rank = desc.group[m];
@@ -187,19 +188,19 @@ private:
       if (asked[m].get() >= 0) {
         TANDEM_ASSIGN_OR_RETURN(Descriptor theirs, receiveDescriptor(asked[m], deadline));
         TANDEM_RETURN_IF_ERROR(
-            reach.state->driver->importShared(theirs.get(), card.bytes, &memory)
+            peers.state->driver->importShared(theirs.get(), card.bytes, &memory)
                 .withPrefix(fmt::format("channel peer: the memory of rank {}: ", member.rank)));
         member.imported = true;
       } else {
         member.block = gpu::SymmetricBlock::find(memory);
       }
       member.base = static_cast<std::byte *>(memory);
-      reach.members.push_back(member);
+      peers.members.push_back(member);
     }
     return Status();
   }
 
-  Reach &reach;
+  PeerMemory &peers;
   const ChannelDesc &desc;
   std::unique_ptr<DescriptorServer> server;
   std::vector<Card> cards; ///< of the members
@@ -208,7 +209,7 @@ private:
   std::vector<Descriptor> asked;
 };
 
-Reach::~Reach() {
+PeerMemory::~PeerMemory() {
   if (state->stuck)
     return;
   for (const Member &member : members)
@@ -216,15 +217,16 @@ Reach::~Reach() {
       state->driver->freeShared(member.base).ignore();
 }
 
-Expected<std::shared_ptr<Reach>> Reach::create(const ChannelDesc &desc,
-                                               std::shared_ptr<DeviceState> state, Launch &launch) {
-  std::shared_ptr<Reach> reach(new Reach(std::move(state)));
-  Exchange exchange(*reach, desc);
-  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(launch, exchange.introduce()));
-  TANDEM_RETURN_IF_ERROR(agree(launch, exchange.check(all)));
-  TANDEM_RETURN_IF_ERROR(agree(launch, exchange.ask()));
-  TANDEM_RETURN_IF_ERROR(agree(launch, exchange.map()));
-  return desc.group.empty() ? std::shared_ptr<Reach>() : reach;
+Expected<std::shared_ptr<PeerMemory>> PeerMemory::create(const ChannelDesc &desc,
+                                                         std::shared_ptr<DeviceState> state,
+                                                         Bootstrap &bootstrap) {
+  std::shared_ptr<PeerMemory> peers(new PeerMemory(std::move(state)));
+  Exchange exchange(*peers, desc);
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, exchange.introduce()));
+  TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.check(all)));
+  TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.ask()));
+  TANDEM_RETURN_IF_ERROR(agree(bootstrap, exchange.map()));
+  return desc.group.empty() ? std::shared_ptr<PeerMemory>() : peers;
 }
 
 } // namespace tandem::peer

@@ -1,11 +1,11 @@
-//===- LaunchTest.cpp - launches without processes ---*- C++ -*-===//
+//===- BootstrapTest.cpp - launches without processes ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Local.h"
 
 #include <cstring>
@@ -16,40 +16,40 @@ namespace tandem {
 
 namespace {
 
-TEST(Launch, Self) {
-  auto launch = createSelfLaunch();
-  EXPECT_EQ(launch->worldSize(), 1u);
+TEST(Bootstrap, Self) {
+  auto bootstrap = createSelfBootstrap();
+  EXPECT_EQ(bootstrap->worldSize(), 1u);
   int mine = 7, all = 0;
-  EXPECT_TRUE(launch->allGather(&mine, sizeof mine, &all).ok());
+  EXPECT_TRUE(bootstrap->allGather(&mine, sizeof mine, &all).ok());
   EXPECT_EQ(all, 7);
-  auto texts = allGatherStrings(*launch, "hello");
+  auto texts = allGatherStrings(*bootstrap, "hello");
   ASSERT_TRUE(texts.ok());
   EXPECT_EQ(*texts, std::vector<std::string>{"hello"});
 }
 
-TEST(Launch, Callbacks) {
-  LaunchCallbacks callbacks;
+TEST(Bootstrap, Callbacks) {
+  BootstrapCallbacks callbacks;
   callbacks.rank = 1;
   callbacks.worldSize = 2;
   callbacks.localSize = 2;
   callbacks.localRank = 1;
-  EXPECT_FALSE(createCallbackLaunch(callbacks).ok());
+  EXPECT_FALSE(createCallbackBootstrap(callbacks).ok());
   callbacks.allGather = [](const void *mine, size_t bytes, void *all) {
     std::memset(all, 0, bytes);
     std::memcpy(static_cast<char *>(all) + bytes, mine, bytes);
     return 0;
   };
   callbacks.barrier = [] { return 42; };
-  auto launch = createCallbackLaunch(callbacks);
-  ASSERT_TRUE(launch.ok()) << launch.status().message();
-  EXPECT_EQ((*launch)->localRank(), 1u);
+  auto bootstrap = createCallbackBootstrap(callbacks);
+  ASSERT_TRUE(bootstrap.ok()) << bootstrap.status().message();
+  EXPECT_EQ((*bootstrap)->localRank(), 1u);
   uint16_t mine = 3, all[2] = {9, 9};
-  EXPECT_TRUE((*launch)->allGather(&mine, 2, all).ok());
+  EXPECT_TRUE((*bootstrap)->allGather(&mine, 2, all).ok());
   EXPECT_EQ(all[0], 0);
   EXPECT_EQ(all[1], 3);
-  EXPECT_EQ((*launch)->barrier().message(), "the barrier callback returned 42");
+  EXPECT_EQ((*bootstrap)->barrier().message(), "the barrier callback returned 42");
   callbacks.localRank = 2;
-  EXPECT_EQ(createCallbackLaunch(callbacks).status().message(),
+  EXPECT_EQ(createCallbackBootstrap(callbacks).status().message(),
             "local rank 2 of 2 in a world of 2");
 }
 
@@ -59,15 +59,15 @@ TEST(LocalWorld, GathersInRankOrder) {
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < size; ++r)
     threads.emplace_back([&, r] {
-      auto launch = world->launch(r);
+      auto bootstrap = world->bootstrap(r);
       for (int round = 0; round < 200; ++round) {
-        auto texts = allGatherStrings(
-            *launch, std::string(r * static_cast<uint32_t>(round % 5), 'a' + static_cast<char>(r)));
+        auto texts = allGatherStrings(*bootstrap, std::string(r * static_cast<uint32_t>(round % 5),
+                                                              'a' + static_cast<char>(r)));
         ASSERT_TRUE(texts.ok()) << texts.status().message();
         for (uint32_t other = 0; other < size; ++other)
           ASSERT_EQ((*texts)[other].size(), other * static_cast<uint32_t>(round % 5));
       }
-      ASSERT_TRUE(launch->barrier().ok());
+      ASSERT_TRUE(bootstrap->barrier().ok());
     });
   for (std::thread &thread : threads)
     thread.join();
@@ -75,20 +75,20 @@ TEST(LocalWorld, GathersInRankOrder) {
 
 TEST(LocalWorld, SaysWhoIsMissing) {
   auto world = LocalWorld::create(3, std::chrono::milliseconds(50));
-  auto launch = world->launch(0);
-  EXPECT_EQ(launch->barrier().message(), "rank 0: no word from rank 1, 2 in 50 ms");
+  auto bootstrap = world->bootstrap(0);
+  EXPECT_EQ(bootstrap->barrier().message(), "rank 0: no word from rank 1, 2 in 50 ms");
   auto other = LocalWorld::create(2, std::chrono::seconds(30));
-  auto first = other->launch(0);
-  other->launch(1); // and gone again
+  auto first = other->bootstrap(0);
+  other->bootstrap(1); // and gone again
   EXPECT_EQ(first->barrier().message(), "rank 1 has left");
 }
 
 TEST(LocalWorld, SizesMustAgree) {
   auto world = LocalWorld::create(2, std::chrono::seconds(10));
   auto one = [&](uint32_t r) {
-    auto launch = world->launch(r);
+    auto bootstrap = world->bootstrap(r);
     char mine[8] = {}, all[16];
-    return launch->allGather(mine, 4 + 4 * r, all);
+    return bootstrap->allGather(mine, 4 + 4 * r, all);
   };
   Status second;
   std::thread thread([&] { second = one(1); });

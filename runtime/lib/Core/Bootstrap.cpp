@@ -1,11 +1,11 @@
-//===- Launch.cpp - launches that need no processes ---*- C++ -*-===//
+//===- Bootstrap.cpp - launches that need no processes ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Launch.h"
+#include "tandem/Runtime/Bootstrap.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace tandem {
 
 namespace {
 
-class SelfLaunch final : public Launch {
+class SelfBootstrap final : public Bootstrap {
 public:
   uint32_t rank() const override { return 0; }
   uint32_t worldSize() const override { return 1; }
@@ -27,9 +27,9 @@ public:
   Status barrier() override { return Status(); }
 };
 
-class CallbackLaunch final : public Launch {
+class CallbackBootstrap final : public Bootstrap {
 public:
-  explicit CallbackLaunch(LaunchCallbacks callbacks) : callbacks(std::move(callbacks)) {}
+  explicit CallbackBootstrap(BootstrapCallbacks callbacks) : callbacks(std::move(callbacks)) {}
   uint32_t rank() const override { return callbacks.rank; }
   uint32_t worldSize() const override { return callbacks.worldSize; }
   uint32_t localRank() const override { return callbacks.localRank; }
@@ -44,15 +44,15 @@ private:
     return result == 0 ? Status()
                        : Status(Code::Io, fmt::format("the {} callback returned {}", what, result));
   }
-  LaunchCallbacks callbacks;
+  BootstrapCallbacks callbacks;
 };
 
 } // namespace
 
-std::unique_ptr<Launch> createSelfLaunch() { return std::make_unique<SelfLaunch>(); }
+std::unique_ptr<Bootstrap> createSelfBootstrap() { return std::make_unique<SelfBootstrap>(); }
 
-Expected<std::unique_ptr<Launch>> createCallbackLaunch(LaunchCallbacks callbacks) {
-  const LaunchCallbacks &c = callbacks;
+Expected<std::unique_ptr<Bootstrap>> createCallbackBootstrap(BootstrapCallbacks callbacks) {
+  const BootstrapCallbacks &c = callbacks;
   if (c.worldSize == 0 || c.rank >= c.worldSize)
     return Status(Code::InvalidArgument,
                   fmt::format("rank {} of a world of {}", c.rank, c.worldSize));
@@ -60,19 +60,19 @@ Expected<std::unique_ptr<Launch>> createCallbackLaunch(LaunchCallbacks callbacks
     return Status(Code::InvalidArgument, fmt::format("local rank {} of {} in a world of {}",
                                                      c.localRank, c.localSize, c.worldSize));
   if (c.worldSize == 1 && (!c.allGather || !c.barrier))
-    return createSelfLaunch();
+    return createSelfBootstrap();
   if (!c.allGather || !c.barrier)
     return Status(
         Code::InvalidArgument,
         fmt::format("a world of {} ranks needs an all-gather and a barrier callback", c.worldSize));
-  return std::make_unique<CallbackLaunch>(std::move(callbacks));
+  return std::make_unique<CallbackBootstrap>(std::move(callbacks));
 }
 
-Expected<std::vector<std::string>> allGatherStrings(Launch &launch, const std::string &mine) {
-  uint32_t world = launch.worldSize();
+Expected<std::vector<std::string>> allGatherStrings(Bootstrap &bootstrap, const std::string &mine) {
+  uint32_t world = bootstrap.worldSize();
   uint64_t size = mine.size();
   std::vector<uint64_t> sizes(world);
-  TANDEM_RETURN_IF_ERROR(launch.allGather(&size, sizeof size, sizes.data()));
+  TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&size, sizeof size, sizes.data()));
   uint64_t most = *std::max_element(sizes.begin(), sizes.end());
   std::vector<std::string> result(world);
   if (most == 0)
@@ -80,7 +80,7 @@ Expected<std::vector<std::string>> allGatherStrings(Launch &launch, const std::s
   std::string padded = mine;
   padded.resize(most);
   std::string all(most * world, '\0');
-  TANDEM_RETURN_IF_ERROR(launch.allGather(padded.data(), most, all.data()));
+  TANDEM_RETURN_IF_ERROR(bootstrap.allGather(padded.data(), most, all.data()));
   for (uint32_t r = 0; r < world; ++r)
     result[r] = all.substr(r * most, sizes[r]);
   return result;

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Spawn.h"
+#include "Spawn.h"
 
 #include <csignal>
 #include <gmock/gmock.h>

@@ -1,12 +1,12 @@
-//===- Launch.h - who am I, and an exchange of bytes at start ---*- C++ -*-===//
+//===- Bootstrap.h - who am I, and an exchange of bytes at start ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_RUNTIME_LAUNCH_H
-#define TANDEM_RUNTIME_LAUNCH_H
+#ifndef TANDEM_RUNTIME_BOOTSTRAP_H
+#define TANDEM_RUNTIME_BOOTSTRAP_H
 
 #include "tandem/Program/Status.h"
 
@@ -21,9 +21,9 @@ namespace tandem {
 /// What a context must know of the job that it is part of. Used at start and at prepare only, never
 /// in a run. All calls are collective over the world, in the same order on every rank, one thread
 /// at a time per rank.
-class Launch {
+class Bootstrap {
 public:
-  virtual ~Launch();
+  virtual ~Bootstrap();
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t worldSize() const = 0;
@@ -34,26 +34,26 @@ public:
 
   /// Every rank gives `bytes` bytes (the same number on all); `all` receives worldSize() * bytes,
   /// in rank order. Must return an error in bounded time if a rank is gone; after an error the
-  /// launch is not used again.
+  /// bootstrap is not used again.
   virtual Status allGather(const void *mine, size_t bytes, void *all) = 0;
   virtual Status barrier() = 0;
 };
 
 /// The two callbacks of an embedder; a non-zero return is an error.
-struct LaunchCallbacks {
+struct BootstrapCallbacks {
   uint32_t rank = 0, worldSize = 1, localRank = 0, localSize = 1;
   std::function<int(const void *mine, size_t bytes, void *all)> allGather;
   std::function<int()> barrier;
 };
 
 /// A world of one rank: needs nobody.
-std::unique_ptr<Launch> createSelfLaunch();
+std::unique_ptr<Bootstrap> createSelfBootstrap();
 /// Fails if rank and sizes do not fit, or a callback is missing in a world larger than one.
-Expected<std::unique_ptr<Launch>> createCallbackLaunch(LaunchCallbacks callbacks);
+Expected<std::unique_ptr<Bootstrap>> createCallbackBootstrap(BootstrapCallbacks callbacks);
 
 /// All-gather of strings of any lengths: result[r] is what rank r gave. Two calls of allGather.
-Expected<std::vector<std::string>> allGatherStrings(Launch &launch, const std::string &mine);
+Expected<std::vector<std::string>> allGatherStrings(Bootstrap &bootstrap, const std::string &mine);
 
 } // namespace tandem
 
-#endif // TANDEM_RUNTIME_LAUNCH_H
+#endif // TANDEM_RUNTIME_BOOTSTRAP_H

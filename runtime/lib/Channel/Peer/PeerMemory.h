@@ -1,14 +1,14 @@
-//===- Reach.h - the symmetric memory of all members ---*- C++ -*-===//
+//===- PeerMemory.h - the symmetric memory of all members ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_CHANNEL_PEER_REACH_H
-#define TANDEM_CHANNEL_PEER_REACH_H
+#ifndef TANDEM_CHANNEL_PEER_PEERMEMORY_H
+#define TANDEM_CHANNEL_PEER_PEERMEMORY_H
 
-#include "SymmetricBlock.h"
+#include "Device/Gpu/ChannelInterface.h"
 
 #include "tandem/Runtime/Channel.h"
 
@@ -16,7 +16,7 @@ namespace tandem::peer {
 
 using gpu::DeviceState;
 
-/// One member's symmetric memory, as this rank reaches it.
+/// One member's symmetric memory, as mapped by this rank.
 struct Member {
   uint32_t rank = 0;
   std::byte *base = nullptr;
@@ -28,25 +28,26 @@ struct Member {
   void *signal(uint32_t slot) const { return base + signalOffset + uint64_t(slot) * 8; }
 };
 
-/// The members of a group, mapped. Shared by the channels of one instance that have this group.
-class Reach {
+/// The symmetric memory of all members of a group, mapped by this rank. Shared by the channels of
+/// one instance that have this group.
+class PeerMemory {
 public:
-  /// Collective over the world. `desc.group` may be empty (then null comes back).
-  static Expected<std::shared_ptr<Reach>>
-  create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state, Launch &launch);
-  ~Reach();
+  /// Collective over the world. Returns null if `desc.group` is empty.
+  static Expected<std::shared_ptr<PeerMemory>>
+  create(const ChannelDesc &desc, std::shared_ptr<DeviceState> state, Bootstrap &bootstrap);
+  ~PeerMemory();
 
   const Member &operator[](uint32_t member) const { return members[member]; }
   uint32_t size() const { return static_cast<uint32_t>(members.size()); }
 
   DeviceState &shared() const { return *state; }
 
-  /// Whether streams of several ranks share this GPU's hardware queues, in which a wait that is a
-  /// stream memory operation holds up whatever stands behind it: perhaps what it waits for.
+  /// Whether streams of several ranks share this GPU's hardware queues. Then a stream memory
+  /// operation that waits blocks all commands behind it in its queue, perhaps the awaited signal.
   bool ranksShareQueues() const { return sharesQueues; }
 
 private:
-  explicit Reach(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
+  explicit PeerMemory(std::shared_ptr<DeviceState> state) : state(std::move(state)) {}
 
   std::shared_ptr<DeviceState> state;
   std::vector<Member> members;
@@ -56,4 +57,4 @@ private:
 
 } // namespace tandem::peer
 
-#endif // TANDEM_CHANNEL_PEER_REACH_H
+#endif // TANDEM_CHANNEL_PEER_PEERMEMORY_H

@@ -1,18 +1,18 @@
-//===- NoticesTest.cpp - that a rank gives up, said to its host -*- C++ -*-===//
+//===- AbortBoardTest.cpp - that a rank gives up, said to its host -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Notices.h"
+#include "AbortBoard.h"
 
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
-using tandem::ccl::Notices;
+using tandem::ccl::AbortBoard;
 
 namespace {
 
@@ -24,13 +24,13 @@ struct Other {
     EXPECT_EQ(::pipe(down), 0);
     process = ::fork();
     if (process == 0) {
-      Notices notices;
-      std::string line = notices.address() + "\n";
+      AbortBoard board;
+      std::string line = board.address() + "\n";
       char byte = 0;
       bool ok = ::write(up[1], line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
                 ::read(down[0], &byte, 1) == 1;
       if (givesUp)
-        notices.giveUp("of the other process");
+        board.post("of the other process");
       ok = ok && ::write(up[1], "!", 1) == 1 && ::read(down[0], &byte, 1) == 1;
       ::_exit(ok ? 0 : 1);
     }
@@ -57,49 +57,49 @@ struct Other {
   std::string address;
 };
 
-TEST(Notices, OfTheSameProcess) {
-  Notices a, b, c;
+TEST(AbortBoard, OfTheSameProcess) {
+  AbortBoard a, b, c;
   std::vector<std::string> addresses{a.address(), b.address(), c.address()};
-  for (Notices *page : {&a, &b, &c})
+  for (AbortBoard *page : {&a, &b, &c})
     page->connect(addresses);
-  EXPECT_FALSE(a.heard());
-  c.giveUp("first");
-  c.giveUp("second");
-  auto notice = a.heard();
-  ASSERT_TRUE(notice);
-  EXPECT_EQ(notice->member, 2u);
-  EXPECT_EQ(notice->reason, "first");
-  EXPECT_FALSE(c.heard()); // of others, that is
-  b.giveUp(std::string(5000, 'x'));
-  notice = a.heard();
-  ASSERT_TRUE(notice);
-  EXPECT_EQ(notice->member, 1u);
-  EXPECT_EQ(notice->reason.find_first_not_of('x'), std::string::npos);
-  EXPECT_GT(notice->reason.size(), 1000u);
+  EXPECT_FALSE(a.firstAbort());
+  c.post("first");
+  c.post("second");
+  auto abort = a.firstAbort();
+  ASSERT_TRUE(abort);
+  EXPECT_EQ(abort->member, 2u);
+  EXPECT_EQ(abort->reason, "first");
+  EXPECT_FALSE(c.firstAbort()); // of others, that is
+  b.post(std::string(5000, 'x'));
+  abort = a.firstAbort();
+  ASSERT_TRUE(abort);
+  EXPECT_EQ(abort->member, 1u);
+  EXPECT_EQ(abort->reason.find_first_not_of('x'), std::string::npos);
+  EXPECT_GT(abort->reason.size(), 1000u);
 }
 
-TEST(Notices, OfAnotherProcessAlsoWhenItHasEnded) {
+TEST(AbortBoard, OfAnotherProcessAlsoWhenItHasEnded) {
   Other says(true), saysNothing(false);
-  Notices mine;
+  AbortBoard mine;
   mine.connect({mine.address(), saysNothing.address, says.address});
-  EXPECT_FALSE(mine.heard());
+  EXPECT_FALSE(mine.firstAbort());
   says.step();
   saysNothing.step();
-  auto notice = mine.heard();
-  ASSERT_TRUE(notice);
-  EXPECT_EQ(notice->member, 2u);
-  EXPECT_EQ(notice->reason, "of the other process");
+  auto abort = mine.firstAbort();
+  ASSERT_TRUE(abort);
+  EXPECT_EQ(abort->member, 2u);
+  EXPECT_EQ(abort->reason, "of the other process");
   says.end();
   saysNothing.end();
-  EXPECT_EQ(mine.heard()->member, 2u);
+  EXPECT_EQ(mine.firstAbort()->member, 2u);
 }
 
-TEST(Notices, WhatIsNoPageIsNotReached) {
+TEST(AbortBoard, WhatIsNoPageIsNotReached) {
   Other gone(false);
   gone.step();
   gone.end();
-  Notices mine, other;
-  other.giveUp("nobody hears it");
+  AbortBoard mine, other;
+  other.post("nobody hears it");
   size_t process = other.address().find(" " + std::to_string(::getpid()) + " ");
   ASSERT_NE(process, std::string::npos);
   std::string host = other.address().substr(0, other.address().rfind(' ', process - 1));
@@ -107,9 +107,9 @@ TEST(Notices, WhatIsNoPageIsNotReached) {
   std::string input = other.address().substr(0, other.address().rfind(' ')) + " 0";
   mine.connect({"", "somewhere else 1 2 3", host, host + " a b c", gone.address, mineElsewhere,
                 input, "x" + other.address()});
-  EXPECT_FALSE(mine.heard());
+  EXPECT_FALSE(mine.firstAbort());
   mine.connect({other.address()});
-  EXPECT_TRUE(mine.heard());
+  EXPECT_TRUE(mine.firstAbort());
 }
 
 } // namespace

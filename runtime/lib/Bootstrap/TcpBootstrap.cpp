@@ -1,4 +1,4 @@
-//===- TcpLaunch.cpp - all-gather over TCP ----------------------*- C++ -*-===//
+//===- TcpBootstrap.cpp - all-gather over TCP ----------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,13 +12,13 @@
 #include <poll.h>
 
 using namespace tandem;
-using namespace tandem::launch;
+using namespace tandem::bootstrap;
 
 namespace {
 
-class TcpLaunch : public Launch {
+class TcpBootstrap : public Bootstrap {
 public:
-  TcpLaunch(const LaunchEnvironment &env, std::vector<Socket> peers)
+  TcpBootstrap(const BootstrapEnvironment &env, std::vector<Socket> peers)
       : env(env), peers(std::move(peers)) {}
 
   uint32_t rank() const override { return env.rank; }
@@ -129,7 +129,7 @@ private:
   Status check(const FrameHeader &header, FrameKind kind, uint64_t bytes) const {
     if (header.magic != kFrameMagic || header.kind != kind || header.sequence != sequence)
       return Status(Code::Internal,
-                    fmt::format("out of step: expected exchange {}, found {}; launch calls must "
+                    fmt::format("out of step: expected exchange {}, found {}; bootstrap calls must "
                                 "come in the same order on every rank",
                                 sequence, header.sequence));
     if (header.bytes != bytes)
@@ -158,7 +158,7 @@ private:
     return received.withPrefix(nameOf(0) + ": ");
   }
 
-  LaunchEnvironment env;
+  BootstrapEnvironment env;
   /// Rank 0: by rank. Others: the connection to rank 0 only.
   std::vector<Socket> peers;
   uint64_t sequence = 0;
@@ -167,9 +167,9 @@ private:
 
 } // namespace
 
-Expected<std::unique_ptr<Launch>> tandem::createTcpLaunch(const LaunchEnvironment &env) {
+Expected<std::unique_ptr<Bootstrap>> tandem::createTcpBootstrap(const BootstrapEnvironment &env) {
   if (env.worldSize == 1)
-    return createSelfLaunch();
+    return createSelfBootstrap();
   std::vector<Socket> peers;
   if (env.rank == 0) {
     int fd = env.listenFd;
@@ -191,12 +191,12 @@ Expected<std::unique_ptr<Launch>> tandem::createTcpLaunch(const LaunchEnvironmen
       return root.status();
     peers.push_back(std::move(*root));
   }
-  return std::unique_ptr<Launch>(new TcpLaunch(env, std::move(peers)));
+  return std::unique_ptr<Bootstrap>(new TcpBootstrap(env, std::move(peers)));
 }
 
-Expected<std::unique_ptr<Launch>> tandem::createLaunchFromEnvironment() {
-  auto env = readLaunchEnvironment();
+Expected<std::unique_ptr<Bootstrap>> tandem::createBootstrapFromEnvironment() {
+  auto env = readBootstrapEnvironment();
   if (!env)
     return env.status();
-  return createTcpLaunch(*env);
+  return createTcpBootstrap(*env);
 }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_RUNTIME_SPAWN_H
-#define TANDEM_RUNTIME_SPAWN_H
+#ifndef TANDEM_TOOLS_LIB_SPAWN_H
+#define TANDEM_TOOLS_LIB_SPAWN_H
 
 #include "tandem/Program/Status.h"
 
@@ -50,4 +50,4 @@ int exitCodeOf(const std::vector<RankExit> &exits);
 
 } // namespace tandem
 
-#endif // TANDEM_RUNTIME_SPAWN_H
+#endif // TANDEM_TOOLS_LIB_SPAWN_H

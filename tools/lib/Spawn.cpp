@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Runtime/Spawn.h"
+#include "Spawn.h"
 
-#include "Socket.h"
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
@@ -25,9 +25,11 @@
 extern char **environ;
 
 using namespace tandem;
-using namespace tandem::launch;
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
 
 /// One of a rank's output streams, when lines get a prefix.
 struct Pipe {

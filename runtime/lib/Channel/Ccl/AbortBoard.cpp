@@ -1,11 +1,11 @@
-//===- Notices.cpp - that a rank gives up, said to its host -----*- C++ -*-===//
+//===- AbortBoard.cpp - that a rank gives up, said to its host -----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Notices.h"
+#include "AbortBoard.h"
 
 #include <algorithm>
 #include <climits>
@@ -22,7 +22,7 @@
 
 namespace tandem::ccl {
 
-struct Notices::Page {
+struct AbortBoard::Page {
   uint64_t number = 0; ///< that this is the page of the address
   /// 0: all is well; 1: a reason is being written; 2: it is there.
   std::atomic<uint32_t> said{0};
@@ -31,7 +31,7 @@ struct Notices::Page {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "shared by processes");
 
-void Notices::Unmap::operator()(const Page *page) const {
+void AbortBoard::Unmap::operator()(const Page *page) const {
   ::munmap(const_cast<Page *>(page), sizeof(Page)); // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
@@ -46,7 +46,7 @@ static std::string hostName() {
   return boot + " " + std::string(space, static_cast<size_t>(length));
 }
 
-Notices::Notices() {
+AbortBoard::AbortBoard() {
   std::string host = hostName();
   if (host.empty())
     return;
@@ -62,14 +62,14 @@ Notices::Notices() {
   where = fmt::format("{} {} {} {}", host, own->number, ::getpid(), descriptor);
 }
 
-Notices::~Notices() {
+AbortBoard::~AbortBoard() {
   if (own)
     Unmap()(own);
   if (descriptor >= 0)
     ::close(descriptor);
 }
 
-Notices::PagePtr Notices::open(const std::string &address) {
+AbortBoard::PagePtr AbortBoard::open(const std::string &address) {
   std::string host = hostName();
   if (host.empty() || address.compare(0, host.size(), host) != 0)
     return nullptr;
@@ -95,13 +95,13 @@ Notices::PagePtr Notices::open(const std::string &address) {
   return page->number == number ? std::move(page) : nullptr;
 }
 
-void Notices::connect(const std::vector<std::string> &members) {
+void AbortBoard::connect(const std::vector<std::string> &members) {
   for (const std::string &member : members)
     others.push_back(member == where ? nullptr : open(member));
   isConnected = true;
 }
 
-void Notices::giveUp(const std::string &reason) {
+void AbortBoard::post(const std::string &reason) {
   uint32_t nothing = 0;
   if (!own || !own->said.compare_exchange_strong(nothing, 1))
     return;
@@ -110,11 +110,11 @@ void Notices::giveUp(const std::string &reason) {
   own->said.store(2, std::memory_order_release);
 }
 
-std::optional<Notices::Notice> Notices::heard() const {
+std::optional<AbortBoard::Abort> AbortBoard::firstAbort() const {
   for (uint32_t member = 0; isConnected && member < others.size(); ++member)
     if (const Page *page = others[member].get())
       if (page->said.load(std::memory_order_acquire) == 2)
-        return Notice{member, page->reason};
+        return Abort{member, page->reason};
   return std::nullopt;
 }
 
