@@ -9,6 +9,7 @@
 
 #include "tandem/Runtime/Rendezvous.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
