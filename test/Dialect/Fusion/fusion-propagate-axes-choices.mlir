@@ -102,3 +102,31 @@ func.func @meshes(%0: tensor<8x4xf32, #fusion.axes<#a, [-, -]>>, %1: tensor<4x16
   %2 = fusion.matmul %0, %1 : tensor<8x4xf32, #fusion.axes<#a, [-, -]>>, tensor<4x16xf32, #fusion.axes<#b, [-, didx("x")]>> -> tensor<8x16xf32>
   return
 }
+
+// -----
+
+#m = #tandem.mesh<"m", ["x" = 4, "y" = 2]>
+
+// A reshape keeps the mesh axes that fit; the operand is gathered along the others.
+// CHECK-LABEL: @reshape_gathers
+// CHECK: fusion.reshape {{.*}} -> tensor<8x3xf32, #fusion.axes<#m, [didx("y"), -]>>
+// LOCAL-LABEL: @reshape_gathers
+// LOCAL-NEXT:    %[[G:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<6x4xf32, #fusion.axes<#m, [didx("y"), -]>>
+// LOCAL-NEXT:    fusion.reshape %[[G]]
+func.func @reshape_gathers(%0: tensor<6x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>>) {
+  %1 = fusion.reshape %0 : tensor<6x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>> -> tensor<8x3xf32>
+  return
+}
+
+// Slices that are none of the result's end here.
+// CHECK-LABEL: @reshape_ends_slices
+// CHECK: fusion.reshape {{.*}} -> tensor<16x3xf32, #fusion.axes<#m, [didx("y"), -]>>
+// LOCAL-LABEL: @reshape_ends_slices
+// LOCAL-NEXT:    %[[S:.*]] = math.exp %arg0
+// LOCAL-NEXT:    %[[W:.*]] = fusion.reshard %[[S]] : {{.*}} -> tensor<6x8xf32, #fusion.axes<#m, [didx("y"), -]>>
+// LOCAL-NEXT:    fusion.reshape %[[W]]
+func.func @reshape_ends_slices(%0: tensor<6x8xf32, #fusion.axes<#m, [didx("y") * stream(3), -]>>) {
+  %1 = math.exp %0 : tensor<6x8xf32, #fusion.axes<#m, [didx("y") * stream(3), -]>>
+  %2 = fusion.reshape %1 : tensor<6x8xf32, #fusion.axes<#m, [didx("y") * stream(3), -]>> -> tensor<16x3xf32>
+  return
+}

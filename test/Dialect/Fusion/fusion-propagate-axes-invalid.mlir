@@ -65,16 +65,6 @@ func.func @truth(%0: tensor<8xi1>, %1: tensor<8xf32, #fusion.axes<#tp, [didx("x"
 
 // -----
 
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-// expected-note @+1 {{operand 0 has [-, serial(2) * didx("x")] on #tp}}
-func.func @reshape(%0: tensor<6x4xf32, #fusion.axes<#tp, [-, serial(2) * didx("x")]>>) {
-  // expected-error @+1 {{expected digits that fit the extent 8, found serial(12)}}
-  %1 = fusion.reshape %0 : tensor<6x4xf32, #fusion.axes<#tp, [-, serial(2) * didx("x")]>> -> tensor<8x3xf32>
-  return
-}
-
-// -----
-
 // expected-error @+1 {{expected axes on at least one argument, value or result, found none}}
 func.func @nothing_decided(%0: tensor<8x4xf32>) {
   %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32> -> tensor<4x8xf32>

@@ -301,8 +301,8 @@ private:
       return goForward(op);
     std::string reason;
     FailureOr<LocalPlan> plan = failure();
-    if (isa<FusionTensorOpInterface>(op) && !isa<ReshapeOp>(op))
-      plan = pricer ? planByCost(op, reason) : planAfter(op, reason);
+    if (isa<FusionTensorOpInterface>(op))
+      plan = pricer && !isa<ReshapeOp>(op) ? planByCost(op, reason) : planAfter(op, reason);
     if (failed(plan)) {
       if (!reason.empty())
         conflict->reason = reason;

@@ -113,18 +113,37 @@ static SmallVector<AxesAttr> resultAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
 }
 
+/// On as many of the operand's digits as dimensions of the result can have: slices that are none of
+/// the result's end here, and the operand is gathered along mesh axes that split no dimension of
+/// it.
 static FailureOr<LocalPlan> planReshapeAfter(Operation *op, std::string &reason) {
-  LocalPlan plan{reduceBefore(op, operandAxesOf(op)), {}};
-  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
-  if (failed(results)) {
-    // Slices that are none of the result: it takes them whole.
-    plan.operands.front() = plan.operands.front().getPlacement();
-    results = inferResults(op, plan.operands, reason);
+  AxesAttr from = reduceBefore(op, operandAxesOf(op)).front(), placement = from.getPlacement();
+  auto planOn = [&](AxesAttr axes) -> FailureOr<LocalPlan> {
+    FailureOr<SmallVector<AxesAttr>> results = inferResults(op, axes, reason);
+    if (failed(results))
+      return failure();
+    return LocalPlan{{axes}, std::move(*results)};
+  };
+  for (AxesAttr axes : {from, placement})
+    if (FailureOr<LocalPlan> plan = planOn(axes); succeeded(plan))
+      return plan;
+  AxisSet gathered;
+  for (const MeshAxis &axis : from.getMesh().getAxes())
+    gathered.insert(axis.name);
+  auto planGathered = [&] {
+    return planOn(placement.withDims(llvm::map_to_vector(placement.getDims(), [&](DimAxesAttr dim) {
+      return dropDevices(dim, from.getMesh(), gathered);
+    })));
+  };
+  FailureOr<LocalPlan> best = planGathered();
+  for (const MeshAxis &axis : from.getMesh().getAxes()) {
+    gathered.erase(axis.name);
+    if (FailureOr<LocalPlan> plan = planGathered(); succeeded(plan))
+      best = std::move(plan);
+    else
+      gathered.insert(axis.name);
   }
-  if (failed(results))
-    return failure();
-  plan.results = std::move(*results);
-  return plan;
+  return best;
 }
 
 FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
@@ -146,19 +165,6 @@ SmallVector<LocalPlan> fusion::listPlansAfter(Operation *op) {
         succeeded(plan))
       plans.push_back(std::move(*plan));
   return plans;
-}
-
-/// Every device reshapes all of it, where digits fit neither what comes out nor what goes in.
-static FailureOr<LocalPlan> planReshapeWhole(Operation *op, std::string &reason) {
-  LocalPlan plan;
-  AxesAttr from = getAxes(op->getOperand(0));
-  plan.operands.push_back(AxesAttr::getReplicated(from.getMesh(), from.getDims().size())
-                              .withPartial(from.getPartial(), from.getPartialKind()));
-  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
-  if (failed(results))
-    return failure();
-  plan.results = std::move(*results);
-  return plan;
 }
 
 static FailureOr<LocalPlan> planReshapeBefore(Operation *op, std::string &reason) {
@@ -336,10 +342,5 @@ FailureOr<LocalPlan> fusion::planLocal(Operation *op, GatherMode gather, std::st
   // What is reduced before goes where the result is: there is less of it then.
   if (mustReduce(op, operandAxesOf(op)))
     gather = GatherMode::Before;
-  FailureOr<LocalPlan> plan =
-      gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
-  if (succeeded(plan) || !isa<ReshapeOp>(op))
-    return plan;
-  plan = planBefore(op, reason);
-  return succeeded(plan) ? plan : planReshapeWhole(op, reason);
+  return gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
 }

@@ -106,8 +106,9 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
 
     Operands of an elementwise op have one type, so the pass itself inserts a reshard where they differ from what its
     result is; if that is open, two different splits are an error at the op, with notes at both sources, back to the
-    values of the text that they come from. So is a reshape that digits do not fit. A truth value (i1) is not resharded but
-    computed again. Values that the pass has decided take the stream digits of what is computed from them.
+    values of the text that they come from. A reshape keeps the digits that fit its result: other slices end, and its
+    operand is gathered along other mesh axes. A truth value (i1) is not resharded but computed again. Values that the
+    pass has decided take the stream digits of what is computed from them.
     Every value is decided once and an op visited once per decision: linear.
 
     Before:
