@@ -96,7 +96,7 @@ static void addReshardPasses(PipelineBuilder &builder, const TandemLowerOptions 
   reshards.log = log;
   builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
   // All types are final: what has no elements goes, and no later pass sees it.
-  builder.addOnFunctions(fusion::createFusionFoldEmpty({log}));
+  builder.addOnFunctions(fusion::createFusionFoldConstants({log}));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
 }
 
@@ -151,7 +151,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-outline-oracle",
                                     "fusion-propagate-axes",
                                     "fusion-insert-reshards",
-                                    "fusion-fold-empty",
+                                    "fusion-fold-constants",
                                     "fusion-verify",
                                     "fusion-form-loops",
                                     "fusion-select-schedule",

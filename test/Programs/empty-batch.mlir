@@ -1,6 +1,6 @@
 // RUN: rm -rf %t && tandem-opt %s --tandem-lower="mesh=x=4 snapshots=%t" -o %t.mlir
 // RUN: cat %t/*-fusion-insert-reshards.mlir | FileCheck %s --check-prefix=RESHARDS
-// RUN: cat %t/*-fusion-fold-empty.mlir | FileCheck %s --check-prefix=FOLDED
+// RUN: cat %t/*-fusion-fold-constants.mlir | FileCheck %s --check-prefix=FOLDED
 // RUN: FileCheck %s --check-prefix=PLANNED --input-file=%t.mlir
 // RUN: tandem-compile %s --mesh x=4 -o %t.tsp && tandem-compile --dump %t.tsp --rank=1 | FileCheck %s --check-prefix=RANK1
 

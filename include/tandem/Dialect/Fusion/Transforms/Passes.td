@@ -182,8 +182,8 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
   ];
 }
 
-def FusionFoldEmpty : Pass<"fusion-fold-empty", "::mlir::func::FuncOp"> {
-  let summary = "Compute and send nothing for tensors without elements";
+def FusionFoldConstants : Pass<"fusion-fold-constants", "::mlir::func::FuncOp"> {
+  let summary = "Values that are known become constants: those of constants, and of tensors without elements";
   let description = [{
     An extent of 0 is ordinary: an empty batch, an expert that gets no token. What is computed from no elements is known,
     so no later pass, channel or device sees it:
@@ -191,7 +191,7 @@ def FusionFoldEmpty : Pass<"fusion-fold-empty", "::mlir::func::FuncOp"> {
     - a result without elements is a constant;
     - a `reduce` over no elements is the identity of its reduction, a `matmul` that contracts no elements is 0 or its bias;
     - a `concat` leaves out operands without elements;
-    - a reshard of a constant is a constant.
+    - what elementwise ops, `reshape`, `permute`, `broadcast`, `slice` and `reshard` make of constants is a constant.
 
     Types stay as they are. Ops from which nothing is computed any more are erased.
 

@@ -1,20 +1,22 @@
-//===- FusionFoldEmpty.cpp - nothing is computed from no elements -*- C++ -*-===//
+//===- FusionFoldConstants.cpp - known values are constants ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
+#include "AlignElementwise.h"
 #include "PassLog.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 
 namespace tandem::fusion {
-#define GEN_PASS_DEF_FUSIONFOLDEMPTY
+#define GEN_PASS_DEF_FUSIONFOLDCONSTANTS
 #include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
 } // namespace tandem::fusion
 
@@ -64,23 +66,39 @@ static Value foldResult(OpBuilder &builder, Operation *op) {
     if (inputs.size() < concat.getInputs().size())
       return ConcatOp::create(builder, loc, type, inputs, concat.getDim());
   }
-  if (auto reshard = dyn_cast<ReshardOp>(op)) {
-    // A constant is partial only where its terms combine to itself.
-    auto constant = reshard.getInput().getDefiningOp<arith::ConstantOp>();
-    auto elements =
-        dyn_cast_if_present<SplatElementsAttr>(constant ? constant.getValue() : nullptr);
-    if (elements)
-      return makeConstant(builder, loc, type, elements.getSplatValue<Attribute>());
-  }
   return {};
 }
 
+/// What an op makes of constants; null if the op stays.
+static Value foldConstants(OpBuilder &builder, Operation *op) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  SmallVector<Attribute> operands;
+  for (Value operand : op->getOperands()) {
+    SplatElementsAttr elements;
+    if (!matchPattern(operand, m_Constant(&elements)))
+      return {};
+    operands.push_back(elements);
+  }
+  // A constant is partial only where its terms combine to itself.
+  SmallVector<OpFoldResult> results;
+  if (isa<ReshardOp, PermuteOp, ReshapeOp, BroadcastOp, SliceOp>(op))
+    results.push_back(operands.front());
+  else if (!isElementwise(op) || failed(op->fold(operands, results)) || results.size() != 1)
+    return {};
+  if (auto value = dyn_cast<Value>(results.front()))
+    return value.getType() == type ? value : Value();
+  auto elements = dyn_cast<SplatElementsAttr>(cast<Attribute>(results.front()));
+  return elements ? makeConstant(builder, op->getLoc(), type, elements.getSplatValue<Attribute>())
+                  : Value();
+}
+
 namespace {
-struct FusionFoldEmptyPass : public fusion::impl::FusionFoldEmptyBase<FusionFoldEmptyPass> {
-  using FusionFoldEmptyBase::FusionFoldEmptyBase;
+struct FusionFoldConstantsPass
+    : public fusion::impl::FusionFoldConstantsBase<FusionFoldConstantsPass> {
+  using FusionFoldConstantsBase::FusionFoldConstantsBase;
 
   void runOnOperation() override {
-    PassLog say("fusion-fold-empty", log);
+    PassLog say("fusion-fold-constants", log);
     unsigned folded = 0;
     SmallVector<Operation *> ops;
     getOperation().walk([&](Operation *op) {
@@ -98,13 +116,13 @@ struct FusionFoldEmptyPass : public fusion::impl::FusionFoldEmptyBase<FusionFold
                                         builder.getZeroAttr(tensor.getElementType())));
         }
       } else if (op->getNumResults() == 1) {
-        if (Value value = foldResult(builder, op))
-          values.push_back(value);
+        Value value = foldResult(builder, op);
+        if (Value known = value ? value : foldConstants(builder, op))
+          values.push_back(known);
       }
       if (values.empty())
         continue;
-      say(op->getLoc(),
-          [&](raw_ostream &os) { os << "computes nothing, for it reads no element"; });
+      say(op->getLoc(), [&](raw_ostream &os) { os << "its result is known"; });
       ++folded;
       op->replaceAllUsesWith(values);
       op->erase();

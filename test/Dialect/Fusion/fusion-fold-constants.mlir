@@ -1,6 +1,6 @@
-// RUN: tandem-opt %s -fusion-fold-empty -split-input-file | FileCheck %s
-// RUN: tandem-opt %s -fusion-fold-empty -split-input-file | tandem-opt -fusion-verify -split-input-file | FileCheck %s
-// RUN: tandem-opt %s -fusion-fold-empty="log" -split-input-file -verify-diagnostics -o /dev/null
+// RUN: tandem-opt %s -fusion-fold-constants -split-input-file | FileCheck %s
+// RUN: tandem-opt %s -fusion-fold-constants -split-input-file | tandem-opt -fusion-verify -split-input-file | FileCheck %s
+// RUN: tandem-opt %s -fusion-fold-constants="log" -split-input-file -verify-diagnostics -o /dev/null
 
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 !rows = tensor<8x0xf32, #fusion.axes<#tp, [didx("x"), -]>>
@@ -11,11 +11,11 @@
 // CHECK-LABEL: @sum
 // CHECK-NEXT:    %[[C:.*]] = arith.constant dense<0.000000e+00> : tensor<8xf32, #fusion.axes<#tp, [-]>>
 // CHECK-NEXT:    return %[[C]]
-// expected-remark @+1 {{fusion-fold-empty: 2 folded}}
+// expected-remark @+1 {{fusion-fold-constants: 2 folded}}
 func.func @sum(%0: !rows) -> !sums {
-  // expected-remark @+1 {{fusion-fold-empty: computes nothing, for it reads no element}}
+  // expected-remark @+1 {{fusion-fold-constants: its result is known}}
   %1 = fusion.reshard %0 : !rows -> !whole
-  // expected-remark @+1 {{fusion-fold-empty: computes nothing, for it reads no element}}
+  // expected-remark @+1 {{fusion-fold-constants: its result is known}}
   %2 = fusion.reduce sum %1 dims [1] : !whole -> !sums
   return %2 : !sums
 }
@@ -36,9 +36,9 @@ func.func @sum(%0: !rows) -> !sums {
 // CHECK:         return %[[MAX]], %[[MIN]]
 // expected-remark @+1 {{2 folded}}
 func.func @identities(%0: !none, %1: !ints) -> (!split, !int) {
-  // expected-remark @+1 {{computes nothing}}
+  // expected-remark @+1 {{its result is known}}
   %2 = fusion.reduce max %0 dims [0] : !none -> !split
-  // expected-remark @+1 {{computes nothing}}
+  // expected-remark @+1 {{its result is known}}
   %3 = fusion.reduce min %1 dims [0] : !ints -> !int
   return %2, %3 : !split, !int
 }
@@ -58,9 +58,9 @@ func.func @identities(%0: !none, %1: !ints) -> (!split, !int) {
 // CHECK-NEXT:    return %[[T]], %[[C]]
 // expected-remark @+1 {{2 folded}}
 func.func @contracted(%0: !a, %1: !b) -> (!term, !c) {
-  // expected-remark @+1 {{computes nothing}}
+  // expected-remark @+1 {{its result is known}}
   %2 = fusion.matmul %0, %1 : !a, !b -> !term
-  // expected-remark @+1 {{computes nothing}}
+  // expected-remark @+1 {{its result is known}}
   %3 = fusion.reshard %2 : !term -> !c
   return %2, %3 : !term, !c
 }
@@ -78,7 +78,7 @@ func.func @contracted(%0: !a, %1: !b) -> (!term, !c) {
 // CHECK-NEXT:    return %[[B]]
 // expected-remark @+1 {{1 folded}}
 func.func @bias(%0: !a, %1: !b, %2: !bias) -> !c {
-  // expected-remark @+1 {{computes nothing}}
+  // expected-remark @+1 {{its result is known}}
   %3 = fusion.matmul %0, %1 bias %2 : !a, !b, !bias -> !c
   return %3 : !c
 }
@@ -98,9 +98,38 @@ func.func @bias(%0: !a, %1: !b, %2: !bias) -> !c {
 // expected-remark @+1 {{2 folded}}
 func.func @concat(%0: !some, %1: !none) -> !all {
   %2 = math.exp %0 : !some
-  // expected-remark @+1 {{computes nothing}}
+  // expected-remark @+1 {{its result is known}}
   %3 = math.exp %1 : !none
-  // expected-remark @+1 {{computes nothing}}
+  // expected-remark @+1 {{its result is known}}
   %4 = fusion.concat %0, %3, %2 dim 0 : (!some, !none, !some) -> !all
   return %4 : !all
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!row = tensor<4xf32, #fusion.axes<#tp, [-]>>
+
+// What constants are computed to, and moved to, in the function as in its oracle: kernels fold it, too, and the checker
+// compares what both compute.
+// CHECK-LABEL: @constants
+// CHECK-NEXT:    %[[C:.*]] = arith.constant dense<8.000000e-01> : tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
+// CHECK-NEXT:    %[[S:.*]] = arith.addf %arg0, %[[C]]
+// CHECK-NEXT:    return %[[S]]
+// expected-remark @+1 {{4 folded}}
+func.func @constants(%0: !rows) -> !rows {
+  %1 = arith.constant dense<-2.0> : !row
+  %2 = arith.constant dense<2.0> : !row
+  // expected-remark @+1 {{its result is known}}
+  %3 = math.absf %1 : !row
+  %4 = arith.constant dense<2.5> : !row
+  // expected-remark @+1 {{its result is known}}
+  %5 = arith.divf %3, %4 : !row
+  // expected-remark @+1 {{its result is known}}
+  %6 = fusion.broadcast %5 dims [1] : !row -> tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+  // expected-remark @+1 {{its result is known}}
+  %7 = fusion.reshard %6 : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>> -> !rows
+  %8 = arith.addf %0, %7 : !rows
+  return %8 : !rows
 }
