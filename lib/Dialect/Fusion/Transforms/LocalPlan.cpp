@@ -113,33 +113,39 @@ static SmallVector<AxesAttr> resultAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
 }
 
-/// On as many of the operand's digits as dimensions of the result can have: slices that are none of
-/// the result's end here, and the operand is gathered along mesh axes that split no dimension of
-/// it.
+/// A reshape of an operand with `axes`.
+static FailureOr<LocalPlan> planReshapeOn(Operation *op, AxesAttr axes, std::string &reason) {
+  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, axes, reason);
+  if (failed(results))
+    return failure();
+  return LocalPlan{{axes}, std::move(*results)};
+}
+
+/// On what the operand is; slices that are none of the result's end here.
 static FailureOr<LocalPlan> planReshapeAfter(Operation *op, std::string &reason) {
-  AxesAttr from = reduceBefore(op, operandAxesOf(op)).front(), placement = from.getPlacement();
-  auto planOn = [&](AxesAttr axes) -> FailureOr<LocalPlan> {
-    FailureOr<SmallVector<AxesAttr>> results = inferResults(op, axes, reason);
-    if (failed(results))
-      return failure();
-    return LocalPlan{{axes}, std::move(*results)};
-  };
-  for (AxesAttr axes : {from, placement})
-    if (FailureOr<LocalPlan> plan = planOn(axes); succeeded(plan))
-      return plan;
+  AxesAttr from = reduceBefore(op, operandAxesOf(op)).front();
+  FailureOr<LocalPlan> plan = planReshapeOn(op, from, reason);
+  return succeeded(plan) ? plan : planReshapeOn(op, from.getPlacement(), reason);
+}
+
+/// On as much of the operand's digits as dimensions of the result can have: it is gathered along
+/// the mesh axes that split none of them.
+static FailureOr<LocalPlan> planReshapeGathered(Operation *op, std::string &reason) {
+  AxesAttr from = reduceBefore(op, operandAxesOf(op)).front().getPlacement();
   AxisSet gathered;
   for (const MeshAxis &axis : from.getMesh().getAxes())
     gathered.insert(axis.name);
-  auto planGathered = [&] {
-    return planOn(placement.withDims(llvm::map_to_vector(placement.getDims(), [&](DimAxesAttr dim) {
+  auto plan = [&] {
+    AxesAttr axes = from.withDims(llvm::map_to_vector(from.getDims(), [&](DimAxesAttr dim) {
       return dropDevices(dim, from.getMesh(), gathered);
-    })));
+    }));
+    return planReshapeOn(op, axes, reason);
   };
-  FailureOr<LocalPlan> best = planGathered();
+  FailureOr<LocalPlan> best = plan();
   for (const MeshAxis &axis : from.getMesh().getAxes()) {
     gathered.erase(axis.name);
-    if (FailureOr<LocalPlan> plan = planGathered(); succeeded(plan))
-      best = std::move(plan);
+    if (FailureOr<LocalPlan> more = plan(); succeeded(more))
+      best = std::move(more);
     else
       gathered.insert(axis.name);
   }
@@ -147,8 +153,10 @@ static FailureOr<LocalPlan> planReshapeAfter(Operation *op, std::string &reason)
 }
 
 FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
-  if (isa<ReshapeOp>(op))
-    return planReshapeAfter(op, reason);
+  if (isa<ReshapeOp>(op)) {
+    FailureOr<LocalPlan> plan = planReshapeAfter(op, reason);
+    return succeeded(plan) ? plan : planReshapeGathered(op, reason);
+  }
   SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
   AxesRule rule = *getAxesRule(op);
   return planChoice(op, operands, rule, chooseFactors(op, rule, operands, resultAxesOf(op)),
@@ -178,17 +186,12 @@ static FailureOr<LocalPlan> planReshapeBefore(Operation *op, std::string &reason
     AxesAttr wanted = inferOperandAxes(op, 0, 0, target, {});
     if (!wanted)
       continue;
-    LocalPlan plan;
-    plan.operands.push_back(wanted.withPartial(partial, from.getPartialKind()));
-    FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
-    if (failed(results))
-      continue;
-    plan.results = std::move(*results);
-    return plan;
+    FailureOr<LocalPlan> plan =
+        planReshapeOn(op, wanted.withPartial(partial, from.getPartialKind()), reason);
+    if (succeeded(plan))
+      return plan;
   }
-  // The result's axes may be more than a reshape can carry; then it runs on what is there and is
-  // resharded behind.
-  return planAfter(op, reason);
+  return failure();
 }
 
 namespace {
@@ -334,13 +337,19 @@ private:
 };
 } // namespace
 
-static FailureOr<LocalPlan> planBefore(Operation *op, std::string &reason) {
-  return isa<ReshapeOp>(op) ? planReshapeBefore(op, reason) : BeforePlanner(op, reason).plan();
-}
-
 FailureOr<LocalPlan> fusion::planLocal(Operation *op, GatherMode gather, std::string &reason) {
   // What is reduced before goes where the result is: there is less of it then.
   if (mustReduce(op, operandAxesOf(op)))
     gather = GatherMode::Before;
-  return gather == GatherMode::Before ? planBefore(op, reason) : planAfter(op, reason);
+  if (!isa<ReshapeOp>(op))
+    return gather == GatherMode::Before ? BeforePlanner(op, reason).plan() : planAfter(op, reason);
+  // A side that no reshape leads to leaves the other one; a result that has digits of both kinds is
+  // resharded behind.
+  bool isBefore = gather == GatherMode::Before;
+  for (bool before : {isBefore, !isBefore})
+    if (FailureOr<LocalPlan> plan =
+            before ? planReshapeBefore(op, reason) : planReshapeAfter(op, reason);
+        succeeded(plan))
+      return plan;
+  return planReshapeGathered(op, reason);
 }
