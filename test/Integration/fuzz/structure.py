@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-MESH = r'#fusion\.mesh<"\w*", \[(?P<axes>[^\]]*)\](?:, devices = \[(?P<devices>[^\]]*)\])?>'
+MESH = r'#tandem\.mesh<"\w*", \[(?P<axes>[^\]]*)\](?:, devices = \[(?P<devices>[^\]]*)\])?>'
 TYPE = rf'tensor<(?P<shape>(?:\d+x)*)(?P<dtype>\w+), #fusion\.axes<{MESH}, \[(?P<dims>[^\]]*)\](?P<partial>, partial = [^>]*)?>>'
 
 WORK = re.compile(r"\bhostir\.(copy|collective|group|send|recv|matmul|accumulate|reduce|launch)\b")
