@@ -374,7 +374,8 @@ static bool passesSlices(Operation *op, OpOperand &operand) {
   if (isElementwiseComputation(op))
     return true;
   std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
-  if (!rule || op->getNumResults() != 1)
+  // A reshape regroups its dimensions and has no factors.
+  if (!rule || rule->factors.empty() || op->getNumResults() != 1)
     return false;
   return llvm::any_of(rule->operands[operand.getOperandNumber()], [&](int64_t factor) {
     return factor != fusion::AxesRule::kNone &&
