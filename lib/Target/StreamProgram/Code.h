@@ -15,7 +15,7 @@
 #include "Layouts.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "tandem/Dialect/HostIR/Evaluate/Groups.h"
-#include "tandem/Dialect/HostIR/Evaluate/Integers.h"
+#include "tandem/Dialect/HostIR/Evaluate/NumberedProgram.h"
 #include "tandem/Support/LLVM.h"
 
 #include <string>
@@ -23,27 +23,21 @@
 
 namespace tandem::target {
 
-inline constexpr uint32_t kNone = 0xffffffffu;
+using hostir::Instr;
+using hostir::kNone;
 
+/// The translation's instructions; those of all clients are in hostir::opcode.
 enum class Opcode : uint8_t {
-  Integer,    // ints[dst] = the integer operation of ints[a] and ints[b]
-  Select,     // a ? b : c
-  SelectView, // a ? views[b] : views[c]
-  Move,       // a
-  MoveView,   // views[dst] = views[a]
-  // Control flow: `target` is an instruction number.
-  Jump,       // to target
-  JumpUnless, // ints[a] == 0: to target
-  LoopEnter,  // ints[dst] = a; c (step) must be positive; not a < b: to target. aux = unsigned
-  LoopNext,   // ints[dst] += c; a < b: to target
+  // Views: views[dst].
+  SelectView = hostir::opcode::FirstOfClient, // ints[a] ? views[b] : views[c]
+  MoveView,                                   // views[a]
+  Map,                                        // views[a] by view operation b
+  Alloc,                                      // a = allocation; e = stream
+  Dim,                                        // ints[dst] = extent ints[b] of views[a]
   // Who am I: ints[dst].
   DeviceIndex, // a = mesh, b = axis
   InMesh,      // a = mesh
   Translate,   // a = position in mesh b: in mesh c
-  // Views: views[dst].
-  Map,   // views[a] by view operation b
-  Dim,   // ints[dst] = extent ints[b] of views[a]
-  Alloc, // a = allocation; e = stream
   // Streams.
   Worker, // ints[dst] = 1 + a mod pool
   Sync,   // a after b
@@ -62,22 +56,6 @@ enum class Opcode : uint8_t {
   WaitSignal, // a = slot, b = value
   Launch,     // a = launch
   End
-};
-
-struct Instr {
-  Opcode op;
-  uint8_t aux = 0;
-  uint8_t width = 64;
-  uint32_t dst = kNone;
-  uint32_t a = kNone, b = kNone, c = kNone, d = kNone, e = kNone;
-  uint32_t target = 0;
-  /// Number of the name that its commands bear.
-  uint32_t name = kNone;
-
-  /// Of Integer: aux = kind, c = predicate.
-  hostir::IntegerOp integer() const {
-    return {static_cast<hostir::IntegerKind>(aux), width, static_cast<arith::CmpIPredicate>(c)};
-  }
 };
 
 /// A channel: its groups, and how it is bound.
@@ -157,14 +135,10 @@ struct BufferInfo {
 
 /// A numbered program. The view maps' memory of their last result makes it the property of one
 /// thread.
-struct Code {
+struct Code : hostir::NumberedProgram {
   hostir::ProgramOp program;
   uint32_t numRanks = 1;
   uint32_t workers = 1;
-  std::vector<Instr> instrs;
-  std::vector<Operation *> ops; ///< per instruction, for messages
-  std::vector<int64_t> ints;    ///< values at the start
-  uint32_t numViews = 0;        ///< slots; the first ones are the arguments
   std::vector<uint32_t> argumentLayouts;
   std::vector<ViewMap> maps;
   std::vector<Allocation> allocations;

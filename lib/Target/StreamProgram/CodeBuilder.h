@@ -18,10 +18,11 @@
 
 namespace tandem::target {
 
-class CodeBuilder {
+class CodeBuilder : hostir::Numbering {
 public:
-  CodeBuilder(hostir::ProgramOp program, uint32_t numRanks, StringRef gpuArch)
-      : code(std::make_unique<Code>()), program(program), gpuArch(gpuArch) {
+  CodeBuilder(std::unique_ptr<Code> empty, hostir::ProgramOp program, uint32_t numRanks,
+              StringRef gpuArch)
+      : Numbering(*empty), code(std::move(empty)), program(program), gpuArch(gpuArch) {
     code->program = program;
     code->numRanks = numRanks;
     code->workers = std::max<int64_t>(program.getWorkers(), 1);
@@ -32,12 +33,8 @@ public:
 
 private:
   LogicalResult arguments();
-  LogicalResult block(Block &block);
-  LogicalResult operation(Operation *op);
-  LogicalResult forLoop(scf::ForOp op);
-  LogicalResult ifThenElse(scf::IfOp op);
-  /// True if `op` is one of the integer operations of `arith`.
-  bool integer(Operation *op);
+  LogicalResult other(Operation *op) override;
+  void moveView(Operation *op, uint32_t source, uint32_t target) override;
   /// True if `op` makes a view of a view; failure if it does so in a way that cannot be evaluated.
   FailureOr<bool> viewOf(Operation *op);
   LogicalResult allocation(hostir::AllocOp op);
@@ -48,34 +45,23 @@ private:
   /// True if `op` is a hostir operation that was numbered.
   FailureOr<bool> hostOp(Operation *op);
 
-  Instr &emit(Operation *op, Opcode opcode);
+  Instr &emit(Operation *op, Opcode opcode) {
+    return Numbering::emit(op, static_cast<uint8_t>(opcode));
+  }
   /// emit, with a name for the commands that it makes.
   Instr &command(Operation *op, Opcode opcode, StringRef kind);
   uint32_t name(Operation *op, StringRef kind);
-  uint32_t constant(int64_t value);
-  uint32_t slot(Value value) const { return slots.lookup(value); }
-  /// A new slot for a value that a block or an operation defines.
-  uint32_t define(Value value);
-  void bind(Value value, uint32_t slot) { slots[value] = slot; }
   Operand operand(OpFoldResult value) const;
   SmallVector<Operand, 4> operandsOf(ArrayRef<OpFoldResult> values) const;
-  /// Moves values to slots, all at once.
-  void moveAll(Operation *op, ValueRange from, ValueRange to);
   uint32_t meshNumber(MeshAttr mesh);
 
   std::unique_ptr<Code> code;
   hostir::ProgramOp program;
   StringRef gpuArch;
-  llvm::DenseMap<Value, uint32_t> slots;
   llvm::DenseMap<Attribute, uint32_t> meshNumbers;
   llvm::StringMap<uint32_t> channelNumbers, kernelNumbers, ordinals;
   llvm::StringMap<hostir::ChannelOp> channelOps;
 };
-
-/// Whether a value of this type lives in an int slot.
-inline bool isIntLike(Type type) {
-  return hostir::getIntegerWidth(type) || isa<hostir::StreamType, hostir::ChannelType>(type);
-}
 
 } // namespace tandem::target
 

@@ -28,6 +28,17 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
     instr.b = slot(dim.getIndex());
     return true;
   }
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    if (!isa<MemRefType>(select.getType()) || !hostir::isIntLike(select.getCondition().getType()))
+      return false;
+    uint32_t dst = define(select);
+    Instr &instr = emit(op, Opcode::SelectView);
+    instr.dst = dst;
+    instr.a = slot(select.getCondition());
+    instr.b = slot(select.getTrueValue());
+    instr.c = slot(select.getFalseValue());
+    return true;
+  }
   if (op->getNumResults() != 1 || op->getNumOperands() == 0)
     return false;
   Value source = op->getOperand(0);

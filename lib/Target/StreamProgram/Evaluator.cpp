@@ -43,53 +43,37 @@ LogicalResult Evaluator::run(uint32_t newRank, Matcher *newMatcher) {
   tables.reset();
   if (matcher)
     matcher->beginRank(rank);
-  if (failed(loop()))
+  if (failed(hostir::runInstrs(code, *this, 0, code.instrs.size())))
     return failure();
   return matcher ? matcher->endRank() : success();
 }
 
-LogicalResult Evaluator::loop() {
-  auto goesOn = [&](const Instr &instr, int64_t index) {
-    return hostir::isLess(index, ints[instr.b], instr.width, /*isUnsigned=*/instr.aux);
-  };
-  for (size_t pc = 0;; ++pc) {
-    const Instr &instr = code.instrs[pc];
-    switch (instr.op) {
-    case Opcode::End:
-      return limits(instr);
-    case Opcode::Jump:
-      pc = instr.target - 1;
-      break;
-    case Opcode::JumpUnless:
-      if (!ints[instr.a])
-        pc = instr.target - 1;
-      break;
-    case Opcode::LoopEnter:
-      if (ints[instr.c] <= 0)
-        return error(instr) << "expected a positive step, found " << ints[instr.c];
-      ints[instr.dst] = ints[instr.a];
-      if (!goesOn(instr, ints[instr.a]))
-        pc = instr.target - 1;
-      break;
-    case Opcode::LoopNext: {
-      if (failed(limits(instr)))
-        return failure();
-      std::optional<int64_t> next = hostir::advance(ints[instr.dst], ints[instr.c], instr.width);
-      ints[instr.dst] = next.value_or(ints[instr.dst]);
-      if (next && goesOn(instr, *next))
-        pc = instr.target - 1;
-      break;
-    }
-    default:
-      if (failed(execute(instr)))
-        return failure();
-    }
-  }
+FailureOr<uint32_t> Evaluator::branch(uint32_t pc) {
+  const Instr &instr = code.instrs[pc];
+  return ints[instr.a] ? pc + 1 : instr.target;
+}
+
+FailureOr<bool> Evaluator::enterLoop(uint32_t pc) {
+  const Instr &instr = code.instrs[pc];
+  if (ints[instr.c] <= 0)
+    return error(instr) << "expected a positive step, found " << ints[instr.c];
+  ints[instr.dst] = ints[instr.a];
+  return hostir::isLess(ints[instr.a], ints[instr.b], instr.width, /*isUnsigned=*/instr.aux);
+}
+
+FailureOr<bool> Evaluator::nextLoop(const Instr &instr) {
+  if (failed(limits(instr)))
+    return failure();
+  std::optional<int64_t> next = hostir::advance(ints[instr.dst], ints[instr.c], instr.width);
+  if (!next)
+    return false;
+  ints[instr.dst] = *next;
+  return hostir::isLess(*next, ints[instr.b], instr.width, /*isUnsigned=*/instr.aux);
 }
 
 LogicalResult Evaluator::execute(const Instr &instr) {
   switch (instr.op) {
-  case Opcode::Integer: {
+  case hostir::opcode::Integer: {
     int64_t b = ints[instr.b];
     std::optional<int64_t> result = hostir::evaluate(instr.integer(), ints[instr.a], b);
     if (!result)
@@ -97,12 +81,18 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     ints[instr.dst] = *result;
     return success();
   }
-  case Opcode::Move:
+  case hostir::opcode::Move:
     ints[instr.dst] = ints[instr.a];
     return success();
-  case Opcode::Select:
+  case hostir::opcode::Select:
     ints[instr.dst] = ints[ints[instr.a] ? instr.b : instr.c];
     return success();
+  default:
+    break;
+  }
+  switch (static_cast<Opcode>(instr.op)) {
+  case Opcode::End:
+    return limits(instr);
   case Opcode::Map:
     return applyMap(code.maps[instr.b], views[instr.a], ints, code.layouts, rank, views[instr.dst]);
   case Opcode::MoveView:

@@ -28,6 +28,12 @@ public:
   /// compared.
   LogicalResult run(uint32_t rank, Matcher *matcher);
 
+  // Of hostir::runInstrs.
+  FailureOr<uint32_t> branch(uint32_t pc);
+  FailureOr<bool> enterLoop(uint32_t pc);
+  FailureOr<bool> nextLoop(const Instr &instr);
+  LogicalResult execute(const Instr &instr);
+
   Code &code;
   RankTables tables;
   std::vector<uint64_t> signalSlots; ///< over all ranks run so far: the largest value of each slot
@@ -37,8 +43,6 @@ public:
   bool surveying = false;
 
 private:
-  LogicalResult loop();
-  LogicalResult execute(const Instr &instr);
   LogicalResult command(const Instr &instr);
   LogicalResult collective(const Instr &instr);
   LogicalResult message(const Instr &instr);

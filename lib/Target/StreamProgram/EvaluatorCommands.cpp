@@ -11,6 +11,8 @@ using namespace mlir;
 
 namespace tandem::target {
 
+static Opcode opcodeOf(const Instr &instr) { return static_cast<Opcode>(instr.op); }
+
 LogicalResult Evaluator::operand(const Instr &instr, uint32_t slot, uint32_t &result) {
   const View &view = views[slot];
   std::optional<uint32_t> number = tables.view(view);
@@ -41,21 +43,21 @@ LogicalResult Evaluator::peer(const Instr &instr, const ChannelInfo &channel, St
 
 LogicalResult Evaluator::command(const Instr &instr) {
   using K = sp::CommandKind;
-  switch (instr.op) {
+  switch (opcodeOf(instr)) {
   case Opcode::Copy:
   case Opcode::Accumulate:
   case Opcode::Reduce: {
     uint32_t source, target;
     if (failed(operand(instr, instr.a, source)) || failed(operand(instr, instr.b, target)))
       return failure();
-    K kind = instr.op == Opcode::Copy     ? K::copy
-             : instr.op == Opcode::Reduce ? K::reduce
-                                          : K::accumulate;
+    K kind = opcodeOf(instr) == Opcode::Copy     ? K::copy
+             : opcodeOf(instr) == Opcode::Reduce ? K::reduce
+                                                 : K::accumulate;
     RawCommand &raw = tables.command(kind, instr, ints[instr.e]);
     raw.operands[0] = target;
     raw.operands[1] = source;
     raw.reduceOp = instr.aux;
-    if (instr.op == Opcode::Reduce)
+    if (opcodeOf(instr) == Opcode::Reduce)
       raw.value = instr.c;
     return success();
   }
@@ -121,7 +123,7 @@ LogicalResult Evaluator::command(const Instr &instr) {
 }
 
 LogicalResult Evaluator::message(const Instr &instr) {
-  bool isSend = instr.op == Opcode::Send;
+  bool isSend = opcodeOf(instr) == Opcode::Send;
   if (!openGroup)
     return error(instr) << "expected to stand inside a hostir.group";
   uint16_t number;
@@ -197,7 +199,7 @@ LogicalResult Evaluator::collective(const Instr &instr) {
 LogicalResult Evaluator::signal(const Instr &instr) {
   // What the runtime takes.
   constexpr int64_t maxSlots = int64_t(1) << 20, maxValue = int64_t(1) << 32;
-  bool isSignal = instr.op == Opcode::Signal;
+  bool isSignal = opcodeOf(instr) == Opcode::Signal;
   uint16_t number;
   const ChannelInfo *info = channel(instr, instr.d, number);
   int64_t slot = ints[instr.a], value = ints[instr.b], other = isSignal ? ints[instr.c] : 0;

@@ -7,7 +7,6 @@
 
 #include "tandem/Dialect/HostIR/Evaluate/ProgramWalk.h"
 
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -53,9 +52,64 @@ Clock ProgramWalk::before(int stream) const {
   return least;
 }
 
+//===----------------------------------------------------------------------===//
+// Numbering
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Opcodes of this walk, whose instructions name their op.
+enum WalkOpcode : uint8_t {
+  Issue = opcode::FirstOfClient, // a hostir op that is no group
+  GroupBegin,
+  GroupEnd,
+  MeshNumber, // ints[dst] = where the rank stands
+  After       // the op is over
+};
+} // namespace
+
+class ProgramWalk::Builder : public Numbering {
+public:
+  explicit Builder(NumberedProgram &code) : Numbering(code) {}
+  LogicalResult run(Block &body) { return block(body); }
+
+private:
+  LogicalResult other(Operation *op) override {
+    if (auto group = dyn_cast<GroupOp>(op)) {
+      emit(op, GroupBegin);
+      if (failed(block(group.getBody().front())))
+        return failure();
+      emit(op, GroupEnd);
+      return success();
+    }
+    if (op->getNumRegions() != 0)
+      return op->emitOpError() << "expected 'scf.for' or 'scf.if' as control flow of a program";
+    if (isa<HostIRDialect>(op->getDialect()) && (isa<SyncOp>(op) || getStream(op)))
+      emit(op, Issue);
+    else if (op->getNumResults() == 1 && op->getResult(0).getType().isIntOrIndex())
+      emit(op, MeshNumber).dst = define(op->getResult(0));
+    return success();
+  }
+  void after(Operation *op) override {
+    if (isa_and_present<HostIRDialect, scf::SCFDialect>(op->getDialect()))
+      emit(op, After);
+  }
+  void moveView(Operation *, uint32_t, uint32_t) override {}
+};
+
 LogicalResult ProgramWalk::run(ArrayRef<Listener *> clients) {
   listeners = clients;
-  return runBlock(program.getBody().front());
+  auto builder = std::make_unique<Builder>(code);
+  if (failed(builder->run(program.getBody().front())))
+    return failure();
+  numbering = std::move(builder);
+  numbers.clear();
+  for (int64_t value : code.ints)
+    numbers.push_back(Number::constant(value));
+  return runRange(0, code.instrs.size());
+}
+
+LogicalResult ProgramWalk::runRange(uint32_t begin, uint32_t end) {
+  return runInstrs(code, *this, begin, end);
 }
 
 LogicalResult ProgramWalk::tell(function_ref<LogicalResult(Listener &)> event) {
@@ -97,24 +151,15 @@ Number ProgramWalk::evaluateMeshOp(Operation &op) {
   return Number();
 }
 
-void ProgramWalk::evaluate(Operation &op) {
-  if (op.getNumResults() != 1 || !op.getResult(0).getType().isIntOrIndex())
-    return;
-  auto [integer, isNew] = integerOps.try_emplace(&op);
-  if (isNew)
-    integer->second = getIntegerOp(&op);
-  Number result;
-  if (integer->second)
-    result = tables.evaluate(*integer->second, valueOf(op.getOperand(0)),
-                             valueOf(op.getOperand(op.getNumOperands() - 1)));
-  else if (std::optional<int64_t> constant = getConstantNumber(&op))
-    result = Number::constant(*constant);
-  else if (auto select = dyn_cast<arith::SelectOp>(op))
-    result = tables.select(valueOf(select.getCondition()), valueOf(select.getTrueValue()),
-                           valueOf(select.getFalseValue()));
-  else
-    result = evaluateMeshOp(op);
-  setValue(op.getResult(0), result);
+Number ProgramWalk::valueOf(Value value) const {
+  // Before a value is computed, its slot holds 0.
+  return isIntLike(value.getType()) ? numbers[numbering->slot(value)] : Number();
+}
+
+void ProgramWalk::forget(ValueRange values) {
+  for (Value value : values)
+    if (isIntLike(value.getType()))
+      numbers[numbering->slot(value)] = Number();
 }
 
 std::optional<int> ProgramWalk::streamNumber(Value stream) const {
@@ -140,134 +185,125 @@ FailureOr<int> ProgramWalk::streamOf(Operation &user, Value stream) const {
 // Control flow
 //===----------------------------------------------------------------------===//
 
-LogicalResult ProgramWalk::runBlock(Block &block) {
-  for (Operation &op : block)
-    if (failed(runOp(op)) || failed(tell([&](Listener &l) { return l.afterOp(&op); })))
-      return failure();
-  return success();
-}
-
-LogicalResult ProgramWalk::runOp(Operation &op) {
-  if (++steps > kMaxSteps)
-    return op.emitOpError() << "expected a program of at most " << kMaxSteps
-                            << " operations, found more";
-  if (isa<scf::ForOp>(op))
-    return runFor(op);
-  if (isa<scf::IfOp>(op))
-    return runIf(op);
-  if (auto sync = dyn_cast<SyncOp>(op)) {
-    if (failed(streamOf(op, sync.getWaiter())) || failed(streamOf(op, sync.getSignaler())))
-      return failure();
-    runSync(sync);
-    return success();
-  }
-  if (auto group = dyn_cast<GroupOp>(op)) {
-    ++position;
-    if (failed(runBlock(group.getBody().front())))
-      return failure();
-    FailureOr<int> stream = streamOf(op, group.getStream());
-    if (failed(stream))
-      return failure();
-    return tell([&](Listener &l) { return l.onCommand(&op, *stream); });
-  }
-  if (op.getNumRegions() != 0)
-    return op.emitOpError() << "expected 'scf.for' or 'scf.if' as control flow of a program";
-  if (isa<HostIRDialect>(op.getDialect()) && getStream(&op))
-    return runCommand(op);
-  evaluate(op);
-  return success();
-}
-
-LogicalResult ProgramWalk::runFor(Operation &op) {
-  auto loop = cast<scf::ForOp>(op);
-  auto valuesOf = [&](ValueRange values) {
-    return llvm::map_to_vector(values, [&](Value value) { return valueOf(value); });
-  };
-  SmallVector<Number> carried = valuesOf(loop.getInitArgs());
-  auto runBody = [&](Number index) {
-    setValue(loop.getInductionVar(), index);
-    for (auto [argument, number] : llvm::zip_equal(loop.getRegionIterArgs(), carried))
-      setValue(argument, number);
-    if (failed(runBlock(*loop.getBody())))
-      return failure();
-    carried = valuesOf(loop.getYieldedValues());
-    return success();
-  };
-
-  std::optional<int64_t> lower = valueOf(loop.getLowerBound()).getConstant();
-  std::optional<int64_t> upper = valueOf(loop.getUpperBound()).getConstant();
-  std::optional<int64_t> step = valueOf(loop.getStep()).getConstant();
-  if (lower && upper && step && *step > 0) {
-    unsigned width = *getIntegerWidth(loop.getInductionVar().getType());
-    for (std::optional<int64_t> index = lower;
-         index && isLess(*index, *upper, width, loop.getUnsignedCmp());
-         index = advance(*index, *step, width))
-      if (failed(runBody(Number::constant(*index))))
-        return failure();
-  } else {
-    // Any number of times: twice shows what one iteration does to the next; what it orders may not
-    // have happened.
-    SmallVector<Clock> entered = clocks;
-    Number enteredBy = std::exchange(mask, Number());
-    for (int time = 0; time < 2; ++time) {
-      carried.assign(carried.size(), Number());
-      if (failed(runBody(Number())))
-        return failure();
-    }
-    carried.assign(carried.size(), Number());
-    clocks = std::move(entered);
-    mask = enteredBy;
-  }
-  for (auto [result, number] : llvm::zip_equal(loop.getResults(), carried))
-    setValue(result, number);
-  return success();
-}
-
-LogicalResult ProgramWalk::runIf(Operation &op) {
-  auto branch = cast<scf::IfOp>(op);
-  Number condition = valueOf(branch.getCondition());
-  for (Value result : branch.getResults())
-    setValue(result, Number());
-  if (std::optional<int64_t> constant = condition.getConstant()) {
-    Region &region = *constant ? branch.getThenRegion() : branch.getElseRegion();
-    if (region.empty())
-      return success();
-    if (failed(runBlock(region.front())))
-      return failure();
-    for (auto [result, value] :
-         llvm::zip_equal(branch.getResults(), region.front().getTerminator()->getOperands()))
-      setValue(result, valueOf(value));
-    return success();
-  }
+FailureOr<uint32_t> ProgramWalk::branch(uint32_t pc) {
+  const Instr &instr = code.instrs[pc];
+  Number condition = numbers[instr.a];
+  if (std::optional<int64_t> constant = condition.getConstant())
+    return *constant ? pc + 1 : instr.target;
   // Either: accesses of both, the order that both give.
+  auto op = cast<scf::IfOp>(code.ops[pc]);
+  bool hasElse = !op.getElseRegion().empty(); // then a jump over it ends the other region
+  uint32_t thenEnd = hasElse ? instr.target - 1 : instr.target;
+  uint32_t end = hasElse ? code.instrs[thenEnd].target : instr.target;
   SmallVector<Clock> entered = clocks;
   Number enteredBy = mask;
   auto issuedIf = [&](Number holds) {
     mask = tables.evaluate({IntegerKind::And, 1}, enteredBy, holds);
   };
   issuedIf(condition);
-  if (failed(runBlock(branch.getThenRegion().front())))
+  if (failed(runRange(pc + 1, thenEnd)))
     return failure();
   std::swap(entered, clocks);
   issuedIf(tables.evaluate({IntegerKind::Xor, 1}, condition, Number::constant(1)));
-  if (!branch.getElseRegion().empty() && failed(runBlock(branch.getElseRegion().front())))
+  if (hasElse && failed(runRange(instr.target, end)))
     return failure();
   mask = enteredBy;
   for (auto [mine, other] : llvm::zip_equal(clocks, entered))
     meetClock(mine, other);
-  return success();
+  forget(op.getResults());
+  return end;
+}
+
+FailureOr<bool> ProgramWalk::enterLoop(uint32_t pc) {
+  const Instr &instr = code.instrs[pc];
+  std::optional<int64_t> lower = numbers[instr.a].getConstant();
+  std::optional<int64_t> upper = numbers[instr.b].getConstant();
+  std::optional<int64_t> step = numbers[instr.c].getConstant();
+  if (lower && upper && step && *step > 0) {
+    numbers[instr.dst] = Number::constant(*lower);
+    return isLess(*lower, *upper, instr.width, /*isUnsigned=*/instr.aux);
+  }
+  // Any number of times: twice shows what one iteration does to the next; what it orders may not
+  // have happened.
+  auto op = cast<scf::ForOp>(code.ops[pc]);
+  SmallVector<Clock> entered = clocks;
+  Number enteredBy = std::exchange(mask, Number());
+  for (int time = 0; time < 2; ++time) {
+    numbers[instr.dst] = Number();
+    forget(op.getRegionIterArgs());
+    if (failed(runRange(pc + 1, instr.target - 1)))
+      return failure();
+  }
+  forget(op.getRegionIterArgs()); // in whose slots the results are
+  clocks = std::move(entered);
+  mask = enteredBy;
+  return false;
+}
+
+FailureOr<bool> ProgramWalk::nextLoop(const Instr &instr) {
+  // Bounds are known, and so is the index: else the loop would not have been entered.
+  int64_t index = *numbers[instr.dst].getConstant(), step = *numbers[instr.c].getConstant();
+  std::optional<int64_t> next = advance(index, step, instr.width);
+  if (!next)
+    return false;
+  numbers[instr.dst] = Number::constant(*next);
+  return isLess(*next, *numbers[instr.b].getConstant(), instr.width, /*isUnsigned=*/instr.aux);
+}
+
+LogicalResult ProgramWalk::execute(const Instr &instr) {
+  Operation &op = *code.ops[&instr - code.instrs.data()];
+  if (++steps > kMaxSteps)
+    return op.emitOpError() << "expected a program of at most " << kMaxSteps
+                            << " operations, found more";
+  switch (instr.op) {
+  case opcode::Integer:
+    numbers[instr.dst] = tables.evaluate(instr.integer(), numbers[instr.a], numbers[instr.b]);
+    return success();
+  case opcode::Select:
+    numbers[instr.dst] = tables.select(numbers[instr.a], numbers[instr.b], numbers[instr.c]);
+    return success();
+  case opcode::Move:
+    numbers[instr.dst] = numbers[instr.a];
+    return success();
+  default:
+    return issue(op, instr);
+  }
 }
 
 //===----------------------------------------------------------------------===//
 // Commands
 //===----------------------------------------------------------------------===//
 
-void ProgramWalk::runSync(SyncOp op) {
-  int waiter = *streamOf(*op, op.getWaiter()), signaler = *streamOf(*op, op.getSignaler());
+LogicalResult ProgramWalk::issue(Operation &op, const Instr &instr) {
+  switch (instr.op) {
+  case MeshNumber:
+    numbers[instr.dst] = evaluateMeshOp(op);
+    return success();
+  case After:
+    return tell([&](Listener &l) { return l.afterOp(&op); });
+  case GroupBegin:
+    ++position;
+    return success();
+  case GroupEnd: {
+    FailureOr<int> stream = streamOf(op, cast<GroupOp>(op).getStream());
+    if (failed(stream))
+      return failure();
+    return tell([&](Listener &l) { return l.onCommand(&op, *stream); });
+  }
+  default:
+    return isa<SyncOp>(op) ? runSync(cast<SyncOp>(op)) : runCommand(op);
+  }
+}
+
+LogicalResult ProgramWalk::runSync(SyncOp op) {
+  FailureOr<int> waiter = streamOf(*op, op.getWaiter());
+  FailureOr<int> signaler = failed(waiter) ? waiter : streamOf(*op, op.getSignaler());
+  if (failed(signaler))
+    return failure();
   // A worker that depends on the rank: nothing holds on every rank.
-  if (waiter == kUnknownWorker || signaler == kUnknownWorker || waiter == signaler)
-    return;
-  joinClock(clocks[waiter], before(signaler));
+  if (*waiter != kUnknownWorker && *signaler != kUnknownWorker && *waiter != *signaler)
+    joinClock(clocks[*waiter], before(*signaler));
+  return success();
 }
 
 LogicalResult ProgramWalk::runCommand(Operation &op) {

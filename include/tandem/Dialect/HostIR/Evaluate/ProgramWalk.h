@@ -15,6 +15,7 @@
 #define TANDEM_DIALECT_HOSTIR_EVALUATE_PROGRAMWALK_H
 
 #include "tandem/Dialect/HostIR/Evaluate/Groups.h"
+#include "tandem/Dialect/HostIR/Evaluate/NumberedProgram.h"
 #include "tandem/Dialect/HostIR/Evaluate/RankNumbers.h"
 
 namespace tandem::hostir {
@@ -74,27 +75,30 @@ public:
   Clock before(int stream) const;
 
   /// An index as it is known now.
-  Number valueOf(Value value) const { return numbers.lookup(value); }
+  Number valueOf(Value value) const;
   /// Which ranks issue the present op, as truth values. Unknown inside of what may run any number
   /// of times.
   Number issuers() const { return mask; }
   RankNumbers &arithmetic() { return tables; }
   const MeshRanks &ranksOf(MeshAttr mesh);
 
+  // Of runInstrs.
+  FailureOr<uint32_t> branch(uint32_t pc);
+  FailureOr<bool> enterLoop(uint32_t pc);
+  FailureOr<bool> nextLoop(const Instr &instr);
+  LogicalResult execute(const Instr &instr);
+
 private:
-  LogicalResult runBlock(Block &block);
-  LogicalResult runOp(Operation &op);
-  LogicalResult runFor(Operation &op);
-  LogicalResult runIf(Operation &op);
+  class Builder;
+  LogicalResult runRange(uint32_t begin, uint32_t end);
+  LogicalResult issue(Operation &op, const Instr &instr);
   LogicalResult runCommand(Operation &op);
   LogicalResult access(Operation &op, Value buffer, bool writes, int stream);
   LogicalResult tell(function_ref<LogicalResult(Listener &)> event);
-  void runSync(SyncOp op);
-  void evaluate(Operation &op);
+  LogicalResult runSync(SyncOp op);
   Number evaluateMeshOp(Operation &op);
   Number tabulate(function_ref<int64_t(uint32_t)> numberOf);
-
-  void setValue(Value value, Number number) { numbers[value] = number; }
+  void forget(ValueRange values);
   FailureOr<int> streamOf(Operation &user, Value stream) const;
 
   ProgramOp program;
@@ -105,8 +109,9 @@ private:
   Number mask = Number::constant(1);
   SmallVector<Clock> clocks;
   RankNumbers tables;
-  llvm::DenseMap<Value, Number> numbers;
-  llvm::DenseMap<Operation *, std::optional<IntegerOp>> integerOps; ///< of those evaluated
+  NumberedProgram code;
+  std::unique_ptr<Numbering> numbering;
+  std::vector<Number> numbers; ///< per slot
   llvm::DenseMap<Attribute, MeshRanks> meshes;
 };
 
