@@ -216,3 +216,50 @@ hostir.program @two_senders(%x: memref<16xf32>, %y: memref<16xf32> {hostir.resul
   hostir.wait_signal %c2 >= %c1 via %ch on %main
   hostir.copy %c to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
 }
+
+// -----
+
+// Two axes. %b goes over "y", whose signals say nothing to those who write %c over "x"; %c's own signals do, so %d takes
+// the place of %a.
+
+#pod = #tandem.mesh<"pod", ["y" = 2, "x" = 2]>
+
+// CHECK-LABEL: hostir.program @axes
+// CHECK-SAME: symmetric_bytes = 192
+hostir.program @axes(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
+  %main = hostir.main_stream
+  %mx = hostir.device_index #pod, "x"
+  %my = hostir.device_index #pod, "y"
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %ox = arith.subi %c1, %mx : index
+  %oy = arith.subi %c1, %my : index
+  %cx = hostir.channel "x" over #pod ["x"] can [one_sided]
+  %cy = hostir.channel "y" over #pod ["y"] can [one_sided]
+  // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64} : memref<16xf32, #hostir.symmetric>
+  %a = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
+  hostir.put %x to %a at %ox via %cx on %main : memref<16xf32> to memref<16xf32, #hostir.symmetric>
+  hostir.signal %c0 = %c1 at %ox via %cx on %main
+  hostir.wait_signal %c0 >= %c1 via %cx on %main
+  hostir.copy %a to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
+  // CHECK: hostir.alloc on %{{.*}} {offset = 64 : i64} : memref<16xf32, #hostir.symmetric>
+  %b = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
+  hostir.put %x to %b at %oy via %cy on %main : memref<16xf32> to memref<16xf32, #hostir.symmetric>
+  hostir.signal %c1 = %c1 at %oy via %cy on %main
+  hostir.wait_signal %c1 >= %c1 via %cy on %main
+  hostir.copy %b to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
+  // CHECK: hostir.alloc on %{{.*}} {offset = 128 : i64} : memref<16xf32, #hostir.symmetric>
+  %c = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
+  hostir.put %x to %c at %ox via %cx on %main : memref<16xf32> to memref<16xf32, #hostir.symmetric>
+  hostir.signal %c2 = %c1 at %ox via %cx on %main
+  hostir.wait_signal %c2 >= %c1 via %cx on %main
+  hostir.copy %c to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
+  // CHECK: hostir.alloc on %{{.*}} {offset = 0 : i64} : memref<16xf32, #hostir.symmetric>
+  %d = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
+  hostir.put %x to %d at %ox via %cx on %main : memref<16xf32> to memref<16xf32, #hostir.symmetric>
+  hostir.signal %c3 = %c1 at %ox via %cx on %main
+  hostir.wait_signal %c3 >= %c1 via %cx on %main
+  hostir.copy %d to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
+}
