@@ -25,6 +25,69 @@ std::unique_ptr<Pricer> tandem::createPricer(MLIRContext *context, const Pricer:
   return nullptr;
 }
 
+namespace {
+/// Attributes and types are unique in their context, so their addresses stand for them.
+class SignatureWriter {
+public:
+  void add(Operation &op) {
+    add(op.getName().getAsOpaquePointer());
+    for (NamedAttribute attribute : op.getAttrDictionary()) {
+      if (isName(attribute.getName()))
+        continue;
+      add(attribute.getName().getAsOpaquePointer());
+      add(attribute.getValue().getAsOpaquePointer());
+    }
+    add(op.getNumOperands());
+    for (Value operand : op.getOperands()) {
+      auto [known, isNew] = numbers.try_emplace(operand, numbers.size());
+      add(known->second);
+      if (isNew) // from outside
+        add(operand.getType().getAsOpaquePointer());
+    }
+    add(op.getNumResults());
+    for (Value result : op.getResults())
+      define(result);
+    for (Region &region : op.getRegions())
+      add(region);
+  }
+
+  std::string text;
+
+private:
+  static bool isName(StringRef attribute) {
+    return attribute == fusion::kNameAttrName || attribute == SymbolTable::getSymbolAttrName() ||
+           attribute == "arg_attrs" || attribute == "res_attrs";
+  }
+
+  void add(const void *pointer) { add(reinterpret_cast<uintptr_t>(pointer)); }
+  void add(uint64_t number) { text.append(reinterpret_cast<const char *>(&number), sizeof number); }
+
+  void add(Region &region) {
+    add(region.getBlocks().size());
+    for (Block &block : region) {
+      add(block.getNumArguments());
+      for (BlockArgument argument : block.getArguments())
+        define(argument);
+      for (Operation &op : block)
+        add(op);
+    }
+  }
+
+  void define(Value value) {
+    numbers.try_emplace(value, numbers.size());
+    add(value.getType().getAsOpaquePointer());
+  }
+
+  llvm::DenseMap<Value, uint64_t> numbers;
+};
+} // namespace
+
+std::string tandem::getSignature(Operation *op) {
+  SignatureWriter writer;
+  writer.add(*op);
+  return std::move(writer.text);
+}
+
 int64_t tandem::getWorldSize(func::FuncOp func) {
   llvm::SmallDenseSet<MeshAttr> meshes;
   auto add = [&](TypeRange types) {

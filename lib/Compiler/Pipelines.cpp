@@ -100,8 +100,8 @@ static void addReshardPasses(PipelineBuilder &builder, const TandemLowerOptions 
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
 }
 
-/// From local ops and reshards to planned host programs.
-static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
+/// From local ops and reshards to loops with schedules.
+static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
                           const ChannelAbilities &channels) {
   bool log = options.log;
   builder.addOnFunctions(createFusionFormLoops({log}));
@@ -112,7 +112,12 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   select.oneSided = channels.oneSided;
   select.log = log;
   builder.addOnFunctions(createFusionSelectSchedule(select));
+}
 
+/// From loops with schedules to planned host programs.
+static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
+                          const ChannelAbilities &channels) {
+  bool log = options.log;
   ConvertFusionToHostIROptions convert;
   convert.workers = options.workers;
   convert.ranks = options.ranks;
@@ -207,14 +212,17 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   ChannelAbilities channels{target->has(hostir::Capability::Collectives),
                             target->has(hostir::Capability::OneSided)};
   addReshardPasses(builder, options, channels);
+  addLoopPasses(builder, options, channels);
   addHostPasses(builder, options, channels);
   return success();
 }
 
 void tandem::buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
-                                 const ChannelAbilities &channels, bool isResharded) {
+                                 const ChannelAbilities &channels, LoweringStart start) {
   PipelineBuilder builder(manager, options);
-  if (!isResharded)
+  if (start <= LoweringStart::PropagateAxes)
     addReshardPasses(builder, options, channels);
+  if (start <= LoweringStart::FormLoops)
+    addLoopPasses(builder, options, channels);
   addHostPasses(builder, options, channels);
 }

@@ -19,9 +19,9 @@
 #include "tandem/Replay/Machine.h"
 #include "tandem/Replay/Simulate.h"
 #include "tandem/Replay/World.h"
+#include "tandem/Support/SilenceDiagnostics.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/Threading.h"
 
 #include <filesystem>
 #include <mutex>
@@ -45,53 +45,6 @@ struct PricedMachine {
   std::unordered_map<std::string, std::optional<double>> prices;
 };
 
-/// Writes what a function's commands depend on: ops, attributes, types and data flow, but no names
-/// and no locations. Attributes and types are unique in their context, so their addresses do.
-class SignatureWriter {
-public:
-  void add(const void *pointer) { add(reinterpret_cast<uintptr_t>(pointer)); }
-  void add(uint64_t number) { text.append(reinterpret_cast<const char *>(&number), sizeof number); }
-
-  void add(Region &region) {
-    add(region.getBlocks().size());
-    for (Block &block : region) {
-      add(block.getNumArguments());
-      for (BlockArgument argument : block.getArguments())
-        define(argument);
-      for (Operation &op : block)
-        add(op);
-    }
-  }
-
-  std::string text;
-
-private:
-  void define(Value value) {
-    numbers.try_emplace(value, numbers.size());
-    add(value.getType().getAsOpaquePointer());
-  }
-
-  void add(Operation &op) {
-    add(op.getName().getAsOpaquePointer());
-    for (NamedAttribute attribute : op.getAttrDictionary()) {
-      if (attribute.getName() == fusion::kNameAttrName)
-        continue;
-      add(attribute.getName().getAsOpaquePointer());
-      add(attribute.getValue().getAsOpaquePointer());
-    }
-    add(op.getNumOperands());
-    for (Value operand : op.getOperands())
-      add(numbers.lookup(operand));
-    add(op.getNumResults());
-    for (Value result : op.getResults())
-      define(result);
-    for (Region &region : op.getRegions())
-      add(region);
-  }
-
-  llvm::DenseMap<Value, uint64_t> numbers;
-};
-
 /// It has all kinds of channels, and kernels are not compiled for a GPU.
 constexpr char kTarget[] = "cpu-local";
 
@@ -112,38 +65,45 @@ public:
   }
 
   FailureOr<double> price(func::FuncOp func, From from) override {
-    SignatureWriter signature;
-    signature.add(static_cast<uint64_t>(from));
-    signature.add(func.getFunctionType().getAsOpaquePointer());
-    signature.add(func.getBody());
-    {
-      std::lock_guard<std::mutex> lock(priced->mutex);
-      if (auto known = priced->prices.find(signature.text); known != priced->prices.end())
-        return known->second ? FailureOr<double>(*known->second) : FailureOr<double>(failure());
-    }
-    FailureOr<double> seconds = simulate(func, from);
-    std::lock_guard<std::mutex> lock(priced->mutex);
-    if (priced->prices.size() >= PricedMachine::kMaxPrices)
-      priced->prices.clear();
-    priced->prices.try_emplace(std::move(signature.text),
-                               succeeded(seconds) ? std::optional<double>(*seconds) : std::nullopt);
-    return seconds;
+    return price(func, from == From::PropagateAxes ? LoweringStart::PropagateAxes
+                                                   : LoweringStart::FormLoops);
+  }
+  FailureOr<double> price(fusion::StreamLoopOp loop) override {
+    return price(loop, LoweringStart::Convert);
   }
 
 private:
-  FailureOr<double> simulate(func::FuncOp func, From from);
-  PassManager &getPasses(MLIRContext *context, From from);
+  FailureOr<double> price(Operation *op, LoweringStart start);
+  FailureOr<double> simulate(Operation *op, LoweringStart start);
+  PassManager &getPasses(MLIRContext *context, LoweringStart start);
 
   const Options options;
   const std::shared_ptr<PricedMachine> priced;
   const machine::Machine &machine;
-  std::optional<PassManager> passesFrom[2]; ///< made when first needed
+  std::optional<PassManager> passesFrom[3]; ///< made when first needed
 };
 
 } // namespace
 
-PassManager &SimulatedPricer::getPasses(MLIRContext *context, From from) {
-  std::optional<PassManager> &passes = passesFrom[static_cast<size_t>(from)];
+FailureOr<double> SimulatedPricer::price(Operation *op, LoweringStart start) {
+  std::string signature = getSignature(op);
+  signature.push_back(static_cast<char>(start));
+  {
+    std::lock_guard<std::mutex> lock(priced->mutex);
+    if (auto known = priced->prices.find(signature); known != priced->prices.end())
+      return known->second ? FailureOr<double>(*known->second) : FailureOr<double>(failure());
+  }
+  FailureOr<double> seconds = simulate(op, start);
+  std::lock_guard<std::mutex> lock(priced->mutex);
+  if (priced->prices.size() >= PricedMachine::kMaxPrices)
+    priced->prices.clear();
+  priced->prices.try_emplace(std::move(signature),
+                             succeeded(seconds) ? std::optional<double>(*seconds) : std::nullopt);
+  return seconds;
+}
+
+PassManager &SimulatedPricer::getPasses(MLIRContext *context, LoweringStart start) {
+  std::optional<PassManager> &passes = passesFrom[static_cast<size_t>(start)];
   if (!passes) {
     passes.emplace(context);
     passes->enableVerifier(false);
@@ -151,24 +111,43 @@ PassManager &SimulatedPricer::getPasses(MLIRContext *context, From from) {
     lowering.machine = options.machine;
     lowering.workers = options.workers;
     lowering.disable.push_back("hostir-verify");
-    buildLoweringPasses(*passes, lowering, {options.collectives, options.oneSided},
-                        from == From::SelectSchedule);
+    buildLoweringPasses(*passes, lowering, {options.collectives, options.oneSided}, start);
   }
   return *passes;
 }
 
-FailureOr<double> SimulatedPricer::simulate(func::FuncOp func, From from) {
-  MLIRContext *context = func.getContext();
+/// A function of the loop alone. It returns what is computed. What a reshard makes stays inside: in
+/// the program, too, it is seldom returned, which may take a copy.
+static func::FuncOp createFunction(fusion::StreamLoopOp loop) {
+  OpBuilder builder(loop.getContext());
+  auto func = func::FuncOp::create(builder, loop.getLoc(), "candidate",
+                                   builder.getFunctionType(loop.getOperandTypes(), {}));
+  Block *body = func.addEntryBlock();
+  builder.setInsertionPointToStart(body);
+  IRMapping operands;
+  operands.map(loop.getOperands(), body->getArguments());
+  Operation *copy = builder.clone(*loop, operands);
+  SmallVector<Value> returned;
+  for (auto [value, result] :
+       llvm::zip_equal(loop.getBody().front().getTerminator()->getOperands(), copy->getResults()))
+    if (!value.getDefiningOp<fusion::ReshardOp>())
+      returned.push_back(result);
+  func::ReturnOp::create(builder, loop.getLoc(), returned);
+  func.setType(builder.getFunctionType(loop.getOperandTypes(), ValueRange(returned).getTypes()));
+  return func;
+}
+
+FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) {
+  MLIRContext *context = op->getContext();
   // A candidate that cannot be lowered is no error of the program.
-  ScopedDiagnosticHandler quiet(context, [thread = llvm::get_threadid()](Diagnostic &) {
-    return success(llvm::get_threadid() == thread);
-  });
-  OwningOpRef<ModuleOp> module(ModuleOp::create(func.getLoc()));
-  func::FuncOp copy = func.clone();
-  copy.setPublic();
-  module->push_back(copy);
-  std::string name = copy.getSymName().str();
-  if (failed(getPasses(context, from).run(*module)))
+  SilenceDiagnostics quiet(context);
+  OwningOpRef<ModuleOp> module(ModuleOp::create(op->getLoc()));
+  auto loop = dyn_cast<fusion::StreamLoopOp>(op);
+  func::FuncOp func = loop ? createFunction(loop) : cast<func::FuncOp>(op->clone());
+  func.setPublic();
+  module->push_back(func);
+  std::string name = func.getSymName().str();
+  if (failed(getPasses(context, start).run(*module)))
     return failure();
   StreamProgramOptions translation;
   translation.target = kTarget;

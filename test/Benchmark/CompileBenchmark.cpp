@@ -197,7 +197,7 @@ void priceCandidate(benchmark::State &state) {
         slicedGather(state.range(0), rows += 8, 1), &context);
     mlir::func::FuncOp func = *module->getOps<mlir::func::FuncOp>().begin();
     state.ResumeTiming();
-    if (mlir::failed(pricer->price(func, Pricer::From::SelectSchedule)))
+    if (mlir::failed(pricer->price(func, Pricer::From::FormLoops)))
       return state.SkipWithError("the candidate cannot be lowered");
   }
 }

@@ -22,6 +22,28 @@ func.func @gathers_auto(%x: tensor<8192x8192xbf16, #rows>, %y: tensor<8192x8192x
   return %c : tensor<8192x8192xbf16, #columns>
 }
 
+// The same with slices.
+func.func @sliced_gathers_auto(%x: tensor<8192x8192xbf16, #rows>, %y: tensor<8192x8192xbf16, #rows>,
+                               %v: tensor<8192x8192xbf16, #columns>, %w: tensor<8192x8192xbf16, #columns>)
+    -> tensor<8192x8192xbf16, #sliced> {
+  %a = fusion.matmul %x, %v
+      : tensor<8192x8192xbf16, #rows>, tensor<8192x8192xbf16, #columns> -> tensor<8192x8192xbf16, #sliced>
+  %b = fusion.matmul %y, %w
+      : tensor<8192x8192xbf16, #rows>, tensor<8192x8192xbf16, #columns> -> tensor<8192x8192xbf16, #sliced>
+  %c = arith.addf %a, %b : tensor<8192x8192xbf16, #sliced>
+  return %c : tensor<8192x8192xbf16, #sliced>
+}
+func.func @sliced_gathers_known_exchange(%x: tensor<8192x8192xbf16, #rows>, %y: tensor<8192x8192xbf16, #rows>,
+                                         %v: tensor<8192x8192xbf16, #columns>, %w: tensor<8192x8192xbf16, #columns>)
+    -> tensor<8192x8192xbf16, #sliced> {
+  %a = fusion.matmul %x, %v {fusion.schedule = #fusion.schedule<exchange>}
+      : tensor<8192x8192xbf16, #rows>, tensor<8192x8192xbf16, #columns> -> tensor<8192x8192xbf16, #sliced>
+  %b = fusion.matmul %y, %w {fusion.schedule = #fusion.schedule<exchange>}
+      : tensor<8192x8192xbf16, #rows>, tensor<8192x8192xbf16, #columns> -> tensor<8192x8192xbf16, #sliced>
+  %c = arith.addf %a, %b : tensor<8192x8192xbf16, #sliced>
+  return %c : tensor<8192x8192xbf16, #sliced>
+}
+
 // A matmul whose terms all devices need: an all-reduce, or a reduce-scatter and an all-gather.
 func.func @all_reduce_auto(%x: tensor<8192x8192xbf16, #columns>, %w: tensor<8192x8192xbf16, #rows>)
     -> tensor<8192x8192xbf16, #whole> {

@@ -4,7 +4,9 @@
 
   cost.py [--all] [-v] [PATTERN...]     (see harness.py)
 
-choices.mlir: what is left open is not slower than what a user could have written.
+1. Every function of test/Programs, compiled by price for several machines, is not slower than by the fixed rules, as
+   the simulator says it. (--all: on every machine; else machines in turn.)
+2. choices.mlir: what is left open is not slower than what a user could have written.
 
 A price is the simulated time of the lowered candidate, so it does not differ from the simulator's (PricerTest). What can
 still be wrong: loops are priced one by one, a candidate is missing, or a choice is made before prices are asked.
@@ -15,9 +17,16 @@ import os
 import re
 
 import harness
+from check import functions
 
 #: What the neighbours of a loop may make of the gain that was predicted for it alone.
 SLACK = 1.03
+#: A machine and a target that suits it.
+MACHINES = (("h200x8", "cuda-peer"), ("mi300x8", "cuda-nccl"), ("dgx-h100-pod", "cuda-peer"), ("cpu2", "cpu-local"))
+#: Numbers of devices that divide what the programs split.
+DEVICES = (None, 2, 3, 4, 8)
+#: What names a schedule of one-sided messages needs a target that has them.
+ONE_SIDED = re.compile(r"_push|_xor|_rotated|_pod$")
 CHOICES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "choices.mlir")
 
 
@@ -31,6 +40,39 @@ def simulate(test, path, entry, target, machine, *options):
     done = harness.run([harness.tool("tandem-sim"), program, f"--machine={machine}", f"--json={report}"])
     test.assertEqual(done.code, 0, str(done))
     return harness.read_json(report)["seconds"] * 1e6
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    function: object
+    devices: int
+    machine: str
+    target: str
+
+    @property
+    def name(self):
+        return "/".join(map(str, filter(None, (self.function.name, self.devices, self.machine))))
+
+
+def programs(options):
+    for n, function in enumerate(functions()):
+        for d, devices in enumerate(function.devices):
+            if devices not in DEVICES:
+                continue
+            for machine, target in MACHINES if options.all else [MACHINES[(n + d) % len(MACHINES)]]:
+                if ONE_SIDED.search(function.name) and target == "cuda-nccl":
+                    target = "cuda-peer"
+                yield Program(function, devices, machine, target)
+
+
+class NotSlowerThanTheRules(harness.CombinationTest):
+    def check(self):
+        c = self.combination
+        mesh = c.function.mesh(c.devices) if c.function.axes else []
+        rules = simulate(self, c.function.path, c.function.name, c.target, c.machine, *mesh)
+        price = simulate(self, c.function.path, c.function.name, c.target, c.machine, *mesh, f"--machine={c.machine}")
+        print(f"{c.name}: {price:.1f} us by price, {rules:.1f} us by the rules")
+        self.assertLess(price, SLACK * rules + 1, c.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,4 +113,4 @@ class NotSlowerThanKnown(harness.CombinationTest):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, combined=[(NotSlowerThanKnown, choices)])
+    harness.main(__doc__, combined=[(NotSlowerThanTheRules, programs), (NotSlowerThanKnown, choices)])

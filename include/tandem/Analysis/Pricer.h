@@ -15,6 +15,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectInterface.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Support/LLVM.h"
 
 #include <memory>
@@ -24,6 +25,11 @@ namespace tandem {
 /// One more than the largest world rank of any mesh of the function's values, whose extents and
 /// mesh sizes are known.
 int64_t getWorldSize(func::FuncOp func);
+
+/// What the commands of an op and of the ops inside of it depend on: operations, attributes, types
+/// and data flow, but no names and no locations. Two ops of one context with equal signatures have
+/// equal prices.
+std::string getSignature(Operation *op);
 
 /// Prices candidates for one machine and target. One thread at a time.
 class Pricer {
@@ -44,14 +50,17 @@ public:
 
   /// The pass from which on a function is lowered.
   enum class From {
-    PropagateAxes,  ///< sizes are known, types may be open
-    SelectSchedule, ///< ops are local or reshards
+    PropagateAxes, ///< sizes are known, types may be open
+    FormLoops,     ///< ops are local or reshards
   };
 
   /// Seconds of one run of `func`. It is lowered by the passes of the pipeline, on a copy: what is
   /// open is chosen as in a program. Failure, silently, if it cannot be lowered. A function that
   /// differs from an earlier one in names and locations alone costs a look-up.
   virtual FailureOr<double> price(func::FuncOp func, From from) = 0;
+
+  /// Seconds of one run of a loop with a schedule. It may be in no function.
+  virtual FailureOr<double> price(fusion::StreamLoopOp loop) = 0;
 
   /// The part of the baseline's time that a candidate must gain: below, rounding, neighbours and
   /// what the model leaves out are more. On 4 H200 reduce-scatters that were predicted to gain 5 %

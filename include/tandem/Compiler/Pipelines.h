@@ -63,11 +63,17 @@ struct ChannelAbilities {
   bool collectives = true, oneSided = true;
 };
 
-/// Appends its passes from fusion-propagate-axes on, for functions with known sizes; those behind
-/// fusion-insert-reshards if `isResharded`. The options must be valid; `target` is replaced by what
-/// channels can do.
+/// The pass from which on a candidate is lowered.
+enum class LoweringStart {
+  PropagateAxes, ///< sizes are known, types may be open
+  FormLoops,     ///< ops are local or reshards
+  Convert,       ///< loops have schedules
+};
+
+/// Appends its passes from one on. The options must be valid; `target` is replaced by what channels
+/// can do.
 void buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
-                         const ChannelAbilities &channels, bool isResharded);
+                         const ChannelAbilities &channels, LoweringStart start);
 
 /// Names of the passes of the pipeline, in order: what `disable` accepts.
 ArrayRef<StringRef> getTandemLowerPassNames();

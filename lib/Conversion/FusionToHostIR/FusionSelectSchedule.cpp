@@ -7,9 +7,9 @@
 
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
-#include "LoopCosts.h"
 #include "Schedule.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
@@ -18,6 +18,7 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <unordered_map>
 
 namespace tandem {
 #define GEN_PASS_DEF_FUSIONSELECTSCHEDULE
@@ -70,6 +71,7 @@ struct FusionSelectSchedulePass
   void runOnOperation() override {
     func::FuncOp func = getOperation();
     chosen.clear();
+    decisions.clear();
     user = sliced = 0;
     if (failed(select(func)))
       return signalPassFailure();
@@ -110,15 +112,11 @@ private:
       return failure();
     SmallVector<StreamLoopOp> loops(func.getOps<StreamLoopOp>());
     // The unsharded reference is for one rank: there is nothing to choose.
-    std::unique_ptr<LoopPricer> pricer;
+    std::unique_ptr<Pricer> pricer;
     if (!machine.empty() && !loops.empty() && !func->hasAttr(kOracleOfAttrName)) {
-      CostModel::Options options;
-      options.workers = workers;
-      options.collectives = collectives;
-      options.oneSided = oneSided;
-      options.ranks = getWorldSize(func);
       std::string error;
-      pricer = createLoopPricer(machine, options, error);
+      pricer = createPricer(&getContext(),
+                            {machine, workers, collectives, oneSided, getWorldSize(func)}, error);
       if (!pricer)
         return func.emitError() << error;
     }
@@ -128,7 +126,7 @@ private:
     return success();
   }
 
-  LogicalResult select(StreamLoopOp loop, LoopPricer *pricer) {
+  LogicalResult select(StreamLoopOp loop, Pricer *pricer) {
     FailureOr<StreamGroup> group = getStreamGroup(loop, [&] { return loop.emitError(); });
     if (failed(group))
       return failure();
@@ -191,7 +189,7 @@ private:
 
   /// The schedules that can run the loop with its present digits and have a price; the baseline
   /// first. The loop's own schedule is changed.
-  SmallVector<Priced> price(StreamLoopOp loop, StreamGroup group, LoopPricer &pricer) const {
+  SmallVector<Priced> price(StreamLoopOp loop, StreamGroup group, Pricer &pricer) const {
     SmallVector<Priced> priced;
     SilenceDiagnostics silence(loop.getContext());
     for (ScheduleAttr candidate : getCandidates(group)) {
@@ -216,7 +214,7 @@ private:
     Priced best = priced.front();
     for (const Priced &other : priced)
       if (other.seconds < best.seconds &&
-          other.seconds < (1 - LoopPricer::kLeastGain) * priced.front().seconds)
+          other.seconds < (1 - Pricer::kLeastGain) * priced.front().seconds)
         best = other;
     return best;
   }
@@ -228,45 +226,65 @@ private:
     bool gains = false;
   };
 
+  /// What a loop gets.
+  struct Decision {
+    std::optional<std::pair<unsigned, StreamFactor>> slices; ///< of a reshard, by its number
+    ScheduleAttr schedule;
+  };
+  /// By the loop's signature: most loops of a network are those of its first layer.
+  std::unordered_map<std::string, Decision> decisions;
+
+  void slice(StreamLoopOp loop, const Decision &decision) {
+    if (!decision.slices)
+      return;
+    ++sliced;
+    (void)streamReshard(loop.getReshards()[decision.slices->first], decision.slices->second);
+  }
+
   /// Whether the loop has got its schedule, and slices if they are worth it.
-  bool selectByCost(StreamLoopOp loop, const StreamGroup &group, LoopPricer &pricer) {
+  bool selectByCost(StreamLoopOp loop, const StreamGroup &group, Pricer &pricer) {
+    std::string signature = getSignature(loop);
+    if (auto known = decisions.find(signature); known != decisions.end() && !log) {
+      slice(loop, known->second);
+      choose(loop, known->second.schedule, ScheduleSource::Cost);
+      return true;
+    }
     SmallVector<Priced> whole = price(loop, group, pricer);
     if (whole.empty())
       return false;
-    Priced best = getBest(whole);
-    if (std::optional<Sliced> slices = selectSlices(loop, best.seconds, pricer)) {
-      if (slices->gains) {
-        ++sliced;
-        (void)streamReshard(loop.getReshards()[slices->reshard], slices->factor);
-        best = slices->best;
-      }
+    Decision decision{std::nullopt, getBest(whole).schedule};
+    if (std::optional<Sliced> slices = selectSlices(loop, getBest(whole).seconds, pricer)) {
+      if (slices->gains)
+        decision = {std::pair(slices->reshard, slices->factor), slices->best.schedule};
       say(loop.getLoc(), [&](raw_ostream &os) {
         os << describe(loop) << (slices->gains ? " gets " : " stays whole, not ")
            << describe(slices->factor) << ": " << inMicroseconds(slices->best.seconds) << ", "
-           << inMicroseconds(whole.front().seconds) << " whole (" << pricer.getName() << ")";
+           << inMicroseconds(whole.front().seconds) << " whole (" << pricer.getMachineName() << ")";
       });
     }
+    decisions.try_emplace(std::move(signature), decision);
+    slice(loop, decision);
     if (log)
       if (FailureOr<StreamGroup> now = getStreamGroup(loop, [&] { return loop.emitError(); });
           succeeded(now))
         whole = price(loop, *now, pricer);
-    choose(loop, best.schedule, ScheduleSource::Cost);
+    choose(loop, decision.schedule, ScheduleSource::Cost);
     say(loop.getLoc(), [&](raw_ostream &os) {
-      os << describe(loop) << " goes through schedule " << describe(best.schedule) << ": ";
+      os << describe(loop) << " goes through schedule " << describe(decision.schedule) << ": ";
       llvm::interleave(
           whole, os,
           [&](const Priced &priced) {
             os << describe(priced.schedule) << " " << inMicroseconds(priced.seconds);
           },
           "; ");
-      os << " (" << pricer.getName() << ")";
+      os << " (" << pricer.getMachineName() << ")";
     });
     return true;
   }
 
   /// The slices that make the loop quickest, of those that gain enough if there are any. None if no
   /// reshard of the loop can have slices.
-  std::optional<Sliced> selectSlices(StreamLoopOp loop, double seconds, LoopPricer &pricer) const {
+  std::optional<Sliced> selectSlices(StreamLoopOp loop, double seconds, Pricer &pricer) const {
     std::optional<Sliced> best;
     for (auto [number, reshard] : llvm::enumerate(loop.getReshards()))
       for (const StreamFactor &factor : getStreamFactors(reshard, oneSided)) {
@@ -284,7 +302,7 @@ private:
 
   /// None if the loop cannot have these slices.
   std::optional<Sliced> trySlices(StreamLoopOp loop, unsigned number, const StreamFactor &factor,
-                                  LoopPricer &pricer) const {
+                                  Pricer &pricer) const {
     OwningOpRef<StreamLoopOp> copy(loop.clone());
     SilenceDiagnostics silence(loop.getContext());
     if (failed(streamReshard(copy->getReshards()[number], factor)))

@@ -10,7 +10,6 @@
 
 #include "LoopEmitter.h"
 #include "StreamGroups.h"
-#include "tandem/Analysis/CostModel.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
@@ -43,13 +42,6 @@ public:
 
   /// Emits the group. Only called if it matches.
   virtual LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const = 0;
-
-  /// Appends the commands that `emit` would write to `plan`, for the cost model. False if the
-  /// schedule has no model: then it is never chosen, only named. Only called if it matches.
-  virtual bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
-                     const CostModel &model) const {
-    return false;
-  }
 };
 
 /// The schedule that an attribute names. Null, with an error through `why`, if there is none or its

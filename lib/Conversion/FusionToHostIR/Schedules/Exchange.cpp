@@ -37,8 +37,6 @@ class Exchange : public Schedule {
       candidates.push_back(fusion::ScheduleAttr::get(group.place->getContext(), getKind()));
   }
   int getFallbackRank(const StreamGroup &group) const override;
-  bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
-             const CostModel &model) const override;
 };
 
 } // namespace
@@ -176,31 +174,6 @@ int Exchange::getFallbackRank(const StreamGroup &group) const {
            fusion::slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
   });
   return suits && !reshards.empty() ? 1 : -1;
-}
-
-bool Exchange::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
-                     const CostModel &model) const {
-  int64_t streams = group.schedule.getStreams();
-  if (getScatter(group)) {
-    if (!work.items.back().oneOwner)
-      return false;
-    model.addExchangeReduce(plan, work, streams);
-    return true;
-  }
-  if (failed(getOwnerPlan(group))) {
-    LoopWork messages = work;
-    for (LoopItem &item : messages.items)
-      item = CostModel::inMessages(item);
-    model.addPipeline(plan, messages, streams);
-    return true;
-  }
-  if (work.items.empty() || !work.items.front().oneOwner)
-    return false;
-  bool gatheredIsRead = llvm::any_of(group.reshards(), [&](fusion::ReshardOp reshard) {
-    return GatherLoop(group, reshard).gatheredIsRead;
-  });
-  model.addExchange(plan, work, streams, gatheredIsRead);
-  return true;
 }
 
 const Schedule &tandem::getExchangeSchedule() {

@@ -37,21 +37,6 @@ class Pipeline : public Schedule {
   LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override {
     return emitPipeline(group, program, /*sendsMessages=*/false);
   }
-
-  bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
-             const CostModel &model) const override {
-    LoopWork sliced = work, behind;
-    for (fusion::ReshardOp reshard : group.reshards())
-      if (group.accumulators.contains(reshard)) {
-        sliced.items.pop_back();
-        behind.items.push_back(
-            model.getReshard(reshard.getInput().getType(), reshard.getType(), 1, false));
-      }
-    model.addPipeline(plan, sliced, group.schedule.getStreams());
-    if (!behind.items.empty())
-      model.addPipeline(plan, behind, 0);
-    return true;
-  }
 };
 
 } // namespace

@@ -28,8 +28,6 @@ class Push : public Schedule {
   void getCandidates(const StreamGroup &group,
                      SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override;
   bool isOneSided(const StreamGroup &group) const override;
-  bool addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
-             const CostModel &model) const override;
 };
 
 } // namespace
@@ -152,27 +150,6 @@ void Push::getCandidates(const StreamGroup &group,
     std::reverse(merge.begin(), merge.end());
   add(0, fusion::PeerOrder::Xor, merge);
   add(2, fusion::PeerOrder::Xor, merge);
-}
-
-bool Push::addTo(LoopPlan &plan, const StreamGroup &group, const LoopWork &work,
-                 const CostModel &model) const {
-  fusion::ScheduleAttr schedule = group.schedule;
-  if (!model.getOptions().oneSided || movesNothing(group) || work.items.empty())
-    return false;
-  if (getScatter(group)) {
-    if (!work.items.back().oneOwner)
-      return false;
-    model.addPushReduce(plan, work, schedule.getStreams(), schedule.getMerge());
-    return true;
-  }
-  if (!work.items.front().oneOwner)
-    return false;
-  // A result of the program is copied out of the receive memory.
-  bool isReturned = llvm::any_of(group.reshards().front()->getUsers(), [](Operation *user) {
-    return user->hasTrait<OpTrait::ReturnLike>();
-  });
-  model.addPushGather(plan, work, schedule.getStreams(), schedule.getMerge(), isReturned);
-  return true;
 }
 
 const Schedule &tandem::getPushSchedule() {

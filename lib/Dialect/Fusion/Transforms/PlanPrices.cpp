@@ -67,7 +67,7 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
   for (ReshardOp reshard : reshards)
     if (failed(writeOutReshard(reshard)))
       return std::numeric_limits<double>::infinity();
-  FailureOr<double> seconds = pricer.price(*func, Pricer::From::SelectSchedule);
+  FailureOr<double> seconds = pricer.price(*func, Pricer::From::FormLoops);
   return succeeded(seconds) ? *seconds : std::numeric_limits<double>::infinity();
 }
 

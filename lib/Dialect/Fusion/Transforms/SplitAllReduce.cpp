@@ -57,7 +57,7 @@ static FailureOr<double> price(ReshardOp op, RankedTensorType scattered, Pricer 
     terms = builder.clone(*producer, operands)->getResult(0);
   }
   func::ReturnOp::create(builder, op.getLoc(), createReshards(builder, op, terms, scattered));
-  return pricer.price(*func, Pricer::From::SelectSchedule);
+  return pricer.price(*func, Pricer::From::FormLoops);
 }
 
 bool fusion::splitAllReduce(ReshardOp op, Pricer &pricer) {
