@@ -53,7 +53,6 @@ public:
   SimulatedPricer(const Options &options, std::shared_ptr<PricedMachine> priced)
       : options(options), priced(std::move(priced)), machine(this->priced->machine) {}
 
-  const Options &getOptions() const override { return options; }
   StringRef getMachineName() const override { return machine.name; }
 
   double getLeastGain(bool oneSided) const override {

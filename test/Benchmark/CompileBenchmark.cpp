@@ -177,6 +177,52 @@ BENCHMARK(compileLayers)
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
 
+/// The same by price on a machine: equal layers are decided once.
+void compileLayersByPrice(benchmark::State &state) {
+  std::string text = layers(state.range(0));
+  compiler::CompileOptions options;
+  options.target = "cuda-peer";
+  options.machine = TANDEM_MACHINES "/h200x8.json";
+  options.oracle = false;
+  options.verifyOutput = false;
+  for (auto _ : state) {
+    compiler::CompileResult result = compiler::compileText(text, options);
+    if (!result)
+      return state.SkipWithError(result.errorText().c_str());
+    benchmark::DoNotOptimize(result.output.data());
+  }
+  state.SetComplexityN(state.range(0));
+}
+BENCHMARK(compileLayersByPrice)
+    ->ArgName("layers")
+    ->RangeMultiplier(2)
+    ->Range(1, 128)
+    ->Unit(benchmark::kMillisecond)
+    ->Complexity(benchmark::oN);
+
+/// A gather by `push`, so many slices per owner, from text to a stream program for 64 ranks.
+void compileSlices(benchmark::State &state) {
+  std::string text = slicedGather(64, 16, state.range(0));
+  compiler::CompileOptions options;
+  options.target = "cpu-local";
+  options.oracle = false;
+  options.verifyOutput = false;
+  uint64_t commands = 0;
+  for (auto _ : state) {
+    compiler::CompileResult result = compiler::compileText(text, options);
+    if (!result)
+      return state.SkipWithError(result.errorText().c_str());
+    commands = result.numCommands;
+  }
+  report(state, commands);
+}
+BENCHMARK(compileSlices)
+    ->ArgName("slices")
+    ->RangeMultiplier(2)
+    ->Range(16, 512)
+    ->Unit(benchmark::kMillisecond)
+    ->Complexity(benchmark::oN);
+
 /// One candidate: a matmul on slices that peers push, lowered and simulated. Each has other
 /// extents, so that none is in the cache.
 void priceCandidate(benchmark::State &state) {

@@ -44,7 +44,6 @@ public:
 
   virtual ~Pricer();
 
-  virtual const Options &getOptions() const = 0;
   /// The machine's name.
   virtual StringRef getMachineName() const = 0;
 
