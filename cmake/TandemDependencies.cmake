@@ -35,6 +35,12 @@ if(NOT nlohmann_json_FOUND)
 endif()
 tandem_found("nlohmann_json ${nlohmann_json_VERSION}")
 
+find_package(CLI11 CONFIG QUIET)
+if(NOT CLI11_FOUND)
+  message(FATAL_ERROR "CLI11 not found: install libcli11-dev")
+endif()
+tandem_found("CLI11 ${CLI11_VERSION}")
+
 # Header only (XXH_INLINE_ALL): a loader of stream programs needs no library for the content hash.
 find_path(TANDEM_XXHASH_INCLUDE xxhash.h)
 if(NOT TANDEM_XXHASH_INCLUDE)

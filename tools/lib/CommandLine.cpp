@@ -7,11 +7,14 @@
 
 #include "CommandLine.h"
 
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
 #include <utility>
 
 using namespace tandem;
@@ -21,116 +24,133 @@ static Status wrong(std::string message) {
   return Status(Code::InvalidArgument, std::move(message));
 }
 
-Status CommandLine::parse(const std::vector<std::string> &arguments) const {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string &argument = arguments[i];
-    if (argument.size() < 2 || argument[0] != '-') {
-      TANDEM_RETURN_IF_ERROR(positional(argument));
-      continue;
-    }
-    if (auto flag = flags.find(argument); flag != flags.end()) {
-      *flag->second = true;
-      continue;
-    }
-    size_t equals = argument.compare(0, 2, "--") ? std::string::npos : argument.find('=');
-    std::string option = argument.substr(0, equals);
-    auto value = values.find(option);
-    if (value == values.end())
-      return wrong(fmt::format("unknown option \"{}\"; --help lists them", argument));
-    if (equals == std::string::npos && ++i == arguments.size())
-      return wrong(option + ": expected a value");
-    TANDEM_RETURN_IF_ERROR(value->second(
-        option, equals == std::string::npos ? arguments[i] : argument.substr(equals + 1)));
-  }
-  return Status::success();
+CommandLine::CommandLine(const std::string &tool, const std::string &description)
+    : CLI::App(description, tool) {
+  set_help_flag("-h,--help", "print this text");
+  set_version_flag("--version", fmt::format("{} {}", tool, TANDEM_VERSION), "print the version");
 }
 
-OptionHandler run::textOption(std::string &field) {
-  return [&field](const std::string &option, const std::string &value) {
-    field = value;
-    return value.empty() ? wrong(option + ": expected a value") : Status::success();
+CLI::Option *CommandLine::custom(const std::string &name, const char *value, const char *help,
+                                 std::function<Status(const std::string &)> take) {
+  auto check = [name, take = std::move(take)](const std::string &text) {
+    Status status = take(text);
+    if (!status.ok())
+      throw CLI::ValidationError(name, status.message());
   };
+  return add_option_function<std::string>(name, check, help)->type_name(value)->take_last();
 }
 
-static Expected<uint64_t> number(const std::string &option, const std::string &text, uint64_t least,
-                                 uint64_t most) {
-  uint64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    return wrong(fmt::format("{}: expected a number from {} to {}, found \"{}\"", option, least,
-                             most, text));
-  return value;
+CLI::Option *CommandLine::text(const std::string &name, std::string &field, const char *value,
+                               const char *help) {
+  return custom(name, value, help, [&field](const std::string &text) {
+    field = text;
+    return text.empty() ? wrong("expected a value") : Status::success();
+  });
 }
 
-template <typename T>
-static OptionHandler makeNumberOption(T &field, uint64_t least, uint64_t most) {
-  return [&field, least, most](const std::string &option, const std::string &value) {
-    TANDEM_ASSIGN_OR_RETURN(uint64_t found, number(option, value, least, most));
-    field = static_cast<T>(found);
+/// A reader of whole numbers into a field of any width.
+template <typename T> static auto readNumber(T &field, uint64_t least, uint64_t most) {
+  return [&field, least, most](const std::string &text) {
+    uint64_t value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < least || value > most)
+      return wrong(fmt::format("expected a number from {} to {}, found \"{}\"", least, most, text));
+    field = static_cast<T>(value);
     return Status::success();
   };
 }
 
-OptionHandler run::numberOption(uint32_t &field, uint64_t least, uint64_t most) {
-  return makeNumberOption(field, least, most);
+CLI::Option *CommandLine::number(const std::string &name, uint32_t &field, uint64_t least,
+                                 uint64_t most, const char *value, const char *help) {
+  return custom(name, value, help, readNumber(field, least, most));
 }
 
-OptionHandler run::numberOption(uint64_t &field, uint64_t least, uint64_t most) {
-  return makeNumberOption(field, least, most);
+CLI::Option *CommandLine::number(const std::string &name, uint64_t &field, uint64_t least,
+                                 uint64_t most, const char *value, const char *help) {
+  return custom(name, value, help, readNumber(field, least, most));
 }
 
-/// NaN where the text is none.
+/// NaN where the text is no number.
 static double realOf(const std::string &text) {
   char *end = nullptr;
   double value = std::strtod(text.c_str(), &end);
-  return text.empty() || *end ? std::strtod("nan", nullptr) : value;
+  return text.empty() || *end ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
-OptionHandler run::realOption(double &field, double least, double most) {
-  return [&field, least, most](const std::string &option, const std::string &text) {
-    double value = realOf(text);
-    if (!(value >= least && value <= most))
-      return wrong(fmt::format("{}: expected a number from {} to {}, found \"{}\"", option, least,
-                               most, text));
-    field = value;
+CLI::Option *CommandLine::real(const std::string &name, double &field, double least, double most,
+                               const char *value, const char *help) {
+  return custom(name, value, help, [&field, least, most](const std::string &text) {
+    double found = realOf(text);
+    if (!(found >= least && found <= most))
+      return wrong(fmt::format("expected a number from {} to {}, found \"{}\"", least, most, text));
+    field = found;
     return Status::success();
-  };
+  });
 }
 
-OptionHandler run::secondsOption(std::chrono::milliseconds &field) {
-  return [&field](const std::string &option, const std::string &text) {
-    double value = realOf(text);
-    if (!(value >= 0.1 && value <= 86400))
-      return wrong(
-          fmt::format("{}: expected seconds from 0.1 to 86400, found \"{}\"", option, text));
-    field = std::chrono::milliseconds(static_cast<int64_t>(value * 1000));
+CLI::Option *CommandLine::seconds(const std::string &name, std::chrono::milliseconds &field,
+                                  const char *help) {
+  return custom(name, "SECONDS", help, [&field](const std::string &text) {
+    double found = realOf(text);
+    if (!(found >= 0.1 && found <= 86400))
+      return wrong(fmt::format("expected seconds from 0.1 to 86400, found \"{}\"", text));
+    field = std::chrono::milliseconds(static_cast<int64_t>(found * 1000));
     return Status::success();
-  };
+  });
 }
 
-Status run::checkChoice(const std::string &option, const std::string &text,
-                        const std::vector<std::string> &choices) {
+CLI::Option *CommandLine::choice(const std::string &name, std::string &field,
+                                 const std::vector<std::string> &choices, const char *help) {
+  std::string value = fmt::format("{}", fmt::join(choices, "|"));
+  return custom(name, value.c_str(), help, [&field, choices](const std::string &text) {
+    field = text;
+    return checkChoice(text, choices);
+  });
+}
+
+CLI::Option *CommandLine::channels(const std::string &name, std::string &field, const char *help) {
+  return custom(name, "ucx|local|ccl|peer[,...]", help, [&field](const std::string &text) {
+    for (const std::string &channel : splitList(text))
+      TANDEM_RETURN_IF_ERROR(checkChoice(channel, {"ucx", "local", "ccl", "peer"}));
+    field = text;
+    return Status::success();
+  });
+}
+
+CLI::Option *CommandLine::list(const std::string &name, std::vector<std::string> &field,
+                               const char *value, const char *help) {
+  return add_option(name, field, help)->type_name(value)->delimiter(',')->allow_extra_args(false);
+}
+
+Expected<std::string> CommandLine::parse(std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    CLI::App::parse(std::move(arguments));
+  } catch (const CLI::CallForHelp &) {
+    return help();
+  } catch (const CLI::CallForVersion &version) {
+    return std::string(version.what()) + "\n";
+  } catch (const CLI::ExtrasError &) {
+    std::string extra = remaining().front();
+    return wrong(fmt::format("{} \"{}\"; --help lists all options",
+                             extra[0] == '-' ? "unknown option" : "unexpected argument", extra));
+  } catch (const CLI::ParseError &error) {
+    return wrong(error.what());
+  }
+  return std::string();
+}
+
+Status run::refuseOptions(const std::vector<CLI::Option *> &options, const std::string &why) {
+  for (const CLI::Option *option : options)
+    if (option->count() > 0)
+      return wrong(fmt::format("{}: {}", option->get_name(), why));
+  return Status::success();
+}
+
+Status run::checkChoice(const std::string &text, const std::vector<std::string> &choices) {
   if (std::find(choices.begin(), choices.end(), text) != choices.end())
     return Status::success();
-  return wrong(
-      fmt::format("{}: expected one of {}, found \"{}\"", option, fmt::join(choices, ", "), text));
-}
-
-OptionHandler run::choiceOption(std::string &field, std::vector<std::string> choices) {
-  return
-      [&field, choices = std::move(choices)](const std::string &option, const std::string &value) {
-        field = value;
-        return checkChoice(option, value, choices);
-      };
-}
-
-OptionHandler run::channelsOption(std::string &field) {
-  return [&field](const std::string &option, const std::string &value) {
-    for (const std::string &name : splitList(value))
-      TANDEM_RETURN_IF_ERROR(checkChoice(option, name, {"ucx", "local", "ccl", "peer"}));
-    field = value;
-    return Status::success();
-  };
+  return wrong(fmt::format("expected one of {}, found \"{}\"", fmt::join(choices, ", "), text));
 }
 
 std::vector<std::string> run::splitList(const std::string &text, char separator) {
@@ -149,7 +169,7 @@ bool run::namesChannel(const std::string &channels, const std::string &channel) 
 }
 
 std::string run::targetFor(const std::string &channels) {
-  // What a channel can do decides; a GPU runs programs of the host's channels too, staged.
+  // The target is what a channel can do; a GPU runs programs of the host's channels too, staged.
   std::string first = splitList(channels)[0];
   if (first == "ccl")
     return "cuda-nccl";

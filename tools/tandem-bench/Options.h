@@ -64,11 +64,10 @@ struct Options {
 
   std::string json, csv, svg;
   double failIfSlower = -1; ///< percent; -1: not asked
-  bool help = false, version = false;
+  /// What --help or --version prints, and nothing is measured; else "".
+  std::string text;
   std::string commandLine; ///< all arguments
 };
-
-extern const char *const kUsage;
 
 Expected<Options> parseOptions(const std::vector<std::string> &arguments);
 

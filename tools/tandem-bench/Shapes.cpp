@@ -138,7 +138,7 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
     TANDEM_ASSIGN_OR_RETURN(schedule.streams, extent(option, value));
   } else if (key == "order" && push) {
     schedule.order = value;
-    return run::checkChoice(option, value, {"rotated", "xor"});
+    return run::checkChoice(value, {"rotated", "xor"}).withPrefix(option + ": ");
   } else if (key == "merge" && push && value == "double") {
     schedule.doubling = true;
   } else if (key == "merge" && push) {
@@ -159,8 +159,9 @@ Expected<Schedule> bench::parseSchedule(const std::string &text) {
   std::vector<std::string> parts = splitList(text, ':');
   schedule.text = text;
   schedule.name = parts[0];
-  TANDEM_RETURN_IF_ERROR(run::checkChoice("--schedules", schedule.name,
-                                          {"auto", "sequence", "pipeline", "exchange", "push"}));
+  TANDEM_RETURN_IF_ERROR(
+      run::checkChoice(schedule.name, {"auto", "sequence", "pipeline", "exchange", "push"})
+          .withPrefix("--schedules: "));
   if (schedule.name == "pipeline")
     schedule.slices = 4;
   for (size_t i = 1; i < parts.size(); ++i) {

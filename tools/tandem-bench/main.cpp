@@ -8,7 +8,6 @@
 #include "Bench.h"
 #include "Ranks.h"
 #include "Suite.h"
-#include "tandem-c/Runtime.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -86,12 +85,8 @@ int main(int argc, char **argv) {
   auto options = parseOptions(arguments);
   if (!options)
     return fail(options.status());
-  if (options->help) {
-    fmt::print("{}", kUsage);
-    return 0;
-  }
-  if (options->version) {
-    fmt::print("tandem-bench {}\n", tandem_version());
+  if (!options->text.empty()) {
+    fmt::print("{}", options->text);
     return 0;
   }
   if (!options->stage.empty())

@@ -38,13 +38,12 @@ struct Options {
 
   std::string json, dumpNpy, trace, svg;
   bool perRank = false, prefix = false;
-  bool help = false, version = false;
+  /// What --help or --version prints, and nothing is run; else "".
+  std::string text;
 
   /// Lines say of which program they are, and there is a total.
   bool several() const { return programs.size() > 1; }
 };
-
-extern const char *const kUsage;
 
 /// Still to be compiled.
 bool isSource(const std::string &program);

@@ -10,7 +10,6 @@
 
 #include "Launcher.h"
 #include "Ranks.h"
-#include "tandem-c/Runtime.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -47,12 +46,8 @@ int main(int argc, char **argv) {
   auto options = parseOptions(arguments);
   if (!options)
     return fail(options.status());
-  if (options->help) {
-    fmt::print("{}", kUsage);
-    return 0;
-  }
-  if (options->version) {
-    fmt::print("tandem-run {}\n", tandem_version());
+  if (!options->text.empty()) {
+    fmt::print("{}", options->text);
     return 0;
   }
   auto environment = readBootstrapEnvironment();

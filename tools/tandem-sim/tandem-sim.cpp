@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CommandLine.h"
 #include "Files.h"
 
 #include "tandem/Replay/Simulate.h"
@@ -12,34 +13,16 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <map>
 
 using namespace tandem;
 
 namespace {
 
-constexpr const char *kUsage = R"(usage: tandem-sim program.tsp --machine=FILE [options]
-
-Simulates one run of a stream program on all its ranks, on a machine that need not be there.
-
-  --machine=FILE      a machine file; a bare name (h200x8) is one of machines/
-  --scale=NAME=FACTOR what if: multiplies a number of the machine; may be given several times.
-                      NAME: {}
-  --no-graph          commands are enqueued one by one, also where the machine replays graphs
-
-Reports
-  --json=FILE         everything as JSON (- = standard output, instead of the text)
-  --trace=FILE        the run as a Chrome trace (Perfetto opens it)
-  --svg=FILE          the run as a picture
-  --trace-ranks=N     at most so many ranks in the trace; default 64
-  --compare=FILE      a trace of tandem-run: where the model errs, by kind and by rank
-)";
-
 struct Options {
   std::string program, machine, json, trace, svg, compare;
   std::vector<std::pair<std::string, double>> scales;
   uint32_t traceRanks = 64;
-  bool noGraph = false, help = false;
+  bool noGraph = false;
 };
 
 Status wrong(std::string message) { return Status(Code::InvalidArgument, std::move(message)); }
@@ -49,65 +32,51 @@ Status addScale(Options &options, const std::string &text) {
   char *end = nullptr;
   double factor = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
   if (equals == std::string::npos || end == text.c_str() + equals + 1 || *end)
-    return wrong(fmt::format("--scale: expected name=factor, found \"{}\"", text));
+    return wrong(fmt::format("expected name=factor, found \"{}\"", text));
   options.scales.emplace_back(text.substr(0, equals), factor);
   return Status();
 }
 
-Status addRanks(Options &options, const std::string &text) {
-  char *end = nullptr;
-  unsigned long value = std::strtoul(text.c_str(), &end, 10);
-  if (text.empty() || text[0] == '-' || *end || value < 1 || value > 65536)
-    return wrong(
-        fmt::format("--trace-ranks: expected a number from 1 to 65536, found \"{}\"", text));
-  options.traceRanks = static_cast<uint32_t>(value);
-  return Status();
-}
-
-Expected<Options> parse(int argc, char **argv) {
-  Options o;
-  const std::map<std::string, std::string *> texts = {{"--machine", &o.machine},
-                                                      {"--json", &o.json},
-                                                      {"--trace", &o.trace},
-                                                      {"--svg", &o.svg},
-                                                      {"--compare", &o.compare}};
-  for (int i = 1; i < argc; ++i) {
-    std::string argument = argv[i];
-    if (argument == "--help" || argument == "-h") {
-      o.help = true;
-      continue;
-    }
-    if (argument == "--no-graph") {
-      o.noGraph = true;
-      continue;
-    }
-    if (argument.empty() || argument[0] != '-') {
-      if (!o.program.empty())
-        return wrong(fmt::format("two programs given: \"{}\" and \"{}\"", o.program, argument));
-      o.program = argument;
-      continue;
-    }
-    size_t equals = argument.find('=');
-    std::string name = argument.substr(0, equals);
-    auto text = texts.find(name);
-    if (text == texts.end() && name != "--scale" && name != "--trace-ranks")
-      return wrong(fmt::format("unknown option \"{}\"; --help lists them", argument));
-    if (equals == std::string::npos && i + 1 == argc)
-      return wrong(name + ": expected a value");
-    std::string value = equals == std::string::npos ? argv[++i] : argument.substr(equals + 1);
-    if (name == "--scale") {
-      TANDEM_RETURN_IF_ERROR(addScale(o, value));
-    } else if (name == "--trace-ranks") {
-      TANDEM_RETURN_IF_ERROR(addRanks(o, value));
-    } else {
-      *text->second = value;
-    }
-  }
-  if (!o.help && o.program.empty())
+/// Gives the text that --help asks for.
+Expected<std::string> parse(int argc, char **argv, Options &o) {
+  run::CommandLine line("tandem-sim",
+                        "Simulates one run of a stream program on all its ranks, on a "
+                        "machine that need not be present.");
+  line.add_option("program", o.program, "a stream program")->type_name("program.tsp");
+  line.text("--machine", o.machine, "FILE",
+            "a machine file; a bare name (h200x8) is one of machines/");
+  std::string scalable = fmt::format("{}", fmt::join(machine::Machine::scalable(), ",\n  "));
+  line.add_option_function<std::vector<std::string>>(
+          "--scale",
+          [&o](const std::vector<std::string> &all) {
+            for (const std::string &text : all)
+              if (Status status = addScale(o, text); !status.ok())
+                throw CLI::ValidationError("--scale", status.message());
+          },
+          "what if: multiplies a number of the machine; may be given several times.\nNAME: " +
+              scalable)
+      ->type_name("NAME=FACTOR")
+      ->allow_extra_args(false);
+  line.add_flag("--no-graph", o.noGraph,
+                "commands are enqueued one by one, also where the machine replays graphs");
+  line.text("--json", o.json, "FILE",
+            "everything as JSON (-: to the standard output, instead of the text)")
+      ->group("Reports");
+  line.text("--trace", o.trace, "FILE", "the run as a Chrome trace (Perfetto opens it)")
+      ->group("Reports");
+  line.text("--svg", o.svg, "FILE", "the run as a picture")->group("Reports");
+  line.number("--trace-ranks", o.traceRanks, 1, 65536, "N",
+              "at most N ranks in the trace; default 64")
+      ->group("Reports");
+  line.text("--compare", o.compare, "FILE",
+            "a trace of tandem-run: the errors of the model, by kind and by rank")
+      ->group("Reports");
+  TANDEM_ASSIGN_OR_RETURN(std::string text, line.parse({argv + 1, argv + argc}));
+  if (text.empty() && o.program.empty())
     return wrong("expected a program (.tsp); --help says more");
-  if (!o.help && o.machine.empty())
+  if (text.empty() && o.machine.empty())
     return wrong("expected --machine=FILE; --help says more");
-  return o;
+  return text;
 }
 
 Status writeText(const std::string &path, const std::string &text) {
@@ -160,12 +129,13 @@ Status simulateProgram(const Options &options) {
 } // namespace
 
 int main(int argc, char **argv) {
-  auto options = parse(argc, argv);
-  if (options.ok() && options->help) {
-    fmt::print(kUsage, fmt::join(machine::Machine::scalable(), ", "));
-    return 0;
+  Options options;
+  auto text = parse(argc, argv, options);
+  Status status = text.status();
+  if (status.ok()) {
+    fmt::print("{}", *text);
+    status = text->empty() ? simulateProgram(options) : Status();
   }
-  Status status = options.ok() ? simulateProgram(*options) : options.status();
   if (status.ok())
     return 0;
   fmt::print(stderr, "tandem-sim: {}\n", status.message());
