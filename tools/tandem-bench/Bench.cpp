@@ -255,13 +255,17 @@ private:
       auto probe = parseProbe(m.name);
       if (!probe)
         continue;
-      auto seconds = rings.seconds(*probe, m.mode);
+      // On a busy machine a ring may be shorter than the noise. A whole run bounds it.
+      auto alone = rings.seconds(*probe, m.mode), seconds = alone;
+      if (!seconds)
+        seconds = rings.mostSeconds(*probe, m.mode);
       double rate = seconds ? double(suite->linkBytes()) / *seconds : 0;
       if (rate <= report.linkRate.value_or(0))
         continue;
       report.linkRate = rate;
-      report.linkSource = fmt::format("measured: a ring of {} B, by {}, {}", suite->linkBytes(),
-                                      toString(probe->work), toString(m.mode));
+      report.linkSource =
+          fmt::format("measured: a ring of {} B, by {}, {}{}", suite->linkBytes(),
+                      toString(probe->work), toString(m.mode), alone ? "" : ", launching included");
     }
   }
 

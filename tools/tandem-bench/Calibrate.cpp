@@ -72,6 +72,13 @@ std::optional<double> Calibration::seconds(const Probe &probe, Mode mode) const 
   return difference(probe, mode, &Figure::seconds);
 }
 
+std::optional<double> Calibration::mostSeconds(const Probe &probe, Mode mode) const {
+  const Figure *run = figure(probe, mode);
+  if (!run || run->seconds.empty())
+    return std::nullopt;
+  return quantilesOf(run->seconds).median / probe.repeats;
+}
+
 std::optional<double> Calibration::seconds(const Probe &probe) const {
   return seconds(probe, figure(probe, Mode::Graph) ? Mode::Graph : Mode::Direct);
 }

@@ -33,6 +33,9 @@ public:
 
   /// One repeat of a probe; none where not measured, or less than the noise.
   std::optional<double> seconds(const Probe &probe, Mode mode) const;
+  /// The whole run divided by the repeats, which is no less than one repeat takes; none where not
+  /// measured.
+  std::optional<double> mostSeconds(const Probe &probe, Mode mode) const;
 
   /// The base file's text with the numbers that were measured, of source "calibrated", whose text
   /// is `how`; `name` is the machine's. An error if the result is no machine.

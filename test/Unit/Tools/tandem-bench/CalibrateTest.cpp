@@ -305,6 +305,25 @@ TEST(Calibration, RefusesFiguresThatAreNone) {
               HasSubstr("figures[0]: times_us, host_us"));
 }
 
+TEST(Calibration, AProbeThatIsShorterThanTheNoiseHasABound) {
+  Probe ring;
+  ring.work = Work::Message;
+  ring.bytes = 65536;
+  ring.repeats = 4;
+  // The neighbours have cost the single ring more than three rings take.
+  Measurement one, many;
+  one.name = ring.once().name();
+  one.seconds = one.host = {9e-6, 9e-6, 9e-6};
+  many.name = ring.name();
+  many.seconds = many.host = {4e-6, 8e-6, 12e-6};
+  Calibration calibration(kRanks, false, kRanks, kCores);
+  EXPECT_FALSE(calibration.mostSeconds(ring, Mode::Direct));
+  calibration.note({one, many});
+  EXPECT_FALSE(calibration.seconds(ring, Mode::Direct));
+  EXPECT_DOUBLE_EQ(calibration.mostSeconds(ring, Mode::Direct).value_or(0), 2e-6);
+  EXPECT_FALSE(calibration.mostSeconds(ring, Mode::Graph));
+}
+
 TEST(Calibration, RefusesABaseThatIsNone) {
   Calibration calibration(kRanks, false, kRanks, kCores);
   EXPECT_FALSE(calibration.apply("{", "here", "").ok());
