@@ -10,6 +10,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -99,11 +100,30 @@ void DimAxesAttr::print(AsmPrinter &printer) const {
 }
 
 DimAxesAttr fusion::resolveSymbolicDigits(DimAxesAttr dim, MeshAttr mesh) {
-  SmallVector<Digit> digits(dim.getDigits());
-  for (Digit &digit : digits)
-    if (int64_t size = getDigitSize(digit, mesh);
-        digit.isSymbolic() && !ShapedType::isDynamic(size))
-      digit = digit.isStream() ? Digit::stream(size) : Digit::serial(size);
+  SmallVector<Digit> digits;
+  ArrayRef<Digit> rest = dim.getDigits();
+  while (!rest.empty()) {
+    // Neighbours `stream("a") * stream("b")` are one digit: its slices have one owner each where
+    // `didx("a") * didx("b")` stands.
+    auto isSymbolicStream = [](const Digit &digit) {
+      return digit.isSymbolic() && digit.isStream();
+    };
+    ArrayRef<Digit> run = rest.take_while(isSymbolicStream);
+    if (run.empty())
+      run = rest.take_front();
+    rest = rest.drop_front(run.size());
+    bool isKnown = true;
+    int64_t product = 1;
+    for (const Digit &digit : run) {
+      int64_t size = getDigitSize(digit, mesh);
+      isKnown &= digit.isSymbolic() && !ShapedType::isDynamic(size) &&
+                 !llvm::MulOverflow(product, size, product);
+    }
+    if (isKnown)
+      digits.push_back(run.front().isStream() ? Digit::stream(product) : Digit::serial(product));
+    else
+      llvm::append_range(digits, run);
+  }
   return DimAxesAttr::get(dim.getContext(), digits);
 }
 
