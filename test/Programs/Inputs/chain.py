@@ -1,12 +1,12 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""chain.py LAYERS: writes a chain of MLP layers, whose loops have the schedule push, to stdout."""
+"""chain.py LAYERS [OPTIONS]: writes a chain of MLP layers, whose loops have the schedule push with OPTIONS, to stdout."""
 
 import sys
 
 ROWS, WIDTH, HIDDEN = 48, 16, 24
-PUSH = "#fusion.schedule<push>"
+PUSH = f"#fusion.schedule<{', '.join(['push', *sys.argv[2:]])}>"
 
 
 def layer(i):

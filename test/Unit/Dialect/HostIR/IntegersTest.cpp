@@ -77,7 +77,7 @@ TEST(RankNumbers, TablesOfRanks) {
   EXPECT_EQ(right, numbers.table({1, 2, 3, 0}));
   // The same from another number on.
   Number slots = numbers.evaluate({K::Add}, Number::constant(7), right);
-  EXPECT_EQ(slots.getOffset(), right.getOffset());
+  EXPECT_EQ(numbers.evaluate({K::Sub}, slots, Number::constant(7)), right);
   EXPECT_EQ(slots.getLeast(), 7);
   EXPECT_EQ(numbers.getGreatest(slots), 10);
   EXPECT_EQ(numbers.at(slots, 2), 10);

@@ -38,8 +38,6 @@ public:
   }
   /// The least entry of a known number.
   int64_t getLeast() const { return base; }
-  /// The number less its least entry.
-  Number getOffset() const { return Number(table, 0); }
   bool operator==(const Number &o) const { return table == o.table && base == o.base; }
   bool operator<(const Number &o) const {
     return std::pair(table, base) < std::pair(o.table, o.base);
