@@ -16,6 +16,8 @@ using namespace tandem::hostir;
 // Numbers in all tables together; 128 MiB.
 static constexpr size_t kMaxEntries = size_t(1) << 24;
 
+bool RankNumbers::isFull() const { return (tables.size() + 1) * ranks > kMaxEntries; }
+
 Number RankNumbers::table(std::vector<int64_t> entries) {
   assert(entries.size() == ranks && "one entry per rank");
   if (entries.empty())
@@ -34,7 +36,7 @@ Number RankNumbers::table(std::vector<int64_t> entries) {
   for (int64_t number : bucket)
     if (tables[number] == entries)
       return Number(number, base);
-  if ((tables.size() + 1) * ranks > kMaxEntries)
+  if (isFull())
     return Number();
   bucket.push_back(static_cast<int64_t>(tables.size()));
   tables.push_back(std::move(entries));
@@ -63,6 +65,8 @@ Number RankNumbers::evaluate(IntegerOp op, Number a, Number b) {
   }
   auto code = static_cast<int64_t>(op.kind) << 16 | static_cast<int64_t>(op.width) << 8 |
               static_cast<int64_t>(op.predicate);
+  if (isFull()) // with many ranks, further entries would cost more than they are worth
+    return Number();
   auto [known, isNew] = results.try_emplace(Key(code, a, b));
   if (!isNew)
     return known->second;
@@ -79,7 +83,7 @@ Number RankNumbers::evaluate(IntegerOp op, Number a, Number b) {
 Number RankNumbers::select(Number condition, Number a, Number b) {
   if (std::optional<int64_t> constant = condition.getConstant())
     return *constant ? a : b;
-  if (!condition.isKnown() || !a.isKnown() || !b.isKnown())
+  if (!condition.isKnown() || !a.isKnown() || !b.isKnown() || isFull())
     return Number();
   std::vector<int64_t> entries(ranks);
   for (uint32_t rank = 0; rank < ranks; ++rank)

@@ -74,6 +74,8 @@ public:
   Number select(Number condition, Number a, Number b);
 
 private:
+  bool isFull() const;
+
   using Key = std::tuple<int64_t, Number, Number>;
   uint32_t ranks;
   std::deque<std::vector<int64_t>> tables;
