@@ -1,4 +1,4 @@
-//===- Bootstrap.h - who am I, and an exchange of bytes at start ---*- C++ -*-===//
+// ===- Bootstrap.h - rank, world size, exchange at start ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -18,40 +18,41 @@
 
 namespace tandem {
 
-/// What a context must know of the job that it is part of. Used at start and at prepare only, never
-/// in a run. All calls are collective over the world, in the same order on every rank, one thread
-/// at a time per rank.
+/// The rank's place in its job, and an exchange of bytes, like MPI_Comm_rank and MPI_Allgather.
+/// Used at start and at prepare only, never in a run. All calls are collective over the world, in
+/// the same order on every rank, one thread at a time per rank.
 class Bootstrap {
 public:
   virtual ~Bootstrap();
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t worldSize() const = 0;
-  /// Rank within its node, and ranks of that node. Where nobody knows: rank() and worldSize() (one
-  /// node).
+  /// Rank within its node, and number of ranks of that node. If unknown: rank() and worldSize()
+  /// (one node).
   virtual uint32_t localRank() const { return rank(); }
   virtual uint32_t localSize() const { return worldSize(); }
 
   /// Every rank gives `bytes` bytes (the same number on all); `all` receives worldSize() * bytes,
-  /// in rank order. Must return an error in bounded time if a rank is gone; after an error the
-  /// bootstrap is not used again.
+  /// in rank order. Must return an error in bounded time if a rank has ended. After an error the
+  /// bootstrap must not be used again.
   virtual Status allGather(const void *mine, size_t bytes, void *all) = 0;
   virtual Status barrier() = 0;
 };
 
-/// The two callbacks of an embedder; a non-zero return is an error.
+/// A bootstrap by two callbacks of an embedder. A non-zero return value is an error.
 struct BootstrapCallbacks {
   uint32_t rank = 0, worldSize = 1, localRank = 0, localSize = 1;
   std::function<int(const void *mine, size_t bytes, void *all)> allGather;
   std::function<int()> barrier;
 };
 
-/// A world of one rank: needs nobody.
+/// A world of one rank.
 std::unique_ptr<Bootstrap> createSelfBootstrap();
-/// Fails if rank and sizes do not fit, or a callback is missing in a world larger than one.
+/// Fails if rank and sizes are inconsistent, or if a callback is missing in a world larger than
+/// one.
 Expected<std::unique_ptr<Bootstrap>> createCallbackBootstrap(BootstrapCallbacks callbacks);
 
-/// All-gather of strings of any lengths: result[r] is what rank r gave. Two calls of allGather.
+/// All-gather of strings of any length: result[r] is the string of rank r. Calls allGather twice.
 Expected<std::vector<std::string>> allGatherStrings(Bootstrap &bootstrap, const std::string &mine);
 
 } // namespace tandem

@@ -1,16 +1,17 @@
-//===- Channel.h - how ranks talk -------------------------------*- C++ -*-===//
+// ===- Channel.h - communication between ranks -------------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A *transport* (local, ucx, ccl, peer) belongs to a context and makes *channels*: one per entry of
-// a program's channel table, owned by the program instance. Like a device, a channel makes
-// operations: sizes, peers and tags are fixed at prepare, addresses are found at run, the work is
-// enqueued on a device stream. A transport for host memory returns HostOperations whose execute()
-// returns when the transfer is complete; it blocks that one stream and no other.
+// A *channel* is an ordered communication path for a group of ranks, like an NCCL communicator. A
+// *transport* (local, ucx, ccl, peer) belongs to a context and makes channels: one per entry of a
+// program's channel table, owned by the program instance. Like a device, a channel makes
+// operations. Sizes, peers and tags are fixed at prepare; addresses are looked up at run; the work
+// is enqueued on a device stream. A transport for host memory returns HostOperations, whose
+// execute() returns when the transfer is complete. It blocks only its own stream.
 //
-// Operations of one channel run concurrently when they are on different streams. Waiting must not
-// spin for long: ranks and streams may outnumber the cores.
+// Operations of one channel on different streams run concurrently. Waits must not spin for long,
+// because ranks and streams may outnumber the cores.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,15 +26,15 @@
 
 namespace tandem {
 
-/// Bits of what a channel can do; numbers as in the stream program.
+/// The capabilities of a channel, as bits; numbers as in the stream program.
 enum Capability : uint32_t { TwoSided = 1, OneSided = 2, Collectives = 4 };
 /// "two_sided|one_sided"; "none" for 0.
 std::string capabilitiesToString(uint32_t capabilities);
 
-/// The part of an instance that peers may reach into: one allocation of MemoryKind::Symmetric, laid
-/// out as two halves of the symmetric arena, then the signals (uint64_t each, zero at start). Run n
-/// uses half n % 2. Sizes may differ by rank; what a peer needs of them is exchanged when the
-/// channel is created.
+/// The memory of an instance that peers may access, like torch's symmetric memory: one allocation
+/// of MemoryKind::Symmetric with two halves of the symmetric arena, then the signals (uint64_t
+/// each, zero at start). Run n uses half n % 2. Sizes may differ by rank; ranks exchange them when
+/// the channel is created.
 struct SymmetricMemory {
   void *base = nullptr;
   uint64_t totalBytes = 0;   ///< of the allocation
@@ -43,7 +44,7 @@ struct SymmetricMemory {
   bool empty() const { return base == nullptr; }
 };
 
-/// A channel to be made.
+/// How to make a channel.
 struct ChannelDesc {
   /// Equal on all ranks of the world: (number of the instance in its context << 16) | index in the
   /// channel table. Tells channels of one transport apart.
@@ -57,20 +58,20 @@ struct ChannelDesc {
   SymmetricMemory symmetric; ///< empty unless capabilities has OneSided
 };
 
-/// One message of a group. Matched by (channel, source, frame.epoch, tag): tags start anew in each
-/// run, and a fast rank may be one run ahead. Layouts of the two ends may have other strides but
-/// hold the same number of bytes; a difference is an error on the receiver at least. Complete on
-/// the sender when its buffer may be reused. A peer may be the rank itself.
+/// One message of a group. Matched by (channel, source, frame.epoch, tag): each run counts tags
+/// from 0, and a fast rank may be one run ahead. The layouts of the two ends may have different
+/// strides but must hold the same number of bytes; a difference is an error at least on the
+/// receiver. A send is complete when its buffer may be reused. A peer may be the rank itself.
 struct Message {
   bool isSend = false;
   uint32_t peer = 0; ///< index in the group
   uint32_t tag = 0;
-  Operand buffer; ///< may have no elements: the message is sent all the same
+  Operand buffer; ///< may have no elements; the message is still sent
 };
 
-/// A one-sided copy: the elements of `src` go to peer's symmetric memory, to the half frame.half,
-/// `offset` bytes into it, with strides `dst`. Complete on this rank when `src` may be reused;
-/// visible there as `Signal` says.
+/// A one-sided copy: writes the elements of `src` to the peer's symmetric memory, `offset` bytes
+/// into half frame.half, with strides `dst`. Complete on this rank when `src` may be reused.
+/// Visible to the peer after a later Signal.
 struct Put {
   uint32_t peer = 0;
   uint64_t offset = 0;
@@ -86,8 +87,8 @@ struct Signal {
   uint32_t slot = 0;
   uint64_t value = 0, perRun = 0;
   uint32_t stream = 0; ///< of the program: signals of one stream are raised in order
-  /// Nobody else raises this slot, and here only this stream does, by values that grow within a
-  /// run: it may be written.
+  /// No other rank or stream raises this slot, and its values grow within a run. So the signal may
+  /// be a plain write instead of a maximum.
   bool exclusive = false;
 };
 
@@ -97,8 +98,8 @@ struct WaitSignal {
   uint64_t value = 0, perRun = 0;
 };
 
-/// See sp::CollectiveKind for shapes. `in` or `out` is absent where this rank neither reads nor
-/// writes it.
+/// A collective; sp::CollectiveKind has the shapes. `in` is absent if this rank does not read it,
+/// `out` if it does not write it.
 struct Collective {
   CollectiveKind kind = CollectiveKind::AllGather;
   ReduceOp op = ReduceOp::Sum;
@@ -108,8 +109,8 @@ struct Collective {
   uint32_t sequence = 0;
 };
 
-/// A group of ranks that talk. prepare functions: one thread, not collective. A call of something
-/// that capabilities() lacks is an Unsupported error.
+/// A group of ranks that communicate. Prepare functions: one thread, not collective. A function
+/// that the transport's capabilities() lack returns an Unsupported error.
 class Channel {
 public:
   virtual ~Channel();
@@ -120,15 +121,14 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareSignal(const Signal &signal);
   virtual Expected<std::unique_ptr<Operation>> prepareWaitSignal(const WaitSignal &wait);
   virtual Expected<std::unique_ptr<Operation>> prepareCollective(const Collective &collective);
-  /// What the other members must know of what this rank has prepared, and the check against what
-  /// they said (by group index; `culprit`: the command that an error is about, if one is). For
-  /// channels that would not notice at run that their members disagree. Called once, after the last
-  /// prepare function.
+  /// A summary of this rank's prepared operations, and its comparison with the summaries of the
+  /// other members (by group index). For channels that cannot detect mismatches at run. `culprit`:
+  /// the command that an error is about, if any. Called once, after the last prepare function.
   virtual std::string prepared() { return {}; }
   virtual Status compare(const std::vector<std::string> &members, Marker &culprit);
 
-  /// Makes operations that wait return `reason`, and later ones fail with it. Tells the peers if
-  /// that can be done without waiting. Any thread, any number of times, also while operations run.
+  /// Makes waiting operations return `reason`, and later ones fail with it. Informs the peers if
+  /// that does not block. Any thread, any number of times, also while operations run.
   virtual void abort(const Status &reason) = 0;
 };
 
@@ -139,22 +139,22 @@ public:
   /// "local", "ucx", "ccl", "peer".
   virtual std::string_view name() const = 0;
   virtual uint32_t capabilities() const = 0;
-  /// True if its channels move memory of `device` as it is. A transport of host memory that meets a
-  /// device with its own is used through host memory; see stageThroughHost().
+  /// True if its channels can access memory of `device` directly. Otherwise the transport is staged
+  /// through host memory; see stageThroughHost().
   virtual bool moves(const Device &device) const { return device.hostMemory(); }
-  /// Collective over the world: every rank calls it for every channel of the table, in order, also
-  /// those whose group is empty (they get null). Exchanges through `bootstrap` what the peers need:
-  /// addresses, symmetric memory. Checks that all members named the same group. `device` and
-  /// `bootstrap` outlive the channel.
+  /// Collective over the world: every rank calls it for every channel of the table, in order. A
+  /// rank with an empty group gets null. Exchanges addresses and symmetric memory through
+  /// `bootstrap`, and checks that all members named the same group. `device` and `bootstrap`
+  /// outlive the channel.
   virtual Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
                                                            Bootstrap &bootstrap) = 0;
-  /// Once a run has ended, of whatever channels: whether its results can be believed, where
-  /// operations may end well although a rank has given up. Waits for nobody; any thread.
+  /// Called when a run has ended. Returns an error if a rank has aborted although this rank's
+  /// operations succeeded (see docs/gpu.md, "Abort board"). Does not block; any thread.
   virtual Status checkRun() const { return Status(); }
 };
 
-/// A transport that moves a device's memory through copies in host memory, by `inner`, which moves
-/// only that. Peers cannot reach into the device's memory so: it lacks OneSided.
+/// A transport that copies device memory to and from host memory and communicates by `inner`. It
+/// lacks OneSided, because peers cannot access the device's memory that way.
 std::unique_ptr<Transport> stageThroughHost(std::unique_ptr<Transport> inner);
 
 } // namespace tandem

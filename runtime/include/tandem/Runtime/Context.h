@@ -21,25 +21,25 @@ namespace tandem {
 
 struct ContextOptions {
   std::unique_ptr<Device> device;
-  /// A program channel is bound to the first that can do what it needs. One of host memory is
-  /// staged where the device has its own.
+  /// A program's channel is bound to the first transport with the required capabilities. A
+  /// transport of host memory is staged if the device has separate memory.
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Bootstrap> bootstrap;
-  /// A run that takes longer is ended by the watchdog.
+  /// The watchdog ends a run that takes longer.
   std::chrono::milliseconds timeout{60000};
-  /// Where the device has graphs and all ranks can: a run is captured once and replayed. Equal on
-  /// all ranks, or nobody does. TANDEM_GRAPH=0 says the same as false.
+  /// Capture a run once and replay it, if the device has graphs and all ranks can. If the option
+  /// differs between ranks, no rank does. TANDEM_GRAPH=0 has the same effect as false.
   bool graphs = true;
 };
 
-/// One rank's device, ways to talk, and place in the job. One thread at a time. Contexts of one
-/// process are independent, but where they share a GPU: an abort of one may have to wait while the
-/// driver makes a graph of the other. After a run failed or timed out the context is *poisoned*:
-/// everything but destruction returns that error.
+/// One rank's device, transports and bootstrap. One thread at a time. Contexts of one process are
+/// independent, with one exception: if they share a GPU, an abort of one may wait while the driver
+/// makes a graph of the other. After a run failed or timed out, the context is *poisoned*: every
+/// call except destruction returns that error.
 class Context {
 public:
   static Expected<std::unique_ptr<Context>> create(ContextOptions options);
-  /// All instances must be gone.
+  /// All instances must have been destroyed.
   virtual ~Context();
 
   virtual Device &device() = 0;
@@ -65,27 +65,27 @@ public:
 
   virtual const Program &program() const = 0;
 
-  /// Binds argument `i` to memory of the device: dtype and shape must be the local ones, dense;
-  /// `bytes`, the size of what the caller has there, at least what they need. The memory must
-  /// outlive the runs that follow. Results must not overlap other arguments. Stays bound until
-  /// bound again. Arguments that this rank does not hold need not be bound.
+  /// Binds argument `i` to device memory. `view` must be dense and have the local dtype and shape.
+  /// `bytes` is the size of the caller's memory at that address. The memory must outlive the
+  /// following runs. Results must not overlap other arguments. The binding stays until the next
+  /// call for `i`. Arguments that this rank does not hold need no binding.
   virtual Status bind(uint32_t i, const TensorView &view, uint64_t bytes) = 0;
 
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
-  /// Enqueues one run with `main` as the program's stream 0 and returns; at most two runs are in
-  /// flight, a third waits for the first. `main` null: the context's own. Where a graph is made, in
-  /// each of the first two runs and where a library's collectives get other addresses, it first
-  /// waits for what the context has in flight.
+  /// Enqueues one run with `main` as the program's stream 0 and returns. Null: the context's own
+  /// stream. At most two runs are in flight; a third one waits for the first. If a graph must be
+  /// made (in the first two runs, and when a library's collectives get other addresses), it first
+  /// waits for the context's runs in flight.
   virtual Status enqueue(Stream *main = nullptr) = 0;
-  /// Waits for everything enqueued; the first error of those runs.
+  /// Waits for all enqueued runs. Returns the first error of them.
   virtual Status wait() = 0;
 
-  /// Whether runs enqueued from now on note when their commands begin and end, which they then do
-  /// without a graph: on all ranks, or on none. Unsupported where the device cannot say.
+  /// Whether later runs record when their commands begin and end. Traced runs do not use a graph.
+  /// Call on all ranks alike. Unsupported if the device cannot measure times.
   virtual Status trace(bool on) = 0;
-  /// By command number, of the run that was enqueued last, once it is complete; zeros for what was
-  /// not noted: records, waits, and messages (their group's times are theirs).
+  /// Times of the last enqueued run, by command number, valid once it is complete. Zero for
+  /// records, waits and messages (a group has times, its messages do not).
   virtual const std::vector<CommandTime> &times() const = 0;
 };
 

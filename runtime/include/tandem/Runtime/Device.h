@@ -1,13 +1,13 @@
-//===- Device.h - where commands run ----------------------------*- C++ -*-===//
+// ===- Device.h - streams, memory, operations ----------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A device makes *operations*: work whose shapes are fixed once (prepare) and whose addresses are
-// looked up when it is enqueued (run). An executor walks a list of operations; a channel makes
-// operations of the same kind, so that compute and communication meet on the same streams. Host
-// devices run an operation on the stream's worker thread; a GPU backend enqueues kernels or library
-// calls on its stream, and may capture them into a graph per `Frame::half`.
+// looked up when it is enqueued (run). An instance walks a list of operations. Channels make
+// operations too, so compute and communication share streams. A host device runs an operation on
+// the stream's worker thread. A GPU enqueues kernels or library calls on its stream and may capture
+// them into one graph per `Frame::half`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,7 +29,7 @@ namespace tandem {
 using Marker = uint64_t;
 inline constexpr Marker kNoMarker = ~Marker(0);
 
-/// Where asynchronous work says that it failed. Any thread.
+/// Receives errors of asynchronous work. Any thread.
 class ErrorSink {
 public:
   virtual ~ErrorSink();
@@ -51,8 +51,8 @@ struct Frame {
   /// Which half of the symmetric arena this run uses: epoch % 2.
   unsigned half = 0;
   ErrorSink *errors = nullptr;
-  /// By command number (the low half of a marker): where streams note when operations ran. Null:
-  /// nobody has asked. See Stream::timeEvents and noteTimes.
+  /// By command number (the low half of a marker): where streams record the times of operations.
+  /// Null: no tracing. See Stream::timeEvents and noteTimes.
   CommandTime *times = nullptr;
 };
 
@@ -71,43 +71,40 @@ struct Operand {
 class Bootstrap;
 class Stream;
 
-/// Work prepared once, enqueued once per run, in stream order. Not copied; outlives the runs that
-/// it is part of.
+/// Work prepared once, enqueued once per run, in stream order. Not copied; outlives its runs.
 class Operation {
 public:
   virtual ~Operation();
-  /// Enqueues on `stream` and returns; never waits for the work itself. One thread at a time per
-  /// stream. `frame` is kept by reference. An error here means that nothing was enqueued; later
+  /// Enqueues on `stream` and returns without waiting for the work. One thread at a time per
+  /// stream. Keeps a reference to `frame`. If this returns an error, nothing was enqueued; later
   /// errors go to frame.errors.
   virtual Status enqueue(Stream &stream, const Frame &frame) = 0;
-  /// Why a graph cannot hold it; empty: it can.
+  /// Why it cannot be captured into a graph; empty: it can.
   virtual std::string whyNoGraph() const { return {}; }
-  /// Set by the executor; what Stream::position() shows while the operation runs.
+  /// Set by the instance; Stream::position() returns it while the operation runs.
   Marker marker = kNoMarker;
-  /// Set by the executor, for profilers; lives as long as the operation.
+  /// Set by the instance, for profilers; lives as long as the operation.
   const char *name = "";
 };
 
-/// Work that a host thread does: what CPU devices are made of, and what a channel of host memory
-/// returns.
+/// Work of a host thread: all operations of CPU devices and of channels for host memory.
 class HostOperation : public Operation {
 public:
-  /// Runs in stream order on a thread of the stream; may wait (for a peer, say) but must return
-  /// soon after its channel or device was aborted. An error ends the run.
+  /// Runs in stream order on a thread of the stream. May wait, for example for a peer, but must
+  /// return soon after its channel or device was aborted. An error ends the run.
   virtual Status execute(const Frame &frame) = 0;
   Status enqueue(Stream &stream, const Frame &frame) final;
   std::string whyNoGraph() const override { return "a thread of the host does it"; }
 };
 
-/// A run of a program as one thing that the device replays.
+/// A captured run of a program, like a cudaGraphExec_t.
 class Graph {
 public:
   virtual ~Graph();
-  /// Enqueues what was captured, as Operation::enqueue does. `frame` has the addresses that it was
-  /// captured with.
+  /// Enqueues the captured work, like Operation::enqueue. `frame` has the addresses of the capture.
   virtual Status launch(Stream &stream, const Frame &frame) = 0;
-  /// Whether capturing again, with other addresses, is to change it as it is. Else it is made anew,
-  /// and making a graph may wait, in the driver, until the device is idle.
+  /// Whether a capture with other addresses can update it in place. Otherwise a new graph is made,
+  /// and the driver may wait until the device is idle.
   virtual bool updates() const = 0;
 };
 
@@ -123,8 +120,8 @@ public:
   virtual Status synchronize() = 0;
 };
 
-/// A queue of work, in order. enqueue, record and wait: one thread at a time. position, query: any
-/// thread.
+/// A queue of work, in order, like a cudaStream_t. enqueue, record and wait: one thread at a time.
+/// position and idle: any thread.
 class Stream {
 public:
   virtual ~Stream();
@@ -134,19 +131,20 @@ public:
   /// Later work of this stream starts after the event's latest record has been reached. Never
   /// recorded: no wait.
   virtual Status wait(Event &event, Marker marker) = 0;
-  /// From now on, records and waits with a marker note when they ran at times[low half of it], as
-  /// operations do by Frame::times. Null: they no longer do. Where the device cannot say: nothing.
+  /// From now on, records and waits with a marker store their times in times[low half of the
+  /// marker], as operations do by Frame::times. Null: stop. No effect if the device cannot measure
+  /// times.
   virtual void timeEvents(CommandTime *times) {}
-  /// What has ended and was to be timed is noted when this returns.
+  /// Stores the times of all timed work that has ended.
   virtual Status noteTimes() { return Status(); }
   /// Blocks the calling thread until all work enqueued so far is done, or the device is aborted
   /// (then an error).
   virtual Status synchronize() = 0;
   /// True if nothing enqueued so far is left to do.
   virtual bool idle() = 0;
-  /// The command that the stream is executing or waiting in; kNoMarker if idle or not known.
+  /// The command that the stream is executing or waiting in; kNoMarker if idle or unknown.
   virtual Marker position() const = 0;
-  /// Commands in what was captured last on this stream that may wait for a peer.
+  /// Commands of the last capture on this stream that may wait for a peer.
   virtual std::vector<Marker> capturedWaits() const { return {}; }
   /// The vendor's stream (cudaStream_t, hipStream_t); null on host devices.
   virtual void *native() { return nullptr; }
@@ -166,8 +164,8 @@ protected:
 
 enum class MemoryKind : uint8_t {
   Plain,
-  Symmetric, ///< peers will reach in: may be registered, exported, or mapped
-  Host,      ///< the host's, which the device's operations can read and write too
+  Symmetric, ///< peers access it: may be registered, exported, or mapped
+  Host,      ///< host memory that the device's operations can access
 };
 
 /// out[..., M, N] (+)= op(a)[..., M, K] * op(b)[..., K, N] + bias[N]; batch dims broadcast; f32
@@ -197,7 +195,8 @@ struct LaunchDesc {
 };
 
 /// A device. Creation functions: any thread. The program verifier has checked the layouts given to
-/// prepare functions (shapes agree, views inside buffers); a device checks only what it supports.
+/// prepare functions (equal shapes, views inside buffers). A device checks only whether it supports
+/// them.
 class Device {
 public:
   virtual ~Device();
@@ -210,7 +209,7 @@ public:
   virtual Expected<std::unique_ptr<Event>> createEvent() = 0;
   /// At least 64-byte aligned, zeroed. `bytes` may be 0 (data() is then not to be used).
   virtual Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) = 0;
-  /// Copy from and to memory of the host; return when that is done. Ordered after no stream.
+  /// Copy from and to host memory; return when the copy is complete. Not ordered after any stream.
   virtual Status upload(void *dst, const void *src, uint64_t bytes);
   virtual Status download(void *dst, const void *src, uint64_t bytes);
 
@@ -225,38 +224,37 @@ public:
   virtual Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
                                                              uint64_t dims, ReduceOp op) = 0;
   virtual Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) = 0;
-  /// Collective, after every command of a program was prepared on all ranks: what must be decided
-  /// alike everywhere (algorithms of matmuls, say) is decided.
+  /// Collective. Called when every command of a program is prepared on all ranks. Makes choices
+  /// that must be equal on all ranks, such as algorithms of matmuls.
   virtual Status agree(Bootstrap &bootstrap);
 
-  /// True if streams do what Frame::times and Stream::timeEvents ask.
+  /// True if streams support Frame::times and Stream::timeEvents.
   virtual bool timesCommands() const { return hostMemory(); }
 
   /// True if capture() may succeed.
   virtual bool hasGraphs() const { return false; }
-  /// What `body` enqueues on `streams` becomes a graph and does not run: their work starts with the
-  /// graph and ends before it does. `previous`: a graph of the same program, null at first; may be
-  /// changed and returned, or destroyed, so it must have ended. Null if `previous` updates() and
-  /// yet cannot be changed: then once more without one. Unsupported where something cannot be
-  /// captured.
+  /// Captures the work that `body` enqueues on `streams` into a graph, without running it. The work
+  /// of all streams starts with the graph and ends before the graph ends. `previous`: an earlier
+  /// graph of the same program whose runs have ended, or null. It may be updated and returned, or
+  /// destroyed. Returns null if `previous` updates() but cannot be changed; then call again without
+  /// it. Unsupported if something cannot be captured.
   virtual Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,
                                                    std::unique_ptr<Graph> previous,
                                                    const std::function<Status()> &body);
 
-  /// Releases every stream that waits, drops queued work, makes everything enqueued later an error.
-  /// Any thread, any number of times; the first reason stays. A context calls it when it is
-  /// poisoned.
+  /// Releases every waiting stream, drops queued work, and makes later work fail. Any thread, any
+  /// number of times; the first reason stays. A context calls it when it is poisoned.
   virtual void abort(const Status &reason) = 0;
 };
 
 struct CpuDeviceOptions {
-  /// Threads of a matmul, beside the stream that it runs on. Ranks and streams are threads
-  /// already: 1 unless few.
+  /// Threads per matmul. Ranks and streams are threads already, so use more than 1 only if they are
+  /// fewer than the cores.
   unsigned matmulThreads = 1;
 };
 /// Host threads as streams, oneDNN matmuls.
 std::unique_ptr<Device> createCpuDevice(const CpuDeviceOptions &options = {});
-/// Accepts everything and does nothing: measures what dispatch alone costs.
+/// Accepts all operations and does nothing: measures the cost of dispatch.
 std::unique_ptr<Device> createNullDevice();
 
 } // namespace tandem

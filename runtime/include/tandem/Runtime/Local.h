@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-/// A job whose ranks are threads of this process. Give each thread its bootstrap and its transport;
+/// A job whose ranks are threads of this process. Each thread gets a bootstrap and a transport;
 /// both keep the world alive. A rank whose bootstrap is destroyed has left: the others' collective
 /// calls that need it fail and say so.
 class LocalWorld : public std::enable_shared_from_this<LocalWorld> {

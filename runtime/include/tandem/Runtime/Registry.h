@@ -20,7 +20,7 @@ namespace tandem {
 Expected<std::unique_ptr<Device>>
 createDevice(std::string_view name, const CpuDeviceOptions &cpu = {}, uint32_t localRank = 0);
 
-/// Empty if this build has device "cuda" and this machine such GPUs, else what is missing.
+/// Empty if this build has device "cuda" and this machine has `gpus` GPUs. Otherwise the reason.
 std::string whyNoGpu(uint32_t gpus = 1);
 
 /// A transport between processes: "ucx", or "ccl" or "peer", which are between GPUs of threads,

@@ -16,7 +16,7 @@ namespace tandem {
 /// A listening TCP socket. Closed with the object.
 class ListenSocket {
 public:
-  /// `port` 0: one that is free. Listens on all interfaces, IPv6 and IPv4.
+  /// `port` 0: any free port. Listens on all interfaces, IPv6 and IPv4.
   static Expected<ListenSocket> open(uint16_t port);
   ListenSocket(ListenSocket &&other) noexcept;
   ListenSocket &operator=(ListenSocket &&other) noexcept;
@@ -32,11 +32,11 @@ private:
 
 /// A bootstrap over TCP: rank 0 listens (on `environment.listenFd`, else on `environment.port`),
 /// the others connect, and every exchange is a star around rank 0. Blocks until all ranks are
-/// there. Connections that do not show the job's token are dropped; a rank outside the world, a
-/// rank that comes twice, or another world size ends the start of both sides with a message. Every
-/// wait is bounded by `environment.timeout`; errors name the ranks and addresses that were waited
-/// for. A rank that ends is noticed by those that wait for it, and rank 0 passes the reason on. A
-/// world of one needs no network.
+/// there. Connections without the job's token are dropped. A rank outside the world, a rank that
+/// connects twice, and a different world size are errors on both sides. Every wait is bounded by
+/// `environment.timeout`; errors name the ranks and addresses that were waited for. If a rank ends,
+/// the ranks that wait for it get an error, and rank 0 forwards the reason. A world of one needs no
+/// network.
 Expected<std::unique_ptr<Bootstrap>> createTcpBootstrap(const BootstrapEnvironment &environment);
 
 /// Reads the environment, finds rank 0, connects: what tools do at start.
