@@ -28,7 +28,7 @@ void FusionDialect::initialize() {
 }
 
 /// What stands beside an op for `fusion-insert-reshards`.
-static LogicalResult verifyWord(Operation *op, NamedAttribute attr) {
+static LogicalResult verifyHint(Operation *op, NamedAttribute attr) {
   StringRef name = attr.getName().getValue();
   if (!isLocalComputation(op))
     return op->emitOpError() << "expected '" << name << "' on an operation that computes locally";
@@ -38,8 +38,8 @@ static LogicalResult verifyWord(Operation *op, NamedAttribute attr) {
                                << attr.getValue();
     return success();
   }
-  auto word = dyn_cast<StringAttr>(attr.getValue());
-  if (!word || (word != "before" && word != "after"))
+  auto hint = dyn_cast<StringAttr>(attr.getValue());
+  if (!hint || (hint != "before" && hint != "after"))
     return op->emitOpError() << "expected \"before\" or \"after\" in '" << name << "', found "
                              << attr.getValue();
   return success();
@@ -47,7 +47,7 @@ static LogicalResult verifyWord(Operation *op, NamedAttribute attr) {
 
 LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   if (attr.getName() == kScheduleAttrName || attr.getName() == kGatherAttrName)
-    return verifyWord(op, attr);
+    return verifyHint(op, attr);
   if (attr.getName() != kOracleOfAttrName)
     return op->emitOpError() << "expected an attribute of dialect 'fusion' on an operation, found '"
                              << attr.getName().getValue() << "'"

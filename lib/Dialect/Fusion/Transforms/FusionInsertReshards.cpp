@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "EraseHints.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
 #include "PlanPrices.h"
 #include "Retype.h"
 #include "ShareReshards.h"
 #include "SplitAllReduce.h"
-#include "TakeOffWords.h"
 #include "WriteOutReshards.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -54,7 +54,7 @@ struct FusionInsertReshardsPass
       if (failed(makeLocal(op, say)))
         return signalPassFailure();
     for (Operation *op : ops)
-      takeOffWords(op, mended.contains(op));
+      eraseHints(op, mended.contains(op));
     made.clear();
     mended.clear();
     shareReshards(getOperation(), [&](ReshardOp stays, Location gone) {
@@ -92,11 +92,11 @@ private:
            llvm::any_of(op->getResultTypes(), decided);
   }
 
-  /// The user's word at the op, else the option's; but what becomes less on its way to another mesh
+  /// The op's hint, else the option's; but what becomes less on its way to another mesh
   /// does so before, if it can where it is.
   GatherMode gatherOf(Operation *op) {
-    if (auto word = op->getAttrOfType<StringAttr>(kGatherAttrName))
-      return word == "after" ? GatherMode::After : GatherMode::Before;
+    if (auto hint = op->getAttrOfType<StringAttr>(kGatherAttrName))
+      return hint == "after" ? GatherMode::After : GatherMode::Before;
     AxesAttr axes = getAxes(op->getOperand(0));
     std::optional<AxesConflict> conflict;
     if (isa<ReduceOp, SliceOp>(op) && axes.getMesh() != getAxes(op->getResult(0)).getMesh() &&
@@ -132,7 +132,7 @@ private:
     }
   }
 
-  /// On the side that the user's word or the option names, or where it takes less.
+  /// On the side that the op's hint or the option names, or where it takes less.
   FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &say) {
     GatherMode mode = gatherOf(op);
     if (mode != GatherMode::Cost || !pricer)

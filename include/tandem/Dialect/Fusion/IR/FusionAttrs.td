@@ -24,12 +24,13 @@ class Fusion_Attr<string name, string attrMnemonic, list<Trait> traits = []>
 //===----------------------------------------------------------------------===//
 
 def Fusion_DimAxesAttr : Fusion_Attr<"DimAxes", "dim"> {
-  let summary = "How one dimension's index is read as mixed-radix digits, outermost first";
+  let summary = "One dimension's index as mixed-radix digits, outermost first";
   let description = [{
-    Written inside `#fusion.axes` as a product of digits, `-` if there is none. `didx("x")` has the size of the mesh axis,
-    and so have `stream("x")` and `serial("x")`, which are no digits of its devices; `stream(n)` and `serial(n)` have the
-    size n, bare `stream` all that is left of the extent. What the digits leave over is serial and innermost.
-    `stream("x")` and `serial("x")` stand for their numbers: over a mesh that has them, they are read as these.
+    Written inside `#fusion.axes` as a product of digits, `-` if there is none. `didx("x")` has the size of mesh axis x
+    and splits over its devices. `stream("x")` and `serial("x")` have that size too, but do not split over devices.
+    `stream(n)` and `serial(n)` have size n, and bare `stream` has the rest of the extent. The remaining factor is
+    serial and innermost. Example: `[didx("x") * stream(2)]` with 8 rows on 4 devices maps device 1, iteration 0 to row
+    2. If the mesh has a number for x, `stream("x")` is read as `stream(n)`.
   }];
   let parameters = (ins ArrayRefParameter<"Digit", "digits, outermost first">:$digits);
   let hasCustomAssemblyFormat = 1;
@@ -43,10 +44,10 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     [Mesh_ShardedEncoding, DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
   let summary = "How a tensor's dimensions are parallelised over a mesh and over streams";
   let description = [{
-    `didx` digits alone decide placement: which device holds which elements. `stream` digits alone decide iteration: which
-    elements one pass of a stream loop handles; changing only them never moves data between devices. `partial` lists mesh
-    axes along which every device holds one term of the value (a sum unless another reduction is named). A mesh axis that
-    appears nowhere replicates: all devices along it hold the same bits.
+    Only `didx` digits decide placement: which device holds which elements. Only `stream` digits decide iteration: which
+    elements one iteration of a stream loop handles. Changing only stream digits never moves data between devices.
+    `partial` lists mesh axes along which every device holds one partial sum of the value (or another partial reduction,
+    if named). Along an unused mesh axis the value is replicated: all devices hold the same bits.
 
     Constraints:
     - axes_c1: every axis named by a digit or by `partial` is an axis of the mesh.
@@ -54,10 +55,11 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     - axes_c3: `stream(n)` and `serial(n)` have n >= 1, and their product fits 63 bits; bare `stream` is the last digit
       of its dimension.
     - axes_c4: there is one entry per dimension of the tensor.
-    - axes_c5: the product of a dimension's known digits divides its extent (where that is known). `stream(n)` as the last
-      written digit need not divide what the digits before it leave, E indices: its slices have ceil(E / n) of them, the
-      last one fewer, but at least 1.
-    - axes_c6: a reduction is named only beside a list of partial axes.
+    - axes_c5: the product of a dimension's known digits divides its extent (where that is known). `stream(n)` as the
+      last written digit need not divide what the digits before it leave, E indices: its slices have ceil(E / n)
+      indices, the last one fewer, but at least 1. Example: `stream(5)` of 48 indices has slices of 10, the last one of
+      8.
+    - axes_c6: a reduction is named only with a list of partial axes.
 
     Example:
     ```mlir
@@ -98,15 +100,15 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
 //===----------------------------------------------------------------------===//
 
 def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
-  let summary = "The user's word on how a reshard group is scheduled";
+  let summary = "An annotation: how a reshard group is scheduled";
   let description = [{
-    Stands on `fusion.reshard` and overrides the choice of `fusion-select-schedule`. Chunk counts are no part of it: they
-    are stream digits of the types. `push` alone has a peer `order` (default `rotated`: at distance d the device d behind;
-    `xor`: the one whose number differs in the bits of d) and `merge`: how many peers' slices, in the order of the loop and
-    the own one among them, are computed at once. `docs/schedules.md` says what each schedule does.
+    An annotation of `fusion.reshard` that overrides the choice of `fusion-select-schedule`. Stream digits of the types
+    give the number of slices. `docs/schedules.md` describes each schedule. Only `push` has a peer `order` and `merge`.
+    In step d, device r sends to r - d (`rotated`, the default) or to r ^ d (`xor`). `merge` lists how many devices'
+    slices are computed at once, in the order of the loop, with the device's own slice among them.
 
-    `ring` and `hierarchical`, 2 `directions` and a `channel` are reserved for schedules to come: they are read, and
-    `fusion-select-schedule` refuses them at the reshard.
+    `ring`, `hierarchical`, 2 `directions` and a `channel` are reserved for later schedules. They parse, and
+    `fusion-select-schedule` rejects them at the reshard.
 
     Constraints:
     - schedule_c1: directions is 1 or 2.

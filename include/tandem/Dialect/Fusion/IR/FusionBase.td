@@ -15,10 +15,10 @@ def Fusion_Dialect : Dialect {
   let cppNamespace = "::tandem::fusion";
   let summary = "Tensor fusions whose axes are parallelised over devices and streams";
   let description = [{
-    The `fusion` dialect says *what* is computed and how every tensor axis is parallelised; it says nothing of buffers,
-    streams or messages. Values are tensors of logical (global) shape. A tensor's encoding, `#fusion.axes`, says for each
-    dimension which digits of its index are spread over devices (`didx`), which are iterated (`stream`), and which are
-    neither (`serial`). `fusion.reshard` is the only op that communicates.
+    The `fusion` dialect states *what* is computed and how every tensor axis is parallelised, not how buffers, streams
+    or messages implement it. Values are tensors of logical (global) shape. A tensor's encoding, `#fusion.axes`, splits
+    each dimension into digits, like the factors of a reshape. Each digit is spread over devices (`didx`, as in
+    nvFuser), iterated (`stream`), or neither (`serial`). `fusion.reshard` is the only op that communicates.
 
     A tensor without encoding is *undecided*; a tensor with encoding is decided. `fusion-propagate-axes` decides,
     `fusion-insert-reshards` places reshards, `convert-fusion-to-hostir` lowers.

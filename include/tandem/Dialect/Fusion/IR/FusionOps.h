@@ -52,9 +52,9 @@ inline constexpr llvm::StringLiteral kNameAttrName = "fusion.name";
 /// `fusion.oracle_of` on a function: it is the axes-erased twin of that function.
 inline constexpr llvm::StringLiteral kOracleOfAttrName = "fusion.oracle_of";
 
-/// The user's word on the reshards that an op needs, for `fusion-insert-reshards`, which takes them
-/// off: `fusion.schedule` is the schedule (a ScheduleAttr) of those that it puts beside the op, and
-/// `fusion.gather`, "before" or "after", where they go.
+/// Hints of an op for `fusion-insert-reshards`, which erases them: `fusion.schedule` is the
+/// schedule (a ScheduleAttr) of the reshards that the pass inserts for the op, and `fusion.gather`,
+/// "before" or "after", their side.
 inline constexpr llvm::StringLiteral kScheduleAttrName = "fusion.schedule";
 inline constexpr llvm::StringLiteral kGatherAttrName = "fusion.gather";
 

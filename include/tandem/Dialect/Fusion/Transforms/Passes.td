@@ -134,23 +134,26 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
 def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"> {
   let summary = "Make every op local, or one reshard";
   let description = [{
-    Where an op's operands do not fit its result, a reshard goes before the op (`gather=before`: operands become what the
-    result needs; the stream digits of the result stand on them too) or behind it (`gather=after`: the op runs on what is
-    there, or where that does not fit itself on what `fusion-propagate-axes` would choose), or where the op and its
-    reshards take less on a machine (`gather=cost`; `log` says what either takes). A contraction of dimensions
-    that are split alike always runs on what is there; its partial result is resharded, and a bias is added behind that.
-    A `reduce` or `slice` onto another mesh runs on what is there unless the user's word is "before": there is less to send
-    then. What must be reduced before an op is, in either mode, to where its result is.
-    With `gather=cost` an all-reduce becomes a reduce-scatter and an all-gather where that takes less: the first of the two
-    can overlap the op that makes the terms.
-    A reshard that is several rows of the table at once is written out as a sequence, each part with its `row` (one whose
-    schedule is `hierarchical`, which is reserved, stays whole, and `fusion-select-schedule` refuses it); one that is no row
-    is an error.
+    If an op's operands do not fit its result, this pass inserts reshards on one side of the op:
 
-    Two attributes beside an op are the user's word on its reshards, and are taken off: `fusion.gather`, "before" or
-    "after", overrides the option, and `fusion.schedule` is the schedule of those of them that communicate. It is
-    also that of the reduction of the op's partial result, wherever that stands. A word that no
-    reshard has heard is a warning at the op (not on a mesh of one device).
+    - `gather=before`: operands are brought to the axes that the result needs; they get the result's stream digits too.
+    - `gather=after`: the op runs on its operands as they are, or, if they do not fit each other, on the axes that
+      `fusion-propagate-axes` would choose.
+    - `gather=cost`: the side on which op and reshards take less time on a machine; `log` prints both times.
+
+    Some cases do not depend on the option. A contraction of dimensions that are split alike runs first; its partial result
+    is resharded, and a bias is added afterwards. A `reduce` or `slice` onto another mesh runs first unless a hint says
+    "before", so fewer bytes move. A value that must be reduced before an op is reduced to where the op's result is.
+
+    With `gather=cost` an all-reduce becomes a reduce-scatter and an all-gather if that takes less: the reduce-scatter can
+    overlap the op that produces the partial sums. A reshard that combines several kinds is written as a sequence, and each
+    part states its `row`. (A reshard with the reserved schedule `hierarchical` stays whole, and `fusion-select-schedule`
+    rejects it.) A reshard without a kind is an error.
+
+    Two attributes of an op are hints for its reshards; the pass erases them. `fusion.gather`, "before" or "after",
+    overrides the option. `fusion.schedule` is the schedule of the op's reshards that communicate, also of the reduction of
+    its partial result, wherever that reduction is. A hint without effect is a warning at the op (not on a mesh of one
+    device).
 
     Before:
     ```mlir

@@ -18,10 +18,10 @@ def HostIR_Dialect : Dialect {
   let cppNamespace = "::tandem::hostir";
   let summary = "Host programs over buffers, streams and channels, one text for all ranks";
   let description = [{
-    The `hostir` dialect says *how* a fusion runs: buffers, streams, collectives, sends and receives, puts and signals,
-    matmuls. A `hostir.program` is SPMD: one text for all ranks, in which `hostir.device_index` and `hostir.in_mesh` are
-    the only things that differ by rank. Buffers are memrefs of local shape; loops and conditions are `scf` and `arith`.
-    Every asynchronous op names its stream and, if it communicates, its channel: there is no hidden current stream.
+    The `hostir` dialect states *how* a fusion runs: buffers, streams, collectives, sends and receives, puts and
+    signals, matmuls. A `hostir.program` is SPMD: one text for all ranks. Only `hostir.device_index` and
+    `hostir.in_mesh` differ by rank. Buffers are memrefs of local shape; loops and conditions are `scf` and `arith`.
+    Every asynchronous op names its stream and, if it communicates, its channel. There is no hidden current stream.
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
@@ -41,7 +41,7 @@ class HostIR_Type<string name, string typeMnemonic> : TypeDef<HostIR_Dialect, na
   let mnemonic = typeMnemonic;
 }
 
-/// What keeps commands where they were issued: every command writes it.
+/// All commands write this shared side-effect resource, so MLIR keeps their order.
 def HostIR_IssueOrder : Resource<"::tandem::hostir::IssueOrder">;
 
 def HostIR_Stream : HostIR_Type<"Stream", "stream"> {
@@ -49,12 +49,12 @@ def HostIR_Stream : HostIR_Type<"Stream", "stream"> {
 }
 
 def HostIR_Channel : HostIR_Type<"Channel", "channel"> {
-  let summary = "A way between the devices of a group, with an order of its own";
+  let summary = "An ordered communication path between the devices of a group";
 }
 
 def HostIR_SymmetricAttr : AttrDef<HostIR_Dialect, "Symmetric"> {
   let mnemonic = "symmetric";
-  let summary = "Memory space that peers may reach into; survives views";
+  let summary = "Memory space that peers may access directly; kept by views";
 }
 
 def HostIR_CollectiveKind : I32EnumAttr<"CollectiveKind", "kind of collective", [

@@ -17,12 +17,12 @@ include "tandem/Dialect/Mesh/IR/Mesh.td"
 
 class HostIR_Op<string mnemonic, list<Trait> traits = []> : Op<HostIR_Dialect, mnemonic, traits>;
 
-/// What is issued on a stream. Beside its buffers it touches the order of issue, so that no pass deletes, merges or moves
-/// it: a send reads, yet somebody waits for it.
+/// An op that is issued on a stream. Besides its buffers it writes the resource `IssueOrder`, so no pass deletes,
+/// merges or moves it: a send only reads, but a peer waits for it.
 class HostIR_Command<string mnemonic, list<Trait> traits = []>
     : HostIR_Op<mnemonic, !listconcat(traits, [MemoryEffects<[MemWrite<HostIR_IssueOrder>]>])>;
 
-/// A shard, or a view of one.
+/// A local buffer, or a view of one.
 def HostIR_Buffer : ConfinedType<MemRefOf<[F32, F16, BF16, I32]>, [
     CPred<"::llvm::cast<::mlir::MemRefType>($_self).hasStaticShape()">,
     CPred<"::tandem::hostir::hasStaticStrides(::llvm::cast<::mlir::MemRefType>($_self))">,
@@ -49,16 +49,16 @@ class HostIR_FunctionOp<string mnemonic, list<Trait> traits> : HostIR_Op<mnemoni
 def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
   let summary = "A host program, one text for all ranks";
   let description = [{
-    Arguments are the fusion's inputs, then its results (marked `hostir.result`), as local buffers of the embedder. Argument
-    attributes: `hostir.name` (what tools call it) and `hostir.type` (the logical tensor type with its axes: where each
-    rank's piece lies). `workers` is the size of the pool of worker streams. `oracle_of` names the program whose
-    axes-erased twin this is. `arena_bytes` and `symmetric_bytes` are written by `hostir-plan-buffers`.
+    Arguments are the fusion's inputs, then its results (marked `hostir.result`), as local buffers of the embedder.
+    Argument attributes: `hostir.name` (its name in tools) and `hostir.type` (the logical tensor type with its axes,
+    which gives the place of each rank's piece). `workers` is the size of the pool of worker streams. `oracle_of` marks
+    an unsharded reference and names its program. `hostir-plan-buffers` writes `arena_bytes` and `symmetric_bytes`.
 
     Constraints:
     - program_c1: arguments are memrefs of static shape, and the function type has no results.
     - program_c2: `hostir.type`, where present, is a tensor type whose local shape (its shape, if it has no axes) and
       element type are the argument's.
-    - program_c3: results stand after inputs.
+    - program_c3: results follow inputs.
     - program_c4: workers is 1 ... 1024.
     - program_c5: arena sizes are not negative.
 
@@ -84,7 +84,7 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
   let summary = "An elementwise kernel, written for one element";
   let description = [{
     Arguments are one element of each input, the yielded values one element of each output. The body is straight-line
-    `arith` and `math` on scalars.
+    `arith` and `math` on scalars. `hostir.launch` applies it to every element.
 
     Constraints:
     - kernel_c1: argument and result types are f32, f16, bf16 or i32 scalars.
@@ -145,7 +145,7 @@ def HostIR_DeviceIndexOp : HostIR_Op<"device_index", [Pure]> {
 def HostIR_InMeshOp : HostIR_Op<"in_mesh", [Pure]> {
   let summary = "Whether this rank belongs to a mesh";
   let description = [{
-    Known on every rank, in the mesh or not: what guards the ops that ask for a coordinate.
+    Defined on every rank. Use it to guard ops that need a coordinate, such as `hostir.device_index`.
 
     Example:
     ```mlir
@@ -158,10 +158,10 @@ def HostIR_InMeshOp : HostIR_Op<"in_mesh", [Pure]> {
 }
 
 def HostIR_TranslatePositionOp : HostIR_Op<"translate_position", [Pure]> {
-  let summary = "Where a device of one mesh stands in another";
+  let summary = "Convert a position in one mesh to a position in another";
   let description = [{
-    The position in mesh `to` of the device at `position` of mesh `from`, or -1 if it is not in `to`. Positions are row-major
-    over the mesh's axes. As MPI_Group_translate_ranks.
+    The position in mesh `to` of the device at `position` of mesh `from`, or -1 if it is not in `to`. Positions are
+    row-major over the mesh's axes. Equivalent to MPI_Group_translate_ranks.
 
     Constraints:
     - translate_position_c1: the sizes of both meshes are known.
@@ -182,10 +182,11 @@ def HostIR_TranslatePositionOp : HostIR_Op<"translate_position", [Pure]> {
 def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
   let summary = "A channel among the devices along mesh axes";
   let description = [{
-    Each device's group is the devices that differ from it only in the named axes, in row-major order over the axes as they
-    are named here (the first is outermost); peers and roots are positions in that group. Two channels of different names
-    have orders of their own; two ops of one name are one channel and must agree (`hostir-verify`). `link` names a class of
-    links of the machine file.
+    Each device's group is the devices that differ from it only in the named axes, in row-major order over the axes as
+    listed (the first is outermost). Peers and roots are positions in that group. Example: over `["gpu"]` of
+    `["node" = 2, "gpu" = 4]`, rank 5 is position 1 of the group of ranks 4 to 7. Channels with different names are
+    ordered independently. Two ops with the same name are one channel and must be equal (`hostir-verify`). `link` names
+    a link class of the machine file.
 
     Constraints:
     - channel_c1: the mesh has the axes, each named once; its sizes are known.
@@ -216,7 +217,7 @@ def HostIR_ChannelOp : HostIR_Op<"channel", [Pure]> {
 //===----------------------------------------------------------------------===//
 
 def HostIR_MainStreamOp : HostIR_Op<"main_stream", [Pure]> {
-  let summary = "The stream that the embedder runs the program on";
+  let summary = "The embedder's stream";
   let description = [{
     Example:
     ```mlir
@@ -241,9 +242,10 @@ def HostIR_WorkerStreamOp : HostIR_Op<"worker_stream", [Pure]> {
 }
 
 def HostIR_SyncOp : HostIR_Command<"sync"> {
-  let summary = "What is issued on a stream from now on runs after what was issued on another until now";
+  let summary = "Order a stream's later commands after another stream's earlier ones";
   let description = [{
-    Record an event on `signaler`, make `waiter` wait for it. A stream after itself is nothing.
+    Records an event on `signaler` and makes `waiter` wait for it, like cudaEventRecord and cudaStreamWaitEvent.
+    Synchronising a stream with itself is a no-op.
 
     Example:
     ```mlir
@@ -262,15 +264,15 @@ def HostIR_SyncOp : HostIR_Command<"sync"> {
 def HostIR_AllocOp : HostIR_Op<"alloc"> {
   let summary = "A buffer, from this point of a stream on";
   let description = [{
-    Contents are undefined. Stream-ordered: commands of `stream` issued later may use it, those of other streams once they
-    are ordered after it. In a loop each iteration has a buffer of its own.
-    `hostir-plan-buffers` writes `offset` (bytes in the arena, or in the symmetric arena for symmetric memory) and, for a
-    buffer of a worker stream, `pitch`: bytes between the places of neighbouring workers.
+    Stream-ordered, like cudaMallocAsync: later commands of `stream` may use it, and those of other streams once they
+    are ordered after it. Contents are undefined. In a loop each iteration has a separate buffer. `hostir-plan-buffers`
+    writes `offset` (bytes in the arena, or in the symmetric arena for symmetric memory) and, for a buffer of a worker
+    stream, `pitch`: bytes between the slots of consecutive workers: worker i has its slot at offset + i * pitch.
 
     Constraints:
     - alloc_c1: static shape, identity layout, default or symmetric memory space.
-    - alloc_c2: offset and pitch are multiples of 64, and pitch is not negative. Beside a pitch offset may be: worker 0 has
-      no place then, and nor has any other whose place would lie before the arena.
+    - alloc_c2: offset and pitch are multiples of 64, and pitch is not negative. With a pitch, offset may be negative:
+      workers whose slot would lie before the arena have none.
 
     Example:
     ```mlir
@@ -332,8 +334,9 @@ def HostIR_CollectiveOp : HostIR_Command<"collective"> {
     Constraints:
     - collective_c1: element types are equal and shapes are as above.
     - collective_c2: broadcast, reduce, gather and scatter have a root, the others have none; a constant root is in range.
-    - collective_c3: `reduction` stands on all_reduce, reduce_scatter and reduce alone (default: sum).
-    - collective_c4: the channel can do collectives, or two-sided messages (then `hostir-expand-collectives` expands it).
+    - collective_c3: only all_reduce, reduce_scatter and reduce have a `reduction` (default: sum).
+    - collective_c4: the channel has collectives, or two-sided messages (then `hostir-expand-collectives` expands the
+      op).
 
     Example:
     ```mlir
@@ -355,12 +358,13 @@ def HostIR_CollectiveOp : HostIR_Command<"collective"> {
 def HostIR_GroupOp : HostIR_Command<"group", [RecursiveMemoryEffects, NoTerminator, SingleBlock, NoRegionArguments]> {
   let summary = "Sends and receives posted together";
   let description = [{
-    The members are posted together and the group completes when all have: a ring's send and receive of one step do not
-    wait for each other. A region, so that it cannot be left open.
+    Like ncclGroupStart and ncclGroupEnd. The members are posted together, and the group completes when all of them
+    have. So the send and the receive of one ring step do not wait for each other. The group is a region, so it cannot
+    be left open.
 
     Constraints:
     - group_c1: the body holds only sends, receives, views, `hostir.translate_position`, `arith` and `scf`.
-    - group_c2: the channel can do two-sided messages.
+    - group_c2: the channel has two-sided messages.
 
     Example:
     ```mlir
@@ -418,7 +422,8 @@ def HostIR_RecvOp : HostIR_Command<"recv"> {
 def HostIR_PutOp : HostIR_Command<"put"> {
   let summary = "Write into a peer's symmetric memory";
   let description = [{
-    `target` is this rank's name for the place; the peer's copy of it is written.
+    Like an NVSHMEM put: `target` names a place in this rank's symmetric memory; the put writes the same place on the
+    peer.
 
     Constraints:
     - put_c1: equal shapes and element types.
@@ -443,7 +448,7 @@ def HostIR_PutOp : HostIR_Command<"put"> {
 def HostIR_SignalOp : HostIR_Command<"signal"> {
   let summary = "Raise a peer's signal slot after earlier puts to it are visible";
   let description = [{
-    `value` is relative to the run, 1 or more; slots only grow.
+    `value` is relative to the run, 1 or more. A signal never lowers a slot.
 
     Constraints:
     - signal_c1: the channel can do one-sided messages.
@@ -484,8 +489,8 @@ def HostIR_MatmulOp : HostIR_Command<"matmul"> {
   let summary = "Matrix product into a buffer";
   let description = [{
     output[..., M, N] (+)= op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]); batch dimensions broadcast as in NumPy;
-    accumulated in f32. With `accumulate` the product is added to what the output holds; an f32 output of f16 or bf16
-    factors keeps a sum of many products from being rounded once a product.
+    accumulated in f32. With `accumulate` the product is added to the output. With an f32 output, a sum of many f16 or
+    bf16 products is not rounded after each product.
 
     Constraints:
     - matmul_c1: rank 2 or more; the operands' element types are equal and floating point, the output's is that or f32.

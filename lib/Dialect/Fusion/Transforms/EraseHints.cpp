@@ -1,11 +1,11 @@
-//===- TakeOffWords.cpp - the user's words beside an op -*- C++ -*-===//
+//===- EraseHints.cpp - scheduling hints of an op -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "TakeOffWords.h"
+#include "EraseHints.h"
 
 #include "AlignElementwise.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -37,7 +37,7 @@ static void scheduleReductions(Operation *op, ScheduleAttr schedule) {
   }
 }
 
-void fusion::takeOffWords(Operation *op, bool isMended) {
+void fusion::eraseHints(Operation *op, bool isMended) {
   AxesAttr axes = op->getNumResults() ? getAxes(op->getResult(0)) : AxesAttr();
   bool isAlone = axes && axes.getMesh().numDevices() == 1;
   auto schedule = dyn_cast_if_present<ScheduleAttr>(op->removeDiscardableAttr(kScheduleAttrName));
