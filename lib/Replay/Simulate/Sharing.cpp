@@ -23,7 +23,8 @@ void Sharing::setCapacity(Resource resource, double capacity, double now) {
   if (resources[resource].capacity == capacity)
     return;
   resources[resource].capacity = capacity;
-  updateMembers(resource, now, kNone);
+  ++changes;
+  updateMembers(resource, now);
 }
 
 double Sharing::rateOf(const ActivityState &activity) const {
@@ -59,10 +60,14 @@ void Sharing::update(Activity index, double now) {
   siftDown(activity.heapAt);
 }
 
-void Sharing::updateMembers(Resource resource, double now, Activity except) {
-  for (const Member &member : resources[resource].members)
-    if (member.activity != except)
-      update(member.activity, now);
+void Sharing::updateMembers(Resource resource, double now) {
+  for (const Member &member : resources[resource].members) {
+    uint64_t &updated = activities[member.activity].updated;
+    if (updated == changes)
+      continue;
+    updated = changes;
+    update(member.activity, now);
+  }
 }
 
 Sharing::Activity Sharing::start(double work, double maxRate, const Use *uses, size_t numUses,
@@ -89,8 +94,9 @@ Sharing::Activity Sharing::start(double work, double maxRate, const Use *uses, s
                              uses[i].demand, uses[i].contention});
     members.push_back({index, static_cast<uint32_t>(i)});
   }
+  activity.updated = ++changes; // the last one
   for (size_t i = 0; i < numUses; ++i)
-    updateMembers(uses[i].resource, now, index);
+    updateMembers(uses[i].resource, now);
   update(index, now);
   return index;
 }
@@ -122,8 +128,9 @@ uint32_t Sharing::finishNext() {
     resources[use.resource].consumed += activity.work * use.demand;
     leave(use.resource, use.position);
   }
+  ++changes;
   for (const UseState &use : activity.uses)
-    updateMembers(use.resource, now, kNone);
+    updateMembers(use.resource, now);
   uint32_t tag = activity.tag;
   unused.push_back(index);
   return tag;

@@ -75,12 +75,14 @@ private:
     uint32_t tag = 0;
     uint32_t heapAt = kNone;
     uint64_t order = 0;
+    uint64_t updated = 0; ///< the change for which its rate has been computed
     std::vector<UseState> uses;
   };
 
   double rateOf(const ActivityState &activity) const;
   void update(Activity activity, double now);
-  void updateMembers(Resource resource, double now, Activity except);
+  /// The members that the present change has not updated yet: activities share many resources.
+  void updateMembers(Resource resource, double now);
   void leave(Resource resource, uint32_t position);
   bool before(Activity a, Activity b) const;
   void place(size_t at, Activity activity);
@@ -92,6 +94,7 @@ private:
   std::vector<Activity> unused;
   std::vector<Activity> heap; ///< by end, then by order
   uint64_t nextOrder = 0;
+  uint64_t changes = 0; ///< starts, ends and new capacities so far
 };
 
 } // namespace tandem::simulate

@@ -24,6 +24,9 @@ static int64_t getGroupSize(const Reshard &reshard, MeshAttr mesh) {
   return size;
 }
 
+/// Among more devices one slice per owner is fine enough; prices would take several times as long.
+static constexpr int64_t kFewDevices = 16;
+
 SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op, bool oneSided) {
   RankedTensorType from = op.getInput().getType(), to = op.getType();
   Reshard reshard = classifyReshard(from, to);
@@ -36,7 +39,7 @@ SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op, bool oneSided) 
   SmallVector<StreamFactor> factors;
   if (reshard.axes.size() == 1)
     for (int64_t each : {1, 2, 4}) {
-      if (each > 1 && !oneSided)
+      if (each > 1 && (!oneSided || group > kFewDevices))
         break;
       if (gathers)
         factors.push_back({reshard.fromDim, group * each, 1, /*toOwners=*/false, each});

@@ -29,9 +29,10 @@ struct StreamFactor {
 
 /// The factors worth a look for a reshard that communicates and is not streamed: of a gather, a
 /// slice per owner; of a reduce-scatter, a slice per device that gets it; of a gather or reduction,
-/// 2, 4 and 8 slices along each dimension. With `oneSided` messages also 2 and 4 slices per owner
-/// or receiver: with few devices, one is too coarse to hide what comes first or last. (Messages of
-/// two sides follow each other on their channel, and cost both GPUs.) Slices are alike.
+/// 2, 4 and 8 slices along each dimension. With `oneSided` messages and at most 16 devices
+/// also 2 and 4 slices per owner or receiver: one is too coarse to hide what comes first or last.
+/// (Messages of two sides follow each other on their channel, and cost both GPUs.) Slices are
+/// alike.
 SmallVector<StreamFactor> getStreamFactors(ReshardOp op, bool oneSided);
 
 /// Writes the factor into the types of the reshard's result, of the value that it reduces, and of
