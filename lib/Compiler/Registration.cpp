@@ -30,6 +30,7 @@ void tandem::registerTandemDialects(DialectRegistry &registry) {
   registry.insert<tandem::MeshDialect, tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect,
                   arith::ArithDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
                   scf::SCFDialect>();
+  registerSchedules(registry);
   registerSimulatedPricer(registry);
 }
 

@@ -137,6 +137,7 @@ PROGRAMS = [
     layer("allgather-matmul-push", "", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}),
     layer("allgather-matmul-push-chunks", "allgather-matmul-push", "x 48 16, w 16 24", "y 48 24",
           lambda t: {"y": t["x"] @ t["w"]}, variant=True),
+    layer("push-two-gathers", "", "x 48 16, r 48 24, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["r"]}),
     layer("matmul-reduce-scatter-push", "", "x 48 24, w 24 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]},
           reduced_wire=True),
     layer("matmul-reduce-scatter-push-chunks", "matmul-reduce-scatter-push", "x 48 24, w 24 16", "y 48 16",

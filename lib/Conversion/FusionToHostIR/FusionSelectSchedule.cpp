@@ -140,9 +140,9 @@ private:
   /// The annotated schedule is kept, or it is an error.
   LogicalResult keep(StreamLoopOp loop, const StreamGroup &group) {
     auto emitError = [&] { return loop.emitError(); };
-    const Schedule *schedule = lookupSchedule(group.schedule, emitError);
+    const Schedule *schedule = getSchedule(group.schedule);
     if (!schedule)
-      return failure();
+      return loop.emitError("expected a registered schedule, found ") << group.schedule;
     if (schedule->isOneSided(group) && !oneSided)
       return loop.emitError("schedule ")
              << schedule->getName()

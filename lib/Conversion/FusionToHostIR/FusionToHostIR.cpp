@@ -117,8 +117,10 @@ LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, Program
     return failure();
   if (!group->schedule)
     return loop.emitError("expected a schedule; run fusion-select-schedule");
-  const Schedule *schedule = lookupSchedule(group->schedule, emitError);
-  if (!schedule || failed(schedule->matches(*group, emitError)))
+  const Schedule *schedule = getSchedule(group->schedule);
+  if (!schedule)
+    return loop.emitError("expected a registered schedule, found ") << group->schedule;
+  if (failed(schedule->matches(*group, emitError)))
     return failure();
   if (log) {
     InFlightDiagnostic remark = loop.emitRemark();

@@ -144,7 +144,8 @@ LogicalResult ProgramBuilder::loop(Location loc, int64_t lower, int64_t upper,
 
 int64_t ProgramBuilder::getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations) {
   int64_t streams = std::min(workers, iterations);
-  return schedule.getStreams() ? std::min(streams, schedule.getStreams()) : streams;
+  int64_t asked = schedule.getInteger("streams");
+  return asked ? std::min(streams, asked) : streams;
 }
 
 Value ProgramBuilder::getStream(Location loc, Value iteration, int64_t streams) {

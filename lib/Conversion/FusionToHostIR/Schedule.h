@@ -10,6 +10,7 @@
 
 #include "LoopEmitter.h"
 #include "StreamGroups.h"
+#include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
@@ -19,8 +20,13 @@ class Schedule {
 public:
   virtual ~Schedule() = default;
 
-  virtual fusion::ScheduleKind getKind() const = 0;
-  StringRef getName() const { return fusion::stringifyScheduleKind(getKind()); }
+  /// The name and the options, which attributes are verified against.
+  virtual fusion::ScheduleInfo getInfo() const = 0;
+  StringRef getName() const { return getInfo().name; }
+  /// The attribute with these options.
+  fusion::ScheduleAttr getAttr(MLIRContext *context, const NamedAttrList &options = {}) const {
+    return fusion::ScheduleAttr::get(context, getName(), options.getDictionary(context));
+  }
 
   /// Appends the options that are worth a price for the group. Those that do not match are passed
   /// over later.
@@ -44,12 +50,12 @@ public:
   virtual LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const = 0;
 };
 
-/// The schedule that an attribute names. Null, with an error through `why`, if there is none or its
-/// options are not there yet.
-const Schedule *lookupSchedule(fusion::ScheduleAttr schedule,
-                               function_ref<InFlightDiagnostic()> why);
-/// The same of an attribute that is known to be right.
+/// The schedule that an attribute names, or null. In a context with registered schedules attributes
+/// are verified, so there is one.
 const Schedule *getSchedule(fusion::ScheduleAttr schedule);
+
+/// Adds a schedule to those that are there. Before the first context is made.
+void registerSchedule(std::unique_ptr<Schedule> schedule);
 
 /// The candidates of all schedules for a group, the unoverlapped baseline first.
 SmallVector<fusion::ScheduleAttr> getCandidates(const StreamGroup &group);
@@ -62,9 +68,9 @@ fusion::ScheduleAttr getFallbackSchedule(const StreamGroup &group);
 /// digits, one op after another on the main stream. `sendsMessages`: see LoopEmitter.
 LogicalResult emitPipeline(const StreamGroup &group, ProgramBuilder &program, bool sendsMessages);
 
-const Schedule &getPipelineSchedule();
-const Schedule &getExchangeSchedule();
-const Schedule &getPushSchedule();
+std::unique_ptr<Schedule> createPipelineSchedule();
+std::unique_ptr<Schedule> createExchangeSchedule();
+std::unique_ptr<Schedule> createPushSchedule();
 
 } // namespace tandem
 

@@ -1,15 +1,5 @@
 // RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --split-input-file --verify-diagnostics %s
 
-#tp = #tandem.mesh<"tp", ["x" = 4]>
-func.func @not_there(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
-    -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
-  // expected-error @below {{schedule ring is reserved and not there yet, expected pipeline, exchange or push}}
-  %0 = fusion.reshard %x {schedule = #fusion.schedule<ring>}
-      : tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
-  return %0 : tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
-}
-
-// -----
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 func.func @exchange_reduces(%x: tensor<6x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>)
@@ -60,18 +50,6 @@ func.func @too_many_pieces(%x: tensor<4096xf32, #fusion.axes<#tp, [serial(2048) 
 
 // -----
 
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-#s = #fusion.axes<#tp, [stream, -]>
-// Two annotations that differ are two loops.
-func.func @two_words(%x: tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<2x6xf32, #fusion.axes<#tp, [stream, -]>> {
-  %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange>} : tensor<2x6xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<2x6xf32, #s>
-  %1 = arith.negf %0 : tensor<2x6xf32, #s>
-  // expected-error @below {{schedule ring is reserved and not there yet}}
-  %2 = fusion.reshard %1 {schedule = #fusion.schedule<ring>} : tensor<2x6xf32, #s> -> tensor<2x6xf32, #s>
-  return %2 : tensor<2x6xf32, #s>
-}
-// -----
-
 #a = #tandem.mesh<"a", ["x" = 2]>
 #b = #tandem.mesh<"b", ["x" = 2], devices = [1, 2]>
 func.func @partial_moves(%x: tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>>) -> tensor<8xf32, #fusion.axes<#b, [didx("x")]>> {
@@ -88,17 +66,6 @@ func.func @reduce_and_move(%x: tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], p
   // expected-error @below {{a reduction that moves data along other mesh axes too is not one step, found "node", "gpu"; write the reduction as a reshard of its own}}
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], partial = ["node"]>> -> tensor<8xf32, #fusion.axes<#pod, [-]>>
   return %0 : tensor<8xf32, #fusion.axes<#pod, [-]>>
-}
-
-// -----
-
-#tp = #tandem.mesh<"tp", ["x" = 4]>
-func.func @directions(%x: tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
-    -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>> {
-  // expected-error @below {{schedule exchange has one direction and the target's channel, found #fusion.schedule<exchange, directions = 2>}}
-  %0 = fusion.reshard %x {schedule = #fusion.schedule<exchange, directions = 2>}
-      : tensor<4x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
-  return %0 : tensor<4x8xf32, #fusion.axes<#tp, [stream, -]>>
 }
 
 // -----

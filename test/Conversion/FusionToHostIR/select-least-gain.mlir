@@ -27,7 +27,7 @@ func.func @scatter(%x: !x, %w: !w) -> !y {
 !y = tensor<1024x53248xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // CHECK-LABEL: func.func @gather
-// CHECK: fusion.stream_loop schedule <push, streams = 2, order = xor, merge = [1, 1, 2]> from cost
+// CHECK: fusion.stream_loop schedule <push, merge = [1, 1, 2], order = xor, streams = 2> from cost
 // CHECK: fusion.reshard {{.*}}[stream(4), -]>>
 func.func @gather(%x: !x, %w: !w) -> !y {
   %g = fusion.reshard %x : !x -> !g

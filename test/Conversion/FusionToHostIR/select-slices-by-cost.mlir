@@ -11,10 +11,10 @@
 !y = tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
 
 // LOG: remark: fusion-select-schedule: all-gather gets 8 slices of dimension 0: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
-// LOG: remark: fusion-select-schedule: all-gather goes through schedule push, streams = 2, order = xor, merge = [1, 1, 2, 4]: pipeline
+// LOG: remark: fusion-select-schedule: all-gather goes through schedule push, merge = [1, 1, 2, 4], order = xor, streams = 2: pipeline
 // CHECK-LABEL: func.func @gather
 // CHECK-SAME: -> tensor<8192x28672xbf16, #fusion.axes<#tp, [-, didx("x")]>>
-// PUSH: fusion.stream_loop schedule <push, streams = 2, order = xor, merge = [1, 1, 2, 4]> from cost
+// PUSH: fusion.stream_loop schedule <push, merge = [1, 1, 2, 4], order = xor, streams = 2> from cost
 // PUSH: fusion.reshard {{.*}}[stream(8), -]>>
 // PUSH: math.exp {{.*}}[stream(8), didx("x")]>>
 // WHOLE: fusion.stream_loop schedule <pipeline> from cost
@@ -37,7 +37,7 @@ func.func @gather(%x: !x, %w: !w) -> !y {
 
 // LOG: remark: fusion-select-schedule: reduce-scatter gets 8 slices of dimension 0 for one device each: {{[0-9.]+}} us, {{[0-9.]+}} us whole (h200x8)
 // CHECK-LABEL: func.func @scatter
-// PUSH: fusion.stream_loop schedule <push, order = xor, merge = [4, 2, 1, 1]> from cost
+// PUSH: fusion.stream_loop schedule <push, merge = [4, 2, 1, 1], order = xor> from cost
 // PUSH: fusion.matmul {{.*}} -> {{.*}}[stream(8), -], partial = ["x"]>>
 // PUSH: fusion.reshard {{.*}} -> {{.*}}[didx("x"), -]>>
 // WHOLE: fusion.stream_loop schedule <pipeline> from cost

@@ -180,52 +180,49 @@ func.func private @f(tensor<8xf32, #fusion.axes<#tp, [thread]>>)
 // -----
 
 // schedule_c1
-// expected-error @+1 {{expected 1 or 2 directions, found 3}}
-func.func private @f() attributes {s = #fusion.schedule<ring, directions = 3>}
-
-// -----
-
-// schedule_c2
-// expected-error @+1 {{expected a number of streams that is not negative, found -1}}
-func.func private @f() attributes {s = #fusion.schedule<ring, streams = -1>}
-
-// -----
-
-// schedule_c3
-// expected-error @+1 {{expected 'order' and 'merge' beside push alone, found exchange}}
-func.func private @f() attributes {s = #fusion.schedule<exchange, merge = [1, 3]>}
-
-// -----
-
-// schedule_c3
-// expected-error @+1 {{expected 'order' and 'merge' beside push alone, found ring}}
-func.func private @f() attributes {s = #fusion.schedule<ring, order = xor>}
-
-// -----
-
-// schedule_c4
-// expected-error @+1 {{expected 'merge' to count 1 peer or more each time, found 0}}
-func.func private @f() attributes {s = #fusion.schedule<push, merge = [1, 0, 3]>}
-
-// -----
-
-// expected-error @+1 {{expected a peer order (rotated, xor), found 'sorted'}}
-func.func private @f() attributes {s = #fusion.schedule<push, order = sorted>}
-
-// -----
-
-// expected-error @+1 {{expected a schedule (pipeline, exchange, push), found 'star'}}
+// expected-error @+1 {{expected a schedule (exchange, pipeline, push), found 'star'}}
 func.func private @f() attributes {s = #fusion.schedule<star>}
 
 // -----
 
-// expected-error @+1 {{expected 'directions', 'streams', 'channel', 'order' or 'merge'}}
-func.func private @f() attributes {s = #fusion.schedule<ring, chunks = 4>}
+// schedule_c2
+// expected-error @+1 {{schedule push has no option 'merged'; did you mean 'merge'?}}
+func.func private @f() attributes {s = #fusion.schedule<push, merged = [1, 3]>}
 
 // -----
 
+// schedule_c2
+// expected-error @+1 {{schedule exchange has no option 'order'; there are 'streams'}}
+func.func private @f() attributes {s = #fusion.schedule<exchange, order = xor>}
+
+// -----
+
+// schedule_c2
 // expected-error @+1 {{expected 'streams' at most once, found it twice}}
-func.func private @f() attributes {s = #fusion.schedule<ring, streams = 4, streams = 5>}
+func.func private @f() attributes {s = #fusion.schedule<exchange, streams = 4, streams = 5>}
+
+// -----
+
+// schedule_c3
+// expected-error @+1 {{expected a number of at least 0 in 'streams', found -1}}
+func.func private @f() attributes {s = #fusion.schedule<exchange, streams = -1>}
+
+// -----
+
+// schedule_c3
+// expected-error @+1 {{expected a list of numbers of at least 1 in 'merge', found}}
+func.func private @f() attributes {s = #fusion.schedule<push, merge = [1, 0, 3]>}
+
+// -----
+
+// schedule_c3
+// expected-error @+1 {{expected 'order' to be one of rotated, xor, found "sorted"}}
+func.func private @f() attributes {s = #fusion.schedule<push, order = sorted>}
+
+// -----
+
+// expected-error @+1 {{expected valid keyword or string}}
+func.func private @f() attributes {s = #fusion.schedule<push, order = {}>}
 
 // -----
 
@@ -253,7 +250,7 @@ func.func @f(%0: tensor<8xf32>) {
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) {
   // expected-error @+1 {{expected 'fusion.schedule' on an operation that computes locally}}
-  %1 = fusion.reshard %0 {fusion.schedule = #fusion.schedule<ring>} : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [-]>>
+  %1 = fusion.reshard %0 {fusion.schedule = #fusion.schedule<exchange>} : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32, #fusion.axes<#tp, [-]>>
   return
 }
 

@@ -43,19 +43,19 @@ func.func @partial_reshards(%0: !part) -> !whole {
 
 // The user's word on the first reshard is kept, and a schedule on the second does not matter.
 // CHECK-LABEL: @reshard_with_schedule
-// CHECK-NEXT:    fusion.reshard %arg0 {schedule = #fusion.schedule<ring>}
+// CHECK-NEXT:    fusion.reshard %arg0 {schedule = #fusion.schedule<exchange>}
 // CHECK-NEXT:    fusion.reshard
 // CHECK:       @reshard_with_second_schedule
-// CHECK-NEXT:    fusion.reshard %arg0 {schedule = #fusion.schedule<ring>} : {{.*}}[didx("x"), -]>> -> {{.*}}[-, didx("x")]>>
+// CHECK-NEXT:    fusion.reshard %arg0 {schedule = #fusion.schedule<exchange>} : {{.*}}[didx("x"), -]>> -> {{.*}}[-, didx("x")]>>
 // CHECK-NEXT:    return
 func.func @reshard_with_schedule(%0: !rows) -> !cols {
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring>} : !rows -> !whole
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>} : !rows -> !whole
   %2 = fusion.reshard %1 : !whole -> !cols
   return %2 : !cols
 }
 func.func @reshard_with_second_schedule(%0: !rows) -> !cols {
   %1 = fusion.reshard %0 : !rows -> !whole
-  %2 = fusion.reshard %1 {schedule = #fusion.schedule<ring>} : !whole -> !cols
+  %2 = fusion.reshard %1 {schedule = #fusion.schedule<exchange>} : !whole -> !cols
   return %2 : !cols
 }
 

@@ -126,13 +126,11 @@ func.func @sequence(%0: !both) -> tensor<8x16xf32, #fusion.axes<#pod, [stream, d
   return %1 : tensor<8x16xf32, #fusion.axes<#pod, [stream, didx("gpu")]>>
 }
 
-// CHECK-LABEL: @whole_sequence
-// CHECK-NEXT:    fusion.reshard %arg0 {schedule = #fusion.schedule<hierarchical>}
-// CHECK-NEXT:    fusion.reshard %arg0 {row = "1 of 2: {{.*}}", schedule = #fusion.schedule<ring>}
-// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: {{.*}}", schedule = #fusion.schedule<ring>}
+// CHECK-LABEL: @annotated_sequence
+// CHECK-NEXT:    fusion.reshard %arg0 {row = "1 of 2: {{.*}}", schedule = #fusion.schedule<exchange>}
+// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: {{.*}}", schedule = #fusion.schedule<exchange>}
 // CHECK-NEXT:    return
-func.func @whole_sequence(%0: !both) {
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<hierarchical>} : !both -> tensor<8x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>
-  %2 = fusion.reshard %0 {schedule = #fusion.schedule<ring>} : !both -> tensor<8x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>
+func.func @annotated_sequence(%0: !both) {
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>} : !both -> tensor<8x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>
   return
 }

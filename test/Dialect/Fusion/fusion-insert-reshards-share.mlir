@@ -67,15 +67,15 @@ func.func @written(%0: !part, %1: !whole) -> (!whole, !whole, !rows, !rows, !who
 
 // A schedule that is named is the word on that reshard, and another place is another reshard.
 // CHECK-LABEL: @named
-// CHECK-NEXT:    %[[A:.*]] = fusion.reshard %arg0 {schedule = #fusion.schedule<ring>}
+// CHECK-NEXT:    %[[A:.*]] = fusion.reshard %arg0 {schedule = #fusion.schedule<pipeline>}
 // CHECK-NEXT:    %[[B:.*]] = fusion.reshard %arg0 {schedule = #fusion.schedule<exchange>}
 // CHECK-NEXT:    %[[C:.*]] = fusion.reshard %arg0 :
 // CHECK-NEXT:    %[[D:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<16x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
 // CHECK-NEXT:    return %[[A]], %[[B]], %[[A]], %[[C]], %[[D]]
 func.func @named(%0: !part) -> (!whole, !whole, !whole, !whole, !rows) {
-  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring>} : !part -> !whole
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<pipeline>} : !part -> !whole
   %2 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>} : !part -> !whole
-  %3 = fusion.reshard %0 {schedule = #fusion.schedule<ring>} : !part -> !whole
+  %3 = fusion.reshard %0 {schedule = #fusion.schedule<pipeline>} : !part -> !whole
   %4 = fusion.reshard %0 : !part -> !whole
   %5 = fusion.reshard %0 : !part -> !rows
   return %1, %2, %3, %4, %5 : !whole, !whole, !whole, !whole, !rows

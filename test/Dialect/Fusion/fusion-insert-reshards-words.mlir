@@ -12,12 +12,12 @@
 // CHECK-NOT: fusion.gather
 // CHECK-LABEL: @where
 // CHECK-NEXT:    %[[M:.*]] = fusion.matmul %arg0, %arg1
-// CHECK-NEXT:    fusion.reshard %[[M]] {schedule = #fusion.schedule<ring>} : {{.*}} -> tensor<64x16xf32, #fusion.axes<#tp, [stream(4), -]>>
+// CHECK-NEXT:    fusion.reshard %[[M]] {schedule = #fusion.schedule<exchange>} : {{.*}} -> tensor<64x16xf32, #fusion.axes<#tp, [stream(4), -]>>
 // CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<64x32xf32, #fusion.axes<#tp, [stream(4), -]>>
 // CHECK-NEXT:    fusion.matmul %[[G]], %arg1
 // CHECK-NEXT:    return
 func.func @where(%0: !rows, %1: !w) {
-  %2 = fusion.matmul %0, %1 {fusion.gather = "after", fusion.schedule = #fusion.schedule<ring>} : !rows, !w -> !out
+  %2 = fusion.matmul %0, %1 {fusion.gather = "after", fusion.schedule = #fusion.schedule<exchange>} : !rows, !w -> !out
   %3 = fusion.matmul %0, %1 {fusion.gather = "before"} : !rows, !w -> !out
   return
 }
@@ -25,7 +25,7 @@ func.func @where(%0: !rows, %1: !w) {
 // A reshard that serves several ops takes the word of any of them; another word is another reshard. The weight is cut
 // without one.
 // CHECK-LABEL: @schedule
-// CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg0 {schedule = #fusion.schedule<ring>} : {{.*}} -> tensor<64x32xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK-NEXT:    %[[G:.*]] = fusion.reshard %arg0 {schedule = #fusion.schedule<exchange>} : {{.*}} -> tensor<64x32xf32, #fusion.axes<#tp, [-, -]>>
 // CHECK-NEXT:    %[[C:.*]] = fusion.reshard %arg1 : {{.*}} -> tensor<32x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
 // CHECK-NEXT:    fusion.matmul %[[G]], %[[C]]
 // CHECK-NEXT:    fusion.matmul %[[G]], %[[C]]
@@ -34,7 +34,7 @@ func.func @where(%0: !rows, %1: !w) {
 // CHECK-NEXT:    return
 func.func @schedule(%0: !rows, %1: !w) {
   %2 = fusion.matmul %0, %1 {fusion.gather = "before"} : !rows, !w -> tensor<64x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
-  %3 = fusion.matmul %0, %1 {fusion.gather = "before", fusion.schedule = #fusion.schedule<ring>} : !rows, !w -> tensor<64x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
+  %3 = fusion.matmul %0, %1 {fusion.gather = "before", fusion.schedule = #fusion.schedule<exchange>} : !rows, !w -> tensor<64x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
   %4 = fusion.matmul %0, %1 {fusion.gather = "before", fusion.schedule = #fusion.schedule<pipeline>} : !rows, !w -> tensor<64x16xf32, #fusion.axes<#tp, [-, didx("x")]>>
   return
 }

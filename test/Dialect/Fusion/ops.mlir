@@ -56,9 +56,9 @@ func.func @reshard(%0: tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>>, %1: 
   %2 = fusion.reshard %0 : tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
   // CHECK: fusion.reshard %{{.*}} {schedule = #fusion.schedule<exchange>}
   %3 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>} : tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x64xf32, #fusion.axes<#tp, [stream, -]>>
-  // CHECK: schedule = #fusion.schedule<ring, directions = 2, streams = 3, channel = "peer">
-  %4 = fusion.reshard %1 {schedule = #fusion.schedule<ring, directions = 2, streams = 3, channel = peer>} : tensor<8x64xf32> -> tensor<8x64xf32, #fusion.axes<#tp, [-, -]>>
-  // CHECK: schedule = #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>
+  // CHECK: schedule = #fusion.schedule<exchange, streams = 3>
+  %4 = fusion.reshard %1 {schedule = #fusion.schedule<exchange, streams = 3>} : tensor<8x64xf32> -> tensor<8x64xf32, #fusion.axes<#tp, [-, -]>>
+  // CHECK: schedule = #fusion.schedule<push, merge = [1, 1, 2, 4], order = xor, streams = 2>
   %5 = fusion.reshard %1 {schedule = #fusion.schedule<push, merge = [1, 1, 2, 4], order = xor, streams = 2>} : tensor<8x64xf32> -> tensor<8x64xf32, #fusion.axes<#tp, [-, -]>>
   return
 }

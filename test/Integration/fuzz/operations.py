@@ -74,9 +74,8 @@ class Operations:
         r = self.random
         if self.chance(0.65):
             return None
-        kind = r.choices(("pipeline", "exchange", "ring", "push", "hierarchical"), (20, 20, 1, 8, 1))[0]
-        more = ", directions = 2" if self.chance(0.02) else ""
-        more += f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
+        kind = r.choices(("pipeline", "exchange", "push"), (20, 20, 8))[0]
+        more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
         if kind == "push":
             more += ", order = xor" if self.chance(0.2) else ""
             more += f", merge = [{r.choice(('1, 1', '2', '1, 2', '1, 1, 2', '2, 2'))}]" if self.chance(0.2) else ""

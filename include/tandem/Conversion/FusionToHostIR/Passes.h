@@ -24,6 +24,9 @@ namespace tandem {
 #define GEN_PASS_REGISTRATION
 #include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
 
+/// Registers the schedules with the fusion dialect: `#fusion.schedule` is verified against them.
+void registerSchedules(DialectRegistry &registry);
+
 } // namespace tandem
 
 #endif // TANDEM_CONVERSION_FUSIONTOHOSTIR_PASSES_H

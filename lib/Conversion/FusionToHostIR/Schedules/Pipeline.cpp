@@ -14,11 +14,14 @@ using namespace tandem;
 
 namespace {
 
-/// Per slice: each op of the group in order on the iteration's stream, reshards as collectives. A
-/// group that is not streamed has one slice, on the main stream: the plain sequence. Always matches
-/// where its reshards can be lowered.
+/// Per slice: each op of the group in order on the iteration's stream, reshards
+/// as collectives. A group that is not streamed has one slice, on the main
+/// stream: the plain sequence. Always matches where its reshards can be
+/// lowered.
 class Pipeline : public Schedule {
-  fusion::ScheduleKind getKind() const override { return fusion::ScheduleKind::Pipeline; }
+  fusion::ScheduleInfo getInfo() const override {
+    return {"pipeline", {{"streams", fusion::ScheduleOption::Kind::Integer}}};
+  }
 
   LogicalResult matches(const StreamGroup &group,
                         function_ref<InFlightDiagnostic()> why) const override {
@@ -30,7 +33,7 @@ class Pipeline : public Schedule {
 
   void getCandidates(const StreamGroup &group,
                      SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override {
-    candidates.push_back(fusion::ScheduleAttr::get(group.place->getContext(), getKind()));
+    candidates.push_back(getAttr(group.place->getContext()));
   }
   int getFallbackRank(const StreamGroup &group) const override { return 0; }
 
@@ -45,7 +48,8 @@ LogicalResult tandem::emitPipeline(const StreamGroup &all, ProgramBuilder &progr
                                    bool sendsMessages) {
   if (all.streamSizes.empty())
     return emitWhole(all.ops, program, sendsMessages);
-  // A reduction whose operand is sliced by receiver runs whole, behind the loop.
+  // A reduction whose operand is sliced by receiver runs whole, behind the
+  // loop.
   StreamGroup group = all;
   SmallVector<Operation *> behind;
   llvm::erase_if(group.ops, [&](Operation *op) {
@@ -77,7 +81,4 @@ LogicalResult tandem::emitPipeline(const StreamGroup &all, ProgramBuilder &progr
   return emitWhole(behind, program);
 }
 
-const Schedule &tandem::getPipelineSchedule() {
-  static const Pipeline schedule;
-  return schedule;
-}
+std::unique_ptr<Schedule> tandem::createPipelineSchedule() { return std::make_unique<Pipeline>(); }

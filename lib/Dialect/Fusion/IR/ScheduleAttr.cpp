@@ -5,112 +5,157 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "OpVerify.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
+#include "tandem/Dialect/Fusion/IR/FusionDialect.h"
+#include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
 
 using namespace mlir;
+using namespace tandem;
 using namespace tandem::fusion;
 
-static ParseResult parseOrder(AsmParser &parser, PeerOrder &order) {
-  SMLoc loc = parser.getCurrentLocation();
-  StringRef word;
-  if (parser.parseKeyword(&word))
-    return failure();
-  std::optional<PeerOrder> found = symbolizePeerOrder(word);
-  if (!found)
-    return parser.emitError(loc) << "expected a peer order (rotated, xor), found '" << word << "'";
-  order = *found;
-  return success();
+const ScheduleRegistry *ScheduleRegistry::get(MLIRContext *context) {
+  auto *dialect = context->getLoadedDialect<FusionDialect>();
+  return dialect ? dialect->getRegisteredInterface<ScheduleRegistry>() : nullptr;
 }
 
-static ParseResult parseMerge(AsmParser &parser, SmallVectorImpl<int64_t> &merge) {
-  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
-                                        [&] { return parser.parseInteger(merge.emplace_back()); });
+int64_t ScheduleAttr::getInteger(StringRef option) const {
+  auto value = getOptions().getAs<IntegerAttr>(option);
+  return value ? value.getInt() : 0;
 }
 
-/// schedule ::= `<` kind (`,` option)* `>`
-/// option   ::= (`directions` | `streams`) `=` integer | `channel` `=` (word | string)
-///            | `order` `=` order | `merge` `=` `[` integer (`,` integer)* `]`
+ArrayRef<int64_t> ScheduleAttr::getIntegers(StringRef option) const {
+  auto value = getOptions().getAs<DenseI64ArrayAttr>(option);
+  return value ? value.asArrayRef() : ArrayRef<int64_t>();
+}
+
+StringRef ScheduleAttr::getWord(StringRef option) const {
+  auto value = getOptions().getAs<StringAttr>(option);
+  return value ? value.getValue() : StringRef();
+}
+
+bool ScheduleAttr::takesSequences() const {
+  const ScheduleRegistry *registry = ScheduleRegistry::get(getContext());
+  const ScheduleInfo *info = registry ? registry->lookup(getName()) : nullptr;
+  return info && info->takesSequences;
+}
+
+/// value ::= integer | `[` integer (`,` integer)* `]` | word | string
+static Attribute parseValue(AsmParser &parser) {
+  Builder &builder = parser.getBuilder();
+  int64_t integer;
+  if (OptionalParseResult parsed = parser.parseOptionalInteger(integer); parsed.has_value())
+    return succeeded(*parsed) ? builder.getI64IntegerAttr(integer) : Attribute();
+  if (succeeded(parser.parseOptionalLSquare())) {
+    SmallVector<int64_t> integers;
+    auto parseOne = [&] { return parser.parseInteger(integers.emplace_back()); };
+    if (parser.parseCommaSeparatedList(parseOne) || parser.parseRSquare())
+      return {};
+    return builder.getDenseI64ArrayAttr(integers);
+  }
+  std::string word;
+  if (parser.parseKeywordOrString(&word))
+    return {};
+  return builder.getStringAttr(word);
+}
+
+/// schedule ::= `<` name (`,` option `=` value)* `>`
 Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
-  StringRef word;
-  if (parser.parseLess() || parser.parseKeyword(&word))
+  StringRef name;
+  if (parser.parseLess() || parser.parseKeyword(&name))
     return {};
-  std::optional<ScheduleKind> kind = symbolizeScheduleKind(word);
-  if (!kind) {
-    parser.emitError(loc) << "expected a schedule (pipeline, exchange, push), found '" << word
-                          << "'";
-    return {};
-  }
-  int64_t directions = 1, streams = 0;
-  std::string channel;
-  PeerOrder order = PeerOrder::Rotated;
-  SmallVector<int64_t> merge;
-  SmallVector<StringRef> seen;
+  NamedAttrList options;
   while (succeeded(parser.parseOptionalComma())) {
     SMLoc optionLoc = parser.getCurrentLocation();
     StringRef option;
-    if (failed(parser.parseOptionalKeyword(
-            &option, {"directions", "streams", "channel", "order", "merge"}))) {
-      parser.emitError(optionLoc,
-                       "expected 'directions', 'streams', 'channel', 'order' or 'merge'");
+    if (parser.parseKeyword(&option))
       return {};
-    }
-    if (llvm::is_contained(seen, option)) {
+    if (options.get(option)) {
       parser.emitError(optionLoc) << "expected '" << option << "' at most once, found it twice";
       return {};
     }
-    seen.push_back(option);
-    if (parser.parseEqual())
+    Attribute value;
+    if (parser.parseEqual() || !(value = parseValue(parser)))
       return {};
-    ParseResult value = option == "directions" ? parser.parseInteger(directions)
-                        : option == "streams"  ? parser.parseInteger(streams)
-                        : option == "order"    ? parseOrder(parser, order)
-                        : option == "merge"    ? parseMerge(parser, merge)
-                                               : parser.parseKeywordOrString(&channel);
-    if (value)
-      return {};
+    options.set(option, value);
   }
   if (parser.parseGreater())
     return {};
   // Exact types: the template of the same name would need the storage class.
-  return ScheduleAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), *kind,
-                                  directions, streams, StringRef(channel), order,
-                                  ArrayRef<int64_t>(merge));
+  return ScheduleAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), name,
+                                  options.getDictionary(parser.getContext()));
 }
 
 void ScheduleAttr::print(AsmPrinter &printer) const {
-  printer << '<' << stringifyScheduleKind(getKind());
-  if (getDirections() != 1)
-    printer << ", directions = " << getDirections();
-  if (getStreams() != 0)
-    printer << ", streams = " << getStreams();
-  if (!getChannel().empty()) {
-    printer << ", channel = ";
-    printer.printString(getChannel());
-  }
-  if (getOrder() != PeerOrder::Rotated)
-    printer << ", order = " << stringifyPeerOrder(getOrder());
-  if (!getMerge().empty()) {
-    printer << ", merge = [";
-    llvm::interleaveComma(getMerge(), printer);
-    printer << ']';
+  printer << '<' << getName();
+  for (NamedAttribute option : getOptions()) {
+    printer << ", " << option.getName().getValue() << " = ";
+    if (auto integer = dyn_cast<IntegerAttr>(option.getValue())) {
+      printer << integer.getInt();
+    } else if (auto integers = dyn_cast<DenseI64ArrayAttr>(option.getValue())) {
+      printer << '[';
+      llvm::interleaveComma(integers.asArrayRef(), printer);
+      printer << ']';
+    } else {
+      printer.printKeywordOrString(cast<StringAttr>(option.getValue()).getValue());
+    }
   }
   printer << '>';
 }
 
-LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, ScheduleKind kind,
-                                   int64_t directions, int64_t streams, StringRef, PeerOrder order,
-                                   ArrayRef<int64_t> merge) {
-  if (directions != 1 && directions != 2)
-    return emitError() << "expected 1 or 2 directions, found " << directions;
-  if (streams < 0)
-    return emitError() << "expected a number of streams that is not negative, found " << streams;
-  if (kind != ScheduleKind::Push && (order != PeerOrder::Rotated || !merge.empty()))
-    return emitError() << "expected 'order' and 'merge' beside push alone, found "
-                       << stringifyScheduleKind(kind);
-  for (int64_t peers : merge)
-    if (peers < 1)
-      return emitError() << "expected 'merge' to count 1 peer or more each time, found " << peers;
+/// An option that the schedule has, and its value.
+static LogicalResult verifyOption(function_ref<InFlightDiagnostic()> emitError,
+                                  const ScheduleOption &option, Attribute value) {
+  auto isLess = [&](int64_t number) { return number < option.least; };
+  switch (option.kind) {
+  case ScheduleOption::Kind::Integer: {
+    auto integer = dyn_cast<IntegerAttr>(value);
+    if (!integer || isLess(integer.getInt()))
+      return emitError() << "expected a number of at least " << option.least << " in '"
+                         << option.name << "', found " << value;
+    return success();
+  }
+  case ScheduleOption::Kind::Integers: {
+    auto integers = dyn_cast<DenseI64ArrayAttr>(value);
+    if (!integers || integers.empty() || llvm::any_of(integers.asArrayRef(), isLess))
+      return emitError() << "expected a list of numbers of at least " << option.least << " in '"
+                         << option.name << "', found " << value;
+    return success();
+  }
+  case ScheduleOption::Kind::Word: {
+    auto word = dyn_cast<StringAttr>(value);
+    if (word && llvm::is_contained(option.words, word.getValue()))
+      return success();
+    return emitError() << "expected '" << option.name << "' to be one of "
+                       << llvm::join(option.words, ", ") << ", found " << value;
+  }
+  }
+  return failure();
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef name,
+                                   DictionaryAttr options) {
+  const ScheduleRegistry *registry = ScheduleRegistry::get(options.getContext());
+  if (!registry)
+    return success();
+  const ScheduleInfo *info = registry->lookup(name);
+  if (!info)
+    return emitError() << "expected a schedule (" << llvm::join(registry->getNames(), ", ")
+                       << "), found '" << name << "'";
+  for (NamedAttribute given : options) {
+    StringRef key = given.getName().getValue();
+    const auto *option =
+        llvm::find_if(info->options, [&](const ScheduleOption &o) { return o.name == key; });
+    if (option == info->options.end()) {
+      SmallVector<StringRef> known =
+          llvm::map_to_vector(info->options, [](const ScheduleOption &o) { return o.name; });
+      return emitError() << "schedule " << name << " has no option '" << key << "'"
+                         << suggestName(key, known);
+    }
+    if (failed(verifyOption(emitError, *option, given.getValue())))
+      return failure();
+  }
   return success();
 }

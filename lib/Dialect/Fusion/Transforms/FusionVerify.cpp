@@ -107,7 +107,7 @@ static LogicalResult verifyReshard(ReshardOp op) {
   Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
   if (!reshard.isSupported())
     return op.emitOpError() << reshard.reason;
-  bool whole = op.getSchedule() && op.getSchedule()->getKind() == ScheduleKind::Hierarchical;
+  bool whole = op.getSchedule() && op.getSchedule()->takesSequences();
   if (reshard.kind == ReshardKind::Sequence && !whole)
     return op.emitOpError() << "expected one row of the reshard table, found "
                             << reshard.steps.size() << " (fusion-insert-reshards writes them out)";

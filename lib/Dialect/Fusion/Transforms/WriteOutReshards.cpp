@@ -35,7 +35,7 @@ FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
   if (!reshard.isSupported())
     return op.emitOpError() << reshard.reason;
   if (reshard.kind != ReshardKind::Sequence ||
-      (op.getSchedule() && op.getSchedule()->getKind() == ScheduleKind::Hierarchical))
+      (op.getSchedule() && op.getSchedule()->takesSequences()))
     return 1;
   OpBuilder builder(op);
   Value value = op.getInput();

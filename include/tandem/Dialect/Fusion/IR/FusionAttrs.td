@@ -100,39 +100,40 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
 //===----------------------------------------------------------------------===//
 
 def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
-  let summary = "An annotation: how a reshard group is scheduled";
+  let summary = "How a stream loop is scheduled: a schedule's name and its options";
   let description = [{
-    An annotation of `fusion.reshard` that overrides the choice of `fusion-select-schedule`. Stream digits of the types
-    give the number of slices. `docs/schedules.md` describes each schedule. Only `push` has a peer `order` and `merge`.
-    In step d, device r sends to r - d (`rotated`, the default) or to r ^ d (`xor`). `merge` lists how many devices'
-    slices are computed at once, in the order of the loop, with the device's own slice among them.
-
-    `ring`, `hierarchical`, 2 `directions` and a `channel` are reserved for later schedules. They parse, and
-    `fusion-select-schedule` rejects them at the reshard.
+    As the annotation of a `fusion.reshard` it overrides the choice of `fusion-select-schedule`; on a `fusion.stream_loop`
+    it is what `convert-fusion-to-hostir` emits. Chunk counts are no part of it: they are stream digits of the types.
+    Schedules are registered (`docs/schedules.md` describes them and their options); a value is a number, a list of
+    numbers or a word. An option that is left out has its default.
 
     Constraints:
-    - schedule_c1: directions is 1 or 2.
-    - schedule_c2: streams is not negative (0: the schedule's default).
-    - schedule_c3: `order` and `merge` stand beside `push` alone.
-    - schedule_c4: the numbers of `merge` are 1 or more.
+    - schedule_c1: `name` is a registered schedule.
+    - schedule_c2: each option is one of the schedule's, at most once.
+    - schedule_c3: each value is of the option's kind: a number or numbers that are large enough, or one of its words.
 
     Example:
     ```mlir
     #fusion.schedule<pipeline>
     #fusion.schedule<exchange, streams = 3>
-    #fusion.schedule<push, streams = 2, order = xor, merge = [1, 1, 2, 4]>
+    #fusion.schedule<push, merge = [1, 1, 2, 4], order = xor, streams = 2>
     ```
   }];
   let parameters = (ins
-    EnumParameter<Fusion_ScheduleKind>:$kind,
-    DefaultValuedParameter<"int64_t", "1", "directions at once">:$directions,
-    DefaultValuedParameter<"int64_t", "0", "worker streams; 0: default">:$streams,
-    StringRefParameter<"channel kind; empty: the target's default", [{""}]>:$channel,
-    EnumParameter<Fusion_PeerOrder>:$order,
-    OptionalArrayRefParameter<"int64_t", "peers computed at once, in the loop's order; empty: 1 each">:$merge);
-  let builders = [AttrBuilder<(ins "ScheduleKind":$kind), [{
-    return $_get($_ctxt, kind, 1, 0, "", PeerOrder::Rotated, ::llvm::ArrayRef<int64_t>());
+    StringRefParameter<"a registered schedule">:$name,
+    "::mlir::DictionaryAttr":$options);
+  let builders = [AttrBuilder<(ins "::llvm::StringRef":$name), [{
+    return $_get($_ctxt, name, ::mlir::DictionaryAttr::get($_ctxt));
   }]>];
+  let extraClassDeclaration = [{
+    /// The value of an option, of the kind that it is registered with; 0, empty or "" if it is left
+    /// out.
+    int64_t getInteger(::llvm::StringRef option) const;
+    ::llvm::ArrayRef<int64_t> getIntegers(::llvm::StringRef option) const;
+    ::llvm::StringRef getWord(::llvm::StringRef option) const;
+    /// Whether the schedule takes reshards that are several rows of the reshard table.
+    bool takesSequences() const;
+  }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }

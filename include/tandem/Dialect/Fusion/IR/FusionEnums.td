@@ -14,23 +14,6 @@
 
 include "mlir/IR/EnumAttr.td"
 
-def Fusion_ScheduleKind : I32EnumAttr<"ScheduleKind", "how a reshard group becomes a stream loop", [
-    I32EnumAttrCase<"Pipeline", 0, "pipeline">,
-    I32EnumAttrCase<"Exchange", 1, "exchange">,
-    I32EnumAttrCase<"Ring", 2, "ring">,
-    I32EnumAttrCase<"Push", 3, "push">,
-    I32EnumAttrCase<"Hierarchical", 4, "hierarchical">]> {
-  let cppNamespace = "::tandem::fusion";
-  let genSpecializedAttr = 0;
-}
-
-def Fusion_PeerOrder : I32EnumAttr<"PeerOrder", "in which order a device turns to its peers", [
-    I32EnumAttrCase<"Rotated", 0, "rotated">,
-    I32EnumAttrCase<"Xor", 1, "xor">]> {
-  let cppNamespace = "::tandem::fusion";
-  let genSpecializedAttr = 0;
-}
-
 def Fusion_ScheduleSource : I32EnumAttr<"ScheduleSource", "where the schedule of a stream loop comes from", [
     I32EnumAttrCase<"Annotation", 0, "annotation">,
     I32EnumAttrCase<"Cost", 1, "cost">,

@@ -44,8 +44,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
     - reshard_c3: the result is partial only where the operand is, over the same mesh axes and by the same reduction.
 
     Placement constraints:
-    - reshard_c4: it is at most one row of the table, unless its schedule is `hierarchical` (reserved: no pass lowers it yet);
-      `row`, if it is there, names it.
+    - reshard_c4: it is at most one row of the table, unless its schedule takes several at once; `row`, if it is there, names it.
 
     Example:
     ```mlir

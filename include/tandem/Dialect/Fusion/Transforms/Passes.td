@@ -147,8 +147,7 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
 
     With `gather=cost` an all-reduce becomes a reduce-scatter and an all-gather if that takes less: the reduce-scatter can
     overlap the op that produces the partial sums. A reshard that combines several kinds is written as a sequence, and each
-    part states its `row`. (A reshard with the reserved schedule `hierarchical` stays whole, and `fusion-select-schedule`
-    rejects it.) A reshard without a kind is an error.
+    part states its `row`. (A reshard whose schedule takes several kinds at once stays whole.) A reshard without a kind is an error.
 
     Two attributes of an op are hints for its reshards; the pass erases them. `fusion.gather`, "before" or "after",
     overrides the option. `fusion.schedule` is the schedule of the op's reshards that communicate, also of the reduction of

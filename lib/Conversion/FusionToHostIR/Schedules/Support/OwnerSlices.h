@@ -5,16 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_OWNERSLICES_H
-#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_OWNERSLICES_H
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_OWNERSLICES_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_OWNERSLICES_H
 
-#include "../LoopEmitter.h"
+#include "../../LoopEmitter.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
 
-/// The stream digits of a loop with the owner's coordinate as a part of its own: one digit of them
-/// is read as outer, owner, inner.
+/// The stream digits of a loop with the owner's coordinate as a part of its
+/// own: one digit of them is read as outer, owner, inner.
 struct OwnerDigits {
   SmallVector<int64_t> otherSizes; ///< all parts but the owner's, in order
   ArrayRef<int64_t> streamSizes;   ///< of the loop
@@ -24,9 +24,9 @@ struct OwnerDigits {
   /// The number of slices of one owner.
   int64_t numSlices() const;
 
-  /// The index of slice `number` (0 ... numSlices()-1) of `owner`, or of the slices of `count`
-  /// neighbouring owners from this one on, which then have one slice each. `isFirst`: the loop
-  /// begins with it.
+  /// The index of slice `number` (0 ... numSlices()-1) of `owner`, or of the
+  /// slices of `count` neighbouring owners from this one on, which then have
+  /// one slice each. `isFirst`: the loop begins with it.
   SliceIndex getIndex(OpBuilder &builder, Location loc, Value owner, Value number, bool isFirst,
                       int64_t count = 1) const;
 };
@@ -36,32 +36,36 @@ OwnerDigits getOwnerDigits(const StreamGroup &group, const ReshardPlan &plan);
 /// Of a loop whose stream digit number `digit` counts `devices` owners.
 OwnerDigits getOwnerDigits(const StreamGroup &group, size_t digit, int64_t devices);
 
-/// A gather that a loop begins with, one of those if there are several; the loop computes on what
-/// has arrived.
+/// A gather that a loop begins with, one of those if there are several; the
+/// loop computes on what has arrived.
 struct GatherLoop {
   GatherLoop(const StreamGroup &group, fusion::ReshardOp reshard);
 
   const StreamGroup &group;
   fusion::ReshardOp reshard;
   ArrayRef<Operation *> consumers;
-  /// Whether somebody outside reads the gathered value, looks at it as a whole, or must read own
-  /// and received slices alike: only then does the own part have to be in it.
+  /// Whether somebody outside reads the gathered value, looks at it as a whole,
+  /// or must read own and received slices alike: only then does the own part
+  /// have to be in it.
   bool gatheredIsRead;
 
   /// The plan of the reshard's slice; emits its indices.
   FailureOr<ReshardPlan> getPlan(const SliceIndex &slice, OpBuilder &builder) const;
   /// Copies an own slice into the gathered value.
   LogicalResult copyOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
-  /// Lets the consumers read an own slice: in the gathered value, or where it lies.
+  /// Lets the consumers read an own slice: in the gathered value, or where it
+  /// lies.
   LogicalResult placeOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
-  /// Computes on an own slice, which nobody has to wait for; on those of all of the loop's gathers.
+  /// Computes on an own slice, which nobody has to wait for; on those of all of
+  /// the loop's gathers.
   LogicalResult emitOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
   static LogicalResult emitOwn(ArrayRef<GatherLoop> gathers, LoopEmitter &loop,
                                const SliceIndex &slice, Value stream);
 };
 
-/// A loop whose last op, a reduction, hands each slice of what the others compute to its owner, who
-/// combines them when he has all: the devices' slices lie side by side in receive memory.
+/// A loop whose last op, a reduction, hands each slice of what the others
+/// compute to its owner, who combines them when he has all: the devices' slices
+/// lie side by side in receive memory.
 struct ScatterLoop {
   ScatterLoop(const StreamGroup &group, const ScatteredDigit &scattered);
 
@@ -92,16 +96,18 @@ private:
   LocalDims getTargetDims(ProgramBuilder &program, const SliceIndex &slice) const;
 };
 
-/// The digit of the group's one reshard, if its loop hands each slice to its owner.
+/// The digit of the group's one reshard, if its loop hands each slice to its
+/// owner.
 std::optional<ScatteredDigit> getScatter(const StreamGroup &group);
-/// Whether the rest of the group lets it: what is reduced is read by nobody else, and no other op
-/// combines slices.
+/// Whether the rest of the group lets it: what is reduced is read by nobody
+/// else, and no other op combines slices.
 LogicalResult checkScatter(const StreamGroup &group, function_ref<InFlightDiagnostic()> why);
 
-/// The plan of a slice of the gathers that the group begins with, its only reshards, if it has one
-/// owner, who may begin with it, else failure; then `reason` says what is expected and was found.
+/// The plan of a slice of the gathers that the group begins with, its only
+/// reshards, if it has one owner, who may begin with it, else failure; then
+/// `reason` says what is expected and was found.
 FailureOr<ReshardPlan> getOwnerPlan(const StreamGroup &group, std::string *reason = nullptr);
 
 } // namespace tandem
 
-#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_OWNERSLICES_H
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_OWNERSLICES_H

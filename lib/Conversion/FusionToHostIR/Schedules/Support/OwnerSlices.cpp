@@ -7,7 +7,7 @@
 
 #include "OwnerSlices.h"
 
-#include "../OpLowering.h"
+#include "../../OpLowering.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -25,8 +25,9 @@ static bool isCopiedAlong(RankedTensorType type, const ReshardPlan &plan) {
   });
 }
 
-/// Whether `op`, which accumulates over an owner's slices, rounds on the way to a result of which
-/// the owners hold copies: each begins with its own slice, so their copies would differ.
+/// Whether `op`, which accumulates over an owner's slices, rounds on the way to
+/// a result of which the owners hold copies: each begins with its own slice, so
+/// their copies would differ.
 static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
   auto reduce = dyn_cast<fusion::ReduceOp>(op);
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
@@ -61,9 +62,9 @@ static bool isDense(const ReshardPlan &plan, bool ofSource) {
   return true;
 }
 
-/// Whether `op` rounds on the way to a result of which the owners hold copies, and might do so
-/// otherwise if it reads an own slice where it lies: with other strides than a received one, a
-/// library may add up in another order.
+/// Whether `op` rounds on the way to a result of which the owners hold copies,
+/// and might do so otherwise if it reads an own slice where it lies: with other
+/// strides than a received one, a library may add up in another order.
 static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
   auto reduce = dyn_cast<fusion::ReduceOp>(op);
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
@@ -81,12 +82,17 @@ static std::string explainNoOwner(ArrayRef<fusion::ReshardOp> reshards) {
                      to = fusion::getAxes(reshard.getResult());
     std::string axes = fusion::formatAxes(from) + " to " + fusion::formatAxes(to);
     if (from.getPartial() != to.getPartial())
-      return "reduces what its loop computes in slices of one owner each: the operand has stream "
-             "digits where the result has the device's, and the result has none; found " +
+      return "reduces what its loop computes in slices of one owner each: the "
+             "operand has stream "
+             "digits where the result has the device's, and the result has "
+             "none; found " +
              axes;
     if (!to.hasStream())
-      return "gathers into slices: stream digits in place of the device's; found " + axes;
-    return "gathers slices of one owner each, along one mesh axis or neighbours in one dimension; "
+      return "gathers into slices: stream digits in place of the device's; "
+             "found " +
+             axes;
+    return "gathers slices of one owner each, along one mesh axis or "
+           "neighbours in one dimension; "
            "found " +
            axes;
   }
@@ -111,11 +117,14 @@ FailureOr<ReshardPlan> tandem::getOwnerPlan(const StreamGroup &group, std::strin
       llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
         return llvm::is_contained(group.ops, reshard.getInput().getDefiningOp());
       }))
-    return fail("gathers what is there before its loop, found what the loop itself computes");
+    return fail("gathers what is there before its loop, found what the loop "
+                "itself computes");
   for (auto [op, sliced] : group.accumulators)
     if (wouldDiffer(op, sliced, *plan))
-      return fail("begins with the own slices, each device with others, but here slices are added "
-                  "up to a result of which devices hold copies: these would differ in rounding; "
+      return fail("begins with the own slices, each device with others, but "
+                  "here slices are added "
+                  "up to a result of which devices hold copies: these would "
+                  "differ in rounding; "
                   "pipeline has one order");
   return plan;
 }
@@ -335,12 +344,13 @@ std::optional<ScatteredDigit> tandem::getScatter(const StreamGroup &group) {
 
 LogicalResult tandem::checkScatter(const StreamGroup &group,
                                    function_ref<InFlightDiagnostic()> why) {
-  StringRef name = fusion::stringifyScheduleKind(group.schedule.getKind());
+  StringRef name = group.schedule.getName();
   if (!group.reshards().front().getInput().hasOneUse())
     return why() << "schedule " << name << ": expected what is reduced to have no other users";
   if (group.accumulators.size() != 1)
     return why() << "schedule " << name
-                 << ": expected no other op to combine slices in a loop whose slices go to their "
+                 << ": expected no other op to combine slices in a loop whose "
+                    "slices go to their "
                     "owners";
   return success();
 }

@@ -13,7 +13,6 @@
 
 using namespace mlir;
 using namespace tandem;
-using fusion::PeerOrder;
 
 Value Peers::rotate(Value coordinate, Value by) const {
   OpBuilder &builder = program.getBuilder();

@@ -1,0 +1,118 @@
+//===- ScheduleTest.cpp - a schedule is added from outside -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The schedule of docs/schedules.md, "Add a schedule", which the build takes from the page.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Schedule.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "tandem/Compiler/Registration.h"
+#include "tandem/Conversion/FusionToHostIR/Passes.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace tandem;
+
+namespace tandem {
+std::unique_ptr<Schedule> createInOrderSchedule();
+} // namespace tandem
+
+namespace {
+
+std::string gatherMatmul(StringRef schedule) {
+  return (R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#slices = #fusion.axes<#tp, [stream("x"), -]>
+#whole = #fusion.axes<#tp, [-, -]>
+func.func @f(%x: tensor<16x8xf32, #rows>, %w: tensor<8x4xf32, #whole>) -> tensor<16x4xf32, #slices> {
+  %g = fusion.reshard %x {schedule = #fusion.schedule<)mlir" +
+          schedule + R"mlir(>} : tensor<16x8xf32, #rows> -> tensor<16x8xf32, #slices>
+  %y = fusion.matmul %g, %w
+      : tensor<16x8xf32, #slices>, tensor<8x4xf32, #whole> -> tensor<16x4xf32, #slices>
+  return %y : tensor<16x4xf32, #slices>
+}
+)mlir")
+      .str();
+}
+
+class ScheduleTest : public ::testing::Test {
+protected:
+  static void SetUpTestSuite() { registerSchedule(createInOrderSchedule()); }
+
+  ScheduleTest() {
+    DialectRegistry registry;
+    registerTandemDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  /// Null if it does not parse or convert; then `error` has the first diagnostic.
+  OwningOpRef<ModuleOp> convert(const std::string &text) {
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+      if (error.empty())
+        error = diagnostic.str();
+      return success();
+    });
+    OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
+    PassManager passes(&context);
+    passes.addNestedPass<func::FuncOp>(createFusionFormLoops());
+    passes.addNestedPass<func::FuncOp>(createFusionSelectSchedule());
+    passes.addPass(createConvertFusionToHostIR());
+    if (module && succeeded(passes.run(*module)))
+      return module;
+    return nullptr;
+  }
+
+  template <typename OpT> static unsigned count(ModuleOp module) {
+    unsigned number = 0;
+    module.walk([&](OpT) { ++number; });
+    return number;
+  }
+
+  MLIRContext context;
+  std::string error;
+};
+
+TEST_F(ScheduleTest, RunsOnTheMainStreamAlone) {
+  OwningOpRef<ModuleOp> module = convert(gatherMatmul("in_order"));
+  ASSERT_TRUE(module) << error;
+  EXPECT_EQ(count<hostir::WorkerStreamOp>(*module), 0u);
+  EXPECT_EQ(count<hostir::CollectiveOp>(*module), 1u);
+  EXPECT_EQ(count<hostir::MatmulOp>(*module), 1u);
+}
+
+TEST_F(ScheduleTest, ItsOptionsAreVerified) {
+  EXPECT_TRUE(convert(gatherMatmul("in_order, backwards = yes"))) << error;
+  error.clear();
+  EXPECT_FALSE(convert(gatherMatmul("in_order, backward = yes")));
+  EXPECT_EQ(error, "schedule in_order has no option 'backward'; did you mean 'backwards'?");
+  error.clear();
+  EXPECT_FALSE(convert(gatherMatmul("in_order, backwards = maybe")));
+  EXPECT_EQ(error, "expected 'backwards' to be one of no, yes, found \"maybe\"");
+}
+
+TEST_F(ScheduleTest, IsListedWithTheOthers) {
+  EXPECT_FALSE(convert(gatherMatmul("out_of_order")));
+  EXPECT_EQ(error,
+            "expected a schedule (exchange, in_order, pipeline, push), found 'out_of_order'");
+}
+
+TEST_F(ScheduleTest, SaysWhyItDoesNotMatch) {
+  std::string text = gatherMatmul("in_order");
+  for (size_t at; (at = text.find("stream(\"x\")")) != std::string::npos;)
+    text.replace(at, 11, "-");
+  EXPECT_FALSE(convert(text));
+  EXPECT_EQ(error, "schedule in_order: expected a loop with slices, found none");
+}
+
+} // namespace
