@@ -27,7 +27,7 @@ struct Diagnostic {
   Severity severity = Severity::Error;
   /// Lower case, no final period.
   std::string message;
-  /// Where: 1-based; an empty file name or line 0 where nobody knows.
+  /// Where: 1-based; an empty file name or line 0 if unknown.
   std::string file;
   unsigned line = 0, column = 0;
   std::vector<Diagnostic> notes;
@@ -67,7 +67,7 @@ struct CompileOptions {
   /// Where reshards go that could stand on either side of an op: "before", "after" or "cost";
   /// empty: by cost if there is a machine, else before.
   std::string gather;
-  /// Put the oracle into the file.
+  /// Put the oracle, the unsharded reference, into the file.
   bool oracle = true;
   /// Passes to leave out, by name: see passNames().
   std::vector<std::string> disabledPasses;

@@ -50,8 +50,8 @@ struct ArgumentInfo {
   uint64_t localBytes() const;
 };
 
-/// One rank's verified program, or the oracle. Immutable, shared by threads; keeps its file's bytes
-/// alive.
+/// One rank's verified program, or the oracle (the unsharded reference). Immutable, shared by
+/// threads; keeps its file's bytes alive.
 class Program {
 public:
   virtual ~Program();
@@ -61,7 +61,7 @@ public:
   virtual uint32_t rank() const = 0;
   /// Of the world that it must run in; 1 for the oracle.
   virtual uint32_t numRanks() const = 0;
-  /// Equal where two ranks' programs stem from one file.
+  /// Equal for all programs of one file.
   virtual uint64_t contentHash() const = 0;
   virtual const std::vector<ArgumentInfo> &arguments() const = 0;
   /// Layout i of RankProgram.layouts, decoded.

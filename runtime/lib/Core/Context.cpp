@@ -38,15 +38,14 @@ void ContextImpl::poison(const Status &why) {
   if (!reason.ok())
     return;
   reason = why;
-  // Queued work is dropped before waiting work is released: nothing may run on what an aborted
-  // command left undone.
+  // Drop queued work before waiting work is released: no command may run after an aborted one.
   device().abort(why);
-  // One-sided channels first: where a collective is ended before this rank has stopped signalling,
-  // what stands behind it tells a peer of data that never came.
+  // One-sided channels first: after an aborted collective, a queued signal could announce data that
+  // was never sent.
   for (bool oneSided : {true, false})
     for (Watched *instance : watched)
       instance->abortChannels(why, oneSided);
-  // A thread that was at a graph may have waited in a channel of another instance.
+  // A thread that used a graph may have waited in a channel of another instance.
   for (Watched *instance : watched)
     instance->dropGraphs();
 }
@@ -85,7 +84,7 @@ Status ContextImpl::awaitRuns() {
   for (Watched *instance : watched)
     if (auto runs = instance->runsInFlight(); !runs.empty())
       awaited[instance] = std::move(runs);
-  // Later runs of others are no matter: they may follow each other without end.
+  // Ignore later runs of other instances: they may continue without end.
   auto isOver = [&](const auto &entry) {
     auto known = std::find(watched.begin(), watched.end(), entry.first);
     if (known == watched.end())
@@ -120,8 +119,7 @@ static constexpr std::chrono::milliseconds kOthersReason{50};
 void ContextImpl::guard() {
   std::unique_lock<std::mutex> lock(mutex);
   while (!stopping) {
-    // Runs start and end without a word to the watchdog, which costs them nothing: it looks now and
-    // then.
+    // Runs do not notify the watchdog; it polls, so runs pay nothing for it.
     Clock::time_point now = Clock::now();
     std::string stall;
     if (reason.ok())
@@ -129,8 +127,8 @@ void ContextImpl::guard() {
         if (stall.empty() && instance->deadline() <= now)
           stall = instance->describeStall();
     if (!stall.empty()) {
-      // Ranks that wait for the same one end at the same time. What another rank's end released
-      // just before this one looked is about to report a better reason.
+      // Ranks that wait for the same rank time out together. An operation that was released by
+      // another rank's abort is about to report a better reason.
       changed.wait_for(lock, kOthersReason, [&] { return stopping || !reason.ok(); });
       if (stopping || !reason.ok())
         continue;

@@ -19,20 +19,20 @@
 
 namespace tandem::core {
 
-/// What the watchdog knows of an instance. Called with the context's lock held, from any thread:
-/// must not call back.
+/// The watchdog's view of an instance. Called from any thread, with the context's lock held: must
+/// not call the context.
 class Watched {
 public:
   virtual ~Watched();
   /// When the oldest run in flight must have ended; time_point::max() if none is in flight.
   virtual std::chrono::steady_clock::time_point deadline() = 0;
-  /// The runs, by number, that the device has been given and that have not ended.
+  /// The runs, by number, that are enqueued and have not ended.
   virtual std::vector<uint64_t> runsInFlight() = 0;
-  /// Where each stream stands, for the message of a timeout.
+  /// The command in which each stream waits, for the message of a timeout.
   virtual std::string describeStall() = 0;
-  /// Those that are one-sided, or those that are not.
+  /// Aborts the one-sided channels, or all others.
   virtual void abortChannels(const Status &reason, bool oneSided) = 0;
-  /// The graphs that abortChannels() could not drop, as a thread was at them.
+  /// Drops the graphs that abortChannels() could not drop because a thread was using them.
   virtual void dropGraphs() = 0;
 };
 
@@ -46,19 +46,19 @@ public:
   std::chrono::milliseconds timeout() const override { return options.timeout; }
   Status health() const override;
 
-  /// Ends everything that runs or waits, on this rank; tells the peers. The first reason stays.
+  /// Ends all running and waiting work of this rank, and informs the peers. The first reason stays.
   void poison(const Status &reason);
 
   /// The context's stream `i` of a priority, made when first asked for; shared by the instances.
   Expected<Stream *> stream(uint32_t i, StreamPriority priority);
-  /// The first transport that can do `capabilities`.
+  /// The first transport that has `capabilities`.
   Expected<Transport *> transport(uint32_t capabilities);
-  /// Waits for the runs that are in flight now, of all instances, or until health() is bad; then
-  /// that. Before what a driver may do only once the device is idle, in a call that it does not
-  /// leave before and that keeps an abort out. What a thread is still enqueuing does not count: it
-  /// may be the caller's own, and may wait here too.
+  /// Waits for the current runs in flight of all instances, or until health() is an error, which it
+  /// then returns. Call it before a driver call that blocks until the device is idle: during such a
+  /// call no abort gets through. A run that a thread is still enqueuing does not count, because the
+  /// thread may be the caller's own, or wait here too.
   Status awaitRuns();
-  /// Whether a run that has ended is to be believed.
+  /// Success, or the abort that makes the results of an ended run invalid.
   Status checkRun() const;
   bool wantsGraphs() const { return options.graphs; }
   uint32_t nextInstance() { return ++instances; }

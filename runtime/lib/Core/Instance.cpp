@@ -20,14 +20,14 @@ namespace core {
 using Clock = std::chrono::steady_clock;
 
 namespace {
-/// How long an abort lets a run that is being captured or launched come to its end.
+/// How long an abort waits for a run that is being captured or launched.
 constexpr std::chrono::milliseconds kCapture{500};
 } // namespace
 
 InstanceImpl::~InstanceImpl() {
   wait().ignore();
-  // A peer may still write here, or read what this rank put: leave together. After an error nobody
-  // waits for anybody.
+  // A peer may still access this rank's memory, so ranks leave together. After an error they do not
+  // wait.
   if (watched) {
     bool oneSided = false;
     for (const auto &channel : channels)
@@ -121,8 +121,8 @@ Status InstanceImpl::enqueue(Stream *main) {
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
   slot.main = main ? main : streams[0];
   ++epoch;
-  // A second run in flight starts its time when the first one's is over, at the latest; and that is
-  // the oldest now.
+  // The time limit of a second run in flight starts when the first run has ended: now it is the
+  // oldest.
   Slot &other = slots[epoch % 2];
   auto now = Clock::now().time_since_epoch().count();
   auto timeout = std::chrono::duration_cast<Clock::duration>(context.timeout()).count();
@@ -132,7 +132,7 @@ Status InstanceImpl::enqueue(Stream *main) {
   slot.run = slot.frame.epoch;
   slot.enqueuing = true;
   slot.inFlight = true;
-  // Runs share the arena: they stay in order on whatever streams they are enqueued.
+  // Runs share the arena, so they are ordered on whatever streams they are enqueued.
   Status status;
   if (other.inFlight && other.main != slot.main)
     status = slot.main.load()->wait(*other.ends[0], kNoMarker);
@@ -227,7 +227,7 @@ Status InstanceImpl::trace(bool on) {
   if (on && !context.device().timesCommands())
     return Status(Code::Unsupported,
                   fmt::format("device {} cannot say when commands run", context.device().name()));
-  // Runs in flight write where they were told to.
+  // Runs in flight still write to the old addresses.
   TANDEM_RETURN_IF_ERROR(wait());
   commandTimes.assign(on ? data.commands()->size() : 0, {});
   tracing = on;
@@ -249,8 +249,7 @@ Status InstanceImpl::finish(Slot &slot) {
       if (usesStream[s])
         if (Status status = (s == 0 ? slot.main.load() : streams[s])->noteTimes(); !status.ok())
           context.poison(status.withPrefix(prefix()));
-  // Poisoned: what was running when the device was aborted must have left the buffers before anyone
-  // frees them.
+  // Poisoned: work that ran when the device was aborted must end before its buffers are freed.
   Status health = context.health();
   if (!health.ok())
     for (uint32_t s = 0; s < streams.size(); ++s)
@@ -318,7 +317,7 @@ std::string InstanceImpl::describe(uint32_t i) const {
 }
 
 std::string InstanceImpl::describeStall() {
-  // Called by the watchdog: only what never changes, or is atomic.
+  // Called by the watchdog: uses only constant or atomic state.
   const Slot *late = nullptr;
   for (const Slot &slot : slots)
     if (slot.inFlight && (!late || slot.deadline < late->deadline))
@@ -331,7 +330,7 @@ std::string InstanceImpl::describeStall() {
                      : s == 0      ? late->main.load()
                                    : streams[s];
     std::vector<Marker> at{stream->position()};
-    // Of a graph the device says little: one of the commands that may wait.
+    // A graph has no position: list the commands that may wait.
     if (at[0] == kNoMarker && late->replays)
       at = stream->capturedWaits();
     std::vector<std::string> commands;
@@ -348,8 +347,8 @@ std::string InstanceImpl::describeStall() {
 }
 
 void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
-  // NCCL's abort ends when no graph holds its work any more. But who captures one may wait for a
-  // peer in NCCL, until the channel is aborted: then dropGraphs() does it.
+  // NCCL's abort ends only when no graph contains its work. But a thread that captures one may wait
+  // for a peer in NCCL until the channel is aborted. Then dropGraphs() drops it.
   std::unique_lock<std::mutex> lock(graphMutex, std::defer_lock);
   for (auto giveUp = Clock::now() + kCapture; !lock.try_lock() && Clock::now() < giveUp;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

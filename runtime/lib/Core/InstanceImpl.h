@@ -82,10 +82,10 @@ private:
   Status agree(const Status &mine, const char *what);
   Status agreeOnProgram();
   Status agreeOnCommands();
-  /// Whether runs are replayed, which is so on all ranks or on none.
+  /// Whether runs are replayed as graphs: on all ranks or on none.
   Status agreeOnGraphs();
   std::string whyNoGraph() const;
-  /// Captures a run, on memory of no meaning where the arguments will be, and drops it.
+  /// Captures a run, with undefined memory as arguments, and drops it.
   Status tryCapture();
   Expected<std::unique_ptr<Graph>> capture(Slot &slot, std::unique_ptr<Graph> previous);
   Status makeChannels();
@@ -101,8 +101,8 @@ private:
   /// Captures into the slot's graph, which may be null then: see Device::capture(). Needs
   /// graphMutex.
   Status recapture(Slot &slot);
-  /// The run as a graph, captured if need be. Where one is to be made, it first waits for the runs
-  /// in flight.
+  /// Enqueues the run as a graph. If the graph must be made first, waits for the runs in flight
+  /// before that.
   Status replay(Slot &slot);
 
   ContextImpl &context;
@@ -119,8 +119,8 @@ private:
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
   std::vector<StreamPriority> priorities;
-  /// Only captured on: work of other instances must not meet in the streams' workspaces. By number;
-  /// null where no command uses it.
+  /// Streams for capture only, so that instances do not share the streams' workspaces. By number;
+  /// null if no command uses it.
   std::vector<std::unique_ptr<Stream>> graphStreams;
   bool graphs = false;
   std::mutex graphMutex; ///< an abort drops the graphs while the next run is enqueued

@@ -23,7 +23,7 @@ std::string InstanceImpl::prefix() const {
 }
 
 Status InstanceImpl::prepare() {
-  // Whatever fails on one rank must not leave the others waiting in a collective: do what is local
+  // A failure on one rank must not leave the others waiting in a collective. So do local work
   // first, then agree.
   Status local = context.health();
   if (local.ok())
@@ -73,8 +73,8 @@ Status InstanceImpl::allocate() {
   return Status();
 }
 
-/// Streams that only move data go first: a peer waits for what is small beside the compute that
-/// fills the device (on a GPU a signal's kernel would stand behind all blocks of a matmul).
+/// Streams that only move data have priority: their commands are short, and a peer waits for them.
+/// On a GPU a signal's kernel would otherwise wait for all blocks of a matmul.
 static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
   std::vector<StreamPriority> priorities(data.num_streams(), StreamPriority::High);
   priorities[0] = StreamPriority::Normal; // perhaps the embedder's own
@@ -132,7 +132,7 @@ Status InstanceImpl::makeChannels() {
     if (!transport)
       return transport.status().withPrefix(prefix() + where);
     auto channel = (*transport)->createChannel(desc, context.device(), context.bootstrap());
-    // One that fails alone must not leave the others waiting in the next channel's exchange.
+    // A rank that fails alone must not leave the others waiting in the next channel's exchange.
     TANDEM_RETURN_IF_ERROR(agree(channel.status().withPrefix(where), "make its channels"));
     channels.push_back(std::move(*channel));
   }

@@ -16,12 +16,13 @@
 namespace tandem {
 
 /// A vendor's library, opened at run time by its versioned name and never closed: such libraries
-/// keep threads and hooks. Errors are Unsupported and begin with who wants it.
+/// keep threads and hooks. Errors are Unsupported and begin with the name of the component that
+/// needs it.
 class SharedLibrary {
 public:
-  /// Opens what the environment variable `variable` names, else the first of `names` that there is.
-  /// `wanted`: "channel ccl: NCCL"; the error then says "channel ccl: NCCL is not installed: " and
-  /// what the loader said of each.
+  /// Opens the library named by environment variable `variable`, else the first of `names` that
+  /// exists. `wanted`: "channel ccl: NCCL"; the error then says "channel ccl: NCCL is not
+  /// installed: " and what the loader said of each.
   static Expected<SharedLibrary>
   open(const char *variable, std::initializer_list<const char *> names, const char *wanted);
 

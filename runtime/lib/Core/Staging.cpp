@@ -13,7 +13,7 @@ namespace tandem {
 
 namespace {
 
-/// What a transport of host memory sees of the device: a name.
+/// The device as a transport of host memory sees it: only a name.
 class HostFacade final : public Device {
 public:
   explicit HostFacade(Device &device) : device(device) {}

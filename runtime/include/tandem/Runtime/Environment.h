@@ -42,12 +42,12 @@ struct BootstrapEnvironment {
   uint32_t rank = 0;
   /// TANDEM_WORLD_SIZE | WORLD_SIZE | OMPI_COMM_WORLD_SIZE | SLURM_STEP_NUM_TASKS, SLURM_NTASKS
   uint32_t worldSize = 1;
-  /// TANDEM_LOCAL_RANK | LOCAL_RANK | OMPI_COMM_WORLD_LOCAL_RANK | SLURM_LOCALID. Where nobody says
-  /// so: the rank.
+  /// TANDEM_LOCAL_RANK | LOCAL_RANK | OMPI_COMM_WORLD_LOCAL_RANK | SLURM_LOCALID. If unknown: the
+  /// rank.
   uint32_t localRank = 0;
   /// TANDEM_LOCAL_WORLD_SIZE | LOCAL_WORLD_SIZE | OMPI_COMM_WORLD_LOCAL_SIZE |
-  /// SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE (entry SLURM_NODEID). Where nobody says so:
-  /// the world's size.
+  /// SLURM_STEP_TASKS_PER_NODE, SLURM_TASKS_PER_NODE (entry SLURM_NODEID). If unknown: the world's
+  /// size.
   uint32_t localSize = 1;
 
   /// Hosts or addresses where rank 0 listens, tried in turn. TANDEM_MASTER_ADDR (commas separate) |
@@ -58,12 +58,12 @@ struct BootstrapEnvironment {
   /// True (its own store listens there) | from the job: 20000 + hash(id) % 12000, where id is
   /// SLURM_JOB_ID.SLURM_STEP_ID or PMIX_NAMESPACE, OMPI_MCA_ess_base_jobid. 0: not known yet.
   uint16_t port = 0;
-  /// What a rank shows when it connects, so that processes of other jobs are turned away.
-  /// TANDEM_TOKEN (hexadecimal) | a hash of TORCHELASTIC_RUN_ID, of the Slurm or the MPI job, else
-  /// of address, port and world size.
+  /// The job's token: each rank sends it when it connects, and processes of other jobs are
+  /// rejected. TANDEM_TOKEN (hexadecimal) | a hash of TORCHELASTIC_RUN_ID, of the Slurm or the MPI
+  /// job, else of address, port and world size.
   uint64_t token = 0;
-  /// TANDEM_LISTEN_FD: a listening socket that rank 0 inherited, so that nobody can take the port
-  /// meanwhile. -1: none.
+  /// TANDEM_LISTEN_FD: a listening socket that rank 0 inherited, so that no other process can take
+  /// the port meanwhile. -1: none.
   int listenFd = -1;
   /// TANDEM_LAUNCH_TIMEOUT, seconds: how long ranks wait for each other. Default 60.
   std::chrono::milliseconds timeout{60000};

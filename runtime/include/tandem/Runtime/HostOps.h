@@ -5,8 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-// What the CPU device and the channels of host memory share. All of it is thread-safe: plans are
-// immutable.
+// Shared by the CPU device and the channels of host memory. Thread-safe: plans are immutable.
 
 #ifndef TANDEM_RUNTIME_HOSTOPS_H
 #define TANDEM_RUNTIME_HOSTOPS_H

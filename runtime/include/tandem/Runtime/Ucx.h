@@ -1,4 +1,4 @@
-//===- Ucx.h - ranks as processes that talk over UCX ------------*- C++ -*-===//
+// ===- Ucx.h - processes that communicate over UCX ------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -21,20 +21,19 @@ struct UcxOptions {
   /// How long a channel waits for its peers when it is destroyed, so that no peer writes into
   /// memory that is gone.
   std::chrono::milliseconds closeTimeout{5000};
-  /// Talk to ranks of this host over the network too.
+  /// Use the network also between ranks of this host.
   bool networkOnly = false;
 };
 
-/// The options as the environment has them: TANDEM_UCX_SPIN (microseconds), TANDEM_UCX_NETWORK_ONLY
-/// (1). UCX reads its own UCX_* variables.
+/// The options from the environment: TANDEM_UCX_SPIN (microseconds), TANDEM_UCX_NETWORK_ONLY (1).
+/// UCX reads its own UCX_* variables.
 UcxOptions ucxOptionsFromEnvironment();
 
 /// The transport "ucx": two-sided and one-sided, for host memory; no collectives (the compiler
-/// expands them). Opens libucp.so.0 (TANDEM_UCX_LIBRARY names another) at run time; Unsupported,
-/// with what the loader said, where there is none. One thread drives all communication of the
-/// transport, so that it proceeds beside compute. A peer that dies ends every waiting operation
-/// with an error that names both ranks; after that the transport does nothing more. Contexts that
-/// share a process are fine.
+/// expands them). Opens libucp.so.0 (or TANDEM_UCX_LIBRARY) at run time; Unsupported, with the
+/// loader's message, if it is missing. One thread drives all communication of the transport,
+/// concurrently with compute. If a peer dies, every waiting operation ends with an error that names
+/// both ranks, and the transport stops. Several contexts may share a process.
 Expected<std::unique_ptr<Transport>>
 createUcxTransport(const UcxOptions &options = ucxOptionsFromEnvironment());
 

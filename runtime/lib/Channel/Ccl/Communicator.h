@@ -21,16 +21,16 @@ using gpu::DeviceState;
 
 /// One group of GPUs under NCCL. Any thread.
 ///
-/// NCCL's non-blocking communicators can be aborted at any time, but start a thread for each group
-/// of calls (ncclGroupEndInternal), which costs the host 50 us a command; blocking ones work on the
-/// caller's thread, but nobody may abort one while a thread is in it: ncclCommAbort() frees it. So
-/// there are two: a non-blocking root, made with a time limit, which no command uses, and its
-/// blocking child by ncclCommSplit(), which commands use. By `splitShare` they share one abort flag
-/// (ncclCommInitChildComm), which all that waits in NCCL looks at, on the host (sockets, proxies)
-/// and in kernels; what else they share is counted (commFree). To abort is to abort the root, which
-/// raises the flag and frees the root alone; whoever is in the child comes out; then the child is
-/// aborted. Splitting, too, is non-blocking, for the root says how it goes (ncclAsyncLaunch). Where
-/// `Api::splits` is not set the root is all there is, and commands use it.
+/// A non-blocking NCCL communicator can be aborted at any time, but starts a thread for each group
+/// of calls (ncclGroupEndInternal), which costs the host 50 us per command. A blocking one works on
+/// the caller's thread, but must not be aborted while a thread is in it, because ncclCommAbort()
+/// frees it. So there are two: a non-blocking root, made with a time limit, and its blocking child
+/// by ncclCommSplit(), which commands use. With `splitShare` they share one abort flag
+/// (ncclCommInitChildComm), which all waits in NCCL poll, on the host (sockets, proxies) and in
+/// kernels. Other shared resources are reference-counted (commFree). To abort, first abort the
+/// root: that raises the flag and frees only the root. When all threads have left the child, abort
+/// the child. Splitting is non-blocking too, because it reports through the root (ncclAsyncLaunch).
+/// Without `Api::splits` there is only the root, and commands use it.
 class Communicator : public std::enable_shared_from_this<Communicator> {
 public:
   /// Collective over the group. `group`: world ranks; `self`: this rank's place in it.
@@ -55,7 +55,7 @@ public:
     return !status.ok() && aborting ? abortError() : status;
   }
 
-  /// What NCCL itself has noticed. Waits for nobody.
+  /// Asynchronous errors of NCCL. Does not block.
   Status poll();
   /// Tells NCCL to give up, and returns, whoever is in it; what NCCL then still does is done on a
   /// thread.

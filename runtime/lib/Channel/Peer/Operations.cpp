@@ -3,12 +3,12 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A put is a copy into memory of a peer that is mapped here, by the copy engines where its layout
-// allows. A signal is a kernel of one thread; behind a put in a graph, a copy like it, where nobody
-// else raises that slot: a kernel would start some microseconds later, and the next put again. A
-// wait is a stream memory operation, which needs no processor of the GPU; a kernel in a graph,
-// whose nodes are constant and where such operations are slow, for it reads the run's number; and
-// where several ranks share hardware queues.
+// A put is a copy into mapped memory of a peer, by the copy engines where its layout allows. A
+// signal is a kernel of one thread. After a put in a graph it is a copy, if no other rank or stream
+// raises the slot: changing from copies to a kernel and back costs microseconds. A wait is a stream
+// memory operation, which needs no SM. It is a kernel in graphs, whose nodes are constant, because
+// it reads the run's number and stream memory operations are slow there. It is also a kernel if
+// several ranks share hardware queues.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,8 +45,8 @@ private:
   const CopyPlan plan;
 };
 
-/// A kernel looks whether this rank has given up, and a copy finds nothing to copy then: a stream
-/// memory operation would signal whatever lies behind the waits that an abort releases.
+/// After an abort of this rank, the kernel does nothing and the copy writes 0. A stream memory
+/// operation cannot test for an abort: it could announce data that was never sent.
 class SignalOperation final : public gpu::GpuOperation {
 public:
   SignalOperation(PeerMemoryRef peers, const Kernels &kernels, const Signal &signal,
@@ -91,7 +91,7 @@ public:
       : peers(std::move(peers)), kernels(kernels), slot((*this->peers)[self].signal(wait.slot)),
         wait(wait), await(await), countRun(countRun), letGo(letGo) {}
 
-  /// Another rank's graph may be waiting for this one's when the driver waits for it.
+  /// The driver may wait for another rank's graph, which waits for this rank's.
   std::string whyNoGraph() const override {
     return peers->ranksShareQueues() ? "ranks of one process share this GPU, and the driver makes "
                                        "a graph only when what runs there is over"

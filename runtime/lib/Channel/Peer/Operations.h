@@ -12,8 +12,8 @@
 
 namespace tandem::peer {
 
-/// What an abort writes into a rank's own signals: beyond every epoch, and so that the difference
-/// to any is positive as a signed number.
+/// An abort writes this value into the rank's own signals. It is above every epoch, and its
+/// difference to any epoch is positive as a signed number.
 inline constexpr uint64_t kReleased = uint64_t(1) << 62;
 
 using PeerMemoryRef = std::shared_ptr<PeerMemory>;

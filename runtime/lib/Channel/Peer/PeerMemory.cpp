@@ -66,8 +66,8 @@ struct Card {
   }
 };
 
-/// Success if all ranks say so. An error of the rank's own comes first, then that of another; last
-/// what only says that somebody has given up.
+/// Success if all ranks succeeded. Otherwise this rank's own error, else that of another rank, else
+/// the report that some rank aborted.
 Status agree(Bootstrap &bootstrap, const Status &mine) {
   bool follows = mine.code() == Code::Aborted;
   TANDEM_ASSIGN_OR_RETURN(
@@ -84,8 +84,8 @@ Status agree(Bootstrap &bootstrap, const Status &mine) {
 
 } // namespace
 
-/// One exchange of handles, step by step: between the steps the ranks agree, so that nobody waits
-/// for one that has given up.
+/// One exchange of handles, in steps. The ranks agree after each step, so no rank waits for one
+/// that has failed.
 class Exchange {
 public:
   Exchange(PeerMemory &peers, const ChannelDesc &desc) : peers(peers), desc(desc) {}
@@ -114,7 +114,8 @@ public:
     return mine.str();
   }
 
-  /// Whether the members fit each other; a handle of the own memory if anybody will ask for it.
+  /// Checks that the members are compatible. Exports this rank's memory if another process needs
+  /// it.
   Status check(const std::vector<std::string> &all) {
     gpu::Driver &driver = *peers.state->driver;
     for (uint32_t rank = 0; rank < all.size(); ++rank)
@@ -153,7 +154,7 @@ public:
     return Status();
   }
 
-  /// Asks all before any is answered: nobody waits for one that waits.
+  /// Sends all requests before it waits for any answer, which avoids a deadlock.
   Status ask() {
     asked.resize(cards.size());
     for (size_t m = 0; m < cards.size(); ++m)
@@ -163,7 +164,7 @@ public:
     return Status();
   }
 
-  /// Gives and takes. Whoever still waits for this rank after an error of its own is told.
+  /// Sends and receives handles. After an error, informs the ranks that still wait for this one.
   Status map() {
     Status status = giveAndTake(std::chrono::steady_clock::now() + kTimeout);
     if (!status.ok()) {

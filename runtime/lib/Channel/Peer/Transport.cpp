@@ -37,7 +37,7 @@ public:
       driver.freeHost(released).ignore();
   }
 
-  /// What an abort will need: at that time nothing can be made any more.
+  /// Resources for abort(), when nothing can be allocated any more.
   Status prepareAbort() {
     gpu::Driver &driver = *state->driver;
     uint32_t slots = (*peers)[self].numSignals;
@@ -60,10 +60,10 @@ public:
     return peer::prepareWaitSignal(peers, self, kernels, wait);
   }
 
-  /// Lets go of what waits for this rank's signals; before that, what would then signal a peer is
-  /// told not to, and the words that signals are copied from are cleared: that peer would go on
-  /// with what never came. It has a watchdog of its own. Waits a little for the GPU to have done
-  /// so: what is ended next may be what a signal stands behind.
+  /// Releases the waits for this rank's signals. Before that, it disables this rank's own signals
+  /// and clears the words that they are copied from, because a peer must not continue with data
+  /// that was never sent. (The peer's own watchdog ends its run.) Then it waits a little until the
+  /// GPU has done so, because the caller next aborts collectives, and a signal may follow one.
   void abort(const Status &) override {
     if (aborted.exchange(true))
       return;
@@ -86,8 +86,8 @@ public:
   }
 
 private:
-  /// Whether the copies of abort() are over within `limit`, or will never be. They may stand in a
-  /// hardware queue behind the very wait that they are to end.
+  /// Whether the copies of abort() end within `limit`. They may be in a hardware queue behind the
+  /// very wait that they must end.
   bool isReleased(std::chrono::milliseconds limit) {
     auto giveUp = std::chrono::steady_clock::now() + limit;
     for (gpu::Backoff backoff;; backoff.pause()) {
@@ -135,8 +135,8 @@ public:
   }
 
 private:
-  /// Handles are exchanged once for an instance and a group. All members have the same answer here,
-  /// and the others are told which.
+  /// Handles are exchanged once per instance and group. All members get the same answer, and other
+  /// ranks are informed of it.
   Expected<PeerMemoryRef> find(const ChannelDesc &desc, gpu::GpuAccess &gpu, Bootstrap &bootstrap) {
     for (auto entry = reaches.begin(); entry != reaches.end();)
       entry = entry->second.expired() ? reaches.erase(entry) : std::next(entry);
