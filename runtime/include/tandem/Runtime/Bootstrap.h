@@ -1,4 +1,4 @@
-// ===- Bootstrap.h - rank, world size, exchange at start ---*- C++ -*-===//
+//===- Bootstrap.h - rank, world size, exchange at start ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-// ===- Channel.h - communication between ranks -------------------------------*- C++ -*-===//
+//===- Channel.h - communication between ranks -------------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-// ===- Device.h - streams, memory, operations ----------------------------*- C++ -*-===//
+//===- Device.h - streams, memory, operations ----------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

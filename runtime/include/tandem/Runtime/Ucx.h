@@ -1,4 +1,4 @@
-// ===- Ucx.h - processes that communicate over UCX ------------*- C++ -*-===//
+//===- Ucx.h - processes that communicate over UCX ------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
