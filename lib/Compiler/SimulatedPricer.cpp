@@ -96,8 +96,8 @@ FailureOr<double> SimulatedPricer::price(Operation *op, LoweringStart start) {
   std::lock_guard<std::mutex> lock(priced->mutex);
   if (priced->prices.size() >= PricedMachine::kMaxPrices)
     priced->prices.clear();
-  priced->prices.try_emplace(std::move(signature),
-                             succeeded(seconds) ? std::optional<double>(*seconds) : std::nullopt);
+  const std::optional<double> &price = seconds;
+  priced->prices.try_emplace(std::move(signature), price);
   return seconds;
 }
 

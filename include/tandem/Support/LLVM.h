@@ -37,7 +37,6 @@ namespace arith = mlir::arith;
 namespace func = mlir::func;
 namespace memref = mlir::memref;
 namespace scf = mlir::scf;
-namespace SideEffects = mlir::SideEffects;
 
 using mlir::AffineMap;
 using mlir::AffineMapAttr;

@@ -29,7 +29,9 @@ namespace tandem::fusion {
 LogicalResult verifyAttributeNames(Operation *op);
 
 /// `verifyAttributeNames` as a part of the op's verifier.
+// The derived class is MLIR's Op<OpT, ...>, so OpT as a friend would not do.
 template <typename OpT>
+// NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility)
 struct KnownAttributes : public mlir::OpTrait::TraitBase<OpT, KnownAttributes> {
   static LogicalResult verifyTrait(Operation *op) { return verifyAttributeNames(op); }
 };

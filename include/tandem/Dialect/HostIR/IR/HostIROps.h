@@ -26,7 +26,7 @@
 namespace tandem::hostir {
 
 /// The order in which commands are issued: see `HostIR_Command`.
-struct IssueOrder : public SideEffects::Resource::Base<IssueOrder> {
+struct IssueOrder : public mlir::SideEffects::Resource::Base<IssueOrder> {
   StringRef getName() final { return "hostir.issue_order"; }
 };
 
