@@ -38,7 +38,16 @@ typedef enum tandem_code {
 
 /* An integer, so that a value outside of these is an error and not undefined. */
 typedef int tandem_dtype;
-enum { TANDEM_F32 = 0, TANDEM_F16 = 1, TANDEM_BF16 = 2, TANDEM_I32 = 3 };
+enum {
+  TANDEM_F32 = 0,
+  TANDEM_F16 = 1,
+  TANDEM_BF16 = 2,
+  TANDEM_I32 = 3,
+  TANDEM_F64 = 4,
+  TANDEM_I64 = 5,
+  TANDEM_I8 = 6,
+  TANDEM_I1 = 7 /* one byte, 0 or 1 */
+};
 
 typedef struct tandem_context tandem_context;
 typedef struct tandem_program tandem_program;

@@ -16,7 +16,27 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-/// One line per instruction, with all its fields: which of them it has depends on the operation.
+/// The number that an instruction's bits are.
+std::string constantText(const sp::ExprInstr &instr) {
+  uint64_t bits = instr.bits();
+  auto as = [&](auto value) {
+    std::memcpy(&value, &bits, sizeof value);
+    return fmt::format("{}", value);
+  };
+  switch (instr.type()) {
+  case sp::RegisterType::f32:
+    return as(float());
+  case sp::RegisterType::f64:
+    return as(double());
+  case sp::RegisterType::i32:
+    return as(int32_t());
+  case sp::RegisterType::i64:
+    return as(int64_t());
+  }
+  return "";
+}
+
+/// One line per instruction, with the fields that it has.
 void expression(Out out, const sp::Kernel &kernel) {
   uint64_t size = program::sizeOfVector(kernel.code());
   auto copy = program::allocateAligned(size);
@@ -26,10 +46,20 @@ void expression(Out out, const sp::Kernel &kernel) {
   const auto *code = flatbuffers::GetRoot<sp::Expression>(copy.get())->code();
   for (uint32_t i = 0; i < code->size(); ++i) {
     const sp::ExprInstr &instr = *code->Get(i);
-    fmt::format_to(out, "  %{} = {} {} {} {}", i, sp::EnumNameExprOp(instr.op()), instr.a(),
-                   instr.b(), instr.c());
+    std::string_view name = sp::EnumNameExprOp(instr.op());
+    std::string_view type = sp::EnumNameRegisterType(instr.type());
+    if (instr.op() == sp::ExprOp::store) {
+      fmt::format_to(out, "  output {} = store {} %{}\n", instr.b(), type, instr.a());
+      continue;
+    }
+    fmt::format_to(out, "  %{} = {} {}", i, name, type);
     if (instr.op() == sp::ExprOp::constant)
-      fmt::format_to(out, " {}", instr.imm());
+      fmt::format_to(out, " {}", constantText(instr));
+    if (instr.op() == sp::ExprOp::load)
+      fmt::format_to(out, " input {}", instr.a());
+    const uint32_t fields[] = {instr.a(), instr.b(), instr.c()};
+    for (unsigned k = 0; k < registersRead(instr.op()); ++k)
+      fmt::format_to(out, " %{}", fields[k]);
     *out++ = '\n';
   }
 }

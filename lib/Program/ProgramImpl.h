@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <fmt/format.h>
 #include <memory>
+#include <optional>
 
 namespace tandem::program {
 
@@ -33,7 +34,8 @@ std::shared_ptr<std::byte> allocateAligned(uint64_t size);
 /// What a verified expression asks of the operands of its launches.
 struct ExpressionTypes {
   uint32_t outputs = 0, inputs = 0;
-  uint64_t mustBeI32 = 0; ///< a bit per operand, outputs first
+  /// Per operand, outputs first; none: an input that is never loaded.
+  std::vector<std::optional<sp::RegisterType>> accessedAs;
 };
 
 class ProgramImpl final : public Program {
@@ -88,6 +90,8 @@ Status verifyCommands(const ProgramImpl &program);
 
 /// An `Expression` buffer (any alignment). `types` is what it asks of its operands.
 Status verifyExpression(const uint8_t *code, uint64_t size, ExpressionTypes &types);
+/// An error if the expression cannot access its operand as a view of `dtype`.
+Status checkAccess(const ExpressionTypes &types, uint32_t operand, DType dtype);
 
 /// True if no two index tuples of `layout` name the same element, seen from nested strides (a
 /// sufficient condition that every slice of a dense tensor meets).

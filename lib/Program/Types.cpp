@@ -16,17 +16,10 @@
 namespace tandem {
 
 std::string_view toString(DType type) {
-  switch (type) {
-  case DType::F32:
-    return "f32";
-  case DType::F16:
-    return "f16";
-  case DType::BF16:
-    return "bf16";
-  case DType::I32:
-    return "i32";
-  }
-  return "unknown";
+  static constexpr std::string_view names[kNumDTypes] = {"f32", "f16", "bf16", "i32",
+                                                         "f64", "i64", "i8",   "i1"};
+  auto i = static_cast<size_t>(type);
+  return i < std::size(names) ? names[i] : "unknown";
 }
 
 std::string_view toString(ReduceOp op) {

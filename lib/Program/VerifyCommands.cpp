@@ -270,9 +270,9 @@ private:
 
   Status matmul(const sp::Command &command) {
     const Layout &out = *refs[0].layout, &a = *refs[1].layout, &b = *refs[2].layout;
-    if (out.dtype == DType::I32)
-      return invalid("out: a matmul of i32");
-    if (out.dtype != DType::F32 || a.dtype == DType::I32)
+    if (!isFloat(out.dtype))
+      return invalid("out: a matmul of {}", toString(out.dtype));
+    if (out.dtype != DType::F32 || !isFloat(a.dtype) || a.dtype == DType::F64)
       TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "a"));
     TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[2], "b"));
     if (out.rank < 2 || a.rank < 2 || b.rank < 2)
@@ -305,8 +305,15 @@ private:
     return disjoint(refs[0], refs[3], "bias");
   }
 
+  static Status combines(DType dtype, sp::ReduceOp op) {
+    if (dtype == DType::I1 && op == sp::ReduceOp::sum)
+      return invalid("field reduce_op: a sum of i1");
+    return Status();
+  }
+
   Status reduce(const sp::Command &command) {
     const Layout &dst = *refs[0].layout, &src = *refs[1].layout;
+    TANDEM_RETURN_IF_ERROR(combines(src.dtype, command.reduce_op()));
     TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "src"));
     if (command.value() == 0 || (command.value() >> src.rank) != 0)
       return invalid("field value: dimensions {:#x} of {}", command.value(), shapeText(src));
@@ -487,8 +494,8 @@ private:
       if (!isExpression)
         continue;
       TANDEM_RETURN_IF_ERROR(sameShape(operands[0], operands[k], what));
-      if ((types.mustBeI32 >> k & 1) && dtype != DType::I32)
-        return invalid("{}: expected i32, found {}", what, toString(dtype));
+      if (Status status = checkAccess(types, k, dtype); !status.ok())
+        return status.withPrefix(what + ": ");
       for (uint32_t out = 0; out < outputs && out < k; ++out)
         TANDEM_RETURN_IF_ERROR(
             disjoint(operands[out], operands[k], what, /*orSame=*/k >= types.outputs));

@@ -8,6 +8,7 @@
 #include "ProgramImpl.h"
 
 #include <cstring>
+#include <optional>
 
 namespace tandem::program {
 
@@ -15,86 +16,83 @@ namespace {
 constexpr uint32_t kMaxInstructions = 4096;
 constexpr uint32_t kMaxKernelOperands = 64;
 
-enum class Register : uint8_t { None, Float, Int };
+using sp::ExprOp;
+using sp::RegisterType;
+
+/// Types that an operation may have, a bit per RegisterType.
+constexpr unsigned kF32 = 1, kFloats = 1 | 2, kI32 = 4, kIntegers = 4 | 8, kAll = 15;
 
 /// What an operation takes and gives.
 struct Signature {
-  bool known = false;
-  Register result = Register::None;
-  uint8_t count = 0;
-  Register operands[3] = {Register::None, Register::None, Register::None};
+  unsigned types = 0; ///< 0: there is no such operation
+  uint8_t count = 0;  ///< registers it reads: fields a, b, c
 };
 
-Signature signatureOf(sp::ExprOp op) {
-  using E = sp::ExprOp;
-  constexpr Register F = Register::Float, I = Register::Int, N = Register::None;
+Signature signatureOf(ExprOp op) {
   switch (op) {
-  case E::load:
-  case E::constant:
-    return {true, F, 0, {N, N, N}};
-  case E::load_i32:
-  case E::constant_i32:
-    return {true, I, 0, {N, N, N}};
-  case E::store:
-    return {true, N, 1, {F, N, N}};
-  case E::store_i32:
-    return {true, N, 1, {I, N, N}};
-  case E::add:
-  case E::sub:
-  case E::mul:
-  case E::div:
-  case E::max:
-  case E::min:
-  case E::pow:
-  case E::cmp_lt:
-  case E::cmp_le:
-  case E::cmp_eq:
-    return {true, F, 2, {F, F, N}};
-  case E::neg:
-  case E::abs:
-  case E::exp:
-  case E::exp2:
-  case E::log:
-  case E::sqrt:
-  case E::rsqrt:
-  case E::tanh:
-  case E::erf:
-  case E::sin:
-  case E::cos:
-  case E::floor:
-  case E::ceil:
-  case E::round_f16:
-  case E::round_bf16:
-    return {true, F, 1, {F, N, N}};
-  case E::select:
-  case E::fma:
-    return {true, F, 3, {F, F, F}};
-  case E::add_i32:
-  case E::sub_i32:
-  case E::mul_i32:
-  case E::max_i32:
-  case E::min_i32:
-  case E::and_i32:
-  case E::or_i32:
-  case E::xor_i32:
-  case E::shl_i32:
-  case E::shr_i32:
-    return {true, I, 2, {I, I, N}};
-  case E::cmp_lt_i32:
-  case E::cmp_le_i32:
-  case E::cmp_eq_i32:
-    return {true, F, 2, {I, I, N}};
-  case E::select_i32:
-    return {true, I, 3, {F, I, I}};
-  case E::from_i32:
-    return {true, F, 1, {I, N, N}};
-  case E::to_i32:
-    return {true, I, 1, {F, N, N}};
+  case ExprOp::load:
+  case ExprOp::constant:
+    return {kAll, 0};
+  case ExprOp::store:
+  case ExprOp::neg:
+  case ExprOp::abs:
+  case ExprOp::convert:
+  case ExprOp::convert_unsigned:
+  case ExprOp::bitcast:
+    return {kAll, 1};
+  case ExprOp::add:
+  case ExprOp::sub:
+  case ExprOp::mul:
+  case ExprOp::div:
+  case ExprOp::rem:
+  case ExprOp::max:
+  case ExprOp::min:
+  case ExprOp::cmp_lt:
+  case ExprOp::cmp_le:
+  case ExprOp::cmp_eq:
+    return {kAll, 2};
+  case ExprOp::select:
+    return {kAll, 3};
+  case ExprOp::pow:
+    return {kFloats, 2};
+  case ExprOp::exp:
+  case ExprOp::exp2:
+  case ExprOp::expm1:
+  case ExprOp::log:
+  case ExprOp::log1p:
+  case ExprOp::sqrt:
+  case ExprOp::rsqrt:
+  case ExprOp::tanh:
+  case ExprOp::erf:
+  case ExprOp::erfc:
+  case ExprOp::sin:
+  case ExprOp::cos:
+  case ExprOp::floor:
+  case ExprOp::ceil:
+  case ExprOp::round:
+  case ExprOp::roundeven:
+  case ExprOp::trunc:
+    return {kFloats, 1};
+  case ExprOp::fma:
+    return {kFloats, 3};
+  case ExprOp::round_f16:
+  case ExprOp::round_bf16:
+    return {kF32, 1};
+  case ExprOp::bit_and:
+  case ExprOp::bit_or:
+  case ExprOp::bit_xor:
+  case ExprOp::shl:
+  case ExprOp::shr:
+    return {kIntegers, 2};
+  case ExprOp::wrap_i8:
+    return {kI32, 1};
   }
   return {};
 }
 
-std::string_view nameOf(Register type) { return type == Register::Int ? "i32" : "f32"; }
+std::string_view nameOf(RegisterType type) { return sp::EnumNameRegisterType(type); }
+bool isFloat(RegisterType type) { return (kFloats >> static_cast<unsigned>(type) & 1) != 0; }
+bool isWide(RegisterType type) { return type == RegisterType::f64 || type == RegisterType::i64; }
 
 class ExpressionVerifier {
 public:
@@ -113,6 +111,7 @@ public:
                      kMaxKernelOperands, expression.outputs(), expression.inputs());
     types.outputs = expression.outputs();
     types.inputs = expression.inputs();
+    types.accessedAs.assign(operands, std::nullopt);
     for (uint32_t i = 0; i < count; ++i)
       if (Status status = instruction(*expression.code()->Get(i)); !status.ok())
         return status.withPrefix(fmt::format("expression: instruction {}: ", i));
@@ -126,51 +125,89 @@ public:
 private:
   Status instruction(const sp::ExprInstr &instr) {
     Signature signature = signatureOf(instr.op());
-    if (!signature.known)
+    if (!signature.types)
       return invalid("unknown operation {}", static_cast<unsigned>(instr.op()));
-    uint32_t used[] = {instr.a(), instr.b(), instr.c()};
-    for (unsigned k = 0; k < signature.count; ++k)
-      TANDEM_RETURN_IF_ERROR(operand(used[k], signature.operands[k]));
-    results.push_back(signature.result);
-    bool isInt = instr.op() == sp::ExprOp::load_i32 || instr.op() == sp::ExprOp::store_i32;
-    switch (instr.op()) {
-    case sp::ExprOp::load:
-    case sp::ExprOp::load_i32:
-      return access(expression.outputs(), instr.a(), expression.inputs(), "input", isInt);
-    case sp::ExprOp::store:
-    case sp::ExprOp::store_i32:
-      TANDEM_RETURN_IF_ERROR(access(0, instr.b(), expression.outputs(), "output", isInt));
-      if (stored >> instr.b() & 1)
-        return invalid("output {} is stored twice", instr.b());
-      stored |= uint64_t(1) << instr.b();
+    RegisterType type = instr.type();
+    if (static_cast<unsigned>(type) > static_cast<unsigned>(RegisterType::MAX))
+      return invalid("unknown type {}", static_cast<unsigned>(type));
+    if (!(signature.types >> static_cast<unsigned>(type) & 1))
+      return invalid("{} has no type {}", sp::EnumNameExprOp(instr.op()), nameOf(type));
+    TANDEM_RETURN_IF_ERROR(operands(instr, signature.count));
+    if (instr.op() == ExprOp::store)
+      results.emplace_back();
+    else
+      results.emplace_back(resultType(instr.op(), type));
+    if (instr.op() == ExprOp::load)
+      return access(expression.outputs(), instr.a(), expression.inputs(), "input", type);
+    if (instr.op() != ExprOp::store)
       return Status();
+    TANDEM_RETURN_IF_ERROR(access(0, instr.b(), expression.outputs(), "output", type));
+    if (stored >> instr.b() & 1)
+      return invalid("output {} is stored twice", instr.b());
+    stored |= uint64_t(1) << instr.b();
+    return Status();
+  }
+
+  Status operands(const sp::ExprInstr &instr, unsigned count) const {
+    RegisterType type = instr.type();
+    switch (instr.op()) {
+    case ExprOp::convert:
+    case ExprOp::convert_unsigned:
+    case ExprOp::bitcast: {
+      TANDEM_RETURN_IF_ERROR(defined(instr.a()));
+      RegisterType from = *results[instr.a()];
+      bool fits = from != type;
+      if (instr.op() == ExprOp::bitcast)
+        fits = fits && isWide(from) == isWide(type);
+      if (instr.op() == ExprOp::convert_unsigned)
+        fits = fits && !isFloat(from) && type != RegisterType::i32;
+      if (!fits)
+        return invalid("{} from {} to {}", sp::EnumNameExprOp(instr.op()), nameOf(from),
+                       nameOf(type));
+      return Status();
+    }
+    case ExprOp::select:
+      TANDEM_RETURN_IF_ERROR(operand(instr.a(), RegisterType::i32));
+      TANDEM_RETURN_IF_ERROR(operand(instr.b(), type));
+      return operand(instr.c(), type);
     default:
+      uint32_t used[] = {instr.a(), instr.b(), instr.c()};
+      for (unsigned k = 0; k < count; ++k)
+        TANDEM_RETURN_IF_ERROR(operand(used[k], type));
       return Status();
     }
   }
 
-  Status operand(uint32_t reg, Register expected) const {
-    if (reg >= results.size() || results[reg] == Register::None)
+  Status defined(uint32_t reg) const {
+    if (reg >= results.size() || !results[reg])
       return invalid("register {} is not defined before its use", reg);
-    if (results[reg] != expected)
+    return Status();
+  }
+
+  Status operand(uint32_t reg, RegisterType expected) const {
+    TANDEM_RETURN_IF_ERROR(defined(reg));
+    if (*results[reg] != expected)
       return invalid("register {}: expected {}, found {}", reg, nameOf(expected),
-                     nameOf(results[reg]));
+                     nameOf(*results[reg]));
     return Status();
   }
 
   Status access(uint32_t first, uint32_t number, uint32_t count, std::string_view what,
-                bool isInt) {
+                RegisterType type) {
     if (number >= count)
       return invalid("{} {} of {}", what, number, count);
-    if (isInt)
-      types.mustBeI32 |= uint64_t(1) << (first + number);
+    std::optional<RegisterType> &known = types.accessedAs[first + number];
+    if (known && *known != type)
+      return invalid("{} {} is accessed as {} and as {}", what, number, nameOf(*known),
+                     nameOf(type));
+    known = type;
     return Status();
   }
 
   const sp::Expression &expression;
   ExpressionTypes &types;
-  std::vector<Register> results;
-  uint64_t stored = 0; // a bit per output
+  std::vector<std::optional<RegisterType>> results; ///< none: of a store
+  uint64_t stored = 0;                              // a bit per output
 };
 
 } // namespace
@@ -190,6 +227,36 @@ Status verifyExpression(const uint8_t *code, uint64_t size, ExpressionTypes &typ
   return ExpressionVerifier(*flatbuffers::GetRoot<sp::Expression>(bytes), types).run();
 }
 
+Status checkAccess(const ExpressionTypes &types, uint32_t operand, DType dtype) {
+  const std::optional<RegisterType> &type = types.accessedAs[operand];
+  if (type && *type != registerOf(dtype))
+    return invalid("the expression accesses it as {}, found {}", nameOf(*type), toString(dtype));
+  return Status();
+}
+
 } // namespace tandem::program
 
 unsigned tandem::registersRead(sp::ExprOp op) { return program::signatureOf(op).count; }
+
+tandem::sp::RegisterType tandem::resultType(sp::ExprOp op, sp::RegisterType type) {
+  bool compares = op == sp::ExprOp::cmp_lt || op == sp::ExprOp::cmp_le || op == sp::ExprOp::cmp_eq;
+  return compares ? sp::RegisterType::i32 : type;
+}
+
+tandem::sp::RegisterType tandem::registerOf(DType dtype) {
+  switch (dtype) {
+  case DType::F32:
+  case DType::F16:
+  case DType::BF16:
+    return sp::RegisterType::f32;
+  case DType::F64:
+    return sp::RegisterType::f64;
+  case DType::I64:
+    return sp::RegisterType::i64;
+  case DType::I32:
+  case DType::I8:
+  case DType::I1:
+    break;
+  }
+  return sp::RegisterType::i32;
+}

@@ -19,7 +19,7 @@ constexpr uint32_t kMaxShardRank = 64;
 /// Signals count in 64 bits over all runs: what one run adds must leave room for many.
 constexpr uint64_t kMaxSignalValue = uint64_t(1) << 32;
 
-bool validDType(sp::DType type) { return static_cast<uint8_t>(type) <= 3; }
+bool validDType(sp::DType type) { return static_cast<uint8_t>(type) < kNumDTypes; }
 bool validReduceOp(sp::ReduceOp op) { return static_cast<uint8_t>(op) <= 2; }
 
 /// Bytes of a dense tensor; fails on a negative extent or where the product does not fit in 62
@@ -367,9 +367,9 @@ private:
       return invalid("operand_types: expected {}, found {}", types.outputs + types.inputs,
                      operands);
     for (uint32_t k = 0; k < operands; ++k)
-      if ((types.mustBeI32 >> k & 1) &&
-          static_cast<sp::DType>(kernel.operand_types()->Get(k)) != sp::DType::i32)
-        return invalid("operand_types[{}]: the expression accesses it as i32", k);
+      if (Status status = checkAccess(types, k, static_cast<DType>(kernel.operand_types()->Get(k)));
+          !status.ok())
+        return status.withPrefix(fmt::format("operand_types[{}]: ", k));
     return Status();
   }
 

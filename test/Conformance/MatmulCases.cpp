@@ -54,10 +54,12 @@ Scenario matmul(Matmul m) {
 } // namespace
 
 void addMatmulCases(Cases &cases) {
-  for (DType t : {DType::F32, DType::F16, DType::BF16}) {
+  for (DType t : {DType::F32, DType::F16, DType::BF16, DType::F64}) {
     auto add = [&](const std::string &name, const Matmul &m) {
       cases.push_back(
           {"Matmul." + name + "." + nameOf(t), {1}, 0, [=](uint32_t) { return matmul(m); }});
+      if (t == DType::F64)
+        cases.back().needs = kF64Matmul;
     };
     auto plain = [&](int64_t m, int64_t k, int64_t n) {
       return Matmul{dense(t, {m, k}), dense(t, {k, n}), dense(t, {m, n})};
@@ -97,6 +99,8 @@ void addMatmulCases(Cases &cases) {
     }
     // A sum of many products is kept in f32.
     for (int64_t k : {8, 0}) {
+      if (t == DType::F64)
+        break; // f64 is as wide as it gets
       Matmul wide{dense(t, {5, k}), dense(t, {k, 7}), dense(DType::F32, {5, 7})};
       std::string name = k ? "wide" : "no-k-wide";
       add(name, wide);
@@ -111,7 +115,8 @@ void addMatmulCases(Cases &cases) {
     Matmul wideView{strided(t, {6, 5}, {20, 2}, 1, 130), dense(t, {5, 7}),
                     strided(DType::F32, {6, 7}, {30, 2}, 0, 200)};
     wideView.accumulate = true;
-    add("strided-wide-accumulate", wideView);
+    if (t != DType::F64)
+      add("strided-wide-accumulate", wideView);
     add("batch", {dense(t, {3, 4, 5}), dense(t, {3, 5, 6}), dense(t, {3, 4, 6})});
     add("batch-shared-b", {dense(t, {3, 4, 5}), dense(t, {5, 6}), dense(t, {3, 4, 6})});
     add("batch-shared-a", {dense(t, {4, 5}), dense(t, {3, 5, 6}), dense(t, {3, 4, 6})});

@@ -103,6 +103,7 @@ inline std::string nameOf(DType dtype) { return std::string(toString(dtype)); }
 /// What sums of rounded products may differ by from exact arithmetic.
 inline double toleranceOf(DType dtype) {
   return dtype == DType::F32    ? 1e-5
+         : dtype == DType::F64  ? 1e-12
          : dtype == DType::F16  ? 2e-3
          : dtype == DType::BF16 ? 1.6e-2
                                 : 0;

@@ -37,8 +37,14 @@ Scenario reduce(Tensor src, Tensor dst, uint64_t dims, ReduceOp op) {
   CommandSpec &command = one.rank().add(sp::CommandKind::reduce, 0, {to, from});
   command.reduceOp = static_cast<sp::ReduceOp>(op);
   command.value = dims;
-  double least = src.dtype == DType::I32 ? -2147483648.0 : -INFINITY;
-  double most = src.dtype == DType::I32 ? 2147483647.0 : INFINITY;
+  auto limits = [&](double i8, double i32, double i64, double other) {
+    return src.dtype == DType::I8    ? i8
+           : src.dtype == DType::I32 ? i32
+           : src.dtype == DType::I64 ? i64
+                                     : other;
+  };
+  double least = limits(-128, -0x1p31, -0x1p63, -INFINITY);
+  double most = limits(127, 0x1p31 - 1, 0x1p63, INFINITY);
   double start = op == ReduceOp::Sum ? 0 : op == ReduceOp::Max ? least : most;
   forEachIndex(dst.shape, [&](const Shape &i) { dst.at(i) = start; });
   forEachIndex(src.shape, [&](const Shape &i) {

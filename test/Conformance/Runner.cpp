@@ -261,7 +261,7 @@ std::vector<Backend> backends() {
                 processes,
                 TwoSided | Collectives,
                 noCcl};
-    ccl.lacks = kTagsInAnyOrder;
+    ccl.lacks |= kTagsInAnyOrder;
     ccl.mostRanks = std::max(gpus.count, 2u);
     if (noCcl.empty() && gpus.count < 2)
       ccl.unavailable = "this machine has one GPU";
@@ -277,6 +277,9 @@ std::vector<Backend> backends() {
       peer.mostRanks = std::max(gpus.count, 2u);
     all.push_back(peer);
   }
+  for (Backend &backend : all)
+    if (backend.device == "cuda") // it runs PTX, which the compiler makes
+      backend.lacks |= kExpressions | kF64Matmul;
   return all;
 }
 

@@ -82,6 +82,9 @@ struct Backend {
 
 /// Receives may be posted in another order than their sends, in groups of their own.
 inline constexpr uint32_t kTagsInAnyOrder = 1;
+/// Kernels that have no native code.
+inline constexpr uint32_t kExpressions = 2;
+inline constexpr uint32_t kF64Matmul = 4;
 std::vector<Backend> backends();
 
 /// Runs the scenario on all ranks.
@@ -106,7 +109,11 @@ void addOneSidedCases(Cases &cases);
 void addCollectiveCases(Cases &cases);
 void addFailureCases(Cases &cases);
 
-inline const std::vector<DType> kAllDTypes{DType::F32, DType::F16, DType::BF16, DType::I32};
+/// Those that can be summed.
+inline const std::vector<DType> kAllDTypes{DType::F32, DType::F16, DType::BF16, DType::I32,
+                                           DType::F64, DType::I64, DType::I8};
+inline const std::vector<DType> kStoredDTypes{DType::F32, DType::F16, DType::BF16, DType::I32,
+                                              DType::F64, DType::I64, DType::I8,   DType::I1};
 
 /// Small whole numbers (exact in every dtype, and so are sums of a few), different for each seed.
 std::vector<double> numbers(int64_t count, uint64_t seed);

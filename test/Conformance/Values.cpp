@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 namespace tandem::test {
 
@@ -67,9 +68,14 @@ Bytes encodeValues(DType type, const std::vector<double> &values) {
     if (type == DType::F32) {
       auto x = static_cast<float>(values[i]);
       std::memcpy(at, &x, 4);
-    } else if (type == DType::I32) {
-      auto x = static_cast<int32_t>(static_cast<int64_t>(values[i]));
-      std::memcpy(at, &x, 4);
+    } else if (type == DType::F64) {
+      std::memcpy(at, &values[i], 8);
+    } else if (type == DType::I1) {
+      *at = values[i] != 0;
+    } else if (!isFloat(type)) { // modulo 2^n
+      auto x = values[i] >= 0x1p63 ? std::numeric_limits<int64_t>::max()
+                                   : static_cast<int64_t>(values[i]);
+      std::memcpy(at, &x, sizeOf(type));
     } else {
       uint16_t x = type == DType::F16 ? bits16(values[i], 10, 5) : bits16(values[i], 7, 8);
       std::memcpy(at, &x, 2);
@@ -90,6 +96,14 @@ std::vector<double> decodeValues(DType type, const Bytes &bytes) {
       int32_t x;
       std::memcpy(&x, at, 4);
       values[i] = x;
+    } else if (type == DType::F64) {
+      std::memcpy(&values[i], at, 8);
+    } else if (type == DType::I64) {
+      int64_t x;
+      std::memcpy(&x, at, 8);
+      values[i] = static_cast<double>(x);
+    } else if (sizeOf(type) == 1) {
+      values[i] = type == DType::I1 ? *at != 0 : static_cast<signed char>(*at);
     } else {
       uint16_t x;
       std::memcpy(&x, at, 2);

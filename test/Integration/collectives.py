@@ -173,7 +173,7 @@ class CollectivesTest(harness.CombinationTest):
     def check_row(self, row, dtype, x, y):
         if row.strided:
             x, y = x[..., 1], y[..., 1]
-        wide = x.astype(np.int64 if dtype == "i32" else np.float64)
+        wide = x.astype(np.int64 if dtype in ("i32", "i8") else np.float64)
         for rank, wanted in row.reference(wide).items():
             # Twice the tolerance, as partial sums travel rounded; i32 is modulo 2^32.
             self.assertClose(y[rank], wanted, 0 if row.exact else 2 * TOLERANCE[dtype], f"rank {rank}")

@@ -204,7 +204,7 @@ class CommunicationTest(harness.CombinationTest):
                                   limit=120)
         self.assertEqual(done.code, 0, str(done))
         tensors = harness.read_dump(dump)
-        wide = {name: tensors[name].astype(np.int64 if c.dtype == "i32" else np.float64) for name in inputs}
+        wide = {name: tensors[name].astype(np.int64 if c.dtype in ("i32", "i8") else np.float64) for name in inputs}
         for name, wanted in c.program.reference(wide, c.reduction).items():
             found = tensors[name]
             self.assertEqual((found.shape, found.dtype), (shapes[name], NUMPY[c.dtype]))

@@ -56,7 +56,7 @@ func.func @bias_gelu(
 }
 
 // Several results, a diamond, a comparison: p = max(s, t) where s > 0, else -s; q = s t, of s = AG(x) W and t = s^T^T u.
-// Truth values have no buffer.
+// Fused, truth values have no buffer.
 //
 // FUSED-LABEL: hostir.program @choose(
 // FUSED-NOT: xi1

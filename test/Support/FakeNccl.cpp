@@ -89,16 +89,47 @@ struct World {
 };
 
 size_t sizeOf(ncclDataType_t type) {
-  return type == ncclInt8 ? 1 : type == ncclFloat16 || type == ncclBfloat16 ? 2 : 4;
+  switch (type) {
+  case ncclInt8:
+  case ncclUint8:
+    return 1;
+  case ncclFloat16:
+  case ncclBfloat16:
+    return 2;
+  case ncclFloat64:
+  case ncclInt64:
+  case ncclUint64:
+    return 8;
+  default:
+    return 4;
+  }
 }
 
 template <typename T> void combine(char *into, const char *from, size_t count, ncclRedOp_t op) {
   auto *a = reinterpret_cast<T *>(into);
   const auto *b = reinterpret_cast<const T *>(from);
   for (size_t i = 0; i < count; ++i)
-    a[i] = op == ncclSum   ? a[i] + b[i]
+    a[i] = op == ncclSum   ? static_cast<T>(a[i] + b[i])
            : op == ncclMax ? static_cast<T>(std::fmax(a[i], b[i]))
                            : static_cast<T>(std::fmin(a[i], b[i]));
+}
+
+using Combine = void (*)(char *, const char *, size_t, ncclRedOp_t);
+Combine combineOf(ncclDataType_t type) {
+  switch (type) {
+  case ncclInt8:
+    return combine<int8_t>;
+  case ncclUint8:
+    return combine<uint8_t>;
+  case ncclInt32:
+    return combine<int32_t>;
+  case ncclInt64:
+    return combine<int64_t>;
+  case ncclFloat64:
+    return combine<double>;
+  default:
+    return combine<float>;
+  }
 }
 
 } // namespace
@@ -200,9 +231,7 @@ std::vector<char> compute(const std::map<int, Collective> &all, int rank) {
   auto sum = [&](size_t at) {
     std::vector<char> total(all.begin()->second.from + at, all.begin()->second.from + at + bytes);
     for (auto other = std::next(all.begin()); other != all.end(); ++other)
-      (mine.type == ncclInt32 ? combine<int32_t> : combine<float>)(total.data(),
-                                                                   other->second.from + at,
-                                                                   mine.count, mine.op);
+      combineOf(mine.type)(total.data(), other->second.from + at, mine.count, mine.op);
     return total;
   };
   std::vector<char> out;
@@ -274,7 +303,7 @@ ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, Collective what) {
   if (!isLive(comm))
     return ncclInvalidArgument;
   bool reduces = what.kind != Collective::AllGather && what.kind != Collective::Broadcast;
-  if (reduces && what.type != ncclFloat32 && what.type != ncclInt32)
+  if (reduces && (what.type == ncclFloat16 || what.type == ncclBfloat16))
     return ncclInvalidArgument;
   // A graph does it many times.
   auto times = std::make_shared<int>(0);

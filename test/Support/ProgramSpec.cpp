@@ -174,10 +174,23 @@ uint32_t ProgramSpec::stacked(const std::string &name, bool isResult, DType dtyp
 }
 
 std::vector<uint8_t> encodeExpression(uint32_t inputs, uint32_t outputs,
-                                      const std::vector<sp::ExprInstr> &code) {
+                                      const std::vector<Instr> &code) {
+  std::vector<sp::ExprInstr> encoded;
+  for (const Instr &instr : code) {
+    uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(instr.imm));
+    if (instr.type == sp::RegisterType::f64)
+      std::memcpy(&bits, &instr.imm, sizeof bits);
+    auto single = static_cast<float>(instr.imm);
+    if (instr.type == sp::RegisterType::f32) {
+      uint32_t low = 0;
+      std::memcpy(&low, &single, sizeof low);
+      bits = low;
+    }
+    encoded.emplace_back(instr.op, instr.type, instr.a, instr.b, instr.c, bits);
+  }
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(
-      sp::CreateExpression(builder, inputs, outputs, builder.CreateVectorOfStructs(code)));
+      sp::CreateExpression(builder, inputs, outputs, builder.CreateVectorOfStructs(encoded)));
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
 

@@ -141,9 +141,21 @@ struct ProgramSpec {
   std::string encode() const;
 };
 
+/// An instruction of expression code; `imm` is the value of a constant.
+struct Instr {
+  Instr(sp::ExprOp op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0, double imm = 0,
+        sp::RegisterType type = sp::RegisterType::f32)
+      : op(op), type(type), a(a), b(b), c(c), imm(imm) {}
+  sp::ExprOp op;
+  sp::RegisterType type;
+  uint32_t a, b, c;
+  double imm;
+};
+inline constexpr auto kI32 = sp::RegisterType::i32, kI64 = sp::RegisterType::i64,
+                      kF64 = sp::RegisterType::f64;
 /// An `Expression` buffer.
 std::vector<uint8_t> encodeExpression(uint32_t inputs, uint32_t outputs,
-                                      const std::vector<sp::ExprInstr> &code);
+                                      const std::vector<Instr> &code);
 
 /// Sets the hashes of a container right again after its bytes were changed; false if its header or
 /// index cannot be read.

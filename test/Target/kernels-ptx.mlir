@@ -8,9 +8,9 @@
 
 // CHECK: kernel k0 "gelu.{{[^"]*}}" expression target "cpu" bytes {{[0-9]+}}, ptx target "sm_90" bytes
 // CHECK: kernel k0 "gelu
-// CHECK-NEXT: %0 = load 0
-// CHECK: = erf
-// CHECK: = store
+// CHECK-NEXT: %0 = load f32 input 0
+// CHECK: = erf f32 %
+// CHECK: output 0 = store f32 %
 // CHECK: kernel k0 ptx target "sm_90"
 // CHECK: .version 8.0
 // CHECK: .target sm_90

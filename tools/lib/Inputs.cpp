@@ -25,7 +25,9 @@ uint64_t run::randomBits(uint64_t seed, uint64_t stream, uint64_t element) {
 }
 
 static double valueOf(uint64_t u, DType dtype, bool partial) {
-  if (dtype == DType::I32)
+  if (dtype == DType::I1)
+    return static_cast<double>(u % 2);
+  if (!isFloat(dtype))
     return static_cast<double>(u % 17) - 8;
   if (partial)
     return (static_cast<double>(u % 33) - 16) / 16;
@@ -71,13 +73,15 @@ Tensor run::makeShard(uint64_t seed, uint32_t argument, const ArgumentInfo &info
 }
 
 void run::poison(Tensor &tensor) {
-  uint32_t pattern = 0xa5a5a5a5u;
+  uint64_t pattern = 0xa5a5a5a5a5a5a5a5u;
   if (tensor.dtype == DType::F32)
     pattern = 0x7fe5a5a5u;
   else if (tensor.dtype == DType::F16)
     pattern = 0x7ea5u;
   else if (tensor.dtype == DType::BF16)
     pattern = 0x7fe5u;
+  else if (tensor.dtype == DType::F64)
+    pattern = 0x7ffca5a5a5a5a5a5u;
   for (int64_t i = 0, count = tensor.numElements(); i < count; ++i)
     tensor.setBits(i, pattern);
 }

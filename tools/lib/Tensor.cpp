@@ -32,13 +32,13 @@ Layout Tensor::layout() const {
   return Layout::dense(dtype, shape.data(), static_cast<unsigned>(shape.size()));
 }
 
-uint32_t Tensor::bits(int64_t i) const {
-  uint32_t result = 0;
+uint64_t Tensor::bits(int64_t i) const {
+  uint64_t result = 0;
   std::memcpy(&result, data.data() + i * sizeOf(dtype), sizeOf(dtype));
   return result;
 }
 
-void Tensor::setBits(int64_t i, uint32_t bits) {
+void Tensor::setBits(int64_t i, uint64_t bits) {
   std::memcpy(data.data() + i * sizeOf(dtype), &bits, sizeOf(dtype));
 }
 
@@ -81,7 +81,9 @@ static uint32_t toHalf(double value) {
 }
 
 double Tensor::get(int64_t i) const {
-  uint32_t raw = bits(i);
+  uint64_t wide = bits(i);
+  auto raw = static_cast<uint32_t>(wide);
+  double value = 0;
   switch (dtype) {
   case DType::F32:
     return floatOf(raw);
@@ -89,8 +91,17 @@ double Tensor::get(int64_t i) const {
     return fromHalf(raw);
   case DType::BF16:
     return floatOf(raw << 16);
+  case DType::F64:
+    std::memcpy(&value, &wide, sizeof value);
+    return value;
   case DType::I32:
     return static_cast<int32_t>(raw);
+  case DType::I64:
+    return static_cast<double>(static_cast<int64_t>(wide));
+  case DType::I8:
+    return static_cast<int8_t>(raw);
+  case DType::I1:
+    return raw;
   }
   return 0;
 }
@@ -107,8 +118,17 @@ void Tensor::set(int64_t i, double value) {
       raw += 0x7fff + ((raw >> 16) & 1);
     return setBits(i, raw >> 16);
   }
+  case DType::F64: {
+    uint64_t raw = 0;
+    std::memcpy(&raw, &value, sizeof raw);
+    return setBits(i, raw);
+  }
+  case DType::I1:
+    return setBits(i, value != 0);
   case DType::I32:
-    return setBits(i, static_cast<uint32_t>(static_cast<int32_t>(value)));
+  case DType::I64:
+  case DType::I8:
+    return setBits(i, static_cast<uint64_t>(static_cast<int64_t>(value)));
   }
 }
 

@@ -25,13 +25,13 @@ struct Tensor {
   Tensor() = default;
   Tensor(DType dtype, std::vector<int64_t> shape);
   int64_t numElements() const;
-  /// Element i as a number; f32, f16, bf16 and i32 all fit.
+  /// Element i as a number; an i64 beyond 2^53 is rounded.
   double get(int64_t i) const;
   /// Rounds to nearest even.
   void set(int64_t i, double value);
   /// The bits of element i, in the low bytes.
-  uint32_t bits(int64_t i) const;
-  void setBits(int64_t i, uint32_t bits);
+  uint64_t bits(int64_t i) const;
+  void setBits(int64_t i, uint64_t bits);
   Layout layout() const;
 };
 

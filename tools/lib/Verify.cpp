@@ -86,17 +86,17 @@ static double toleranceOf(DType dtype) {
     return 1e-3;
   case DType::BF16:
     return 8e-3;
-  case DType::F32:
-  case DType::I32:
-    break;
+  case DType::F64:
+    return 1e-12;
+  default:
+    return 1e-5;
   }
-  return 1e-5;
 }
 
 Comparison run::compare(const Tensor &out, const Tensor &reference, const Path &path,
                         bool reducedWire) {
   Comparison result;
-  result.exact = !path.computed || out.dtype == DType::I32;
+  result.exact = !path.computed || !isFloat(out.dtype);
   if (!result.exact) {
     result.tolerance = std::max(toleranceOf(out.dtype), toleranceOf(path.loosest));
     result.tolerance *= reducedWire ? 2 : 1;

@@ -36,10 +36,10 @@ Expected<NpyFolder> NpyFolder::create(const std::string &path) {
 }
 
 Status NpyFolder::add(const std::string &name, bool isResult, const Tensor &tensor) {
-  const char *descriptor = tensor.dtype == DType::F32   ? "<f4"
-                           : tensor.dtype == DType::F16 ? "<f2"
-                           : tensor.dtype == DType::I32 ? "<i4"
-                                                        : "<u2";
+  // By DType; NumPy has no bf16.
+  static constexpr const char *descriptors[kNumDTypes] = {"<f4", "<f2", "<u2", "<i4",
+                                                          "<f8", "<i8", "|i1", "|b1"};
+  const char *descriptor = descriptors[static_cast<unsigned>(tensor.dtype)];
   std::string shape;
   for (int64_t extent : tensor.shape)
     shape += fmt::format("{},", extent);

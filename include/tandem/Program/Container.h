@@ -19,7 +19,7 @@ namespace tandem::sp {
 inline constexpr char kMagic[8] = {'T', 'A', 'N', 'D', 'E', 'M', 'S', 'P'};
 
 /// Raised with every incompatible change of the schema or of its meaning.
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 /// Absent view operand.
 inline constexpr uint32_t kNoView = 0xffffffffu;

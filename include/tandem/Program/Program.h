@@ -19,6 +19,7 @@
 namespace tandem {
 namespace sp {
 enum class ExprOp : uint8_t;
+enum class RegisterType : uint8_t;
 struct Index;
 struct RankProgram;
 } // namespace sp
@@ -97,6 +98,10 @@ public:
 /// How many registers an instruction of expression code reads: its fields a, b and c, in this
 /// order.
 unsigned registersRead(sp::ExprOp op);
+/// The type of the result of an instruction that has operation `op` and type `type`.
+sp::RegisterType resultType(sp::ExprOp op, sp::RegisterType type);
+/// The type in which expression code computes elements of `dtype`.
+sp::RegisterType registerOf(DType dtype);
 
 /// Readable text of one rank's program: a header part, then one command a line.
 std::string dumpProgram(const Program &program);

@@ -19,11 +19,27 @@
 namespace tandem {
 
 /// Element types; the numbers are those of the stream program and of the C API.
-enum class DType : uint8_t { F32 = 0, F16 = 1, BF16 = 2, I32 = 3 };
+enum class DType : uint8_t {
+  F32 = 0,
+  F16 = 1,
+  BF16 = 2,
+  I32 = 3,
+  F64 = 4,
+  I64 = 5,
+  I8 = 6,
+  I1 = 7
+};
+inline constexpr unsigned kNumDTypes = 8;
 
-/// Bytes of one element.
-constexpr unsigned sizeOf(DType type) { return type == DType::F32 || type == DType::I32 ? 4 : 2; }
-/// "f32", "f16", "bf16", "i32".
+/// Bytes of one element; an i1 takes one, which is 0 or 1.
+constexpr unsigned sizeOf(DType type) {
+  constexpr unsigned bytes[kNumDTypes] = {4, 2, 2, 4, 8, 8, 1, 1};
+  return bytes[static_cast<unsigned>(type)];
+}
+constexpr bool isFloat(DType type) {
+  return type == DType::F32 || type == DType::F16 || type == DType::BF16 || type == DType::F64;
+}
+/// "f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1".
 std::string_view toString(DType type);
 
 /// Numbers as in the stream program.

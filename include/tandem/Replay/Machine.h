@@ -159,7 +159,7 @@ public:
   double cores = 0; ///< of a node, shared by its devices; 0: each device computes alone
   Contention contention;
   std::array<Curve, 3> memory; ///< bytes read and written per second, by MemoryWork and by bytes
-  std::array<std::vector<MatmulPoint>, 4> matmuls; ///< by DType
+  std::array<std::vector<MatmulPoint>, kNumDTypes> matmuls; ///< by DType
 
   Launching streams; ///< commands enqueued one by one
   Launching graph;   ///< captured once, replayed

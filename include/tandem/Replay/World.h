@@ -99,8 +99,9 @@ struct Shard {
 /// One instruction of expression code, as in the stream program.
 struct Instruction {
   sp::ExprOp op{};
+  sp::RegisterType type{};
   uint32_t a = 0, b = 0, c = 0;
-  float imm = 0;
+  uint64_t bits = 0;
 };
 
 struct Kernel {

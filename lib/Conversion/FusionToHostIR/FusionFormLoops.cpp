@@ -33,46 +33,6 @@ private:
 };
 } // namespace
 
-static bool isTruth(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getElementType().isInteger(1);
-}
-
-/// Truth values have no buffers: each user computes its own. So each gets its own op, next to it.
-static void copyTruthsToUsers(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
-    if (op.getNumResults() != 1 || !isTruth(op.getResult(0)) ||
-        op.hasTrait<OpTrait::ConstantLike>())
-      continue;
-    SmallVector<OpOperand *> uses(llvm::make_pointer_range(op.getUses()));
-    for (OpOperand *use : uses) {
-      OpBuilder builder(use->getOwner());
-      use->set(builder.clone(op)->getResult(0));
-    }
-    if (!uses.empty())
-      op.erase();
-  }
-}
-
-/// Moves ops that make truth values into the groups of their users.
-static void moveTruthsToUsers(Block &block, std::vector<StreamGroup> &groups) {
-  DenseMap<Operation *, StreamGroup *> groupOf;
-  for (StreamGroup &group : groups)
-    for (Operation *op : group.ops)
-      groupOf[op] = &group;
-  for (Operation &op : llvm::reverse(block)) {
-    if (op.getNumResults() != 1 || !isTruth(op.getResult(0)) || !op.getResult(0).hasOneUse())
-      continue;
-    Operation *user = *op.getResult(0).user_begin();
-    StreamGroup *from = groupOf.lookup(&op), *to = groupOf.lookup(user);
-    if (!from || !to || from == to)
-      continue;
-    llvm::erase(from->ops, &op);
-    to->ops.insert(llvm::find(to->ops, user), &op);
-    groupOf[&op] = to;
-  }
-}
-
 /// A group of ops that is no loop: nothing is sliced and nothing communicated.
 static bool isPlain(const StreamGroup &group) {
   return group.streamSizes.empty() && llvm::none_of(group.ops, [](Operation *op) {
@@ -101,7 +61,7 @@ void FusionFormLoopsPass::form(const StreamGroup &group, Block &block) {
       (isOfKernel ? constants : inputs).insert(operand);
     }
     for (Value result : op->getResults())
-      if (!isTruth(result) && (result.use_empty() || !llvm::all_of(result.getUses(), isInside)))
+      if (result.use_empty() || !llvm::all_of(result.getUses(), isInside))
         yielded.push_back(result);
   }
 
@@ -143,11 +103,9 @@ void FusionFormLoopsPass::runOnOperation() {
   if (func.isExternal() || !func.getBody().hasOneBlock())
     return;
   Block &block = func.getBody().front();
-  copyTruthsToUsers(block);
   FailureOr<std::vector<StreamGroup>> groups = getStreamGroups(block);
   if (failed(groups))
     return signalPassFailure();
-  moveTruthsToUsers(block, *groups);
   for (const StreamGroup &group : *groups) {
     if (isPlain(group))
       for (Operation *op : group.ops)

@@ -535,10 +535,7 @@ FailureOr<StreamGroup> tandem::getStreamGroup(fusion::StreamLoopOp loop,
     return failure();
   StreamGroup all, *sliced = nullptr;
   for (StreamGroup &group : *groups) {
-    // Truth values are computed where they are used.
-    if (group.streamSizes.empty() || llvm::all_of(group.ops, [](Operation *op) {
-          return cast<RankedTensorType>(op->getResult(0).getType()).getElementType().isInteger(1);
-        }))
+    if (group.streamSizes.empty())
       continue;
     if (sliced)
       return why() << "expected the ops of a stream loop to be sliced alike, found '"

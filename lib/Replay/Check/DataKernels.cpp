@@ -11,18 +11,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 namespace tandem::check {
 
 using namespace replay;
 using sp::ExprOp;
+using sp::RegisterType;
 
 namespace {
 
 constexpr size_t kTile = 256;
 
 Value bit(bool b) { return b ? 1 : 0; }
+
+bool isFloat(RegisterType type) { return type == RegisterType::f32 || type == RegisterType::f64; }
+
+/// An integer modulo 2^32 or 2^64, as the type says.
+Value wrapped(RegisterType type, int64_t exact) {
+  return field::fromInteger(type == RegisterType::i32 ? static_cast<int32_t>(exact) : exact);
+}
 
 /// An unknown function of two operands whose order does not matter.
 Value symmetric(ExprOp op, Value a, Value b) {
@@ -40,35 +49,44 @@ std::optional<int64_t> asInteger(Value a) {
   return std::nullopt;
 }
 
-/// A sum, difference or product of two i32: modulo 2^32 where both are known.
-Value arithmetic(ExprOp op, Value a, Value b) {
+/// Of two integers: modulo 2^32 or 2^64 where both are known.
+Value arithmetic(ExprOp op, RegisterType type, Value a, Value b) {
   std::optional<int64_t> x = asInteger(a), y = asInteger(b);
-  if (x && y) {
-    int64_t exact = op == ExprOp::add_i32 ? *x + *y : op == ExprOp::sub_i32 ? *x - *y : *x * *y;
-    return field::fromInteger(static_cast<int32_t>(static_cast<uint32_t>(exact)));
+  bool known = x && y;
+  switch (op) {
+  case ExprOp::add:
+    return known ? wrapped(type, *x + *y) : field::add(a, b);
+  case ExprOp::sub:
+    return known ? wrapped(type, *x - *y) : field::sub(a, b);
+  case ExprOp::mul:
+    return known ? wrapped(type, *x * *y) : field::mul(a, b);
+  case ExprOp::div:
+    if (y == 1)
+      return a;
+    return known ? wrapped(type, *y ? *x / *y : 0) : field::hash(static_cast<uint64_t>(op), a, b);
+  default:
+    if (y == 1)
+      return 0;
+    return known ? wrapped(type, *y ? *x % *y : 0) : field::hash(static_cast<uint64_t>(op), a, b);
   }
-  return op == ExprOp::add_i32   ? field::add(a, b)
-         : op == ExprOp::sub_i32 ? field::sub(a, b)
-                                 : field::mul(a, b);
 }
 
 /// As the compiler folds them: of whole numbers, of one operand twice, of 0 and -1.
 Value bits(ExprOp op, Value a, Value b) {
   std::optional<int64_t> x = asInteger(a), y = asInteger(b);
   if (x && y) {
-    auto p = static_cast<uint32_t>(*x), q = static_cast<uint32_t>(*y);
-    uint32_t result = op == ExprOp::and_i32 ? p & q : op == ExprOp::or_i32 ? p | q : p ^ q;
-    return field::fromInteger(static_cast<int32_t>(result));
+    int64_t result = op == ExprOp::bit_and ? *x & *y : op == ExprOp::bit_or ? *x | *y : *x ^ *y;
+    return field::fromInteger(result);
   }
   if (a == b)
-    return op == ExprOp::xor_i32 ? 0 : a;
+    return op == ExprOp::bit_xor ? 0 : a;
   if (x)
     std::swap(a, b);
   Value ones = field::neg(1);
   if (b == 0)
-    return op == ExprOp::and_i32 ? 0 : a;
-  if (b == ones && op != ExprOp::xor_i32)
-    return op == ExprOp::and_i32 ? a : ones;
+    return op == ExprOp::bit_and ? 0 : a;
+  if (b == ones && op != ExprOp::bit_xor)
+    return op == ExprOp::bit_and ? a : ones;
   return symmetric(op, a, b);
 }
 
@@ -76,10 +94,10 @@ Value shift(ExprOp op, Value a, Value b) {
   std::optional<int64_t> x = asInteger(a);
   if (a == 0 || b == 0)
     return a;
-  if (op == ExprOp::shl_i32 && b < 32)
+  if (op == ExprOp::shl && b < 32)
     return field::mul(a, uint64_t(1) << b);
-  if (op == ExprOp::shr_i32 && b < 32 && x)
-    return field::fromInteger(static_cast<int32_t>(*x) >> b);
+  if (op == ExprOp::shr && b < 32 && x)
+    return field::fromInteger(*x >> b);
   return field::hash(static_cast<uint64_t>(op), a, b);
 }
 
@@ -109,8 +127,12 @@ std::optional<double> foldNumbers(ExprOp op, double a, double b, double c) {
     return std::exp(f);
   case ExprOp::exp2:
     return std::exp2(f);
+  case ExprOp::expm1:
+    return std::expm1(f);
   case ExprOp::log:
     return std::log(f);
+  case ExprOp::log1p:
+    return std::log1p(f);
   case ExprOp::sqrt:
     return std::sqrt(f);
   case ExprOp::rsqrt:
@@ -119,6 +141,8 @@ std::optional<double> foldNumbers(ExprOp op, double a, double b, double c) {
     return std::tanh(f);
   case ExprOp::erf:
     return std::erf(f);
+  case ExprOp::erfc:
+    return std::erfc(f);
   case ExprOp::sin:
     return std::sin(f);
   case ExprOp::cos:
@@ -129,8 +153,14 @@ std::optional<double> foldNumbers(ExprOp op, double a, double b, double c) {
     return std::floor(a);
   case ExprOp::ceil:
     return std::ceil(a);
-  case ExprOp::to_i32:
+  case ExprOp::round:
+    return std::round(a);
+  case ExprOp::roundeven:
+    return std::nearbyint(a);
+  case ExprOp::trunc:
     return std::trunc(a);
+  case ExprOp::rem:
+    return std::fmod(a, b);
   default:
     return std::nullopt;
   }
@@ -143,75 +173,110 @@ std::optional<Value> foldNumbers(ExprOp op, unsigned used, Value a, Value b, Val
   std::optional<double> result = x && y && z ? foldNumbers(op, *x, *y, *z) : std::nullopt;
   if (!result)
     return std::nullopt;
-  // Of an i32, which need not be an f32, these give an i32 again.
-  bool keepsWhole = op == ExprOp::abs || op == ExprOp::floor || op == ExprOp::ceil;
-  if ((keepsWhole || op == ExprOp::to_i32) && std::fabs(*result) <= 0x1p31)
-    if (*result == std::trunc(*result))
-      return field::fromInteger(static_cast<int64_t>(*result));
+  // A whole number, which need not be an f32, gives a whole number again.
+  if (std::fabs(*result) <= 0x1p31 && *result == std::trunc(*result))
+    return field::fromInteger(static_cast<int64_t>(*result));
   return field::fromFloat(static_cast<float>(*result));
 }
 
-Value apply(DataMode mode, ExprOp op, unsigned used, Value a, Value b, Value c) {
-  if (std::optional<Value> folded = foldNumbers(op, used, a, b, c))
-    return *folded;
+/// A number as another type: towards zero if an integer comes of a float.
+Value convert(RegisterType from, RegisterType to, Value a) {
+  std::optional<double> x = field::numberOf(a);
+  if (!isFloat(from) || isFloat(to))
+    return a;
+  if (x && std::fabs(*x) <= 0x1p31)
+    return field::fromInteger(static_cast<int64_t>(*x));
+  return field::hash(static_cast<uint64_t>(ExprOp::convert), a);
+}
+
+/// `from`: the type of operand a.
+Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned used, Value a,
+            Value b, Value c) {
+  ExprOp op = instr.op;
+  bool onFloats = isFloat(instr.type);
+  if (onFloats && isFloat(from))
+    if (std::optional<Value> folded = foldNumbers(op, used, a, b, c))
+      return *folded;
   switch (op) {
   case ExprOp::add:
-    return sum(mode, a, b);
+    return onFloats ? sum(mode, a, b) : arithmetic(op, instr.type, a, b);
   case ExprOp::sub:
-    return sum(mode, a, field::neg(b));
-  case ExprOp::add_i32:
-  case ExprOp::sub_i32:
-  case ExprOp::mul_i32:
-    return arithmetic(op, a, b);
+    return onFloats ? sum(mode, a, field::neg(b)) : arithmetic(op, instr.type, a, b);
   case ExprOp::mul:
-    return field::mul(a, b);
+    return onFloats ? field::mul(a, b) : arithmetic(op, instr.type, a, b);
   case ExprOp::div:
-    return field::mul(a, field::inverse(b));
+    return onFloats ? field::mul(a, field::inverse(b)) : arithmetic(op, instr.type, a, b);
+  case ExprOp::rem:
+    return onFloats ? field::hash(static_cast<uint64_t>(op), a, b)
+                    : arithmetic(op, instr.type, a, b);
   case ExprOp::fma:
     return sum(mode, field::mul(a, b), c);
   case ExprOp::neg:
     return field::neg(a);
   case ExprOp::abs:
+    if (std::optional<int64_t> x = asInteger(a))
+      return wrapped(instr.type, std::abs(*x));
     return std::min(a, field::neg(a));
   case ExprOp::max:
-  case ExprOp::max_i32:
     return field::max(mode.order, a, b);
   case ExprOp::min:
-  case ExprOp::min_i32:
     return field::min(mode.order, a, b);
   case ExprOp::cmp_lt:
-  case ExprOp::cmp_lt_i32:
     return bit(field::order(mode.order, a) < field::order(mode.order, b));
   case ExprOp::cmp_le:
-  case ExprOp::cmp_le_i32:
     return bit(field::order(mode.order, a) <= field::order(mode.order, b));
   case ExprOp::cmp_eq:
-  case ExprOp::cmp_eq_i32:
     return bit(a == b);
   case ExprOp::select:
-  case ExprOp::select_i32:
     return a ? b : c;
   case ExprOp::round_f16:
   case ExprOp::round_bf16:
-  case ExprOp::from_i32:
     return a;
-  case ExprOp::and_i32:
-  case ExprOp::or_i32:
-  case ExprOp::xor_i32:
+  case ExprOp::convert:
+    return convert(from, instr.type, a);
+  case ExprOp::convert_unsigned:
+    if (std::optional<int64_t> x = asInteger(a); x && *x < 0)
+      return field::add(a, field::power(2, from == RegisterType::i32 ? 32 : 64));
+    return a;
+  case ExprOp::wrap_i8:
+    if (std::optional<int64_t> x = asInteger(a))
+      return field::fromInteger(static_cast<int8_t>(*x));
+    return a;
+  case ExprOp::bit_and:
+  case ExprOp::bit_or:
+  case ExprOp::bit_xor:
     return bits(op, a, b);
-  case ExprOp::shl_i32:
-  case ExprOp::shr_i32:
+  case ExprOp::shl:
+  case ExprOp::shr:
     return shift(op, a, b);
   default:
     return field::hash(static_cast<uint64_t>(op), a, b, c);
   }
 }
 
+Value constant(const Instruction &instr) {
+  float f = 0;
+  double d = 0;
+  switch (instr.type) {
+  case RegisterType::f32:
+    std::memcpy(&f, &instr.bits, sizeof f);
+    return field::fromFloat(f);
+  case RegisterType::f64:
+    std::memcpy(&d, &instr.bits, sizeof d);
+    return field::fromDouble(d);
+  case RegisterType::i32:
+    return field::fromInteger(static_cast<int32_t>(instr.bits));
+  case RegisterType::i64:
+    return field::fromInteger(static_cast<int64_t>(instr.bits));
+  }
+  return 0;
+}
+
 } // namespace
 
 Value combine(DataMode mode, DType dtype, ReduceOp op, Value a, Value b) {
   if (op == ReduceOp::Sum)
-    return dtype == DType::I32 ? field::add(a, b) : sum(mode, a, b);
+    return isFloat(dtype) ? sum(mode, a, b) : field::add(a, b);
   return op == ReduceOp::Max ? field::max(mode.order, a, b) : field::min(mode.order, a, b);
 }
 
@@ -222,10 +287,6 @@ bool usesOrder(const Kernel &kernel) {
     case ExprOp::min:
     case ExprOp::cmp_lt:
     case ExprOp::cmp_le:
-    case ExprOp::max_i32:
-    case ExprOp::min_i32:
-    case ExprOp::cmp_lt_i32:
-    case ExprOp::cmp_le_i32:
       return true;
     default:
       return false;
@@ -245,18 +306,13 @@ void evaluateKernel(DataMode mode, const Kernel &kernel, size_t count,
       Value *out = registers[r].data();
       switch (instr.op) {
       case ExprOp::load:
-      case ExprOp::load_i32:
         std::copy_n(inputs[instr.a].data() + base, n, out);
         break;
       case ExprOp::store:
-      case ExprOp::store_i32:
         std::copy_n(registers[instr.a].data(), n, outputs[instr.b].data() + base);
         break;
       case ExprOp::constant:
-        std::fill_n(out, n, field::fromFloat(instr.imm));
-        break;
-      case ExprOp::constant_i32:
-        std::fill_n(out, n, field::fromInteger(static_cast<int32_t>(instr.a)));
+        std::fill_n(out, n, constant(instr));
         break;
       default: {
         // Operands that an operation does not have are 0, whatever the fields hold.
@@ -264,8 +320,10 @@ void evaluateKernel(DataMode mode, const Kernel &kernel, size_t count,
         const Value *a = used > 0 ? registers[instr.a].data() : nullptr;
         const Value *b = used > 1 ? registers[instr.b].data() : nullptr;
         const Value *c = used > 2 ? registers[instr.c].data() : nullptr;
+        RegisterType from =
+            used > 0 ? resultType(kernel.code[instr.a].op, kernel.code[instr.a].type) : instr.type;
         for (size_t i = 0; i < n; ++i)
-          out[i] = apply(mode, instr.op, used, a ? a[i] : 0, b ? b[i] : 0, c ? c[i] : 0);
+          out[i] = apply(mode, instr, from, used, a ? a[i] : 0, b ? b[i] : 0, c ? c[i] : 0);
       }
       }
     }

@@ -130,7 +130,7 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
   const bool anyRepeats = repeats(a) || repeats(b);
   const int64_t k = a.shape[a.rank - (transposeA ? 2u : 1u)];
   // A single product has no order.
-  const bool depends = mode.rounded && k > 1 && out.dtype != DType::I32;
+  const bool depends = mode.rounded && k > 1 && isFloat(out.dtype);
   const uint64_t algorithm = depends ? algorithmOf(out, a, b, command.flags) : 0;
   auto m = static_cast<uint64_t>(out.shape[out.rank - 2]);
   auto n = static_cast<uint64_t>(out.shape[out.rank - 1]);

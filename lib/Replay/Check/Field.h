@@ -74,23 +74,24 @@ inline constexpr Value kInfinity = 0x0123456789abcdefull;
 inline constexpr Value kNaN = 0x0fedcba987654321ull;
 
 /// Finite numbers are binary fractions, hence exact.
-inline Value fromFloat(float value) {
-  uint32_t bits = 0;
+inline Value fromDouble(double value) {
+  uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
-  uint32_t exponent = bits >> 23 & 0xff, mantissa = bits & 0x7fffff;
+  uint64_t exponent = bits >> 52 & 0x7ff, mantissa = bits & ((uint64_t(1) << 52) - 1);
   Value result = 0;
-  if (exponent == 0xff) {
+  if (exponent == 0x7ff) {
     if (mantissa)
       return kNaN;
     result = kInfinity;
   } else {
-    // mantissa * 2^(exponent - 150); 2^61 = 1.
-    uint32_t shift = exponent == 0 ? 1 : exponent;
-    Value scale = uint64_t(1) << (shift + 61 * 3 - 150) % 61;
-    result = mul(exponent == 0 ? mantissa : mantissa | 0x800000, scale);
+    // mantissa * 2^(exponent - 1075); 2^61 = 1.
+    uint64_t shift = exponent == 0 ? 1 : exponent;
+    Value scale = uint64_t(1) << (shift + 61 * 18 - 1075) % 61;
+    result = mul(exponent == 0 ? mantissa : mantissa | uint64_t(1) << 52, scale);
   }
-  return bits >> 31 ? neg(result) : result;
+  return bits >> 63 ? neg(result) : result;
 }
+inline Value fromFloat(float value) { return fromDouble(value); }
 
 /// The number that this is, if it is a whole one of 32 bits or a float next to 1 (2^-29 to 2^31),
 /// as constants and what is computed of them are; a random value is not but for a chance of 2^-29.

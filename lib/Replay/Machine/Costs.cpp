@@ -92,6 +92,9 @@ double Machine::matmulSeconds(DType dtype, double batch, double m, double n, dou
     return 0;
   // Batches are more rows: libraries run them as one grid.
   double rows = batch * m;
+  // A type that was not measured, such as f64, is priced as f32 of twice the work.
+  if (matmuls[static_cast<size_t>(dtype)].empty() && dtype != DType::F32)
+    return 2 * matmulSeconds(DType::F32, batch, m, n, k);
   const std::vector<MatmulPoint> &points = matmuls[static_cast<size_t>(dtype)];
   // A line through the points, startup + operations / rate, and what the nearest points differ from
   // it, by inverse-distance weights in log2 of the shape (Shepard): exact at the points, sane far

@@ -41,7 +41,8 @@ Kernel decodeKernel(const sp::Kernel &in) {
   kernel.isExpression = true;
   kernel.outputs = expression->outputs();
   for (const sp::ExprInstr *instr : *expression->code())
-    kernel.code.push_back({instr->op(), instr->a(), instr->b(), instr->c(), instr->imm()});
+    kernel.code.push_back(
+        {instr->op(), instr->type(), instr->a(), instr->b(), instr->c(), instr->bits()});
   return kernel;
 }
 

@@ -83,7 +83,7 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
     return false;
   }
   if (!dtypeOf(resultType.getElementType())) {
-    op->emitOpError("expected elements of type f32, f16, bf16 or i32, found ")
+    op->emitOpError("expected elements of type f32, f16, bf16, f64, i32, i64, i8 or i1, found ")
         << resultType.getElementType();
     return failure();
   }

@@ -21,154 +21,182 @@ namespace tandem::target {
 
 namespace {
 
-/// Registers are f32, whatever the floating point type, or i32. f16 and bf16 are rounded when they
-/// are stored and where `arith.truncf` says so; i1 is an f32, 1.0 or 0.0.
+using sp::RegisterType;
+
+/// The type of the register that holds a value of `type`: f16 and bf16 are computed in f32, i1 (0
+/// or 1) and i8 in i32. Unset for a type that kernels do not compute.
+std::optional<RegisterType> registerTypeOf(Type type) {
+  if (type.isF32() || type.isF16() || type.isBF16())
+    return RegisterType::f32;
+  if (type.isF64())
+    return RegisterType::f64;
+  if (type.isInteger(1) || type.isInteger(8) || type.isInteger(32))
+    return RegisterType::i32;
+  if (type.isInteger(64))
+    return RegisterType::i64;
+  return std::nullopt;
+}
+
+/// Emits one kernel. f16 and bf16 are rounded when they are stored and where `arith.truncf` says
+/// so; results of i8 are reduced modulo 2^8 at once.
 class ExpressionBuilder {
 public:
   explicit ExpressionBuilder(hostir::KernelOp kernel) : kernel(kernel) {}
   FailureOr<std::vector<uint8_t>> run();
 
 private:
+  using Result = std::optional<uint32_t>;
+
   LogicalResult operation(Operation *op);
-  std::optional<uint32_t> compute(Operation *op);
-  std::optional<uint32_t> computeInteger(Operation *op);
-  std::optional<uint32_t> compare(arith::CmpFOp op);
-  std::optional<uint32_t> compare(arith::CmpIOp op);
-  std::optional<uint32_t> constantOf(arith::ConstantOp op);
+  Result compute(Operation *op);
+  Result constantOf(arith::ConstantOp op);
+  uint32_t compare(arith::CmpFOp op);
+  uint32_t compare(arith::CmpIOp op);
   uint32_t truncate(arith::TruncFOp op);
+  Result fromInteger(Operation *op, bool isSigned);
+  Result toInteger(arith::FPToSIOp op);
+  Result widen(Operation *op, bool isSigned);
+  Result narrow(arith::TruncIOp op);
+  Result bitcast(arith::BitcastOp op);
+  uint32_t shift(Operation *op, sp::ExprOp which);
   uint32_t maxOrMinNumber(Operation *op, sp::ExprOp which);
 
   /// The register of an instruction; one that is there already, if it computes the same.
-  uint32_t emit(sp::ExprOp op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0, float imm = 0) {
+  uint32_t emit(sp::ExprOp op, RegisterType type, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0,
+                uint64_t bits = 0) {
     auto [known, isNew] = computed.try_emplace(
-        std::make_tuple(static_cast<unsigned>(op), a, b, c, llvm::bit_cast<uint32_t>(imm)),
+        std::make_tuple(static_cast<unsigned>(op), static_cast<unsigned>(type), a, b, c, bits),
         instrs.size());
     if (isNew)
-      instrs.emplace_back(op, a, b, c, imm);
+      instrs.emplace_back(op, type, a, b, c, bits);
     return known->second;
   }
-  uint32_t number(float value) { return emit(sp::ExprOp::constant, 0, 0, 0, value); }
-  uint32_t integer(int32_t value) {
-    return emit(sp::ExprOp::constant_i32, static_cast<uint32_t>(value));
+  uint32_t number(RegisterType type, double value) {
+    bool single = type == RegisterType::f32;
+    return emit(sp::ExprOp::constant, type, 0, 0, 0,
+                single ? llvm::bit_cast<uint32_t>(static_cast<float>(value))
+                       : llvm::bit_cast<uint64_t>(value));
   }
-  /// 1 - a truth value.
-  uint32_t negate(uint32_t truth) { return emit(sp::ExprOp::sub, number(1), truth); }
+  uint32_t integer(RegisterType type, int64_t value) {
+    bool narrow = type == RegisterType::i32;
+    return emit(sp::ExprOp::constant, type, 0, 0, 0,
+                narrow ? static_cast<uint32_t>(value) : static_cast<uint64_t>(value));
+  }
+  uint32_t negate(uint32_t truth) {
+    return emit(sp::ExprOp::bit_xor, RegisterType::i32, truth, integer(RegisterType::i32, 1));
+  }
+  /// The low 8 bits of an i32 register as an unsigned number.
+  uint32_t lowByte(uint32_t value) {
+    return emit(sp::ExprOp::bit_and, RegisterType::i32, value, integer(RegisterType::i32, 255));
+  }
+  /// An i32 register's value as `type`.
+  uint32_t convertTo(RegisterType type, uint32_t value) {
+    return type == RegisterType::i32 ? value : emit(sp::ExprOp::convert, type, value);
+  }
   uint32_t reg(Value value) const { return registers.lookup(value); }
 
   hostir::KernelOp kernel;
   llvm::DenseMap<Value, uint32_t> registers;
-  llvm::DenseMap<std::tuple<unsigned, uint32_t, uint32_t, uint32_t, uint32_t>, uint32_t> computed;
+  llvm::DenseMap<std::tuple<unsigned, unsigned, uint32_t, uint32_t, uint32_t, uint64_t>, uint32_t>
+      computed;
   std::vector<sp::ExprInstr> instrs;
 };
 
-std::optional<uint32_t> ExpressionBuilder::constantOf(arith::ConstantOp op) {
-  if (auto value = dyn_cast<FloatAttr>(op.getValue())) {
-    APFloat f = value.getValue();
-    bool lossy = false;
-    f.convert(APFloat::IEEEsingle(), APFloat::rmNearestTiesToEven, &lossy);
-    return number(f.convertToFloat());
-  }
-  if (auto value = dyn_cast<IntegerAttr>(op.getValue()); value && value.getType().isInteger(1))
-    return number(value.getValue().isZero() ? 0 : 1);
-  if (auto value = dyn_cast<IntegerAttr>(op.getValue()); value && value.getType().isInteger(32))
-    return integer(static_cast<int32_t>(value.getInt()));
-  return std::nullopt;
+/// The one type of an operand, whose registers a comparison or a cast reads.
+RegisterType operandType(Operation *op) {
+  return registerTypeOf(op->getOperand(0).getType()).value_or(RegisterType::f32);
+}
+RegisterType resultTypeOf(Operation *op) {
+  return registerTypeOf(op->getResult(0).getType()).value_or(RegisterType::f32);
+}
+
+ExpressionBuilder::Result ExpressionBuilder::constantOf(arith::ConstantOp op) {
+  RegisterType type = resultTypeOf(op);
+  if (auto value = dyn_cast<FloatAttr>(op.getValue()))
+    return number(type, value.getValueAsDouble());
+  auto value = dyn_cast<IntegerAttr>(op.getValue());
+  if (!value)
+    return std::nullopt;
+  bool isTruth = value.getType().isInteger(1);
+  return integer(type, isTruth ? !value.getValue().isZero() : value.getInt());
 }
 
 /// A store rounds by itself.
 uint32_t ExpressionBuilder::truncate(arith::TruncFOp op) {
-  if (llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
-    return reg(op.getIn());
+  uint32_t value = reg(op.getIn());
+  if (operandType(op) == RegisterType::f64)
+    value = emit(sp::ExprOp::convert, RegisterType::f32, value);
+  if (op.getType().isF32() ||
+      llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
+    return value;
   return emit(op.getType().isF16() ? sp::ExprOp::round_f16 : sp::ExprOp::round_bf16,
-              reg(op.getIn()));
+              RegisterType::f32, value);
 }
 
 /// The other number, if one is a NaN.
 uint32_t ExpressionBuilder::maxOrMinNumber(Operation *op, sp::ExprOp which) {
+  RegisterType type = resultTypeOf(op);
   uint32_t a = reg(op->getOperand(0)), b = reg(op->getOperand(1));
-  auto isNumber = [&](uint32_t x) { return emit(sp::ExprOp::cmp_eq, x, x); };
-  uint32_t chosen = emit(sp::ExprOp::select, isNumber(b), emit(which, a, b), a);
-  return emit(sp::ExprOp::select, isNumber(a), chosen, b);
+  auto isNumber = [&](uint32_t x) { return emit(sp::ExprOp::cmp_eq, type, x, x); };
+  uint32_t chosen = emit(sp::ExprOp::select, type, isNumber(b), emit(which, type, a, b), a);
+  return emit(sp::ExprOp::select, type, isNumber(a), chosen, b);
 }
 
-std::optional<uint32_t> ExpressionBuilder::compare(arith::CmpIOp op) {
+uint32_t ExpressionBuilder::compare(arith::CmpIOp op) {
   using P = arith::CmpIPredicate;
-  if (!op.getLhs().getType().isInteger(32))
-    return std::nullopt;
+  RegisterType type = operandType(op);
   uint32_t a = reg(op.getLhs()), b = reg(op.getRhs());
   P predicate = op.getPredicate();
-  if (predicate == P::ult || predicate == P::ule || predicate == P::ugt || predicate == P::uge) {
+  bool isUnsigned =
+      predicate == P::ult || predicate == P::ule || predicate == P::ugt || predicate == P::uge;
+  bool isTruth = op.getLhs().getType().isInteger(1);
+  if (isUnsigned && !isTruth) {
     // Unsigned order is signed order with the sign turned.
-    uint32_t sign = integer(std::numeric_limits<int32_t>::min());
-    a = emit(sp::ExprOp::xor_i32, a, sign);
-    b = emit(sp::ExprOp::xor_i32, b, sign);
+    int64_t least = type == RegisterType::i64 ? std::numeric_limits<int64_t>::min()
+                                              : std::numeric_limits<int32_t>::min();
+    a = emit(sp::ExprOp::bit_xor, type, a, integer(type, least));
+    b = emit(sp::ExprOp::bit_xor, type, b, integer(type, least));
   }
+  if (!isUnsigned && isTruth) // as signed numbers truth values are 0 and -1
+    std::swap(a, b);
   switch (predicate) {
   case P::eq:
-    return emit(sp::ExprOp::cmp_eq_i32, a, b);
+    return emit(sp::ExprOp::cmp_eq, type, a, b);
   case P::ne:
-    return negate(emit(sp::ExprOp::cmp_eq_i32, a, b));
+    return negate(emit(sp::ExprOp::cmp_eq, type, a, b));
   case P::slt:
   case P::ult:
-    return emit(sp::ExprOp::cmp_lt_i32, a, b);
+    return emit(sp::ExprOp::cmp_lt, type, a, b);
   case P::sle:
   case P::ule:
-    return emit(sp::ExprOp::cmp_le_i32, a, b);
+    return emit(sp::ExprOp::cmp_le, type, a, b);
   case P::sgt:
   case P::ugt:
-    return emit(sp::ExprOp::cmp_lt_i32, b, a);
+    return emit(sp::ExprOp::cmp_lt, type, b, a);
   case P::sge:
   case P::uge:
-    return emit(sp::ExprOp::cmp_le_i32, b, a);
+    return emit(sp::ExprOp::cmp_le, type, b, a);
   }
-  return std::nullopt;
+  llvm_unreachable("unknown predicate");
 }
 
-/// Operations whose result is an i32.
-std::optional<uint32_t> ExpressionBuilder::computeInteger(Operation *op) {
-  using E = sp::ExprOp;
-  using Result = std::optional<uint32_t>;
-  auto operand = [&](unsigned i) { return reg(op->getOperand(i)); };
-  auto binary = [&](E e) { return Result(emit(e, operand(0), operand(1))); };
-  auto ofTruth = [&](int32_t value) -> Result {
-    if (!op->getOperand(0).getType().isInteger(1))
-      return std::nullopt;
-    return emit(E::select_i32, operand(0), integer(value), integer(0));
-  };
-  return llvm::TypeSwitch<Operation *, Result>(op)
-      .Case([&](arith::ConstantOp o) { return constantOf(o); })
-      .Case([&](arith::AddIOp) { return binary(E::add_i32); })
-      .Case([&](arith::SubIOp) { return binary(E::sub_i32); })
-      .Case([&](arith::MulIOp) { return binary(E::mul_i32); })
-      .Case([&](arith::MaxSIOp) { return binary(E::max_i32); })
-      .Case([&](arith::MinSIOp) { return binary(E::min_i32); })
-      .Case([&](arith::AndIOp) { return binary(E::and_i32); })
-      .Case([&](arith::OrIOp) { return binary(E::or_i32); })
-      .Case([&](arith::XOrIOp) { return binary(E::xor_i32); })
-      .Case([&](arith::ShLIOp) { return binary(E::shl_i32); })
-      .Case([&](arith::ShRSIOp) { return binary(E::shr_i32); })
-      .Case([&](arith::SelectOp) {
-        return Result(emit(E::select_i32, operand(0), operand(1), operand(2)));
-      })
-      .Case([&](arith::FPToSIOp) { return Result(emit(E::to_i32, operand(0))); })
-      .Case([&](arith::ExtUIOp) { return ofTruth(1); })
-      .Case([&](arith::ExtSIOp) { return ofTruth(-1); })
-      .Default(std::nullopt);
-}
-
-std::optional<uint32_t> ExpressionBuilder::compare(arith::CmpFOp op) {
+uint32_t ExpressionBuilder::compare(arith::CmpFOp op) {
   using P = arith::CmpFPredicate;
+  RegisterType type = operandType(op);
   uint32_t a = reg(op.getLhs()), b = reg(op.getRhs());
-  auto less = [&](uint32_t x, uint32_t y) { return emit(sp::ExprOp::cmp_lt, x, y); };
-  auto lessEqual = [&](uint32_t x, uint32_t y) { return emit(sp::ExprOp::cmp_le, x, y); };
-  auto equal = [&](uint32_t x, uint32_t y) { return emit(sp::ExprOp::cmp_eq, x, y); };
+  auto less = [&](uint32_t x, uint32_t y) { return emit(sp::ExprOp::cmp_lt, type, x, y); };
+  auto lessEqual = [&](uint32_t x, uint32_t y) { return emit(sp::ExprOp::cmp_le, type, x, y); };
+  auto equal = [&](uint32_t x, uint32_t y) { return emit(sp::ExprOp::cmp_eq, type, x, y); };
+  auto both = [&](sp::ExprOp e, uint32_t x, uint32_t y) {
+    return emit(e, RegisterType::i32, x, y);
+  };
   // A number is equal to itself, a NaN is not.
-  auto ordered = [&] { return emit(sp::ExprOp::mul, equal(a, a), equal(b, b)); };
+  auto ordered = [&] { return both(sp::ExprOp::bit_and, equal(a, a), equal(b, b)); };
   switch (op.getPredicate()) {
   case P::AlwaysFalse:
-    return number(0);
+    return integer(RegisterType::i32, 0);
   case P::AlwaysTrue:
-    return number(1);
+    return integer(RegisterType::i32, 1);
   case P::OLT:
     return less(a, b);
   case P::OGT:
@@ -180,13 +208,13 @@ std::optional<uint32_t> ExpressionBuilder::compare(arith::CmpFOp op) {
   case P::OEQ:
     return equal(a, b);
   case P::ONE:
-    return emit(sp::ExprOp::add, less(a, b), less(b, a));
+    return both(sp::ExprOp::bit_or, less(a, b), less(b, a));
   case P::ORD:
     return ordered();
   case P::UNO:
     return negate(ordered());
   case P::UEQ:
-    return negate(emit(sp::ExprOp::add, less(a, b), less(b, a)));
+    return negate(both(sp::ExprOp::bit_or, less(a, b), less(b, a)));
   case P::UNE:
     return negate(equal(a, b));
   case P::ULT:
@@ -198,80 +226,172 @@ std::optional<uint32_t> ExpressionBuilder::compare(arith::CmpFOp op) {
   case P::UGE:
     return negate(less(a, b));
   }
-  return std::nullopt;
+  llvm_unreachable("unknown predicate");
 }
 
-std::optional<uint32_t> ExpressionBuilder::compute(Operation *op) {
-  using E = sp::ExprOp;
-  using Result = std::optional<uint32_t>;
-  auto operand = [&](unsigned i) { return reg(op->getOperand(i)); };
-  auto unary = [&](E e) { return Result(emit(e, operand(0))); };
-  auto binary = [&](E e) { return Result(emit(e, operand(0), operand(1))); };
-  // log2(x) = ln(x) / ln(2).
-  auto scaledLog = [&](float base) {
-    return Result(emit(E::mul, emit(E::log, operand(0)), number(1.0f / std::log(base))));
-  };
-  if (op->getNumResults() != 1)
+/// sitofp and uitofp.
+ExpressionBuilder::Result ExpressionBuilder::fromInteger(Operation *op, bool isSigned) {
+  Type from = op->getOperand(0).getType();
+  RegisterType to = resultTypeOf(op);
+  uint32_t value = reg(op->getOperand(0));
+  if (from.isInteger(1) && isSigned) // -1
+    value = emit(sp::ExprOp::neg, RegisterType::i32, value);
+  if (from.isInteger(8) && !isSigned)
+    value = lowByte(value);
+  bool hasUnsigned = from.isInteger(32) || from.isInteger(64);
+  return emit(!isSigned && hasUnsigned ? sp::ExprOp::convert_unsigned : sp::ExprOp::convert, to,
+              value);
+}
+
+/// Towards zero, saturating; of a NaN 0.
+ExpressionBuilder::Result ExpressionBuilder::toInteger(arith::FPToSIOp op) {
+  if (op.getType().isInteger(1))
     return std::nullopt;
-  bool onTruth = op->getResult(0).getType().isInteger(1);
-  if (op->getResult(0).getType().isInteger(32))
-    return computeInteger(op);
+  RegisterType type = resultTypeOf(op);
+  uint32_t value = emit(sp::ExprOp::convert, type, reg(op.getIn()));
+  if (!op.getType().isInteger(8))
+    return value;
+  value = emit(sp::ExprOp::max, type, value, integer(type, -128));
+  return emit(sp::ExprOp::min, type, value, integer(type, 127));
+}
+
+/// extsi and extui.
+ExpressionBuilder::Result ExpressionBuilder::widen(Operation *op, bool isSigned) {
+  Type from = op->getOperand(0).getType();
+  uint32_t value = reg(op->getOperand(0));
+  if (from.isInteger(32) && !isSigned)
+    return emit(sp::ExprOp::convert_unsigned, RegisterType::i64, value);
+  if (from.isInteger(1) && isSigned)
+    value = emit(sp::ExprOp::neg, RegisterType::i32, value);
+  if (from.isInteger(8) && !isSigned)
+    value = lowByte(value);
+  return convertTo(resultTypeOf(op), value);
+}
+
+ExpressionBuilder::Result ExpressionBuilder::narrow(arith::TruncIOp op) {
+  uint32_t value = reg(op.getIn());
+  if (operandType(op) == RegisterType::i64)
+    value = emit(sp::ExprOp::convert, RegisterType::i32, value);
+  if (op.getType().isInteger(8))
+    return emit(sp::ExprOp::wrap_i8, RegisterType::i32, value);
+  if (op.getType().isInteger(1))
+    return emit(sp::ExprOp::bit_and, RegisterType::i32, value, integer(RegisterType::i32, 1));
+  return value;
+}
+
+/// Between types whose registers have the bits of memory.
+ExpressionBuilder::Result ExpressionBuilder::bitcast(arith::BitcastOp op) {
+  Type from = op.getIn().getType(), to = op.getType();
+  if (from == to)
+    return reg(op.getIn());
+  if (from.getIntOrFloatBitWidth() < 32)
+    return std::nullopt;
+  return emit(sp::ExprOp::bitcast, resultTypeOf(op), reg(op.getIn()));
+}
+
+/// By an amount modulo the width, as expression code has it for 32 and 64 bits.
+uint32_t ExpressionBuilder::shift(Operation *op, sp::ExprOp which) {
+  RegisterType type = resultTypeOf(op);
+  uint32_t amount = reg(op->getOperand(1));
+  if (op->getResult(0).getType().isInteger(8))
+    amount = emit(sp::ExprOp::bit_and, type, amount, integer(type, 7));
+  return emit(which, type, reg(op->getOperand(0)), amount);
+}
+
+ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
+  using E = sp::ExprOp;
+  if (op->getNumResults() != 1 || !registerTypeOf(op->getResult(0).getType()))
+    return std::nullopt;
+  for (Value operand : op->getOperands())
+    if (!registerTypeOf(operand.getType()))
+      return std::nullopt;
+  Type resultType = op->getResult(0).getType();
+  RegisterType type = resultTypeOf(op);
+  bool onTruth = resultType.isInteger(1);
+  auto operand = [&](unsigned i) { return reg(op->getOperand(i)); };
+  auto unary = [&](E e) { return Result(emit(e, type, operand(0))); };
+  auto binary = [&](E e) { return Result(emit(e, type, operand(0), operand(1))); };
+  // i8 wraps at once, and there is no arithmetic on truth values.
+  auto wrapped = [&](Result result) -> Result {
+    if (onTruth)
+      return std::nullopt;
+    return resultType.isInteger(8) ? emit(E::wrap_i8, type, *result) : *result;
+  };
+  // log2(x) = ln(x) / ln(2).
+  auto scaledLog = [&](double base) {
+    return Result(
+        emit(E::mul, type, emit(E::log, type, operand(0)), number(type, 1.0 / std::log(base))));
+  };
+  auto ternary = [&](E e) { return Result(emit(e, type, operand(0), operand(1), operand(2))); };
   return llvm::TypeSwitch<Operation *, Result>(op)
       .Case([&](arith::ConstantOp o) { return constantOf(o); })
-      .Case<arith::CmpFOp, arith::CmpIOp>([&](auto o) { return compare(o); })
+      .Case<arith::CmpFOp, arith::CmpIOp>([&](auto o) { return Result(compare(o)); })
+      .Case([&](arith::SelectOp) { return ternary(E::select); })
+      // Floating point.
       .Case([&](arith::AddFOp) { return binary(E::add); })
       .Case([&](arith::SubFOp) { return binary(E::sub); })
       .Case([&](arith::MulFOp) { return binary(E::mul); })
       .Case([&](arith::DivFOp) { return binary(E::div); })
+      .Case([&](arith::RemFOp) { return binary(E::rem); })
+      .Case([&](arith::NegFOp) { return unary(E::neg); })
       .Case([&](arith::MaximumFOp) { return binary(E::max); })
       .Case([&](arith::MinimumFOp) { return binary(E::min); })
       .Case([&](arith::MaxNumFOp o) { return Result(maxOrMinNumber(o, E::max)); })
       .Case([&](arith::MinNumFOp o) { return Result(maxOrMinNumber(o, E::min)); })
-      .Case([&](math::PowFOp) { return binary(E::pow); })
-      .Case([&](arith::NegFOp) { return unary(E::neg); })
       .Case([&](math::AbsFOp) { return unary(E::abs); })
+      .Case([&](math::PowFOp) { return binary(E::pow); })
       .Case([&](math::ExpOp) { return unary(E::exp); })
       .Case([&](math::Exp2Op) { return unary(E::exp2); })
+      .Case([&](math::ExpM1Op) { return unary(E::expm1); })
       .Case([&](math::LogOp) { return unary(E::log); })
+      .Case([&](math::Log1pOp) { return unary(E::log1p); })
       .Case([&](math::Log2Op) { return scaledLog(2); })
       .Case([&](math::Log10Op) { return scaledLog(10); })
       .Case([&](math::SqrtOp) { return unary(E::sqrt); })
       .Case([&](math::RsqrtOp) { return unary(E::rsqrt); })
       .Case([&](math::TanhOp) { return unary(E::tanh); })
       .Case([&](math::ErfOp) { return unary(E::erf); })
+      .Case([&](math::ErfcOp) { return unary(E::erfc); })
       .Case([&](math::SinOp) { return unary(E::sin); })
       .Case([&](math::CosOp) { return unary(E::cos); })
       .Case([&](math::FloorOp) { return unary(E::floor); })
       .Case([&](math::CeilOp) { return unary(E::ceil); })
-      .Case([&](math::FmaOp) { return Result(emit(E::fma, operand(0), operand(1), operand(2))); })
-      .Case([&](arith::SelectOp) {
-        return Result(emit(E::select, operand(0), operand(1), operand(2)));
+      .Case([&](math::RoundOp) { return unary(E::round); })
+      .Case([&](math::RoundEvenOp) { return unary(E::roundeven); })
+      .Case([&](math::TruncOp) { return unary(E::trunc); })
+      .Case([&](math::FmaOp) { return ternary(E::fma); })
+      // Integers.
+      .Case([&](arith::AddIOp) { return wrapped(binary(E::add)); })
+      .Case([&](arith::SubIOp) { return wrapped(binary(E::sub)); })
+      .Case([&](arith::MulIOp) { return wrapped(binary(E::mul)); })
+      .Case([&](arith::DivSIOp) { return wrapped(binary(E::div)); })
+      .Case([&](arith::RemSIOp) { return wrapped(binary(E::rem)); })
+      .Case([&](math::AbsIOp) { return wrapped(unary(E::abs)); })
+      .Case([&](arith::MaxSIOp) { return wrapped(binary(E::max)); })
+      .Case([&](arith::MinSIOp) { return wrapped(binary(E::min)); })
+      .Case([&](arith::ShLIOp o) { return wrapped(shift(o, E::shl)); })
+      .Case([&](arith::ShRSIOp o) { return wrapped(shift(o, E::shr)); })
+      .Case([&](arith::AndIOp) { return binary(E::bit_and); })
+      .Case([&](arith::OrIOp) { return binary(E::bit_or); })
+      .Case([&](arith::XOrIOp) { return binary(E::bit_xor); })
+      // Casts.
+      .Case([&](arith::ExtFOp o) {
+        uint32_t value = operand(0);
+        return Result(type == operandType(o) ? value : emit(E::convert, type, value));
       })
-      .Case([&](arith::ExtFOp) { return Result(operand(0)); })
       .Case([&](arith::TruncFOp o) { return Result(truncate(o)); })
-      .Case([&](arith::SIToFPOp o) -> Result {
-        // A truth value is -1.
-        if (o.getIn().getType().isInteger(1))
-          return emit(E::neg, operand(0));
-        if (o.getIn().getType().isInteger(32))
-          return emit(E::from_i32, operand(0));
-        return std::nullopt;
-      })
-      .Case([&](arith::UIToFPOp o) -> Result {
-        if (o.getIn().getType().isInteger(1))
-          return operand(0);
-        return std::nullopt;
-      })
-      .Case([&](arith::AndIOp) { return onTruth ? binary(E::mul) : std::nullopt; })
-      .Case([&](arith::OrIOp) { return onTruth ? binary(E::max) : std::nullopt; })
-      .Case([&](arith::XOrIOp) -> Result {
-        return onTruth ? Result(negate(emit(E::cmp_eq, operand(0), operand(1)))) : std::nullopt;
-      })
+      .Case([&](arith::SIToFPOp o) { return fromInteger(o, true); })
+      .Case([&](arith::UIToFPOp o) { return fromInteger(o, false); })
+      .Case([&](arith::FPToSIOp o) { return toInteger(o); })
+      .Case([&](arith::ExtSIOp o) { return widen(o, true); })
+      .Case([&](arith::ExtUIOp o) { return widen(o, false); })
+      .Case([&](arith::TruncIOp o) { return narrow(o); })
+      .Case([&](arith::BitcastOp o) { return bitcast(o); })
       .Default(std::nullopt);
 }
 
 LogicalResult ExpressionBuilder::operation(Operation *op) {
-  std::optional<uint32_t> result = compute(op);
+  Result result = compute(op);
   if (!result) {
     InFlightDiagnostic diag = op->emitOpError("has no counterpart in expression code");
     if (op->getNumResults() == 1)
@@ -284,9 +404,12 @@ LogicalResult ExpressionBuilder::operation(Operation *op) {
 
 FailureOr<std::vector<uint8_t>> ExpressionBuilder::run() {
   Block &body = kernel.getBody().front();
-  for (BlockArgument arg : body.getArguments())
-    registers[arg] = emit(isa<FloatType>(arg.getType()) ? sp::ExprOp::load : sp::ExprOp::load_i32,
-                          arg.getArgNumber());
+  for (BlockArgument arg : body.getArguments()) {
+    std::optional<RegisterType> type = registerTypeOf(arg.getType());
+    if (!type)
+      return kernel.emitOpError("has no counterpart in expression code for type ") << arg.getType();
+    registers[arg] = emit(sp::ExprOp::load, *type, arg.getArgNumber());
+  }
   for (Operation &op : body.without_terminator())
     if (failed(operation(&op)))
       return failure();
@@ -294,8 +417,7 @@ FailureOr<std::vector<uint8_t>> ExpressionBuilder::run() {
   if (!yield)
     return kernel.emitOpError("expected to end in hostir.yield");
   for (auto [number, value] : llvm::enumerate(yield.getValues()))
-    emit(isa<FloatType>(value.getType()) ? sp::ExprOp::store : sp::ExprOp::store_i32, reg(value),
-         number);
+    emit(sp::ExprOp::store, *registerTypeOf(value.getType()), reg(value), number);
   flatbuffers::FlatBufferBuilder builder(1024);
   auto code = builder.CreateVectorOfStructs(instrs);
   builder.Finish(

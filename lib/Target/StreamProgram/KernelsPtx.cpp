@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A kernel becomes a gpu.module with two functions, `rows` and `strided`; docs/kernels.md says how
-// they are called. Arithmetic is that of expression code: registers are f32 or i32, f16 and bf16
-// are rounded when they are stored and where `arith.truncf` says so. Functions without an
-// instruction are expanded, so that nothing of the CUDA toolkit is needed.
+// they are called. Arithmetic is that of expression code: f16 and bf16 are computed in f32 and
+// rounded when they are stored and where `arith.truncf` says so; an i1 is a byte in memory.
+// Functions without an instruction are expanded, so that nothing of the CUDA toolkit is needed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,6 +36,7 @@
 #include "mlir/Transforms/Passes.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -56,7 +57,8 @@ public:
 private:
   /// One operand's element type and the arguments that say where it is.
   struct Operand {
-    Type element;
+    Type element; ///< in memory: of an i1, i8
+    bool isTruth = false;
     Value pointer;
     SmallVector<Value> strides;
   };
@@ -72,6 +74,21 @@ private:
   /// Computes elements at `offsets` (one per operand): `width` adjacent ones, or one if that is 0.
   LogicalResult element(const Operands &operands, ArrayRef<Value> offsets);
   FailureOr<Value> compute(Operation *op, ArrayRef<Value> operands);
+  /// A constant of a register's type.
+  Value splat(Type type, TypedAttr value) {
+    auto vector = dyn_cast<VectorType>(type);
+    return arith::ConstantOp::create(
+        b, loc, vector ? TypedAttr(DenseElementsAttr::get(vector, Attribute(value))) : value);
+  }
+  Value integerLike(Value value, int64_t number) {
+    return splat(value.getType(), b.getIntegerAttr(getElementTypeOrSelf(value.getType()), number));
+  }
+  Value compare(arith::CmpIPredicate predicate, Value value, int64_t number) {
+    return arith::CmpIOp::create(b, loc, predicate, value, integerLike(value, number));
+  }
+  Value divide(Operation *op, Value x, Value y);
+  Value remainder(Value x, Value y);
+  Value toInteger(Type type, Value x);
   Value load(const Operand &operand, Value offset);
   void store(const Operand &operand, Value offset, Value value);
 
@@ -81,7 +98,7 @@ private:
   /// The type in registers.
   Type registerType(Type type) {
     Type element = getElementTypeOrSelf(type);
-    return shaped(isa<FloatType>(element) ? b.getF32Type() : element);
+    return shaped(element.isF16() || element.isBF16() ? b.getF32Type() : element);
   }
   Value number(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
@@ -142,7 +159,8 @@ PtxBuilder::beginFunction(StringRef name, unsigned extents, unsigned numStrides)
   Operands operands;
   unsigned next = extents;
   for (Type element : elements) {
-    Operand operand{element, function.getArgument(next++), {}};
+    bool isTruth = element.isInteger(1);
+    Operand operand{isTruth ? b.getI8Type() : element, isTruth, function.getArgument(next++), {}};
     for (unsigned i = 0; i < numStrides; ++i)
       operand.strides.push_back(asIndex(function.getArgument(next++)));
     operands.push_back(std::move(operand));
@@ -225,6 +243,8 @@ Value PtxBuilder::load(const Operand &operand, Value offset) {
   unsigned alignment = operand.element.getIntOrFloatBitWidth() / 8 *
                        static_cast<unsigned>(std::max<int64_t>(width, 1));
   Value value = LLVM::LoadOp::create(b, loc, shaped(operand.element), address, alignment);
+  if (operand.isTruth)
+    return compare(arith::CmpIPredicate::ne, value, 0);
   Type type = registerType(operand.element);
   return value.getType() == type ? value : arith::ExtFOp::create(b, loc, type, value).getResult();
 }
@@ -233,7 +253,10 @@ void PtxBuilder::store(const Operand &operand, Value offset, Value value) {
   Value address = addressOf(b, loc, operand.element, operand.pointer, offset);
   unsigned alignment = operand.element.getIntOrFloatBitWidth() / 8 *
                        static_cast<unsigned>(std::max<int64_t>(width, 1));
-  if (Type type = shaped(operand.element); value.getType() != type)
+  Type type = shaped(operand.element);
+  if (operand.isTruth)
+    value = arith::ExtUIOp::create(b, loc, type, value);
+  else if (value.getType() != type)
     value = arith::TruncFOp::create(b, loc, type, value);
   LLVM::StoreOp::create(b, loc, value, address, alignment);
 }
@@ -259,38 +282,132 @@ LogicalResult PtxBuilder::element(const Operands &operands, ArrayRef<Value> offs
   return success();
 }
 
-/// What lowers to instructions, or is expanded to such. The same as in expression code.
+/// What lowers to instructions, or is expanded to such: in f64 there are no expansions.
 static bool isSupported(Operation *op) {
-  return isa<arith::ArithDialect>(op->getDialect()) ||
-         isa<math::AbsFOp, math::CeilOp, math::CosOp, math::ErfOp, math::ExpOp, math::Exp2Op,
-             math::FloorOp, math::FmaOp, math::Log10Op, math::Log2Op, math::LogOp, math::PowFOp,
-             math::RsqrtOp, math::SinOp, math::SqrtOp, math::TanhOp>(op);
+  if (isa<arith::ArithDialect>(op->getDialect()))
+    return true;
+  if (isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp, math::FmaOp, math::RoundOp,
+          math::RoundEvenOp, math::SqrtOp, math::TruncOp>(op))
+    return true;
+  return !op->getResult(0).getType().isF64() &&
+         isa<math::CosOp, math::ErfOp, math::ErfcOp, math::ExpOp, math::Exp2Op, math::ExpM1Op,
+             math::Log10Op, math::Log1pOp, math::Log2Op, math::LogOp, math::PowFOp, math::RsqrtOp,
+             math::SinOp, math::TanhOp>(op);
+}
+
+/// Division by 0 gives 0, and so does its remainder; the least integer divided by -1 is itself.
+/// LLVM leaves both undefined: the instruction sees 1 there.
+Value PtxBuilder::divide(Operation *op, Value x, Value y) {
+  Value isZero = compare(arith::CmpIPredicate::eq, y, 0);
+  Value isMinusOne = compare(arith::CmpIPredicate::eq, y, -1);
+  Value special = arith::OrIOp::create(b, loc, isZero, isMinusOne);
+  Value divisor = arith::SelectOp::create(b, loc, special, integerLike(y, 1), y);
+  if (isa<arith::RemSIOp>(op))
+    return arith::RemSIOp::create(b, loc, x, divisor);
+  Value quotient = arith::DivSIOp::create(b, loc, x, divisor);
+  Value negative = arith::SubIOp::create(b, loc, integerLike(x, 0), x);
+  quotient = arith::SelectOp::create(b, loc, isMinusOne, negative, quotient);
+  return arith::SelectOp::create(b, loc, isZero, integerLike(x, 0), quotient);
+}
+
+/// As fmod of C while |x / y| < 2^24 (2^53 in f64): x - trunc(x / y) y in one rounding is exact,
+/// and a quotient that was rounded to the next integer is off by one y.
+Value PtxBuilder::remainder(Value x, Value y) {
+  using P = arith::CmpFPredicate;
+  Type type = x.getType();
+  auto number = [&](double value) {
+    return splat(type, b.getFloatAttr(getElementTypeOrSelf(type), value));
+  };
+  Value quotient = math::TruncOp::create(b, loc, arith::DivFOp::create(b, loc, x, y));
+  Value rest = math::FmaOp::create(b, loc, arith::NegFOp::create(b, loc, quotient), y, x);
+  Value step = math::CopySignOp::create(b, loc, y, x);
+  Value sign = math::CopySignOp::create(b, loc, number(1), x);
+  Value along = arith::MulFOp::create(b, loc, rest, sign); // negative: the quotient was too large
+  Value tooLarge = arith::CmpFOp::create(b, loc, P::OLT, along, number(0));
+  Value size = math::AbsFOp::create(b, loc, y);
+  Value tooSmall = arith::CmpFOp::create(b, loc, P::OGE, along, size);
+  Value more = arith::AddFOp::create(b, loc, rest, step);
+  Value less = arith::SubFOp::create(b, loc, rest, step);
+  rest = arith::SelectOp::create(b, loc, tooLarge, more, rest);
+  rest = arith::SelectOp::create(b, loc, tooSmall, less, rest);
+  rest = math::CopySignOp::create(b, loc, rest, x);
+  // x itself if y is infinite, unless x is infinite or a NaN.
+  Value isFinite = arith::CmpFOp::create(b, loc, P::OLT, math::AbsFOp::create(b, loc, x),
+                                         number(std::numeric_limits<double>::infinity()));
+  Value isInfinite =
+      arith::CmpFOp::create(b, loc, P::OEQ, size, number(std::numeric_limits<double>::infinity()));
+  Value keeps = arith::AndIOp::create(b, loc, isFinite, isInfinite);
+  return arith::SelectOp::create(b, loc, keeps, x, rest);
+}
+
+/// Towards zero, saturating; of a NaN 0. The instruction saturates, but LLVM leaves the value
+/// undefined: of what does not fit, a number that does is converted.
+Value PtxBuilder::toInteger(Type type, Value x) {
+  using P = arith::CmpFPredicate;
+  Type from = x.getType();
+  unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+  double end = std::ldexp(1.0, static_cast<int>(width) - 1);
+  auto number = [&](double value) {
+    return splat(from, b.getFloatAttr(getElementTypeOrSelf(from), value));
+  };
+  // -end - 1 < x < end, which for wide integers is -end <= x in steps of a float.
+  Value above = arith::CmpFOp::create(b, loc, P::OGE, x, number(end));
+  Value below = arith::CmpFOp::create(b, loc, P::OLT, x, number(-end));
+  Value isNaN = arith::CmpFOp::create(b, loc, P::UNO, x, x);
+  Value outside = arith::OrIOp::create(b, loc, arith::OrIOp::create(b, loc, above, below), isNaN);
+  Value inside = arith::SelectOp::create(b, loc, outside, number(0), x);
+  Value result = arith::FPToSIOp::create(b, loc, type, inside);
+  auto integer = [&](int64_t value) {
+    return splat(type, b.getIntegerAttr(getElementTypeOrSelf(type), value));
+  };
+  int64_t most = static_cast<int64_t>((uint64_t(1) << (width - 1)) - 1);
+  result = arith::SelectOp::create(b, loc, above, integer(most), result);
+  return arith::SelectOp::create(b, loc, below, integer(-most - 1), result);
 }
 
 FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
-  if (op->getNumResults() != 1 || !isSupported(op))
-    return op->emitOpError("has no counterpart in PTX");
+  if (op->getNumResults() != 1 || !isSupported(op)) {
+    InFlightDiagnostic diag = op->emitOpError("has no counterpart in PTX");
+    if (op->getNumResults() == 1)
+      diag << " for type " << op->getResult(0).getType();
+    return diag;
+  }
   Type type = registerType(op->getResult(0).getType());
-  auto splat = [&](TypedAttr value) -> Value {
-    auto vector = dyn_cast<VectorType>(type);
-    return arith::ConstantOp::create(
-        b, loc, vector ? TypedAttr(DenseElementsAttr::get(vector, Attribute(value))) : value);
+  auto number = [&](double value) {
+    return splat(type, b.getFloatAttr(getElementTypeOrSelf(type), value));
   };
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
-    auto number = dyn_cast<FloatAttr>(constant.getValue());
-    if (!number)
-      return splat(constant.getValue());
-    return splat(b.getF32FloatAttr(static_cast<float>(number.getValueAsDouble())));
+    if (auto value = dyn_cast<FloatAttr>(constant.getValue()))
+      return number(value.getValueAsDouble());
+    return splat(type, constant.getValue());
   }
-  if (isa<arith::ExtFOp>(op))
+  if (isa<arith::ExtFOp>(op) && operands[0].getType() == type)
     return operands[0];
   if (isa<arith::TruncFOp>(op)) {
+    Value value = operands[0];
+    if (value.getType() != type)
+      value = arith::TruncFOp::create(b, loc, type, value);
     // A store rounds by itself.
-    if (llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
-      return operands[0];
     Type narrow = shaped(op->getResult(0).getType());
-    Value rounded = arith::TruncFOp::create(b, loc, narrow, operands[0]);
+    if (narrow == type ||
+        llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
+      return value;
+    Value rounded = arith::TruncFOp::create(b, loc, narrow, value);
     return arith::ExtFOp::create(b, loc, type, rounded).getResult();
+  }
+  if (isa<arith::DivSIOp, arith::RemSIOp>(op))
+    return divide(op, operands[0], operands[1]);
+  if (isa<arith::RemFOp>(op))
+    return remainder(operands[0], operands[1]);
+  if (isa<arith::FPToSIOp>(op))
+    return toInteger(type, operands[0]);
+  if (isa<arith::ShLIOp, arith::ShRSIOp>(op)) {
+    // By an amount modulo the width.
+    int64_t width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+    Value amount = arith::AndIOp::create(b, loc, operands[1], integerLike(operands[1], width - 1));
+    if (isa<arith::ShLIOp>(op))
+      return arith::ShLIOp::create(b, loc, operands[0], amount).getResult();
+    return arith::ShRSIOp::create(b, loc, operands[0], amount).getResult();
   }
   // Upstream would call libdevice for these.
   if (isa<arith::MaxNumFOp>(op))
@@ -299,8 +416,7 @@ FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
     return LLVM::MinNumOp::create(b, loc, type, operands[0], operands[1]).getResult();
   if (isa<math::Log10Op>(op)) {
     Value log = math::LogOp::create(b, loc, operands[0]);
-    return arith::MulFOp::create(b, loc, log, splat(b.getF32FloatAttr(1.0f / std::log(10.0f))))
-        .getResult();
+    return arith::MulFOp::create(b, loc, log, number(1.0 / std::log(10.0))).getResult();
   }
   OperationState state(loc, op->getName(), operands, type,
                        op->getDiscardableAttrDictionary().getValue());

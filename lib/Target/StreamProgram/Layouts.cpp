@@ -7,6 +7,7 @@
 
 #include "Layouts.h"
 
+#include "tandem/Program/Types.h"
 #include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -24,8 +25,18 @@ std::optional<sp::DType> dtypeOf(Type type) {
     return sp::DType::bf16;
   if (type.isSignlessInteger(32))
     return sp::DType::i32;
+  if (type.isF64())
+    return sp::DType::f64;
+  if (type.isSignlessInteger(64))
+    return sp::DType::i64;
+  if (type.isSignlessInteger(8))
+    return sp::DType::i8;
+  if (type.isSignlessInteger(1))
+    return sp::DType::i1;
   return std::nullopt;
 }
+
+unsigned sizeOf(sp::DType type) { return tandem::sizeOf(static_cast<tandem::DType>(type)); }
 
 std::optional<Layout> Layout::dense(MemRefType type) {
   std::optional<sp::DType> dtype = dtypeOf(type.getElementType());

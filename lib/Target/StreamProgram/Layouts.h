@@ -23,9 +23,8 @@ inline constexpr unsigned kMaxRank = 16;
 
 /// The schema's number of an element type; none if it has none.
 std::optional<sp::DType> dtypeOf(Type elementType);
-inline unsigned sizeOf(sp::DType type) {
-  return type == sp::DType::f32 || type == sp::DType::i32 ? 4 : 2;
-}
+/// Bytes of one element.
+unsigned sizeOf(sp::DType type);
 
 /// Element type, extents and strides (in elements) of a view.
 struct Layout {

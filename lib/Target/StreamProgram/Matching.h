@@ -51,7 +51,7 @@ private:
     uint64_t key; ///< channel, from, to
     uint32_t number;
     uint32_t instrAndSide; ///< 2 * instr + isSend
-    uint64_t bytesAndType; ///< 4 * bytes + dtype
+    uint64_t bytesAndType; ///< 8 * bytes + dtype
     bool closed;
   };
   /// The place of a message in `table`, or where it would stand.

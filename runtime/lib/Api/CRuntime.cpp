@@ -49,7 +49,10 @@ struct tandem_local_world {
 static_assert(TANDEM_F32 == static_cast<int>(DType::F32) &&
               TANDEM_F16 == static_cast<int>(DType::F16) &&
               TANDEM_BF16 == static_cast<int>(DType::BF16) &&
-              TANDEM_I32 == static_cast<int>(DType::I32));
+              TANDEM_I32 == static_cast<int>(DType::I32) &&
+              TANDEM_F64 == static_cast<int>(DType::F64) &&
+              TANDEM_I64 == static_cast<int>(DType::I64) &&
+              TANDEM_I8 == static_cast<int>(DType::I8) && TANDEM_I1 == static_cast<int>(DType::I1));
 static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument) &&
               TANDEM_INVALID_PROGRAM == static_cast<int>(Code::InvalidProgram) &&
               TANDEM_UNSUPPORTED == static_cast<int>(Code::Unsupported) &&
@@ -296,7 +299,7 @@ tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, u
   return guarded(instance->context, [&]() -> Status {
     if (!shape && rank)
       return missing("shape");
-    if (dtype < TANDEM_F32 || dtype > TANDEM_I32)
+    if (dtype < TANDEM_F32 || dtype > TANDEM_I1)
       return Status(Code::InvalidArgument,
                     fmt::format("argument {}: unknown dtype {}", index, dtype));
     if (rank > kMaxRank)

@@ -41,7 +41,7 @@ bool haveAvx512() {
 }
 
 struct Case {
-  std::vector<sp::ExprInstr> code;
+  std::vector<test::Instr> code;
   Layout out, first, second;
   void (*plain)(void *, const float *, const float *);
   void (*vectorised)(void *, const float *, const float *);

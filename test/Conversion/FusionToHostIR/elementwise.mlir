@@ -1,18 +1,18 @@
 // RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize --split-input-file %s | FileCheck %s
 
-// A truth value has no buffer: the kernel of who uses it computes it. Shared kernels, shared operands.
+// Truth values have buffers like other elements. Shared kernels, shared operands.
 
-// CHECK: hostir.kernel private @choose.select(%[[A:.+]]: f32, %[[B:.+]]: f32) -> f32
+// CHECK: hostir.kernel private @choose.cmpf(%[[A:.+]]: f32, %[[B:.+]]: f32) -> i1
 // CHECK-NEXT: %[[LESS:.+]] = arith.cmpf olt, %[[A]], %[[B]] : f32
-// CHECK-NEXT: %[[R:.+]] = arith.select %[[LESS]], %[[A]], %[[B]] : f32
-// CHECK-NEXT: hostir.yield %[[R]]
-// CHECK: hostir.kernel private @choose.extui(%{{.+}}: f32, %{{.+}}: f32) -> i32
-// CHECK-NEXT: arith.cmpf olt
-// CHECK-NEXT: arith.extui %{{.+}} : i1 to i32
+// CHECK-NEXT: hostir.yield %[[LESS]]
+// CHECK: hostir.kernel private @choose.select(%[[C:.+]]: i1, %[[A:.+]]: f32, %[[B:.+]]: f32) -> f32
+// CHECK-NEXT: %[[R:.+]] = arith.select %[[C]], %[[A]], %[[B]] : f32
+// CHECK: hostir.kernel private @choose.extui(%{{.+}}: i1) -> i32
 // CHECK-LABEL: hostir.program @choose(
-// CHECK-NOT: xi1
-// CHECK: hostir.launch @choose.select ins(%arg0, %arg1 :
-// CHECK: hostir.launch @choose.extui ins(%arg0, %arg1 :
+// CHECK: %[[T:.+]] = hostir.alloc on %{{.+}} : memref<1x8xi1>
+// CHECK: hostir.launch @choose.cmpf ins(%arg0, %arg1 : {{.*}} outs(%[[T]] :
+// CHECK: hostir.launch @choose.select ins(%[[T]], %arg0, %arg1 :
+// CHECK: hostir.launch @choose.extui ins(%[[T]] :
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 func.func @choose(%x: tensor<4x8xf32, #rows>, %y: tensor<4x8xf32, #rows>) -> (tensor<4x8xf32, #rows>, tensor<4x8xi32, #rows>) {

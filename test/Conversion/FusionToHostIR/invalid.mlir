@@ -67,13 +67,3 @@ func.func @reduce_and_move(%x: tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], p
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], partial = ["node"]>> -> tensor<8xf32, #fusion.axes<#pod, [-]>>
   return %0 : tensor<8xf32, #fusion.axes<#pod, [-]>>
 }
-
-// -----
-
-#tp = #tandem.mesh<"tp", ["x" = 4]>
-#rows = #fusion.axes<#tp, [didx("x"), -]>
-func.func @truth_of_nobody(%c: tensor<4x8xi1, #rows>, %x: tensor<4x8xf32, #rows>) -> tensor<4x8xf32, #rows> {
-  // expected-error @below {{operand 0: expected a tensor of i1 that an elementwise op makes, found an argument}}
-  %0 = arith.select %c, %x, %x : tensor<4x8xi1, #rows>, tensor<4x8xf32, #rows>
-  return %0 : tensor<4x8xf32, #rows>
-}

@@ -138,10 +138,12 @@ func.func @other_annotations(%a: !rows, %b: !rows) -> !slices {
 !truths = tensor<16x8xi1, #fusion.axes<#tp, [stream(4), -]>>
 !whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 
-// Truth values have no buffers: each user has its own op.
+// A truth value belongs to the loop of its users.
 // CHECK-LABEL: func.func @truths(
 // CHECK: fusion.stream_loop {{.*}} -> (tensor<16x8xf32, {{.*}}>>, tensor<16x8xf32, {{.*}}>>) {
-// CHECK-COUNT-2: arith.cmpf
+// CHECK: %[[T:.*]] = arith.cmpf
+// CHECK: arith.select %[[T]]
+// CHECK: arith.select %[[T]]
 // CHECK: fusion.yield
 func.func @truths(%x: !rows, %z: !slices) -> (!slices, !slices) {
   %g = fusion.reshard %x : !rows -> !slices

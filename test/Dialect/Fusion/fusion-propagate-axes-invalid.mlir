@@ -51,20 +51,6 @@ func.func @terms_on_two_meshes(%0: tensor<8xf32, #fusion.axes<#a, [didx("x")]>>,
 
 // -----
 
-// A truth value that is an argument cannot be computed again.
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-func.func @truth(%0: tensor<8xi1>, %1: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>, %2: tensor<8xf32, #fusion.axes<#tp, [-]>>) -> (tensor<8xf32>, tensor<8xf32>) {
-  %3 = fusion.permute %1 [0] : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32>
-  // expected-error @+1 {{expected operand 0 with axes [didx("x")] on #tp, found [-] on #tp; truth values do not travel: compare inside}}
-  %4 = arith.select %0, %3, %3 : tensor<8xi1>, tensor<8xf32>
-  %5 = fusion.permute %2 [0] : tensor<8xf32, #fusion.axes<#tp, [-]>> -> tensor<8xf32>
-  %6 = arith.select %0, %5, %5 : tensor<8xi1>, tensor<8xf32>
-  %7 = fusion.permute %6 [0] : tensor<8xf32> -> tensor<8xf32, #fusion.axes<#tp, [-]>>
-  return %4, %6 : tensor<8xf32>, tensor<8xf32>
-}
-
-// -----
-
 // expected-error @+1 {{expected axes on at least one argument, value or result, found none}}
 func.func @nothing_decided(%0: tensor<8x4xf32>) {
   %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32> -> tensor<4x8xf32>

@@ -2,13 +2,13 @@
 
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
-// A truth value that is wanted with two placements is computed twice, however
-// many paths lead to it.
+// A truth value that is wanted with two placements is resharded.
 //
 // CHECK-LABEL: func.func @shared(
-// CHECK-COUNT-2: arith.cmpf
-// CHECK-NOT: arith.cmpf
-// CHECK: return
+// CHECK: %[[C:.*]] = arith.xori
+// CHECK: %[[R:.*]] = fusion.reshard %[[C]] : {{.*}} -> tensor<16x8xi1, #fusion.axes<#tp, [didx("x"), -]>>
+// CHECK: arith.select %[[R]],
+// CHECK: arith.select %[[C]],
 func.func @shared(%x: tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>, %y: tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>,
                   %u: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>)
     -> (tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>) {
@@ -23,4 +23,16 @@ func.func @shared(%x: tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>, %y: tensor<16
   %q = fusion.reshard %z : tensor<16x8xf32> -> tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
   %l = fusion.reshard %k : tensor<16x8xf32> -> tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
   return %q, %l : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>, tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+}
+
+// An argument, too: a mask that the caller keeps.
+//
+// CHECK-LABEL: func.func @argument(
+// CHECK: %[[R:.*]] = fusion.reshard %{{.*}} : {{.*}} -> tensor<8xi1, #fusion.axes<#tp, [didx("x")]>>
+// CHECK: arith.select %[[R]],
+func.func @argument(%mask: tensor<8xi1, #fusion.axes<#tp, [-]>>, %x: tensor<8xf32, #fusion.axes<#tp, [didx("x")]>>) -> tensor<8xf32> {
+  %0 = fusion.permute %x [0] : tensor<8xf32, #fusion.axes<#tp, [didx("x")]>> -> tensor<8xf32>
+  %1 = fusion.permute %mask [0] : tensor<8xi1, #fusion.axes<#tp, [-]>> -> tensor<8xi1>
+  %2 = arith.select %1, %0, %0 : tensor<8xi1>, tensor<8xf32>
+  return %2 : tensor<8xf32>
 }

@@ -1,6 +1,7 @@
 // RUN: tandem-opt %s -fusion-verify
 // RUN: tandem-compile %s --entry=floats -o %t.tsp
 // RUN: tandem-compile %s --entry=integers -o %t.tsp
+// RUN: tandem-compile %s --entry=others -o %t.tsp
 
 // All that kernels compute, so that fusion-verify and the kernels' translation agree.
 #one = #tandem.mesh<"one", ["x" = 1]>
@@ -50,7 +51,14 @@ func.func @floats(%0: !f, %1: !f, %2: !h) -> (!f, !b, !h) {
   %u2 = arith.addf %u0, %u1 : !f
   %u3 = arith.addf %u2, %e0 : !f
   %t1 = arith.truncf %u3 to_nearest_even : !f to !h
-  return %s0, %t0, %t1 : !f, !b, !h
+  %x0 = math.erfc %s0 : !f
+  %x1 = math.expm1 %x0 : !f
+  %x2 = math.log1p %x1 : !f
+  %x3 = math.round %x2 : !f
+  %x4 = math.roundeven %x3 : !f
+  %x5 = math.trunc %x4 : !f
+  %x6 = arith.remf %x5, %1 : !f
+  return %x6, %t0, %t1 : !f, !b, !h
 }
 
 func.func @integers(%0: !i, %1: !i, %2: !f) -> (!i, !f) {
@@ -77,5 +85,31 @@ func.func @integers(%0: !i, %1: !i, %2: !f) -> (!i, !f) {
   %d1 = arith.addi %b2, %b3 : !i
   %d2 = arith.addi %d0, %d1 : !i
   %f0 = arith.sitofp %d2 : !i to !f
-  return %d2, %f0 : !i, !f
+  %g0 = arith.divsi %d2, %1 : !i
+  %g1 = arith.remsi %g0, %1 : !i
+  %g2 = math.absi %g1 : !i
+  %g3 = arith.bitcast %f0 : !f to !i
+  %g4 = arith.addi %g2, %g3 : !i
+  %f1 = arith.uitofp %g4 : !i to !f
+  return %g4, %f1 : !i, !f
+}
+
+// Elements of 1, 8 and 64 bits, among arguments and results.
+func.func @others(%0: tensor<8xi8, #a>, %1: tensor<8xi64, #a>, %2: tensor<8xf64, #a>, %3: !t, %4: !i)
+    -> (tensor<8xi8, #a>, tensor<8xi64, #a>, tensor<8xf64, #a>, !t) {
+  %5 = arith.extsi %0 : tensor<8xi8, #a> to tensor<8xi64, #a>
+  %6 = arith.addi %5, %1 : tensor<8xi64, #a>
+  %7 = arith.divsi %6, %1 : tensor<8xi64, #a>
+  %8 = arith.trunci %7 : tensor<8xi64, #a> to tensor<8xi8, #a>
+  %9 = arith.addi %8, %0 : tensor<8xi8, #a>
+  %10 = arith.sitofp %6 : tensor<8xi64, #a> to tensor<8xf64, #a>
+  %11 = math.exp %2 : tensor<8xf64, #a>
+  %12 = arith.addf %10, %11 : tensor<8xf64, #a>
+  %13 = arith.fptosi %12 : tensor<8xf64, #a> to tensor<8xi64, #a>
+  %14 = arith.extui %4 : !i to tensor<8xi64, #a>
+  %15 = arith.ori %13, %14 : tensor<8xi64, #a>
+  %16 = arith.cmpi slt, %15, %1 : tensor<8xi64, #a>
+  %17 = arith.cmpi ne, %16, %3 : !t
+  %18 = arith.select %17, %15, %1 : !t, tensor<8xi64, #a>
+  return %9, %18, %12, %17 : tensor<8xi8, #a>, tensor<8xi64, #a>, tensor<8xf64, #a>, !t
 }

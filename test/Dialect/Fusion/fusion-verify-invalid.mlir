@@ -278,34 +278,20 @@ func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
 
 // Elements that no later stage has, and those that one has.
 #tp = #tandem.mesh<"tp", ["x" = 2]>
-func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi64, #fusion.axes<#tp, [didx("x")]>>) {
+func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi16, #fusion.axes<#tp, [didx("x")]>>) {
   %2 = arith.addi %0, %0 : tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
-  // expected-error @+1 {{expected elements of f32, f16, bf16 or i32, found 'i64' in operand 0}}
-  %3 = arith.addi %1, %1 : tensor<8xi64, #fusion.axes<#tp, [didx("x")]>>
+  // expected-error @+1 {{expected elements of f32, f16, bf16, f64, i32, i64, i8 or i1, found 'i16' in operand 0}}
+  %3 = arith.addi %1, %1 : tensor<8xi16, #fusion.axes<#tp, [didx("x")]>>
   return
 }
 
 // -----
 
-// Truth values are not stored: none goes in ...
+// Truth values combine by max or min.
 #tp = #tandem.mesh<"tp", ["x" = 2]>
-!rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
-!truth = tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>
-// expected-error @+1 {{expected elements of f32, f16, bf16 or i32 in argument 1, found 'i1', which is not stored}}
-func.func @f(%0: !rows, %1: !truth) -> !rows {
-  %2 = arith.select %1, %0, %0 : !truth, !rows
-  return %2 : !rows
-}
-
-// -----
-
-// ... or out; between elementwise ops they may stand.
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-!rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
-!truth = tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>
-func.func @f(%0: !rows) -> (!rows, !truth) {
-  %1 = arith.cmpf ogt, %0, %0 : !rows
-  %2 = arith.select %1, %0, %0 : !truth, !rows
-  // expected-error @+1 {{expected elements of f32, f16, bf16 or i32 in result 1, found 'i1', which is not stored; choose values by it with arith.select}}
-  return %2, %1 : !rows, !truth
+func.func @f(%0: tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>, %1: tensor<8xi1, #fusion.axes<#tp, [-], partial = ["x"]>>) {
+  %2 = fusion.reduce max %0 dims [1] : tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8xi1, #fusion.axes<#tp, [didx("x")]>>
+  // expected-error @+1 {{expected truth values that are combined by max (or) or min (and), found partial sums of i1 in operand 0}}
+  %3 = fusion.reshard %1 : tensor<8xi1, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<8xi1, #fusion.axes<#tp, [-]>>
+  return
 }

@@ -8,16 +8,18 @@ values, which are the same to the last bit however the program runs; or they cho
 
 import math
 
-UNARY = ("arith.negf", "math.absf", "math.tanh", "math.exp", "math.erf", "math.sin", "math.cos")
+UNARY = ("arith.negf", "math.absf", "math.tanh", "math.exp", "math.expm1", "math.erf", "math.erfc", "math.sin",
+         "math.cos")
 #: Of numbers that are not too near to 0.
-UNARY_POSITIVE = ("math.sqrt", "math.rsqrt", "math.log")
+UNARY_POSITIVE = ("math.sqrt", "math.rsqrt", "math.log", "math.log1p")
+#: Integers of floats.
+WHOLE = ("math.floor", "math.ceil", "math.round", "math.roundeven", "math.trunc")
 #: What keeps a value exact.
-EXACT = ("arith.negf", "math.absf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "math.floor",
-         "math.ceil")
+EXACT = ("arith.negf", "math.absf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf") + WHOLE
 BINARY = ("arith.addf", "arith.subf", "arith.mulf", "arith.maximumf", "arith.minimumf", "arith.maxnumf",
           "arith.minnumf")
 BINARY_INTEGER = ("arith.addi", "arith.subi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi", "arith.ori",
-                  "arith.xori")
+                  "arith.xori", "arith.divsi", "arith.remsi")
 ORDERED = ("olt", "ole", "ogt", "oge", "oeq", "one")
 SIGNED = ("slt", "sle", "sgt", "sge", "eq", "ne")
 
@@ -33,21 +35,24 @@ class Elementwise:
     def unary(self, value):
         r = self.random
         if value.dtype == "i32":
+            if self.chance(0.3):
+                return self.add("math.absi", [value], value.shape, value.axes, value.bound, exact=True)
             return self.binary(value)
         kind = r.choice(UNARY)
         if self.chance(0.15):
             kind = r.choice(UNARY_POSITIVE)
             value = self.away_from_zero(value)
         elif value.exact and self.chance(0.1):
-            kind = r.choice(("math.floor", "math.ceil"))
-        if kind == "math.exp" and value.bound > 3:
+            kind = r.choice(WHOLE)
+        if kind in ("math.exp", "math.expm1") and value.bound > 3:
             kind = "math.tanh"
         if kind in ("math.sin", "math.cos") and value.bound > 20:
             kind = "math.erf"
         floor = {"arith.negf": value.floor, "math.absf": value.floor, "math.exp": math.exp(-min(value.bound, 3))}
-        bound = {"math.exp": math.exp(min(value.bound, 3)), "math.rsqrt": (value.floor or 1) ** -0.5, "math.log": 8,
+        bound = {"math.exp": math.exp(min(value.bound, 3)), "math.expm1": math.exp(min(value.bound, 3)), "math.erfc": 2,
+                 "math.log1p": 8, "math.rsqrt": (value.floor or 1) ** -0.5, "math.log": 8,
                  "math.sqrt": value.bound ** 0.5, "arith.negf": value.bound, "math.absf": value.bound,
-                 "math.floor": value.bound + 1, "math.ceil": value.bound + 1}
+                 **{kind: value.bound + 1 for kind in WHOLE}}
         return self.add(kind, [value], value.shape, value.axes, bound.get(kind, 1), floor=floor.get(kind, 0),
                         exact=value.exact and kind in EXACT)
 

@@ -61,6 +61,9 @@ class Generator(Operations, Elementwise):
         results = r.sample(ends, min(len(ends), r.choices((1, 2, 3, 4), (6, 4, 2, 1))[0]))
         if self.chance(0.15):
             results.append(r.choice([v.name for v in self.values if v.dtype != "i1"]))
+        truths = [v.name for v in self.values if v.dtype == "i1" and v.exact]
+        if truths and self.chance(0.3):
+            results.append(r.choice(truths))
         unknown = {}
         if self.chance(0.12):
             unknown = {a.name: tuple(i for i in range(len(a.shape)) if self.chance(0.4)) for a in self.arguments}

@@ -27,6 +27,12 @@ def rounded(array, dtype):
     return single.astype(np.float64)
 
 
+def divide(a, b):
+    """Of integers, towards zero; 0 where b is 0."""
+    nonzero = np.where(b == 0, 1, b)
+    return np.where(b == 0, 0, np.sign(a) * np.sign(nonzero) * (np.abs(a) // np.abs(nonzero)))
+
+
 ELEMENTWISE = {
     "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.maximumf": np.maximum,
     "arith.minimumf": np.minimum, "arith.negf": np.negative, "math.absf": np.abs, "math.tanh": np.tanh,
@@ -38,6 +44,9 @@ ELEMENTWISE = {
     "arith.fptosi": np.trunc, "math.erf": np.vectorize(math.erf, [float]), "math.sin": np.sin, "math.cos": np.cos,
     "math.sqrt": np.sqrt, "math.rsqrt": lambda x: 1 / np.sqrt(x), "math.log": np.log, "math.floor": np.floor,
     "math.ceil": np.ceil,
+    "math.trunc": np.trunc, "math.roundeven": np.rint, "math.expm1": np.expm1, "math.log1p": np.log1p,
+    "math.round": lambda x: np.trunc(x + np.copysign(0.5, x)), "math.erfc": np.vectorize(math.erfc, [float]),
+    "arith.divsi": divide, "arith.remsi": lambda a, b: np.where(b == 0, 0, a - divide(a, b) * b), "math.absi": np.abs,
 }
 #: By the last two letters of the predicate.
 COMPARISON = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,

@@ -140,7 +140,7 @@ def slice_bytes(match):
                 count = int(what) if what else extent // outside
                 extent = outside * -(-(extent // outside) // count)
         elements *= extent
-    return elements * (2 if match["dtype"] in ("f16", "bf16") else 4), count
+    return elements * {"f16": 2, "bf16": 2, "i1": 1}.get(match["dtype"], 4), count
 
 
 def slices_in_flight(program, lines):

@@ -63,7 +63,7 @@ TEST(DataCorrect, TypesOfOtherWidthInOnePlace) {
   uint32_t y = spec.whole("y", true, {2, 2}, DType::F16);
   RankSpec &rank = spec.ranks[0], &oracle = *spec.oracle;
   matmul(oracle, spec.view(oracle, y), spec.view(oracle, x), spec.view(oracle, x));
-  std::vector<sp::ExprInstr> round = {instr(sp::ExprOp::load), instr(sp::ExprOp::store, 0, 0)};
+  std::vector<test::Instr> round = {instr(sp::ExprOp::load), instr(sp::ExprOp::store, 0, 0)};
   uint32_t place = rank.arena(16);
   rank.buffers.emplace_back(sp::Space::arena, 0, 0, 16, 0);
   auto later = static_cast<uint32_t>(rank.buffers.size() - 1);

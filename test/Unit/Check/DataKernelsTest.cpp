@@ -18,7 +18,7 @@ using sp::ExprOp;
 
 static const std::set<std::string> kWrong = {"wrong-result"};
 
-using Instructions = std::vector<sp::ExprInstr>;
+using Instructions = std::vector<test::Instr>;
 
 /// Loads of two inputs, `body` (from register 2 on), and a store of the last register.
 static Instructions code(Instructions body) {
@@ -47,7 +47,7 @@ static void expectDifferent(const Instructions &a, const Instructions &b) {
   expectOnly(elementwise(a, b), kWrong);
 }
 
-static sp::ExprInstr number(float value) { return instr(ExprOp::constant, 0, 0, 0, value); }
+static test::Instr number(float value) { return instr(ExprOp::constant, 0, 0, 0, value); }
 
 TEST(DataKernels, SumsAndProducts) {
   // a b + a = (b + 1) a = fma(a, b, a)
@@ -133,7 +133,9 @@ TEST(DataKernels, ConstantsFold) {
   expectDifferent(of({instr(ExprOp::exp, 2)}), code({number(1.0000001F)}));
   expectEqual(of({number(3), instr(ExprOp::max, 2, 3)}), code({number(3)}));
   expectEqual(of({number(-3), instr(ExprOp::max, 2, 3)}), code({number(0)}));
-  expectEqual(code({number(-1.5), number(0.5), instr(ExprOp::cmp_lt, 2, 3)}), code({number(1)}));
+  expectEqual(
+      code({number(-1.5), number(0.5), instr(ExprOp::cmp_lt, 2, 3), instr(ExprOp::convert, 4)}),
+      code({number(1)}));
   expectEqual(code({number(0.5), instr(ExprOp::tanh, 2)}), code({number(std::tanh(0.5F))}));
   float infinity = std::numeric_limits<float>::infinity();
   expectEqual(code({number(1), number(infinity), instr(ExprOp::sub, 2, 3), instr(ExprOp::exp, 4)}),
@@ -185,30 +187,30 @@ TEST(DataKernels, OutputsExchanged) {
 
 TEST(DataKernels, Integers) {
   auto both = [](Instructions body) {
-    Instructions all = {instr(ExprOp::load_i32), instr(ExprOp::load_i32, 1)};
+    Instructions all = {integers(ExprOp::load), integers(ExprOp::load, 1)};
     all.insert(all.end(), body.begin(), body.end());
-    all.push_back(instr(ExprOp::store_i32, static_cast<uint32_t>(all.size() - 1), 0));
+    all.push_back(integers(ExprOp::store, static_cast<uint32_t>(all.size() - 1), 0));
     return all;
   };
   auto same = [&](const Instructions &a, const Instructions &b, bool equal) {
     expectOnly(elementwise(both(a), both(b), DType::I32), equal ? std::set<std::string>() : kWrong);
   };
   // a << 2 = 4 a; a & b = b & a; a >> 1 is not b >> 1; a + (-1) = a - 1
-  same({instr(ExprOp::constant_i32, 2), instr(ExprOp::shl_i32, 0, 2)},
-       {instr(ExprOp::constant_i32, 4), instr(ExprOp::mul_i32, 2, 0)}, true);
-  same({instr(ExprOp::and_i32, 0, 1)}, {instr(ExprOp::and_i32, 1, 0)}, true);
-  same({instr(ExprOp::and_i32, 0, 1)}, {instr(ExprOp::or_i32, 0, 1)}, false);
-  same({instr(ExprOp::constant_i32, 1), instr(ExprOp::shr_i32, 0, 2)},
-       {instr(ExprOp::constant_i32, 1), instr(ExprOp::shr_i32, 1, 2)}, false);
-  same({instr(ExprOp::constant_i32, 0xffffffffu), instr(ExprOp::add_i32, 0, 2)},
-       {instr(ExprOp::constant_i32, 1), instr(ExprOp::sub_i32, 0, 2)}, true);
-  same({instr(ExprOp::constant_i32, 0x7fffffffu), instr(ExprOp::constant_i32, 5),
-        instr(ExprOp::add_i32, 2, 3)},
-       {instr(ExprOp::constant_i32, 0x80000004u)}, true);
+  same({integers(ExprOp::constant, 0, 0, 0, 2), integers(ExprOp::shl, 0, 2)},
+       {integers(ExprOp::constant, 0, 0, 0, 4), integers(ExprOp::mul, 2, 0)}, true);
+  same({integers(ExprOp::bit_and, 0, 1)}, {integers(ExprOp::bit_and, 1, 0)}, true);
+  same({integers(ExprOp::bit_and, 0, 1)}, {integers(ExprOp::bit_or, 0, 1)}, false);
+  same({integers(ExprOp::constant, 0, 0, 0, 1), integers(ExprOp::shr, 0, 2)},
+       {integers(ExprOp::constant, 0, 0, 0, 1), integers(ExprOp::shr, 1, 2)}, false);
+  same({integers(ExprOp::constant, 0, 0, 0, 0xffffffffu), integers(ExprOp::add, 0, 2)},
+       {integers(ExprOp::constant, 0, 0, 0, 1), integers(ExprOp::sub, 0, 2)}, true);
+  same({integers(ExprOp::constant, 0, 0, 0, 0x7fffffffu), integers(ExprOp::constant, 0, 0, 0, 5),
+        integers(ExprOp::add, 2, 3)},
+       {integers(ExprOp::constant, 0, 0, 0, 0x80000004u)}, true);
   // Truth values count as numbers: (a < b) & (a < b) is 0 or 1.
-  Instructions truth = {instr(ExprOp::cmp_lt_i32, 0, 1), instr(ExprOp::to_i32, 2)};
+  Instructions truth = {integers(ExprOp::cmp_lt, 0, 1)};
   Instructions twice = truth;
-  twice.push_back(instr(ExprOp::and_i32, 3, 3));
+  twice.push_back(integers(ExprOp::bit_and, 2, 2));
   same(truth, twice, true);
 }
 
@@ -242,25 +244,25 @@ TEST(DataKernels, WithoutExpressionNotDecided) {
 
 TEST(DataKernels, BitsAsTheCompilerFoldsThem) {
   auto both = [](Instructions body) {
-    Instructions all = {instr(ExprOp::load_i32), instr(ExprOp::load_i32, 1)};
+    Instructions all = {integers(ExprOp::load), integers(ExprOp::load, 1)};
     all.insert(all.end(), body.begin(), body.end());
-    all.push_back(instr(ExprOp::store_i32, static_cast<uint32_t>(all.size() - 1), 0));
+    all.push_back(integers(ExprOp::store, static_cast<uint32_t>(all.size() - 1), 0));
     return all;
   };
   auto same = [&](const Instructions &a, const Instructions &b) {
     expectOnly(elementwise(both(a), both(b), DType::I32), {});
   };
   auto whole = [](int32_t value) {
-    return instr(ExprOp::constant_i32, static_cast<uint32_t>(value));
+    return integers(ExprOp::constant, 0, 0, 0, static_cast<uint32_t>(value));
   };
-  Instructions first = {whole(0), instr(ExprOp::add_i32, 0, 2)}, zero = {whole(0)};
-  same({instr(ExprOp::or_i32, 0, 0)}, first);
-  same({instr(ExprOp::and_i32, 0, 0)}, first);
-  same({instr(ExprOp::xor_i32, 0, 0)}, zero);
-  same({whole(-1), instr(ExprOp::and_i32, 2, 0)}, first);
-  same({whole(0), instr(ExprOp::and_i32, 0, 2)}, zero);
-  same({whole(0), instr(ExprOp::xor_i32, 2, 0)}, first);
-  same({whole(-13), whole(6), instr(ExprOp::xor_i32, 2, 3)}, {whole(-13 ^ 6)});
-  same({whole(-13), whole(2), instr(ExprOp::shr_i32, 2, 3)}, {whole(-4)});
-  same({whole(0), whole(2), instr(ExprOp::shr_i32, 2, 3)}, zero);
+  Instructions first = {whole(0), integers(ExprOp::add, 0, 2)}, zero = {whole(0)};
+  same({integers(ExprOp::bit_or, 0, 0)}, first);
+  same({integers(ExprOp::bit_and, 0, 0)}, first);
+  same({integers(ExprOp::bit_xor, 0, 0)}, zero);
+  same({whole(-1), integers(ExprOp::bit_and, 2, 0)}, first);
+  same({whole(0), integers(ExprOp::bit_and, 0, 2)}, zero);
+  same({whole(0), integers(ExprOp::bit_xor, 2, 0)}, first);
+  same({whole(-13), whole(6), integers(ExprOp::bit_xor, 2, 3)}, {whole(-13 ^ 6)});
+  same({whole(-13), whole(2), integers(ExprOp::shr, 2, 3)}, {whole(-4)});
+  same({whole(0), whole(2), integers(ExprOp::shr, 2, 3)}, zero);
 }

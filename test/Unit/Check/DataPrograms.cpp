@@ -107,7 +107,7 @@ void exchangeMessages(RankSpec &rank, uint16_t channel, uint32_t from, uint32_t 
 }
 
 uint32_t kernel(RankSpec &rank, uint32_t inputs, uint32_t outputs,
-                const std::vector<sp::ExprInstr> &code) {
+                const std::vector<test::Instr> &code) {
   test::KernelSpec spec;
   spec.name = "kernel " + std::to_string(rank.kernels.size());
   spec.code = test::encodeExpression(inputs, outputs, code);
@@ -115,8 +115,11 @@ uint32_t kernel(RankSpec &rank, uint32_t inputs, uint32_t outputs,
   return static_cast<uint32_t>(rank.kernels.size() - 1);
 }
 
-sp::ExprInstr instr(ExprOp op, uint32_t a, uint32_t b, uint32_t c, float imm) {
-  return sp::ExprInstr(op, a, b, c, imm);
+test::Instr instr(ExprOp op, uint32_t a, uint32_t b, uint32_t c, double imm) {
+  return {op, a, b, c, imm};
+}
+test::Instr integers(ExprOp op, uint32_t a, uint32_t b, uint32_t c, double imm) {
+  return {op, a, b, c, imm, test::kI32};
 }
 
 DataSpec gatherMatmul(uint32_t ranks) {

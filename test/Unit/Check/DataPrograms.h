@@ -53,8 +53,10 @@ void exchangeMessages(RankSpec &rank, uint16_t channel, uint32_t from, uint32_t 
                       uint32_t view, uint32_t tag = 0);
 /// A kernel of a rank; gives its number.
 uint32_t kernel(RankSpec &rank, uint32_t inputs, uint32_t outputs,
-                const std::vector<sp::ExprInstr> &code);
-sp::ExprInstr instr(sp::ExprOp op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0, float imm = 0);
+                const std::vector<test::Instr> &code);
+test::Instr instr(sp::ExprOp op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0, double imm = 0);
+/// On i32.
+test::Instr integers(sp::ExprOp op, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0, double imm = 0);
 
 /// y = x w, where x is split by rows and gathered with a collective, then multiplied row by row.
 /// x [ranks, 4], w [4, 4], y [ranks, 4] whole.

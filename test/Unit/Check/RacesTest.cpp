@@ -228,7 +228,7 @@ TEST(Races, AccumulateReadsItsTarget) {
 
 TEST(Races, LaunchWritesItsOutputs) {
   TwoStreams spec;
-  auto code = [](sp::ExprOp op, uint32_t a, uint32_t b) { return sp::ExprInstr(op, a, b, 0, 0); };
+  auto code = [](sp::ExprOp op, uint32_t a, uint32_t b) { return test::Instr(op, a, b, 0, 0); };
   test::KernelSpec kernel;
   kernel.code =
       test::encodeExpression(1, 1, {code(sp::ExprOp::load, 0, 0), code(sp::ExprOp::store, 0, 0)});

@@ -26,7 +26,7 @@ constexpr const char *kSample = R"(program @sample rank 1 of 2
   buffer buf5 arena at 640 size 64 "test"
   buffer sym6 symmetric at 0 size 128 "test"
   channel c0 "ch" two_sided|one_sided|collectives link "" group [0,1] self 1
-  kernel k0 "double" expression target "cpu" bytes 96, ptx target "sm_90" bytes 3
+  kernel k0 "double" expression target "cpu" bytes 112, ptx target "sm_90" bytes 3
     0 s0 record e0 "record #0"
     1 s1 wait e0 "wait #1"
     2 s0 copy buf2:f32[4,8] <- arg0:f32[4,8] bytes 128 "copy #2"
@@ -80,7 +80,7 @@ TEST(Dump, FlagsAndOffsets) {
 TEST(Dump, Index) {
   auto file = ProgramFile::fromMemory(sampleProgram().encode());
   EXPECT_EQ(dumpIndex(**file),
-            "stream program @sample version 2 ranks 2 target \"cpu-local\" capabilities "
+            "stream program @sample version 3 ranks 2 target \"cpu-local\" capabilities "
             "two_sided|one_sided|collectives\n"
             "  producer \"test\"\n"
             "  argument arg0 input \"x\" f32[2,4,8]\n"

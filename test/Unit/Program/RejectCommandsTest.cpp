@@ -230,10 +230,10 @@ std::vector<Reject> rejects() {
       [](P &, R &r) { r.commands[s::launch].operands[1] = 1; });
   add("launch-type", "operand 1: kernel \"double\" expects bf16, found f32",
       [](P &, R &r) { r.kernels[0].operandTypes = {0, 2}; });
-  add("launch-int", "operand 1: expected i32, found f32", [](P &, R &r) {
+  add("launch-int", "operand 1: the expression accesses it as i32, found f32", [](P &, R &r) {
     using Op = sp::ExprOp;
     r.kernels[0].code = encodeExpression(
-        1, 1, {{Op::load_i32, 0, 0, 0, 0}, {Op::from_i32, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+        1, 1, {{Op::load, 0, 0, 0, 0, kI32}, {Op::convert, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
     r.kernels[0].operandTypes.clear();
     r.kernels[0].native.clear();
   });

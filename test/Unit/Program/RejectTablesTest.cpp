@@ -156,7 +156,7 @@ std::vector<Reject> rejects() {
   // Kernels.
   using Op = sp::ExprOp;
   auto code = [&](const char *name, const char *expected, uint32_t inputs, uint32_t outputs,
-                  std::vector<sp::ExprInstr> instrs) {
+                  std::vector<Instr> instrs) {
     add(name, expected,
         [=](P &, R &r) { r.kernels[0].code = encodeExpression(inputs, outputs, instrs); });
   };
@@ -184,29 +184,43 @@ std::vector<Reject> rejects() {
   code("expr-op", "instruction 0: unknown operation 200", 1, 1,
        {{static_cast<Op>(200), 0, 0, 0, 0}});
   code("expr-long", "expected at most 4096 instructions, found 5000", 1, 1,
-       std::vector<sp::ExprInstr>(5000, {Op::load, 0, 0, 0, 0}));
+       std::vector<Instr>(5000, Instr(Op::load)));
   code("expr-int-operand", "instruction 1: register 0: expected i32, found f32", 1, 1,
-       {{Op::load, 0, 0, 0, 0}, {Op::add_i32, 0, 0, 0, 0}, {Op::store_i32, 1, 0, 0, 0}});
+       {{Op::load, 0, 0, 0, 0}, {Op::add, 0, 0, 0, 0, kI32}, {Op::store, 1, 0, 0, 0, kI32}});
   code("expr-float-operand", "instruction 1: register 0: expected f32, found i32", 1, 1,
-       {{Op::load_i32, 0, 0, 0, 0}, {Op::add, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
-  code("expr-condition", "instruction 1: register 0: expected f32, found i32", 1, 1,
-       {{Op::load_i32, 0, 0, 0, 0}, {Op::select_i32, 0, 0, 0, 0}, {Op::store_i32, 1, 0, 0, 0}});
-  code("expr-truth", "instruction 2: register 1: expected i32, found f32", 1, 1,
-       {{Op::load_i32, 0, 0, 0, 0}, {Op::cmp_lt_i32, 0, 0, 0, 0}, {Op::store_i32, 1, 0, 0, 0}});
+       {{Op::load, 0, 0, 0, 0, kI32}, {Op::add, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+  code("expr-condition", "instruction 1: register 0: expected i32, found f32", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::select, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+  code("expr-truth", "instruction 2: register 1: expected f32, found i32", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::cmp_lt, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+  code("expr-type", "instruction 0: unknown type 9", 1, 1,
+       {{Op::load, 0, 0, 0, 0, static_cast<sp::RegisterType>(9)}});
+  code("expr-no-such-type", "instruction 1: exp has no type i32", 1, 1,
+       {{Op::load, 0, 0, 0, 0, kI32}, {Op::exp, 0, 0, 0, 0, kI32}});
+  code("expr-convert", "instruction 1: convert from f32 to f32", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::convert, 0, 0, 0, 0}});
+  code("expr-unsigned", "instruction 1: convert_unsigned from f32 to f64", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::convert_unsigned, 0, 0, 0, 0, kF64}});
+  code("expr-bitcast", "instruction 1: bitcast from f32 to i64", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::bitcast, 0, 0, 0, 0, kI64}});
+  code("expr-two-types", "instruction 1: input 0 is accessed as f32 and as i32", 1, 1,
+       {{Op::load, 0, 0, 0, 0}, {Op::load, 0, 0, 0, 0, kI32}});
   code("expr-store-type", "instruction 1: register 0: expected i32, found f32", 1, 1,
-       {{Op::load, 0, 0, 0, 0}, {Op::store_i32, 0, 0, 0, 0}});
-  code("expr-int-input", "instruction 0: input 3 of 1", 1, 1, {{Op::load_i32, 3, 0, 0, 0}});
+       {{Op::load, 0, 0, 0, 0}, {Op::store, 0, 0, 0, 0, kI32}});
+  code("expr-int-input", "instruction 0: input 3 of 1", 1, 1, {{Op::load, 3, 0, 0, 0, kI32}});
   code("expr-int-output", "instruction 1: output 2 of 1", 1, 1,
-       {{Op::load_i32, 0, 0, 0, 0}, {Op::store_i32, 0, 2, 0, 0}});
+       {{Op::load, 0, 0, 0, 0, kI32}, {Op::store, 0, 2, 0, 0, kI32}});
   add("kernel-types-count", "kernels[0] (\"double\"): operand_types: expected 2, found 3",
       [](P &, R &r) { r.kernels[0].operandTypes = {0, 0, 0}; });
   add("kernel-types-unknown", "operand_types[1]: unknown dtype 77",
       [](P &, R &r) { r.kernels[0].operandTypes = {0, 77}; });
-  add("kernel-types-int", "operand_types[1]: the expression accesses it as i32", [](P &, R &r) {
-    r.kernels[0].code = encodeExpression(
-        1, 1, {{Op::load_i32, 0, 0, 0, 0}, {Op::from_i32, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
-    r.kernels[0].operandTypes = {0, 0};
-  });
+  add("kernel-types-int", "operand_types[1]: the expression accesses it as i32, found f32",
+      [](P &, R &r) {
+        r.kernels[0].code = encodeExpression(
+            1, 1,
+            {{Op::load, 0, 0, 0, 0, kI32}, {Op::convert, 0, 0, 0, 0}, {Op::store, 1, 0, 0, 0}});
+        r.kernels[0].operandTypes = {0, 0};
+      });
   auto native = [&](const char *name, const char *expected, NativeCodeSpec code,
                     std::vector<uint8_t> types) {
     add(name, expected, [=](P &, R &r) {

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "EvaluateKernel.h"
 #include "Translated.h"
 
 #include "llvm/ADT/bit.h"
@@ -43,174 +44,13 @@ std::string launched(const std::string &kernel, int inputs, int outputs = 1,
 float asFloat(int32_t bits) { return llvm::bit_cast<float>(bits); }
 int32_t asInt(float bits) { return llvm::bit_cast<int32_t>(bits); }
 
-/// What the only kernel of a program makes of inputs: the schema's meaning. An i32 is the float of
-/// its bits.
+/// What the only kernel of a program makes of inputs on the CPU. An i32 is the float of its bits.
 std::vector<float> evaluate(const Translated &t, const std::vector<float> &inputs) {
-  using E = sp::ExprOp;
   auto program = t.file->rankProgram(0);
-  if (!program.ok()) {
-    ADD_FAILURE() << program.status().message();
-    return {};
-  }
-  std::vector<uint8_t> bytes((*program)->data().kernels()->Get(0)->code()->begin(),
-                             (*program)->data().kernels()->Get(0)->code()->end());
-  const auto *expression = flatbuffers::GetRoot<sp::Expression>(bytes.data());
-  std::vector<float> r, outputs(expression->outputs(), NAN);
-  for (const sp::ExprInstr *i : *expression->code()) {
-    auto reg = [&](uint32_t n) { return n < r.size() ? r[n] : NAN; };
-    float a = reg(i->a()), b = reg(i->b()), c = reg(i->c()), v = 0;
-    switch (i->op()) {
-    case E::load:
-      v = inputs[i->a()];
-      break;
-    case E::constant:
-      v = i->imm();
-      break;
-    case E::store:
-      outputs[i->b()] = a;
-      break;
-    case E::add:
-      v = a + b;
-      break;
-    case E::sub:
-      v = a - b;
-      break;
-    case E::mul:
-      v = a * b;
-      break;
-    case E::div:
-      v = a / b;
-      break;
-    case E::max:
-      v = std::fmax(a, b);
-      break;
-    case E::min:
-      v = std::fmin(a, b);
-      break;
-    case E::pow:
-      v = std::pow(a, b);
-      break;
-    case E::neg:
-      v = -a;
-      break;
-    case E::abs:
-      v = std::fabs(a);
-      break;
-    case E::exp:
-      v = std::exp(a);
-      break;
-    case E::exp2:
-      v = std::exp2(a);
-      break;
-    case E::log:
-      v = std::log(a);
-      break;
-    case E::sqrt:
-      v = std::sqrt(a);
-      break;
-    case E::rsqrt:
-      v = 1 / std::sqrt(a);
-      break;
-    case E::tanh:
-      v = std::tanh(a);
-      break;
-    case E::erf:
-      v = std::erf(a);
-      break;
-    case E::sin:
-      v = std::sin(a);
-      break;
-    case E::cos:
-      v = std::cos(a);
-      break;
-    case E::floor:
-      v = std::floor(a);
-      break;
-    case E::ceil:
-      v = std::ceil(a);
-      break;
-    case E::cmp_lt:
-      v = a < b;
-      break;
-    case E::cmp_le:
-      v = a <= b;
-      break;
-    case E::cmp_eq:
-      v = a == b;
-      break;
-    case E::select:
-      v = a != 0 ? b : c;
-      break;
-    case E::fma:
-      v = a * b + c;
-      break;
-    case E::round_f16:
-      v = static_cast<float>(std::lrint(a * 1024)) / 1024; // enough for numbers from 1 to 2
-      break;
-    case E::round_bf16:
-      v = static_cast<float>(std::lrint(a * 128)) / 128;
-      break;
-    case E::load_i32:
-      v = inputs[i->a()];
-      break;
-    case E::constant_i32:
-      v = asFloat(static_cast<int32_t>(i->a()));
-      break;
-    case E::store_i32:
-      outputs[i->b()] = a;
-      break;
-    case E::add_i32:
-      v = asFloat(asInt(a) + asInt(b));
-      break;
-    case E::sub_i32:
-      v = asFloat(asInt(a) - asInt(b));
-      break;
-    case E::mul_i32:
-      v = asFloat(asInt(a) * asInt(b));
-      break;
-    case E::max_i32:
-      v = asFloat(std::max(asInt(a), asInt(b)));
-      break;
-    case E::min_i32:
-      v = asFloat(std::min(asInt(a), asInt(b)));
-      break;
-    case E::and_i32:
-      v = asFloat(asInt(a) & asInt(b));
-      break;
-    case E::or_i32:
-      v = asFloat(asInt(a) | asInt(b));
-      break;
-    case E::xor_i32:
-      v = asFloat(asInt(a) ^ asInt(b));
-      break;
-    case E::shl_i32:
-      v = asFloat(static_cast<int32_t>(static_cast<uint32_t>(asInt(a)) << asInt(b)));
-      break;
-    case E::shr_i32:
-      v = asFloat(asInt(a) >> asInt(b));
-      break;
-    case E::cmp_lt_i32:
-      v = asInt(a) < asInt(b);
-      break;
-    case E::cmp_le_i32:
-      v = asInt(a) <= asInt(b);
-      break;
-    case E::cmp_eq_i32:
-      v = asInt(a) == asInt(b);
-      break;
-    case E::select_i32:
-      v = a != 0 ? b : c;
-      break;
-    case E::from_i32:
-      v = static_cast<float>(asInt(a));
-      break;
-    case E::to_i32:
-      v = asFloat(static_cast<int32_t>(a));
-      break;
-    }
-    r.push_back(v);
-  }
-  return outputs;
+  if (program.ok())
+    return evaluateKernel(*(*program)->data().kernels()->Get(0), inputs);
+  ADD_FAILURE() << program.status().message();
+  return {};
 }
 
 TEST(Kernels, Unary) {
@@ -232,7 +72,13 @@ TEST(Kernels, Unary) {
                         {"math.sin", [](float x) { return std::sin(x); }},
                         {"math.cos", [](float x) { return std::cos(x); }},
                         {"math.floor", [](float x) { return std::floor(x); }},
-                        {"math.ceil", [](float x) { return std::ceil(x); }}};
+                        {"math.ceil", [](float x) { return std::ceil(x); }},
+                        {"math.expm1", [](float x) { return std::expm1(x); }},
+                        {"math.log1p", [](float x) { return std::log1p(x); }},
+                        {"math.erfc", [](float x) { return std::erfc(x); }},
+                        {"math.round", [](float x) { return std::round(x); }},
+                        {"math.roundeven", [](float x) { return std::nearbyint(x); }},
+                        {"math.trunc", [](float x) { return std::trunc(x); }}};
   for (const Case &c : cases) {
     Translated t(launched("hostir.kernel @k(%a: f32) -> f32 {\n  %r = " + std::string(c.op) +
                               " %a : f32\n  hostir.yield %r : f32\n}\n",
@@ -252,6 +98,7 @@ TEST(Kernels, Binary) {
                         {"arith.subf", [](float a, float b) { return a - b; }},
                         {"arith.mulf", [](float a, float b) { return a * b; }},
                         {"arith.divf", [](float a, float b) { return a / b; }},
+                        {"arith.remf", [](float a, float b) { return std::fmod(a, b); }},
                         {"arith.maximumf", [](float a, float b) { return a > b ? a : b; }},
                         {"arith.maxnumf", [](float a, float b) { return a > b ? a : b; }},
                         {"arith.minimumf", [](float a, float b) { return a < b ? a : b; }},
@@ -330,10 +177,10 @@ TEST(Kernels, Integers) {
     const char *op;
     int32_t result;
   };
-  const Case cases[] = {{"arith.addi", 4},  {"arith.subi", -10}, {"arith.muli", -21},
-                        {"arith.maxsi", 7}, {"arith.minsi", -3}, {"arith.andi", 5},
-                        {"arith.ori", -1},  {"arith.xori", -6},  {"arith.shli", -384},
-                        {"arith.shrsi", -1}};
+  const Case cases[] = {{"arith.addi", 4},   {"arith.subi", -10}, {"arith.muli", -21},
+                        {"arith.maxsi", 7},  {"arith.minsi", -3}, {"arith.andi", 5},
+                        {"arith.ori", -1},   {"arith.xori", -6},  {"arith.shli", -384},
+                        {"arith.shrsi", -1}, {"arith.divsi", 0},  {"arith.remsi", -3}};
   for (const Case &c : cases)
     EXPECT_EQ(evaluateInts("  %r = " + std::string(c.op) + " %a, %b : i32\n", -3, 7), c.result)
         << c.op;
@@ -357,6 +204,45 @@ TEST(Kernels, Integers) {
                          "  %k = arith.constant 1000 : i32\n  %r = arith.addi %q, %k : i32\n",
                          -3, 0),
             999);
+}
+
+/// What i8, i64, f64 and truth values become on their way from one i32 to another.
+TEST(Kernels, CastsOfIntegers) {
+  struct Case {
+    const char *text;
+    int32_t a, b, result;
+  };
+  const Case cases[] = {
+      {"%x = arith.trunci %a : i32 to i8\n%r = arith.extsi %x : i8 to i32\n", 200, 0, -56},
+      {"%x = arith.trunci %a : i32 to i8\n%r = arith.extui %x : i8 to i32\n", -56, 0, 200},
+      // i8 wraps: 100 + 100 = -56.
+      {"%x = arith.trunci %a : i32 to i8\n%y = arith.addi %x, %x : i8\n"
+       "%r = arith.extsi %y : i8 to i32\n",
+       100, 0, -56},
+      {"%x = arith.trunci %a : i32 to i8\n%y = arith.uitofp %x : i8 to f32\n"
+       "%r = arith.fptosi %y : f32 to i32\n",
+       -1, 0, 255},
+      {"%x = arith.sitofp %a : i32 to f32\n%y = arith.fptosi %x : f32 to i8\n"
+       "%r = arith.extsi %y : i8 to i32\n",
+       1000, 0, 127},
+      {"%x = arith.extsi %a : i32 to i64\n%y = arith.muli %x, %x : i64\n"
+       "%c = arith.constant 32 : i64\n%z = arith.shrsi %y, %c : i64\n"
+       "%r = arith.trunci %z : i64 to i32\n",
+       1 << 20, 0, 256},
+      {"%x = arith.extui %a : i32 to i64\n%y = arith.sitofp %x : i64 to f64\n"
+       "%h = arith.constant 4294967295.0 : f64\n%c = arith.cmpf oeq, %y, %h : f64\n"
+       "%r = arith.extui %c : i1 to i32\n",
+       -1, 0, 1},
+      {"%x = arith.bitcast %a : i32 to f32\n%y = arith.negf %x : f32\n"
+       "%r = arith.bitcast %y : f32 to i32\n",
+       0x3f800000, 0, static_cast<int32_t>(0xbf800000)},
+      {"%r = math.absi %a : i32\n", -9, 0, 9},
+      {"%x = arith.trunci %a : i32 to i1\n%y = arith.trunci %b : i32 to i1\n"
+       "%c = arith.cmpi slt, %x, %y : i1\n%r = arith.extui %c : i1 to i32\n",
+       1, 0, 1}, // -1 < 0
+  };
+  for (const Case &c : cases)
+    EXPECT_EQ(evaluateInts(c.text, c.a, c.b), c.result) << c.text;
 }
 
 TEST(Kernels, CastsRoundAndNumbersWinOverNaN) {
@@ -392,10 +278,10 @@ TEST(Kernels, WhatIsComputedTwiceIsThereOnce) {
 }
 
 TEST(Kernels, WhatHasNoCounterpart) {
-  Translated t(launched("hostir.kernel @k(%a: i32) -> i32 {\n  %r = arith.divsi %a, %a : i32\n  "
+  Translated t(launched("hostir.kernel @k(%a: i32) -> i32 {\n  %r = arith.divui %a, %a : i32\n  "
                         "hostir.yield %r : i32\n}\n",
                         1, 1, "i32"));
-  EXPECT_EQ(t.errors, "'arith.divsi' op has no counterpart in expression code for type 'i32'\n");
+  EXPECT_EQ(t.errors, "'arith.divui' op has no counterpart in expression code for type 'i32'\n");
   Translated v(launched(
       "hostir.kernel @k(%a: f32) -> f32 {\n  %r = math.atan %a : f32\n  hostir.yield %r : f32\n}\n",
       1));

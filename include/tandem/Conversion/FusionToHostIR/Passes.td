@@ -25,7 +25,7 @@ def FusionFormLoops : Pass<"fusion-form-loops", "::mlir::func::FuncOp"> {
     - Two reshards with different annotations are never in one loop.
 
     The schedule that a reshard is annotated with moves to its loop. Ops that are not streamed and do not communicate
-    stay outside. Constants and truth values that ops of a loop use are copied into it.
+    stay outside. Constants that ops of a loop use are copied into it.
 
     Before:
     ```mlir

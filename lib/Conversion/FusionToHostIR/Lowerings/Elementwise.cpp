@@ -15,26 +15,16 @@
 using namespace mlir;
 using namespace tandem;
 
-/// What a buffer may hold.
-static bool isBufferElement(Type type) {
-  return isa<Float32Type, Float16Type, BFloat16Type>(type) || type.isInteger(32);
-}
-
 namespace {
-/// One kernel's worth of ops. Truth values have no buffers: an op that uses one computes it.
+/// An op as a kernel: its operands are numbers, or inputs.
 struct Elementwise {
-  /// An operand of an op: a number, the result of an earlier op, or an input.
   struct Operand {
-    TypedAttr scalar;
-    std::optional<unsigned> op;
+    TypedAttr number; ///< null: an input
     unsigned input = 0;
   };
-  struct Input {
-    OpOperand *operand;
-  };
-  SmallVector<Operation *> ops; ///< producers first
-  SmallVector<SmallVector<Operand>> operands;
-  SmallVector<Input> inputs; ///< of distinct values
+  Operation *op = nullptr;
+  SmallVector<Operand> operands;
+  SmallVector<OpOperand *> inputs; ///< of distinct values
 };
 } // namespace
 
@@ -42,110 +32,69 @@ static Type elementOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getElementType();
 }
 
-/// Whether it is a tensor of i1, which has no buffer.
-static bool isTruth(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getElementType().isInteger(1);
-}
-
-/// Adds the op, and what makes its truth values, to a kernel; returns its number there.
-static FailureOr<unsigned> collectElementwise(Operation *op, Elementwise &kernel) {
-  if (const auto *known = llvm::find(kernel.ops, op); known != kernel.ops.end())
-    return known - kernel.ops.begin();
+static FailureOr<Elementwise> getElementwise(Operation *op) {
   if (!op->hasTrait<OpTrait::Elementwise>() || op->getNumResults() != 1 || op->getNumRegions() != 0)
     return op->emitError("expected an elementwise op with one result");
-  SmallVector<Elementwise::Operand> operands;
+  Elementwise result;
+  result.op = op;
   for (OpOperand &operand : op->getOpOperands()) {
     DenseElementsAttr constant;
-    auto type = dyn_cast<RankedTensorType>(operand.get().getType());
     if (matchPattern(operand.get(), m_Constant(&constant))) {
       if (!constant.isSplat())
         return op->emitError("operand ") << operand.getOperandNumber()
                                          << ": a constant that is not a splat is not lowered yet";
-      operands.push_back({constant.getSplatValue<TypedAttr>(), {}});
+      result.operands.push_back({constant.getSplatValue<TypedAttr>()});
       continue;
     }
-    if (isTruth(operand.get())) {
-      Operation *producer = operand.get().getDefiningOp();
-      if (!producer)
-        return op->emitError("operand ")
-               << operand.getOperandNumber() << ": expected a tensor of i1 that an elementwise op "
-               << "makes, found an argument";
-      FailureOr<unsigned> number = collectElementwise(producer, kernel);
-      if (failed(number))
-        return failure();
-      unsigned made = *number;
-      operands.push_back({{}, made});
-      continue;
-    }
-    if (!type || !isBufferElement(type.getElementType()))
-      return op->emitError("expected tensors of f32, f16, bf16 or i32, found ")
-             << operand.get().getType();
-    const auto *known = llvm::find_if(kernel.inputs, [&](const Elementwise::Input &input) {
-      return input.operand->get() == operand.get();
-    });
-    operands.push_back({{}, {}, static_cast<unsigned>(known - kernel.inputs.begin())});
-    if (known == kernel.inputs.end())
-      kernel.inputs.push_back({&operand});
+    if (!isa<RankedTensorType>(operand.get().getType()))
+      return op->emitError("expected tensors, found ") << operand.get().getType();
+    const auto *known = llvm::find_if(
+        result.inputs, [&](OpOperand *input) { return input->get() == operand.get(); });
+    result.operands.push_back({{}, static_cast<unsigned>(known - result.inputs.begin())});
+    if (known == result.inputs.end())
+      result.inputs.push_back(&operand);
   }
-  kernel.ops.push_back(op);
-  kernel.operands.push_back(std::move(operands));
-  return kernel.ops.size() - 1;
+  return result;
 }
 
 /// What a kernel computes, as text: ops that agree in it share the kernel.
 static std::string getKernelKey(const Elementwise &kernel) {
   std::string key;
   llvm::raw_string_ostream os(key);
-  for (auto [op, operands] : llvm::zip_equal(kernel.ops, kernel.operands)) {
-    os << op->getName() << op->getDiscardableAttrDictionary() << op->getPropertiesAsAttribute();
-    for (const Elementwise::Operand &operand : operands) {
-      if (operand.scalar)
-        os << ',' << operand.scalar;
-      else if (operand.op)
-        os << ",op" << *operand.op;
-      else
-        os << ",in" << operand.input;
-    }
-    os << "->" << elementOf(op->getResult(0)) << ';';
+  Operation *op = kernel.op;
+  os << op->getName() << op->getDiscardableAttrDictionary() << op->getPropertiesAsAttribute();
+  for (const Elementwise::Operand &operand : kernel.operands) {
+    if (operand.number)
+      os << ',' << operand.number;
+    else
+      os << ",in" << operand.input;
   }
-  for (const Elementwise::Input &input : kernel.inputs)
-    os << elementOf(input.operand->get()) << ',';
+  os << "->" << elementOf(op->getResult(0)) << ';';
+  for (OpOperand *input : kernel.inputs)
+    os << elementOf(input->get()) << ',';
   return key;
 }
 
 static hostir::KernelOp getKernel(ProgramBuilder &program, const Elementwise &elementwise) {
   OpBuilder &builder = program.getBuilder();
-  Operation *last = elementwise.ops.back();
-  Location loc = last->getLoc();
-  SmallVector<Type> inputs =
-      llvm::map_to_vector(elementwise.inputs, [](const Elementwise::Input &input) {
-        return elementOf(input.operand->get());
-      });
-  auto compute = [&](ValueRange arguments) {
-    SmallVector<Value> results;
-    for (auto [op, sources] : llvm::zip_equal(elementwise.ops, elementwise.operands)) {
-      if (DenseElementsAttr constant; matchPattern(op, m_Constant(&constant))) {
-        results.push_back(
-            arith::ConstantOp::create(builder, loc, constant.getSplatValue<TypedAttr>()));
-        continue;
-      }
-      SmallVector<Value> operands;
-      for (const Elementwise::Operand &source : sources) {
-        if (source.scalar)
-          operands.push_back(arith::ConstantOp::create(builder, op->getLoc(), source.scalar));
-        else
-          operands.push_back(source.op ? results[*source.op] : arguments[source.input]);
-      }
-      OperationState state(op->getLoc(), op->getName(), operands, elementOf(op->getResult(0)),
-                           op->getDiscardableAttrDictionary().getValue());
-      state.propertiesAttr = op->getPropertiesAsAttribute();
-      results.push_back(builder.create(state)->getResult(0));
-    }
-    return results.back();
+  Operation *op = elementwise.op;
+  Location loc = op->getLoc();
+  SmallVector<Type> inputs = llvm::map_to_vector(
+      elementwise.inputs, [](OpOperand *input) { return elementOf(input->get()); });
+  auto compute = [&](ValueRange arguments) -> Value {
+    if (DenseElementsAttr constant; matchPattern(op, m_Constant(&constant)))
+      return arith::ConstantOp::create(builder, loc, constant.getSplatValue<TypedAttr>());
+    SmallVector<Value> operands;
+    for (const Elementwise::Operand &source : elementwise.operands)
+      operands.push_back(source.number ? arith::ConstantOp::create(builder, loc, source.number)
+                                       : arguments[source.input]);
+    OperationState state(loc, op->getName(), operands, elementOf(op->getResult(0)),
+                         op->getDiscardableAttrDictionary().getValue());
+    state.propertiesAttr = op->getPropertiesAsAttribute();
+    return builder.create(state)->getResult(0);
   };
-  return program.getKernel(loc, getKernelKey(elementwise), last->getName().stripDialect(), inputs,
-                           elementOf(last->getResult(0)), compute);
+  return program.getKernel(loc, getKernelKey(elementwise), op->getName().stripDialect(), inputs,
+                           elementOf(op->getResult(0)), compute);
 }
 
 LogicalResult tandem::emitConstant(Operation *op, ProgramBuilder &program) {
@@ -160,8 +109,7 @@ LogicalResult tandem::emitConstant(Operation *op, ProgramBuilder &program) {
   if (!isConstant || !constant.isSplat())
     return op->emitError("a constant that is not a splat is not lowered yet");
   Elementwise elementwise;
-  elementwise.ops.push_back(op);
-  elementwise.operands.emplace_back();
+  elementwise.op = op;
   hostir::KernelOp kernel = getKernel(program, elementwise);
   Value out = program.getOrAllocBuffer(op->getResult(0));
   program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
@@ -173,9 +121,6 @@ LogicalResult tandem::emitConstant(Operation *op, ProgramBuilder &program) {
 namespace {
 class ElementwiseLowering : public OpLowering {
   bool readsPlaces() const override { return true; }
-  LogicalResult prepare(Operation *op, LoopEmitter &loop) const override {
-    return isTruth(op->getResult(0)) ? success() : OpLowering::prepare(op, loop);
-  }
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                      LoopEmitter &loop) const override;
 };
@@ -186,37 +131,28 @@ LogicalResult ElementwiseLowering::emit(Operation *op, const SliceIndex *index, 
   ProgramBuilder &program = loop.program;
   OpBuilder &builder = loop.getBuilder();
   Location loc = op->getLoc();
-  if (op->getNumResults() == 1 && isTruth(op->getResult(0)))
-    return success();
-  Elementwise elementwise;
-  if (failed(collectElementwise(op, elementwise)))
+  FailureOr<Elementwise> elementwise = getElementwise(op);
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+  if (failed(elementwise) || !rule)
     return failure();
-  auto resultType = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  if (!resultType || !isBufferElement(resultType.getElementType()))
-    return op->emitError("expected tensors of f32, f16, bf16 or i32, found ")
-           << op->getResult(0).getType();
+  auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
 
   OpDims dims;
   dims.result = getLocalDims(resultType, index);
   SmallVector<Value> inputs;
   SmallVector<SmallVector<int64_t>> factors;
-  for (const Elementwise::Input &input : elementwise.inputs) {
-    Operation *user = input.operand->getOwner();
-    std::optional<fusion::AxesRule> rule = fusion::getAxesRule(user);
-    if (!rule)
-      return user->emitError("expected an elementwise op with one result");
-    unsigned number = input.operand->getOperandNumber();
-    dims.operands.push_back(getOperandDims(user, *rule, number, dims.result));
-    inputs.push_back(loop.getSource(input.operand->get(), dims.operands.back()));
+  for (OpOperand *input : elementwise->inputs) {
+    unsigned number = input->getOperandNumber();
+    dims.operands.push_back(getOperandDims(op, *rule, number, dims.result));
+    inputs.push_back(loop.getSource(input->get(), dims.operands.back()));
     factors.push_back(rule->operands[number]);
   }
-  if (failed(alignDims(builder, op, factors, fusion::getAxesRule(op)->results[0], dims)))
+  if (failed(alignDims(builder, op, factors, rule->results[0], dims)))
     return failure();
   for (auto [buffer, mine] : llvm::zip_equal(inputs, dims.operands))
     buffer = makeView(builder, loc, buffer, mine, true);
   Value out = makeView(builder, loc, program.getOrAllocBuffer(op->getResult(0)), dims.result, true);
-  hostir::KernelOp kernel = getKernel(program, elementwise);
-  program.launch(loc, kernel, inputs, out, stream);
+  program.launch(loc, getKernel(program, *elementwise), inputs, out, stream);
   return success();
 }
 

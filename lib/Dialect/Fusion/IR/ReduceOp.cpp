@@ -26,6 +26,8 @@ LogicalResult ReduceOp::verify() {
       failed(inferResultShapes(shapes)) ||
       failed(verifyShape(*this, "the result", getType().getShape(), shapes.front())))
     return failure();
+  if (input.getElementType().isInteger(1) && getKind() == ReduceKind::Sum)
+    return emitOpError() << "expected max (or) or min (and) of truth values, found sum of i1";
   return verifyElementType(*this, "the result", getType(), input.getElementType());
 }
 

@@ -11,7 +11,7 @@
 #include "mlir/IR/Operation.h"
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Support/LLVM.h"
-#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace tandem::fusion {
 
@@ -19,17 +19,10 @@ namespace tandem::fusion {
 /// elements.
 bool isElementwise(Operation *op);
 
-/// Truth values computed again: by value and axes. One twin serves all users, or what is shared
-/// would be computed once a path.
-using Twins = llvm::DenseMap<std::pair<Value, AxesAttr>, Value>;
-
 /// Gives the decided tensor operands of an elementwise op `axes`: each through a reshard before it,
-/// with the schedule that stands beside the op. Truth values (i1) do not travel: they are computed
-/// again, once for all who want them alike (`twins`), from operands that do. `aligned` is told of
-/// every op that has got other operands, with the operand's number. An error at the op if a truth
-/// value cannot be computed again, for it is an argument.
-LogicalResult alignOperands(Operation *op, AxesAttr axes, Twins &twins,
-                            llvm::function_ref<void(Operation *, unsigned)> aligned);
+/// with the schedule that is named on the op. Calls `aligned` with the op and the operand's number.
+void alignOperands(Operation *op, AxesAttr axes,
+                   llvm::function_ref<void(Operation *, unsigned)> aligned);
 
 } // namespace tandem::fusion
 

@@ -92,8 +92,6 @@ private:
   /// Ops that need whole what is partial: their results are decided when nothing else says anything
   /// of them.
   std::deque<Operation *> reductions;
-  /// Truth values that other axes are wanted of.
-  Twins twins;
   MeshAttr mesh;
   const PassLog *say = nullptr;
   std::shared_ptr<Pricer> pricer; ///< if there is a machine
@@ -103,7 +101,6 @@ private:
   LogicalResult collect(func::FuncOp function) {
     values.clear();
     origins.clear();
-    twins.clear();
     forward.clear();
     backward.clear();
     open.clear();
@@ -185,7 +182,7 @@ private:
         while (next < values.size() && !isUndecided(values[next]))
           ++next;
         if (next == values.size())
-          return alignElementwise();
+          return alignElementwise(), success();
         Value value = values[next];
         auto type = cast<RankedTensorType>(value.getType());
         Value beside = besideOf(value);
@@ -276,8 +273,8 @@ private:
     for (Value operand : op->getOperands())
       if (AxesAttr other = getAxes(operand); other && says(other) && !says(getAxes(from)))
         from = operand;
-    if (isElementwise(op) && failed(align(op, axes)))
-      return failure();
+    if (isElementwise(op))
+      align(op, axes);
     return decide(op->getResult(number), axes, from, "its operands do");
   }
 
@@ -377,8 +374,8 @@ private:
   }
 
   /// The operands of an elementwise op all get the type of its result.
-  LogicalResult align(Operation *op, AxesAttr axes) {
-    return alignOperands(op, axes, twins, [&](Operation *user, unsigned number) {
+  void align(Operation *op, AxesAttr axes) {
+    alignOperands(op, axes, [&](Operation *user, unsigned number) {
       (*say)(user->getLoc(), [&](raw_ostream &os) {
         os << "operand " << number << " is resharded to " << formatAxes(axes);
       });
@@ -387,7 +384,7 @@ private:
 
   /// Where a result has been decided by its consumers and an operand by its producer, they may
   /// differ.
-  LogicalResult alignElementwise() {
+  void alignElementwise() {
     llvm::SetVector<Operation *> ops;
     for (Value value : values) {
       if (Operation *op = value.getDefiningOp())
@@ -395,10 +392,8 @@ private:
       ops.insert(value.user_begin(), value.user_end());
     }
     for (Operation *op : ops)
-      if (isElementwise(op) && op->getNumResults() == 1 && getAxes(op->getResult(0)) &&
-          failed(align(op, getAxes(op->getResult(0)))))
-        return failure();
-    return success();
+      if (isElementwise(op) && op->getNumResults() == 1 && getAxes(op->getResult(0)))
+        align(op, getAxes(op->getResult(0)));
   }
 
   /// Contracted dimensions of the operand are split in another operand, and the result does not say

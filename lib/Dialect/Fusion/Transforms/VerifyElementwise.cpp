@@ -21,33 +21,41 @@ static bool isTruth(Type type) { return elementOf(type).isInteger(1); }
 
 /// On floating point numbers of any type.
 static bool computesFloats(Operation *op) {
-  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
-             arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp, arith::MinNumFOp,
-             arith::CmpFOp, arith::ExtFOp, math::AbsFOp, math::CeilOp, math::CosOp, math::ErfOp,
-             math::ExpOp, math::Exp2Op, math::FloorOp, math::FmaOp, math::LogOp, math::Log2Op,
-             math::Log10Op, math::PowFOp, math::RsqrtOp, math::SinOp, math::SqrtOp, math::TanhOp>(
-      op);
+  return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::RemFOp,
+             arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+             arith::MinNumFOp, arith::CmpFOp, arith::ExtFOp, arith::SIToFPOp, arith::UIToFPOp,
+             math::AbsFOp, math::CeilOp, math::CosOp, math::ErfOp, math::ErfcOp, math::ExpOp,
+             math::Exp2Op, math::ExpM1Op, math::FloorOp, math::FmaOp, math::LogOp, math::Log1pOp,
+             math::Log2Op, math::Log10Op, math::PowFOp, math::RoundOp, math::RoundEvenOp,
+             math::RsqrtOp, math::SinOp, math::SqrtOp, math::TanhOp, math::TruncOp>(op);
 }
 
 static constexpr StringLiteral kFloatOps =
-    "addf, subf, mulf, divf, negf, maximumf, minimumf, maxnumf, minnumf, cmpf, select, extf, "
-    "truncf to nearest even, sitofp of i32 or i1, uitofp of i1, and of math absf, ceil, cos, erf, "
-    "exp, exp2, floor, fma, log, log2, log10, powf, rsqrt, sin, sqrt, tanh";
+    "addf, subf, mulf, divf, remf, negf, maximumf, minimumf, maxnumf, minnumf, cmpf, select, extf, "
+    "truncf to nearest even, sitofp, uitofp, bitcast of as many bits (32 or 64), and of math absf, "
+    "ceil, cos, erf, erfc, exp, exp2, expm1, floor, fma, log, log1p, log2, log10, powf, round, "
+    "roundeven, rsqrt, sin, sqrt, tanh, trunc";
 
-/// On i32 or truth values, or between them and floating point numbers.
+/// On integers.
 static bool computesIntegers(Operation *op) {
-  Type operand = op->getNumOperands() ? op->getOperand(0).getType() : Type();
-  if (isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp,
-          arith::ShLIOp, arith::ShRSIOp, arith::CmpIOp>(op))
-    return !isTruth(operand);
-  if (isa<arith::ExtSIOp, arith::ExtUIOp, arith::UIToFPOp>(op))
-    return isTruth(operand);
-  return isa<arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::FPToSIOp, arith::SIToFPOp>(op);
+  if (isa<arith::AddIOp, arith::SubIOp, arith::MulIOp, arith::DivSIOp, arith::RemSIOp,
+          arith::MaxSIOp, arith::MinSIOp, arith::ShLIOp, arith::ShRSIOp, arith::FPToSIOp,
+          math::AbsIOp>(op))
+    return !isTruth(op->getResult(0).getType());
+  return isa<arith::CmpIOp, arith::AndIOp, arith::OrIOp, arith::XOrIOp, arith::ExtSIOp,
+             arith::ExtUIOp, arith::TruncIOp>(op);
 }
 
 static constexpr StringLiteral kIntegerOps =
-    "addi, subi, muli, maxsi, minsi, shli, shrsi and cmpi of i32, andi, ori, xori, select, extsi "
-    "and extui of i1, fptosi";
+    "addi, subi, muli, divsi, remsi, maxsi, minsi, shli, shrsi and math.absi (not of i1), cmpi, "
+    "andi, ori, xori, select, extsi, extui, trunci, fptosi, bitcast of as many bits (32 or 64)";
+
+/// Between numbers whose registers have the bits of memory.
+static bool isBitcast(Operation *op) {
+  auto cast = dyn_cast<arith::BitcastOp>(op);
+  return cast && (elementOf(cast.getIn().getType()) == elementOf(cast.getType()) ||
+                  elementOf(cast.getType()).getIntOrFloatBitWidth() >= 32);
+}
 
 static bool roundsToNearest(arith::TruncFOp op) {
   return op.getRoundingmode().value_or(arith::RoundingMode::to_nearest_even) ==
@@ -68,7 +76,7 @@ LogicalResult fusion::verifyElementwise(Operation *op) {
     if (!isa<RankedTensorType>(type))
       return op->emitOpError() << "expected a tensor in operand " << i << ", found " << type;
   auto truncate = dyn_cast<arith::TruncFOp>(op);
-  if (computesFloats(op) || computesIntegers(op) || isa<arith::SelectOp>(op) ||
+  if (computesFloats(op) || computesIntegers(op) || isa<arith::SelectOp>(op) || isBitcast(op) ||
       (truncate && roundsToNearest(truncate)))
     return success();
   bool onFloats = isa<FloatType>(elementOf(op->getResult(0).getType()));

@@ -13,8 +13,8 @@
 
 namespace tandem::fusion {
 
-/// Success if a kernel can compute the elementwise op, or constant, for its elements (each f32,
-/// f16, bf16, i32 or i1); else an error at the op that says what kernels compute. docs/kernels.md;
+/// Success if a kernel can compute the elementwise op, or constant, for its elements (see
+/// ElementTypes.h); else an error at the op that says what kernels compute. docs/kernels.md;
 /// the counterpart is lib/Target/StreamProgram/Kernels.cpp.
 LogicalResult verifyElementwise(Operation *op);
 

@@ -41,7 +41,7 @@ LogicalResult MatmulOp::verify() {
     if (buffer != getBias() && shapeOf(buffer).size() < 2)
       return emitOpError() << "expected operands of rank 2 or more, found "
                            << printShape(shapeOf(buffer));
-    if (buffer == getOutput() && isa<FloatType>(element) && result.isF32())
+    if (buffer == getOutput() && isa<FloatType>(element) && !element.isF64() && result.isF32())
       continue;
     if (buffer == getBias() && elementOf(buffer) == result)
       continue;

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
+#include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -94,8 +95,7 @@ static bool isBuffer(Type type) {
   auto memref = dyn_cast<MemRefType>(type);
   if (!memref || !memref.hasStaticShape() || !hasStaticStrides(memref) || !isBufferSpace(memref))
     return false;
-  Type element = memref.getElementType();
-  return element.isF32() || element.isF16() || element.isBF16() || element.isInteger(32);
+  return isElementType(memref.getElementType());
 }
 
 // program_c2
@@ -123,9 +123,10 @@ LogicalResult ProgramOp::verify() {
   bool sawResult = false;
   for (auto [index, type] : llvm::enumerate(getArgumentTypes())) {
     if (!isBuffer(type))
-      return emitOpError() << "expected argument " << index
-                           << " to be a memref of f32, f16, bf16 or i32 with static shape and "
-                              "strides in default or symmetric memory, found "
+      return emitOpError() << "expected argument " << index << " to be a memref of "
+                           << kElementTypes
+                           << " with static shape and strides in default or symmetric memory, "
+                              "found "
                            << type;
     auto logical = getArgAttrOfType<TypeAttr>(index, kTypeAttrName);
     if (logical)
@@ -153,12 +154,9 @@ LogicalResult ProgramOp::verify() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult KernelOp::verify() {
-  auto isScalar = [](Type type) {
-    return type.isF32() || type.isF16() || type.isBF16() || type.isInteger(32);
-  };
   for (Type type : llvm::concat<const Type>(getArgumentTypes(), getResultTypes()))
-    if (!isScalar(type))
-      return emitOpError() << "expected scalars of f32, f16, bf16 or i32, found " << type;
+    if (!isElementType(type))
+      return emitOpError() << "expected scalars of " << kElementTypes << ", found " << type;
   return success();
 }
 

@@ -10,6 +10,7 @@
 #include "PassLog.h"
 #include "tandem/Dialect/HostIR/Evaluate/CrossRankOrder.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
+#include "tandem/Support/ElementTypes.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace tandem::hostir {
@@ -61,7 +62,7 @@ private:
 
 static int64_t bytesOf(AllocOp alloc) {
   MemRefType type = alloc.getType();
-  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  int64_t bytes = getElementBytes(type.getElementType());
   for (int64_t extent : type.getShape())
     if (llvm::MulOverflow(bytes, extent, bytes) || bytes > kMaxArenaBytes)
       return -1;

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
+#include "tandem/Support/ElementTypes.h"
 
 namespace tandem::hostir {
 #define GEN_PASS_DEF_VERIFY
@@ -267,7 +268,7 @@ struct Verify : public hostir::impl::VerifyBase<Verify> {
   static LogicalResult verifyPlace(AllocOp alloc, int64_t arena, int64_t firstWorker,
                                    int64_t lastWorker) {
     MemRefType type = alloc.getType();
-    int64_t bytes = type.getElementTypeBitWidth() / 8, begin = 0, end = 0;
+    int64_t bytes = getElementBytes(type.getElementType()), begin = 0, end = 0;
     bool overflows = false;
     for (int64_t extent : type.getShape())
       overflows |= llvm::MulOverflow(bytes, extent, bytes);

@@ -32,12 +32,6 @@ namespace gpu {
 struct DeviceState;
 class Kernels;
 
-/// How many kernels of programs a device has launched or captured so far.
-struct LaunchCounts {
-  uint64_t ptx = 0;         ///< as the compiler's PTX
-  uint64_t interpreted = 0; ///< as an expression
-};
-
 /// Access of channels to a GPU device (by dynamic_cast; null: not a GPU). See
 /// Device/Gpu/ChannelInterface.h.
 class GpuAccess {
@@ -46,8 +40,6 @@ public:
   virtual std::shared_ptr<DeviceState> shared() const = 0;
   /// Owned by the device.
   virtual const Kernels &kernels() const = 0;
-  /// Any thread.
-  virtual LaunchCounts launches() const = 0;
 };
 } // namespace gpu
 

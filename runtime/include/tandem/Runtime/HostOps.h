@@ -81,16 +81,27 @@ private:
           dstStep = 0; ///< elements: alongDst's stride in src, alongSrc's stride in dst
 };
 
-/// n elements of any dtype, `stride` elements apart, as f32 (i32 loses bits above 2^24).
+/// Calls f with a zero of the unsigned type that has so many bytes (1, 2, 4 or 8).
+template <typename F> void withUnsigned(unsigned bytes, F f) {
+  switch (bytes) {
+  case 1:
+    return f(uint8_t());
+  case 2:
+    return f(uint16_t());
+  case 4:
+    return f(uint32_t());
+  default:
+    return f(uint64_t());
+  }
+}
+
+/// n elements of f32, f16 or bf16, `stride` elements apart, as f32.
 void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *to);
-/// The way back: rounds to nearest even; i32 rounds to nearest and saturates, NaN becomes 0.
+/// The way back: rounds to nearest even.
 void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64_t n);
 
-/// a[i] = a[i] op b[i]. Max and min give NaN if either is NaN. i32 sums wrap.
-void combineRow(ReduceOp op, float *a, const float *b, int64_t n);
-void combineRow(ReduceOp op, int32_t *a, const int32_t *b, int64_t n);
-
-/// dst = srcs[0] op srcs[1] op ..., in this order, elementwise: f16 and bf16 in f32, rounded once.
+/// dst = srcs[0] op srcs[1] op ..., in this order, elementwise: f16 and bf16 in f32, rounded once;
+/// sums of integers wrap. Max and min give NaN if either is NaN.
 /// dst may be the same view as one of the sources, if that view is read before it is written (it
 /// is: row by row).
 class CombinePlan {

@@ -36,6 +36,14 @@ ncclDataType_t typeOf(DType type) {
     return ncclFloat16;
   case DType::BF16:
     return ncclBfloat16;
+  case DType::F64:
+    return ncclFloat64;
+  case DType::I64:
+    return ncclInt64;
+  case DType::I8:
+    return ncclInt8;
+  case DType::I1: // 0 or 1: max is "or", min is "and"
+    return ncclUint8;
   case DType::I32:
     break;
   }

@@ -35,23 +35,32 @@ constexpr uint32_t kNone = 0xffffffffu;
 constexpr int64_t kRegisterBytes = 20 * 1024;
 constexpr int64_t kMinTile = 64, kMaxTile = 2048;
 
-TileFunction functionOf(const TileFunctions &functions, sp::ExprOp op) {
-  switch (op) {
+/// `from`: the type of the first operand, if there is one. Null of what does not compute.
+TileFunction functionOf(const TileFunctions &functions, const sp::ExprInstr &instr,
+                        sp::RegisterType from) {
+  auto type = static_cast<size_t>(instr.type());
+  switch (instr.op()) {
 #define TANDEM_CASE(name)                                                                          \
   case sp::ExprOp::name:                                                                           \
-    return functions.name;
+    return functions.name.of[type];
     TANDEM_TILE_FUNCTIONS(TANDEM_CASE)
 #undef TANDEM_CASE
+  case sp::ExprOp::convert:
+    return functions.convert[type].of[static_cast<size_t>(from)];
+  case sp::ExprOp::convert_unsigned:
+    return functions.convertUnsigned[type].of[static_cast<size_t>(from)];
   default:
     return nullptr;
   }
 }
 
-bool isLoad(sp::ExprOp op) { return op == sp::ExprOp::load || op == sp::ExprOp::load_i32; }
-bool isStore(sp::ExprOp op) { return op == sp::ExprOp::store || op == sp::ExprOp::store_i32; }
-bool isConstant(sp::ExprOp op) {
-  return op == sp::ExprOp::constant || op == sp::ExprOp::constant_i32;
+bool isLoad(sp::ExprOp op) { return op == sp::ExprOp::load; }
+bool isStore(sp::ExprOp op) { return op == sp::ExprOp::store; }
+unsigned widthOf(sp::RegisterType type) {
+  return type == sp::RegisterType::f64 || type == sp::RegisterType::i64 ? 8 : 4;
 }
+/// Whether memory holds the same bytes as a register.
+bool isStoredAsIs(DType type) { return sizeOf(type) >= 4; }
 
 /// Where a value is: in a register of the tile, or in an operand's memory.
 struct Place {
@@ -63,19 +72,23 @@ struct Step {
   TileFunction function; ///< null: a load of `operand`
   Place result, operands[3];
   uint32_t operand = kNone;
-  bool isInt = false; ///< of a load
 };
 
 struct Store {
   uint32_t operand;
   Place value;
-  bool isInt;
+};
+
+struct Constant {
+  uint32_t reg;
+  unsigned width; ///< bytes
+  uint64_t bits;
 };
 
 /// What an expression is for operands of known layouts.
 struct Plan {
-  std::vector<std::pair<uint32_t, uint32_t>> constants; ///< register, bits
-  std::vector<Step> prologue;                           ///< loads of what no tile changes
+  std::vector<Constant> constants;
+  std::vector<Step> prologue; ///< loads of what no tile changes
   std::vector<Step> steps;
   std::vector<Store> stores;
   uint32_t numRegisters = 0;
@@ -102,6 +115,11 @@ private:
   Place place(uint32_t r);
   Place load(uint32_t r);
   uint32_t newRegister();
+  sp::RegisterType typeOf(uint32_t r) const { return resultType(code[r].op(), code[r].type()); }
+  TileFunction function(uint32_t i) const {
+    bool reads = registersRead(code[i].op()) > 0;
+    return functionOf(functions, code[i], reads ? typeOf(code[i].a()) : sp::RegisterType::f32);
+  }
   void release(uint32_t i, uint32_t r);
 
   const std::vector<sp::ExprInstr> &code;
@@ -144,8 +162,7 @@ void Planner::findDirectStores() {
     if (!isStore(instr.op()))
       continue;
     uint32_t value = instr.a(), output = instr.b();
-    DType type = instr.op() == sp::ExprOp::store ? DType::F32 : DType::I32;
-    if (functionOf(functions, code[value].op()) && value >= lastRead && types[output] == type &&
+    if (function(value) && value >= lastRead && isStoredAsIs(types[output]) &&
         nest.isAdjacent(output) && directOutput[value] == kNone)
       directOutput[value] = output;
   }
@@ -161,18 +178,17 @@ uint32_t Planner::newRegister() {
 
 Place Planner::load(uint32_t r) {
   uint32_t operand = outputs + code[r].a();
-  bool isInt = code[r].op() == sp::ExprOp::load_i32;
-  if (types[operand] == (isInt ? DType::I32 : DType::F32) && nest.isAdjacent(operand))
+  if (isStoredAsIs(types[operand]) && nest.isAdjacent(operand))
     return {true, operand};
   if (nest.steps(operand).isInvariant && nest.hasWholeRows()) {
     // Never freed: what it holds is for all tiles.
     Place place{false, plan.numRegisters++};
-    plan.prologue.push_back({nullptr, place, {}, operand, isInt});
+    plan.prologue.push_back({nullptr, place, {}, operand});
     lastUse[r] = kNone;
     return place;
   }
   Place place{false, newRegister()};
-  plan.steps.push_back({nullptr, place, {}, operand, isInt});
+  plan.steps.push_back({nullptr, place, {}, operand});
   return place;
 }
 
@@ -180,12 +196,9 @@ Place Planner::place(uint32_t r) {
   if (places[r].index != kNone)
     return places[r];
   const sp::ExprInstr &instr = code[r];
-  if (isConstant(instr.op())) {
-    uint32_t bits = instr.a();
-    if (float value = instr.imm(); instr.op() == sp::ExprOp::constant)
-      std::memcpy(&bits, &value, sizeof bits);
+  if (instr.op() == sp::ExprOp::constant) {
     places[r] = {false, plan.numRegisters++};
-    plan.constants.emplace_back(places[r].index, bits);
+    plan.constants.push_back({places[r].index, widthOf(instr.type()), instr.bits()});
     lastUse[r] = kNone;
   } else {
     places[r] = load(r);
@@ -201,11 +214,20 @@ void Planner::release(uint32_t i, uint32_t r) {
 }
 
 void Planner::compute(uint32_t i) {
-  Step step{functionOf(functions, code[i].op()), {}, {}, kNone, false};
-  forOperands(code[i], [&](unsigned k, uint32_t r) { step.operands[k] = place(r); });
-  // The result may take an operand's register: each element is read before it is written.
-  forOperands(code[i], [&](unsigned, uint32_t r) { release(i, r); });
+  Step step{function(i), {}, {}, kNone};
+  bool sameWidth = true;
+  forOperands(code[i], [&](unsigned k, uint32_t r) {
+    step.operands[k] = place(r);
+    sameWidth &= widthOf(typeOf(r)) == widthOf(typeOf(i));
+  });
+  auto releaseAll = [&] { forOperands(code[i], [&](unsigned, uint32_t r) { release(i, r); }); };
+  // The result may take an operand's register if elements are as wide: each is read before it is
+  // written.
+  if (sameWidth)
+    releaseAll();
   places[i] = directOutput[i] == kNone ? Place{false, newRegister()} : Place{true, directOutput[i]};
+  if (!sameWidth)
+    releaseAll();
   step.result = places[i];
   plan.steps.push_back(step);
 }
@@ -214,11 +236,11 @@ Plan Planner::run() {
   findUses();
   findDirectStores();
   for (uint32_t i = 0; i < code.size(); ++i)
-    if (isNeeded[i] && functionOf(functions, code[i].op()))
+    if (isNeeded[i] && function(i))
       compute(i);
   for (const sp::ExprInstr &instr : code)
     if (isStore(instr.op()) && directOutput[instr.a()] != instr.b())
-      plan.stores.push_back({instr.b(), place(instr.a()), instr.op() == sp::ExprOp::store_i32});
+      plan.stores.push_back({instr.b(), place(instr.a())});
   return std::move(plan);
 }
 
@@ -286,9 +308,11 @@ public:
       slots.push_back(operand.slot);
       types.push_back(operand.layout.dtype);
     }
+    for (const sp::ExprInstr &instr : code)
+      width = std::max(width, widthOf(instr.type()));
     // How many registers there are says how large a tile may be; that may save some more.
     uint32_t registers = Planner(code, outputs, types, nest, functions).run().numRegisters;
-    int64_t tile = kRegisterBytes / (int64_t(sizeof(float)) * std::max(registers, 1u));
+    int64_t tile = kRegisterBytes / (int64_t(width) * std::max(registers, 1u));
     tile = std::clamp(tile / kMinTile * kMinTile, kMinTile, kMaxTile);
     nest = TileNest(layoutsOf(operands), tile);
     plan = Planner(code, outputs, types, nest, functions).run();
@@ -298,14 +322,17 @@ public:
     std::vector<std::byte *> bases;
     for (uint32_t slot : slots)
       bases.push_back(static_cast<std::byte *>(frame.pointers[slot]));
-    int64_t pitch = nest.rows() * nest.columns();
-    // One row more: 16-bit elements on their way.
-    auto bytes = static_cast<size_t>(pitch) * sizeof(float) * (plan.numRegisters + 1);
+    int64_t pitch = nest.rows() * nest.columns() * int64_t(width);
+    // One row more: narrower elements on their way.
+    auto bytes = static_cast<size_t>(pitch) * (plan.numRegisters + 1);
     AlignedBytes memory(new (std::align_val_t(64)) std::byte[bytes]);
-    Tile tile{bases.data(), nest.rows(), nest.columns(), pitch,
-              reinterpret_cast<float *>(memory.get())};
-    for (auto [reg, bits] : plan.constants)
-      std::fill_n(reinterpret_cast<uint32_t *>(tile.reg(reg)), pitch, bits);
+    Tile tile{bases.data(), nest.rows(), nest.columns(), pitch, memory.get()};
+    for (const Constant &constant : plan.constants)
+      withUnsigned(constant.width, [&](auto zero) {
+        using T = decltype(zero);
+        std::fill_n(static_cast<T *>(tile.reg(constant.reg)), tile.size(),
+                    static_cast<T>(constant.bits));
+      });
     if (!nest.isEmpty())
       for (const Step &step : plan.prologue)
         load(step, tile);
@@ -321,9 +348,9 @@ public:
 private:
   struct Tile {
     std::byte *const *at;
-    int64_t rows, columns, pitch;
-    float *registers;
-    float *reg(uint32_t index) const { return registers + static_cast<int64_t>(index) * pitch; }
+    int64_t rows, columns, pitch; ///< pitch: bytes of a register
+    std::byte *registers;
+    void *reg(uint32_t index) const { return registers + static_cast<int64_t>(index) * pitch; }
     void *find(Place place) const {
       if (place.isMemory)
         return at[place.index];
@@ -344,48 +371,65 @@ private:
       store(s, tile);
   }
 
-  uint16_t *halves(const Tile &tile) const {
-    return reinterpret_cast<uint16_t *>(tile.reg(plan.numRegisters));
-  }
-
   void load(const Step &step, const Tile &tile) const {
     uint32_t k = step.operand;
-    float *to = tile.reg(step.result.index);
+    void *to = tile.reg(step.result.index), *narrow = tile.reg(plan.numRegisters);
     const std::byte *from = tile.at[k];
-    if (sizeOf(types[k]) == 4) {
-      gather(reinterpret_cast<uint32_t *>(to), from, nest.steps(k), tile.rows, tile.columns);
-      if (types[k] == DType::I32 && !step.isInt)
-        functions.from_i32(to, to, nullptr, nullptr, tile.size());
+    if (isStoredAsIs(types[k]))
+      narrow = to;
+    if (nest.isAdjacent(k) && narrow != to)
+      narrow = tile.at[k]; // only read
+    else
+      withUnsigned(sizeOf(types[k]), [&](auto zero) {
+        gather(static_cast<decltype(zero) *>(narrow), from, nest.steps(k), tile.rows, tile.columns);
+      });
+    int64_t n = tile.size();
+    switch (types[k]) {
+    case DType::F16:
+      return functions.loadF16(static_cast<float *>(to), static_cast<uint16_t *>(narrow), n);
+    case DType::BF16:
+      return functions.loadBF16(static_cast<float *>(to), static_cast<uint16_t *>(narrow), n);
+    case DType::I8:
+      std::copy_n(static_cast<int8_t *>(narrow), n, static_cast<int32_t *>(to));
+      return;
+    case DType::I1:
+      std::transform(static_cast<uint8_t *>(narrow), static_cast<uint8_t *>(narrow) + n,
+                     static_cast<int32_t *>(to), [](uint8_t x) { return x != 0; });
+      return;
+    default:
       return;
     }
-    const auto *source = reinterpret_cast<const uint16_t *>(from);
-    if (!nest.isAdjacent(k)) {
-      gather(halves(tile), from, nest.steps(k), tile.rows, tile.columns);
-      source = halves(tile);
-    }
-    (types[k] == DType::F16 ? functions.loadF16 : functions.loadBF16)(to, source, tile.size());
   }
 
   void store(const Store &s, const Tile &tile) const {
     uint32_t k = s.operand;
-    const auto *from = static_cast<const float *>(tile.find(s.value));
-    std::byte *to = tile.at[k];
-    const TileNest::Steps &steps = nest.steps(k);
-    if (types[k] == DType::I32 && !s.isInt) {
-      for (int64_t r = 0; r < tile.rows; ++r)
-        storeFromF32(DType::I32, from + r * tile.columns,
-                     reinterpret_cast<int32_t *>(to) + r * steps.row, steps.column, tile.columns);
-    } else if (sizeOf(types[k]) == 4) {
-      scatter(to, reinterpret_cast<const uint32_t *>(from), steps, tile.rows, tile.columns);
-    } else {
-      TileStore convert = types[k] == DType::F16 ? functions.storeF16 : functions.storeBF16;
-      if (nest.isAdjacent(k)) {
-        convert(reinterpret_cast<uint16_t *>(to), from, tile.size());
-      } else {
-        convert(halves(tile), from, tile.size());
-        scatter(to, halves(tile), steps, tile.rows, tile.columns);
-      }
+    const void *from = tile.find(s.value);
+    bool direct = nest.isAdjacent(k);
+    void *narrow = direct ? tile.at[k] : static_cast<std::byte *>(tile.reg(plan.numRegisters));
+    int64_t n = tile.size();
+    switch (types[k]) {
+    case DType::F16:
+      functions.storeF16(static_cast<uint16_t *>(narrow), static_cast<const float *>(from), n);
+      break;
+    case DType::BF16:
+      functions.storeBF16(static_cast<uint16_t *>(narrow), static_cast<const float *>(from), n);
+      break;
+    case DType::I8:
+    case DType::I1: { // a truth value is 0 or 1
+      const auto *values = static_cast<const int32_t *>(from);
+      std::transform(values, values + n, static_cast<uint8_t *>(narrow),
+                     [](int32_t x) { return static_cast<uint8_t>(x); });
+      break;
     }
+    default:
+      direct = false;
+      narrow = const_cast<void *>(from); // only read
+    }
+    if (!direct)
+      withUnsigned(sizeOf(types[k]), [&](auto zero) {
+        scatter(tile.at[k], static_cast<const decltype(zero) *>(narrow), nest.steps(k), tile.rows,
+                tile.columns);
+      });
   }
 
   const TileFunctions &functions;
@@ -393,6 +437,7 @@ private:
   std::vector<DType> types;
   TileNest nest;
   Plan plan;
+  unsigned width = 4; ///< bytes of a register's element
 };
 
 } // namespace

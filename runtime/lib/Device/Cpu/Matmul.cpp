@@ -61,7 +61,7 @@ dnnl::memory::data_type dataType(DType type) {
     return dnnl::memory::data_type::f16;
   case DType::BF16:
     return dnnl::memory::data_type::bf16;
-  case DType::I32:
+  default:
     break;
   }
   return dnnl::memory::data_type::undef;
@@ -268,6 +268,80 @@ private:
   std::vector<float> biasStorage;
 };
 
+/// f64, which oneDNN does not multiply: dense copies and three plain loops.
+class DoubleProductOperation final : public HostOperation {
+public:
+  explicit DoubleProductOperation(const MatmulDesc &desc)
+      : slots{desc.out.slot, desc.a.slot, desc.b.slot, desc.bias.slot},
+        hasBias(desc.bias.present()), accumulate(desc.accumulate) {
+    const Layout &out = desc.out.layout;
+    unsigned rank = out.rank;
+    Layout la = padded(desc.a.layout, rank), lb = padded(desc.b.layout, rank);
+    if (desc.transposeA)
+      la = transposed(la);
+    if (desc.transposeB)
+      lb = transposed(lb);
+    rows = out.shape[rank - 2];
+    columns = out.shape[rank - 1];
+    depth = la.shape[rank - 1];
+    // Factors that are broadcast are copied as often as they are used.
+    for (Layout *factor : {&la, &lb})
+      for (unsigned d = 0; d + 2 < rank; ++d)
+        if (factor->shape[d] != out.shape[d]) {
+          factor->shape[d] = out.shape[d];
+          factor->strides[d] = 0;
+        }
+    Layout denseOut = denseLike(out, DType::F64), denseA = denseLike(la, DType::F64),
+           denseB = denseLike(lb, DType::F64), row = out;
+    inA = CopyPlan(denseA, la);
+    inB = CopyPlan(denseB, lb);
+    for (unsigned d = 0; d < rank; ++d)
+      row.strides[d] = hasBias && d + 1 == rank ? desc.bias.layout.strides[0] : 0;
+    inBias = CopyPlan(denseOut, row);
+    inOut = accumulate && hasBias ? CombinePlan(denseOut, {out, row}, ReduceOp::Sum)
+                                  : CombinePlan(denseOut, {out}, ReduceOp::Sum);
+    outCopy = CopyPlan(out, denseOut);
+    a.resize(static_cast<size_t>(denseA.numElements()));
+    b.resize(static_cast<size_t>(denseB.numElements()));
+    sums.resize(static_cast<size_t>(denseOut.numElements()));
+  }
+
+  Status execute(const Frame &frame) override {
+    static const double zero = 0;
+    const void *bias = hasBias ? frame.pointers[slots[3]] : &zero;
+    void *target = frame.pointers[slots[0]];
+    inA.run(a.data(), frame.pointers[slots[1]]);
+    inB.run(b.data(), frame.pointers[slots[2]]);
+    if (!accumulate)
+      inBias.run(sums.data(), bias);
+    else if (hasBias)
+      inOut.run(sums.data(), {target, bias});
+    else
+      inOut.run(sums.data(), {target});
+    auto batches = static_cast<int64_t>(sums.size()) / (rows * columns);
+    for (int64_t batch = 0; batch < batches; ++batch)
+      for (int64_t m = 0; m < rows; ++m) {
+        double *to = sums.data() + (batch * rows + m) * columns;
+        for (int64_t k = 0; k < depth; ++k) {
+          double factor = a[static_cast<size_t>((batch * rows + m) * depth + k)];
+          const double *from = b.data() + (batch * depth + k) * columns;
+          for (int64_t n = 0; n < columns; ++n)
+            to[n] += factor * from[n];
+        }
+      }
+    outCopy.run(target, sums.data());
+    return Status();
+  }
+
+private:
+  uint32_t slots[4]; ///< out, a, b, bias
+  bool hasBias, accumulate;
+  int64_t rows = 0, columns = 0, depth = 0;
+  CopyPlan inA, inB, inBias, outCopy;
+  CombinePlan inOut;
+  std::vector<double> a, b, sums;
+};
+
 /// A product over nothing: out is bias, or zero, or (accumulating) what it was plus the bias.
 class EmptyProductOperation final : public HostOperation {
 public:
@@ -287,7 +361,7 @@ public:
                      : CombinePlan(out.layout, {wide}, ReduceOp::Sum);
   }
   Status execute(const Frame &frame) override {
-    static const float zero = 0;
+    static const double zero = 0; // of every dtype
     const void *term = bias.present() ? frame.pointers[bias.slot] : &zero;
     if (converts) {
       converted.resize(static_cast<size_t>(bias.layout.numElements()));
@@ -316,8 +390,11 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsig
   int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
   if (k == 0 || desc.out.layout.numElements() == 0)
     return std::make_unique<EmptyProductOperation>(desc);
-  if (desc.out.layout.dtype == DType::I32)
-    return Status(Code::Unsupported, "the cpu device has no matmul of i32");
+  if (desc.out.layout.dtype == DType::F64)
+    return std::make_unique<DoubleProductOperation>(desc);
+  if (!isFloat(desc.out.layout.dtype))
+    return Status(Code::Unsupported, "the cpu device has no matmul of " +
+                                         std::string(toString(desc.out.layout.dtype)));
   if (desc.out.layout.rank > DNNL_MAX_NDIMS)
     return Status(Code::Unsupported, "the cpu device's matmul takes at most " +
                                          std::to_string(DNNL_MAX_NDIMS) + " dimensions, found " +

@@ -10,5 +10,5 @@
 
 namespace tandem::cpu {
 extern const TileFunctions avx2TileFunctions;
-const TileFunctions avx2TileFunctions = TANDEM_TILE_TABLE("avx2");
+constexpr TileFunctions avx2TileFunctions = tile::makeTable("avx2");
 } // namespace tandem::cpu

@@ -10,5 +10,5 @@
 
 namespace tandem::cpu {
 extern const TileFunctions avx512TileFunctions;
-const TileFunctions avx512TileFunctions = TANDEM_TILE_TABLE("avx512");
+constexpr TileFunctions avx512TileFunctions = tile::makeTable("avx512");
 } // namespace tandem::cpu

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TileFunctions.inc"
+#include "Tile.h"
 
 #include "tandem/Runtime/HostOps.h"
 
@@ -38,7 +38,10 @@ void round_f16(void *result, const void *a, const void *, const void *, int64_t 
 } // namespace tile
 } // namespace
 
-const tandem::cpu::TileFunctions tandem::cpu::baselineTileFunctions = TANDEM_TILE_TABLE("baseline");
+#include "TileFunctions.inc"
+
+constexpr tandem::cpu::TileFunctions tandem::cpu::baselineTileFunctions =
+    tile::makeTable("baseline");
 
 const std::vector<const tandem::cpu::TileFunctions *> &tandem::cpu::tileFunctions() {
   static const std::vector<const TileFunctions *> tables = [] {

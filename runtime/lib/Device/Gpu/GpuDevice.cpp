@@ -143,7 +143,6 @@ public:
   bool hostMemory() const override { return false; }
   std::shared_ptr<DeviceState> shared() const override { return state; }
   const Kernels &kernels() const override { return *tools->kernels; }
-  LaunchCounts launches() const override { return {tools->ptxLaunches, tools->interpreted}; }
 
   Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) override {
     TANDEM_ASSIGN_OR_RETURN(auto stream, GpuStream::create(state, priority));

@@ -11,7 +11,6 @@
 #include "GpuStream.h"
 #include "Kernels.h"
 
-#include <atomic>
 #include <set>
 
 namespace tandem::gpu {
@@ -40,7 +39,6 @@ struct Toolbox {
   std::vector<Candidate> candidates;           ///< since the last agreement
   std::map<std::string, std::string> choices;  ///< algorithms by key
   std::map<std::string, PtxKernel> ptxKernels; ///< by their text
-  std::atomic<uint64_t> ptxLaunches{0}, interpreted{0};
 
   Driver &driver() const { return *state->driver; }
   Expected<Blas *> matrixLibrary();
@@ -68,7 +66,6 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
 using Tools = std::shared_ptr<Toolbox>;
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc);
 /// A launch of expression code, by the interpreter.
-Expected<std::unique_ptr<Operation>> prepareExpression(const Tools &tools, const LaunchDesc &desc);
 /// A launch of what fits this GPU best.
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc);
 

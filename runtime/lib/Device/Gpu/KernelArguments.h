@@ -14,9 +14,7 @@
 
 namespace tandem::gpu {
 
-enum : int { kMaxOuter = 15, kMaxNestOperands = 3, kMaxExpressionOperands = 64 };
-/// Values that an expression may hold at once.
-enum : int { kExpressionRegisters = 64 };
+enum : int { kMaxOuter = 15, kMaxNestOperands = 3 };
 
 /// Loops over operands of one shape: `inner` units in a row, rows by the outer dimensions. A unit
 /// is one element or a pack of contiguous ones; strides count elements.
@@ -28,32 +26,6 @@ struct Nest {
   uint64_t extents[kMaxOuter] = {};
   int64_t strides[kMaxNestOperands][kMaxOuter] = {};
   int64_t innerStrides[kMaxNestOperands] = {};
-};
-
-/// One operand of an expression.
-struct ExpressionOperand {
-  int64_t strides[kMaxOuter] = {};
-  int64_t innerStride = 0;
-  int32_t dtype = 0; ///< DType
-  int32_t reserved = 0;
-};
-
-/// sp::ExprInstr with registers assigned: result, a, b, c are registers; of a load, a is the
-/// operand; of a store, b.
-struct ExpressionStep {
-  int32_t op = 0;
-  int32_t result = 0, a = 0, b = 0, c = 0;
-  float imm = 0;
-};
-
-/// An expression as it lies in the GPU's memory.
-struct Expression {
-  uint64_t inner = 0;
-  uint64_t extents[kMaxOuter] = {};
-  int32_t outer = 0;
-  int32_t steps = 0;
-  const ExpressionOperand *operands = nullptr;
-  const ExpressionStep *code = nullptr;
 };
 
 /// What a run's graph knows of its number, and cannot have as constants.
@@ -68,10 +40,6 @@ struct RunWords {
   int32_t count = 0;
   int32_t reserved = 0;
   SignalWord words[kMaxSignalWords];
-};
-
-struct ExpressionPointers {
-  void *data[kMaxExpressionOperands] = {};
 };
 
 } // namespace tandem::gpu

@@ -57,15 +57,17 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
 Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
   std::unique_ptr<Kernels> kernels(new Kernels(driver));
   TANDEM_RETURN_IF_ERROR(driver.loadModule(tandemGpuKernels, &kernels->module));
-  std::vector<std::string> names{"expression",   "widen_f16",   "widen_bf16",
-                                 "signal_raise", "signal_wait", "run_words"};
+  std::vector<std::string> names{"widen_f16", "widen_bf16", "signal_raise", "signal_wait",
+                                 "run_words"};
   for (const char *bits : {"32", "64"}) {
-    for (const char *width : {"16", "32", "64", "128"})
+    for (const char *width : {"8", "16", "32", "64", "128"})
       names.push_back(fmt::format("copy_{}_{}", width, bits));
-    for (DType type : {DType::F32, DType::F16, DType::BF16, DType::I32})
+    for (unsigned number = 0; number < kNumDTypes; ++number) {
+      auto type = static_cast<DType>(number);
       for (unsigned pack : {1u, kWidest / sizeOf(type)})
         for (const char *kernel : {"combine", "reduce_apart", "reduce_together"})
           names.push_back(fmt::format("{}_{}_{}_{}", kernel, toString(type), pack, bits));
+    }
   }
   for (const std::string &name : names)
     TANDEM_RETURN_IF_ERROR(

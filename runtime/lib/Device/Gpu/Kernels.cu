@@ -1,4 +1,4 @@
-//===- Kernels.cu - copies, reductions and expressions on the GPU ---*- CUDA -*-===//
+//===- Kernels.cu - copies and reductions on the GPU ---*- CUDA -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,13 +11,10 @@
 
 #include "KernelArguments.h"
 
-#include "tandem/Program/stream_program_generated.h"
-
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 using namespace tandem::gpu;
-using tandem::sp::ExprOp;
 
 namespace {
 
@@ -25,40 +22,83 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
   T v[N];
 };
 
+/// What sums of T are computed in.
 template <typename T> struct Arithmetic {
   using Type = float;
 };
 template <> struct Arithmetic<int> {
   using Type = int;
 };
+template <> struct Arithmetic<signed char> {
+  using Type = int;
+};
+template <> struct Arithmetic<unsigned char> {
+  using Type = int;
+};
+template <> struct Arithmetic<double> {
+  using Type = double;
+};
+template <> struct Arithmetic<long long> {
+  using Type = long long;
+};
 
 __device__ float widen(float x) { return x; }
 __device__ float widen(__half x) { return __half2float(x); }
 __device__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ int widen(int x) { return x; }
-__device__ void narrow(float x, float &to) { to = x; }
+__device__ int widen(signed char x) { return x; }
+__device__ int widen(unsigned char x) { return x; }
+__device__ double widen(double x) { return x; }
+__device__ long long widen(long long x) { return x; }
 __device__ void narrow(float x, __half &to) { to = __float2half_rn(x); }
 __device__ void narrow(float x, __nv_bfloat16 &to) { to = __float2bfloat16_rn(x); }
-__device__ void narrow(int x, int &to) { to = x; }
+template <typename A, typename T> __device__ void narrow(A x, T &to) { to = static_cast<T>(x); }
 
-// Sum, max and min, numbered as ReduceOp. A NaN on either side stays; i32 sums wrap.
-__device__ float combine(int op, float a, float b) {
+// Sum, max and min, numbered as ReduceOp. A NaN on either side stays; sums of integers wrap.
+template <typename A> __device__ A combine(int op, A a, A b) {
   if (op == 0)
     return a + b;
   if (op == 1)
     return a > b || a != a ? a : b;
   return a < b || a != a ? a : b;
 }
-__device__ int combine(int op, int a, int b) {
+template <> __device__ int combine(int op, int a, int b) {
   if (op == 0)
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
   return op == 1 ? max(a, b) : min(a, b);
 }
-__device__ float identity(int op, float) {
-  return op == 0 ? 0.0f : __int_as_float(op == 1 ? 0xff800000 : 0x7f800000);
+template <> __device__ long long combine(int op, long long a, long long b) {
+  if (op == 0)
+    return static_cast<long long>(static_cast<unsigned long long>(a) +
+                                  static_cast<unsigned long long>(b));
+  return op == 1 ? max(a, b) : min(a, b);
 }
-__device__ int identity(int op, int) {
-  return op == 0 ? 0 : op == 1 ? static_cast<int>(0x80000000u) : 0x7fffffff;
+
+/// What a reduction over nothing gives: 0, the least and the greatest number.
+template <typename T> struct Least {
+  static __device__ float value() { return -__int_as_float(0x7f800000); }
+};
+template <> struct Least<double> {
+  static __device__ double value() { return -__longlong_as_double(0x7ff0000000000000ll); }
+};
+template <> struct Least<int> {
+  static __device__ int value() { return static_cast<int>(0x80000000u); }
+};
+template <> struct Least<long long> {
+  static __device__ long long value() { return static_cast<long long>(0x8000000000000000ull); }
+};
+template <> struct Least<signed char> {
+  static __device__ int value() { return -128; }
+};
+template <> struct Least<unsigned char> {
+  static __device__ int value() { return 0; }
+};
+template <typename A> __device__ A greatest(A least) { return -least; }
+template <> __device__ int greatest(int least) { return least == 0 ? 1 : ~least; }
+template <> __device__ long long greatest(long long least) { return ~least; }
+template <typename T> __device__ typename Arithmetic<T>::Type identity(int op) {
+  auto least = Least<T>::value();
+  return op == 0 ? decltype(least)(0) : op == 1 ? least : greatest(least);
 }
 
 /// Where unit `i` lies in each of K operands.
@@ -136,7 +176,7 @@ __device__ void reduceApart(const Nest &kept, const Nest &reduced, T *dst, const
     A sum[N];
 #pragma unroll
     for (int e = 0; e < N; ++e)
-      sum[e] = identity(op, A());
+      sum[e] = identity<T>(op);
     auto take = [&](int64_t term) {
       P x = *reinterpret_cast<const P *>(src + at[1] + term);
 #pragma unroll
@@ -177,7 +217,7 @@ __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, co
   for (Index i = blockIdx.x; i < total;) {
     int64_t at[2];
     locate(kept, i, at);
-    A sum = identity(op, A());
+    A sum = identity<T>(op);
     for (Index r = threadIdx.x; r < terms; r += blockDim.x) {
       int64_t term[1];
       locate(reduced, r, term);
@@ -205,165 +245,6 @@ __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, co
   }
 }
 
-/// A register of an expression.
-union Value {
-  float f;
-  int i;
-  unsigned u;
-};
-
-__device__ float loadElement(int dtype, const void *data, int64_t at) {
-  switch (dtype) {
-  case 0:
-    return static_cast<const float *>(data)[at];
-  case 1:
-    return widen(static_cast<const __half *>(data)[at]);
-  case 2:
-    return widen(static_cast<const __nv_bfloat16 *>(data)[at]);
-  default:
-    return static_cast<float>(static_cast<const int *>(data)[at]);
-  }
-}
-
-__device__ void storeElement(int dtype, void *data, int64_t at, float x) {
-  switch (dtype) {
-  case 0:
-    return narrow(x, static_cast<float *>(data)[at]);
-  case 1:
-    return narrow(x, static_cast<__half *>(data)[at]);
-  case 2:
-    return narrow(x, static_cast<__nv_bfloat16 *>(data)[at]);
-  default: // to nearest, saturating, NaN to 0
-    static_cast<int *>(data)[at] = __float2int_rn(x);
-  }
-}
-
-/// Instructions whose result is f32 from f32 operands.
-__device__ float evaluateFloat(ExprOp op, float a, float b, float c) {
-  switch (op) {
-  case ExprOp::add:
-    return __fadd_rn(a, b);
-  case ExprOp::sub:
-    return __fsub_rn(a, b);
-  case ExprOp::mul:
-    return __fmul_rn(a, b);
-  case ExprOp::div:
-    return a / b;
-  case ExprOp::max:
-    return combine(1, a, b);
-  case ExprOp::min:
-    return combine(2, a, b);
-  case ExprOp::pow:
-    return powf(a, b);
-  case ExprOp::neg:
-    return -a;
-  case ExprOp::abs:
-    return fabsf(a);
-  case ExprOp::exp:
-    return expf(a);
-  case ExprOp::exp2:
-    return exp2f(a);
-  case ExprOp::log:
-    return logf(a);
-  case ExprOp::sqrt:
-    return sqrtf(a);
-  case ExprOp::rsqrt:
-    return 1.0f / sqrtf(a);
-  case ExprOp::tanh:
-    return tanhf(a);
-  case ExprOp::erf:
-    return erff(a);
-  case ExprOp::sin:
-    return sinf(a);
-  case ExprOp::cos:
-    return cosf(a);
-  case ExprOp::floor:
-    return floorf(a);
-  case ExprOp::ceil:
-    return ceilf(a);
-  case ExprOp::cmp_lt:
-    return a < b ? 1.0f : 0.0f;
-  case ExprOp::cmp_le:
-    return a <= b ? 1.0f : 0.0f;
-  case ExprOp::cmp_eq:
-    return a == b ? 1.0f : 0.0f;
-  case ExprOp::select:
-    return a != 0.0f ? b : c;
-  case ExprOp::fma:
-    return __fmaf_rn(a, b, c);
-  case ExprOp::round_f16:
-    return __half2float(__float2half_rn(a));
-  case ExprOp::round_bf16:
-    return __bfloat162float(__float2bfloat16_rn(a));
-  default:
-    return 0.0f;
-  }
-}
-
-__device__ Value evaluate(const ExpressionStep &step, Value a, Value b, Value c) {
-  Value x;
-  auto op = static_cast<ExprOp>(step.op);
-  switch (op) {
-  case ExprOp::constant:
-    x.f = step.imm;
-    return x;
-  case ExprOp::constant_i32:
-    x.i = step.a;
-    return x;
-  case ExprOp::add_i32:
-    x.u = a.u + b.u;
-    return x;
-  case ExprOp::sub_i32:
-    x.u = a.u - b.u;
-    return x;
-  case ExprOp::mul_i32:
-    x.u = a.u * b.u;
-    return x;
-  case ExprOp::max_i32:
-    x.i = max(a.i, b.i);
-    return x;
-  case ExprOp::min_i32:
-    x.i = min(a.i, b.i);
-    return x;
-  case ExprOp::and_i32:
-    x.u = a.u & b.u;
-    return x;
-  case ExprOp::or_i32:
-    x.u = a.u | b.u;
-    return x;
-  case ExprOp::xor_i32:
-    x.u = a.u ^ b.u;
-    return x;
-  case ExprOp::shl_i32:
-    x.u = a.u << (b.u & 31);
-    return x;
-  case ExprOp::shr_i32:
-    x.i = a.i >> (b.u & 31);
-    return x;
-  case ExprOp::cmp_lt_i32:
-    x.f = a.i < b.i ? 1.0f : 0.0f;
-    return x;
-  case ExprOp::cmp_le_i32:
-    x.f = a.i <= b.i ? 1.0f : 0.0f;
-    return x;
-  case ExprOp::cmp_eq_i32:
-    x.f = a.i == b.i ? 1.0f : 0.0f;
-    return x;
-  case ExprOp::select_i32:
-    x.i = a.f != 0.0f ? b.i : c.i;
-    return x;
-  case ExprOp::from_i32:
-    x.f = static_cast<float>(a.i);
-    return x;
-  case ExprOp::to_i32: // towards zero, saturating; NaN is 0
-    x.i = __float2int_rz(a.f);
-    return x;
-  default:
-    x.f = evaluateFloat(op, a.f, b.f, c.f);
-    return x;
-  }
-}
-
 } // namespace
 
 #define COPY(bits, T)                                                                              \
@@ -375,6 +256,7 @@ __device__ Value evaluate(const ExpressionStep &step, Value a, Value b, Value c)
                                               const T *src) {                                      \
     copyUnits<T, uint64_t>(nest, dst, src);                                                        \
   }
+COPY(8, uint8_t)
 COPY(16, uint16_t)
 COPY(32, uint32_t)
 COPY(64, uint2)
@@ -404,6 +286,10 @@ ARITHMETIC_OF(f32, float, 4)
 ARITHMETIC_OF(f16, __half, 8)
 ARITHMETIC_OF(bf16, __nv_bfloat16, 8)
 ARITHMETIC_OF(i32, int, 4)
+ARITHMETIC_OF(f64, double, 2)
+ARITHMETIC_OF(i64, long long, 2)
+ARITHMETIC_OF(i8, signed char, 16)
+ARITHMETIC_OF(i1, unsigned char, 16)
 
 /// `count` elements, `stride` apart, as f32.
 #define WIDEN(name, T)                                                                             \
@@ -462,51 +348,4 @@ extern "C" __global__ void run_words(const __grid_constant__ RunWords run) {
   __threadfence_system();
   if (*run.released)
     *at = 0;
-}
-
-/// An elementwise expression, interpreted. Loads of one element come before its stores: an output
-/// may be the same memory as an input.
-extern "C" __global__ void expression(const Expression *expression, uint64_t total,
-                                      const __grid_constant__ ExpressionPointers pointers) {
-  Value registers[kExpressionRegisters];
-  uint64_t inner = expression->inner;
-  int outer = expression->outer, steps = expression->steps;
-  const ExpressionOperand *operands = expression->operands;
-  const ExpressionStep *code = expression->code;
-  for (auto i = firstUnit<uint64_t>(); i < total; i += unitStep<uint64_t>()) {
-    uint64_t row = outer ? i / inner : 0, column = i - row * inner;
-    auto place = [&](int k) {
-      int64_t at = static_cast<int64_t>(column) * operands[k].innerStride;
-      uint64_t rest = row;
-#pragma unroll 1
-      for (int d = outer - 1; d >= 0; --d) {
-        uint64_t extent = expression->extents[d], next = rest / extent;
-        at += static_cast<int64_t>(rest - next * extent) * operands[k].strides[d];
-        rest = next;
-      }
-      return at;
-    };
-    for (int s = 0; s < steps; ++s) {
-      ExpressionStep step = code[s];
-      switch (static_cast<ExprOp>(step.op)) {
-      case ExprOp::load:
-        registers[step.result].f =
-            loadElement(operands[step.a].dtype, pointers.data[step.a], place(step.a));
-        break;
-      case ExprOp::store:
-        storeElement(operands[step.b].dtype, pointers.data[step.b], place(step.b),
-                     registers[step.a].f);
-        break;
-      case ExprOp::load_i32:
-        registers[step.result].i = static_cast<const int *>(pointers.data[step.a])[place(step.a)];
-        break;
-      case ExprOp::store_i32:
-        static_cast<int *>(pointers.data[step.b])[place(step.b)] = registers[step.a].i;
-        break;
-      default:
-        registers[step.result] =
-            evaluate(step, registers[step.a], registers[step.b], registers[step.c]);
-      }
-    }
-  }
 }

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// PTX that the compiler has put beside the expression code is loaded here and called as
-// docs/kernels.md says; where there is none for this GPU, the expression is interpreted.
+// Loads the PTX that the compiler has put next to the expression code, and calls it as
+// docs/kernels.md says.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <fmt/format.h>
 
 namespace tandem::gpu {
@@ -36,16 +35,8 @@ unsigned architectureOf(std::string_view target) {
   return error == std::errc() && end == target.data() + target.size() ? number : 0;
 }
 
-/// Whether the user wants kernels of this kind alone: "ptx" or "expression".
-bool wantsOnly(std::string_view kind) {
-  const char *wanted = std::getenv("TANDEM_KERNELS");
-  return wanted && wanted == kind;
-}
-
 /// The newest code that this GPU can run, or null.
 const NativeKernel *choose(const LaunchDesc &desc, unsigned architecture) {
-  if (wantsOnly("expression"))
-    return nullptr;
   const NativeKernel *best = nullptr;
   for (const NativeKernel &native : desc.native) {
     unsigned needs = architectureOf(native.target);
@@ -161,7 +152,6 @@ private:
     arguments.reserve(numbers.size());
     for (int64_t &number : numbers)
       arguments.push_back(&number);
-    ++tools->ptxLaunches;
     return tools->driver().launch(function, grid, stream.native(), arguments.data());
   }
 
@@ -200,27 +190,19 @@ Expected<PtxKernel> Toolbox::loadPtx(const std::string &text) {
 
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc) {
   std::string where = fmt::format("kernel \"{}\": ", desc.name);
-  if (const NativeKernel *native = choose(desc, tools->driver().info().architecture)) {
-    std::string text(reinterpret_cast<const char *>(native->code), native->codeSize);
-    auto kernel = tools->loadPtx(text);
-    if (!kernel)
-      return kernel.status().withPrefix(where);
-    auto operation = std::make_unique<PtxOperation>(tools, *kernel);
-    operation->prepare(desc);
-    return std::unique_ptr<Operation>(std::move(operation));
-  }
-  if (wantsOnly("ptx"))
-    return Status(Code::Unsupported,
-                  fmt::format("{}TANDEM_KERNELS=ptx, and the program has no PTX for {} (sm_{})",
-                              where, tools->driver().info().name,
-                              tools->driver().info().architecture));
-  if (static_cast<sp::KernelFormat>(desc.format) != sp::KernelFormat::expression)
-    return Status(Code::Unsupported,
-                  fmt::format("{}device {} (sm_{}) runs expressions and PTX, not code for \"{}\"",
-                              where, tools->driver().info().name,
-                              tools->driver().info().architecture, desc.target));
-  auto operation = prepareExpression(tools, desc);
-  return operation ? std::move(operation) : operation.status().withPrefix(where);
+  const NativeKernel *native = choose(desc, tools->driver().info().architecture);
+  if (!native)
+    return Status(
+        Code::Unsupported,
+        fmt::format("{}the program has no PTX for {} (sm_{}); compile it for a cuda target", where,
+                    tools->driver().info().name, tools->driver().info().architecture));
+  std::string text(reinterpret_cast<const char *>(native->code), native->codeSize);
+  auto kernel = tools->loadPtx(text);
+  if (!kernel)
+    return kernel.status().withPrefix(where);
+  auto operation = std::make_unique<PtxOperation>(tools, *kernel);
+  operation->prepare(desc);
+  return std::unique_ptr<Operation>(std::move(operation));
 }
 
 } // namespace tandem::gpu

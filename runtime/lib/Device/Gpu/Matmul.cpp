@@ -341,14 +341,15 @@ private:
 } // namespace
 
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc) {
+  if (DType type = desc.a.layout.dtype; !isFloat(type) || type == DType::F64)
+    return Status(Code::Unsupported,
+                  fmt::format("the gpu device has no matmul of {}", toString(type)));
   int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
   if (k == 0 || desc.out.layout.numElements() == 0) {
     auto operation = std::make_unique<EmptyProductOperation>(tools);
     TANDEM_RETURN_IF_ERROR(operation->prepare(desc));
     return std::unique_ptr<Operation>(std::move(operation));
   }
-  if (desc.out.layout.dtype == DType::I32)
-    return Status(Code::Unsupported, "the gpu device has no matmul of i32");
   auto operation = std::make_unique<MatmulOperation>(tools);
   TANDEM_RETURN_IF_ERROR(operation->prepare(desc).withPrefix(fmt::format(
       "{} by {} into {}: ", desc.a.layout.str(), desc.b.layout.str(), desc.out.layout.str())));

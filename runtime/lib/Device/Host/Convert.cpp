@@ -7,9 +7,6 @@
 
 #include "tandem/Runtime/HostOps.h"
 
-#include <cmath>
-#include <limits>
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -87,16 +84,6 @@ __attribute__((target("avx2,f16c"))) int64_t storeF16Vector(const float *from, i
 }
 #endif
 
-int32_t toI32(float x) {
-  if (std::isnan(x))
-    return 0;
-  if (x >= 2147483648.0f)
-    return std::numeric_limits<int32_t>::max();
-  if (x < -2147483648.0f)
-    return std::numeric_limits<int32_t>::min();
-  return static_cast<int32_t>(std::lrint(x));
-}
-
 } // namespace
 
 void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *to) {
@@ -108,12 +95,6 @@ void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *t
     else
       for (int64_t i = 0; i < n; ++i)
         to[i] = p[i * stride];
-    return;
-  }
-  case DType::I32: {
-    const auto *p = static_cast<const int32_t *>(from);
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = static_cast<float>(p[i * stride]);
     return;
   }
   case DType::BF16: {
@@ -137,6 +118,8 @@ void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *t
       to[i] = fromF16(p[i * stride]);
     return;
   }
+  default:
+    return; // not computed in f32
   }
 }
 
@@ -149,12 +132,6 @@ void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64
     else
       for (int64_t i = 0; i < n; ++i)
         p[i * stride] = from[i];
-    return;
-  }
-  case DType::I32: {
-    auto *p = static_cast<int32_t *>(to);
-    for (int64_t i = 0; i < n; ++i)
-      p[i * stride] = toI32(from[i]);
     return;
   }
   case DType::BF16: {
@@ -178,6 +155,8 @@ void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64
       p[i * stride] = toF16(from[i]);
     return;
   }
+  default:
+    return; // not computed in f32
   }
 }
 

@@ -111,15 +111,14 @@ void CopyPlan::run(void *dst, const void *src) const {
       for (int64_t e = 0; e < n; ++e) {
         std::byte *to = at[0] + e * ds * element;
         const std::byte *row = at[1] + e * ss * element;
-        element == 4 ? transposeTiles<uint32_t>(to, row, alongDst, alongSrc, srcStep, dstStep)
-                     : transposeTiles<uint16_t>(to, row, alongDst, alongSrc, srcStep, dstStep);
+        withUnsigned(element, [&](auto zero) {
+          transposeTiles<decltype(zero)>(to, row, alongDst, alongSrc, srcStep, dstStep);
+        });
       }
     } else if (ds == 1 && ss == 1) {
       std::memmove(at[0], at[1], static_cast<size_t>(n) * element);
-    } else if (element == 4) {
-      copyRow<uint32_t>(at[0], ds, at[1], ss, n);
     } else {
-      copyRow<uint16_t>(at[0], ds, at[1], ss, n);
+      withUnsigned(element, [&](auto zero) { copyRow<decltype(zero)>(at[0], ds, at[1], ss, n); });
     }
   });
 }

@@ -20,8 +20,9 @@ constexpr int64_t kTile = 512;
 template <typename T> T combine(ReduceOp op, T a, T b) {
   switch (op) {
   case ReduceOp::Sum:
-    if constexpr (std::is_same_v<T, int32_t>) // signed overflow would be undefined
-      return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+    if constexpr (std::is_integral_v<T>) // signed overflow would be undefined
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
+                            static_cast<std::make_unsigned_t<T>>(b));
     else
       return a + b;
   // `a != a`: a NaN on either side stays (if b is NaN, the comparison is false and b is taken).
@@ -33,7 +34,7 @@ template <typename T> T combine(ReduceOp op, T a, T b) {
   return a;
 }
 
-template <typename T> void combineRowImpl(ReduceOp op, T *a, const T *b, int64_t n) {
+template <typename T> void combineRow(ReduceOp op, T *a, const T *b, int64_t n) {
   auto loop = [&](auto constant) {
     for (int64_t i = 0; i < n; ++i)
       a[i] = combine(decltype(constant)::value, a[i], b[i]);
@@ -55,21 +56,64 @@ template <typename T> T identity(ReduceOp op) {
   return op == ReduceOp::Max ? Limits::min() : Limits::max();
 }
 
-void load(DType type, const void *from, int64_t stride, int64_t n, float *to) {
-  loadAsF32(type, from, stride, n, to);
-}
-void load(DType, const void *from, int64_t stride, int64_t n, int32_t *to) {
-  const auto *p = static_cast<const int32_t *>(from);
+template <typename From, typename To>
+void loadAs(const void *from, int64_t stride, int64_t n, To *to) {
+  const auto *p = static_cast<const From *>(from);
   for (int64_t i = 0; i < n; ++i)
-    to[i] = p[i * stride];
+    to[i] = static_cast<To>(p[i * stride]);
 }
-void store(DType type, const float *from, void *to, int64_t stride, int64_t n) {
-  storeFromF32(type, from, to, stride, n);
-}
-void store(DType, const int32_t *from, void *to, int64_t stride, int64_t n) {
-  auto *p = static_cast<int32_t *>(to);
+template <typename To, typename From>
+void storeAs(const From *from, void *to, int64_t stride, int64_t n) {
+  auto *p = static_cast<To *>(to);
   for (int64_t i = 0; i < n; ++i)
-    p[i * stride] = from[i];
+    p[i * stride] = static_cast<To>(from[i]);
+}
+
+// What is summed in T: float f32, f16 and bf16; int32_t i32, i8 (modulo 2^8 when stored) and i1.
+template <typename T> void load(DType type, const void *from, int64_t stride, int64_t n, T *to) {
+  if constexpr (std::is_same_v<T, float>)
+    loadAsF32(type, from, stride, n, to);
+  else if (type == DType::I8)
+    loadAs<int8_t>(from, stride, n, to);
+  else if (type == DType::I1)
+    loadAs<uint8_t>(from, stride, n, to);
+  else
+    loadAs<T>(from, stride, n, to);
+}
+template <typename T> void store(DType type, const T *from, void *to, int64_t stride, int64_t n) {
+  if constexpr (std::is_same_v<T, float>)
+    storeFromF32(type, from, to, stride, n);
+  else if (sizeOf(type) == 1)
+    storeAs<uint8_t>(from, to, stride, n);
+  else
+    storeAs<T>(from, to, stride, n);
+}
+
+/// Calls f with a zero of the type that sums of `type` are computed in.
+template <typename F> void withSumType(DType type, F f) {
+  switch (type) {
+  case DType::F32:
+  case DType::F16:
+  case DType::BF16:
+    return f(float());
+  case DType::F64:
+    return f(double());
+  case DType::I64:
+    return f(int64_t());
+  case DType::I32:
+  case DType::I8:
+  case DType::I1:
+    return f(int32_t());
+  }
+}
+
+/// The least and the greatest number of a type narrower than what it is summed in.
+template <typename T> T identityOf(DType type, ReduceOp op) {
+  if (op != ReduceOp::Sum && type == DType::I8)
+    return static_cast<T>(op == ReduceOp::Max ? -128 : 127);
+  if (op != ReduceOp::Sum && type == DType::I1)
+    return static_cast<T>(op == ReduceOp::Max ? 0 : 1);
+  return identity<T>(op);
 }
 
 std::vector<Layout> withFirst(const Layout &first, const std::vector<Layout> &rest) {
@@ -125,7 +169,7 @@ void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, Reduce
     for (int64_t i = 0; i < n; i += kTile) {
       int64_t tile = std::min(kTile, n - i);
       std::byte *from = at[1] + i * kept.rowStride(1) * size;
-      std::fill_n(sum, tile, identity<T>(op));
+      std::fill_n(sum, tile, identityOf<T>(type, op));
       if (alongReduced) {
         for (int64_t e = 0; e < tile; ++e)
           reduced.run({from + e * kept.rowStride(1) * size}, [&](std::byte *const *row) {
@@ -151,11 +195,6 @@ void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, Reduce
 
 } // namespace
 
-void combineRow(ReduceOp op, float *a, const float *b, int64_t n) { combineRowImpl(op, a, b, n); }
-void combineRow(ReduceOp op, int32_t *a, const int32_t *b, int64_t n) {
-  combineRowImpl(op, a, b, n);
-}
-
 CombinePlan::CombinePlan(const Layout &dst, const std::vector<Layout> &srcs, ReduceOp op)
     : nest(withFirst(dst, srcs)), type(dst.dtype), op(op) {}
 
@@ -163,10 +202,8 @@ void CombinePlan::run(void *dst, const std::vector<const void *> &srcs) const {
   std::vector<std::byte *> bases{static_cast<std::byte *>(dst)};
   for (const void *src : srcs) // only read
     bases.push_back(static_cast<std::byte *>(const_cast<void *>(src)));
-  if (type == DType::I32)
-    combineAll<int32_t>(nest, type, op, std::move(bases));
-  else
-    combineAll<float>(nest, type, op, std::move(bases));
+  withSumType(type,
+              [&](auto zero) { combineAll<decltype(zero)>(nest, type, op, std::move(bases)); });
 }
 
 ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op)
@@ -176,10 +213,8 @@ ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, Redu
 void ReducePlan::run(void *dst, const void *src) const {
   auto *to = static_cast<std::byte *>(dst);
   auto *from = static_cast<std::byte *>(const_cast<void *>(src)); // only read
-  if (type == DType::I32)
-    reduceAll<int32_t>(kept, reduced, type, op, to, from);
-  else
-    reduceAll<float>(kept, reduced, type, op, to, from);
+  withSumType(type,
+              [&](auto zero) { reduceAll<decltype(zero)>(kept, reduced, type, op, to, from); });
 }
 
 } // namespace tandem

@@ -20,7 +20,7 @@ using namespace tandem::test;
 namespace {
 
 using Op = sp::ExprOp;
-using Expression = std::vector<sp::ExprInstr>;
+using Expression = std::vector<Instr>;
 
 Layout layoutOf(DType dtype, const Shape &shape, const Shape &strides) {
   Layout layout = Layout::dense(dtype, shape.data(), static_cast<unsigned>(shape.size()));
@@ -49,7 +49,7 @@ struct Array {
     return memory.data() + offset * static_cast<int64_t>(sizeOf(layout.dtype));
   }
   float get(int64_t i) {
-    float value;
+    float value = 0;
     loadAsF32(layout.dtype, at(i), 1, 1, &value);
     return value;
   }
@@ -62,8 +62,12 @@ struct Array {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> uniform(-3, 3);
     for (int64_t i = 0; i < layout.numElements(); ++i) {
-      float value = uniform(random) * (layout.dtype == DType::I32 ? 1000 : 1);
-      storeFromF32(layout.dtype, &value, at(i), 1, 1);
+      float value = uniform(random);
+      auto integer = static_cast<int32_t>(value * 1000);
+      if (layout.dtype == DType::I32)
+        std::memcpy(at(i), &integer, sizeof integer);
+      else
+        storeFromF32(layout.dtype, &value, at(i), 1, 1);
     }
   }
 };
@@ -199,14 +203,14 @@ TEST(Expression, Integers) {
   x.fill(6);
   y.fill(7);
   // sum = x < y ? x + y : 7; f = float(sum).
-  launch({{Op::load_i32, 0, 0, 0, 0},
-          {Op::load_i32, 1, 0, 0, 0},
-          {Op::add_i32, 0, 1, 0, 0},
-          {Op::constant_i32, 7, 0, 0, 0},
-          {Op::cmp_lt_i32, 0, 1, 0, 0},
-          {Op::select_i32, 4, 2, 3, 0},
-          {Op::store_i32, 5, 0, 0, 0},
-          {Op::from_i32, 5, 0, 0, 0},
+  launch({{Op::load, 0, 0, 0, 0, kI32},
+          {Op::load, 1, 0, 0, 0, kI32},
+          {Op::add, 0, 1, 0, 0, kI32},
+          {Op::constant, 0, 0, 0, 7, kI32},
+          {Op::cmp_lt, 0, 1, 0, 0, kI32},
+          {Op::select, 4, 2, 3, 0, kI32},
+          {Op::store, 5, 0, 0, 0, kI32},
+          {Op::convert, 5, 0, 0, 0},
           {Op::store, 7, 1, 0, 0}},
          2, {&sum, &f, &x, &y});
   for (int64_t i = 0; i < 5 * 333; ++i) {
@@ -218,8 +222,8 @@ TEST(Expression, Integers) {
 
 /// Straight-line code of random operations, compared with itself one element at a time.
 TEST(Expression, RandomCode) {
-  constexpr Op ops[] = {Op::add,  Op::sub, Op::mul,    Op::max,    Op::min, Op::neg,      Op::abs,
-                        Op::tanh, Op::exp, Op::cmp_lt, Op::select, Op::fma, Op::round_f16};
+  constexpr Op ops[] = {Op::add,  Op::sub, Op::mul,    Op::max, Op::min,       Op::neg, Op::abs,
+                        Op::tanh, Op::exp, Op::select, Op::fma, Op::round_f16, Op::rem, Op::round};
   for (unsigned seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
     auto below = [&](size_t n) { return static_cast<uint32_t>(random() % n); };
@@ -228,13 +232,22 @@ TEST(Expression, RandomCode) {
     for (uint32_t k = 0; k < inputs; ++k)
       code.emplace_back(Op::load, k, 0, 0, 0);
     code.emplace_back(Op::constant, 0, 0, 0, 0.5f);
+    std::vector<uint32_t> values; // registers of f32
+    for (uint32_t r = 0; r < code.size(); ++r)
+      values.push_back(r);
+    auto any = [&] { return values[below(values.size())]; };
     for (uint32_t k = 0, e = 1 + below(40); k < e; ++k) {
-      size_t n = code.size();
-      code.emplace_back(ops[below(std::size(ops))], below(n), below(n), below(n), 0);
+      Op op = ops[below(std::size(ops))];
+      uint32_t a = any();
+      if (op == Op::select) { // by a comparison
+        code.emplace_back(Op::cmp_lt, a, any());
+        a = static_cast<uint32_t>(code.size() - 1);
+      }
+      code.emplace_back(op, a, any(), any());
+      values.push_back(static_cast<uint32_t>(code.size() - 1));
     }
-    size_t values = code.size();
     for (uint32_t k = 0; k < outputs; ++k)
-      code.emplace_back(Op::store, below(values), k, 0, 0);
+      code.emplace_back(Op::store, any(), k);
     Shape shape{1 + below(9), 1 + below(700)};
     std::vector<Array> arrays;
     for (uint32_t k = 0; k < outputs + inputs; ++k)

@@ -79,14 +79,6 @@ TEST(Convert, VectorsAndStridesAgree) {
   }
 }
 
-TEST(Convert, I32Saturates) {
-  float in[] = {0.5f, 1.5f, -2.6f, 3e9f, -3e9f, NAN, INFINITY};
-  int32_t out[7];
-  storeFromF32(DType::I32, in, out, 1, 7);
-  EXPECT_EQ((std::vector<int32_t>(out, out + 7)),
-            (std::vector<int32_t>{0, 2, -3, INT32_MAX, INT32_MIN, 0, INT32_MAX}));
-}
-
 TEST(LoopNest, MergesWhatFollows) {
   Layout a = Layout::dense(DType::F32, {4, 5, 6});
   EXPECT_EQ(LoopNest({a, a}).rowLength(), 120);

@@ -87,17 +87,23 @@ TEST_P(TileFunctionsTest, ErrorBounds) {
     double bound;
   };
   const Case cases[] = {
-      {"exp", functions().exp, [](double x) { return std::exp(x); }, 2},
-      {"exp2", functions().exp2, [](double x) { return std::exp2(x); }, 2},
-      {"log", functions().log, [](double x) { return std::log(x); }, 2},
-      {"tanh", functions().tanh, [](double x) { return std::tanh(x); }, 3},
-      {"erf", functions().erf, [](double x) { return std::erf(x); }, 3},
-      {"floor", functions().floor, [](double x) { return std::floor(x); }, 0},
-      {"ceil", functions().ceil, [](double x) { return std::ceil(x); }, 0},
-      {"sqrt", functions().sqrt, [](double x) { return std::sqrt(x); }, 0.5},
-      {"rsqrt", functions().rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5},
-      {"sin", functions().sin, [](double x) { return std::sin(x); }, 1},
-      {"cos", functions().cos, [](double x) { return std::cos(x); }, 1},
+      {"exp", functions().exp.of[0], [](double x) { return std::exp(x); }, 2},
+      {"exp2", functions().exp2.of[0], [](double x) { return std::exp2(x); }, 2},
+      {"log", functions().log.of[0], [](double x) { return std::log(x); }, 2},
+      {"tanh", functions().tanh.of[0], [](double x) { return std::tanh(x); }, 3},
+      {"erf", functions().erf.of[0], [](double x) { return std::erf(x); }, 3},
+      {"floor", functions().floor.of[0], [](double x) { return std::floor(x); }, 0},
+      {"ceil", functions().ceil.of[0], [](double x) { return std::ceil(x); }, 0},
+      {"sqrt", functions().sqrt.of[0], [](double x) { return std::sqrt(x); }, 0.5},
+      {"rsqrt", functions().rsqrt.of[0], [](double x) { return 1 / std::sqrt(x); }, 1.5},
+      {"expm1", functions().expm1.of[0], [](double x) { return std::expm1(x); }, 1},
+      {"log1p", functions().log1p.of[0], [](double x) { return std::log1p(x); }, 1},
+      {"erfc", functions().erfc.of[0], [](double x) { return std::erfc(x); }, 3},
+      {"round", functions().round.of[0], [](double x) { return std::round(x); }, 0},
+      {"roundeven", functions().roundeven.of[0], [](double x) { return std::nearbyint(x); }, 0},
+      {"trunc", functions().trunc.of[0], [](double x) { return std::trunc(x); }, 0},
+      {"sin", functions().sin.of[0], [](double x) { return std::sin(x); }, 1},
+      {"cos", functions().cos.of[0], [](double x) { return std::cos(x); }, 1},
   };
   for (const Case &c : cases) {
     float where = 0;
@@ -120,19 +126,21 @@ TEST_P(TileFunctionsTest, ExtremeValues) {
       }
     }
   };
-  is(functions().exp, {1, 1, kInf, 0, kNaN, 1, 1, std::exp(-1.0f), kInf}, "exp");
-  is(functions().exp2, {1, 1, kInf, 0, kNaN, 1, 1, 0.5f, kInf}, "exp2");
-  is(functions().log,
+  is(functions().exp.of[0], {1, 1, kInf, 0, kNaN, 1, 1, std::exp(-1.0f), kInf}, "exp");
+  is(functions().exp2.of[0], {1, 1, kInf, 0, kNaN, 1, 1, 0.5f, kInf}, "exp2");
+  is(functions().log.of[0],
      {-kInf, -kInf, kInf, kNaN, kNaN, std::log(1e-45f), kNaN, kNaN, std::log(3e38f)}, "log");
-  is(functions().tanh, {0, -0.0f, 1, -1, kNaN, 1e-45f, -1e-45f, std::tanh(-1.0f), 1}, "tanh");
-  is(functions().erf, {0, -0.0f, 1, -1, kNaN, 1e-45f, -1e-45f, std::erf(-1.0f), 1}, "erf");
-  is(functions().floor, {0, -0.0f, kInf, -kInf, kNaN, 0, -1, -1, 3e38f}, "floor");
-  is(functions().ceil, {0, -0.0f, kInf, -kInf, kNaN, 1, -0.0f, -1, 3e38f}, "ceil");
+  is(functions().tanh.of[0], {0, -0.0f, 1, -1, kNaN, 1e-45f, -1e-45f, std::tanh(-1.0f), 1}, "tanh");
+  is(functions().erf.of[0], {0, -0.0f, 1, -1, kNaN, 1e-45f, -1e-45f, std::erf(-1.0f), 1}, "erf");
+  is(functions().floor.of[0], {0, -0.0f, kInf, -kInf, kNaN, 0, -1, -1, 3e38f}, "floor");
+  is(functions().trunc.of[0], {0, -0.0f, kInf, -kInf, kNaN, 0, -0.0f, -1, 3e38f}, "trunc");
+  is(functions().round.of[0], {0, -0.0f, kInf, -kInf, kNaN, 0, -0.0f, -1, 3e38f}, "round");
+  is(functions().ceil.of[0], {0, -0.0f, kInf, -kInf, kNaN, 1, -0.0f, -1, 3e38f}, "ceil");
 }
 
 TEST_P(TileFunctionsTest, AnElementsPlaceDoesNotMatter) {
-  const TileFunction all[] = {functions().exp, functions().exp2, functions().log, functions().tanh,
-                              functions().erf};
+  const TileFunction all[] = {functions().exp.of[0], functions().exp2.of[0], functions().log.of[0],
+                              functions().tanh.of[0], functions().erf.of[0]};
   std::vector<float> x;
   for (int i = 0; i < 1003; ++i)
     x.push_back(static_cast<float>(i) * 0.0173f - 6.1f);
@@ -147,9 +155,9 @@ TEST_P(TileFunctionsTest, AnElementsPlaceDoesNotMatter) {
 
 TEST_P(TileFunctionsTest, MaxAndMinAreNaNIfEitherIs) {
   std::vector<float> a{1, kNaN, 1, 2}, b{2, 1, kNaN, 1}, y(4);
-  functions().max(y.data(), a.data(), b.data(), nullptr, 4);
+  functions().max.of[0](y.data(), a.data(), b.data(), nullptr, 4);
   EXPECT_TRUE(y[0] == 2 && std::isnan(y[1]) && std::isnan(y[2]) && y[3] == 2);
-  functions().min(y.data(), a.data(), b.data(), nullptr, 4);
+  functions().min.of[0](y.data(), a.data(), b.data(), nullptr, 4);
   EXPECT_TRUE(y[0] == 1 && std::isnan(y[1]) && std::isnan(y[2]) && y[3] == 1);
 }
 
@@ -167,45 +175,88 @@ TEST_P(TileFunctionsTest, SixteenBitsAreThoseOfTheHost) {
     EXPECT_EQ(std::memcmp(back.data(), expectedBack.data(), x.size() * 4), 0) << toString(type);
     EXPECT_EQ(std::memcmp(apply(round, x).data(), back.data(), x.size() * 4), 0) << toString(type);
   };
-  check(DType::F16, functions().storeF16, functions().loadF16, functions().round_f16);
-  check(DType::BF16, functions().storeBF16, functions().loadBF16, functions().round_bf16);
+  check(DType::F16, functions().storeF16, functions().loadF16, functions().round_f16.of[0]);
+  check(DType::BF16, functions().storeBF16, functions().loadBF16, functions().round_bf16.of[0]);
+}
+
+/// Every operation on two numbers that integers of any width have.
+template <typename T> void checkIntegers(const TileFunctions &f, size_t type) {
+  constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  constexpr T width = 8 * sizeof(T);
+  using V = std::vector<T>;
+  V a{most, least, -7, 5, 9}, b{1, -1, width + 1, 5, 0}, y(5);
+  auto with = [&](const TileOperation &op) {
+    op.of[type](y.data(), a.data(), b.data(), nullptr, 5);
+    return y;
+  };
+  EXPECT_EQ(with(f.add), (V{least, most, width - 6, 10, 9}));
+  EXPECT_EQ(with(f.sub), (V{most - 1, least + 1, -8 - width, 0, 9}));
+  EXPECT_EQ(with(f.mul), (V{most, least, T(-7 * (width + 1)), 25, 0}));
+  EXPECT_EQ(with(f.div), (V{most, least, 0, 1, 0})); // by 0: 0
+  EXPECT_EQ(with(f.rem), (V{0, 0, -7, 0, 0}));
+  EXPECT_EQ(with(f.max), (V{most, -1, width + 1, 5, 9}));
+  EXPECT_EQ(with(f.min), (V{1, least, -7, 5, 0}));
+  EXPECT_EQ(with(f.neg), (V{-most, least, 7, -5, -9}));
+  EXPECT_EQ(with(f.abs), (V{most, least, 7, 5, 9}));
+  EXPECT_EQ(with(f.bit_and), (V{1, least, T(-7 & (width + 1)), 5, 0}));
+  EXPECT_EQ(with(f.bit_or), (V{most, -1, T(-7 | (width + 1)), 5, 9}));
+  EXPECT_EQ(with(f.bit_xor), (V{most - 1, most, T(-7 ^ (width + 1)), 0, 9}));
+  EXPECT_EQ(with(f.shl), (V{-2, 0, -14, 160, 9}));
+  EXPECT_EQ(with(f.shr), (V{most >> 1, -1, -4, 0, 9}));
+  std::vector<int32_t> truth(5);
+  auto compared = [&](const TileOperation &op) {
+    op.of[type](truth.data(), a.data(), b.data(), nullptr, 5);
+    return truth;
+  };
+  using I = std::vector<int32_t>;
+  EXPECT_EQ(compared(f.cmp_le), (I{0, 1, 1, 1, 0}));
+  EXPECT_EQ(compared(f.cmp_eq), (I{0, 0, 0, 1, 0}));
+  EXPECT_EQ(compared(f.cmp_lt), (I{0, 1, 1, 0, 0}));
+  f.select.of[type](y.data(), truth.data(), a.data(), b.data(), 5);
+  EXPECT_EQ(y, (V{1, least, -7, 5, 0}));
+  std::vector<float> x{kNaN, 3e19f, -kInf, -2.75f, 100};
+  f.convert[type].of[0](y.data(), x.data(), nullptr, nullptr, 5);
+  EXPECT_EQ(y, (V{0, most, least, -2, 100}));
+  f.convert[0].of[type](x.data(), b.data(), nullptr, nullptr, 5);
+  EXPECT_EQ(x, (std::vector<float>{1, -1, static_cast<float>(width + 1), 5, 0}));
+  std::vector<double> d{kNaN, 3e19, -kInf, -2.75, 100};
+  f.convert[type].of[1](y.data(), d.data(), nullptr, nullptr, 5);
+  EXPECT_EQ(y, (V{0, most, least, -2, 100}));
+  f.convertUnsigned[1].of[type](d.data(), b.data(), nullptr, nullptr, 5);
+  EXPECT_EQ(d, (std::vector<double>{1, std::ldexp(1.0, width) - (width == 32), width + 1, 5, 0}));
 }
 
 TEST_P(TileFunctionsTest, Integers) {
+  checkIntegers<int32_t>(functions(), 2);
+  checkIntegers<int64_t>(functions(), 3);
+  std::vector<int32_t> a{127, 128, -129, 511}, y(4);
+  functions().wrap_i8.of[2](y.data(), a.data(), nullptr, nullptr, 4);
+  EXPECT_EQ(y, (std::vector<int32_t>{127, -128, 127, -1}));
+}
+
+/// f64 has f64's precision.
+TEST_P(TileFunctionsTest, Doubles) {
+  std::vector<double> x{0.3, -1.7, 2.5, -0.0, 1e300, 4.5}, y(x.size());
+  auto expect = [&](const TileOperation &op, double (*exact)(double), const char *name) {
+    op.of[1](y.data(), x.data(), nullptr, nullptr, static_cast<int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i)
+      if (std::isnan(exact(x[i])))
+        EXPECT_TRUE(std::isnan(y[i])) << name << " of " << x[i];
+      else
+        EXPECT_DOUBLE_EQ(y[i], exact(x[i])) << name << " of " << x[i];
+  };
   const TileFunctions &f = functions();
-  constexpr int32_t least = std::numeric_limits<int32_t>::min(),
-                    most = std::numeric_limits<int32_t>::max();
-  std::vector<int32_t> a{most, least, -7, 5}, b{1, -1, 33, 5}, y(4);
-  auto with = [&](TileFunction op) {
-    op(y.data(), a.data(), b.data(), nullptr, 4);
-    return y;
-  };
-  using V = std::vector<int32_t>;
-  EXPECT_EQ(with(f.add_i32), (V{least, most, 26, 10}));
-  EXPECT_EQ(with(f.sub_i32), (V{most - 1, least + 1, -40, 0}));
-  EXPECT_EQ(with(f.mul_i32), (V{most, least, -231, 25}));
-  EXPECT_EQ(with(f.max_i32), (V{most, -1, 33, 5}));
-  EXPECT_EQ(with(f.min_i32), (V{1, least, -7, 5}));
-  EXPECT_EQ(with(f.and_i32), (V{1, least, 33, 5}));
-  EXPECT_EQ(with(f.or_i32), (V{most, -1, -7, 5}));
-  EXPECT_EQ(with(f.xor_i32), (V{most - 1, most, -40, 0}));
-  EXPECT_EQ(with(f.shl_i32), (V{-2, 0, -14, 160}));
-  EXPECT_EQ(with(f.shr_i32), (V{most >> 1, -1, -4, 0}));
-  std::vector<float> truth(4);
-  auto compared = [&](TileFunction op) {
-    op(truth.data(), a.data(), b.data(), nullptr, 4);
-    return truth;
-  };
-  EXPECT_EQ(compared(f.cmp_lt_i32), (std::vector<float>{0, 1, 1, 0}));
-  EXPECT_EQ(compared(f.cmp_le_i32), (std::vector<float>{0, 1, 1, 1}));
-  EXPECT_EQ(compared(f.cmp_eq_i32), (std::vector<float>{0, 0, 0, 1}));
-  f.select_i32(y.data(), truth.data(), a.data(), b.data(), 4);
-  EXPECT_EQ(y, (V{1, -1, 33, 5}));
-  f.from_i32(truth.data(), a.data(), nullptr, nullptr, 4);
-  EXPECT_EQ(truth, (std::vector<float>{0x1p31f, -0x1p31f, -7, 5}));
-  std::vector<float> x{kNaN, 3e9f, -kInf, -2.75f};
-  f.to_i32(y.data(), x.data(), nullptr, nullptr, 4);
-  EXPECT_EQ(y, (V{0, most, least, -2}));
+  expect(f.exp, [](double v) { return std::exp(v); }, "exp");
+  expect(f.log1p, [](double v) { return std::log1p(v); }, "log1p");
+  expect(f.tanh, [](double v) { return std::tanh(v); }, "tanh");
+  expect(f.erfc, [](double v) { return std::erfc(v); }, "erfc");
+  expect(f.sqrt, [](double v) { return std::sqrt(v); }, "sqrt");
+  expect(f.floor, [](double v) { return std::floor(v); }, "floor");
+  expect(f.ceil, [](double v) { return std::ceil(v); }, "ceil");
+  expect(f.round, [](double v) { return std::round(v); }, "round");
+  expect(f.roundeven, [](double v) { return std::nearbyint(v); }, "roundeven");
+  expect(f.trunc, [](double v) { return std::trunc(v); }, "trunc");
+  expect(f.abs, [](double v) { return std::fabs(v); }, "abs");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TileFunctionsTest, testing::Range(size_t(0), tileFunctions().size()),

@@ -29,7 +29,7 @@ class Fusion_Op<string mnemonic, list<Trait> traits = []>
 class Fusion_LocalOp<string mnemonic, list<Trait> traits = []>
     : Fusion_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Fusion_TensorOpInterface>])>;
 
-def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, I32]>;
+def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, F64, I32, I64, I8, I1]>;
 
 def Fusion_ReshardOp : Fusion_Op<"reshard"> {
   let summary = "The same value with other axes; the only op that communicates";

@@ -107,8 +107,8 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
     Operands of an elementwise op have one type, so the pass itself inserts a reshard where they differ from what its
     result is; if that is open, two different splits are an error at the op, with notes at both sources, back to the
     values of the text that they come from. A reshape keeps the digits that fit its result: other slices end, and its
-    operand is gathered along other mesh axes. A truth value (i1) is not resharded but computed again. Values that the
-    pass has decided take the stream digits of what is computed from them.
+    operand is gathered along other mesh axes. Values that the pass has decided take the stream digits of what is
+    computed from them.
     Every value is decided once and an op visited once per decision: linear.
 
     Before:
@@ -249,9 +249,8 @@ def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
   let description = [{
     An encoding's own verifier sees one type; this sees the function.
 
-    - always: every op on tensors is one that the passes know, on elements of f32, f16, bf16 or i32 (i1 between
-      elementwise ops: no argument or result of the function), an elementwise one also one that kernels compute
-      (constants have one value for all elements), and makes of no partial value what its terms do not add up to.
+    - always: every op on tensors is one that the passes know, on elements of f32, f16, bf16, f64, i32, i64, i8
+      or i1, an elementwise one also one that kernels compute (constants have one value for all elements), and makes of no partial value what its terms do not add up to.
     - `propagated`: every tensor is decided.
     - `resharded`: every op but `fusion.reshard` runs on one mesh and without communication, and every reshard is one row
       of the table, the one that its `row` names.

@@ -1,0 +1,29 @@
+//===- ElementTypes.h - what tensors and buffers hold -----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_SUPPORT_ELEMENTTYPES_H
+#define TANDEM_SUPPORT_ELEMENTTYPES_H
+
+#include "mlir/IR/BuiltinTypes.h"
+
+namespace tandem {
+
+/// The element types of tensors, buffers and kernels: those that the stream program has.
+inline constexpr llvm::StringLiteral kElementTypes = "f32, f16, bf16, f64, i32, i64, i8 or i1";
+
+inline bool isElementType(mlir::Type type) {
+  return type.isF32() || type.isF16() || type.isBF16() || type.isF64() ||
+         type.isSignlessInteger(32) || type.isSignlessInteger(64) || type.isSignlessInteger(8) ||
+         type.isSignlessInteger(1);
+}
+
+/// Bytes of one element in memory; an i1 takes one.
+inline int64_t getElementBytes(mlir::Type type) { return (type.getIntOrFloatBitWidth() + 7) / 8; }
+
+} // namespace tandem
+
+#endif // TANDEM_SUPPORT_ELEMENTTYPES_H
