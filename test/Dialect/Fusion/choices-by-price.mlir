@@ -1,0 +1,74 @@
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes=machine=h200x8 | FileCheck %s --check-prefixes=PRICE,BOTH
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes | FileCheck %s --check-prefixes=RULES,BOTH
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h200x8' | FileCheck %s --check-prefix=RESHARDS
+// RUN: tandem-opt %s -split-input-file -fusion-propagate-axes -fusion-insert-reshards='gather=cost machine=h200x8 log' -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+
+// Large weights: tokens go to their experts. By the rules the result decides, and weights go to the tokens.
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+!x = tensor<8x4096x4096xbf16, #fusion.axes<#tp, [-, didx("x"), -]>>
+!v = tensor<8x4096x14336xbf16, #fusion.axes<#tp, [didx("x"), -, -]>>
+!w = tensor<8x14336x4096xbf16, #fusion.axes<#tp, [didx("x"), -, -]>>
+
+// BOTH-LABEL: func.func @experts
+// PRICE: fusion.matmul {{.*}} -> tensor<8x4096x14336xbf16, #fusion.axes<#tp, [didx("x"), -, -]>>
+// RULES: fusion.matmul {{.*}} -> tensor<8x4096x14336xbf16, #fusion.axes<#tp, [-, didx("x"), -]>>
+func.func @experts(%x: !x, %v: !v, %w: !w) -> !x {
+  %h = fusion.matmul %x, %v : !x, !v -> tensor<8x4096x14336xbf16>
+  %a = math.tanh %h : tensor<8x4096x14336xbf16>
+  %y = fusion.matmul %a, %w : tensor<8x4096x14336xbf16>, !w -> !x
+  return %y : !x
+}
+
+// -----
+
+// Small weights go to the tokens, either way.
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+!x = tensor<8x65536x512xbf16, #fusion.axes<#tp, [-, didx("x"), -]>>
+!w = tensor<8x512x512xbf16, #fusion.axes<#tp, [didx("x"), -, -]>>
+
+// BOTH-LABEL: func.func @tokens
+// BOTH: fusion.matmul {{.*}} -> tensor<8x65536x512xbf16, #fusion.axes<#tp, [-, didx("x"), -]>>
+func.func @tokens(%x: !x, %v: !w, %w: !w) -> !x {
+  %h = fusion.matmul %x, %v : !x, !w -> tensor<8x65536x512xbf16>
+  %a = math.tanh %h : tensor<8x65536x512xbf16>
+  %y = fusion.matmul %a, %w : tensor<8x65536x512xbf16>, !w -> !x
+  return %y : !x
+}
+
+// -----
+
+// A large all-reduce is a reduce-scatter, which overlaps the matmul, and an all-gather; a small one stays. So does one
+// with an annotation.
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+!x = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!y = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+
+// LOG: remark: fusion-insert-reshards: the all-reduce is a reduce-scatter and an all-gather, which take less on h200x8
+// RESHARDS-LABEL: func.func @all_reduce
+// RESHARDS: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<8192x8192xbf16, #fusion.axes<#tp, {{.*}}didx("x")
+// RESHARDS-NEXT: fusion.reshard {{.*}} -> tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+// RESHARDS-LABEL: func.func @annotated
+// RESHARDS: fusion.reshard {{.*}} {schedule = #fusion.schedule<pipeline>} {{.*}} partial = ["x"]>> -> tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
+func.func @all_reduce(%x: !x, %w: !w) -> !y {
+  %y = fusion.matmul %x, %w : !x, !w -> !y
+  return %y : !y
+}
+func.func @annotated(%x: !x, %w: !w) -> !y {
+  %y = fusion.matmul %x, %w {fusion.schedule = #fusion.schedule<pipeline>} : !x, !w -> !y
+  return %y : !y
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+!x = tensor<64x64xbf16, #fusion.axes<#tp, [-, didx("x")]>>
+!w = tensor<64x64xbf16, #fusion.axes<#tp, [didx("x"), -]>>
+!y = tensor<64x64xbf16, #fusion.axes<#tp, [-, -]>>
+
+// RESHARDS-LABEL: func.func @small
+// RESHARDS: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<64x64xbf16, #fusion.axes<#tp, [-, -]>>
+func.func @small(%x: !x, %w: !w) -> !y {
+  %y = fusion.matmul %x, %w : !x, !w -> !y
+  return %y : !y
+}
