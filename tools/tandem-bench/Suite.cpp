@@ -7,10 +7,10 @@
 
 #include "Suite.h"
 
+#include "CaseModules.h"
 #include "Compile.h"
 #include "Files.h"
 #include "Probes.h"
-#include "Texts.h"
 #include "tandem/Program/Program.h"
 
 #include <fmt/format.h>

@@ -10,9 +10,9 @@
 #include "CommandLine.h"
 #include "Compile.h"
 #include "Files.h"
-#include "Handover.h"
 #include "Ranks.h"
 #include "Series.h"
+#include "SharedPrograms.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -130,16 +130,16 @@ int run::runProcesses(const Options &options, const std::vector<std::string> &ar
   auto programs = gatherPrograms(options, ranks);
   if (areAllBad(programs))
     return runNone(options, programs);
-  auto handover = Handover::create(programs);
-  if (!handover)
-    return failed(handover.status().message());
+  auto shared = SharedPrograms::create(programs);
+  if (!shared)
+    return failed(shared.status().message());
   programs.clear();
-  ::setenv(kProgramsVariable, std::to_string((*handover)->fd()).c_str(), 1);
+  ::setenv(kProgramsVariable, std::to_string((*shared)->fd()).c_str(), 1);
   auto exits = spawnSelf("tandem-run", ranks, arguments, options.prefix, options.timeout);
   if (!exits)
     return failed(exits.status().message());
   // Rank 0 writes the last line, unless it could not.
-  Tally tally = (*handover)->tally();
+  Tally tally = (*shared)->tally();
   size_t current = tally.passed + tally.failed;
   if ((*exits)[0].signal && current < options.programs.size()) {
     Report report;
@@ -168,16 +168,16 @@ int run::runThreads(const Options &options) {
 }
 
 int run::runAsRank(const Options &options, const BootstrapEnvironment &env) {
-  std::unique_ptr<Handover> handover;
+  std::unique_ptr<SharedPrograms> shared;
   if (const char *inherited = std::getenv(kProgramsVariable)) {
-    auto opened = Handover::open(static_cast<int>(std::strtol(inherited, nullptr, 10)));
+    auto opened = SharedPrograms::open(static_cast<int>(std::strtol(inherited, nullptr, 10)));
     if (opened && (*opened)->size() != options.programs.size())
       opened = Status(Code::InvalidArgument,
                       fmt::format("{}: expected {} programs, found {}", kProgramsVariable,
                                   options.programs.size(), (*opened)->size()));
     if (!opened)
       return failed(opened.status().message());
-    handover = std::move(*opened);
+    shared = std::move(*opened);
   } else if (!options.several() && !isSource(options.programs[0])) {
     // Nobody waits for a world that does not fit: every rank sees that by itself.
     const std::string &program = options.programs[0];
@@ -190,11 +190,11 @@ int run::runAsRank(const Options &options, const BootstrapEnvironment &env) {
   if (!bootstrap)
     return failed(bootstrap.status().message());
   RankJob job{options, **bootstrap};
-  if (!handover)
+  if (!shared)
     return runSeries(job, [&](size_t index) {
       return meetForProgram(options, options.programs[index], **bootstrap);
     });
   return runSeries(
-      job, [&](size_t index) { return handover->program(index); },
-      [&](const Tally &tally) { handover->note(tally); });
+      job, [&](size_t index) { return shared->program(index); },
+      [&](const Tally &tally) { shared->note(tally); });
 }

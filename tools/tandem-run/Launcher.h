@@ -15,7 +15,7 @@
 
 namespace tandem::run {
 
-/// Set for the ranks that tandem-run starts: the file descriptor of a Handover.
+/// Set for the ranks that tandem-run starts: the file descriptor of a SharedPrograms.
 inline constexpr const char *kProgramsVariable = "TANDEM_RUN_PROGRAMS_FD";
 
 /// The bytes of the .tsp: read, or compiled for `ranks` ranks (0: as many as it needs).

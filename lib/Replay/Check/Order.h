@@ -61,11 +61,11 @@ private:
   bool isExhausted = false;
 };
 
-/// Which pairs of ranks one run ties: START on rank a < END on rank b.
-class Ties {
+/// Which pairs of ranks one run orders: START on rank a < END on rank b.
+class RankOrder {
 public:
-  Ties(const World &world, const CheckOptions &options);
-  bool tied(uint32_t from, uint32_t to) const {
+  RankOrder(const World &world, const CheckOptions &options);
+  bool before(uint32_t from, uint32_t to) const {
     return bits[size_t(to) * words + from / 64] >> from % 64 & 1;
   }
 

@@ -55,7 +55,7 @@ public:
                                 [](const auto &puts) { return !puts.empty(); });
     if (!oneSided)
       return;
-    ties.emplace(world, options);
+    rankOrder.emplace(world, options);
     numberCommands();
     collectEdges();
   }
@@ -352,7 +352,7 @@ private:
   bool overRuns(const Group &xs, const Group &ys) const {
     const Touch &x = *xs.members.front(), &y = *ys.members.front();
     uint32_t knower = x.isPut ? target : x.rank;
-    return (!x.isPut || xs.arrives) && (knower == y.rank || ties->tied(knower, y.rank));
+    return (!x.isPut || xs.arrives) && (knower == y.rank || rankOrder->before(knower, y.rank));
   }
 
   void reportRuns(const Touch &x, const Touch &y) {
@@ -413,7 +413,7 @@ private:
   const FootprintTable &footprints;
   Order &order;
   Findings &findings;
-  std::optional<Ties> ties;
+  std::optional<RankOrder> rankOrder;
 
   struct Edge {
     CommandId signal, wait;

@@ -7,8 +7,8 @@
 
 #include "Suite.h"
 
+#include "CaseModules.h"
 #include "Files.h"
-#include "Texts.h"
 
 #include <filesystem>
 #include <gmock/gmock.h>

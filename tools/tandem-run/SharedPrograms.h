@@ -1,12 +1,12 @@
-//===- Handover.h - programs on their way to the ranks ----------*- C++ -*-===//
+//===- SharedPrograms.h - programs that a launcher passes to ranks ----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_RUN_HANDOVER_H
-#define TANDEM_RUN_HANDOVER_H
+#ifndef TANDEM_RUN_SHAREDPROGRAMS_H
+#define TANDEM_RUN_SHAREDPROGRAMS_H
 
 #include "Series.h"
 
@@ -18,16 +18,17 @@ namespace tandem::run {
 /// Programs that a launcher hands to the ranks that it starts, in memory without a name in any
 /// folder: nothing is left behind, however this ends. Back comes how far rank 0 is, which rank 0
 /// cannot say any more if a signal ends it.
-class Handover {
+class SharedPrograms {
 public:
   /// Memory that processes inherit which this one starts.
-  static Expected<std::unique_ptr<Handover>> create(const std::vector<ProgramBytes> &programs);
+  static Expected<std::unique_ptr<SharedPrograms>>
+  create(const std::vector<ProgramBytes> &programs);
   /// What a launcher has made, by its file descriptor, which stays open. The launcher is trusted:
   /// only sizes are looked at.
-  static Expected<std::unique_ptr<Handover>> open(int fd);
-  ~Handover();
-  Handover(const Handover &) = delete;
-  Handover &operator=(const Handover &) = delete;
+  static Expected<std::unique_ptr<SharedPrograms>> open(int fd);
+  ~SharedPrograms();
+  SharedPrograms(const SharedPrograms &) = delete;
+  SharedPrograms &operator=(const SharedPrograms &) = delete;
 
   int fd() const { return file; }
   size_t size() const;
@@ -42,7 +43,7 @@ public:
 private:
   struct Head;
   struct Entry;
-  explicit Handover(int fd) : file(fd) {}
+  explicit SharedPrograms(int fd) : file(fd) {}
   Status map(size_t count);
   Entry *entries() const;
 
@@ -54,4 +55,4 @@ private:
 
 } // namespace tandem::run
 
-#endif // TANDEM_RUN_HANDOVER_H
+#endif // TANDEM_RUN_SHAREDPROGRAMS_H

@@ -1,11 +1,11 @@
-//===- HandoverTest.cpp - programs on their way to the ranks ----*- C++ -*-===//
+//===- SharedProgramsTest.cpp - programs that a launcher passes to ranks ----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Handover.h"
+#include "SharedPrograms.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,11 +14,11 @@
 using namespace tandem;
 using namespace tandem::run;
 
-TEST(Handover, ProgramsAndProblems) {
+TEST(SharedPrograms, ProgramsAndProblems) {
   std::string bytes("a\0b", 3);
-  auto made = Handover::create({{bytes, ""}, {"", "cannot open x"}, {"", ""}, {"last", ""}});
+  auto made = SharedPrograms::create({{bytes, ""}, {"", "cannot open x"}, {"", ""}, {"last", ""}});
   ASSERT_TRUE(made) << made.status().message();
-  auto opened = Handover::open((*made)->fd());
+  auto opened = SharedPrograms::open((*made)->fd());
   ASSERT_TRUE(opened) << opened.status().message();
   ASSERT_EQ((*opened)->size(), 4u);
   auto program = [&](size_t index) {
@@ -39,17 +39,17 @@ TEST(Handover, ProgramsAndProblems) {
   EXPECT_EQ((*made)->tally().failed, 1u);
 }
 
-TEST(Handover, OtherFiles) {
-  EXPECT_FALSE(Handover::open(-1));
+TEST(SharedPrograms, OtherFiles) {
+  EXPECT_FALSE(SharedPrograms::open(-1));
   int fd = ::memfd_create("other", 0);
-  EXPECT_FALSE(Handover::open(fd));
+  EXPECT_FALSE(SharedPrograms::open(fd));
   uint64_t count = 5; // and no entries
   ASSERT_EQ(::ftruncate(fd, 32), 0);
   ASSERT_EQ(::pwrite(fd, &count, sizeof count, 0), ssize_t(sizeof count));
-  EXPECT_FALSE(Handover::open(fd));
+  EXPECT_FALSE(SharedPrograms::open(fd));
   ASSERT_EQ(::ftruncate(fd, 4096), 0);
   uint64_t beyond[] = {4090, 7, 1}; // the first entry's
   ASSERT_EQ(::pwrite(fd, beyond, sizeof beyond, 16), ssize_t(sizeof beyond));
-  EXPECT_FALSE(Handover::open(fd));
+  EXPECT_FALSE(SharedPrograms::open(fd));
   ::close(fd);
 }

@@ -1,4 +1,4 @@
-//===- Ties.cpp - which ranks one run ties ---*- C++ -*-===//
+//===- RankOrder.cpp - which ranks one run orders ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -165,7 +165,7 @@ private:
 
 } // namespace
 
-Ties::Ties(const World &world, const CheckOptions &options)
+RankOrder::RankOrder(const World &world, const CheckOptions &options)
     : words((world.numRanks() + 63) / 64), bits(words * world.numRanks(), 0) {
   TieDriver driver(world, words);
   WalkOptions walk;

@@ -1,11 +1,11 @@
-//===- Texts.cpp - the fusions of a case ------------------------*- C++ -*-===//
+//===- CaseModules.cpp - the fusions of a case ------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Texts.h"
+#include "CaseModules.h"
 
 #include <algorithm>
 #include <fmt/format.h>

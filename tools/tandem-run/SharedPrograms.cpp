@@ -1,11 +1,11 @@
-//===- Handover.cpp - programs on their way to the ranks --------*- C++ -*-===//
+//===- SharedPrograms.cpp - programs that a launcher passes to ranks --------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "Handover.h"
+#include "SharedPrograms.h"
 
 #include <atomic>
 #include <cerrno>
@@ -20,13 +20,13 @@ using namespace tandem;
 using namespace tandem::run;
 
 /// At the beginning; `count` entries and then the bytes follow.
-struct Handover::Head {
+struct SharedPrograms::Head {
   uint64_t count;
   /// Of rank 0, in one number: nobody sees a half of it.
   std::atomic<uint64_t> tally;
 };
 
-struct Handover::Entry {
+struct SharedPrograms::Entry {
   uint64_t offset, size; ///< of the bytes, or of the problem
   uint64_t isProgram;
 };
@@ -50,13 +50,16 @@ static Status transfer(Transfer part, const char *what, int fd, Text *text, uint
   return Status();
 }
 
-Handover::Entry *Handover::entries() const { return reinterpret_cast<Entry *>(head + 1); }
+SharedPrograms::Entry *SharedPrograms::entries() const {
+  return reinterpret_cast<Entry *>(head + 1);
+}
 
-Expected<std::unique_ptr<Handover>> Handover::create(const std::vector<ProgramBytes> &programs) {
+Expected<std::unique_ptr<SharedPrograms>>
+SharedPrograms::create(const std::vector<ProgramBytes> &programs) {
   int fd = ::memfd_create("programs", 0);
   if (fd < 0)
     return systemError("memfd_create");
-  std::unique_ptr<Handover> self(new Handover(fd));
+  std::unique_ptr<SharedPrograms> self(new SharedPrograms(fd));
   self->owned = true;
   uint64_t end = sizeof(Head) + programs.size() * sizeof(Entry);
   // A page that there is no memory for would be a signal when it is touched; here it is an error.
@@ -76,7 +79,7 @@ Expected<std::unique_ptr<Handover>> Handover::create(const std::vector<ProgramBy
   return self;
 }
 
-Expected<std::unique_ptr<Handover>> Handover::open(int fd) {
+Expected<std::unique_ptr<SharedPrograms>> SharedPrograms::open(int fd) {
   struct stat info{};
   if (::fstat(fd, &info))
     return systemError("fstat");
@@ -90,7 +93,7 @@ Expected<std::unique_ptr<Handover>> Handover::open(int fd) {
       transfer(::pread, "pread", fd, reinterpret_cast<char *>(&count), sizeof count, 0));
   if (count > (size - sizeof(Head)) / sizeof(Entry))
     return torn;
-  std::unique_ptr<Handover> self(new Handover(fd));
+  std::unique_ptr<SharedPrograms> self(new SharedPrograms(fd));
   TANDEM_RETURN_IF_ERROR(self->map(count));
   for (size_t i = 0; i < count; ++i) {
     const Entry &entry = self->entries()[i];
@@ -100,7 +103,7 @@ Expected<std::unique_ptr<Handover>> Handover::open(int fd) {
   return self;
 }
 
-Status Handover::map(size_t count) {
+Status SharedPrograms::map(size_t count) {
   mapped = sizeof(Head) + count * sizeof(Entry);
   void *memory = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (memory == MAP_FAILED)
@@ -109,27 +112,27 @@ Status Handover::map(size_t count) {
   return Status();
 }
 
-Handover::~Handover() {
+SharedPrograms::~SharedPrograms() {
   if (head)
     ::munmap(head, mapped);
   if (owned)
     ::close(file);
 }
 
-size_t Handover::size() const { return head->count; }
+size_t SharedPrograms::size() const { return head->count; }
 
-Expected<ProgramBytes> Handover::program(size_t index) const {
+Expected<ProgramBytes> SharedPrograms::program(size_t index) const {
   const Entry &entry = entries()[index];
   std::string text(entry.size, '\0');
   TANDEM_RETURN_IF_ERROR(transfer(::pread, "pread", file, text.data(), text.size(), entry.offset));
   return entry.isProgram ? ProgramBytes{std::move(text), ""} : ProgramBytes{"", std::move(text)};
 }
 
-void Handover::note(const Tally &tally) {
+void SharedPrograms::note(const Tally &tally) {
   head->tally = uint64_t(tally.passed) << 32 | tally.failed;
 }
 
-Tally Handover::tally() const {
+Tally SharedPrograms::tally() const {
   uint64_t both = head->tally;
   return {static_cast<uint32_t>(both >> 32), static_cast<uint32_t>(both)};
 }

@@ -1,12 +1,12 @@
-//===- Texts.h - the fusions of a case --------------------------*- C++ -*-===//
+//===- CaseModules.h - the fusions of a case --------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_BENCH_TEXTS_H
-#define TANDEM_BENCH_TEXTS_H
+#ifndef TANDEM_BENCH_CASEMODULES_H
+#define TANDEM_BENCH_CASEMODULES_H
 
 #include "Shapes.h"
 
@@ -22,4 +22,4 @@ std::string matmulText(const Case &shape, uint32_t ranks);
 std::string communicationText(const Case &shape, uint32_t ranks);
 } // namespace tandem::bench
 
-#endif // TANDEM_BENCH_TEXTS_H
+#endif // TANDEM_BENCH_CASEMODULES_H
