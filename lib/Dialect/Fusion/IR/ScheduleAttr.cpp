@@ -76,8 +76,10 @@ Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
       parser.emitError(optionLoc) << "expected '" << option << "' at most once, found it twice";
       return {};
     }
-    Attribute value;
-    if (parser.parseEqual() || !(value = parseValue(parser)))
+    if (parser.parseEqual())
+      return {};
+    Attribute value = parseValue(parser);
+    if (!value)
       return {};
     options.set(option, value);
   }
