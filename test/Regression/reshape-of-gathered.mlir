@@ -1,6 +1,6 @@
 // RUN: tandem-compile %s --dump | FileCheck %s
 
-// A reshape has no factors that say which dimensions run together; forming loops asked for those of its operand.
+// Forming loops asks a reshape for the dimensions that run together: it has pieces of dimensions.
 // CHECK: program @f rank 0 of 4
 // CHECK: recv
 

@@ -14,7 +14,8 @@
 namespace tandem {
 
 /// Cuts both sides of a reshard, dimension by dimension, into digits of common sizes, outermost
-/// first.
+/// first. Example: `didx("x") -> stream(2)` of 24 rows with "x" = 4 is the digits 2 (a part of
+/// didx; stream), 2 (a part of didx; serial) and 6 (serial on both sides).
 class CommonDigits {
 public:
   /// With a null `builder` nothing is emitted, and values are null.

@@ -10,6 +10,7 @@
 #include "OpLowering.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include <functional>
 
 using namespace mlir;
@@ -94,7 +95,8 @@ Value LoopEmitter::getTarget(Value result, Value out, LocalDims &dims) const {
 }
 
 bool LoopEmitter::isReshapedInLoop(Operation *op) const {
-  return isa<fusion::ReshapeOp>(op) &&
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+  return rule && rule->regroups() &&
          llvm::is_contained(group.ops, op->getOperand(0).getDefiningOp());
 }
 

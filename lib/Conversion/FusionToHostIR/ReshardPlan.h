@@ -116,7 +116,8 @@ struct ReshardPlan {
 /// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole
 /// value if the result is not streamed) is. With a null `builder` nothing is emitted and indices
 /// are null: for asking only. Errors go through `emitError` and say what was found and what is
-/// accepted.
+/// accepted. Example: `[didx("x"), -] -> [stream(4), -]` of 8x6 with "x" = 4 at index i is
+/// OwnerMoves: owner i sends {2}, {6}, which arrive at {4 @ i, 2}, {6}.
 FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
                                    OpBuilder *builder,
                                    function_ref<InFlightDiagnostic()> emitError);

@@ -65,7 +65,7 @@ static std::optional<SmallVector<int64_t>> getAlong(Operation *op, OpOperand &op
   if (isa<fusion::ReshardOp>(op))
     return llvm::to_vector(llvm::seq<int64_t>(0, rank));
   std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
-  if (!rule || rule->factors.empty())
+  if (!rule || rule->regroups())
     return std::nullopt;
   SmallVector<int64_t> along(rank, -1);
   for (auto [i, factor] : llvm::enumerate(rule->operands[operand.getOperandNumber()]))
@@ -122,7 +122,7 @@ static std::optional<DigitMap> matchLinear(ArrayRef<Place> from, ArrayRef<Place>
 std::optional<DigitMap> tandem::matchSlices(Operation *op, OpOperand &operand) {
   auto operandType = cast<RankedTensorType>(operand.get().getType());
   auto resultType = cast<RankedTensorType>(op->getResult(0).getType());
-  if (isa<fusion::ReshapeOp>(op))
+  if (std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op); rule && rule->regroups())
     return matchLinear(getLinearPlaces(operandType), getLinearPlaces(resultType));
   std::optional<SmallVector<int64_t>> along = getAlong(op, operand);
   if (!along)

@@ -20,7 +20,8 @@ namespace tandem {
 using Place = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
 /// The stream digits of a type in the order of the loop: the same digits in another order are
-/// another slice. Dimension i runs along `along[i]`.
+/// another slice. Dimension i runs along `along[i]`. Example: 12x8 as `[stream(3), stream(2)]`
+/// along {0, 1} has the places (0, 4, 3, 0) and (1, 4, 2, 0).
 SmallVector<Place> getPlaces(RankedTensorType type, ArrayRef<int64_t> along);
 
 /// A part of a stream digit of one value, as part of a digit of another: of `digit` of that the
@@ -36,13 +37,15 @@ struct DigitPart {
 /// The parts of each stream digit of a value, outermost first.
 using DigitMap = SmallVector<SmallVector<DigitPart>>;
 
-/// Each digit of `sizes` as itself.
+/// Each digit of `sizes` as itself. Example: {3, 2} is (digit 0, size 3), (digit 1, size 2).
 DigitMap getIdentity(ArrayRef<int64_t> sizes);
 
 /// The stream digits of `op`'s result as those of `operand`: the same slices in the same order,
 /// where a reshape may merge and split digits. Digits of the result may be none of the operand's on
 /// dimensions that the operand does not have: then several iterations read one slice. Nothing if an
-/// iteration reads something else than one slice of the operand.
+/// iteration reads something else than one slice of the operand. Example: of the reshape
+/// `[stream(6)] of 12 -> [stream(2), stream(3)] of 2x6` digit 0 is (digit 0, size 2, inner 3) and
+/// digit 1 is (digit 0, size 3, inner 1).
 std::optional<DigitMap> matchSlices(Operation *op, OpOperand &operand);
 
 /// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`,

@@ -88,10 +88,11 @@ LocalDigit getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool 
                           DigitLabel label);
 
 /// The local digits of a buffer that holds a value of `type`. Stream digits take `index`; all are
-/// kept if it is null.
+/// kept if it is null. Example: 12x8 as `[stream(3), -]` at index i is {3 @ i, 4}, {8}.
 LocalDims getLocalDims(RankedTensorType type, const SliceIndex *index);
 
-/// The iteration that the numbers `iteration` of a loop over `sizes` stand for.
+/// The iteration that the numbers `iteration` of a loop over `sizes` stand for: its row-major
+/// digits. Example: iteration 5 of sizes {3, 2} is 2 and 1.
 SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> sizes,
                          Value iteration);
 
@@ -105,10 +106,13 @@ Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &
 /// Cuts the digits of one dimension, as several buffers have it, so that their views have the same
 /// dimensions for it: kept digits in common sizes, and runs only where one of them has a gap.
 /// Failure if they keep different numbers of indices, or sizes that do not divide each other.
+/// Example: {12} and {3, 2 @ i, 4} become {3, 4} and {3, 2 @ i, 4}: both views have dimensions
+/// 3, 4.
 LogicalResult alignDigits(OpBuilder &builder, Location loc,
                           ArrayRef<SmallVector<LocalDigit> *> lists);
 
-/// For each dimension, how many view dimensions `makeView` with `keepRank` makes of it.
+/// For each dimension, how many view dimensions `makeView` with `keepRank` makes of it. Example:
+/// {3, 2 @ i, 4}, {8} gives {2, 1}.
 SmallVector<int64_t> getViewRanks(const LocalDims &dims);
 
 } // namespace tandem

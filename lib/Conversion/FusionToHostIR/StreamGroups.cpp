@@ -374,8 +374,7 @@ static bool passesSlices(Operation *op, OpOperand &operand) {
   if (isElementwiseComputation(op))
     return true;
   std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
-  // A reshape regroups its dimensions and has no factors.
-  if (!rule || rule->factors.empty() || op->getNumResults() != 1)
+  if (!rule || rule->regroups() || op->getNumResults() != 1)
     return false;
   return llvm::any_of(rule->operands[operand.getOperandNumber()], [&](int64_t factor) {
     return factor != fusion::AxesRule::kNone &&

@@ -172,3 +172,16 @@ func.func @whole(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), stream(4)]>>,
 func.func @foreign(%0: tensor<4xf32>) -> tensor<4xf32> {
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// Digits that a reshape cannot carry end: its operand is gathered. Slices end too.
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+// CHECK-LABEL: @reshape_gathers
+func.func @reshape_gathers(%0: tensor<6x4xf32, #fusion.axes<#tp, [-, serial(2) * didx("x")]>>, %1: tensor<5x6x8xf32, #fusion.axes<#tp, [-, stream, didx("x")]>>) {
+  // CHECK: fusion.reshape {{.*}} -> tensor<8x3xf32, #fusion.axes<#tp, [-, -]>>
+  %2 = fusion.reshape %0 : tensor<6x4xf32, #fusion.axes<#tp, [-, serial(2) * didx("x")]>> -> tensor<8x3xf32>
+  // CHECK: fusion.reshape {{.*}} -> tensor<2x15x8xf32, #fusion.axes<#tp, [-, -, didx("x")]>>
+  %3 = fusion.reshape %1 : tensor<5x6x8xf32, #fusion.axes<#tp, [-, stream, didx("x")]>> -> tensor<2x15x8xf32>
+  return
+}

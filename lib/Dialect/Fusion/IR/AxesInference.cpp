@@ -9,7 +9,6 @@
 
 #include "AxesInferenceDetail.h"
 #include "DimAxesSyntax.h"
-#include "ReshapeGroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
@@ -261,31 +260,23 @@ static LogicalResult commonMesh(ArrayRef<AxesAttr> operandAxes, MeshAttr &mesh,
 // Inference
 //===----------------------------------------------------------------------===//
 
-/// Axes of one operand or result of a reshape from those of the other.
-static AxesAttr inferReshape(RankedTensorType from, AxesAttr axes, RankedTensorType to,
-                             std::optional<AxesConflict> &conflict) {
-  std::string reason;
-  FailureOr<SmallVector<DimAxesAttr>> dims =
-      reshapeDims(axes.getMesh(), from.getShape(), axes.getDims(), to.getShape(), reason);
-  if (failed(dims)) {
-    conflict = {reason, 0, -1};
-    return {};
-  }
-  return axes.withDims(*dims);
-}
-
 AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAttr> operandAxes,
                                  std::optional<AxesConflict> &conflict) {
-  if (auto reshape = dyn_cast<ReshapeOp>(op))
-    return operandAxes[0] ? inferReshape(reshape.getInput().getType(), operandAxes[0],
-                                         reshape.getType(), conflict)
-                          : AxesAttr();
   std::optional<AxesRule> rule = getAxesRule(op);
+  if (!rule)
+    return {};
+  std::string lost;
+  SmallVector<AxesAttr> split = splitOperandAxes(*rule, operandAxes, &lost);
+  if (!lost.empty()) {
+    conflict = {lost, 0, -1};
+    return {};
+  }
+  operandAxes = split;
   MeshAttr mesh;
   SmallVector<FactorDigits> factors;
   SmallVector<StringAttr> partial;
   ReduceKind kind;
-  if (!rule || failed(commonMesh(operandAxes, mesh, conflict)) || !mesh ||
+  if (failed(commonMesh(operandAxes, mesh, conflict)) || !mesh ||
       failed(collectFactors(*rule, operandAxes, factors, conflict)) ||
       failed(collectPartial(*rule, operandAxes, factors, mesh, partial, kind, conflict)))
     return {};
@@ -310,20 +301,25 @@ AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAt
     }
     dims.push_back(digits);
   }
-  return AxesAttr::get(op->getContext(), mesh, dims, partial,
-                       partial.empty() ? ReduceKind::Sum : kind);
+  AxesAttr axes = AxesAttr::get(op->getContext(), mesh, dims, partial,
+                                partial.empty() ? ReduceKind::Sum : kind);
+  if (!rule->regroups())
+    return axes;
+  return joinAxes(rule->resultPieces[result], axes,
+                  cast<RankedTensorType>(op->getResult(result).getType()).getRank());
 }
 
 AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned result,
                                   AxesAttr resultAxes, ArrayRef<AxesAttr> operandAxes) {
-  if (auto reshape = dyn_cast<ReshapeOp>(op)) {
-    std::optional<AxesConflict> ignored;
-    return inferReshape(reshape.getType(), resultAxes, reshape.getInput().getType(), ignored);
-  }
   std::optional<AxesRule> rule = getAxesRule(op);
   auto type = dyn_cast<RankedTensorType>(op->getOperand(operand).getType());
   if (!rule || !type)
     return {};
+  SmallVector<AxesAttr> results(op->getNumResults());
+  results[result] = resultAxes;
+  resultAxes = splitResultAxes(*rule, results)[result];
+  SmallVector<AxesAttr> split = splitOperandAxes(*rule, operandAxes);
+  operandAxes = split;
   auto siblingDigits = [&](int64_t factor) -> DimAxesAttr {
     for (auto [axes, factors] : llvm::zip_equal(operandAxes, rule->operands)) {
       const int64_t *it = llvm::find(factors, factor);
@@ -363,6 +359,9 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
   bool reduces = llvm::is_contained(rule->factors, FactorKind::Reduction);
   if (!partial.empty() && (rule->partial == PartialKind::Never || reduces))
     return {};
-  return AxesAttr::get(context, resultAxes.getMesh(), dims, partial,
-                       partial.empty() ? ReduceKind::Sum : resultAxes.getPartialKind());
+  AxesAttr axes = AxesAttr::get(context, resultAxes.getMesh(), dims, partial,
+                                partial.empty() ? ReduceKind::Sum : resultAxes.getPartialKind());
+  if (!rule->regroups())
+    return axes;
+  return joinAxes(rule->operandPieces[operand], axes, type.getRank());
 }

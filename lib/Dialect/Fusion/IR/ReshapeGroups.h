@@ -23,13 +23,6 @@ struct ReshapeGroup {
 /// open, or the numbers of elements differ.
 FailureOr<SmallVector<ReshapeGroup>> getReshapeGroups(ArrayRef<int64_t> from, ArrayRef<int64_t> to);
 
-/// The digits `dims` of shape `from` as digits of shape `to`, so that no element changes its device
-/// or its iteration. On failure `reason` says which digit does not fit. Dimensions without digits
-/// may be dynamic, others may not.
-FailureOr<SmallVector<DimAxesAttr>> reshapeDims(MeshAttr mesh, ArrayRef<int64_t> from,
-                                                ArrayRef<DimAxesAttr> dims, ArrayRef<int64_t> to,
-                                                std::string &reason);
-
 } // namespace tandem::fusion
 
 #endif // TANDEM_LIB_DIALECT_FUSION_IR_RESHAPEGROUPS_H

@@ -12,6 +12,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/ReshapeShapes.h"
 #include "llvm/Support/MathExtras.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace tandem;
@@ -104,4 +105,110 @@ void ReshapeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRCon
   patterns.add<MergeReshapes>(context);
 }
 
-AxesRule ReshapeOp::getAxesRule() { return {}; }
+namespace {
+/// Cuts the dimensions of both sides of a reshape into pieces that are common to both, as far as
+/// there are any.
+class Factorizer {
+public:
+  Factorizer(ArrayRef<int64_t> from, ArrayRef<int64_t> to)
+      : a{SmallVector<int64_t>(from), {}, {}, {}}, b{SmallVector<int64_t>(to), {}, {}, {}} {}
+
+  AxesRule run() {
+    FailureOr<SmallVector<ReshapeGroup>> groups = getReshapeGroups(a.open, b.open);
+    if (failed(groups))
+      groups = SmallVector<ReshapeGroup>{
+          {0, static_cast<int64_t>(a.open.size()), 0, static_cast<int64_t>(b.open.size())}};
+    for (const ReshapeGroup &group : *groups)
+      cut(group);
+    for (Side *side : {&a, &b}) {
+      (side == &a ? rule.operandPieces : rule.resultPieces).push_back(std::move(side->pieces));
+      (side == &a ? rule.operands : rule.results).push_back(std::move(side->factors));
+    }
+    return std::move(rule);
+  }
+
+private:
+  /// One side: what is not cut off yet of each dimension's extent, and the pieces, with factors.
+  struct Side {
+    SmallVector<int64_t> open;
+    SmallVector<DimPiece> pieces;
+    SmallVector<int64_t> factors;
+    SmallVector<std::pair<DimPiece, int64_t>> tail; // of the group, innermost first
+
+    void add(DimPiece piece, int64_t factor) {
+      pieces.push_back(piece);
+      factors.push_back(factor);
+    }
+  };
+
+  int64_t addFactor(FactorKind kind) {
+    rule.factors.push_back(kind);
+    return static_cast<int64_t>(rule.factors.size()) - 1;
+  }
+  /// Cuts what the open extents of two dimensions have in common; false if that is nothing.
+  bool share(int64_t dimA, int64_t dimB, bool atTail) {
+    int64_t &openA = a.open[dimA], &openB = b.open[dimB];
+    int64_t common = std::gcd(openA, openB);
+    if (common == 1 && openA != 1 && openB != 1)
+      return false;
+    int64_t factor = addFactor(FactorKind::Parallel);
+    if (atTail) {
+      a.tail.push_back({{dimA, common}, factor});
+      b.tail.push_back({{dimB, common}, factor});
+    } else {
+      a.add({dimA, common}, factor);
+      b.add({dimB, common}, factor);
+    }
+    openA /= common;
+    openB /= common;
+    return true;
+  }
+
+  void cut(const ReshapeGroup &group) {
+    auto [beginA, endA, beginB, endB] = group;
+    if (endA - beginA == 1 && endB - beginB == 1) {
+      int64_t factor = addFactor(FactorKind::Parallel);
+      a.add({beginA, a.open[beginA]}, factor);
+      b.add({beginB, b.open[beginB]}, factor);
+      return;
+    }
+    auto isKnown = [](int64_t extent) { return extent > 0; };
+    bool known = llvm::all_of(ArrayRef(a.open).slice(beginA, endA - beginA), isKnown) &&
+                 llvm::all_of(ArrayRef(b.open).slice(beginB, endB - beginB), isKnown);
+    int64_t i = beginA, j = beginB, lastA = endA, lastB = endB;
+    // A dimension of extent 1 shares a factor of one index with its neighbour.
+    while (known && i < lastA && j < lastB && share(i, j, false)) {
+      i += a.open[i] == 1;
+      j += b.open[j] == 1;
+    }
+    while (known && i < lastA && j < lastB && share(lastA - 1, lastB - 1, true)) {
+      lastA -= a.open[lastA - 1] == 1;
+      lastB -= b.open[lastB - 1] == 1;
+    }
+    // Extents of 1 behind the last dimension of the other side go with that: a mesh axis of one
+    // device may split them.
+    while (known && j == endB && endB > beginB && i < endA && share(i, endB - 1, false))
+      ++i;
+    while (known && i == endA && endA > beginA && j < endB && share(endA - 1, j, false))
+      ++j;
+    finish(a, i, lastA);
+    finish(b, j, lastB);
+  }
+
+  /// What is left of dimensions [begin, end) is cut in another way on the other side.
+  void finish(Side &side, int64_t begin, int64_t end) {
+    for (int64_t dim = begin; dim < end; ++dim)
+      side.add({dim, side.open[dim]}, addFactor(FactorKind::Whole));
+    for (auto &[piece, factor] : llvm::reverse(side.tail))
+      side.add(piece, factor);
+    side.tail.clear();
+  }
+
+  AxesRule rule;
+  Side a, b;
+};
+} // namespace
+
+AxesRule ReshapeOp::getAxesRule() {
+  return Factorizer(getInput().getType().getShape(), getType().getShape()).run();
+}

@@ -79,14 +79,19 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
                   "\"");
     mesh = axes.getMesh();
   }
-  if (!isa<ReshapeOp>(op)) {
-    for (auto [i, axes] : llvm::enumerate(operandAxes))
-      if (axes && failed(visit(axes, rule->operands[i], "operand " + Twine(i))))
-        return failure();
-    for (auto [i, type] : llvm::enumerate(op->getResultTypes()))
-      if (getAxes(type) && failed(visit(getAxes(type), rule->results[i], "result " + Twine(i))))
-        return failure();
-  }
+  std::string lost;
+  SmallVector<AxesAttr> resultAxes =
+      llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
+  SmallVector<AxesAttr> operandPieces = splitOperandAxes(*rule, operandAxes, &lost);
+  SmallVector<AxesAttr> resultPieces = splitResultAxes(*rule, resultAxes, &lost);
+  if (!lost.empty())
+    return fail(lost);
+  for (auto [i, axes] : llvm::enumerate(operandPieces))
+    if (axes && failed(visit(axes, rule->operands[i], "operand " + Twine(i))))
+      return failure();
+  for (auto [i, axes] : llvm::enumerate(resultPieces))
+    if (axes && failed(visit(axes, rule->results[i], "result " + Twine(i))))
+      return failure();
   for (auto [i, type] : llvm::enumerate(op->getResultTypes())) {
     AxesAttr axes = getAxes(type);
     if (!axes)
@@ -106,8 +111,8 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       return fail(conflict->reason);
     if (!inferred)
       continue;
-    // Dimensions have been compared (new ones may be split freely); a reshape's only here.
-    if (isa<ReshapeOp>(op) ? !samePlacement(inferred, axes) : !samePartial(inferred, axes)) {
+    // Dimensions have been compared; new ones may be split freely.
+    if (!samePartial(inferred, axes)) {
       return fail("expected result " + Twine(i) + " with axes " + formatAxes(inferred) +
                   ", found " + formatAxes(axes));
     }

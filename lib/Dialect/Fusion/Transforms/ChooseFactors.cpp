@@ -49,7 +49,8 @@ class Chooser {
 public:
   Chooser(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> operands,
           ArrayRef<AxesAttr> wanted)
-      : op(op), rule(rule), operands(operands), wanted(wanted) {}
+      : op(op), rule(rule), operands(splitOperandAxes(rule, operands)),
+        wanted(splitResultAxes(rule, wanted)) {}
 
   /// Places of one mesh axis that it would not choose.
   SmallVector<std::pair<Attribute, int64_t>> others;
@@ -141,7 +142,7 @@ private:
           lost.insert(digit.axis);
       digits = dropDevices(digits, mesh, lost);
       auto type = cast<RankedTensorType>(op->getOperand(number).getType());
-      int64_t size = sizeOf(type), extent = type.getDimSize(dim);
+      int64_t size = sizeOf(type), extent = rule.getExtent(type.getShape(), number, dim);
       bool wins;
       if (bestSize < 0)
         wins = true;
@@ -161,7 +162,7 @@ private:
 
   Operation *op;
   const AxesRule &rule;
-  ArrayRef<AxesAttr> operands, wanted;
+  SmallVector<AxesAttr> operands, wanted; // over pieces
   MeshAttr mesh;
   /// The factor on which a mesh axis stays.
   llvm::DenseMap<Attribute, int64_t> owners;

@@ -248,13 +248,6 @@ private:
   /// Ops that a reshard has been put beside.
   llvm::SmallPtrSet<Operation *, 8> mended;
 
-  /// Whether slices of the operand are none of the result of a reshape: then it takes them whole.
-  static bool tearsSlices(Operation *op) {
-    std::optional<AxesConflict> conflict;
-    return isa<ReshapeOp>(op) && getAxes(op->getOperand(0)).hasStream() &&
-           !inferResultAxes(op, 0, getAxes(op->getOperand(0)), conflict);
-  }
-
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
       return axes.verifyEncoding(type.getShape(), type.getElementType(),
@@ -264,18 +257,12 @@ private:
     mended.insert(op);
     for (OpOperand &operand : op->getOpOperands()) {
       AxesAttr axes = plan.operands[operand.getOperandNumber()];
-      bool isThere = axes && samePlacement(axes, getAxes(operand.get()));
-      if (!axes || (isThere && !tearsSlices(op)))
+      if (!axes || samePlacement(axes, getAxes(operand.get())))
         continue;
       auto type = cast<RankedTensorType>(operand.get().getType());
       if (failed(fits(type, axes)))
         return failure();
-      if (isThere) {
-        ++before;
-        operand.set(makeReshard(builder, op, withAxes(type, axes), operand.get()));
-      } else {
-        operand.set(reshardTo(builder, op, operand.get(), axes));
-      }
+      operand.set(reshardTo(builder, op, operand.get(), axes));
       say(op->getLoc(), [&](raw_ostream &os) {
         os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });

@@ -299,7 +299,7 @@ private:
     std::string reason;
     FailureOr<LocalPlan> plan = failure();
     if (isa<FusionTensorOpInterface>(op))
-      plan = pricer && !isa<ReshapeOp>(op) ? planByCost(op, reason) : planAfter(op, reason);
+      plan = pricer ? planByCost(op, reason) : planAfter(op, reason);
     if (failed(plan)) {
       if (!reason.empty())
         conflict->reason = reason;
@@ -427,7 +427,7 @@ private:
     for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
       if (!isUndecided(operand))
         continue;
-      if (!mayGuess && !isa<ReshapeOp>(op) && isGuess(op, i, *number)) {
+      if (!mayGuess && isGuess(op, i, *number)) {
         guesses.push_back(op);
         continue;
       }

@@ -20,6 +20,10 @@ static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getOperandTypes(), [](Type type) { return getAxes(type); });
 }
 
+static SmallVector<AxesAttr> resultAxesOf(Operation *op) {
+  return llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
+}
+
 /// True if no operand has a dimension of the factor: the result may split it as it likes.
 static bool isNew(const AxesRule &rule, int64_t factor) {
   return llvm::none_of(rule.operands,
@@ -47,7 +51,7 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
     if (wanted && axes.getMesh() == wanted.getMesh()) {
       SmallVector<DimAxesAttr> dims(axes.getDims());
       for (auto [dim, mine, other] : llvm::enumerate(dims, wanted.getDims())) {
-        bool free = !isa<ReshapeOp>(op) && isNew(*rule, rule->results[i][dim]) &&
+        bool free = !rule->regroups() && isNew(*rule, rule->results[i][dim]) &&
                     llvm::none_of(other.getDigits(), [&, axes = axes](const Digit &digit) {
                       return digit.isDevice() && usesAxis(axes, digit.axis);
                     });
@@ -61,6 +65,14 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
   return results;
 }
 
+/// The axes of an operand from those of its pieces; `before`, if no element moves.
+static AxesAttr joinPieces(Operation *op, const AxesRule &rule, unsigned operand, AxesAttr pieces,
+                           AxesAttr before) {
+  auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
+  AxesAttr joined = joinAxes(rule.operandPieces[operand], pieces, type.getRank());
+  return samePlacement(joined, before) ? before : joined;
+}
+
 /// The op on operands with `operands`, as far as `choice` leaves them.
 static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operands,
                                        const AxesRule &rule, const FactorChoice &choice,
@@ -72,7 +84,8 @@ static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operand
     for (const Digit &digit : dim.getDigits())
       if (digit.isDevice())
         split.insert(digit.axis);
-  for (auto [axes, dims] : llvm::zip_equal(operands, rule.operands)) {
+  for (auto [number, axes, dims] :
+       llvm::enumerate(splitOperandAxes(rule, operands), rule.operands)) {
     plan.operands.push_back(axes);
     if (!axes)
       continue;
@@ -99,8 +112,11 @@ static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operand
     for (StringAttr axis : axes.getPartial())
       if (!moves && !split.contains(axis))
         partial.push_back(axis);
-    plan.operands.back() = AxesAttr::get(context, choice.mesh, digits, partial,
-                                         partial.empty() ? ReduceKind::Sum : axes.getPartialKind());
+    AxesAttr &planned = plan.operands.back();
+    planned = AxesAttr::get(context, choice.mesh, digits, partial,
+                            partial.empty() ? ReduceKind::Sum : axes.getPartialKind());
+    if (rule.regroups())
+      planned = joinPieces(op, rule, number, planned, operands[number]);
   }
   FailureOr<SmallVector<AxesAttr>> results = inferResults(op, plan.operands, reason);
   if (failed(results))
@@ -109,54 +125,7 @@ static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operand
   return plan;
 }
 
-static SmallVector<AxesAttr> resultAxesOf(Operation *op) {
-  return llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
-}
-
-/// A reshape of an operand with `axes`.
-static FailureOr<LocalPlan> planReshapeOn(Operation *op, AxesAttr axes, std::string &reason) {
-  FailureOr<SmallVector<AxesAttr>> results = inferResults(op, axes, reason);
-  if (failed(results))
-    return failure();
-  return LocalPlan{{axes}, std::move(*results)};
-}
-
-/// On what the operand is; slices that are none of the result's end here.
-static FailureOr<LocalPlan> planReshapeAfter(Operation *op, std::string &reason) {
-  AxesAttr from = reduceBefore(op, operandAxesOf(op)).front();
-  FailureOr<LocalPlan> plan = planReshapeOn(op, from, reason);
-  return succeeded(plan) ? plan : planReshapeOn(op, from.getPlacement(), reason);
-}
-
-/// On as much of the operand's digits as dimensions of the result can have: it is gathered along
-/// the mesh axes that split none of them.
-static FailureOr<LocalPlan> planReshapeGathered(Operation *op, std::string &reason) {
-  AxesAttr from = reduceBefore(op, operandAxesOf(op)).front().getPlacement();
-  AxisSet gathered;
-  for (const MeshAxis &axis : from.getMesh().getAxes())
-    gathered.insert(axis.name);
-  auto plan = [&] {
-    AxesAttr axes = from.withDims(llvm::map_to_vector(from.getDims(), [&](DimAxesAttr dim) {
-      return dropDevices(dim, from.getMesh(), gathered);
-    }));
-    return planReshapeOn(op, axes, reason);
-  };
-  FailureOr<LocalPlan> best = plan();
-  for (const MeshAxis &axis : from.getMesh().getAxes()) {
-    gathered.erase(axis.name);
-    if (FailureOr<LocalPlan> more = plan(); succeeded(more))
-      best = std::move(more);
-    else
-      gathered.insert(axis.name);
-  }
-  return best;
-}
-
 FailureOr<LocalPlan> fusion::planAfter(Operation *op, std::string &reason) {
-  if (isa<ReshapeOp>(op)) {
-    FailureOr<LocalPlan> plan = planReshapeAfter(op, reason);
-    return succeeded(plan) ? plan : planReshapeGathered(op, reason);
-  }
   SmallVector<AxesAttr> operands = reduceBefore(op, operandAxesOf(op));
   AxesRule rule = *getAxesRule(op);
   return planChoice(op, operands, rule, chooseFactors(op, rule, operands, resultAxesOf(op)),
@@ -175,33 +144,14 @@ SmallVector<LocalPlan> fusion::listPlansAfter(Operation *op) {
   return plans;
 }
 
-static FailureOr<LocalPlan> planReshapeBefore(Operation *op, std::string &reason) {
-  AxesAttr from = getAxes(op->getOperand(0)), to = getAxes(op->getResult(0));
-  SmallVector<StringAttr> partial;
-  for (StringAttr axis : from.getPartial())
-    if (from.getMesh() == to.getMesh() && llvm::is_contained(to.getPartial(), axis))
-      partial.push_back(axis);
-  // Slices of the result may be none of the operand.
-  for (AxesAttr target : {to, to.getPlacement()}) {
-    AxesAttr wanted = inferOperandAxes(op, 0, 0, target, {});
-    if (!wanted)
-      continue;
-    FailureOr<LocalPlan> plan =
-        planReshapeOn(op, wanted.withPartial(partial, from.getPartialKind()), reason);
-    if (succeeded(plan))
-      return plan;
-  }
-  return failure();
-}
-
 namespace {
 /// Chooses digits per factor of the op's rule.
 class BeforePlanner {
 public:
   BeforePlanner(Operation *op, std::string &reason)
-      : op(op), reason(reason), rule(*getAxesRule(op)),
-        operands(reduceBefore(op, operandAxesOf(op))), target(getAxes(op->getResult(0))),
-        mesh(target.getMesh()),
+      : op(op), reason(reason), rule(*getAxesRule(op)), whole(reduceBefore(op, operandAxesOf(op))),
+        operands(splitOperandAxes(rule, whole)), results(splitResultAxes(rule, resultAxesOf(op))),
+        target(results.front()), mesh(target.getMesh()),
         factors(rule.factors.size(), DimAxesAttr::get(op->getContext(), {})) {}
 
   FailureOr<LocalPlan> plan() {
@@ -244,7 +194,7 @@ private:
       if (!axes || axes.getMesh() != mesh || it == dims.end())
         continue;
       auto type = cast<RankedTensorType>(op->getOperand(number).getType());
-      extent = type.getDimSize(it - dims.begin());
+      extent = rule.getExtent(type.getShape(), number, it - dims.begin());
       sides.push_back({axes.getDims()[it - dims.begin()], sizeOf(type)});
     }
     DimAxesAttr none = DimAxesAttr::get(op->getContext(), {});
@@ -285,8 +235,7 @@ private:
 
   /// Digits of the results' dimensions, less the mesh axes that a contraction has used up.
   void chooseResults(const AxisSet &contracted) {
-    for (auto [type, dims] : llvm::zip_equal(op->getResultTypes(), rule.results)) {
-      AxesAttr axes = getAxes(type);
+    for (auto [axes, dims] : llvm::zip_equal(results, rule.results)) {
       for (auto [dim, factor] : llvm::enumerate(dims)) {
         if (factor == AxesRule::kNone)
           continue;
@@ -324,13 +273,15 @@ private:
       plan.operands.back() =
           AxesAttr::get(op->getContext(), mesh, digits, partial,
                         partial.empty() ? ReduceKind::Sum : axes.getPartialKind());
+      if (rule.regroups())
+        plan.operands.back() = joinPieces(op, rule, number, plan.operands.back(), whole[number]);
     }
   }
 
   Operation *op;
   std::string &reason;
   AxesRule rule;
-  SmallVector<AxesAttr> operands;
+  SmallVector<AxesAttr> whole, operands, results; // `operands`, `results`: over pieces
   AxesAttr target;
   MeshAttr mesh;
   SmallVector<DimAxesAttr> factors;
@@ -341,15 +292,11 @@ FailureOr<LocalPlan> fusion::planLocal(Operation *op, GatherMode gather, std::st
   // What is reduced before goes where the result is: there is less of it then.
   if (mustReduce(op, operandAxesOf(op)))
     gather = GatherMode::Before;
-  if (!isa<ReshapeOp>(op))
-    return gather == GatherMode::Before ? BeforePlanner(op, reason).plan() : planAfter(op, reason);
-  // A side that no reshape leads to leaves the other one; a result that has digits of both kinds is
-  // resharded behind.
-  bool isBefore = gather == GatherMode::Before;
-  for (bool before : {isBefore, !isBefore})
-    if (FailureOr<LocalPlan> plan =
-            before ? planReshapeBefore(op, reason) : planReshapeAfter(op, reason);
-        succeeded(plan))
-      return plan;
-  return planReshapeGathered(op, reason);
+  // A reshape that cannot run on what is there moves its operand to where the result is.
+  std::optional<AxesConflict> conflict;
+  if (getAxesRule(op)->regroups())
+    (void)inferResultAxes(op, 0, operandAxesOf(op), conflict);
+  if (conflict)
+    gather = GatherMode::Before;
+  return gather == GatherMode::Before ? BeforePlanner(op, reason).plan() : planAfter(op, reason);
 }

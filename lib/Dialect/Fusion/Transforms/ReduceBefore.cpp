@@ -86,8 +86,7 @@ SmallVector<AxesAttr> fusion::reduceBefore(Operation *op, ArrayRef<AxesAttr> ope
   if (onOneMesh(operands)) {
     if (rule->partial == PartialKind::Product)
       return reduceFactors(op, *rule, operands);
-    if (isa<ReshapeOp>(op) ||
-        (rule->partial != PartialKind::Never && !repeats(op) && areAlike(op, *rule, operands)))
+    if (rule->partial != PartialKind::Never && !repeats(op) && areAlike(op, *rule, operands))
       return result;
   }
   llvm::transform(operands, result.begin(), reduced);
@@ -120,13 +119,15 @@ private:
         continue;
       if (auto reshard = dyn_cast<ReshardOp>(user))
         offer(getAxes(reshard.getType()), places);
-      else if (isLocalComputation(user) && !isa<ReshapeOp>(user))
+      else if (isLocalComputation(user))
         visitUser(user, value, places);
     }
   }
 
   void visitUser(Operation *user, Value value, ArrayRef<int64_t> places) {
     std::optional<AxesRule> rule = getAxesRule(user);
+    if (rule->regroups())
+      return;
     // Places of the user's factors among the value's dimensions.
     SmallVector<int64_t> factors(rule->factors.size(), -1);
     for (auto [operand, dims] : llvm::zip_equal(user->getOperands(), rule->operands))

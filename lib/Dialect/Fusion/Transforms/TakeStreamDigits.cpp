@@ -21,7 +21,7 @@ static Operation *getConsumer(Value value) {
   if (!producer || isElementwise(producer) || getAxes(value).hasStream() || !value.hasOneUse())
     return nullptr;
   Operation *user = *value.getUsers().begin();
-  if (!isLocalComputation(user) || isElementwise(user) || isa<ReshapeOp>(user) ||
+  if (!isLocalComputation(user) || isElementwise(user) || getAxesRule(user)->regroups() ||
       user->getNumResults() != 1)
     return nullptr;
   AxesAttr result = getAxes(user->getResult(0));

@@ -184,7 +184,9 @@ TEST_P(Inference, Reshape) {
       // The same elements, on the same devices, at the same places, in the same iterations.
       ASSERT_EQ(before[i].logical, after[i].logical);
       ASSERT_EQ(before[i].local, after[i].local);
-      ASSERT_EQ(before[i].iteration, after[i].iteration);
+      // Slices pass as a whole, or end.
+      if (getAxes(to).hasStream())
+        ASSERT_EQ(before[i].iteration, after[i].iteration);
       for (int64_t p = 0; p < mesh.numDevices(); ++p)
         ASSERT_EQ(holds(mesh, p, before[i]), holds(mesh, p, after[i]));
     }

@@ -44,6 +44,21 @@ AxesAttr inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAttr> oper
 AxesAttr inferOperandAxes(Operation *op, unsigned operand, unsigned result, AxesAttr resultAxes,
                           ArrayRef<AxesAttr> operandAxes);
 
+/// Axes of a tensor of `rank` dimensions over the pieces that an AxesRule cuts them into. Digits of
+/// streams and serial ones are cut too; where a digit fits no piece all streams of its dimension
+/// go, then device digits from the innermost on, until the rest fits. `lost`, if given, says which
+/// digit did not fit, if a device digit went. Example: over the pieces 4 and 3 of a dimension of
+/// 12, `didx("x") * stream(6)` with "x" = 2 is `didx("x") * stream(2)` and `stream(3)`.
+AxesAttr splitAxes(ArrayRef<DimPiece> pieces, AxesAttr axes, std::string *lost = nullptr);
+/// The inverse of splitAxes.
+AxesAttr joinAxes(ArrayRef<DimPiece> pieces, AxesAttr axes, int64_t rank);
+/// splitAxes of all operands or results, where the rule regroups dimensions; null entries stay.
+/// Slices that do not pass whole end: all streams of the tensor go.
+SmallVector<AxesAttr> splitOperandAxes(const AxesRule &rule, ArrayRef<AxesAttr> operands,
+                                       std::string *lost = nullptr);
+SmallVector<AxesAttr> splitResultAxes(const AxesRule &rule, ArrayRef<AxesAttr> results,
+                                      std::string *lost = nullptr);
+
 /// Success if the op runs without communication: the placement constraints of the op (`matmul_c6`,
 /// `reduce_c4`, ...). All operands and results must be decided. Says why not through `emitError`,
 /// if given.

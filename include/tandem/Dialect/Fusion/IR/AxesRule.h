@@ -38,19 +38,39 @@ enum class PartialKind {
   Never,
 };
 
+/// One digit of a dimension's index, read as a mixed-radix number: `extent` indices of `dim`.
+struct DimPiece {
+  int64_t dim;
+  int64_t extent;
+};
+
 /// The iteration space of an op: every dimension of an operand or result belongs to one factor, or
 /// stands alone.
+///
+/// Where an op regroups dimensions, they are cut into pieces, outermost first, and each piece
+/// belongs to one factor. Example: `reshape 8x6 -> 2x24` has the factors 2, 4 and 6. The pieces of
+/// the operand are 2 and 4 (dimension 0) and 6 (dimension 1), those of the result 2 (dimension 0)
+/// and 4 and 6 (dimension 1). A piece that the other side cuts in another way, as in
+/// `reshape 2x3 -> 3x2`, is a factor of its own that is needed whole.
 struct AxesRule {
   /// A dimension of extent 1 that is repeated, and so can hold no device digit.
   static constexpr int64_t kNone = -1;
 
   SmallVector<FactorKind> factors;
-  SmallVector<SmallVector<int64_t>> operands; // factor of each dimension, per operand
-  SmallVector<SmallVector<int64_t>> results;  // factor of each dimension, per result
+  SmallVector<SmallVector<int64_t>> operands; // factor of each dimension or piece, per operand
+  SmallVector<SmallVector<int64_t>> results;  // factor of each dimension or piece, per result
+  /// The pieces of the dimensions of each operand and result; empty: each dimension is one piece.
+  SmallVector<SmallVector<DimPiece>> operandPieces, resultPieces;
   ReduceKind reduceKind = ReduceKind::Sum;
   PartialKind partial = PartialKind::Alike;
   /// An operand that is never partial (a bias), or -1.
   int64_t neverPartialOperand = -1;
+
+  bool regroups() const { return !operandPieces.empty(); }
+  /// Indices of dimension or piece number `piece` of an operand of this shape.
+  int64_t getExtent(ArrayRef<int64_t> shape, unsigned operand, int64_t piece) const {
+    return regroups() ? operandPieces[operand][piece].extent : shape[piece];
+  }
 
   /// The rule of an elementwise op.
   static AxesRule elementwise(unsigned numOperands, unsigned numResults, int64_t rank);

@@ -17,8 +17,7 @@ def Fusion_TensorOpInterface : OpInterface<"FusionTensorOpInterface"> {
   }];
   let methods = [
     InterfaceMethod<[{
-        Which dimensions of operands and results run together (see AxesRule). `fusion.reshape` answers with a rule
-        that has no factors: its dimensions are regrouped, see `inferResultAxes`.
+        Which dimensions of operands and results run together, and what the op does to partial values (see AxesRule).
       }], "::tandem::fusion::AxesRule", "getAxesRule">,
     InterfaceMethod<[{
         Shapes of the results that follow from the operands' shapes and the attributes, one per result. An extent that
