@@ -61,8 +61,7 @@ protected:
 
   mlir::FailureOr<double> price(Pricer &pricer, const std::string &text) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-    return pricer.price(*module->getOps<mlir::func::FuncOp>().begin(),
-                        Pricer::From::FormLoops);
+    return pricer.price(*module->getOps<mlir::func::FuncOp>().begin(), Pricer::From::FormLoops);
   }
 
   mlir::MLIRContext context;

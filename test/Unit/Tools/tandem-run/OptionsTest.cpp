@@ -45,7 +45,8 @@ TEST(Options, Errors) {
   for (const char *bad : {"--nothing", "-x", "--repeat=0", "--repeat=", "--repeat=1e3", "--seed=-1",
                           "--timeout=-1", "--timeout=nan", "--timeout=", "--json=", "--n=4"})
     EXPECT_FALSE(parseOptions({"p.tsp", bad})) << bad;
-  EXPECT_EQ(parseOptions({"p.tsp", "--json"}).status().message(), "--json: 1 required FILE missing");
+  EXPECT_EQ(parseOptions({"p.tsp", "--json"}).status().message(),
+            "--json: 1 required FILE missing");
   EXPECT_FALSE(parseOptions({"p.tsp", "--device=null", "--verify"}));
   for (const char *compiling : {"--entry=f", "--mesh=x=2", "--shape=arg0=4", "--target=cpu-ucx"}) {
     EXPECT_FALSE(parseOptions({"p.tsp", compiling})) << compiling;
