@@ -26,7 +26,7 @@ MACHINES = (("h200x8", "cuda-peer"), ("mi300x8", "cuda-nccl"), ("dgx-h100-pod", 
 #: Numbers of devices that divide what the programs split.
 DEVICES = (None, 2, 3, 4, 8)
 #: What names a schedule of one-sided messages needs a target that has them.
-ONE_SIDED = re.compile(r"_push|_xor|_rotated|_pod$")
+ONE_SIDED = re.compile(r"(^|_)push|_xor|_rotated|_pod$")
 CHOICES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "choices.mlir")
 
 

@@ -337,7 +337,9 @@ class Harness(unittest.TestCase):
         rows = pairwise(*factors)
         for (i, a), (j, b) in itertools.combinations(list(enumerate(factors)), 2):
             self.assertEqual({(row[i], row[j]) for row in rows}, set(itertools.product(a, b)))
-        self.assertLess(len(rows), 20)
+        # The two longest factors need all their pairs; a few rows more may be needed for the rest.
+        longest = sorted(len(factor) for factor in factors)[-2:]
+        self.assertLess(len(rows), longest[0] * longest[1] + 5)
 
     def test_every_program_has_a_row(self):
         files = {name for name in os.listdir(SOURCES) if name.endswith(".mlir")}

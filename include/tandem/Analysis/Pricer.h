@@ -66,6 +66,10 @@ public:
   /// are 1 to 5 % slower than the unoverlapped baseline, and all-gathers that were predicted to
   /// gain 7 % gain it.
   static constexpr double kLeastGain = 0.06;
+  /// ... and the seconds that an all-reduce must gain to become two reshards: short ones are priced
+  /// too low. On 2 H200 all that were predicted to gain up to 45 us lost (up to 17 %), and all that
+  /// were predicted to gain 57 us or more gained.
+  static constexpr double kLeastSplitGain = 50e-6;
   /// ... of slices that travel by one-sided messages, or by others. The machine file states it for
   /// what takes SMs beside a matmul, where the model errs most.
   virtual double getLeastGain(bool oneSided) const = 0;

@@ -22,6 +22,7 @@ constexpr TargetInfo kTargets[] = {
     {"cpu-ucx", "host memory, one process a rank, UCX", kTwoSided | kOneSided, ""},
     {"cpu-local", "host memory, ranks as threads of one process",
      kTwoSided | kOneSided | kCollectives, ""},
+    {"cuda-ucx", "NVIDIA GPUs, messages alone: UCX by staging, or NCCL", kTwoSided, "sm_90"},
     {"cuda-nccl", "NVIDIA GPUs, one a rank, NCCL; also runs on the CPU", kTwoSided | kCollectives,
      "sm_90"},
     {"cuda-peer", "NVIDIA GPUs of one node, one-sided copies between them, and NCCL",

@@ -28,7 +28,7 @@ TEST(Targets, TableOfCapabilities) {
   EXPECT_EQ(nccl->gpuArch, "sm_90");
   EXPECT_EQ(lookupTarget("cpu"), nullptr);
   EXPECT_EQ(unknownTargetMessage("cpu"),
-            "unknown target \"cpu\", expected cpu-ucx or cpu-local or cuda-nccl or cuda-peer");
+            "unknown target \"cpu\", expected cpu-ucx or cpu-local or cuda-ucx or cuda-nccl or cuda-peer");
   EXPECT_EQ(capabilityNames(local->capabilities), "two_sided, one_sided, collectives");
 }
 
@@ -83,7 +83,7 @@ TEST(Targets, Unknown) {
   options.target = "gpu";
   Translated t(withChannel("collectives", kGather), options);
   EXPECT_EQ(t.errors,
-            "unknown target \"gpu\", expected cpu-ucx or cpu-local or cuda-nccl or cuda-peer\n");
+            "unknown target \"gpu\", expected cpu-ucx or cpu-local or cuda-ucx or cuda-nccl or cuda-peer\n");
 }
 
 } // namespace

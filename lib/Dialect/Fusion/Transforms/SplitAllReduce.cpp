@@ -71,7 +71,7 @@ bool fusion::splitAllReduce(ReshardOp op, Pricer &pricer) {
   FailureOr<double> whole = price(op, {}, pricer);
   if (failed(whole))
     return false;
-  double least = (1 - Pricer::kLeastGain) * *whole;
+  double least = std::min((1 - Pricer::kLeastGain) * *whole, *whole - Pricer::kLeastSplitGain);
   RankedTensorType best;
   for (RankedTensorType scattered : getScatteredTypes(op, reshard.axes.front()))
     if (FailureOr<double> seconds = price(op, scattered, pricer);
