@@ -11,6 +11,7 @@
 
 #include "Schedule.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "tandem/Compiler/Registration.h"

@@ -10,6 +10,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace tandem;

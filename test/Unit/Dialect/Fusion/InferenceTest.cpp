@@ -185,8 +185,9 @@ TEST_P(Inference, Reshape) {
       ASSERT_EQ(before[i].logical, after[i].logical);
       ASSERT_EQ(before[i].local, after[i].local);
       // Slices pass as a whole, or end.
-      if (getAxes(to).hasStream())
+      if (getAxes(to).hasStream()) {
         ASSERT_EQ(before[i].iteration, after[i].iteration);
+      }
       for (int64_t p = 0; p < mesh.numDevices(); ++p)
         ASSERT_EQ(holds(mesh, p, before[i]), holds(mesh, p, after[i]));
     }
