@@ -177,14 +177,17 @@ std::vector<uint8_t> encodeExpression(uint32_t inputs, uint32_t outputs,
                                       const std::vector<Instr> &code) {
   std::vector<sp::ExprInstr> encoded;
   for (const Instr &instr : code) {
-    uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(instr.imm));
-    if (instr.type == sp::RegisterType::f64)
+    // A number of another type may not fit into a register of this one: each is written as its own.
+    uint64_t bits = 0;
+    if (instr.type == sp::RegisterType::f64) {
       std::memcpy(&bits, &instr.imm, sizeof bits);
-    auto single = static_cast<float>(instr.imm);
-    if (instr.type == sp::RegisterType::f32) {
+    } else if (instr.type == sp::RegisterType::f32) {
+      auto single = static_cast<float>(instr.imm);
       uint32_t low = 0;
       std::memcpy(&low, &single, sizeof low);
       bits = low;
+    } else {
+      bits = static_cast<uint64_t>(static_cast<int64_t>(instr.imm));
     }
     encoded.emplace_back(instr.op, instr.type, instr.a, instr.b, instr.c, bits);
   }
