@@ -27,8 +27,8 @@ TEST(Targets, TableOfCapabilities) {
   EXPECT_EQ(capabilityNames(nccl->capabilities), "two_sided, collectives");
   EXPECT_EQ(nccl->gpuArch, "sm_90");
   EXPECT_EQ(lookupTarget("cpu"), nullptr);
-  EXPECT_EQ(unknownTargetMessage("cpu"),
-            "unknown target \"cpu\", expected cpu-ucx or cpu-local or cuda-ucx or cuda-nccl or cuda-peer");
+  EXPECT_EQ(unknownTargetMessage("cpu"), "unknown target \"cpu\", expected cpu-ucx or cpu-local or "
+                                         "cuda-ucx or cuda-nccl or cuda-peer");
   EXPECT_EQ(capabilityNames(local->capabilities), "two_sided, one_sided, collectives");
 }
 
@@ -82,8 +82,8 @@ TEST(Targets, Unknown) {
   StreamProgramOptions options;
   options.target = "gpu";
   Translated t(withChannel("collectives", kGather), options);
-  EXPECT_EQ(t.errors,
-            "unknown target \"gpu\", expected cpu-ucx or cpu-local or cuda-ucx or cuda-nccl or cuda-peer\n");
+  EXPECT_EQ(t.errors, "unknown target \"gpu\", expected cpu-ucx or cpu-local or cuda-ucx or "
+                      "cuda-nccl or cuda-peer\n");
 }
 
 } // namespace
