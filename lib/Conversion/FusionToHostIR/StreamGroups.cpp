@@ -494,7 +494,8 @@ LogicalResult Grouper::add(Operation *op) {
 /// The schedule that the group's reshards are annotated with, and where.
 static void findAnnotation(StreamGroup &group) {
   group.place = group.ops.front();
-  for (fusion::ReshardOp reshard : llvm::reverse(group.reshards())) {
+  SmallVector<fusion::ReshardOp> reshards = group.reshards(); // llvm::reverse keeps a reference
+  for (fusion::ReshardOp reshard : llvm::reverse(reshards)) {
     if (!group.schedule)
       group.place = reshard;
     if (fusion::ScheduleAttr named = reshard.getScheduleAttr()) {
