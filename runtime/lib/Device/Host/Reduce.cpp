@@ -60,7 +60,7 @@ template <typename From, typename To>
 void loadAs(const void *from, int64_t stride, int64_t n, To *to) {
   const auto *p = static_cast<const From *>(from);
   for (int64_t i = 0; i < n; ++i)
-    to[i] = static_cast<To>(p[i * stride]);
+    to[i] = static_cast<To>(p[i * stride]); // NOLINT(bugprone-signed-char-misuse): i8 is a number
 }
 template <typename To, typename From>
 void storeAs(const From *from, void *to, int64_t stride, int64_t n) {
