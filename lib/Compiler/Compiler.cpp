@@ -233,7 +233,7 @@ void capturing(MLIRContext &context, CompileResult &result, Function compile) {
     if (llvm::get_threadid() != thread)
       return failure();
     Diagnostic made = convert(diagnostic);
-    // An op stands in its function and in the function's oracle; one error says it.
+    // The function and its unsharded reference contain the same op: one error is enough.
     bool isKnown = made.severity != Severity::Remark &&
                    llvm::any_of(result.diagnostics,
                                 [&](const Diagnostic &other) { return other.str() == made.str(); });

@@ -124,7 +124,7 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   convert.log = log;
   builder.addOnModule(createConvertFusionToHostIR(convert));
 
-  // Who is in a mesh is one value in an iteration, and what depends on it one block.
+  // Makes equal tests of mesh membership one value, and the code under them one block.
   builder.addOnModule(createCSEPass());
   // Views of one slice made by several ops become one: what localize-buffers looks for.
   builder.addOnModule(createCanonicalizerPass());

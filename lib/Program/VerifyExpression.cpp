@@ -22,7 +22,7 @@ using sp::RegisterType;
 /// Types that an operation may have, a bit per RegisterType.
 constexpr unsigned kF32 = 1, kFloats = 1 | 2, kI32 = 4, kIntegers = 4 | 8, kAll = 15;
 
-/// What an operation takes and gives.
+/// Operands and result of an operation.
 struct Signature {
   unsigned types = 0; ///< 0: there is no such operation
   uint8_t count = 0;  ///< registers it reads: fields a, b, c

@@ -64,7 +64,7 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
     gather, or per receiver of a reduce-scatter (also 2 and 4, where messages are one-sided); 2, 4 or 8 along a
     dimension. They are written into the types of the loop's body: the types outside stay.
 
-    A gain of less than 6 % of what the loop takes is none; of slices that take SMs, less than the machine file says.
+    A gain is ignored if it is under 6 % of the time of the loop. The machine file states the limit for slices on SMs.
     `log` says what each choice would take.
 
     Before:

@@ -30,8 +30,8 @@ def Fusion_Dialect : Dialect {
   let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
     void registerAttributes();
-    /// Beside the dialect's own attributes, reads the older spellings `#tandem.mesh<...>` and `#tandem<reduce_kind ...>`
-    /// of what is `#tandem.mesh<...>` and `#tandem<reduce_kind ...>` now.
+    /// Also reads the older spellings of the mesh dialect's attributes: `#fusion.mesh<...>`, `#fusion<reduce_kind ...>`
+    /// They print as `#tandem.mesh<...>` and `#tandem<reduce_kind ...>`.
     ::mlir::Attribute parseAttribute(::mlir::DialectAsmParser &parser, ::mlir::Type type) const override;
     void printAttribute(::mlir::Attribute attr, ::mlir::DialectAsmPrinter &printer) const override;
     void registerOps();

@@ -56,7 +56,7 @@ struct GatherLoop {
   /// Lets the consumers read an own slice: in the gathered value, or where it
   /// lies.
   LogicalResult placeOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
-  /// Computes on an own slice, which nobody has to wait for; on those of all of
+  /// Computes on an own slice, which needs no wait; on those of all of
   /// the loop's gathers.
   LogicalResult emitOwn(LoopEmitter &loop, const SliceIndex &slice, Value stream) const;
   static LogicalResult emitOwn(ArrayRef<GatherLoop> gathers, LoopEmitter &loop,
