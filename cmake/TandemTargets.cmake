@@ -7,6 +7,7 @@
 #   tandem_add_compiler_tool(<name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...])
 #   tandem_add_compiler_unittest(<Name> a.cpp ... [DEPENDS ...] [LINK_LIBS ...])
 #   tandem_add_runtime_library / _tool / _unittest: the same, without MLIR and LLVM
+#   tandem_add_tablegen_target(<Name>): after the mlir_tablegen calls of a folder
 #   tandem_add_benchmark(<name> a.cpp ... [COMPILER] [LINK_LIBS ...]): a google-benchmark binary
 #
 # Libraries are static. Tools, unit tests and benchmarks land in <build>/bin.
@@ -157,11 +158,17 @@ function(tandem_add_benchmark name)
   add_dependencies(tandem-benchmarks ${name})
 endfunction()
 
+# The target that writes what the mlir_tablegen calls before it name, in the same folder.
+macro(tandem_add_tablegen_target name)
+  add_public_tablegen_target(${name})
+  set_property(GLOBAL APPEND PROPERTY TANDEM_TABLEGEN_TARGETS ${name})
+endmacro()
+
 # tandem-headers: everything that a source file includes and the build writes; enough for clang-tidy and editors.
 function(tandem_add_headers_target)
-  add_custom_target(tandem-headers)
-  foreach(target IN ITEMS TandemCompilerPCH TandemRuntimePCH TandemSchemaGen TandemFusionIncGen TandemFusionPassesIncGen
-                          TandemHostIRIncGen TandemHostIRPassesIncGen TandemConversionPassesIncGen TandemCompilerPassesIncGen)
+  get_property(tablegen_targets GLOBAL PROPERTY TANDEM_TABLEGEN_TARGETS)
+  add_custom_target(tandem-headers DEPENDS TandemSchemaGen ${tablegen_targets})
+  foreach(target IN ITEMS TandemCompilerPCH TandemRuntimePCH)
     if(TARGET ${target})
       add_dependencies(tandem-headers ${target})
     endif()
