@@ -151,7 +151,8 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
 }
 
 ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
-  static const StringRef names[] = {"fusion-specialize",
+  static const StringRef names[] = {"fusion-scalars-to-tensors",
+                                    "fusion-specialize",
                                     "fusion-erase-dead-ops",
                                     "fusion-outline-oracle",
                                     "fusion-propagate-axes",
@@ -192,6 +193,8 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   bool log = options.log;
 
   PipelineBuilder builder(manager, options);
+
+  builder.addOnFunctions(fusion::createFusionScalarsToTensors({log}));
 
   // Numbers first: everything behind may rely on known sizes.
   fusion::FusionSpecializeOptions specialize;

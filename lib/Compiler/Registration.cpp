@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "tandem/Compiler/Passes.h"
 #include "tandem/Compiler/Pipelines.h"
@@ -29,7 +30,7 @@ using namespace mlir;
 void tandem::registerTandemDialects(DialectRegistry &registry) {
   registry.insert<tandem::MeshDialect, tandem::fusion::FusionDialect, tandem::hostir::HostIRDialect,
                   arith::ArithDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
-                  scf::SCFDialect>();
+                  scf::SCFDialect, tensor::TensorDialect>();
   registerSchedules(registry);
   registerSimulatedPricer(registry);
 }

@@ -29,8 +29,12 @@ public:
   virtual LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                              LoopEmitter &loop) const = 0;
 
+  /// Whether `accumulate` is there: only of ops whose axes rule has a reduction; see
+  /// ReducingLowering.
+  virtual bool accumulates() const { return false; }
+
   /// Combines the slice of operand number `operand` at `index` into `out`, the whole result, on the
-  /// main stream. Only of ops whose axes rule has a reduction; see ReducingLowering.
+  /// main stream.
   virtual LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index,
                                    Value out, LoopEmitter &loop) const;
 
@@ -62,6 +66,7 @@ class ReducingLowering : public OpLowering {
 public:
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                      LoopEmitter &loop) const final;
+  bool accumulates() const final { return true; }
   LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index, Value out,
                            LoopEmitter &loop) const final;
 

@@ -8,6 +8,7 @@
 #include "StreamGroups.h"
 
 #include "GroupOrder.h"
+#include "OpLowering.h"
 #include "ReshardPlan.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -130,7 +131,8 @@ static bool isOfWholeDigits(const DigitMap &map, ArrayRef<int64_t> sizes) {
 /// Whether `op` can be run slice by slice of `operand`, whose stream digits stand on dimensions
 /// that the op combines over, and else on those of the result's stream digits.
 bool Grouper::accumulates(Operation *op, unsigned operand) {
-  if (!isa<fusion::MatmulOp, fusion::ReduceOp>(op))
+  const OpLowering *lowering = getLowering(op);
+  if (!fusion::isLocalComputation(op) || !lowering || !lowering->accumulates())
     return false;
   fusion::AxesRule rule = *fusion::getAxesRule(op);
   auto isReduction = [&](const Place &place) {

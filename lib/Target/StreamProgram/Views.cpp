@@ -111,8 +111,9 @@ private:
   }
 
   LogicalResult expand() {
-    result.shape.resize(map.sizes.size());
-    result.strides.resize(map.sizes.size());
+    // A view of rank 0 has no groups: all its dimensions have extent 1.
+    result.shape.assign(map.sizes.size(), 1);
+    result.strides.assign(map.sizes.size(), 1);
     for (auto [d, group] : llvm::enumerate(map.groups)) {
       int64_t stride = source.strides[d], count = 1;
       for (int64_t i : llvm::reverse(group)) {

@@ -62,9 +62,54 @@ func.func @f(%0: tensor<8xf32, #fusion.axes<#a, [-], partial = ["x"]>>) {
 // -----
 
 // matmul_c1
+func.func @f(%0: tensor<f32>, %1: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected lhs of rank 1 or more, found rank 0}}
+  %2 = fusion.matmul %0, %1 : tensor<f32>, tensor<8x4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// matmul_c7
 func.func @f(%0: tensor<8xf32>, %1: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected lhs of rank 2 or more, found rank 1}}
-  %2 = fusion.matmul %0, %1 : tensor<8xf32>, tensor<8x4xf32> -> tensor<4xf32>
+  // expected-error @+1 {{expected lhs of rank 2 or more to transpose, found a vector}}
+  %2 = fusion.matmul %0, %1 {transpose_a} : tensor<8xf32>, tensor<8x4xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// matmul_c7
+func.func @f(%0: tensor<8xf32>, %1: tensor<4x8xf32>) {
+  // expected-error @+1 {{expected rhs of rank 2 or more to transpose, found a vector}}
+  %2 = fusion.matmul %1, %0 {transpose_b} : tensor<4x8xf32>, tensor<8xf32> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+// matmul_c2
+func.func @f(%0: tensor<8xf32>, %1: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected equal contracted extents, found 4 in lhs and 8 in rhs}}
+  %2 = fusion.matmul %1, %0 : tensor<8x4xf32>, tensor<8xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// matmul_c3
+func.func @f(%0: tensor<8xf32>, %1: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{expected shape [2x4] of the result, found [2x1x4]}}
+  %2 = fusion.matmul %0, %1 : tensor<8xf32>, tensor<2x8x4xf32> -> tensor<2x1x4xf32>
+  return
+}
+
+// -----
+
+// matmul_c4
+func.func @f(%0: tensor<8xf32>, %1: tensor<4x8xf32>, %2: tensor<4xf32>) {
+  // expected-error @+1 {{expected no bias where rhs is a vector: the result has no N}}
+  %3 = fusion.matmul %1, %0 bias %2 : tensor<4x8xf32>, tensor<8xf32>, tensor<4xf32> -> tensor<4xf32>
   return
 }
 
@@ -173,6 +218,15 @@ func.func @f(%0: tensor<8x4xf32>) {
 func.func @f(%0: tensor<8x4xf32>) {
   // expected-error @+1 {{expected 'sum', 'max' or 'min'}}
   %1 = fusion.reduce mean %0 dims [1] : tensor<8x4xf32> -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// reduce_c2
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected shape [8x1] of the result, found [8]}}
+  %1 = fusion.reduce sum %0 dims [1] {keep_dims} : tensor<8x4xf32> -> tensor<8xf32>
   return
 }
 

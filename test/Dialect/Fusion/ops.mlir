@@ -82,6 +82,8 @@ func.func @matmul(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %b: tensor<16xf3
 func.func @shapes(%0: tensor<4x8x16xf32>, %1: tensor<?x16xf32>, %2: tensor<f32>) {
   // CHECK: fusion.reduce sum %{{.*}} dims [1] : tensor<4x8x16xf32> -> tensor<4x16xf32>
   %3 = fusion.reduce sum %0 dims [1] : tensor<4x8x16xf32> -> tensor<4x16xf32>
+  // CHECK: fusion.reduce min %{{.*}} dims [1] {keep_dims} : tensor<4x8x16xf32> -> tensor<4x1x16xf32>
+  %kept = fusion.reduce min %0 dims [1] {keep_dims} : tensor<4x8x16xf32> -> tensor<4x1x16xf32>
   // CHECK: fusion.reduce max %{{.*}} dims [0, 1, 2] : tensor<4x8x16xf32> -> tensor<f32>
   %4 = fusion.reduce max %0 dims [0, 1, 2] : tensor<4x8x16xf32> -> tensor<f32>
   // CHECK: fusion.broadcast %{{.*}} dims [1, 3] : tensor<4x16xf32> -> tensor<1x4x1x16xf32>

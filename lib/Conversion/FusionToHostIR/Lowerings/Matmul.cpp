@@ -30,6 +30,25 @@ static Value moveToFront(OpBuilder &builder, Location loc, Value view, int64_t f
   return memref::TransposeOp::create(builder, loc, view, AffineMapAttr::get(map));
 }
 
+/// `view` with a dimension of extent 1 at `position`.
+static Value insertUnitDim(OpBuilder &builder, Location loc, Value view, int64_t position) {
+  auto type = cast<MemRefType>(view.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  shape.insert(shape.begin() + position, 1);
+  SmallVector<ReassociationIndices> groups;
+  // It belongs to the dimension before it, or else to the first one.
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    ReassociationIndices &group = groups.emplace_back();
+    if (position == 0 && i == 0)
+      group.push_back(0);
+    group.push_back(i < position ? i : i + 1);
+    if (i + 1 == position)
+      group.push_back(position);
+  }
+  auto expanded = memref::ExpandShapeOp::computeExpandedType(type, shape, groups);
+  return memref::ExpandShapeOp::create(builder, loc, *expanded, view, groups);
+}
+
 namespace {
 /// How many more view dimensions than one a dimension becomes, and which view dimension is the
 /// first of them.
@@ -79,7 +98,8 @@ static LogicalResult forEachRun(ProgramBuilder &program, Location loc,
 }
 
 namespace {
-/// Emits one slice of a matmul.
+/// Emits one slice of a matmul. A vector is a matrix of one row (lhs) or one column (rhs): `dims`
+/// have a unit dimension for it, and so has the result.
 class MatmulSlice {
 public:
   MatmulSlice(fusion::MatmulOp op, OpDims dims, Value out, Value stream, LoopEmitter &loop)
@@ -89,8 +109,32 @@ public:
   LogicalResult emit(const FirstSlice &first);
 
 private:
+  static constexpr unsigned kLhs = 0, kRhs = 1, kResult = 2;
+
   LogicalResult emitRuns(const FirstSlice &first);
   LogicalResult emitContiguous(const FirstSlice &first);
+
+  LocalDims &dimsOf(unsigned which) {
+    return which == kResult ? dims.result : dims.operands[which];
+  }
+  /// The unit dimensions that a view of the operand or of the result gets, in ascending order.
+  SmallVector<int64_t> getUnitDims(unsigned which) {
+    SmallVector<int64_t> unit;
+    int64_t rank =
+        which == kResult ? op.getType().getRank() + op.isLhsVector() + op.isRhsVector() : 2;
+    if (op.isLhsVector() && which != kRhs)
+      unit.push_back(rank - 2);
+    if (op.isRhsVector() && which != kLhs)
+      unit.push_back(rank - 1);
+    return unit;
+  }
+  Value makeMatrixView(Value buffer, unsigned which);
+
+  // Dimension numbers in `dims`.
+  int64_t lhsM() { return dims.operands[kLhs].size() - (op.getTransposeA() ? 1 : 2); }
+  int64_t lhsK() { return dims.operands[kLhs].size() - (op.getTransposeA() ? 2 : 1); }
+  int64_t rhsK() { return dims.operands[kRhs].size() - (op.getTransposeB() ? 1 : 2); }
+  int64_t rhsN() { return dims.operands[kRhs].size() - (op.getTransposeB() ? 2 : 1); }
 
   fusion::MatmulOp op;
   Location loc;
@@ -120,22 +164,25 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
   fusion::AxesRule rule = *fusion::getAxesRule(op);
   if (failed(alignDims(builder, op, rule.operands, rule.results[0], dims)))
     return failure();
-  int64_t rank = cast<RankedTensorType>(op.getResult().getType()).getRank();
+  for (unsigned which : {kLhs, kRhs, kResult})
+    for (int64_t dim : getUnitDims(which))
+      dimsOf(which).insert(dimsOf(which).begin() + dim, SmallVector<LocalDigit>{{1, {}}});
+  int64_t rank = dims.result.size();
   int64_t splitM = SplitDim(dims.result, rank - 2).runs;
   int64_t splitN = SplitDim(dims.result, rank - 1).runs;
   LocalDims &lhs = dims.operands[0], &rhs = dims.operands[1];
   // A slice of M (or N) that is not contiguous is several runs of rows. All but the last become
   // batch dimensions, which the other operand does not have and so broadcasts over. Where it has
   // some, the runs are multiplied one after another.
-  bool batchM = splitM && !splitN && op.getRhs().getType().getRank() == 2 &&
-                SplitDim(lhs, op.lhsM()).runs == splitM && (rank == 2 || !op.getTransposeA());
-  bool batchN = splitN && !splitM && op.getLhs().getType().getRank() == 2 && !op.getBias() &&
-                SplitDim(rhs, op.rhsN()).runs == splitN;
+  bool batchM = splitM && !splitN && rhs.size() == 2 && SplitDim(lhs, lhsM()).runs == splitM &&
+                (rank == 2 || !op.getTransposeA());
+  bool batchN =
+      splitN && !splitM && lhs.size() == 2 && !op.getBias() && SplitDim(rhs, rhsN()).runs == splitN;
   SmallVector<SmallVector<LocalDigit> *> ofM, ofN;
   if (!batchM)
-    ofM = {&lhs[op.lhsM()], &dims.result[rank - 2]};
+    ofM = {&lhs[lhsM()], &dims.result[rank - 2]};
   if (!batchN)
-    ofN = {&rhs[op.rhsN()], &dims.result[rank - 1]};
+    ofN = {&rhs[rhsN()], &dims.result[rank - 1]};
   if (!batchN && op.getBias())
     ofN.push_back(&dims.operands[2][0]);
   return forEachRun(program, loc, ofM, [&](Value) {
@@ -145,44 +192,56 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
 
 /// The runs of a slice of K that is not contiguous accumulate.
 LogicalResult MatmulSlice::emitRuns(const FirstSlice &first) {
-  SmallVector<LocalDigit> lhsK = dims.operands[0][op.lhsK()], rhsK = dims.operands[1][op.rhsK()];
-  LogicalResult done = forEachRun(
-      program, loc, {&dims.operands[0][op.lhsK()], &dims.operands[1][op.rhsK()]}, [&](Value run) {
-        FirstSlice isFirst = first;
-        if (run && !first.never) {
-          isFirst.condition = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, run,
-                                                    program.getIndex(0));
-          if (first.condition)
-            isFirst.condition =
-                arith::AndIOp::create(builder, loc, first.condition, isFirst.condition);
-        }
-        return emitContiguous(isFirst);
-      });
-  dims.operands[0][op.lhsK()] = lhsK;
-  dims.operands[1][op.rhsK()] = rhsK;
+  SmallVector<LocalDigit> &lhs = dims.operands[kLhs][lhsK()], &rhs = dims.operands[kRhs][rhsK()];
+  SmallVector<LocalDigit> lhsBefore = lhs, rhsBefore = rhs;
+  LogicalResult done = forEachRun(program, loc, {&lhs, &rhs}, [&](Value run) {
+    FirstSlice isFirst = first;
+    if (run && !first.never) {
+      isFirst.condition =
+          arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, run, program.getIndex(0));
+      if (first.condition)
+        isFirst.condition = arith::AndIOp::create(builder, loc, first.condition, isFirst.condition);
+    }
+    return emitContiguous(isFirst);
+  });
+  lhs = lhsBefore;
+  rhs = rhsBefore;
   return done;
 }
 
+Value MatmulSlice::makeMatrixView(Value buffer, unsigned which) {
+  LocalDims mine = dimsOf(which);
+  SmallVector<int64_t> unit = getUnitDims(which);
+  for (int64_t dim : llvm::reverse(unit))
+    mine.erase(mine.begin() + dim);
+  Value view = makeView(builder, loc, buffer, mine, true);
+  for (int64_t dim : unit)
+    view = insertUnitDim(builder, loc, view, SplitDim(dimsOf(which), dim).first);
+  return view;
+}
+
 LogicalResult MatmulSlice::emitContiguous(const FirstSlice &first) {
-  auto view = [&](Value operand, unsigned number) {
+  auto bufferOf = [&](Value operand) {
     LocalDims found;
-    Value buffer = loop.getSource(operand, found);
-    return makeView(builder, loc, buffer, dims.operands[number], true);
+    return loop.getSource(operand, found);
   };
-  Value lhs = view(op.getLhs(), 0), rhs = view(op.getRhs(), 1);
-  Value result = makeView(builder, loc, out, dims.result, true);
-  int64_t rank = cast<RankedTensorType>(op.getResult().getType()).getRank();
+  Value lhs = makeMatrixView(bufferOf(op.getLhs()), kLhs);
+  Value rhs = makeMatrixView(bufferOf(op.getRhs()), kRhs);
+  Value result = makeMatrixView(out, kResult);
+  int64_t rank = dims.result.size();
   SplitDim m(dims.result, rank - 2), n(dims.result, rank - 1);
   // Batch dimensions that the result has in front stay in front of the runs.
   if (m.runs && rank == 2) {
-    lhs = moveToFront(builder, loc, lhs, SplitDim(dims.operands[0], op.lhsM()).first, m.runs);
+    lhs = moveToFront(builder, loc, lhs, SplitDim(dims.operands[kLhs], lhsM()).first, m.runs);
     result = moveToFront(builder, loc, result, m.first, m.runs);
   }
   if (n.runs) {
-    rhs = moveToFront(builder, loc, rhs, SplitDim(dims.operands[1], op.rhsN()).first, n.runs);
+    rhs = moveToFront(builder, loc, rhs, SplitDim(dims.operands[kRhs], rhsN()).first, n.runs);
     result = moveToFront(builder, loc, result, n.first, n.runs);
   }
-  Value bias = op.getBias() ? view(op.getBias(), 2) : Value();
+  Value bias;
+  if (op.getBias())
+    bias = makeView(builder, loc, bufferOf(op.getBias()), dims.operands[2], true);
   // The bias is added once.
   auto emit = [&](Value bias, bool accumulate) {
     hostir::MatmulOp::create(builder, loc, lhs, rhs, bias, result, stream, op.getTransposeA(),

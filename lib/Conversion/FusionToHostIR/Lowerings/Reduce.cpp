@@ -7,10 +7,32 @@
 
 #include "../OpLowering.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 
 using namespace mlir;
 using namespace tandem;
+
+/// `view`, which `makeView` made of `dims`, without `dropped`, dimensions of extent 1.
+static Value dropDims(OpBuilder &builder, Location loc, Value view, const LocalDims &dims,
+                      ArrayRef<int64_t> dropped) {
+  SmallVector<ReassociationIndices> groups;
+  SmallVector<int64_t> front; // dropped ones before the first that is kept
+  int64_t viewDim = 0;
+  for (auto [dim, ranks] : llvm::enumerate(getViewRanks(dims)))
+    for (int64_t i = 0; i < ranks; ++i, ++viewDim) {
+      if (!llvm::is_contained(dropped, static_cast<int64_t>(dim))) {
+        groups.emplace_back();
+        groups.back().append(front);
+        front.clear();
+      }
+      if (groups.empty())
+        front.push_back(viewDim);
+      else
+        groups.back().push_back(viewDim);
+    }
+  return memref::CollapseShapeOp::create(builder, loc, view, groups);
+}
 
 namespace {
 class ReduceLowering : public ReducingLowering {
@@ -39,6 +61,8 @@ LogicalResult ReduceLowering::combine(Operation *operation, OpDims opDims, Value
     return failure();
   Value in = makeView(builder, loc, source, inDims, true);
   out = makeView(builder, loc, out, opDims.result, true);
+  if (op.getKeepDims() && !op.getDims().empty())
+    out = dropDims(builder, loc, out, opDims.result, op.getDims());
 
   // The view's dimensions that the reduced dimensions became.
   SmallVector<int64_t> dims;

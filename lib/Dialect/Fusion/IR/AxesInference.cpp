@@ -9,8 +9,6 @@
 
 #include "AxesInferenceDetail.h"
 #include "DimAxesSyntax.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
@@ -31,41 +29,32 @@ AxesRule AxesRule::elementwise(unsigned numOperands, unsigned numResults, int64_
   return rule;
 }
 
-static bool isUpstreamElementwise(Operation *op) {
-  return op->getNumResults() == 1 && isa<RankedTensorType>(op->getResult(0).getType()) &&
-         (OpTrait::hasElementwiseMappableTraits(op) || isa<arith::ConstantOp>(op));
-}
-
 bool fusion::isLocalComputation(Operation *op) {
-  return isa<FusionTensorOpInterface>(op) || isUpstreamElementwise(op);
+  return llvm::all_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>) &&
+         (isa<FusionTensorOpInterface>(op) ||
+          (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1));
 }
 
-/// What an elementwise op may do with partial operands: only what commutes with the reduction.
-static void setElementwisePartial(Operation *op, AxesRule &rule) {
-  rule.partial = PartialKind::AlikeSame;
-  if (isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, arith::AddIOp, arith::SubIOp, arith::ExtFOp>(
-          op))
-    rule.reduceKind = ReduceKind::Sum;
-  else if (isa<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(op))
-    rule.reduceKind = ReduceKind::Max;
-  else if (isa<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>(op))
-    rule.reduceKind = ReduceKind::Min;
-  else
-    rule.partial = PartialKind::Never;
+bool fusion::isElementwise(Operation *op) {
+  return isLocalComputation(op) &&
+         (OpTrait::hasElementwiseMappableTraits(op) || op->hasTrait<OpTrait::ConstantLike>());
 }
 
-std::optional<AxesRule> fusion::getAxesRule(Operation *op) {
-  if (auto tensorOp = dyn_cast<FusionTensorOpInterface>(op))
-    return tensorOp.getAxesRule();
-  if (!isUpstreamElementwise(op))
-    return std::nullopt;
+AxesRule fusion::getElementwiseRule(Operation *op) {
   int64_t rank = cast<RankedTensorType>(op->getResult(0).getType()).getRank();
-  AxesRule rule = AxesRule::elementwise(op->getNumOperands(), 1, rank);
+  AxesRule rule = AxesRule::elementwise(op->getNumOperands(), op->getNumResults(), rank);
   for (auto [dims, type] : llvm::zip_equal(rule.operands, op->getOperandTypes()))
     if (!isa<RankedTensorType>(type))
       dims.clear();
-  setElementwisePartial(op, rule);
+  rule.partial = PartialKind::Never;
   return rule;
+}
+
+std::optional<AxesRule> fusion::getAxesRule(Operation *op) {
+  if (!isLocalComputation(op))
+    return std::nullopt;
+  auto tensorOp = dyn_cast<FusionTensorOpInterface>(op);
+  return tensorOp ? tensorOp.getAxesRule() : getElementwiseRule(op);
 }
 
 bool fusion::samePartial(AxesAttr a, AxesAttr b) {
@@ -186,7 +175,7 @@ static LogicalResult collectPartial(const AxesRule &rule, ArrayRef<AxesAttr> ope
       continue;
     int64_t number = operand;
     if (axes.isPartial()) {
-      if (rule.partial == PartialKind::Never || number == rule.neverPartialOperand)
+      if (rule.partial == PartialKind::Never || operand == rule.addedOnce)
         return fail("expected an operand that is not partial, found it partial over " +
                         ("\"" + axes.getPartial().front().getValue() + "\"").str(),
                     number);

@@ -76,6 +76,7 @@ LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
 AxesRule CallOp::getAxesRule() {
   AxesRule rule;
   rule.partial = PartialKind::Never;
+  rule.callsOnce = true;
   rule.factors.assign(getElementwise().size(), FactorKind::Parallel);
   auto add = [&](TypeRange types, SmallVectorImpl<SmallVector<int64_t>> &list) {
     for (Type type : types) {

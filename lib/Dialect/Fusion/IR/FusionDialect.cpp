@@ -7,6 +7,7 @@
 
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 
+#include "ElementwiseModels.h"
 #include "OpVerify.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,6 +26,7 @@ using namespace tandem::fusion;
 void FusionDialect::initialize() {
   registerAttributes();
   registerOps();
+  attachElementwiseModels(*getContext());
 }
 
 /// What stands beside an op for `fusion-insert-reshards`.

@@ -11,10 +11,12 @@
 using namespace mlir;
 using namespace tandem::fusion;
 
-int64_t MatmulOp::lhsM() { return getLhs().getType().getRank() - (getTransposeA() ? 1 : 2); }
-int64_t MatmulOp::lhsK() { return getLhs().getType().getRank() - (getTransposeA() ? 2 : 1); }
-int64_t MatmulOp::rhsK() { return getRhs().getType().getRank() - (getTransposeB() ? 1 : 2); }
-int64_t MatmulOp::rhsN() { return getRhs().getType().getRank() - (getTransposeB() ? 2 : 1); }
+int64_t MatmulOp::lhsK() {
+  return isLhsVector() ? 0 : getLhs().getType().getRank() - (getTransposeA() ? 2 : 1);
+}
+int64_t MatmulOp::rhsK() {
+  return isRhsVector() ? 0 : getRhs().getType().getRank() - (getTransposeB() ? 1 : 2);
+}
 
 /// Batch extent of an operand at a batch dimension of the result (numbered from the last one, 0),
 /// or 1.
@@ -25,7 +27,7 @@ static int64_t batchExtent(RankedTensorType type, int64_t fromLast) {
 
 LogicalResult MatmulOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
   RankedTensorType lhs = getLhs().getType(), rhs = getRhs().getType();
-  int64_t batchRank = std::max(lhs.getRank(), rhs.getRank()) - 2;
+  int64_t batchRank = std::max<int64_t>({lhs.getRank(), rhs.getRank(), 2}) - 2;
   SmallVector<int64_t> &shape = shapes.emplace_back();
   for (int64_t i = batchRank - 1; i >= 0; --i) {
     int64_t a = batchExtent(lhs, i), b = batchExtent(rhs, i);
@@ -35,17 +37,23 @@ LogicalResult MatmulOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> 
     // `?` beside 1 says nothing; beside another extent it can only be that one or 1.
     shape.push_back(a == 1 ? b : b == 1 ? a : knownExtent(a, b));
   }
-  shape.push_back(lhs.getDimSize(lhsM()));
-  shape.push_back(rhs.getDimSize(rhsN()));
+  if (!isLhsVector())
+    shape.push_back(lhs.getDimSize(lhs.getRank() - (getTransposeA() ? 1 : 2)));
+  if (!isRhsVector())
+    shape.push_back(rhs.getDimSize(rhs.getRank() - (getTransposeB() ? 2 : 1)));
   return success();
 }
 
 LogicalResult MatmulOp::verify() {
   RankedTensorType lhs = getLhs().getType(), rhs = getRhs().getType(), result = getType();
-  for (auto [what, type] : {std::pair("lhs", lhs), std::pair("rhs", rhs)})
-    if (type.getRank() < 2)
-      return emitOpError() << "expected " << what << " of rank 2 or more, found rank "
-                           << type.getRank();
+  for (auto [what, type, transpose] :
+       {std::tuple("lhs", lhs, getTransposeA()), std::tuple("rhs", rhs, getTransposeB())}) {
+    if (type.getRank() < 1)
+      return emitOpError() << "expected " << what << " of rank 1 or more, found rank 0";
+    if (type.getRank() == 1 && transpose)
+      return emitOpError() << "expected " << what
+                           << " of rank 2 or more to transpose, found a vector";
+  }
   Type elementType = lhs.getElementType();
   if (!isa<FloatType>(elementType))
     return emitOpError() << "expected floating point elements, found " << elementType;
@@ -64,6 +72,8 @@ LogicalResult MatmulOp::verify() {
   if (!getBias())
     return success();
   RankedTensorType bias = getBias().getType();
+  if (isRhsVector())
+    return emitOpError() << "expected no bias where rhs is a vector: the result has no N";
   if (bias.getRank() != 1 || !compatibleExtents(bias.getDimSize(0), shapes.front().back()))
     return emitOpError() << "expected a bias of rank 1 and extent "
                          << formatShape(shapes.front().back()) << ", found ["
@@ -72,27 +82,30 @@ LogicalResult MatmulOp::verify() {
 }
 
 AxesRule MatmulOp::getAxesRule() {
-  // Factors: the result's dimensions, then K.
+  // Factors: the result's dimensions (batch, M, N; a vector has no M or no N), then K.
   int64_t rank = getType().getRank(), factorK = rank;
   AxesRule rule;
   rule.factors.assign(rank, FactorKind::Parallel);
   rule.factors.push_back(FactorKind::Reduction);
   rule.partial = PartialKind::Product;
-  auto addOperand = [&](RankedTensorType type, int64_t dimK, int64_t other, int64_t otherFactor) {
-    SmallVector<int64_t> &factors = rule.operands.emplace_back(type.getRank());
-    for (int64_t dim = 0; dim < type.getRank() - 2; ++dim) {
-      int64_t factor = rank - type.getRank() + dim;
-      bool repeated = type.getDimSize(dim) == 1 && getType().getDimSize(factor) != 1;
+  rule.stationary = 1;
+  int64_t factorN = rank - (isRhsVector() ? 0 : 1), factorM = factorN - (isLhsVector() ? 0 : 1);
+  auto addOperand = [&](RankedTensorType type, int64_t dimK, int64_t otherFactor) {
+    SmallVector<int64_t> &factors = rule.operands.emplace_back(type.getRank(), otherFactor);
+    int64_t batchRank = std::max<int64_t>(type.getRank() - 2, 0);
+    for (int64_t dim = 0; dim < batchRank; ++dim) {
+      int64_t factor = factorM - batchRank + dim, extent = type.getDimSize(dim);
+      // `?` may become 1.
+      bool repeated = extent != getType().getDimSize(factor) || ShapedType::isDynamic(extent);
       factors[dim] = repeated ? AxesRule::kNone : factor;
     }
     factors[dimK] = factorK;
-    factors[other] = otherFactor;
   };
-  addOperand(getLhs().getType(), lhsK(), lhsM(), rank - 2);
-  addOperand(getRhs().getType(), rhsK(), rhsN(), rank - 1);
+  addOperand(getLhs().getType(), lhsK(), factorM);
+  addOperand(getRhs().getType(), rhsK(), factorN);
   if (getBias()) {
-    rule.operands.push_back({rank - 1});
-    rule.neverPartialOperand = 2;
+    rule.operands.push_back({factorN});
+    rule.addedOnce = 2;
   }
   rule.results.emplace_back(llvm::to_vector(llvm::seq<int64_t>(0, rank)));
   return rule;

@@ -16,6 +16,8 @@ LogicalResult ReduceOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> 
   for (auto [dim, extent] : llvm::enumerate(getInput().getType().getShape()))
     if (!llvm::is_contained(getDims(), static_cast<int64_t>(dim)))
       shape.push_back(extent);
+    else if (getKeepDims())
+      shape.push_back(1);
   return success();
 }
 
@@ -45,8 +47,8 @@ AxesRule ReduceOp::getAxesRule() {
     bool reduced = llvm::is_contained(getDims(), dim);
     rule.factors.push_back(reduced ? FactorKind::Reduction : FactorKind::Parallel);
     operand.push_back(dim);
-    if (!reduced)
-      result.push_back(dim);
+    if (!reduced || getKeepDims())
+      result.push_back(reduced ? AxesRule::kNone : dim);
   }
   rule.reduceKind = getKind();
   rule.partial = PartialKind::AlikeSame;

@@ -55,8 +55,8 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       if (rule->factors[factor] == FactorKind::Whole && digits.hasDevice())
         return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
                     ", which is needed whole, found " + formatDimAxes(digits));
-      // A kernel is called once on its piece; other ops may be cut open by the lowering.
-      if (rule->factors[factor] == FactorKind::Whole && isa<CallOp>(op) &&
+      // Ops that do more than one call may be cut open by their lowering.
+      if (rule->factors[factor] == FactorKind::Whole && rule->callsOnce &&
           axes.getDims()[dim].hasStream())
         return fail("expected no stream digit in dimension " + Twine(dim) + " of " + what +
                     ", which is needed whole, found " + formatDimAxes(axes.getDims()[dim]));
@@ -102,7 +102,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
                     axes.getPartial().front().getValue() + "\"");
       continue;
     }
-    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias() && axes.isPartial())
+    if (rule->addedOnce && axes.isPartial())
       return fail("expected no bias beside a result that is partial over \"" +
                   axes.getPartial().front().getValue() + "\": each term would have it");
     std::optional<AxesConflict> conflict;

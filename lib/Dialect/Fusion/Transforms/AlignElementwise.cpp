@@ -9,17 +9,12 @@
 
 #include "Retype.h"
 #include "mlir/IR/Builders.h"
-#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
-
-bool fusion::isElementwise(Operation *op) {
-  return isLocalComputation(op) && !isa<FusionTensorOpInterface>(op);
-}
 
 void fusion::alignOperands(Operation *op, AxesAttr axes,
                            llvm::function_ref<void(Operation *, unsigned)> aligned) {

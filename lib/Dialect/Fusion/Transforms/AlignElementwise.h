@@ -15,10 +15,6 @@
 
 namespace tandem::fusion {
 
-/// An upstream elementwise op or constant: its operands and results have one type, but for their
-/// elements.
-bool isElementwise(Operation *op);
-
 /// Gives the decided tensor operands of an elementwise op `axes`: each through a reshard before it,
 /// with the schedule that is named on the op. Calls `aligned` with the op and the operand's number.
 void alignOperands(Operation *op, AxesAttr axes,

@@ -115,7 +115,7 @@ private:
         return 5;
     }
     if (!reduces)
-      return !isa<MatmulOp>(op) || claim.operand == 0 ? 2 : claim.operand == 1 ? 3 : 1;
+      return claim.operand == rule.addedOnce ? 1 : claim.operand == rule.stationary ? 3 : 2;
     for (auto [number, dims] : llvm::enumerate(rule.operands))
       if (llvm::is_contained(dims, claim.factor) &&
           llvm::none_of(claims, [&, number = number](const Claim &other) {

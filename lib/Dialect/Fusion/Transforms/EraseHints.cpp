@@ -7,7 +7,7 @@
 
 #include "EraseHints.h"
 
-#include "AlignElementwise.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 
@@ -41,7 +41,7 @@ void fusion::eraseHints(Operation *op, bool isMended) {
   AxesAttr axes = op->getNumResults() ? getAxes(op->getResult(0)) : AxesAttr();
   bool isAlone = axes && axes.getMesh().numDevices() == 1;
   auto schedule = dyn_cast_if_present<ScheduleAttr>(op->removeDiscardableAttr(kScheduleAttrName));
-  if (schedule && isa<FusionTensorOpInterface>(op))
+  if (schedule && !isElementwise(op))
     scheduleReductions(op, schedule);
   if (schedule && !isAlone &&
       !hasReshard(op, [&](ReshardOp reshard) { return reshard.getScheduleAttr() == schedule; }))

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ChooseFactors.h"
 #include "EraseHints.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
@@ -99,7 +100,9 @@ private:
       return hint == "after" ? GatherMode::After : GatherMode::Before;
     AxesAttr axes = getAxes(op->getOperand(0));
     std::optional<AxesConflict> conflict;
-    if (isa<ReduceOp, SliceOp>(op) && axes.getMesh() != getAxes(op->getResult(0)).getMesh() &&
+    if (op->getNumOperands() == 1 &&
+        sizeOf(op->getResult(0).getType()) < sizeOf(op->getOperand(0).getType()) &&
+        axes.getMesh() != getAxes(op->getResult(0)).getMesh() &&
         inferResultAxes(op, 0, axes, conflict))
       return GatherMode::After;
     return gather;
@@ -164,7 +167,7 @@ private:
       return success();
     // Elementwise ops have one type all round; what is wrong with them no reshard beside them
     // mends.
-    if (!isa<FusionTensorOpInterface>(op))
+    if (isElementwise(op))
       return verifyLocal(op, [op] { return op->emitOpError(); });
     std::string reason;
     FailureOr<LocalPlan> plan = planFor(op, reason, say);

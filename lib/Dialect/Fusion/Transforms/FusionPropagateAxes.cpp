@@ -298,7 +298,7 @@ private:
       return goForward(op);
     std::string reason;
     FailureOr<LocalPlan> plan = failure();
-    if (isa<FusionTensorOpInterface>(op))
+    if (!isElementwise(op))
       plan = pricer ? planByCost(op, reason) : planAfter(op, reason);
     if (failed(plan)) {
       if (!reason.empty())

@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AlignElementwise.h"
 #include "PassLog.h"
 #include "Retype.h"
 #include "SpecializeExtents.h"
 #include "SpecializeMesh.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"

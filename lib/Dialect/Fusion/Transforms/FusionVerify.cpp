@@ -5,14 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AlignElementwise.h"
-#include "VerifyElementwise.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "tandem/Support/ElementTypes.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace tandem::fusion {
 #define GEN_PASS_DEF_FUSIONVERIFY
@@ -78,6 +77,24 @@ static LogicalResult verifyPartial(Operation *op) {
   return success();
 }
 
+/// The op can be lowered. An error names the elementwise ops that can.
+static LogicalResult verifySupported(Operation *op) {
+  // The commands of a program do not depend on a truth value.
+  if (isElementwise(op))
+    for (auto [i, type] : llvm::enumerate(op->getOperandTypes()))
+      if (!isa<RankedTensorType>(type))
+        return op->emitOpError() << "expected a tensor in operand " << i << ", found " << type;
+  if (auto tensorOp = dyn_cast<FusionTensorOpInterface>(op))
+    return tensorOp.verifySupported();
+  SmallVector<StringRef> known;
+  for (RegisteredOperationName name : op->getContext()->getRegisteredOperations())
+    if (name.hasInterface<FusionTensorOpInterface>() && name.hasTrait<OpTrait::Elementwise>())
+      known.push_back(name.getStringRef());
+  llvm::sort(known);
+  return op->emitOpError() << "expected an elementwise operation that kernels compute, one of "
+                           << llvm::join(known, ", ");
+}
+
 static LogicalResult verifyDecided(Operation *op) {
   for (auto [what, types] : {std::pair<StringRef, TypeRange>("operand", op->getOperandTypes()),
                              std::pair<StringRef, TypeRange>("result", op->getResultTypes())})
@@ -136,8 +153,7 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
              << op->getName() << "'";
     // Where an op of the dialect needs whole what is partial, fusion-insert-reshards reduces it.
     bool mayReduce = stage != VerifyStage::Resharded && !isElementwise(op);
-    if (local && ((isElementwise(op) && failed(verifyElementwise(op))) ||
-                  (!mayReduce && failed(verifyPartial(op)))))
+    if (local && (failed(verifySupported(op)) || (!mayReduce && failed(verifyPartial(op)))))
       return failure();
     if (stage != VerifyStage::Input && failed(verifyDecided(op)))
       return failure();

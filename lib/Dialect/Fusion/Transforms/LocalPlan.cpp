@@ -261,8 +261,7 @@ private:
       SmallVector<StringAttr> partial;
       bool product = rule.partial == PartialKind::Product;
       bool mayBePartial =
-          rule.partial != PartialKind::Never &&
-          static_cast<int64_t>(number) != rule.neverPartialOperand &&
+          rule.partial != PartialKind::Never && number != rule.addedOnce &&
           axes.getPartialKind() == target.getPartialKind() &&
           (rule.partial == PartialKind::Alike || axes.getPartialKind() == rule.reduceKind);
       for (StringAttr axis : axes.getPartial())

@@ -7,7 +7,6 @@
 
 #include "PlanPrices.h"
 
-#include "AlignElementwise.h"
 #include "WriteOutReshards.h"
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -83,7 +82,7 @@ static SmallVector<Operation *> getForwardSlice(Operation *op) {
         continue;
       for (Operation *user : result.getUsers())
         if ((isLocalComputation(user) || isa<ReshardOp>(user)) && ops.insert(user))
-          tensorOps += isa<FusionTensorOpInterface>(user);
+          tensorOps += !isElementwise(user) && !isa<ReshardOp>(user);
     }
   SmallVector<Operation *> sorted = ops.takeVector();
   llvm::sort(sorted, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });

@@ -48,7 +48,7 @@ static bool areAlike(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> ope
 /// partial by the user's word.
 static bool repeats(Operation *op) {
   AxesAttr axes = getAxes(op->getResult(0));
-  return isa<BroadcastOp>(op) && !(axes && axes.isPartial()) &&
+  return op->getNumOperands() == 1 && !(axes && axes.isPartial()) &&
          sizeOf(op->getResult(0).getType()) > sizeOf(op->getOperand(0).getType());
 }
 
@@ -67,7 +67,7 @@ static SmallVector<AxesAttr> reduceFactors(Operation *op, const AxesRule &rule,
     if (!axes || !axes.isPartial())
       continue;
     bool fits =
-        number != rule.neverPartialOperand && axes.getPartialKind() == rule.reduceKind &&
+        number != rule.addedOnce && axes.getPartialKind() == rule.reduceKind &&
         llvm::none_of(axes.getPartial(), [&](StringAttr axis) { return taken.contains(axis); });
     if (fits)
       taken.insert(axes.getPartial().begin(), axes.getPartial().end());

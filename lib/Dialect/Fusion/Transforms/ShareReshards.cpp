@@ -24,7 +24,7 @@ static bool takeType(ReshardOp op, RankedTensorType type) {
   RankedTensorType old = op.getType();
   if (old == type)
     return true;
-  auto isFree = [](Operation *user) { return isa<FusionTensorOpInterface>(user); };
+  auto isFree = [](Operation *user) { return isLocalComputation(user) && !isElementwise(user); };
   if (!llvm::all_of(op->getUsers(), isFree))
     return false;
   retype(op.getResult(), type);

@@ -153,29 +153,34 @@ LogicalResult Extents::visitResults(FusionTensorOpInterface op) {
   return success();
 }
 
-LogicalResult Extents::visitElementwise(Operation *op) {
-  Value result = op->getResult(0);
-  for (Value operand : op->getOperands())
-    if (getTensorType(operand) && failed(flow(operand, result, allDims(operand), kFromOperands)))
-      return failure();
-  for (Value operand : op->getOperands())
-    if (getTensorType(operand) && failed(tie(operand, result, allDims(operand))))
-      return failure();
-  return success();
-}
-
-LogicalResult Extents::visitMatmul(MatmulOp op) {
-  if (failed(visitResults(op)))
+/// By the op's rule: dimensions of one parallel factor have one extent.
+LogicalResult Extents::visitLocal(Operation *op) {
+  AxesRule rule = *getAxesRule(op);
+  auto forEach = [&](function_ref<LogicalResult(Value, Value, ArrayRef<int64_t>)> visit) {
+    for (auto [result, factors] : llvm::zip_equal(op->getResults(), rule.results))
+      for (auto [operand, known] : llvm::zip_equal(op->getOperands(), rule.operands)) {
+        SmallVector<int64_t> dims =
+            llvm::map_to_vector(factors, [&, known = ArrayRef(known)](int64_t factor) -> int64_t {
+              const int64_t *it = llvm::find(known, factor);
+              bool isSame = factor != AxesRule::kNone && it != known.end() &&
+                            rule.factors[factor] == FactorKind::Parallel;
+              return isSame ? it - known.begin() : -1;
+            });
+        if (getTensorType(operand) && failed(visit(operand, result, dims)))
+          return failure();
+      }
+    return success();
+  };
+  auto tensorOp = dyn_cast<FusionTensorOpInterface>(op);
+  // Extents that follow from one operand's are reported with their source.
+  if (failed(forEach([&](Value operand, Value result, ArrayRef<int64_t> dims) {
+        return flow(operand, result, dims, kFromOperands);
+      })) ||
+      (tensorOp && !isElementwise(op) && failed(visitResults(tensorOp))))
     return failure();
-  int64_t rank = op.getType().getRank();
-  SmallVector<int64_t> lhs(rank, -1), rhs(rank, -1), bias(rank, -1);
-  lhs[rank - 2] = op.lhsM();
-  rhs[rank - 1] = op.rhsN();
-  bias[rank - 1] = 0;
-  if (failed(tie(op.getLhs(), op.getResult(), lhs)) ||
-      failed(tie(op.getRhs(), op.getResult(), rhs)))
-    return failure();
-  return op.getBias() ? tie(op.getBias(), op.getResult(), bias) : success();
+  return forEach([&](Value operand, Value result, ArrayRef<int64_t> dims) {
+    return tie(operand, result, dims);
+  });
 }
 
 LogicalResult Extents::visitBroadcast(BroadcastOp op) {
@@ -205,18 +210,6 @@ LogicalResult Extents::visitReshape(ReshapeOp op) {
   return refine(op.getInput(), *shape, "the result of 'fusion.reshape'");
 }
 
-LogicalResult Extents::visitConcat(ConcatOp op) {
-  if (failed(visitResults(op)))
-    return failure();
-  for (Value input : op.getInputs()) {
-    SmallVector<int64_t> dims = allDims(input);
-    dims[op.getDim()] = -1;
-    if (failed(tie(input, op.getResult(), dims)))
-      return failure();
-  }
-  return success();
-}
-
 /// What the signature says of the results; what contradicts it is reported at the return.
 LogicalResult Extents::visitReturn(func::ReturnOp op) {
   if (op->getParentOp() != function)
@@ -237,24 +230,11 @@ LogicalResult Extents::visit(Operation *op) {
     return visitReturn(ret);
   if (auto reshard = dyn_cast<ReshardOp>(op))
     return tie(reshard.getInput(), reshard.getResult(), allDims(reshard.getInput()));
-  if (auto permute = dyn_cast<PermuteOp>(op))
-    return tie(permute.getInput(), permute.getResult(), permute.getPermutation());
-  if (auto reduce = dyn_cast<ReduceOp>(op)) {
-    SmallVector<int64_t> dims = allDims(reduce.getInput());
-    llvm::erase_if(dims, [&](int64_t dim) { return llvm::is_contained(reduce.getDims(), dim); });
-    return tie(reduce.getInput(), reduce.getResult(), dims);
-  }
-  if (auto matmul = dyn_cast<MatmulOp>(op))
-    return visitMatmul(matmul);
   if (auto broadcast = dyn_cast<BroadcastOp>(op))
     return visitBroadcast(broadcast);
   if (auto reshape = dyn_cast<ReshapeOp>(op))
     return visitReshape(reshape);
-  if (auto concat = dyn_cast<ConcatOp>(op))
-    return visitConcat(concat);
-  if (auto tensorOp = dyn_cast<FusionTensorOpInterface>(op))
-    return visitResults(tensorOp);
-  return isLocalComputation(op) ? visitElementwise(op) : success();
+  return isLocalComputation(op) ? visitLocal(op) : success();
 }
 
 LogicalResult Extents::drain() {

@@ -59,11 +59,9 @@ private:
   LogicalResult drain();
   LogicalResult visit(Operation *op);
   LogicalResult visitResults(FusionTensorOpInterface op);
-  LogicalResult visitElementwise(Operation *op);
-  LogicalResult visitMatmul(MatmulOp op);
+  LogicalResult visitLocal(Operation *op);
   LogicalResult visitBroadcast(BroadcastOp op);
   LogicalResult visitReshape(ReshapeOp op);
-  LogicalResult visitConcat(ConcatOp op);
   LogicalResult visitReturn(func::ReturnOp op);
   LogicalResult settleRepeated(BroadcastOp op);
 

@@ -7,7 +7,6 @@
 
 #include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
 
-#include "AlignElementwise.h"
 #include "Retype.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -135,9 +134,9 @@ LogicalResult Slicer::followUsers(Value value, int64_t dim, const StreamFactor &
           return failure();
       continue;
     }
-    if (!passesThrough || isa<ReshapeOp>(user))
-      continue;
     AxesRule rule = *getAxesRule(user);
+    if (!passesThrough || rule.regroups())
+      continue;
     int64_t along = rule.operands[use.getOperandNumber()][dim];
     // It combines over the dimension, or needs all of it: then it reads slices, and makes none.
     if (along == AxesRule::kNone || rule.factors[along] != FactorKind::Parallel)

@@ -8,7 +8,6 @@
 #ifndef TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H
 #define TANDEM_LIB_DIALECT_FUSION_TRANSFORMS_TAKESTREAMDIGITS_H
 
-#include "AlignElementwise.h"
 #include "mlir/IR/Operation.h"
 #include "tandem/Support/LLVM.h"
 

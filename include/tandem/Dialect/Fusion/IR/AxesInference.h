@@ -15,9 +15,17 @@
 
 namespace tandem::fusion {
 
-/// True for the ops that the passes look through: those of the dialect but `fusion.reshard`, and
-/// upstream's elementwise ops and constants on ranked tensors.
+/// Whether an op runs on each device's piece: it has FusionTensorOpInterface, or the traits of an
+/// elementwise op, and its results are ranked tensors. (`fusion-verify` rejects elementwise ops
+/// without the interface, for kernels do not compute them.)
 bool isLocalComputation(Operation *op);
+
+/// Whether an op that computes locally is elementwise or a constant: its operands and results have
+/// one type, but for their elements.
+bool isElementwise(Operation *op);
+
+/// The rule of an elementwise op, or constant, that commutes with no reduction.
+AxesRule getElementwiseRule(Operation *op);
 
 /// The op's rule; nothing if `isLocalComputation` is false.
 std::optional<AxesRule> getAxesRule(Operation *op);

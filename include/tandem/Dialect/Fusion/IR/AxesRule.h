@@ -10,7 +10,9 @@
 
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.h"
 #include "tandem/Support/LLVM.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include <optional>
 
 namespace tandem::fusion {
 
@@ -63,10 +65,17 @@ struct AxesRule {
   SmallVector<SmallVector<DimPiece>> operandPieces, resultPieces;
   ReduceKind reduceKind = ReduceKind::Sum;
   PartialKind partial = PartialKind::Alike;
-  /// An operand that is never partial (a bias), or -1.
-  int64_t neverPartialOperand = -1;
+  /// An operand that is added once (a bias): neither it nor the result beside it is partial.
+  std::optional<unsigned> addedOnce;
+  /// The operand that keeps its place if operands do not fit each other (a layer's weight).
+  std::optional<unsigned> stationary;
+  /// One call on each device computes all that is needed whole: no slices of such a dimension.
+  bool callsOnce = false;
 
   bool regroups() const { return !operandPieces.empty(); }
+  bool reduces() const { return llvm::is_contained(factors, FactorKind::Reduction); }
+  /// Whether the op adds up, so that rounding depends on the order.
+  bool addsUp() const { return reduces() && reduceKind == ReduceKind::Sum; }
   /// Indices of dimension or piece number `piece` of an operand of this shape.
   int64_t getExtent(ArrayRef<int64_t> shape, unsigned operand, int64_t piece) const {
     return regroups() ? operandPieces[operand][piece].extent : shape[piece];

@@ -34,9 +34,10 @@ def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, F64, I32, I64, I8, I1]>;
 def Fusion_ReshardOp : Fusion_Op<"reshard"> {
   let summary = "The same value with other axes; the only op that communicates";
   let description = [{
-    What it is (all-gather, all-reduce, ...) follows from the two axes attributes alone. `schedule`, an
-    annotation, names the schedule of the stream loop that the reshard will be in; `fusion-form-loops` moves it there. `row` stands on the parts into which `fusion-insert-reshards`
-    writes out a reshard of several rows of the table: which of them it is.
+    The two axes attributes alone decide what is communicated: an all-gather, an all-reduce, and so on. The annotation
+    `schedule` names the schedule of the reshard's stream loop; `fusion-form-loops` moves it to the loop.
+    `fusion-insert-reshards` writes a reshard of several rows of the table (`docs/fusion.md`, "Kinds of reshard") as one
+    reshard per row, and `row` names the row.
 
     Constraints:
     - reshard_c1: operand and result have the same shape and element type.
@@ -44,7 +45,8 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
     - reshard_c3: the result is partial only where the operand is, over the same mesh axes and by the same reduction.
 
     Placement constraints:
-    - reshard_c4: it is at most one row of the table, unless its schedule takes several at once; `row`, if it is there, names it.
+    - reshard_c4: it is at most one row of the table, unless its schedule takes several at once. `row`, if present, names
+      that row.
 
     Example:
     ```mlir
@@ -62,28 +64,33 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
 }
 
 def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
-  let summary = "Matrix product of the last two dimensions; other dimensions broadcast as in NumPy";
+  let summary = "Matrix product of the last two dimensions, as in NumPy";
   let description = [{
     result[..., M, N] = op(lhs)[..., M, K] * op(rhs)[..., K, N] (+ bias[N]), accumulated in f32. `transpose_a` reads lhs as
     [..., K, M], `transpose_b` reads rhs as [..., N, K]. The bias is added once, after any reduction over devices.
+    An operand of rank 1 is a vector [K], as in NumPy. The result of a left vector has no M, that of a right vector has
+    no N.
 
     Constraints:
-    - matmul_c1: operands have rank 2 or more; their element types are equal and floating point, the result's is that
+    - matmul_c1: operands have rank 1 or more; their element types are equal and floating point, the result's is that
       or f32. An f32 result of f16 or bf16 factors is not rounded: partial sums (of a weight gradient) travel in f32.
     - matmul_c2: the contracted extents are equal.
     - matmul_c3: batch extents are equal or 1, and the result has the broadcast batch extents, then M, then N.
-    - matmul_c4: bias has rank 1, extent N and the result's element type.
+    - matmul_c4: bias has rank 1, extent N and the result's element type. There is none if rhs is a vector.
+    - matmul_c7: a vector is not transposed.
 
     Placement constraints:
-    - matmul_c5: no operand is partial, save that a partial sum may be multiplied by an operand that is replicated over
-      the same mesh axes (the product is then partial); the bias is never partial, nor is the result if there is a bias.
-    - matmul_c6: operands and result are over one mesh, and a dimension's device digits agree
-      between result and operands; contracting device digits makes the result partial over those mesh axes.
+    - matmul_c5: no operand is partial, with one exception. A partial sum may be multiplied by an operand that is
+      replicated over the same mesh axes; the product is then partial. The bias is never partial. With a bias, the result
+      is not partial either.
+    - matmul_c6: operands and result are over one mesh. The device digits of a dimension are the same in the result and
+      in the operands. Contracting device digits makes the result partial over their mesh axes.
 
     Example:
     ```mlir
     %y = fusion.matmul %x, %w : tensor<64x32xf32, #a>, tensor<32x16xf32, #b> -> tensor<64x16xf32, #c>
     %z = fusion.matmul %x, %w bias %b {transpose_b} : ..., tensor<16xf32> -> ...
+    %s = fusion.matmul %x, %v : tensor<64x32xf32, #a>, tensor<32xf32, #d> -> tensor<64xf32, #e>
     ```
   }];
   let arguments = (ins Fusion_Tensor:$lhs, Fusion_Tensor:$rhs, Optional<Fusion_Tensor>:$bias,
@@ -93,31 +100,38 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
     $lhs `,` $rhs (`bias` $bias^)? attr-dict `:` type($lhs) `,` type($rhs) (`,` type($bias)^)? `->` type($result)
   }];
   let extraClassDeclaration = [{
-    /// Dimension numbers of M, K in lhs and K, N in rhs.
-    int64_t lhsM(); int64_t lhsK(); int64_t rhsK(); int64_t rhsN();
+    /// Whether an operand has rank 1: no M in lhs, or no N in rhs.
+    bool isLhsVector() { return getLhs().getType().getRank() == 1; }
+    bool isRhsVector() { return getRhs().getType().getRank() == 1; }
+    /// Dimension number of K in lhs and in rhs.
+    int64_t lhsK(); int64_t rhsK();
   }];
 }
 
 def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
   let summary = "Sum, maximum or minimum over dimensions";
   let description = [{
-    Accumulated in f32 for f16 and bf16, rounded once. Over a `didx` dimension it yields `partial`.
+    Sums of f16 and bf16 are accumulated in f32 and rounded once. The reduction of a `didx` dimension is `partial`.
+    With `keep_dims` the reduced dimensions stay, with extent 1 (like `keepdims` of NumPy).
 
     Constraints:
     - reduce_c1: dims are distinct, ascending, in range.
-    - reduce_c2: the result has the remaining dimensions in order and the same element type.
+    - reduce_c2: the result has the remaining dimensions in order, or with `keep_dims` all dimensions, and the same
+      element type. A sum is not of i1.
 
     Placement constraints:
     - reduce_c3: the operand is partial only if both reductions are the same.
-    - reduce_c4: the remaining dimensions' device digits are equal, and the result is partial over
-      exactly the mesh axes of the reduced dimensions' device digits and those of the operand's partial.
+    - reduce_c4: the device digits of the remaining dimensions are equal. The result is partial over exactly the mesh
+      axes of the reduced dimensions' device digits, and those over which the operand is.
 
     Example:
     ```mlir
     %1 = fusion.reduce sum %0 dims [1] : tensor<4x8x16xf32, #a> -> tensor<4x16xf32, #b>
+    %2 = fusion.reduce max %0 dims [2] {keep_dims} : tensor<4x8x16xf32, #a> -> tensor<4x8x1xf32, #c>
     ```
   }];
-  let arguments = (ins Mesh_ReduceKindAttr:$kind, Fusion_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let arguments = (ins Mesh_ReduceKindAttr:$kind, Fusion_Tensor:$input, DenseI64ArrayAttr:$dims,
+                       UnitAttr:$keep_dims);
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = "custom<Kind>($kind) $input `dims` $dims attr-dict `:` type($input) `->` type($result)";
   let hasFolder = 1;
@@ -126,13 +140,13 @@ def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
 def Fusion_BroadcastOp : Fusion_LocalOp<"broadcast"> {
   let summary = "New dimensions, and repetition of dimensions of extent 1";
   let description = [{
-    `dims[i]` is the result dimension in which operand dimension i stands; result dimensions not named are new. A result
-    extent `?` beside an operand dimension is that dimension's extent. Beside one that is written as 1, it is 1 only if
-    nothing else says it (for example an elementwise op with another operand).
+    Operand dimension i becomes result dimension `dims[i]`. Result dimensions that `dims` does not name are new. A `?` in
+    the result takes the extent of its operand dimension. If that extent is written as 1, another op may determine the
+    `?` (for example an addition to a larger tensor); otherwise it is 1.
 
     Constraints:
     - broadcast_c1: dims has one entry per operand dimension, strictly ascending, in the result's range.
-    - broadcast_c2: an operand extent equals the result's extent at its place, or is 1.
+    - broadcast_c2: an operand extent equals the extent of its result dimension, or is 1.
     - broadcast_c3: operand and result have the same element type.
 
     Placement constraints:
@@ -155,7 +169,7 @@ def Fusion_PermuteOp : Fusion_LocalOp<"permute"> {
     Result dimension i is operand dimension `permutation[i]`.
 
     Constraints:
-    - permute_c1: permutation is one of 0 ... rank-1.
+    - permute_c1: `permutation` has each of 0 ... rank-1 once.
     - permute_c2: result extents are the permuted operand extents; element types are equal.
 
     Placement constraints:
@@ -199,13 +213,15 @@ def Fusion_ReshapeOp : Fusion_LocalOp<"reshape"> {
 def Fusion_SliceOp : Fusion_LocalOp<"slice"> {
   let summary = "A box of a tensor, with steps";
   let description = [{
+    result[i, ...] = input[offset + step * i, ...] in each dimension. Example: offset 1 and step 2 select 1, 3, 5, ...
+
     Constraints:
     - slice_c1: offsets and steps have one entry per dimension; offsets are not negative, steps are positive.
-    - slice_c2: every element taken lies inside the operand (where extents are known).
+    - slice_c2: every selected element lies inside the operand (where extents are known).
     - slice_c3: operand and result have the same rank and element type.
 
     Placement constraints:
-    - slice_c4: a dimension that is cut has no device digit; the others keep theirs; both are
+    - slice_c4: a dimension that is cut has no device digit. The other dimensions keep theirs. Operand and result are
       partial alike.
 
     Example:
@@ -222,13 +238,16 @@ def Fusion_SliceOp : Fusion_LocalOp<"slice"> {
 def Fusion_ConcatOp : Fusion_LocalOp<"concat"> {
   let summary = "Tensors one after another along a dimension";
   let description = [{
+    Equivalent to `torch.cat`.
+
     Constraints:
     - concat_c1: at least one operand; dim is in range.
-    - concat_c2: all have the same rank and element type; extents agree but along dim, where the result has the sum.
+    - concat_c2: all have the same rank and element type. Along `dim` the result has the sum of the extents; the other
+      extents are equal.
 
     Placement constraints:
-    - concat_c3: the dimension has no device digit, the others have the same ones, and all are
-      partial alike.
+    - concat_c3: dimension `dim` has no device digit. The other dimensions have the same device digits in all operands and
+      in the result. All are partial alike.
 
     Example:
     ```mlir
@@ -244,17 +263,17 @@ def Fusion_ConcatOp : Fusion_LocalOp<"concat"> {
 def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "A local kernel that the embedder supplies";
   let description = [{
-    Each device calls the kernel on its own pieces. `elementwise` lists the dimensions over which the kernel treats every
-    index alike and independently, the same dimensions in all operands and results: only these may be split over devices
-    or streams.
+    Each device calls the kernel on its own pieces. `elementwise` lists the dimensions whose indices the kernel computes
+    independently, in the same way: the batch of a softmax, for example. They are the same dimensions in all operands and
+    results. Only these may be split over devices or streams.
 
     Constraints:
     - call_c1: `callee` names a `func.func` declaration whose type has the same shapes and element types.
     - call_c2: elementwise dims are distinct, ascending and in range of every operand and result, with equal extents.
 
     Placement constraints:
-    - call_c3: no operand or result is partial; device and stream digits stand on elementwise dims alone and are the same
-      on all operands and results.
+    - call_c3: no operand or result is partial. Only elementwise dimensions have device and stream digits, the same ones
+      in all operands and results.
 
     Example:
     ```mlir
@@ -276,17 +295,16 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
     [IsolatedFromAbove, SingleBlock, RecursiveMemoryEffects, RecursivelySpeculatable]> {
   let summary = "Reshards and the compute that runs with them, slice by slice";
   let description = [{
-    Formed by `fusion-form-loops`; `fusion-select-schedule` gives it a schedule and `convert-fusion-to-hostir` lowers it
-    as a whole. The stream digits of the values in the body are the digits of the loop: iteration i handles slice i of
-    each. Without stream digits, the ops run one after another. Ops of the body without the loop's digits run whole,
-    before the loop or behind it.
+    `fusion-form-loops` makes it, `fusion-select-schedule` gives it a schedule, and `convert-fusion-to-hostir` lowers it
+    as a whole. The stream digits of the values in the body are the digits of the loop: iteration i processes slice i of
+    each value. Without stream digits, the ops run one after another. Ops of the body without the loop's digits run once,
+    before or after the loop.
 
-    Stream digits say how a value is iterated over, not where it is. So they may change at the boundary: an operand and
-    its block argument, a yielded value and its result may differ in them. Slices can be chosen inside of a loop without
-    a change to its neighbours.
+    Stream digits state how a value is iterated over, not where it is. They may therefore change at the boundary: an
+    operand and its block argument may differ in them, and so may a yielded value and its result. So the slices of one
+    loop are chosen without changes to its neighbours.
 
-    `from` says where the schedule comes from: `annotation` (the user has named it: it is kept, or is an error), `cost`
-    (it has the least price) or `fallback`.
+    `from` is the source of the schedule: `annotation` (kept, or an error), `cost` (the least price) or `fallback`.
 
     Constraints:
     - stream_loop_c1: there is one block argument per operand, and the two differ in stream digits at most.

@@ -10,11 +10,11 @@
 
 include "mlir/Pass/PassBase.td"
 
-// Every pass that changes something says what, on request: as debug output (`-debug-only=<pass>`, in a build of LLVM
-// that has it) and as remarks at the ops.
-def LogOption : Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">;
+// Every pass that changes something reports each change on request: as debug output (`-debug-only=<pass>`, in a build of
+// LLVM that has it) and as remarks at the ops.
+def LogOption : Option<"log", "log", "bool", /*default=*/"false", "report each change as a remark at the op">;
 
-// What a pass prices its choices for.
+// The machine and the target that a pass prices its choices for.
 defvar PricerOptions = [
   Option<"machine", "machine", "std::string", /*default=*/"",
          "machine file (a name of machines/, or a path) by which to choose; empty: fixed rules">,
@@ -24,12 +24,39 @@ defvar PricerOptions = [
   Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">
 ];
 
-def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
-  let summary = "Make `?` mesh sizes and extents numbers";
+def FusionScalarsToTensors : Pass<"fusion-scalars-to-tensors", "::mlir::func::FuncOp"> {
+  let summary = "Scalars become tensors without dimensions";
   let description = [{
-    Mesh sizes come from `mesh` and are put in everywhere. Extents come from `shape`, else from `fusion.shape` on the
-    argument, and go forward and backward through all ops, to a fixed point. What is `?` afterwards is an error at the
-    place that names it, as are a size that does not divide an extent and a shape that contradicts one.
+    All later passes compute on tensors only. Arguments, results, constants and elementwise ops of a scalar element type
+    become tensors of rank 0, and `tensor.splat` becomes `fusion.broadcast`. A scalar operand beside tensors (the condition
+    of `arith.select`) is repeated. The program's description of such an argument states rank 0.
+
+    Before:
+    ```mlir
+    func.func @f(%x: tensor<8x4xf32, #rows>, %s: f32) -> tensor<8x4xf32, #rows> {
+      %0 = tensor.splat %s : tensor<8x4xf32, #rows>
+      %1 = arith.mulf %x, %0 : tensor<8x4xf32, #rows>
+    ```
+    After:
+    ```mlir
+    func.func @f(%x: tensor<8x4xf32, #rows>, %s: tensor<f32>) -> tensor<8x4xf32, #rows> {
+      %0 = fusion.broadcast %s dims [] : tensor<f32> -> tensor<8x4xf32, #rows>
+      %1 = arith.mulf %x, %0 : tensor<8x4xf32, #rows>
+    ```
+  }];
+  let dependentDialects = ["::tandem::fusion::FusionDialect"];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numArguments", "arguments", "number of scalar arguments">
+  ];
+}
+
+def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
+  let summary = "Replace `?` mesh sizes and extents by numbers";
+  let description = [{
+    Mesh sizes come from `mesh`. Extents of arguments come from `shape`, else from `fusion.shape` on the argument. Other
+    extents follow forward and backward through all ops, to a fixed point. A `?` that remains is an error at its argument
+    or op. So is a size that does not divide an extent, and a shape that contradicts another.
 
     Before, with `mesh=x=4 shape=arg0=8x64`:
     ```mlir
@@ -57,10 +84,10 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
 }
 
 def FusionEraseDeadOps : Pass<"fusion-erase-dead-ops", "::mlir::func::FuncOp"> {
-  let summary = "Erase what nothing is computed from";
+  let summary = "Erase ops whose results have no use";
   let description = [{
-    Ops without side effects (all that a fusion holds, `fusion.call` too) whose results nobody uses, directly or through
-    other such ops. Their messages would be sent, and their axes would decide those of other values.
+    Erases ops without side effects (all ops of a fusion, `fusion.call` too) whose results are used by no op, or only by
+    other such ops. Otherwise their messages would be sent, and their axes would decide the axes of other values.
 
     Before:
     ```mlir
@@ -84,32 +111,33 @@ def FusionPropagateAxes : Pass<"fusion-propagate-axes", "::mlir::func::FuncOp"> 
   let description = [{
     An undecided value gets, in this order:
 
-    1. the axes that its decided operands lead to if the op runs locally. A split operand wins over a replicated one (a
-       slice costs nothing);
-    2. those that its consumers ask for, as far as their results say it;
-    3. where operands do not fit each other, what the op can run on when one of them is resharded. A mesh axis on two
-       dimensions stays on the contraction that all operands have, else on a dimension of the result (of a matmul's rhs
-       before lhs: the weight of a layer stays, its input is gathered), else on the contraction of one operand. Of two
-       splits of one dimension the finer one wins, else the larger operand's; of two meshes the larger operand's. A
-       dimension that is cut or concatenated is whole, and a sum that a bias is added to is reduced. With a `machine`,
-       a mesh axis stays on another of the dimensions if the op and the reshards before it take at least 6 % less then
-       (tokens are sent to their experts, not weights to the tokens);
+    1. the axes that follow from its decided operands if the op runs locally. A split operand wins over a replicated one
+       (a slice costs nothing);
+    2. the axes that its consumers need, if they follow from the consumers' results;
+    3. if the operands do not fit each other, the axes on which the op can run once one operand is resharded.
+       - A mesh axis that splits two dimensions stays on the contraction that all operands have; else on a dimension of
+         the result (for a matmul, rhs before lhs: a layer's weight stays, its input is gathered); else on the
+         contraction of one operand.
+       - Of two splits of one dimension the finer one wins, else that of the larger operand. Of two meshes, that of the
+         larger operand wins.
+       - A dimension that is cut or concatenated becomes whole. A sum to which a bias is added is reduced.
+       - With a `machine`, a mesh axis stays on another of these dimensions if the op and the reshards before it then
+         take at least 6 % less time (tokens are sent to their experts, not weights to the tokens);
     4. the axes of the other operand of an elementwise op, if that is split and not partial;
-    5. a contracted dimension: the digits that it has in the other operand;
-    6. the result of an op that needs a partial operand whole: where the operands are once they are reduced. A mesh axis
-       that the reduction sets free splits the dimension on which what is computed from the result has it (a decided
-       user or sibling, a reshard), so that the reduction is a reduce-scatter; else it is an all-reduce;
-    7. what nothing determines is replicated on the function's mesh.
+    5. for a contracted dimension: its digits in the other operand;
+    6. for the result of an op that cannot take a partial operand: the place of the operands after their reduction. The
+       reduction sets a mesh axis free. If a later value (a decided user or sibling, a reshard) has this axis on a
+       dimension, the axis splits that dimension and the reduction is a reduce-scatter; else it is an all-reduce;
+    7. if nothing determines the axes: replicated on the function's mesh.
 
-    Arguments and results of the function are partial only where the text says so: an argument is never decided so, and
-    what is returned is reduced before. A broadcast that repeats its operand needs it whole, too: it is less then.
+    Arguments and results of the function are partial only if the text says so. A partial value is reduced before it is
+    returned. It is also reduced before a broadcast repeats it, because fewer bytes move.
 
-    Operands of an elementwise op have one type, so the pass itself inserts a reshard where they differ from what its
-    result is; if that is open, two different splits are an error at the op, with notes at both sources, back to the
-    values of the text that they come from. A reshape keeps the digits that fit its result: other slices end, and its
-    operand is gathered along other mesh axes. Values that the pass has decided take the stream digits of what is
-    computed from them.
-    Every value is decided once and an op visited once per decision: linear.
+    Operands of an elementwise op have one type, so this pass inserts reshards for operands that differ from the result.
+    If the result is undecided, two different splits are an error at the op, with notes at the values of the text that
+    they come from. A reshape keeps the digits that fit its result: other slices end, and its operand is gathered along
+    other mesh axes. A value that this pass has decided takes the stream digits of its users.
+    The pass is linear: it decides every value once and visits an op once per decision.
 
     Before:
     ```mlir
@@ -136,18 +164,19 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
   let description = [{
     If an op's operands do not fit its result, this pass inserts reshards on one side of the op:
 
-    - `gather=before`: operands are brought to the axes that the result needs; they get the result's stream digits too.
-    - `gather=after`: the op runs on its operands as they are, or, if they do not fit each other, on the axes that
+    - `gather=before`: operands get the axes that the result needs, and the result's stream digits.
+    - `gather=after`: the op runs on its operands as they are. If these do not fit each other, it runs on the axes that
       `fusion-propagate-axes` would choose.
     - `gather=cost`: the side on which op and reshards take less time on a machine; `log` prints both times.
 
     Some cases do not depend on the option. A contraction of dimensions that are split alike runs first; its partial result
-    is resharded, and a bias is added afterwards. A `reduce` or `slice` onto another mesh runs first unless a hint says
-    "before", so fewer bytes move. A value that must be reduced before an op is reduced to where the op's result is.
+    is resharded, and a bias is added afterwards. An op whose result is smaller than its operand (`reduce`, `slice`) runs
+    before a reshard to another mesh, so fewer bytes move; the hint "before" overrides this. A value that must be reduced before an op is reduced to where the op's result is.
 
     With `gather=cost` an all-reduce becomes a reduce-scatter and an all-gather if that takes less: the reduce-scatter can
     overlap the op that produces the partial sums. A reshard that combines several kinds is written as a sequence, and each
-    part states its `row`. (A reshard whose schedule takes several kinds at once stays whole.) A reshard without a kind is an error.
+    part states its `row`. (A reshard whose schedule takes several kinds at once stays whole.) A reshard without a kind is
+    an error.
 
     Two attributes of an op are hints for its reshards; the pass erases them. `fusion.gather`, "before" or "after",
     overrides the option. `fusion.schedule` is the schedule of the op's reshards that communicate, also of the reduction of
@@ -185,17 +214,17 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
 }
 
 def FusionFoldConstants : Pass<"fusion-fold-constants", "::mlir::func::FuncOp"> {
-  let summary = "Values that are known become constants: those of constants, and of tensors without elements";
+  let summary = "Fold ops on constants and on tensors without elements";
   let description = [{
-    An extent of 0 is ordinary: an empty batch, an expert that gets no token. What is computed from no elements is known,
-    so no later pass, channel or device sees it:
+    An extent of 0 is ordinary: an empty batch, an expert that gets no token. A value that is computed from no elements is
+    known, so it becomes a constant and no later pass, channel or device processes it:
 
     - a result without elements is a constant;
     - a `reduce` over no elements is the identity of its reduction, a `matmul` that contracts no elements is 0 or its bias;
     - a `concat` leaves out operands without elements;
-    - what elementwise ops, `reshape`, `permute`, `broadcast`, `slice` and `reshard` make of constants is a constant.
+    - an elementwise op, `reshape`, `permute`, `broadcast`, `slice` or `reshard` of constants is a constant.
 
-    Types stay as they are. Ops from which nothing is computed any more are erased.
+    Types do not change. Ops without a use are erased.
 
     Before:
     ```mlir
@@ -215,11 +244,11 @@ def FusionFoldConstants : Pass<"fusion-fold-constants", "::mlir::func::FuncOp"> 
 }
 
 def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
-  let summary = "Write down what a function computes without parallel axes";
+  let summary = "Make the unsharded reference of each function";
   let description = [{
-    For each public function on tensors with axes a private twin `@name__oracle`, in which every tensor is whole on a
-    mesh of one device and reshards are gone. Values that were partial are whole too: a reduction or contraction in the
-    twin gives all of it.
+    For each public function on tensors with axes, makes a private copy `@name__oracle`. In the copy every tensor is whole
+    on a mesh of one device, and there are no reshards. No value is partial: reductions and contractions in the copy give
+    the complete result.
 
     Before:
     ```mlir
@@ -240,22 +269,23 @@ def FusionOutlineOracle : Pass<"fusion-outline-oracle", "::mlir::ModuleOp"> {
   let dependentDialects = ["::tandem::fusion::FusionDialect"];
   let options = [LogOption];
   let statistics = [
-    Statistic<"numOracles", "oracles", "number of twins made">
+    Statistic<"numOracles", "oracles", "number of references made">
   ];
 }
 
 def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
-  let summary = "Check what a stage of the fusion dialect promises";
+  let summary = "Check the post-condition of a stage of the fusion dialect";
   let description = [{
-    An encoding's own verifier sees one type; this sees the function.
+    An encoding's own verifier checks one type; this pass checks the function.
 
-    - always: every op on tensors is one that the passes know, on elements of f32, f16, bf16, f64, i32, i64, i8
-      or i1, an elementwise one also one that kernels compute (constants have one value for all elements), and makes of no partial value what its terms do not add up to.
+    - always: the passes know every op on tensors, with elements of f32, f16, bf16, f64, i32, i64, i8 or i1. Kernels
+      compute every elementwise op; constants have one value for all elements. An op with partial operands commutes with
+      their reduction.
     - `propagated`: every tensor is decided.
-    - `resharded`: every op but `fusion.reshard` runs on one mesh and without communication, and every reshard is one row
-      of the table, the one that its `row` names.
+    - `resharded`: every op but `fusion.reshard` runs on one mesh and without communication. Every reshard is one row of
+      the table; `row`, if present, names it.
 
-    Before and after are the same IR. For example, with `stage=propagated`
+    The pass changes nothing. For example, with `stage=propagated`
     ```mlir
     %1 = fusion.permute %0 [1, 0] : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>> -> tensor<4x8xf32>
     ```

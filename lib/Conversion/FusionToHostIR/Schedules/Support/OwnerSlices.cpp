@@ -29,9 +29,9 @@ static bool isCopiedAlong(RankedTensorType type, const ReshardPlan &plan) {
 /// a result of which the owners hold copies: each begins with its own slice, so
 /// their copies would differ.
 static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
-  auto reduce = dyn_cast<fusion::ReduceOp>(op);
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  if ((reduce && reduce.getKind() != ReduceKind::Sum) || type.getElementType().isInteger())
+  if (!rule || !rule->addsUp() || type.getElementType().isInteger())
     return false;
   // The dimension on which the owners' digit stands.
   fusion::AxesAttr sliced = fusion::getAxes(op->getOperand(operand));
@@ -41,9 +41,8 @@ static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan
     for (const fusion::Digit &digit : digits.getDigits())
       if (digit.isStream() && stream++ == plan.ownerDigit)
         dim = static_cast<int64_t>(i);
-  fusion::AxesRule rule = *fusion::getAxesRule(op);
-  int64_t factor = rule.operands[operand][dim];
-  if (factor == fusion::AxesRule::kNone || rule.factors[factor] != fusion::FactorKind::Reduction)
+  int64_t factor = rule->operands[operand][dim];
+  if (factor == fusion::AxesRule::kNone || rule->factors[factor] != fusion::FactorKind::Reduction)
     return false;
   return isCopiedAlong(type, plan);
 }
@@ -66,11 +65,10 @@ static bool isDense(const ReshardPlan &plan, bool ofSource) {
 /// and might do so otherwise if it reads an own slice where it lies: with other
 /// strides than a received one, a library may add up in another order.
 static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
-  auto reduce = dyn_cast<fusion::ReduceOp>(op);
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  return (isa<fusion::MatmulOp>(op) || (reduce && reduce.getKind() == ReduceKind::Sum)) &&
-         !type.getElementType().isInteger() && isCopiedAlong(type, plan) &&
-         !(isDense(plan, true) && isDense(plan, false));
+  return rule && rule->addsUp() && !type.getElementType().isInteger() &&
+         isCopiedAlong(type, plan) && !(isDense(plan, true) && isDense(plan, false));
 }
 
 /// Why slices of these reshards have no owners, or not the same ones.
