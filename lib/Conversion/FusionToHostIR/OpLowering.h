@@ -16,7 +16,8 @@
 namespace tandem {
 
 /// How ops of one name become host IR, slice by slice. Stateless: what belongs to a loop is in the
-/// LoopEmitter. Each is one class in a file under Lowerings/; `OpLowerings` registers it.
+/// LoopEmitter. Each is one class in a file under Lowerings/, or in another library, which adds it
+/// to `getLowerings()`.
 class OpLowering {
 public:
   virtual ~OpLowering() = default;
@@ -81,6 +82,26 @@ protected:
   static Type getWideElement(Operation *op);
 };
 
+/// The lowering of an elementwise op: the launch of a kernel.
+class ElementwiseLowering : public OpLowering {
+public:
+  bool readsPlaces() const override { return true; }
+  LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
+                     LoopEmitter &loop) const final;
+
+protected:
+  /// Emits the op on one element of each operand, in a kernel: ops of arith and math. By default
+  /// the op itself.
+  virtual Value emitElement(Operation *op, ValueRange elements, OpBuilder &builder) const;
+};
+
+/// Emits the reduction of `in`, a view that `makeView` made of `inDims`, over the dimensions
+/// `reduced` of those. The first slice is written to the view `out`, later ones are combined with
+/// it.
+LogicalResult emitReduction(OpBuilder &builder, Location loc, ReduceKind kind, Value in,
+                            const LocalDims &inDims, ArrayRef<int64_t> reduced, Value out,
+                            const FirstSlice &first, Value stream);
+
 /// The lowerings by op name.
 class OpLowerings {
 public:
@@ -97,8 +118,11 @@ private:
   std::unique_ptr<OpLowering> elementwise;
 };
 
+/// The project's lowerings. Another library adds its own before it makes a context:
+/// `getLowerings().add<MyOp>(std::make_unique<MyLowering>())`. Not thread-safe.
+OpLowerings &getLowerings();
 /// The lowering of an op; null if there is none.
-const OpLowering *getLowering(Operation *op);
+inline const OpLowering *getLowering(Operation *op) { return getLowerings().find(op); }
 
 /// Each adds the lowerings of one file under Lowerings/.
 void addConcatLowering(OpLowerings &lowerings);

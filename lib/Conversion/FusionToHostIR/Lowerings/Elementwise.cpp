@@ -75,23 +75,28 @@ static std::string getKernelKey(const Elementwise &kernel) {
   return key;
 }
 
-static hostir::KernelOp getKernel(ProgramBuilder &program, const Elementwise &elementwise) {
+Value ElementwiseLowering::emitElement(Operation *op, ValueRange elements,
+                                       OpBuilder &builder) const {
+  OperationState state(op->getLoc(), op->getName(), elements, elementOf(op->getResult(0)),
+                       op->getDiscardableAttrDictionary().getValue());
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  return builder.create(state)->getResult(0);
+}
+
+/// `emitElement` emits what the kernel computes of its operands' elements.
+static hostir::KernelOp getKernel(ProgramBuilder &program, const Elementwise &elementwise,
+                                  function_ref<Value(ValueRange)> emitElement) {
   OpBuilder &builder = program.getBuilder();
   Operation *op = elementwise.op;
   Location loc = op->getLoc();
   SmallVector<Type> inputs = llvm::map_to_vector(
       elementwise.inputs, [](OpOperand *input) { return elementOf(input->get()); });
   auto compute = [&](ValueRange arguments) -> Value {
-    if (DenseElementsAttr constant; matchPattern(op, m_Constant(&constant)))
-      return arith::ConstantOp::create(builder, loc, constant.getSplatValue<TypedAttr>());
     SmallVector<Value> operands;
     for (const Elementwise::Operand &source : elementwise.operands)
       operands.push_back(source.number ? arith::ConstantOp::create(builder, loc, source.number)
                                        : arguments[source.input]);
-    OperationState state(loc, op->getName(), operands, elementOf(op->getResult(0)),
-                         op->getDiscardableAttrDictionary().getValue());
-    state.propertiesAttr = op->getPropertiesAsAttribute();
-    return builder.create(state)->getResult(0);
+    return emitElement(operands);
   };
   return program.getKernel(loc, getKernelKey(elementwise), op->getName().stripDialect(), inputs,
                            elementOf(op->getResult(0)), compute);
@@ -110,21 +115,16 @@ LogicalResult tandem::emitConstant(Operation *op, ProgramBuilder &program) {
     return op->emitError("a constant that is not a splat is not lowered yet");
   Elementwise elementwise;
   elementwise.op = op;
-  hostir::KernelOp kernel = getKernel(program, elementwise);
+  hostir::KernelOp kernel = getKernel(program, elementwise, [&](ValueRange) -> Value {
+    return arith::ConstantOp::create(program.getBuilder(), op->getLoc(),
+                                     constant.getSplatValue<TypedAttr>());
+  });
   Value out = program.getOrAllocBuffer(op->getResult(0));
   program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
     program.launch(op->getLoc(), kernel, ValueRange(), out, program.getMainStream());
   });
   return success();
 }
-
-namespace {
-class ElementwiseLowering : public OpLowering {
-  bool readsPlaces() const override { return true; }
-  LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
-                     LoopEmitter &loop) const override;
-};
-} // namespace
 
 LogicalResult ElementwiseLowering::emit(Operation *op, const SliceIndex *index, Value stream,
                                         LoopEmitter &loop) const {
@@ -152,7 +152,10 @@ LogicalResult ElementwiseLowering::emit(Operation *op, const SliceIndex *index, 
   for (auto [buffer, mine] : llvm::zip_equal(inputs, dims.operands))
     buffer = makeView(builder, loc, buffer, mine, true);
   Value out = makeView(builder, loc, program.getOrAllocBuffer(op->getResult(0)), dims.result, true);
-  program.launch(loc, getKernel(program, *elementwise), inputs, out, stream);
+  hostir::KernelOp kernel = getKernel(program, *elementwise, [&](ValueRange elements) {
+    return emitElement(op, elements, builder);
+  });
+  program.launch(loc, kernel, inputs, out, stream);
   return success();
 }
 

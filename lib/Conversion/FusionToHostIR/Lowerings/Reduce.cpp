@@ -34,6 +34,41 @@ static Value dropDims(OpBuilder &builder, Location loc, Value view, const LocalD
   return memref::CollapseShapeOp::create(builder, loc, view, groups);
 }
 
+LogicalResult tandem::emitReduction(OpBuilder &builder, Location loc, ReduceKind reduction,
+                                    Value in, const LocalDims &inDims, ArrayRef<int64_t> reduced,
+                                    Value out, const FirstSlice &first, Value stream) {
+  // The view's dimensions that the reduced dimensions became.
+  SmallVector<int64_t> dims;
+  int64_t viewDim = 0;
+  for (auto [dim, ranks] : llvm::enumerate(getViewRanks(inDims)))
+    for (int64_t i = 0; i < ranks; ++i, ++viewDim)
+      if (llvm::is_contained(reduced, static_cast<int64_t>(dim)))
+        dims.push_back(viewDim);
+  auto kind = ReduceKindAttr::get(builder.getContext(), reduction);
+  auto reduceTo = [&](Value target) {
+    if (dims.empty())
+      hostir::CopyOp::create(builder, loc, in, target, stream);
+    else
+      hostir::ReduceOp::create(builder, loc, kind, in, target, builder.getDenseI64ArrayAttr(dims),
+                               stream);
+    return success();
+  };
+  return ifFirst(
+      builder, loc, first, [&] { return reduceTo(out); },
+      [&] {
+        Value term = in;
+        if (!dims.empty()) {
+          auto type = cast<MemRefType>(out.getType());
+          term = hostir::AllocOp::create(builder, loc,
+                                         MemRefType::get(type.getShape(), type.getElementType()),
+                                         stream, IntegerAttr(), IntegerAttr());
+          (void)reduceTo(term);
+        }
+        hostir::AccumulateOp::create(builder, loc, kind, term, out, stream);
+        return success();
+      });
+}
+
 namespace {
 class ReduceLowering : public ReducingLowering {
   bool readsPlaces() const override { return true; }
@@ -64,45 +99,16 @@ LogicalResult ReduceLowering::combine(Operation *operation, OpDims opDims, Value
   if (op.getKeepDims() && !op.getDims().empty())
     out = dropDims(builder, loc, out, opDims.result, op.getDims());
 
-  // The view's dimensions that the reduced dimensions became.
-  SmallVector<int64_t> dims;
-  int64_t viewDim = 0;
-  for (auto [dim, ranks] : llvm::enumerate(getViewRanks(inDims)))
-    for (int64_t i = 0; i < ranks; ++i, ++viewDim)
-      if (llvm::is_contained(op.getDims(), static_cast<int64_t>(dim)))
-        dims.push_back(viewDim);
-  auto kind = ReduceKindAttr::get(builder.getContext(), op.getKind());
+  Type inElement = cast<MemRefType>(in.getType()).getElementType();
   Type element = cast<MemRefType>(out.getType()).getElementType();
-  auto alloc = [&](ArrayRef<int64_t> shape) -> Value {
-    return hostir::AllocOp::create(builder, loc, MemRefType::get(shape, element), stream,
-                                   IntegerAttr(), IntegerAttr());
-  };
-  auto inType = cast<MemRefType>(in.getType());
-  if (inType.getElementType() != element) {
-    Value wide = alloc(inType.getShape());
-    hostir::KernelOp cast = loop.program.getCastKernel(loc, inType.getElementType(), element);
-    loop.program.launch(loc, cast, in, wide, stream);
+  if (inElement != element) {
+    Value wide = hostir::AllocOp::create(
+        builder, loc, MemRefType::get(cast<MemRefType>(in.getType()).getShape(), element), stream,
+        IntegerAttr(), IntegerAttr());
+    loop.program.launch(loc, loop.program.getCastKernel(loc, inElement, element), in, wide, stream);
     in = wide;
   }
-  auto reduceTo = [&](Value target) {
-    if (dims.empty())
-      hostir::CopyOp::create(builder, loc, in, target, stream);
-    else
-      hostir::ReduceOp::create(builder, loc, kind, in, target, builder.getDenseI64ArrayAttr(dims),
-                               stream);
-    return success();
-  };
-  return ifFirst(
-      builder, loc, first, [&] { return reduceTo(out); },
-      [&] {
-        Value term = in;
-        if (!dims.empty()) {
-          term = alloc(cast<MemRefType>(out.getType()).getShape());
-          (void)reduceTo(term);
-        }
-        hostir::AccumulateOp::create(builder, loc, kind, term, out, stream);
-        return success();
-      });
+  return emitReduction(builder, loc, op.getKind(), in, inDims, op.getDims(), out, first, stream);
 }
 
 void tandem::addReduceLowering(OpLowerings &lowerings) {
