@@ -74,6 +74,9 @@ public:
 private:
   FailureOr<double> price(Operation *op, LoweringStart start);
   FailureOr<double> simulate(Operation *op, LoweringStart start);
+  /// Of a lowered module. `byClasses`: where ranks differ in their peers alone, one rank is
+  /// simulated for each class of them, else all.
+  FailureOr<double> simulate(ModuleOp module, StringRef name, bool byClasses) const;
   PassManager &getPasses(MLIRContext *context, LoweringStart start);
 
   const Options options;
@@ -148,19 +151,31 @@ FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) 
   std::string name = func.getSymName().str();
   if (failed(getPasses(context, start).run(*module)))
     return failure();
+  return simulate(*module, name, machine.sharesOnlyPorts());
+}
+
+FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, bool byClasses) const {
   StreamProgramOptions translation;
   translation.target = kTarget;
   translation.withOracle = false;
-  FailureOr<std::string> bytes = translateToStreamProgram(*module, name, translation);
+  UniformRanks uniform;
+  translation.uniform = byClasses ? &uniform : nullptr;
+  FailureOr<std::string> bytes = translateToStreamProgram(module, name, translation);
   if (failed(bytes))
     return failure();
   auto file = ProgramFile::fromMemory(*bytes);
   if (!file)
     return failure();
-  auto world = replay::World::load(**file);
+  bool isUniform = uniform.numRanks > 0;
+  auto world = isUniform ? replay::World::loadClasses(**file, uniform, machine.devicesPerNode)
+                         : replay::World::load(**file);
+  if (!world && isUniform)
+    return simulate(module, name, /*byClasses=*/false);
   if (!world)
     return failure();
-  auto result = simulate::simulate(**world, machine);
+  simulate::Options options;
+  options.totalOnly = true;
+  auto result = simulate::simulate(**world, machine, options);
   if (!result)
     return failure();
   return result->seconds;

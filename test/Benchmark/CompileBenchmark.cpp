@@ -125,33 +125,38 @@ BENCHMARK(translate)
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
 
-/// Layers of a tensor-parallel network: gather, matmul, matmul, reduce-scatter.
-std::string layers(int64_t count) {
-  std::ostringstream text;
-  text << "#tp = #tandem.mesh<\"tp\", [\"x\" = 4]>\n"
-          "#rows = #fusion.axes<#tp, [didx(\"x\"), -]>\n#columns = #fusion.axes<#tp, [-, "
-          "didx(\"x\")]>\n"
-          "func.func @layers(%x0: tensor<64x64xf32, #rows>, %a: tensor<64x128xf32, #columns>, "
-          "%b: tensor<128x64xf32, #rows>) -> tensor<64x64xf32, #rows> {\n";
-  for (int64_t i = 0; i < count; ++i)
-    text << "  %g" << i << " = fusion.reshard %x" << i
-         << " : tensor<64x64xf32, #rows> -> tensor<64x64xf32, #fusion.axes<#tp, [-, -]>>\n  %h" << i
-         << " = fusion.matmul %g" << i
-         << ", %a : tensor<64x64xf32, #fusion.axes<#tp, [-, -]>>, tensor<64x128xf32, #columns> -> "
-            "tensor<64x128xf32, #columns>\n  %p"
-         << i << " = fusion.matmul %h" << i
-         << ", %b : tensor<64x128xf32, #columns>, tensor<128x64xf32, #rows> -> tensor<64x64xf32, "
-            "#fusion.axes<#tp, [-, -], partial = [\"x\"]>>\n  %x"
-         << i + 1 << " = fusion.reshard %p" << i
-         << " : tensor<64x64xf32, #fusion.axes<#tp, [-, -], partial = [\"x\"]>> -> "
-            "tensor<64x64xf32, #rows>\n";
-  text << "  return %x" << count << " : tensor<64x64xf32, #rows>\n}\n";
-  return text.str();
-}
+/// Layers of a tensor-parallel network on `ranks` devices: gather, matmul, matmul, reduce-scatter.
+struct Layers {
+  int64_t count, ranks = 4, tokens = 64, width = 64, hidden = 128;
+  const char *type = "f32";
+
+  std::string text() const {
+    auto tensor = [&](int64_t rows, int64_t columns, const char *axes) {
+      return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "x" + type +
+             ", #fusion.axes<#tp, [" + axes + "]>>";
+    };
+    std::string rows = tensor(tokens, width, "didx(\"x\"), -"),
+                whole = tensor(tokens, width, "-, -"), up = tensor(width, hidden, "-, didx(\"x\")"),
+                down = tensor(hidden, width, "didx(\"x\"), -"),
+                inner = tensor(tokens, hidden, "-, didx(\"x\")"),
+                partial = tensor(tokens, width, "-, -], partial = [\"x\"");
+    std::ostringstream text;
+    text << "#tp = #tandem.mesh<\"tp\", [\"x\" = " << ranks << "]>\nfunc.func @layers(%x0: " << rows
+         << ", %a: " << up << ", %b: " << down << ") -> " << rows << " {\n";
+    for (int64_t i = 0; i < count; ++i)
+      text << "  %g" << i << " = fusion.reshard %x" << i << " : " << rows << " -> " << whole
+           << "\n  %h" << i << " = fusion.matmul %g" << i << ", %a : " << whole << ", " << up
+           << " -> " << inner << "\n  %p" << i << " = fusion.matmul %h" << i << ", %b : " << inner
+           << ", " << down << " -> " << partial << "\n  %x" << i + 1 << " = fusion.reshard %p" << i
+           << " : " << partial << " -> " << rows << "\n";
+    text << "  return %x" << count << " : " << rows << "\n}\n";
+    return text.str();
+  }
+};
 
 /// From text to a stream program for 4 ranks.
 void compileLayers(benchmark::State &state) {
-  std::string text = layers(state.range(0));
+  std::string text = Layers{state.range(0)}.text();
   compiler::CompileOptions options;
   options.target = "cpu-local";
   options.verifyOutput = false;
@@ -177,13 +182,11 @@ BENCHMARK(compileLayers)
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
 
-/// The same by price on a machine: equal layers are decided once.
-void compileLayersByPrice(benchmark::State &state) {
-  std::string text = layers(state.range(0));
+void compileByPrice(benchmark::State &state, const Layers &layers, const char *machine) {
+  std::string text = layers.text();
   compiler::CompileOptions options;
   options.target = "cuda-peer";
-  options.machine = TANDEM_MACHINES "/h200x8.json";
-  options.oracle = false;
+  options.machine = std::string(TANDEM_MACHINES "/") + machine + ".json";
   options.verifyOutput = false;
   for (auto _ : state) {
     compiler::CompileResult result = compiler::compileText(text, options);
@@ -191,6 +194,11 @@ void compileLayersByPrice(benchmark::State &state) {
       return state.SkipWithError(result.errorText().c_str());
     benchmark::DoNotOptimize(result.output.data());
   }
+}
+
+/// By price on 8 GPUs: equal layers are decided once.
+void compileLayersByPrice(benchmark::State &state) {
+  compileByPrice(state, {state.range(0), 8, 8192, 8192, 28672, "bf16"}, "h200x8");
   state.SetComplexityN(state.range(0));
 }
 BENCHMARK(compileLayersByPrice)
@@ -199,6 +207,17 @@ BENCHMARK(compileLayersByPrice)
     ->Range(1, 128)
     ->Unit(benchmark::kMillisecond)
     ->Complexity(benchmark::oN);
+
+/// One layer by price on more of them.
+void compileLayerByPrice(benchmark::State &state) {
+  compileByPrice(state, {1, state.range(0), 16384, 8192, 32768, "bf16"}, "dgx-h100-pod");
+}
+BENCHMARK(compileLayerByPrice)
+    ->ArgName("ranks")
+    ->Arg(16)
+    ->Arg(64)
+    ->Arg(256)
+    ->Unit(benchmark::kMillisecond);
 
 /// A gather by `push`, so many slices per owner, from text to a stream program for 64 ranks.
 void compileSlices(benchmark::State &state) {

@@ -181,6 +181,12 @@ public:
     return nodeOf(a) == nodeOf(b) ? node : network;
   }
 
+  /// Devices share nothing but the ports of switches: all of them are alike.
+  bool sharesOnlyPorts() const {
+    return cores == 0 && node.topology == Topology::Switch && node.core == 0 &&
+           (!hasNetwork || network.core == 0);
+  }
+
   /// Of [batch, m, k] x [k, n], alone on the device, without launch. A line through the measured
   /// points of the type (startup + operations / rate), bent to meet each of them; never quicker
   /// than its operands can be read.

@@ -28,6 +28,8 @@ inline constexpr size_t kNumKinds = 14; ///< of replay::Kind
 struct Options {
   /// Commands are enqueued one by one also where the machine could replay a graph.
   bool noGraph = false;
+  /// Of the result, `seconds` is enough.
+  bool totalOnly = false;
 };
 
 /// Where the time of a path went: command kinds, and the host's issuing of commands.

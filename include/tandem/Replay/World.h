@@ -15,6 +15,7 @@
 #include "tandem/Program/Program.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
+#include "tandem/Program/UniformRanks.h"
 
 #include <cstdint>
 #include <memory>
@@ -47,6 +48,14 @@ enum class Kind : uint8_t {
 std::string_view toString(Kind kind);
 inline bool isMessage(Kind kind) { return kind == Kind::Send || kind == Kind::Recv; }
 
+/// How far away the peer of a command is.
+enum class Reach : uint8_t {
+  Unknown, ///< as the numbers of the two ranks say
+  Self,
+  Node,
+  Network
+};
+
 /// Numbers as in the stream program.
 enum class Space : uint8_t { Argument = 0, Arena = 1, Symmetric = 2 };
 
@@ -62,7 +71,8 @@ struct Command {
   uint32_t numOperands = 0; ///< trailing absent ones left out
   uint32_t peer = kNone;    ///< *world* rank: of a message, put, signal; root
   uint32_t aux = 0;         ///< as in the stream program: event, tag, slot, kernel, count
-  uint64_t value = 0;       ///< as in the stream program
+  Reach reach = Reach::Unknown;
+  uint64_t value = 0; ///< as in the stream program
   /// Next top-level command of the stream; of a message: its group.
   CommandId next = kNone;
   /// wait: its record. send, recv: the other end. collective: index into World::collectives. kNone
@@ -188,12 +198,26 @@ struct LoadOptions {
   unsigned threads = 0; ///< 0: one a core, at most 8
 };
 
+/// The ranks that a group of a world of classes stands for.
+struct Span {
+  uint32_t ranks = 0, nodes = 0;
+};
+
 /// All ranks of one program. Immutable once loaded.
 struct World {
   /// Decodes and matches all ranks. An error where the file is malformed, holds not all ranks
   /// (`--rank`), or has 2^32 commands or more. What does not match is no error: see mismatches.
   static Expected<std::shared_ptr<const World>> load(const ProgramFile &file,
                                                      const LoadOptions &options = {});
+
+  /// One rank for each class of ranks between which no machine can tell a difference, whose nodes
+  /// have `devicesPerNode` devices (0: there is one node), and whose devices share nothing but
+  /// ports: each rank of a class issues the same commands, to peers of the same classes that are as
+  /// far away, and each of its ports carries the same messages. Simulated, the ranks of a class do
+  /// the same at the same time, so one of them stands for all. Peers and groups are classes.
+  /// `file` holds rank 0. An error if the ranks have no such classes, or about as many as ranks.
+  static Expected<std::shared_ptr<const World>>
+  loadClasses(const ProgramFile &file, const UniformRanks &ranks, uint32_t devicesPerNode);
 
   uint32_t numRanks() const { return static_cast<uint32_t>(ranks.size()); }
   uint32_t rankOf(CommandId command) const;
@@ -230,6 +254,7 @@ struct World {
   std::vector<Name> names;                   ///< interned over all ranks
   std::vector<Kernel> kernels;               ///< interned over all ranks
   std::vector<std::vector<uint32_t>> groups; ///< of world ranks, interned over all ranks
+  std::vector<Span> spans;                   ///< per group, in a world of classes; else empty
   std::vector<Collective> collectives;
   std::vector<CommandId> members;  ///< of collectives; kNone = that rank issues none
   std::vector<Slot> slots;         ///< numSlots of rank 0, of rank 1, ...

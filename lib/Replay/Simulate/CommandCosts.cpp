@@ -98,6 +98,8 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
 const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
   const replay::Collective &collective = world.collectives[index];
   const std::vector<uint32_t> &group = world.groups[collective.group];
+  const replay::Span *span = world.spans.empty() ? nullptr : &world.spans[collective.group];
+  auto size = span ? span->ranks : static_cast<uint32_t>(group.size());
   // The slice is the smaller operand; where a rank lacks one (a root's), look at the others.
   double slice = 0;
   uint8_t op = 0;
@@ -112,7 +114,7 @@ const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
     double own = out > 0 && in > 0 ? std::min(out, in) : std::max(out, in);
     // Only an all-to-all has groups of slices on both sides.
     if (static_cast<CollectiveKind>(op) == CollectiveKind::AllToAll)
-      own /= static_cast<double>(group.size());
+      own /= static_cast<double>(size);
     slice = slice > 0 && own > 0 ? std::min(slice, own) : std::max(slice, own);
     if (m >= 1 && slice > 0)
       break;
@@ -125,8 +127,8 @@ const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
     for (uint32_t rank : group)
       nodes.insert(machine.nodeOf(rank));
     found->second =
-        machine.collectiveCost(static_cast<CollectiveKind>(op), static_cast<uint32_t>(group.size()),
-                               static_cast<uint32_t>(nodes.size()), slice);
+        machine.collectiveCost(static_cast<CollectiveKind>(op), size,
+                               span ? span->nodes : static_cast<uint32_t>(nodes.size()), slice);
   }
   return found->second;
 }
@@ -138,7 +140,7 @@ double CommandCosts::groupAlone(uint32_t rank, CommandId command) {
   for (CommandId m = command + 1; m <= command + world.commands[command].aux; ++m) {
     const Command &message = world.commands[m];
     double size = bytes(owner, message, 0);
-    const machine::LinkClass &link = machine.linkBetween(rank, message.peer);
+    const machine::LinkClass &link = linkOf(rank, message);
     double first = machine.messageSeconds(machine.twoSided, link, 0),
            all = machine.messageSeconds(machine.twoSided, link, size);
     startup = std::max(startup, first);
@@ -163,8 +165,7 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
     return overhead(command.kind) +
            (command.partner == replay::kNone ? 0 : collective(command.partner).seconds);
   case Kind::Put:
-    return overhead(command.kind) + machine.messageSeconds(machine.oneSided,
-                                                           machine.linkBetween(rank, command.peer),
+    return overhead(command.kind) + machine.messageSeconds(machine.oneSided, linkOf(rank, command),
                                                            bytes(owner, command, 1));
   case Kind::Signal:
   case Kind::WaitSignal:

@@ -33,6 +33,20 @@ public:
     return launching.device[static_cast<size_t>(costOf(kind))];
   }
 
+  /// Where the peer of a command is.
+  replay::Reach reachOf(uint32_t rank, const replay::Command &command) const {
+    if (command.reach != replay::Reach::Unknown)
+      return command.reach;
+    if (command.peer == rank)
+      return replay::Reach::Self;
+    return machine.nodeOf(rank) == machine.nodeOf(command.peer) ? replay::Reach::Node
+                                                                : replay::Reach::Network;
+  }
+  /// ... and the links that lead there.
+  const machine::LinkClass &linkOf(uint32_t rank, const replay::Command &command) const {
+    return reachOf(rank, command) == replay::Reach::Network ? machine.network : machine.node;
+  }
+
   /// Seconds of a matmul, copy, accumulate, reduce or launch, alone, without overhead.
   double work(const replay::Rank &rank, const replay::Command &command);
   /// Of operand `k`; 0 if it is absent.

@@ -64,18 +64,18 @@ Sharing::Resource Fabric::pair(uint32_t from, uint32_t to) {
   return found->second;
 }
 
-double Fabric::path(uint32_t from, uint32_t to, double bytes, Mover mover,
+double Fabric::path(uint32_t from, uint32_t to, replay::Reach reach, double bytes, Mover mover,
                     std::vector<Sharing::Use> &uses) {
-  const LinkClass &link = machine.linkBetween(from, to);
+  bool across = reach == replay::Reach::Network;
+  const LinkClass &link = across ? machine.network : machine.node;
   // A message that is slower alone takes more of what it shares.
   double rate = link.bandwidth.at(bytes), demand = link.bandwidth.most() / rate;
-  if (from == to) // a copy: read and written
+  if (reach == replay::Reach::Self) // a copy: read and written
     rate = machine.memory[static_cast<size_t>(machine::MemoryWork::Copy)].at(2 * bytes) / 2;
   if (mover == Mover::Host && machine.cores > 0)
     uses.push_back({nodeOf(to).cores, 1 / rate});
-  if (from == to)
+  if (reach == replay::Reach::Self)
     return rate;
-  bool across = machine.nodeOf(from) != machine.nodeOf(to);
   if (across) {
     uses.push_back({devices[from].networkOut, demand});
     uses.push_back({devices[to].networkIn, demand});

@@ -12,6 +12,7 @@
 
 #include "tandem/Replay/Machine.h"
 #include "tandem/Replay/Simulate.h"
+#include "tandem/Replay/World.h"
 
 #include <map>
 
@@ -27,7 +28,7 @@ public:
   Sharing::Use compute(uint32_t rank, machine::Cost kind) const;
   /// Appends what a message of `bytes` uses, by the byte; returns the most bytes a second that it
   /// can have.
-  double path(uint32_t from, uint32_t to, double bytes, machine::Mover mover,
+  double path(uint32_t from, uint32_t to, replay::Reach reach, double bytes, machine::Mover mover,
               std::vector<Sharing::Use> &uses);
   /// Appends what a collective uses that moves so many bytes through each member's ports, by the
   /// second that it takes alone.

@@ -32,11 +32,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 class Simulator final : public replay::Driver {
 public:
   Simulator(const replay::World &world, const Machine &machine, const machine::Launching &launching,
-            Result &result)
-      : world(world), machine(machine), launching(launching), costs(world, machine, launching),
-        issue(world, costs, launching), previous(predecessors(world)), result(result),
-        fabric(machine, world.numRanks(), sharing), walker(world, {}, *this),
-        puts(world.numRanks()) {
+            const Options &options, Result &result)
+      : world(world), machine(machine), launching(launching), options(options),
+        costs(world, machine, launching), issue(world, costs, launching),
+        previous(predecessors(world)), result(result), fabric(machine, world.numRanks(), sharing),
+        walker(world, {}, *this), puts(world.numRanks()) {
     result.begin.assign(world.commands.size(), 0);
     result.end.assign(world.commands.size(), 0);
   }
@@ -60,7 +60,10 @@ public:
     }
     if (!walker.finished())
       return stalled();
-    summarise();
+    for (double end : result.end)
+      result.seconds = std::max(result.seconds, end);
+    if (!options.totalOnly)
+      summarise();
     return Status();
   }
 
@@ -80,7 +83,7 @@ public:
     case Kind::WaitSignal:
       return at(start + overhead, id, Phase::Complete);
     case Kind::Signal:
-      return at(start + overhead + machine.linkBetween(world.rankOf(id), command.peer).latency, id,
+      return at(start + overhead + costs.linkOf(world.rankOf(id), command).latency, id,
                 Phase::Complete);
     case Kind::Group:
       if (machine.twoSided.mover == Mover::Sm)
@@ -104,7 +107,7 @@ public:
     result.begin[send] = result.begin[recv] = posted;
     double bytes = costs.bytes(world.ranks[from], command, 0);
     double startup = costs.overhead(Kind::Send) + machine.twoSided.startup.at(bytes) +
-                     machine.linkBetween(from, command.peer).latency;
+                     costs.linkOf(from, command).latency;
     at(posted + startup, send, Phase::Work);
   }
 
@@ -197,10 +200,12 @@ private:
   }
 
   void startMessage(CommandId id, const machine::Transport &transport, uint32_t operand) {
-    uint32_t rank = world.rankOf(id), peer = world.commands[id].peer;
-    double bytes = costs.bytes(world.ranks[rank], world.commands[id], operand);
+    const Command &command = world.commands[id];
+    uint32_t rank = world.rankOf(id);
+    double bytes = costs.bytes(world.ranks[rank], command, operand);
     uses.clear();
-    double rate = fabric.path(rank, peer, bytes, transport.mover, uses);
+    double rate =
+        fabric.path(rank, command.peer, costs.reachOf(rank, command), bytes, transport.mover, uses);
     run(id, bytes, std::min(rate, transport.bandwidth), uses.data(), uses.size());
   }
 
@@ -245,8 +250,7 @@ private:
     }
     // The engine is taken from here on; the bytes move after the startup.
     result.begin[id] = now;
-    double startup =
-        machine.oneSided.startup.at(bytes) + machine.linkBetween(rank, command.peer).latency;
+    double startup = machine.oneSided.startup.at(bytes) + costs.linkOf(rank, command).latency;
     at(now + startup, id, Phase::Move);
   }
 
@@ -313,10 +317,8 @@ private:
       for (CommandId c = world.ranks[r].begin; c < world.ranks[r].end; ++c)
         rank.sequential += costs.alone(r, c);
       rank.shares = timeline::sharesOf(spansOf(world, result, previous, r));
-      if (rank.shares.total > result.seconds) {
-        result.seconds = rank.shares.total;
+      if (rank.shares.total > result.ranks[result.slowestRank].shares.total)
         result.slowestRank = r;
-      }
       result.sequential = std::max(result.sequential, rank.sequential);
     }
     for (uint32_t r = 0; r < world.numRanks(); ++r)
@@ -339,6 +341,7 @@ private:
   const replay::World &world;
   const Machine &machine;
   const machine::Launching &launching;
+  const Options &options;
   CommandCosts costs;
   IssueTimes issue;
   std::vector<CommandId> previous;
@@ -360,7 +363,7 @@ Expected<Result> simulate(const replay::World &world, const Machine &machine,
   const machine::Launching &launching =
       machine.hasGraph && !options.noGraph ? machine.graph : machine.streams;
   Result result;
-  TANDEM_RETURN_IF_ERROR(Simulator(world, machine, launching, result).run());
+  TANDEM_RETURN_IF_ERROR(Simulator(world, machine, launching, options, result).run());
   return result;
 }
 

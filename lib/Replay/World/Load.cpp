@@ -14,7 +14,9 @@
 #include <atomic>
 #include <cstring>
 #include <fmt/format.h>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -256,6 +258,41 @@ public:
     return concatenate();
   }
 
+  /// Of a file with rank 0: see World::loadClasses.
+  Status runClasses(const UniformRanks &ranks, uint32_t devicesPerNode) {
+    world.ranks.resize(1);
+    TANDEM_RETURN_IF_ERROR(loadRank(0));
+    std::optional<RankClasses> classes = findClasses(lists[0], ranks, devicesPerNode);
+    if (!classes)
+      return Status(Code::Unsupported, "the ranks have no classes");
+    world.groups.clear();
+    world.ranks.assign(classes->size(), Rank(world.ranks[0]));
+    lists.assign(classes->size(), std::vector<Command>(lists[0]));
+    std::map<std::pair<uint32_t, std::vector<uint32_t>>, uint32_t> groups; // by channel and classes
+    for (uint32_t c = 0; c < classes->size(); ++c) {
+      for (uint32_t channel = 0; channel < classes->groups.size(); ++channel) {
+        const auto &[members, span] = classes->groups[channel][c];
+        auto [known, isNew] =
+            groups.try_emplace({channel, members}, static_cast<uint32_t>(world.groups.size()));
+        world.ranks[c].groups[channel] = known->second;
+        if (!isNew)
+          continue;
+        world.groups.push_back(members);
+        world.spans.push_back(span);
+      }
+      const RankClasses::Communication *next = classes->communications[c].data();
+      for (Command &command : lists[c])
+        if (isCommunication(command.kind)) {
+          command.peer = next->peer;
+          command.reach = next->reach;
+          command.aux = next->aux;
+          ++next;
+        }
+    }
+    perRun.assign(classes->numSlots, 0);
+    return concatenate();
+  }
+
 private:
   void work() {
     for (uint32_t r = next++; r < file.numRanks(); r = next++) {
@@ -355,11 +392,20 @@ Expected<std::shared_ptr<const World>> World::load(const ProgramFile &file,
                                                    const LoadOptions &options) {
   auto world = std::make_shared<World>();
   unsigned threads = options.threads;
+  // A thread costs more than a few ranks; asking the system for its cores, as much as a rank.
+  unsigned most = file.numRanks() / 16 + 1;
   if (threads == 0)
-    threads = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
-  // A thread costs more than a few ranks.
-  threads = std::min(threads, file.numRanks() / 16 + 1);
+    threads = most == 1 ? 1 : std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
+  threads = std::min(threads, most);
   TANDEM_RETURN_IF_ERROR(Loader(file, *world, file.numRanks(), threads).run());
+  matchAll(*world);
+  return std::shared_ptr<const World>(std::move(world));
+}
+
+Expected<std::shared_ptr<const World>>
+World::loadClasses(const ProgramFile &file, const UniformRanks &ranks, uint32_t devicesPerNode) {
+  auto world = std::make_shared<World>();
+  TANDEM_RETURN_IF_ERROR(Loader(file, *world, 1, 1).runClasses(ranks, devicesPerNode));
   matchAll(*world);
   return std::shared_ptr<const World>(std::move(world));
 }

@@ -29,7 +29,7 @@ LogicalResult Evaluator::limits(const Instr &instr) {
   return success();
 }
 
-LogicalResult Evaluator::run(uint32_t newRank, Matcher *newMatcher) {
+void Evaluator::begin(uint32_t newRank, Matcher *newMatcher) {
   rank = newRank;
   matcher = newMatcher;
   steps = 0;
@@ -43,6 +43,10 @@ LogicalResult Evaluator::run(uint32_t newRank, Matcher *newMatcher) {
   tables.reset();
   if (matcher)
     matcher->beginRank(rank);
+}
+
+LogicalResult Evaluator::run(uint32_t newRank, Matcher *newMatcher) {
+  begin(newRank, newMatcher);
   if (failed(hostir::runInstrs(code, *this, 0, code.instrs.size())))
     return failure();
   return matcher ? matcher->endRank() : success();

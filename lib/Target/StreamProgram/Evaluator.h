@@ -28,6 +28,11 @@ public:
   /// compared.
   LogicalResult run(uint32_t rank, Matcher *matcher);
 
+  /// What `run` does before it walks.
+  void begin(uint32_t rank, Matcher *matcher);
+  /// The number in a slot, as it is now.
+  int64_t valueOf(uint32_t slot) const { return ints[slot]; }
+
   // Of hostir::runInstrs.
   FailureOr<uint32_t> branch(uint32_t pc);
   FailureOr<bool> enterLoop(uint32_t pc);

@@ -9,6 +9,7 @@
 
 #include "Arguments.h"
 #include "Evaluator.h"
+#include "UniformWalk.h"
 #include "tandem/Program/Container.h"
 
 #include <xxhash.h>
@@ -42,6 +43,7 @@ private:
     return target ? target->gpuArch : StringRef();
   }
   LogicalResult writeRanks();
+  LogicalResult writeRank(Evaluator &evaluator, uint32_t rank);
   LogicalResult writeOracle();
   void writeIndex();
   /// Appends a blob at the next aligned offset.
@@ -100,7 +102,35 @@ sp::Blob Translation::append(ArrayRef<uint8_t> bytes) {
   return blob;
 }
 
+/// Writes what the evaluator has found.
+LogicalResult Translation::writeRank(Evaluator &evaluator, uint32_t rank) {
+  std::vector<ShardInfo> shards;
+  if (failed(findShards(program, arguments, *code, rank, shards)))
+    return failure();
+  uint64_t symmetricBytes = llvm::alignTo(
+      static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)), tandem::sp::kAlignment);
+  ArrayRef<uint8_t> bytes =
+      evaluator.tables.finish(rank, shards, evaluator.signalSlots, symmetricBytes);
+  if (stats.ranks == 0 && !options.rank && !options.uniform)
+    file.reserve(file.size() + (bytes.size() + bytes.size() / 16 + 256) * code->numRanks);
+  ranks[rank] = append(bytes);
+  ++stats.ranks;
+  stats.commands += evaluator.tables.commands.size();
+  return success();
+}
+
 LogicalResult Translation::writeRanks() {
+  ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
+  if (options.uniform) {
+    Evaluator evaluator(*code, options.maxCommands, options.maxSteps);
+    evaluator.surveying = true; // which ranks signal one slot is not known
+    FailureOr<bool> isUniform = UniformWalk(evaluator, *options.uniform).run();
+    if (failed(isUniform))
+      return failure();
+    if (*isUniform)
+      return writeRank(evaluator, 0);
+    *options.uniform = UniformRanks();
+  }
   Evaluator evaluator(*code, options.maxCommands, options.maxSteps);
   std::optional<Matcher> matcher;
   if (!options.rank)
@@ -117,23 +147,12 @@ LogicalResult Translation::writeRanks() {
     evaluator.surveying = false;
     evaluator.messages = evaluator.tables.droppedSyncs = 0;
   }
-  ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
-  uint64_t symmetricBytes = llvm::alignTo(
-      static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)), tandem::sp::kAlignment);
-  std::vector<ShardInfo> shards;
   for (uint32_t rank = 0; rank < code->numRanks; ++rank) {
     if (options.rank && rank != *options.rank)
       continue;
     if (failed(evaluator.run(rank, surveyed ? nullptr : matching())) ||
-        failed(findShards(program, arguments, *code, rank, shards)))
+        failed(writeRank(evaluator, rank)))
       return failure();
-    ArrayRef<uint8_t> bytes =
-        evaluator.tables.finish(rank, shards, evaluator.signalSlots, symmetricBytes);
-    if (stats.ranks == 0 && !options.rank)
-      file.reserve(file.size() + (bytes.size() + bytes.size() / 16 + 256) * code->numRanks);
-    ranks[rank] = append(bytes);
-    ++stats.ranks;
-    stats.commands += evaluator.tables.commands.size();
   }
   stats.messages = evaluator.messages;
   stats.droppedSyncs = evaluator.tables.droppedSyncs;

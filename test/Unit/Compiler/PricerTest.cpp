@@ -9,12 +9,18 @@
 
 #include "tandem/Compiler/Compiler.h"
 #include "tandem/Compiler/Registration.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Simulate.h"
+#include "tandem/Target/StreamProgram/StreamProgram.h"
 
 #include "mlir/Parser/Parser.h"
 
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
+#include <optional>
+#include <sstream>
 
 using namespace tandem;
 
@@ -115,6 +121,111 @@ TEST_F(PricerTest, FailsSilentlyWhereACandidateCannotBeLowered) {
   for (int time = 0; time < 2; ++time) // the second answer comes from the cache
     EXPECT_TRUE(mlir::failed(price(*pricer, wrong)));
   EXPECT_EQ(diagnostics, 0u);
+}
+
+/// A matmul on gathered slices, one of each of `nodes` x `gpus` devices, by a schedule.
+std::string pod(int64_t nodes, int64_t gpus, const std::string &schedule) {
+  int64_t devices = nodes * gpus;
+  auto tensor = [](int64_t rows, int64_t columns, const std::string &axes) {
+    return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) +
+           "xbf16, #fusion.axes<#tp, [" + axes + "]>>";
+  };
+  int64_t m = 128 * devices, h = 1024, f = 64 * devices;
+  std::string mesh = "didx(\"node\") * didx(\"gpu\")";
+  std::string all = "stream(" + std::to_string(devices) + ")";
+  std::string rows = tensor(m, h, mesh + ", -"), columns = tensor(h, f, "-, " + mesh),
+              gathered = tensor(m, h, all + ", -"), hidden = tensor(m, f, all + ", " + mesh);
+  return "#tp = #tandem.mesh<\"tp\", [\"node\" = " + std::to_string(nodes) +
+         ", \"gpu\" = " + std::to_string(gpus) + "]>\nfunc.func @f(%x: " + rows +
+         ", %a: " + columns + ") -> " + hidden +
+         " {\n  %g = fusion.reshard %x {schedule = #fusion.schedule<" + schedule + ">} : " + rows +
+         " -> " + gathered + "\n  %h = fusion.matmul %g, %a : " + gathered + ", " + columns +
+         " -> " + hidden + "\n  return %h : " + hidden + "\n}\n";
+}
+
+/// Seconds of a program, by all ranks and by one for each class of ranks.
+struct ByClasses {
+  double all = 0, classes = 0;
+  uint32_t numClasses = 0; ///< 0: the ranks have none
+};
+
+/// None if the text does not compile.
+std::optional<ByClasses> simulateBoth(const std::string &text, const std::string &machineFile,
+                                      compiler::CompileOptions options = {}) {
+  options.target = "cpu-local";
+  options.output = compiler::Output::HostIR;
+  options.oracle = false;
+  compiler::CompileResult lowered = compiler::compileText(text, options);
+  if (!lowered)
+    return std::nullopt;
+  mlir::DialectRegistry registry;
+  registerTandemDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(lowered.output, &context);
+  auto program = *module->getOps<hostir::ProgramOp>().begin();
+  auto machine = *machine::Machine::load(machineFile);
+  auto translate = [&](UniformRanks *uniform) {
+    StreamProgramOptions translation;
+    translation.target = "cpu-local";
+    translation.uniform = uniform;
+    return *ProgramFile::fromMemory(
+        *translateToStreamProgram(*module, program.getSymName(), translation));
+  };
+  ByClasses result;
+  result.all = simulate::simulate(**replay::World::load(*translate(nullptr)), machine)->seconds;
+  UniformRanks uniform;
+  auto file = translate(&uniform);
+  auto world = uniform.numRanks ? replay::World::loadClasses(*file, uniform, machine.devicesPerNode)
+                                : Status(Code::Unsupported, "the ranks differ");
+  if (!world)
+    return result;
+  EXPECT_TRUE((*world)->mismatches.empty());
+  result.numClasses = (*world)->numRanks();
+  result.classes = simulate::simulate(**world, machine)->seconds;
+  return result;
+}
+
+TEST_F(PricerTest, OneRankStandsForItsClass) {
+  struct Case {
+    const char *schedule;
+    int64_t nodes, gpus;
+    uint32_t classes;
+  };
+  // Steps of a rotation leave the node for some ranks and not for others: what counts is the index
+  // in the node. Those by xor leave it for all or none. A pipeline of slices broadcasts them.
+  for (Case c : {Case{"exchange", 1, 8, 1}, Case{"exchange", 2, 8, 8}, Case{"exchange", 3, 8, 8},
+                 Case{"push", 1, 8, 1}, Case{"push", 4, 4, 8}, Case{"push", 3, 8, 8},
+                 Case{"push, streams = 2", 2, 8, 8}, Case{"push, order = xor", 2, 8, 1},
+                 Case{"push, order = xor", 4, 8, 1}, Case{"pipeline", 2, 8, 0}}) {
+    SCOPED_TRACE(std::string(c.schedule) + " on " + std::to_string(c.nodes) + " x " +
+                 std::to_string(c.gpus));
+    auto both =
+        simulateBoth(pod(c.nodes, c.gpus, c.schedule), TANDEM_MACHINES "/dgx-h100-pod.json");
+    ASSERT_TRUE(both);
+    EXPECT_EQ(both->numClasses, c.classes);
+    if (c.classes)
+      EXPECT_DOUBLE_EQ(both->classes, both->all);
+  }
+}
+
+/// All of test/Programs that compile for 8 ranks.
+TEST_F(PricerTest, OneRankStandsForItsClassInWholePrograms) {
+  unsigned withClasses = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(TANDEM_PROGRAMS)) {
+    if (entry.path().extension() != ".mlir")
+      continue;
+    SCOPED_TRACE(entry.path().filename());
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    compiler::CompileOptions options;
+    options.mesh = {{"x", 8}};
+    auto both = simulateBoth(text.str(), kMachine, options);
+    if (!both || !both->numClasses)
+      continue;
+    ++withClasses;
+    EXPECT_DOUBLE_EQ(both->classes, both->all);
+  }
+  EXPECT_GE(withClasses, 12u);
 }
 
 TEST_F(PricerTest, MachineErrors) {

@@ -19,12 +19,17 @@
 
 namespace tandem {
 
+struct UniformRanks;
+
 struct StreamProgramOptions {
   /// A name of Targets.h. Every channel must get along with what the target's channels can do.
   std::string target = kDefaultTarget.str();
   /// The one rank whose commands are wanted; none: all ranks. With one rank, messages are not
   /// matched across ranks.
   std::optional<uint32_t> rank;
+  /// If given: where all ranks issue the same commands, only rank 0 is written, and this says how
+  /// the others differ; else it has no ranks. Rank 0 alone is checked.
+  UniformRanks *uniform = nullptr;
   /// Ranks of the world; 0: one more than the largest rank of any mesh of the program. May be
   /// larger than that, not smaller.
   uint32_t numRanks = 0;
