@@ -5,8 +5,7 @@
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
-/* From the text of a fusion to the bytes of a stream program, which tandem-c/Runtime.h runs. Any
- * number of threads may compile at once. */
+/* Compiles the text of a fusion to a stream program, which tandem-c/Runtime.h runs. Thread-safe. */
 
 #ifndef TANDEM_C_COMPILER_H
 #define TANDEM_C_COMPILER_H
@@ -44,10 +43,10 @@ typedef struct tandem_compile_options {
   const char *target; /* NULL: "cpu-ucx" */
   int one_rank;       /* not 0: only `rank` is written */
   uint32_t rank;
-  uint32_t num_ranks; /* of the world; 0: what the meshes need */
+  uint32_t num_ranks; /* ranks of the world; 0: as many as the meshes need */
   uint32_t workers;   /* 0: 4 */
   int no_oracle;
-  const char *machine; /* a machine file by which to choose schedules; NULL: fixed rules */
+  const char *machine; /* machine file for choosing schedules; NULL: fixed rules */
   const char *gather;  /* "before", "after", "cost"; NULL: by cost with a machine, else before */
 } tandem_compile_options;
 
@@ -60,14 +59,13 @@ typedef enum tandem_severity {
 
 typedef struct tandem_diagnostic {
   tandem_severity severity;
-  const char *message; /* notes stand on lines of their own behind it */
-  const char *file;    /* "" where nobody knows */
+  const char *message; /* notes follow on lines of their own */
+  const char *file;    /* "" if unknown */
   uint32_t line, column;
 } tandem_diagnostic; /* pointers live as long as the compilation */
 
-/* Compiles `size` bytes of text (or MLIR bytecode); `name` (NULL: "input.mlir") stands for them in
- * diagnostics. NULL options: the defaults. NULL only where there is no memory; otherwise destroy
- * it.
+/* Compiles `size` bytes of text (or MLIR bytecode); `name` (NULL: "input.mlir") is their
+ * name in diagnostics. NULL options: the defaults. Destroy the result; NULL only if out of memory.
  */
 tandem_compilation *tandem_compile(const char *text, size_t size, const char *name,
                                    const tandem_compile_options *options);
@@ -77,13 +75,12 @@ int tandem_compilation_ok(const tandem_compilation *compilation);
 /* The bytes of a .tsp file; NULL and 0 if there is none. They live as long as the compilation. */
 const void *tandem_compilation_bytes(const tandem_compilation *compilation, size_t *size);
 size_t tandem_compilation_num_diagnostics(const tandem_compilation *compilation);
-/* Returns 0 and leaves *diagnostic alone if there are not so many. */
+/* Returns 0 and leaves *diagnostic unchanged if `index` is too large. */
 int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t index,
                                   tandem_diagnostic *diagnostic);
 
-/* A module that is read once and compiled for as many sizes as asked; what has been compiled is
- * kept, and compiled once where several threads ask for it. Any number of threads may use one. See
- * tandem/Compiler/ModuleCompiler.h. */
+/* A module that is read once and compiled for several sizes. Programs are cached; concurrent
+ * requests for the same one compile it once. Thread-safe. See tandem/Compiler/ModuleCompiler.h. */
 typedef struct tandem_module_compiler tandem_module_compiler;
 
 /* Zero everything but struct_size for the defaults. */
@@ -91,8 +88,8 @@ typedef struct tandem_module_options {
   size_t struct_size;    /* sizeof(tandem_module_options): newer fields are then taken as 0 */
   const char *name;      /* in diagnostics; NULL: "input.mlir" */
   uint64_t max_programs; /* kept in memory; 0: 256 */
-  uint64_t max_bytes;    /* of them; 0: 256 MiB */
-  const char *directory; /* in which programs outlive the process; NULL: none */
+  uint64_t max_bytes;    /* of the cached programs; 0: 256 MiB */
+  const char *directory; /* cache on disk; NULL: none */
 } tandem_module_options;
 
 typedef struct tandem_cache_statistics {
@@ -100,13 +97,13 @@ typedef struct tandem_cache_statistics {
   uint64_t programs, bytes; /* in memory now */
 } tandem_cache_statistics;
 
-/* Never NULL but where there is no memory; text that cannot be read is told of by every compile. */
+/* NULL only if out of memory. Every compile reports text that cannot be read. */
 tandem_module_compiler *tandem_module_compiler_create(const char *text, size_t size,
                                                       const tandem_module_options *options);
-/* After the calls with it; its compilations stay good. */
+/* Call after its last compile; its compilations stay valid. */
 void tandem_module_compiler_destroy(tandem_module_compiler *compiler);
-/* As tandem_compile, for the module: destroy what it returns. The bytes of two compilations for the
- * same options are the same memory. */
+/* Like tandem_compile for the module; destroy the result. Compilations with equal options share
+ * their bytes. */
 tandem_compilation *tandem_module_compile(tandem_module_compiler *compiler,
                                           const tandem_compile_options *options);
 void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,

@@ -5,13 +5,12 @@
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
-/* One rank's way from a stream program to results: make a context, load a program, prepare an
- * instance, bind memory, run.
+/* Runs stream programs on one rank: create a context, load a program, prepare an instance, bind
+ * memory, run.
  *
- * Functions that can fail return a tandem_code; tandem_last_error(context) then says what was found
- * and what was expected. No exception leaves this library. Handles are not shared by threads,
- * except where said. Loading, preparing, running and destroying instances happens in the same order
- * on all ranks.
+ * Functions that can fail return a tandem_code; tandem_last_error(context) then returns the
+ * message. No exception leaves this library. A handle is for one thread at a time unless stated
+ * otherwise. All ranks load, prepare, run and destroy instances in the same order.
  */
 
 #ifndef TANDEM_C_RUNTIME_H
@@ -36,7 +35,7 @@ typedef enum tandem_code {
   TANDEM_INTERNAL = 8
 } tandem_code;
 
-/* An integer, so that a value outside of these is an error and not undefined. */
+/* An integer, so that an unknown value is an error and not undefined behaviour. */
 typedef int tandem_dtype;
 enum {
   TANDEM_F32 = 0,
@@ -55,23 +54,23 @@ typedef struct tandem_instance tandem_instance;
 typedef struct tandem_stream tandem_stream;
 typedef struct tandem_local_world tandem_local_world;
 
-/* What the embedder's own launcher provides. Both are collective over the world; a result other
- * than 0 is an error. Called at start and at prepare only, on the thread that called Tandem. */
+/* The embedder's bootstrap. Both functions are collective over the world and return 0 on success.
+ * Called only by tandem_context_create and tandem_prepare, on the calling thread. */
 typedef struct tandem_launch {
   uint32_t rank, world_size;
-  uint32_t local_rank, local_size; /* within this node; local_size 0 = not known: one node */
-  /* Every rank gives `bytes` bytes; `all` receives world_size * bytes, in rank order. */
+  uint32_t local_rank, local_size; /* within this node; local_size 0: one node */
+  /* Every rank contributes `bytes` bytes; `all` receives world_size * bytes, in rank order. */
   int (*all_gather)(void *user, const void *mine, size_t bytes, void *all);
   int (*barrier)(void *user);
   void *user;
 } tandem_launch;
 
-/* Grows at its end, by members that leave no padding behind them: what an older caller did not know
- * lies beyond its struct_size, never in padding that it has filled with anything. */
+/* New members go to the end and leave no padding: members unknown to an older caller lie beyond its
+ * struct_size, never in its uninitialised padding. */
 typedef struct tandem_context_options {
   size_t struct_size;   /* sizeof(tandem_context_options): newer fields are then taken as 0 */
-  const char *device;   /* "cpu" (also for NULL), "null", "cuda" (the GPU whose number is the local
-                         * rank's, modulo those there are), "cuda:1" */
+  const char *device;   /* "cpu" (also for NULL), "null", "cuda" (GPU number: local rank mod
+                         * GPU count), "cuda:1" */
   const char *channels; /* comma-separated, first choice first: "ucx", "local", "ccl", "peer"; NULL:
                          * none */
   const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
@@ -80,7 +79,7 @@ typedef struct tandem_context_options {
   uint32_t timeout_ms;     /* a run that takes longer is ended; 0 = 60000 */
   uint32_t matmul_threads; /* 0 = 1 */
   uint32_t unused;         /* not read: padding in older versions */
-  int no_graphs;           /* 1: every command is launched by itself, also where the device has
+  int no_graphs;           /* 1: launch every command by itself, even if the device has
                             * graphs */
   uint32_t reserved;       /* 0 */
 } tandem_context_options;
@@ -88,7 +87,7 @@ typedef struct tandem_context_options {
 typedef struct tandem_argument {
   const char *name;
   int is_result;
-  int present; /* 0: this rank holds nothing of it, nothing is bound */
+  int present; /* 0: this rank holds no part of it; do not bind it */
   tandem_dtype dtype;
   uint32_t rank; /* dimensions of `shape` */
   const int64_t *shape;
@@ -102,52 +101,50 @@ const char *tandem_version(void);
 /* "timeout". */
 const char *tandem_code_name(tandem_code code);
 
-/* A job whose ranks are threads of this process; destroy it after its contexts. Any thread may use
- * it. */
+/* A job whose ranks are threads of this process. Thread-safe; destroy it after its contexts. */
 tandem_code tandem_local_world_create(uint32_t world_size, uint32_t timeout_ms,
                                       tandem_local_world **world);
 void tandem_local_world_destroy(tandem_local_world *world);
 
-/* On failure, too, *context is set (if there is memory for it), so that tandem_last_error can be
- * asked; destroy it. */
+/* Also sets *context on failure (unless out of memory), for tandem_last_error; destroy it. */
 tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context);
-/* After its instances, programs and streams. */
+/* Destroy its instances, programs and streams first. */
 void tandem_context_destroy(tandem_context *context);
 /* The message of the last call that failed with this context or a handle made from it; "" if none.
  * Valid until the next failure. */
 const char *tandem_last_error(const tandem_context *context);
-/* TANDEM_OK, or the code of the failed run that made the context useless. */
+/* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
 tandem_code tandem_context_health(tandem_context *context);
 
-/* This rank's program out of a .tsp; verified before it returns. */
+/* Loads and verifies this rank's program of a .tsp file. */
 tandem_code tandem_program_load_file(tandem_context *context, const char *path,
                                      tandem_program **program);
 tandem_code tandem_program_load_memory(tandem_context *context, const void *bytes, size_t size,
                                        tandem_program **program);
-/* Instances that were made of it stay good. */
+/* Its instances stay valid. */
 void tandem_program_destroy(tandem_program *program);
 const char *tandem_program_name(const tandem_program *program);
 uint32_t tandem_program_num_arguments(const tandem_program *program);
 tandem_code tandem_program_argument(const tandem_program *program, uint32_t index,
                                     tandem_argument *argument);
 
-/* Collective: memory, channels, operations. */
+/* Collective: allocates memory, opens channels, prepares operations. */
 tandem_code tandem_prepare(tandem_context *context, const tandem_program *program,
                            tandem_instance **instance);
 /* Waits for runs in flight. */
 void tandem_instance_destroy(tandem_instance *instance);
 
-/* Binds argument `index` to dense device memory of `bytes` bytes; dtype and shape must be the local
- * ones. The memory stays the caller's, and must outlive the runs that follow. */
+/* Binds argument `index` to dense device memory of `bytes` bytes; dtype and shape must be
+ * this rank's. The caller keeps ownership; the memory must outlive the runs that follow. */
 tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, uint64_t bytes,
                         tandem_dtype dtype, uint32_t rank, const int64_t *shape);
 /* Runs once and returns when this rank's part is complete. */
 tandem_code tandem_run(tandem_instance *instance);
-/* Enqueues a run behind what `stream` holds (NULL: the context's own stream). At most two are in
- * flight, a third waits for the first. Where a graph is made, in each of the first two runs and
- * where NCCL's collectives get other addresses, it first waits for what is in flight. */
+/* Enqueues a run after the work of `stream` (NULL: the context's own stream). At most two runs are
+ * in flight; a third waits for the first. Waits for all runs in flight before it creates a graph:
+ * in each of the first two runs, and when addresses of NCCL's collectives change. */
 tandem_code tandem_run_on(tandem_instance *instance, tandem_stream *stream);
-/* Waits for everything enqueued. */
+/* Waits for all enqueued runs. */
 tandem_code tandem_wait(tandem_instance *instance);
 
 /* When a command ran: nanoseconds of the host's monotonic clock. */
@@ -155,24 +152,23 @@ typedef struct tandem_command_time {
   int64_t begin_ns, end_ns;
 } tandem_command_time;
 
-/* Whether runs enqueued from now on note when their commands begin and end; waits for those before.
- * Such runs are no graphs: on all ranks, or on none. */
+/* Records the begin and end of commands in later runs (on = 1); first waits for earlier runs.
+ * Traced runs use no graphs. Same value on all ranks. */
 tandem_code tandem_trace(tandem_instance *instance, int on);
-/* Of the run enqueued last, once it is complete: one per command of this rank, zeros for what is
- * not noted (records, waits; messages have their group's). Good until the next call of
- * tandem_trace. */
+/* Times of the last run, once complete: one per command of this rank. Zeros for records and waits;
+ * messages have their group's times. Valid until the next tandem_trace. */
 tandem_code tandem_command_times(const tandem_instance *instance, const tandem_command_time **times,
                                  uint32_t *count);
 
-/* Memory of the context's device, zeroed: for callers that have no allocator of their own. Device
- * "cpu" takes any memory of the host. Destroy it before the context. */
+/* Zeroed memory of the context's device, for callers without an allocator. Destroy it before the
+ * context. (Device "cpu" accepts any host memory.) */
 typedef struct tandem_memory tandem_memory;
 tandem_code tandem_memory_create(tandem_context *context, uint64_t bytes, tandem_memory **memory);
 void tandem_memory_destroy(tandem_memory *memory);
-/* What tandem_bind takes. */
+/* The address for tandem_bind. */
 void *tandem_memory_data(tandem_memory *memory);
-/* Copy `bytes` bytes at `offset` from and to memory of the host; return when that is done. Ordered
- * after no stream: wait for runs first. */
+/* Blocking copies of `bytes` bytes at `offset` from and to host memory. Not ordered with any
+ * stream: wait for runs first. */
 tandem_code tandem_memory_write(tandem_memory *memory, uint64_t offset, const void *from,
                                 uint64_t bytes);
 tandem_code tandem_memory_read(tandem_memory *memory, uint64_t offset, void *to, uint64_t bytes);

@@ -17,7 +17,7 @@ struct Dim {
   int64_t extent, stride;
 };
 
-/// Dimensions larger than 1, largest stride first, neighbours that follow one another merged.
+/// Dimensions larger than 1, largest stride first, with adjacent ones merged.
 std::vector<Dim> normalize(const Layout &layout) {
   std::vector<Dim> dims;
   for (unsigned d = 0; d < layout.rank; ++d)
@@ -41,7 +41,7 @@ struct Piece {
   uint64_t begin, end;
 };
 
-/// The same elements in the same order; strides of dimensions of one index do not count.
+/// The same elements in the same order; ignores strides of dimensions of size 1.
 bool sameElements(const Layout &a, const Layout &b) {
   if (a.dtype != b.dtype || !a.sameShape(b))
     return false;
@@ -90,7 +90,7 @@ bool isInjective(const Layout &layout) {
   if (layout.numElements() == 0)
     return true;
   std::vector<Dim> dims = normalize(layout);
-  uint64_t inner = 1; // elements that the dimensions further in span
+  uint64_t inner = 1; // elements spanned by the inner dimensions
   for (size_t d = dims.size(); d-- > 0;) {
     if (static_cast<uint64_t>(dims[d].stride) < inner)
       return false;

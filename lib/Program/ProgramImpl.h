@@ -28,10 +28,10 @@ struct Bytes {
   const uint8_t *begin() const { return reinterpret_cast<const uint8_t *>(data.get()); }
 };
 
-/// Uninitialised, aligned; null if there is no memory.
+/// Uninitialised, aligned; null if out of memory.
 std::shared_ptr<std::byte> allocateAligned(uint64_t size);
 
-/// What a verified expression asks of the operands of its launches.
+/// The operand types that a verified expression requires.
 struct ExpressionTypes {
   uint32_t outputs = 0, inputs = 0;
   /// Per operand, outputs first; none: an input that is never loaded.
@@ -57,7 +57,7 @@ public:
   uint64_t hash = 0;
   std::vector<ArgumentInfo> args;
   std::vector<Layout> layouts;
-  std::vector<ExpressionTypes> expressions; ///< one per kernel, empty where it is not an expression
+  std::vector<ExpressionTypes> expressions; ///< one per kernel; empty for other code
   Bytes indexBytes, bytes;
   const sp::Index *indexTable = nullptr;
   const sp::RankProgram *table = nullptr;
@@ -66,8 +66,7 @@ public:
 /// Number of elements of a FlatBuffers vector that may be absent.
 template <typename V> uint32_t sizeOfVector(const V *v) { return v ? v->size() : 0; }
 
-/// FlatBuffers 2.0 verifies where a vector's length lies, but not that elements of 8 bytes are
-/// aligned.
+/// FlatBuffers 2.0 checks where a vector's length lies, but not that 8-byte elements are aligned.
 template <typename V> bool isAligned(const V *v) {
   return !v || v->size() == 0 || reinterpret_cast<uintptr_t>(v->Data()) % alignof(uint64_t) == 0;
 }
@@ -88,18 +87,18 @@ Status verifyRankProgram(ProgramImpl &program, const ProgramLimits &limits);
 /// The command part of it; needs args and layouts.
 Status verifyCommands(const ProgramImpl &program);
 
-/// An `Expression` buffer (any alignment). `types` is what it asks of its operands.
+/// Verifies an `Expression` buffer (any alignment) and fills `types`.
 Status verifyExpression(const uint8_t *code, uint64_t size, ExpressionTypes &types);
 /// An error if the expression cannot access its operand as a view of `dtype`.
 Status checkAccess(const ExpressionTypes &types, uint32_t operand, DType dtype);
 
-/// True if no two index tuples of `layout` name the same element, seen from nested strides (a
-/// sufficient condition that every slice of a dense tensor meets).
+/// True if no two indices of `layout` are the same element; a sufficient test by nested strides
+/// that every slice of a dense tensor passes.
 bool isInjective(const Layout &layout);
 
 enum class Overlap { None, Same, Partial };
-/// How two views of one memory meet; `a` and `b` in bytes. Exact for views of few contiguous
-/// pieces; where there are very many, pieces that interleave count as None.
+/// How two views of one memory overlap; `a` and `b` in bytes. Exact for views of few contiguous
+/// pieces; views of very many interleaved pieces count as None.
 Overlap overlap(uint64_t a, const Layout &layoutA, uint64_t b, const Layout &layoutB);
 
 } // namespace tandem::program

@@ -47,8 +47,8 @@ public:
     if (fd >= 0)
       ::close(fd);
   }
-  /// Reads a range that lies inside the file. A file that shrinks meanwhile is an error, not a
-  /// fault: hence no mmap.
+  /// Reads a range of the file. Not mmap: a file that shrinks meanwhile must be an error, not a
+  /// fault.
   Expected<Bytes> read(uint64_t offset, uint64_t length) const {
     if (fd < 0)
       return Bytes{std::shared_ptr<const std::byte>(memory, memory.get() + offset), length};

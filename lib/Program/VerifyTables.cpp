@@ -16,14 +16,13 @@ namespace {
 constexpr uint32_t kAllCapabilities = 7;
 constexpr uint32_t kMaxChannels = 4096;
 constexpr uint32_t kMaxShardRank = 64;
-/// Signals count in 64 bits over all runs: what one run adds must leave room for many.
+/// Signals count in 64 bits over all runs: limits the increase per run.
 constexpr uint64_t kMaxSignalValue = uint64_t(1) << 32;
 
 bool validDType(sp::DType type) { return static_cast<uint8_t>(type) < kNumDTypes; }
 bool validReduceOp(sp::ReduceOp op) { return static_cast<uint8_t>(op) <= 2; }
 
-/// Bytes of a dense tensor; fails on a negative extent or where the product does not fit in 62
-/// bits.
+/// Number of elements; fails on a negative extent or if the bytes do not fit in 62 bits.
 Status countBytes(const flatbuffers::Vector<int64_t> *shape, DType dtype, uint64_t &elements) {
   if (!isAligned(shape))
     return invalid("not a valid FlatBuffer: the elements are not aligned");
@@ -43,7 +42,7 @@ Status countBytes(const flatbuffers::Vector<int64_t> *shape, DType dtype, uint64
   return Status();
 }
 
-/// Largest offset in elements that shape and strides reach; the shape has been counted.
+/// The largest offset in elements that shape and strides reach; `shape` passed countBytes.
 Status reach(const flatbuffers::Vector<int64_t> *shape, const flatbuffers::Vector<int64_t> *strides,
              uint64_t &last) {
   last = 0;

@@ -3,10 +3,10 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The one cost model of the compiler: a candidate is lowered as the pipeline would lower it, and
-// its commands are simulated. The passes that choose see this interface only. Its implementation
-// needs the whole compiler behind them, so `registerTandemDialects` attaches it to the fusion
-// dialect. docs/simulator.md, "The compiler's cost model".
+// The compiler's one cost model: a candidate is lowered by the real passes and its commands are
+// simulated. Passes see only this interface. The implementation needs the whole compiler, so
+// `registerTandemDialects` attaches it to the fusion dialect. See docs/simulator.md, "The
+// compiler's cost model".
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,13 +22,12 @@
 
 namespace tandem {
 
-/// One more than the largest world rank of any mesh of the function's values, whose extents and
-/// mesh sizes are known.
+/// One more than the largest world rank in any mesh of the function's values. All extents and mesh
+/// sizes must be known.
 int64_t getWorldSize(func::FuncOp func);
 
-/// What the commands of an op and of the ops inside of it depend on: operations, attributes, types
-/// and data flow, but no names and no locations. Two ops of one context with equal signatures have
-/// equal prices.
+/// The operations, attributes, types and data flow of an op and its regions, without names and
+/// locations. Ops of one context with equal signatures have equal prices.
 std::string getSignature(Operation *op);
 
 /// Prices candidates for one machine and target. One thread at a time.
@@ -47,35 +46,33 @@ public:
   /// The machine's name.
   virtual StringRef getMachineName() const = 0;
 
-  /// The pass from which on a function is lowered.
+  /// The first pass that lowers a function.
   enum class From {
-    PropagateAxes, ///< sizes are known, types may be open
+    PropagateAxes, ///< sizes are known; types may be undecided
     FormLoops,     ///< ops are local or reshards
   };
 
-  /// Seconds of one run of `func`. It is lowered by the passes of the pipeline, on a copy: what is
-  /// open is chosen as in a program. Failure, silently, if it cannot be lowered. A function that
-  /// differs from an earlier one in names and locations alone costs a look-up.
+  /// Seconds of one run of `func`, lowered on a copy with the usual choices. Failure, without
+  /// diagnostics, if it cannot be lowered. Cached by getSignature.
   virtual FailureOr<double> price(func::FuncOp func, From from) = 0;
 
-  /// Seconds of one run of a loop with a schedule. It may be in no function.
+  /// Seconds of one run of a loop with a schedule, also of a detached loop.
   virtual FailureOr<double> price(fusion::StreamLoopOp loop) = 0;
 
-  /// The part of the baseline's time that a candidate must gain: below, rounding, neighbours and
-  /// what the model leaves out are more. On 4 H200 reduce-scatters that were predicted to gain 5 %
-  /// are 1 to 5 % slower than the unoverlapped baseline, and all-gathers that were predicted to
-  /// gain 7 % gain it.
+  /// The fraction of the baseline's time that a candidate must gain, to cover model errors. On 4
+  /// H200, reduce-scatters with a predicted gain of 5 % are 1 to 5 % slower than the unoverlapped
+  /// baseline; all-gathers with a predicted gain of 7 % gain it.
   static constexpr double kLeastGain = 0.06;
-  /// ... and the seconds that an all-reduce must gain to become two reshards: short ones are priced
-  /// too low. On 2 H200 all that were predicted to gain up to 45 us lost (up to 17 %), and all that
-  /// were predicted to gain 57 us or more gained.
+  /// The seconds that splitting an all-reduce into two reshards must gain: the model prices short
+  /// collectives too low. On 2 H200, predicted gains up to 45 us were losses (up to 17 %);
+  /// predicted gains of 57 us or more were gains.
   static constexpr double kLeastSplitGain = 50e-6;
-  /// ... of slices that travel by one-sided messages, or by others. The machine file states it for
-  /// what takes SMs beside a matmul, where the model errs most.
+  /// The fraction that candidates with one-sided (or two-sided) messages must gain. The machine
+  /// file states it for transports that use SMs during a matmul, where the model is least exact.
   virtual double getLeastGain(bool oneSided) const = 0;
 };
 
-/// Makes pricers. An interface of the fusion dialect.
+/// Creates pricers; an interface of the fusion dialect.
 class PricerInterface : public mlir::DialectInterface::Base<PricerInterface> {
 public:
   explicit PricerInterface(mlir::Dialect *dialect) : Base(dialect) {}
@@ -86,8 +83,8 @@ public:
                                          std::string &error) const = 0;
 };
 
-/// A pricer of the implementation that is registered; null, with `error`, as above or if there is
-/// none.
+/// Creates a pricer with the registered implementation. Null, with `error`, as above or if none is
+/// registered.
 std::unique_ptr<Pricer> createPricer(MLIRContext *context, const Pricer::Options &options,
                                      std::string &error);
 

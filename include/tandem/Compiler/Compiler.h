@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From a module (text or bytecode) to a stream program. This header needs neither LLVM nor MLIR;
-// who has a module in memory uses CompilerMLIR.h.
+// Compiles a module (text or bytecode) to a stream program. This header needs neither LLVM nor
+// MLIR; CompilerMLIR.h compiles a module in memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,21 +22,21 @@ namespace tandem::compiler {
 
 enum class Severity { Error, Warning, Remark, Note };
 
-/// What the compiler has to say about one place.
+/// A diagnostic and its location.
 struct Diagnostic {
   Severity severity = Severity::Error;
   /// Lower case, no final period.
   std::string message;
-  /// Where: 1-based; an empty file name or line 0 if unknown.
+  /// 1-based; an empty file name or line 0 if unknown.
   std::string file;
   unsigned line = 0, column = 0;
   std::vector<Diagnostic> notes;
 
-  /// "file.mlir:3:5: error: message", notes on lines of their own.
+  /// "file.mlir:3:5: error: message", with notes on separate lines.
   std::string str() const;
 };
 
-/// What the result is.
+/// The form of the result.
 enum class Output {
   StreamProgram, ///< the bytes of a .tsp file
   HostIR         ///< the text of the host program that would be translated
@@ -48,69 +48,66 @@ struct CompileOptions {
   std::string entry;
   /// Sizes of mesh axes that are `?`: {"x", 8}, or {"mesh.x", 8}.
   std::vector<std::pair<std::string, int64_t>> mesh;
-  /// Shapes of arguments with `?` extents, by name or by position ("arg0"). Others take what
-  /// `fusion.shape` says.
+  /// Shapes of arguments with `?` extents, by name or position ("arg0"). Default: the argument's
+  /// `fusion.shape`.
   std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
   /// A name of targetNames().
   std::string target = "cpu-ucx";
-  /// The one rank to write; none: all. Messages are matched across ranks only where all are
-  /// written.
+  /// The only rank to write; none: all. With one rank, messages are not matched across ranks.
   std::optional<uint32_t> rank;
   /// Ranks of the world; 0: as many as the meshes need.
   uint32_t numRanks = 0;
   /// Size of the pool of worker streams.
   unsigned workers = 4;
-  /// A machine file, as a path or as the name of one that Tandem ships ("h200x8"): by its numbers
-  /// schedules, slices and the sides of reshards are chosen where the module does not name them.
-  /// Empty: by fixed rules.
+  /// Machine file (a path, or a shipped name such as "h200x8"). Its costs decide the schedules,
+  /// slices and reshard positions that the module leaves open. Empty: fixed rules.
   std::string machine;
-  /// Where reshards go that could stand on either side of an op: "before", "after" or "cost";
-  /// empty: by cost if there is a machine, else before.
+  /// Position of reshards that may go on either side of an op: "before", "after" or "cost". Empty:
+  /// "cost" with a machine, else "before".
   std::string gather;
-  /// Put the oracle, the unsharded reference, into the file.
+  /// Include the unsharded reference (oracle) in the file.
   bool oracle = true;
-  /// Passes to leave out, by name: see passNames().
+  /// Passes to skip, by name: see passNames().
   std::vector<std::string> disabledPasses;
   /// Folder for numbered snapshots of the IR, one per pass; empty: none.
   std::string snapshotDirectory;
-  /// Say as remarks what each pass did.
+  /// Emit remarks about the effect of each pass.
   bool log = false;
-  /// Collect what the passes counted into CompileResult::statistics.
+  /// Collect the passes' statistics in CompileResult::statistics.
   bool statistics = false;
-  /// Read the stream program back as a runtime would, and fail where it would refuse it.
+  /// Read the stream program back with the runtime's reader and verifier.
   bool verifyOutput = true;
-  /// Commands of one rank beyond which a program is taken for one without end.
+  /// Most commands of one rank; more are an error (likely an endless loop).
   uint64_t maxCommands = uint64_t(1) << 24;
   Output output = Output::StreamProgram;
 };
 
 struct CompileResult {
   bool ok = false;
-  /// Bytes or text, as asked for; empty unless ok.
+  /// Bytes or text as requested; empty unless ok.
   std::string output;
-  /// In the order in which they came. At least one error unless ok.
+  /// In order of emission. At least one error unless ok.
   std::vector<Diagnostic> diagnostics;
-  /// Of the stream program.
+  /// Ranks of the stream program.
   uint32_t numRanks = 0;
   uint64_t numCommands = 0, numMessages = 0;
-  /// Text for people; empty unless asked for.
+  /// Text; empty unless requested.
   std::string statistics;
 
   explicit operator bool() const { return ok; }
-  /// The errors as lines.
+  /// The errors, one per line.
   std::string errorText() const;
 };
 
-/// Compiles text (or bytecode); `name` stands for it in diagnostics. Any number of threads may
-/// compile at once, each call has a context of its own. Never throws; bad input of any kind gives
-/// diagnostics.
+/// Compiles text (or bytecode); `name` is its name in diagnostics. Thread-safe: each call has its
+/// own context. Never throws; bad input gives diagnostics.
 CompileResult compileText(std::string_view text, const CompileOptions &options = {},
                           const std::string &name = "input.mlir");
 
-/// The same for a file; "-" is the standard input.
+/// Compiles a file; "-" is the standard input.
 CompileResult compileFile(const std::string &path, const CompileOptions &options = {});
 
-/// What CompileOptions::target may be.
+/// The values that CompileOptions::target accepts.
 std::vector<std::string> targetNames();
 
 /// The passes from a fusion to a planned host program, in order.

@@ -14,10 +14,9 @@
 
 namespace tandem::compiler {
 
-/// Compiles a module in memory; works on a copy. Its context must have (or be able to load) the
-/// dialects of tandem::registerTandemDialects; this is seen to. Diagnostics go into the
-/// result, not to the context's handlers; diagnostics that other threads emit on the same context
-/// meanwhile are left to them. One compile at a time per context unless it is multithreaded.
+/// Compiles a copy of a module in memory. Loads Tandem's dialects into its context if needed. The
+/// result holds this thread's diagnostics; the context's handlers do not get them. One compile at a
+/// time per context unless it is multithreaded.
 CompileResult compileModule(mlir::ModuleOp module, const CompileOptions &options = {});
 
 } // namespace tandem::compiler

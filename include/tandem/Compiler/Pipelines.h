@@ -24,7 +24,7 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
       *this, "entry", llvm::cl::desc("the function whose arguments `shape` names; empty: all"),
       llvm::cl::init("")};
   Option<std::string> target{*this, "target",
-                             llvm::cl::desc("what the program will run on (see tandem-compile)"),
+                             llvm::cl::desc("compile target (tandem-compile --help lists them)"),
                              llvm::cl::init("cpu-ucx")};
   Option<int64_t> workers{*this, "workers", llvm::cl::desc("size of the pool of worker streams"),
                           llvm::cl::init(4)};
@@ -33,49 +33,48 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                         llvm::cl::init(0)};
   Option<std::string> gather{
       *this, "gather",
-      llvm::cl::desc("where reshards go that could stand on either side of an op: before, after, "
-                     "cost; empty: cost if there is a machine, else before"),
+      llvm::cl::desc("position of reshards that may go on either side of an op: before, after "
+                     "or cost; empty: cost with a machine, else before"),
       llvm::cl::init("")};
   Option<std::string> machine{
       *this, "machine",
-      llvm::cl::desc("machine file (h200x8, or a path) by which schedules, slices and the sides of "
-                     "reshards are chosen where nobody has named them; empty: fixed rules"),
+      llvm::cl::desc("machine file (h200x8, or a path) whose costs decide schedules, slices and "
+                     "reshard positions that the module leaves open; empty: fixed rules"),
       llvm::cl::init("")};
   Option<bool> oracle{*this, "oracle",
-                      llvm::cl::desc("lower the axes-erased twin of each fusion too"),
+                      llvm::cl::desc("also lower the unsharded reference of each fusion"),
                       llvm::cl::init(true)};
-  ListOption<std::string> disable{*this, "disable", llvm::cl::desc("passes to leave out, by name")};
+  ListOption<std::string> disable{*this, "disable", llvm::cl::desc("passes to skip, by name")};
   Option<std::string> snapshots{
       *this, "snapshots", llvm::cl::desc("folder for numbered snapshots of the IR after each pass"),
       llvm::cl::init("")};
-  Option<bool> log{*this, "log", llvm::cl::desc("say as remarks what each pass did"),
+  Option<bool> log{*this, "log", llvm::cl::desc("emit remarks about the effect of each pass"),
                    llvm::cl::init(false)};
 };
 
-/// Appends the passes from a module of fusions to a module of planned host programs. Fails, through
-/// `error`, on an option out of range: an unknown target, a name in `disable` that no pass of the
-/// pipeline has.
+/// Appends the passes that lower a module of fusions to planned host programs. Fails with `error`
+/// on an invalid option: an unknown target, or a name in `disable` that is no pass of the pipeline.
 LogicalResult buildTandemLowerPipeline(OpPassManager &manager, const TandemLowerOptions &options,
                                        function_ref<LogicalResult(const Twine &)> error);
 
-/// What the channels of a target can do, besides messages with two sides.
+/// Capabilities of a target's channels besides two-sided messages.
 struct ChannelAbilities {
   bool collectives = true, oneSided = true;
 };
 
-/// The pass from which on a candidate is lowered.
+/// The first pass that lowers a candidate.
 enum class LoweringStart {
-  PropagateAxes, ///< sizes are known, types may be open
+  PropagateAxes, ///< sizes are known; types may be undecided
   FormLoops,     ///< ops are local or reshards
   Convert,       ///< loops have schedules
 };
 
-/// Appends its passes from one on. The options must be valid; `target` is replaced by what channels
-/// can do.
+/// Appends the pipeline's passes from `start` on. The options must be valid; the abilities replace
+/// `target`.
 void buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
                          const ChannelAbilities &channels, LoweringStart start);
 
-/// Names of the passes of the pipeline, in order: what `disable` accepts.
+/// The names of the pipeline's passes in order; `disable` accepts them.
 ArrayRef<StringRef> getTandemLowerPassNames();
 
 } // namespace tandem

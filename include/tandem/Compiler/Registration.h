@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// Tandem's dialects and those upstream dialects that their programs use.
+/// Registers Tandem's dialects and the upstream dialects of its programs.
 void registerTandemDialects(DialectRegistry &registry);
 
 /// Tandem's passes and the pipeline `--tandem-lower`.

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A `.tsp` file is this header, padded to 64 bytes, then blobs at 64-byte aligned offsets: the
-// `Index`, the rank programs, the oracle. See stream_program.fbs for what is in them.
+// `Index`, the rank programs, the oracle. stream_program.fbs describes their contents.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,7 +18,7 @@ namespace tandem::sp {
 /// First eight bytes of every stream program.
 inline constexpr char kMagic[8] = {'T', 'A', 'N', 'D', 'E', 'M', 'S', 'P'};
 
-/// Raised with every incompatible change of the schema or of its meaning.
+/// Incremented by every incompatible change of the schema or its meaning.
 inline constexpr uint32_t kVersion = 3;
 
 /// Absent view operand.
@@ -27,7 +27,7 @@ inline constexpr uint32_t kNoView = 0xffffffffu;
 /// Absent channel.
 inline constexpr uint16_t kNoChannel = 0xffffu;
 
-/// Blobs start at multiples of this; arenas' buffers too.
+/// Alignment in bytes of blobs and of buffers in arenas.
 inline constexpr uint64_t kAlignment = 64;
 
 /// The header; little-endian, 48 bytes.

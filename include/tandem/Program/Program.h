@@ -24,11 +24,10 @@ struct Index;
 struct RankProgram;
 } // namespace sp
 
-/// What a reader accepts.
+/// The largest programs that a reader accepts.
 struct ProgramLimits {
-  /// Of one rank: the arena, and the two halves of the symmetric arena. No view may have more bytes
-  /// of elements either (with strides of 0 it could have any number, and keep a stream busy for
-  /// ever).
+  /// Bytes per rank of the arena plus both halves of the symmetric arena. Also limits the bytes of
+  /// elements of one view, since strides of 0 could repeat elements without end.
   uint64_t maxArenaBytes = uint64_t(1) << 40;
   uint32_t maxStreams = 256;
   uint32_t maxEvents = 1u << 22;
@@ -41,43 +40,43 @@ struct ArgumentInfo {
   bool isResult = false;
   DType dtype = DType::F32;
   std::vector<int64_t> shape;      ///< logical
-  std::vector<int64_t> localShape; ///< this rank's; what is bound has this shape, dense
-  bool present = true;             ///< false: this rank holds nothing of it, nothing is bound
-  std::string axes, mesh;          ///< for people
-  bool partial = false;            ///< ranks hold terms of `partialOp`
+  std::vector<int64_t> localShape; ///< this rank's; bind a dense tensor of this shape
+  bool present = true;             ///< false: this rank holds no part of it; do not bind it
+  std::string axes, mesh;          ///< for display
+  bool partial = false;            ///< ranks hold partial sums (or other terms of `partialOp`)
   ReduceOp partialOp = ReduceOp::Sum;
-  uint32_t terms = 1; ///< of a partial argument: how many there are
-  uint32_t term = 0;  ///< and which one this rank holds
+  uint32_t terms = 1; ///< number of terms of a partial argument
+  uint32_t term = 0;  ///< the term that this rank holds
   uint64_t localBytes() const;
 };
 
-/// One rank's verified program, or the oracle (the unsharded reference). Immutable, shared by
-/// threads; keeps its file's bytes alive.
+/// One rank's verified program, or the oracle (the unsharded reference). Immutable and thread-safe;
+/// keeps its file's bytes alive.
 class Program {
 public:
   virtual ~Program();
   virtual std::string_view name() const = 0;
-  /// Where it came from, for messages: a path, or "memory".
+  /// Its origin for messages: a path, or "memory".
   virtual std::string_view source() const = 0;
   virtual uint32_t rank() const = 0;
-  /// Of the world that it must run in; 1 for the oracle.
+  /// World size; 1 for the oracle.
   virtual uint32_t numRanks() const = 0;
   /// Equal for all programs of one file.
   virtual uint64_t contentHash() const = 0;
   virtual const std::vector<ArgumentInfo> &arguments() const = 0;
   /// Layout i of RankProgram.layouts, decoded.
   virtual const Layout &layout(uint32_t i) const = 0;
-  /// The text of a name, "" if there is none.
+  /// The text of a name, or "".
   virtual std::string_view nameText(uint32_t name) const = 0;
   virtual const sp::Index &index() const = 0;
   virtual const sp::RankProgram &data() const = 0;
 };
 
-/// An open .tsp: header and index are verified, rank programs on request.
+/// An open .tsp file. Header and index are verified at once, rank programs on request.
 class ProgramFile : public std::enable_shared_from_this<ProgramFile> {
 public:
   virtual ~ProgramFile();
-  /// Reads (maps) a file. Errors name the path and the field.
+  /// Reads a file. Errors name the path and the field.
   static Expected<std::shared_ptr<const ProgramFile>> open(const std::string &path,
                                                            const ProgramLimits &limits = {});
   /// Copies `bytes`.
@@ -86,26 +85,25 @@ public:
 
   virtual std::string_view name() const = 0;
   virtual uint32_t numRanks() const = 0;
-  /// True if the file holds that rank's program (`--rank=r` files hold one).
+  /// True if the file holds that rank's program (`--rank=r` writes only one).
   virtual bool hasRank(uint32_t rank) const = 0;
   virtual bool hasOracle() const = 0;
-  /// Verifies everything (see Verifier.h) before it returns. Any thread.
+  /// Returns the program after full verification. Any thread.
   virtual Expected<std::shared_ptr<const Program>> rankProgram(uint32_t rank) const = 0;
   virtual Expected<std::shared_ptr<const Program>> oracle() const = 0;
   virtual const sp::Index &index() const = 0;
 };
 
-/// How many registers an instruction of expression code reads: its fields a, b and c, in this
-/// order.
+/// Number of registers that an instruction reads: its fields a, b and c, in this order.
 unsigned registersRead(sp::ExprOp op);
-/// The type of the result of an instruction that has operation `op` and type `type`.
+/// The result type of an instruction with operation `op` and type `type`.
 sp::RegisterType resultType(sp::ExprOp op, sp::RegisterType type);
 /// The type in which expression code computes elements of `dtype`.
 sp::RegisterType registerOf(DType dtype);
 
-/// Readable text of one rank's program: a header part, then one command a line.
+/// Readable text of one rank's program: a header, then one command per line.
 std::string dumpProgram(const Program &program);
-/// The code of its kernels: expressions, an instruction a line with its fields a, b and c, and PTX.
+/// The code of its kernels: expressions (one instruction per line) and PTX.
 std::string dumpKernels(const Program &program);
 /// Text of the file's header and index, without the ranks.
 std::string dumpIndex(const ProgramFile &file);

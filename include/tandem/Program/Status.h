@@ -17,10 +17,10 @@
 
 namespace tandem {
 
-/// What kind of thing went wrong. The C API has the same numbers.
+/// Error classes, numbered as in the C API.
 enum class Code : int {
   Ok = 0,
-  InvalidArgument = 1, ///< the caller gave something that does not fit
+  InvalidArgument = 1, ///< an invalid argument of the caller
   InvalidProgram = 2,  ///< a stream program is malformed
   Unsupported = 3,     ///< well formed, but this device or channel cannot do it
   OutOfMemory = 4,
@@ -33,9 +33,9 @@ enum class Code : int {
 /// The name of a code: "invalid-program".
 std::string_view toString(Code code);
 
-/// Success, or a code and a message. The runtime throws nothing across its interfaces; functions
-/// that can fail return one of these. Success costs a null pointer. Messages are lower case, have
-/// no final period, and say what was found and what was expected.
+/// Success, or an error code and a message. No exception crosses an interface of the runtime;
+/// functions that can fail return a Status. Success is a null pointer. Messages are lower case,
+/// without a final period, and state what was found and what was expected.
 class [[nodiscard]] Status {
 public:
   Status() = default;
@@ -51,7 +51,7 @@ public:
   const std::string &message() const;
   /// The same code with `prefix` in front of the message; success stays success.
   Status withPrefix(std::string_view prefix) const;
-  /// Says aloud that an error is of no interest here.
+  /// Documents that an error does not matter here.
   void ignore() const {}
 
 private:
@@ -62,7 +62,7 @@ private:
   std::shared_ptr<const Rep> rep;
 };
 
-/// A value or the status that says why there is none.
+/// A value, or the error that prevented it.
 template <typename T> class [[nodiscard]] Expected {
 public:
   template <typename U = T, typename = std::enable_if_t<std::is_convertible_v<U &&, T> &&
@@ -77,7 +77,7 @@ public:
   explicit operator bool() const { return ok(); }
   /// Success, or the error.
   const Status &status() const { return error; }
-  /// Only where ok().
+  /// Valid only if ok().
   T &operator*() { return *value; }
   const T &operator*() const { return *value; }
   T *operator->() { return &*value; }

@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-/// Element types; the numbers are those of the stream program and of the C API.
+/// Element types, numbered as in the stream program and the C API.
 enum class DType : uint8_t {
   F32 = 0,
   F16 = 1,
@@ -31,7 +31,7 @@ enum class DType : uint8_t {
 };
 inline constexpr unsigned kNumDTypes = 8;
 
-/// Bytes of one element; an i1 takes one, which is 0 or 1.
+/// Bytes of one element; an i1 is a byte, 0 or 1.
 constexpr unsigned sizeOf(DType type) {
   constexpr unsigned bytes[kNumDTypes] = {4, 2, 2, 4, 8, 8, 1, 1};
   return bytes[static_cast<unsigned>(type)];
@@ -46,10 +46,10 @@ std::string_view toString(DType type);
 enum class ReduceOp : uint8_t { Sum = 0, Max = 1, Min = 2 };
 std::string_view toString(ReduceOp op);
 
-/// Which of two streams' work a device begins with, where it can tell.
+/// The stream whose work a device prefers, if it supports priorities.
 enum class StreamPriority : uint8_t { Normal, High };
 
-/// Numbers as in the stream program; see stream_program.fbs for shapes.
+/// Numbered as in the stream program; stream_program.fbs gives the shapes.
 enum class CollectiveKind : uint8_t {
   AllGather = 0,
   AllReduce = 1,
@@ -66,9 +66,8 @@ std::string_view toString(CollectiveKind kind);
 /// The most dimensions that a view may have.
 inline constexpr unsigned kMaxRank = 16;
 
-/// Element type, shape and strides (both in elements, outermost first) of a view. Strides are never
-/// negative; a stride of 0 in a dimension larger than 1 repeats elements and is allowed in operands
-/// that are only read.
+/// Element type, shape and strides (in elements, outermost first) of a view. Strides are never
+/// negative. A stride of 0 repeats elements and is allowed in operands that are only read.
 struct Layout {
   DType dtype = DType::F32;
   uint8_t rank = 0;
@@ -82,12 +81,11 @@ struct Layout {
   }
 
   int64_t numElements() const;
-  /// Bytes of the elements themselves (not of the span that they lie in).
+  /// Bytes of the elements (not of the span that contains them).
   uint64_t numBytes() const { return static_cast<uint64_t>(numElements()) * sizeOf(dtype); }
-  /// Bytes from the first element's first byte to the last element's end; 0 if there are no
-  /// elements.
+  /// Bytes from the first byte of the first element to the end of the last; 0 without elements.
   uint64_t spanBytes() const;
-  /// Row-major without gaps (dimensions of size 1 have any stride; true if there are no elements).
+  /// Row-major without gaps (any stride in dimensions of size 1; true without elements).
   bool isDense() const;
   bool sameShape(const Layout &other) const;
   /// The dimensions d whose bit d in `mask` is `wanted`.
@@ -105,18 +103,19 @@ struct LoopDim {
   std::vector<int64_t> strides; ///< elements, per operand
 };
 
-/// The fewest loops that walk operands of one shape: the first operand's largest stride outermost,
-/// no extents of 1, neighbours that every operand walks as one are one. No loop: one element.
+/// The fewest loops over operands of one shape: largest stride of the first operand outermost,
+/// without extents of 1, adjacent dimensions merged where every operand allows it. Example: dense
+/// [4, 8] operands give one loop of 32. No loop: one element.
 std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts);
 
-/// A resolved view: where the first element lies, and how the others follow. Owns nothing.
+/// A resolved view: the first element's address and the layout. Owns nothing.
 struct TensorView {
   void *data = nullptr;
   Layout layout;
 
   std::byte *bytes() const { return static_cast<std::byte *>(data); }
   int64_t numElements() const { return layout.numElements(); }
-  /// The view of index `i` in the outermost dimension (rank falls by one). Only if rank > 0.
+  /// Index `i` of the outermost dimension, as a view of rank one less. Requires rank > 0.
   TensorView slice(int64_t i) const;
 };
 

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Says before a run whether a program can hang or race, from the command lists of all its ranks.
-// What is proven, and under which assumptions, stands in docs/semantics.md. Needs no device.
+// Proves before a run that a program cannot hang or race, from the command lists of all ranks.
+// docs/semantics.md states what is proven, under which assumptions. Needs no device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,15 +48,15 @@ enum class Diagnosis : uint8_t {
 inline constexpr unsigned kNumDiagnoses = 23;
 /// "deadlock", "queue-deadlock", ...
 std::string_view toString(Diagnosis diagnosis);
-/// Legal, but it costs.
+/// True for findings that are legal but cost time.
 bool isLint(Diagnosis diagnosis);
 
-/// One thing that is wrong.
+/// One finding of the check.
 struct Finding {
   Diagnosis diagnosis = Diagnosis::Deadlock;
   /// What was found: lower case, no final period.
   std::string message;
-  /// The commands that take part, the guilty one first; into World::commands. May be empty.
+  /// The commands involved, the one at fault first; indices into World::commands. May be empty.
   std::vector<replay::CommandId> commands;
   /// One line each: the steps of a cycle, the other write of a race, ...
   std::vector<std::string> notes;
@@ -68,13 +68,13 @@ struct CheckOptions {
   /// Hardware queues that a rank's streams share; 0: each stream has its own.
   unsigned queues = 0;
   bool lint = false;
-  /// Of each diagnosis; what comes after is counted only.
+  /// Findings listed per diagnosis; more are only counted.
   unsigned maxFindings = 8;
-  unsigned threads = 0; ///< 0: one a core, at most 8
-  /// Results are compared with the oracle's at all indices if that takes at most so many steps
-  /// (multiply-adds and elements, one or two nanoseconds each), else at some (section 5).
+  unsigned threads = 0; ///< 0: one per core, at most 8
+  /// Results are compared with the unsharded reference at all indices if this takes at most so many
+  /// steps (multiply-adds and elements, 1 to 2 ns each), else at some indices (section 5).
   uint64_t dataSteps = 50'000'000;
-  /// If they are not, or if some commands are not looked at, that is a limit of the report.
+  /// Report results that were not compared, or commands that were skipped, as a limit.
   bool dataWanted = false;
 };
 
@@ -83,23 +83,22 @@ struct Report {
   uint64_t counts[kNumDiagnoses] = {};
   uint32_t numRanks = 0;
   uint64_t numCommands = 0, numMessages = 0, numOverlaps = 0;
-  /// What the check could not decide, or did not look at, in words; empty: everything is proven.
+  /// What the check could not decide or skipped, as text; empty: everything is proven.
   std::vector<std::string> limits;
-  /// Whether results were compared with the oracle's, in words: "checked, ...", "sampled at ...",
-  /// "not checked: ...".
-  /// Empty: other errors came first.
+  /// The comparison with the unsharded reference, as text: "checked, ...", "sampled at ...", "not
+  /// checked: ...". Empty if there were other errors.
   std::string data;
 
   bool hasErrors() const;
   uint64_t numErrors() const;
 };
 
-/// The queues that a target's streams share: 8 for GPUs, 0 for hosts. `target` as in the program.
+/// The hardware queues that a target's streams share: 8 for GPUs, 0 for hosts.
 unsigned defaultQueues(std::string_view target);
 
 Report check(const replay::World &world, const CheckOptions &options = {});
 
-/// For people: a paragraph per finding, then a line with the counts.
+/// A paragraph per finding, then a line of counts.
 std::string toText(const replay::World &world, const Report &report);
 /// One JSON object: {"ok", "program", "ranks", "commands", "findings": [{"diagnosis", "severity",
 /// "message", "commands": [{"rank", "stream", "command", "kind", "name", "location"}], "notes"}],

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A discrete-event simulation of one run of all ranks on a machine file. docs/simulator.md says
-// what the model holds and what it leaves out. Deterministic: equal input, equal output.
+// Discrete-event simulation of one run of all ranks on a machine file. docs/simulator.md describes
+// the model and its limits. Deterministic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,17 +26,17 @@ namespace tandem::simulate {
 inline constexpr size_t kNumKinds = 14; ///< of replay::Kind
 
 struct Options {
-  /// Commands are enqueued one by one also where the machine could replay a graph.
+  /// Enqueue commands one by one even if the machine can replay a graph.
   bool noGraph = false;
   /// Of the result, `seconds` is enough.
   bool totalOnly = false;
 };
 
-/// Where the time of a path went: command kinds, and the host's issuing of commands.
+/// Where a path's time went: command kinds, and issuing by the host.
 struct PathTime {
   std::array<double, kNumKinds> byKind{};
   double issue = 0;   ///< waiting for the host
-  double latency = 0; ///< between the end of one command and the begin of the next
+  double latency = 0; ///< between the end of one command and the start of the next
 };
 
 /// One step of a critical path.
@@ -47,12 +47,12 @@ struct PathStep {
 
 struct RankResult {
   timeline::Shares shares;
-  /// The same commands one after the other, each alone on the machine.
+  /// All commands one after the other, each alone on the machine.
   double sequential = 0;
-  PathTime path; ///< back from this rank's last command, also through other ranks
+  PathTime path; ///< back from this rank's last command, across ranks
 };
 
-/// Part of the time that an engine was used, over all devices, and on the one that used it most.
+/// Fraction of time that an engine was busy: average over devices, and on the busiest device.
 struct Utilisation {
   std::string engine;
   double average = 0, most = 0;
@@ -61,22 +61,22 @@ struct Utilisation {
 struct Result {
   double seconds = 0;
   uint32_t slowestRank = 0;
-  double sequential = 0; ///< of the rank for which it is longest
+  double sequential = 0; ///< of the rank with the largest value
   std::vector<RankResult> ranks;
   std::vector<Utilisation> utilisation;
-  /// The critical path of the slowest rank, from the start of the run on.
+  /// The critical path of the slowest rank, from the start of the run.
   std::vector<PathStep> path;
-  /// By replay::CommandId: begin (work has started; of a wait: it stands at the stream's head) and
-  /// end.
+  /// Begin and end by replay::CommandId. Begin is when work starts; for a wait, when it reaches the
+  /// head of its stream.
   std::vector<double> begin, end;
 };
 
-/// An error if the program does not fit on the machine, or does not come to its end (the message
-/// says where it stands: tandem-check says why).
+/// An error if the program does not fit the machine, or does not finish. The message says where it
+/// stops; tandem-check explains why.
 Expected<Result> simulate(const replay::World &world, const machine::Machine &machine,
                           const Options &options = {});
 
-/// The run as a timeline, of at most the first `maxRanks` ranks.
+/// The run as a timeline of at most the first `maxRanks` ranks.
 timeline::Timeline makeTimeline(const replay::World &world, const Result &result,
                                 const std::string &origin, uint32_t maxRanks);
 
@@ -90,21 +90,20 @@ std::string report(const replay::World &world, const machine::Machine &machine,
 std::string reportJson(const replay::World &world, const machine::Machine &machine,
                        const Result &result);
 
-/// How a simulation's times relate to a measurement's: commands of the two are paired by rank and
-/// number.
+/// Compares simulated with measured times; commands are paired by rank and number.
 struct Comparison {
   struct Row {
     std::string what; ///< a command kind, or "rank 3"
     size_t commands = 0;
-    double measured = 0, simulated = 0; ///< s, sums
-    /// Median over the commands of |simulated - measured| / measured; of a rank, of its total time;
-    /// of waits, of those that had to wait in one of the two, relative to the longer.
+    double measured = 0, simulated = 0; ///< sums, in seconds
+    /// Median over the commands of |simulated - measured| / measured. For a rank: of its total
+    /// time. For waits: only those that waited in either run, relative to the longer.
     double medianError = 0;
   };
   double measured = 0, simulated = 0; ///< s, of the whole run
   std::vector<Row> kinds, ranks;
 };
-/// An error if the two are not runs of one program.
+/// An error if the timelines are not of the same program.
 Expected<Comparison> compare(const timeline::Timeline &measured,
                              const timeline::Timeline &simulated);
 std::string report(const Comparison &comparison);

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One run of a program, simulated or measured, in one form: as Chrome trace JSON (Perfetto opens
-// it, and it is read back for comparisons), and as a picture.
+// One run of a program, simulated or measured: stored as Chrome trace JSON (for Perfetto, and read
+// back for comparisons) or drawn as SVG.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,19 +22,18 @@ namespace tandem::timeline {
 
 inline constexpr uint32_t kNone = 0xffffffffu;
 
-/// What a span is to a reader of a picture.
+/// The colour class of a span.
 enum class Category : uint8_t {
   Compute,       ///< matmul, accumulate, reduce, copy, launch
   Communication, ///< collective, group, put, signal
   Waiting,       ///< wait, wait_signal
 };
 
-/// One command's time on its stream, from when it is at the stream's head until it is complete; so
-/// a group's is as long as its longest message. Messages have none of their own. Times in seconds,
-/// from the start of the run.
+/// One command's time on its stream, from reaching the stream's head to completion; a group lasts
+/// as long as its longest message. Messages have no spans. Seconds from the start of the run.
 struct Span {
   double begin = 0, end = 0;
-  uint32_t command = 0; ///< index in its rank's list, as dumps print it
+  uint32_t command = 0; ///< index in its rank's list, as in dumps
   uint16_t stream = 0;
   uint8_t kind = 0; ///< sp::CommandKind
   Category category = Category::Compute;
@@ -45,7 +44,7 @@ struct Span {
 struct Flow {
   uint32_t fromRank = 0, fromSpan = 0; ///< index in Track::spans of that rank
   uint32_t toRank = 0, toSpan = 0;
-  double begin = 0, end = 0; ///< when the bytes left, and when they were there
+  double begin = 0, end = 0; ///< when the bytes left and arrived
 };
 
 struct Name {
@@ -64,7 +63,7 @@ struct Timeline {
 /// The category of a command kind (numbers of sp::CommandKind).
 Category categoryOf(uint8_t kind);
 
-/// Part of a rank's time, in seconds. Communication here includes waiting for a signal.
+/// A rank's time by activity, in seconds. Waiting for a signal counts as communication.
 struct Shares {
   double compute = 0;       ///< at least one computation ran
   double communication = 0; ///< at least one communication ran
@@ -76,17 +75,19 @@ Shares sharesOf(const std::vector<Span> &spans);
 struct Interval {
   double begin = 0, end = 0;
 };
-/// Where communication is exposed: ascending, disjoint.
+/// The intervals of exposed communication: ascending, disjoint.
 std::vector<Interval> exposedOf(const std::vector<Span> &spans);
 
-/// Chrome trace JSON: a process per rank, a track per stream, flow arrows. The object's member
-/// "tandem" repeats program, origin and seconds. Of more than `maxRanks` ranks, the first ones.
+/// Writes Chrome trace JSON: a process per rank, a track per stream, flow arrows. Member "tandem"
+/// holds program, origin and seconds. Writes at most the first `maxRanks` ranks.
 Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t maxRanks = 1024);
-/// What writeTrace wrote: spans, names and totals, no flows. Errors name the path and the event.
+/// Reads a trace of writeTrace: spans, names and totals, no flows. Errors name the path and the
+/// event.
 Expected<Timeline> readTrace(const std::string &path);
 
-/// A picture: ranks and streams down, time across. Up to 16 ranks show their streams; more, one
-/// line for computation and one for communication each; of more than 64, 64 evenly chosen ones.
+/// SVG: ranks and streams vertically, time horizontally. Up to 16 ranks show their streams; more
+/// ranks show one line of computation and one of communication each; above 64, 64 evenly chosen
+/// ranks.
 std::string svg(const Timeline &timeline);
 Status writeSvg(const Timeline &timeline, const std::string &path);
 

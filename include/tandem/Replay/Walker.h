@@ -13,56 +13,56 @@
 namespace tandem::replay {
 
 struct WalkOptions {
-  /// A send completes without its receive; else it may block until that is posted.
+  /// A send completes without its receive; else it may block until the receive is posted.
   bool bufferedSends = false;
-  /// The hardware queue of its rank that a stream runs on, by the number of the stream among those
-  /// of all ranks (Rank::firstStream); empty: each on its own.
+  /// The hardware queue of each stream, by its number among the streams of all ranks
+  /// (Rank::firstStream); empty: each stream has its own.
   std::vector<uint16_t> queueOf;
 };
 
-/// Decides how long things take. Every call hands over something that has begun; the driver says
-/// when it is over, at once or later, through Walker::complete.
+/// Decides how long commands take. Each call announces that something has begun; the driver calls
+/// Walker::complete when it ends, at once or later.
 class Driver {
 public:
   virtual ~Driver();
-  /// A command is at the head of its queue, and all it has to wait for has happened. Of a group:
-  /// its messages are posted now. Of a message and of a collective: it is posted, the other ends
-  /// need not be there. `complete` is wanted for all but groups, messages and collectives.
+  /// A command is at the head of its queue and its waits are over. A group posts its messages; a
+  /// message or collective is posted, possibly before its partners. The driver must call `complete`
+  /// except for groups, messages and collectives.
   virtual void begin(CommandId command) = 0;
-  /// Both ends are posted (or, with bufferedSends, the send is): wants complete(send), which ends
-  /// the receive too.
+  /// Both ends are posted (with bufferedSends: the send). The driver must call complete(send),
+  /// which also ends the receive.
   virtual void beginTransfer(CommandId send, CommandId recv) = 0;
-  /// All members are posted: wants complete(first member that is not kNone), which ends all.
+  /// All members are posted. The driver must call complete(first member that is not kNone), which
+  /// ends all.
   virtual void beginCollective(uint32_t collective) = 0;
   /// A group or a member of a collective is complete.
   virtual void end(CommandId command) = 0;
 };
 
-/// Where one queue of one rank stands.
+/// The state of one queue of one rank.
 struct Position {
   uint32_t rank = 0, queue = 0;
-  CommandId at = kNone; ///< the command that has not completed; kNone: all have
+  CommandId at = kNone; ///< the next command to complete; kNone at the end
 };
 
-/// One run of all ranks. Deterministic: flags only grow and messages match by tag, so the commands
-/// that complete do not depend on the order in which the driver completes them.
+/// One run of all ranks. Deterministic: flags only grow and messages match by tag, so the set of
+/// completed commands does not depend on the driver's order.
 class Walker {
 public:
   Walker(const World &world, const WalkOptions &options, Driver &driver);
   ~Walker();
-  /// Posts what stands at the heads of queues; call first, and after complete(). Reports to the
-  /// driver, which may call complete() from its callbacks.
+  /// Starts commands at the heads of queues. Call it first, and after complete(). The driver's
+  /// callbacks may call complete().
   void advance();
   void complete(CommandId command);
   bool finished() const;
   bool isComplete(CommandId command) const;
-  /// The queues that have not come to their end.
+  /// The queues with commands left.
   std::vector<Position> stuck() const;
   /// The queue of a command's stream.
   uint32_t queueOf(CommandId command) const;
-  /// Of a queue that stands at a command: the first thing that this waits for and that has not
-  /// happened; kNone if nobody can bring it about (a message without partner, a signal that nobody
-  /// raises).
+  /// For the command at the head of a queue: the first unfinished command that it waits for. kNone
+  /// if no command can unblock it (a message without partner, a signal that is never raised).
   CommandId waitsFor(CommandId command) const;
 
 private:

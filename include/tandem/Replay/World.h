@@ -3,9 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the checker and the simulator share: the decoded command lists of all ranks, who waits for
-// whom (`World`), and a walk through them that knows the semantics of docs/semantics.md and leaves
-// time to its driver (`Walker`, see ReplayWalker.h). Needs no device.
+// The data shared by checker and simulator: the decoded command lists of all ranks and their
+// dependences (`World`). Walker.h walks them. Needs no device.
 //
 //===----------------------------------------------------------------------===//
 
@@ -68,20 +67,20 @@ struct Command {
   uint16_t channel = 0;     ///< index in the channel table; 0xffff = none
   uint32_t name = 0;        ///< into World::names
   uint32_t operands = 0;    ///< first of numOperands in Rank::operands
-  uint32_t numOperands = 0; ///< trailing absent ones left out
-  uint32_t peer = kNone;    ///< *world* rank: of a message, put, signal; root
+  uint32_t numOperands = 0; ///< without trailing absent operands
+  uint32_t peer = kNone;    ///< *world* rank: peer of a message, put or signal; root
   uint32_t aux = 0;         ///< as in the stream program: event, tag, slot, kernel, count
   Reach reach = Reach::Unknown;
   uint64_t value = 0; ///< as in the stream program
-  /// Next top-level command of the stream; of a message: its group.
+  /// Next top-level command of the stream; for a message: its group.
   CommandId next = kNone;
   /// wait: its record. send, recv: the other end. collective: index into World::collectives. kNone
-  /// where there is none (see World::mismatches).
+  /// if missing (see World::mismatches).
   CommandId partner = kNone;
 };
 
-/// A view of one rank. `address` is in bytes from the start of the argument, of the arena, or of
-/// one half of the symmetric arena.
+/// A view of one rank. `address`: bytes from the start of the argument, the arena, or one half of
+/// the symmetric arena.
 struct View {
   uint64_t address = 0;
   uint32_t layout = 0;   ///< into World::layouts
@@ -97,13 +96,12 @@ struct Buffer {
   Space space = Space::Arena;
 };
 
-/// Where a rank's piece of an argument lies in the logical tensor; see `Shard` of the stream
-/// program.
+/// The location of a rank's shard in the logical tensor; see `Shard` of the stream program.
 struct Shard {
   bool present = true;
   uint32_t term = 0;
   int64_t offset = 0;                  ///< elements
-  std::vector<int64_t> shape, strides; ///< elements; as many as each other
+  std::vector<int64_t> shape, strides; ///< elements; equal lengths
 };
 
 /// One instruction of expression code, as in the stream program.
@@ -116,7 +114,7 @@ struct Instruction {
 
 struct Kernel {
   std::string name;
-  bool isExpression = false; ///< else its code is not for reading
+  bool isExpression = false; ///< else its code is opaque
   uint32_t outputs = 0;      ///< leading operands of a launch
   std::vector<Instruction> code;
 };
@@ -130,10 +128,10 @@ struct Rank {
   std::vector<View> views;
   std::vector<Buffer> buffers;
   std::vector<uint32_t> operands;      ///< into views; kNone = absent
-  std::vector<uint32_t> groups;        ///< per channel: into World::groups; kNone = takes no part
-  std::vector<uint64_t> argumentBytes; ///< per argument: of this rank's piece
+  std::vector<uint32_t> groups;        ///< per channel: into World::groups; kNone = not a member
+  std::vector<uint64_t> argumentBytes; ///< per argument: bytes of this rank's shard
   std::vector<uint8_t> argumentPresent;
-  /// Per kernel of the program: how many leading operands a launch of it writes.
+  /// Per kernel of the program: number of leading operands that a launch writes.
   std::vector<uint32_t> kernelOutputs;
   std::vector<uint32_t> kernels; ///< per kernel of the program: into World::kernels
   std::vector<Shard> shards;     ///< per argument
@@ -148,7 +146,7 @@ struct Argument {
   bool isResult = false;
   DType dtype = DType::F32;
   std::vector<int64_t> shape; ///< logical
-  bool partial = false;       ///< ranks hold terms of `partialOp`
+  bool partial = false;       ///< ranks hold partial sums (or other terms of `partialOp`)
   ReduceOp partialOp = ReduceOp::Sum;
   uint32_t terms = 1; ///< of a partial argument
 };
@@ -173,29 +171,29 @@ struct Slot {
   std::vector<CommandId> waits;  ///< wait_signal commands of `rank`, by id
 };
 
-/// What keeps two ends from matching. `a` (and `b`, where there is one) are the commands.
+/// A reason why two ends do not match. `a` (and `b`, if any) are the commands.
 struct Mismatch {
   enum Kind : uint8_t {
     SendWithoutRecv,
     RecvWithoutSend,
-    MessageSize,       ///< the two ends hold different numbers of elements
-    MessageType,       ///< ... or other dtypes
-    GroupsDiffer,      ///< `rank` sees another group behind `channel` than `other` does
+    MessageSize,       ///< the ends have different numbers of elements
+    MessageType,       ///< ... or different dtypes
+    GroupsDiffer,      ///< `rank` and `other` have different groups for `channel`
     CollectiveMissing, ///< rank `rank` issues fewer collectives of the channel than a's rank
     CollectiveKind,
     CollectiveRoot,
     CollectiveReduceOp,
     CollectiveSize,
     CollectiveType,
-    WaitWithoutSignal, ///< nobody ever raises the slot so far
-    PutOutside         ///< the target's symmetric memory ends before
+    WaitWithoutSignal, ///< no command raises the slot that far
+    PutOutside         ///< put past the end of the target's symmetric memory
   } kind = SendWithoutRecv;
   CommandId a = kNone, b = kNone;
   uint32_t rank = kNone, other = kNone, channel = kNone;
 };
 
 struct LoadOptions {
-  unsigned threads = 0; ///< 0: one a core, at most 8
+  unsigned threads = 0; ///< 0: one per core, at most 8
 };
 
 /// The ranks that a group of a world of classes stands for.
@@ -205,8 +203,8 @@ struct Span {
 
 /// All ranks of one program. Immutable once loaded.
 struct World {
-  /// Decodes and matches all ranks. An error where the file is malformed, holds not all ranks
-  /// (`--rank`), or has 2^32 commands or more. What does not match is no error: see mismatches.
+  /// Decodes and matches all ranks. An error if the file is malformed, lacks ranks (`--rank`), or
+  /// has 2^32 commands or more. Mismatches are no error: see mismatches.
   static Expected<std::shared_ptr<const World>> load(const ProgramFile &file,
                                                      const LoadOptions &options = {});
 
@@ -228,7 +226,7 @@ struct World {
   uint32_t numEvents() const {
     return ranks.empty() ? 0 : ranks.back().firstEvent + ranks.back().numEvents;
   }
-  /// Index in its rank's list, as dumps print it.
+  /// Index in its rank's list, as in dumps.
   uint32_t indexOf(CommandId command) const { return command - ranks[rankOf(command)].begin; }
   /// Operand k of a command of `rank`; null if it is absent.
   const View *operand(const Rank &rank, const Command &command, uint32_t k) const {
@@ -240,7 +238,7 @@ struct World {
   uint32_t groupSize(const Collective &collective) const {
     return static_cast<uint32_t>(groups[collective.group].size());
   }
-  /// The slot that a signal raises or a wait_signal waits for; null if the target has no such slot.
+  /// The slot of a signal or wait_signal; null if the target rank has no such slot.
   const Slot *slotOf(uint32_t rank, uint32_t slot) const;
   /// 'rank 1 stream 2 command 7 (recv "recv #0" at file.mlir:3:5)'
   std::string describe(CommandId command) const;
@@ -262,17 +260,17 @@ struct World {
   /// Per target rank: the puts into its symmetric memory, by id.
   std::vector<std::vector<CommandId>> incoming;
   std::vector<Mismatch> mismatches;
-  /// The same fusion on one rank, on the logical tensors; null if the file has none.
+  /// The unsharded reference on one rank; null if the file has none.
   std::shared_ptr<const World> oracle;
 };
 
-/// What one command does to the memory of one rank.
+/// One command's access to the memory of one rank.
 struct Access {
   uint32_t view = 0; ///< into Rank::views of the rank that *issues* the command
   bool reads = false, writes = false;
 };
-/// Appends the accesses of one command to memory of its own rank (a put: only its source; a group:
-/// none, its messages have their own).
+/// Appends the accesses of one command to its own rank's memory. A put: only its source. A group:
+/// none; its messages have their own.
 void localAccesses(const World &world, const Rank &rank, const Command &command,
                    std::vector<Access> &out);
 

@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-/// The element types of tensors, buffers and kernels: those that the stream program has.
+/// The element types of tensors, buffers and kernels, as in the stream program.
 inline constexpr llvm::StringLiteral kElementTypes = "f32, f16, bf16, f64, i32, i64, i8 or i1";
 
 inline bool isElementType(mlir::Type type) {

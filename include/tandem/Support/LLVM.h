@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The compiler's headers use MLIR's names without a prefix, as MLIR itself does with LLVM's
-// (mlir/Support/LLVM.h). Source files say `using namespace mlir`.
+// Makes MLIR's names available without a prefix, as mlir/Support/LLVM.h does for LLVM's. Source
+// files say `using namespace mlir`.
 //
 //===----------------------------------------------------------------------===//
 

@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// While it lives, diagnostics of this thread are dropped. For a trial whose failure is no error of
-/// the program. Diagnostics of other threads of the same context go where they would go.
+/// Drops the diagnostics of this thread while it lives, for trials that may fail. Other threads'
+/// diagnostics are not affected.
 class SilenceDiagnostics : public mlir::ScopedDiagnosticHandler {
 public:
   explicit SilenceDiagnostics(mlir::MLIRContext *context)

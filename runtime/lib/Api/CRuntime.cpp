@@ -62,7 +62,7 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
               TANDEM_ABORTED == static_cast<int>(Code::Aborted) &&
               TANDEM_INTERNAL == static_cast<int>(Code::Internal));
 
-// What a version has ended with, a later one leaves alone.
+// Later versions must not change the end of an earlier version's struct.
 static_assert(offsetof(tandem_context_options, no_graphs) == 56 &&
               sizeof(tandem_context_options) ==
                   offsetof(tandem_context_options, reserved) + sizeof(uint32_t));
@@ -75,7 +75,7 @@ tandem_code fail(tandem_context *context, const Status &status) {
   return static_cast<tandem_code>(status.code());
 }
 
-/// Calls `body`, which returns a Status; keeps every exception in.
+/// Calls `body`, which returns a Status, and turns exceptions into errors.
 template <typename Body> tandem_code guarded(tandem_context *context, Body &&body) noexcept {
   try {
     try {
@@ -97,7 +97,7 @@ Status missing(const char *what) {
 Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options &options) {
   if (options.local_world) {
     if (options.launch)
-      return Status(Code::InvalidArgument, "expected a launch or a local world, found both");
+      return Status(Code::InvalidArgument, "expected a bootstrap or a local world, found both");
     return options.local_world->world->bootstrap(options.local_world_rank);
   }
   if (!options.launch)
@@ -151,7 +151,7 @@ Status createContext(const tandem_context_options *given, tandem_context &contex
   TANDEM_ASSIGN_OR_RETURN(result.device,
                           createDevice(options.device ? options.device : "cpu", cpu, localRank));
   if (options.local_world) {
-    // Checked before a launch is made: the world has no such rank to leave it.
+    // Check first: a bad rank could not leave the world's bootstrap.
     TANDEM_RETURN_IF_ERROR(options.local_world->world->checkRank(options.local_world_rank));
   }
   TANDEM_ASSIGN_OR_RETURN(result.bootstrap, makeBootstrap(options));
@@ -199,7 +199,7 @@ tandem_code tandem_local_world_create(uint32_t worldSize, uint32_t timeoutMs,
                                       tandem_local_world **world) {
   return guarded(nullptr, [&]() -> Status {
     if (!world || worldSize == 0)
-      return Status(Code::InvalidArgument, "a local world needs a size and a place for its handle");
+      return Status(Code::InvalidArgument, "expected a size above 0 and a non-null world");
     *world = new tandem_local_world{
         LocalWorld::create(worldSize, std::chrono::milliseconds(timeoutMs ? timeoutMs : 60000))};
     return Status();
@@ -254,7 +254,7 @@ tandem_code tandem_program_load_memory(tandem_context *context, const void *byte
 void tandem_program_destroy(tandem_program *program) { delete program; }
 
 const char *tandem_program_name(const tandem_program *program) {
-  return program ? program->program->name().data() : ""; // FlatBuffers strings end in a null
+  return program ? program->program->name().data() : ""; // FlatBuffers strings are null-terminated
 }
 
 uint32_t tandem_program_num_arguments(const tandem_program *program) {

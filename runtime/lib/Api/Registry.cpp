@@ -39,9 +39,9 @@ std::string whyNoGpu(uint32_t gpus) {
   auto count = countGpus();
   if (!count)
     return count.status().message();
-  return *count < gpus ? fmt::format("this machine has {} of {} GPUs", *count, gpus) : "";
+  return *count < gpus ? fmt::format("expected {} GPUs, this machine has {}", gpus, *count) : "";
 #else
-  return fmt::format("this runtime was built without CUDA, and so for none of {} GPUs", gpus);
+  return fmt::format("expected {} GPUs, this runtime was built without CUDA", gpus);
 #endif
 }
 

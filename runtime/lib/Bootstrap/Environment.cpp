@@ -59,7 +59,7 @@ private:
 
 constexpr uint32_t kMaxWorld = 65536;
 
-/// FNV-1a, then mixed: equal on all ranks, whatever built them.
+/// FNV-1a with a final mix: equal on all ranks and builds.
 uint64_t hashText(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (unsigned char c : text)
@@ -69,7 +69,7 @@ uint64_t hashText(std::string_view text) {
   return hash ^ (hash >> 32);
 }
 
-/// Below the ports that Linux gives to outgoing connections.
+/// Below Linux's range of ephemeral ports.
 uint16_t portOf(std::string_view job) {
   return static_cast<uint16_t>(20000 + hashText(job) % 12000);
 }
@@ -117,7 +117,7 @@ Status readOpenMpi(const Reader &reader, BootstrapEnvironment &env) {
     env.addresses = {address.value};
     return reader.number({"MASTER_PORT"}, env.port, 1, 65535);
   }
-  // mpirun does not say where rank 0 is.
+  // mpirun does not tell the host of rank 0.
   if (env.localSize == env.worldSize) {
     env.addresses = {"127.0.0.1"};
     env.port = portOf("mpi " + job.value);

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// A connection that has not shown its Hello yet.
+/// A connection that has not sent its Hello yet.
 struct Stranger {
   Socket socket;
   Hello hello;
@@ -28,11 +28,11 @@ struct Stranger {
   Deadline deadline;
 };
 
-/// A stranger that says nothing is dropped after this, and no more than so many are kept.
+/// A stranger is dropped after this time without a Hello; at most kMaxStrangers are kept.
 constexpr milliseconds kStrangerPatience{5000};
 constexpr size_t kMaxStrangers = 1024;
 
-/// Rank 0's side of the start.
+/// Rank 0's side of the rendezvous.
 class Reception {
 public:
   Reception(const BootstrapEnvironment &env, int listenFd)
@@ -61,7 +61,7 @@ private:
       std::vector<pollfd> entries{{listenFd, POLLIN, 0}};
       for (const Stranger &stranger : strangers)
         entries.push_back({stranger.socket.fd(), POLLIN, 0});
-      // Those who have arrived may die again while the others are on their way.
+      // A rank that has arrived may end while others are still missing.
       for (const Socket &peer : peers)
         entries.push_back({peer.open() ? peer.fd() : -1, POLLIN, 0});
       if (::poll(entries.data(), entries.size(), millisecondsUntil(deadline, 200)) < 0)
@@ -114,12 +114,11 @@ private:
     const Hello &hello = stranger.hello;
     std::string problem;
     if (hello.worldSize != env.worldSize)
-      problem = fmt::format("was started as one of {} ranks, rank 0 as one of {}", hello.worldSize,
-                            env.worldSize);
+      problem = fmt::format("expects {} ranks, rank 0 expects {}", hello.worldSize, env.worldSize);
     else if (hello.rank == 0 || hello.rank >= env.worldSize)
       problem = fmt::format("is not a rank from 1 to {}", env.worldSize - 1);
     else if (peers[hello.rank].open())
-      problem = fmt::format("is there already ({})", peers[hello.rank].peerName());
+      problem = fmt::format("is already connected ({})", peers[hello.rank].peerName());
     if (!problem.empty()) {
       Status error(Code::InvalidArgument,
                    fmt::format("rank {} ({}) {}", hello.rank, stranger.socket.peerName(), problem));
@@ -162,7 +161,7 @@ private:
   uint32_t arrived = 0;
 };
 
-/// One attempt at one address, up to rank 0's word that it knows us.
+/// One attempt at one address, until rank 0 has accepted this rank.
 Expected<Socket> introduce(const BootstrapEnvironment &env, const std::string &host,
                            Deadline deadline) {
   Deadline patience = std::min(deadline, Clock::now() + kStrangerPatience);
@@ -202,7 +201,7 @@ Expected<Socket> bootstrap::connectToRoot(const BootstrapEnvironment &env) {
         return socket;
       }
       last = socket.status().withPrefix(where);
-      // Rank 0 knows us and says no: trying again does not help.
+      // Rank 0 has rejected this rank: trying again does not help.
       if (socket.status().code() == Code::Aborted &&
           socket.status().message() != "the connection was closed")
         return last;

@@ -29,7 +29,7 @@ Status tooMany() {
   return Status(Code::InvalidArgument, fmt::format("more than {} entries", kMaxEntries));
 }
 
-/// Cuts `text` at the commas that stand outside brackets.
+/// Splits `text` at the commas outside brackets.
 bool splitOutsideBrackets(std::string_view text, std::vector<std::string_view> &parts) {
   int depth = 0;
   size_t begin = 0;
@@ -48,7 +48,7 @@ bool splitOutsideBrackets(std::string_view text, std::vector<std::string_view> &
   return depth == 0;
 }
 
-/// Appends the hosts of one comma-free entry; the part before the first bracket is in `prefix`.
+/// Appends the hosts of one entry; `prefix` is the part before the first bracket.
 Status expand(const std::string &prefix, std::string_view rest, std::vector<std::string> &hosts) {
   size_t open = rest.find('[');
   if (open == std::string_view::npos) {
@@ -69,7 +69,7 @@ Status expand(const std::string &prefix, std::string_view rest, std::vector<std:
     uint32_t from = 0, to = 0;
     if (!parseNumber(low, from) || !parseNumber(high, to) || to < from)
       return malformed("range of nodes", part);
-    // Leading zeros count: n[08-10] is n08, n09, n10.
+    // Leading zeros matter: n[08-10] is n08, n09, n10.
     for (uint32_t i = from;; ++i) {
       TANDEM_RETURN_IF_ERROR(expand(fmt::format("{}{:0{}}", head, i, low.size()), tail, hosts));
       if (i == to)

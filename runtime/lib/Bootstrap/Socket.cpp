@@ -55,7 +55,7 @@ std::string nameOf(const sockaddr *address, socklen_t length) {
   if (::getnameinfo(address, length, host, sizeof(host), service, sizeof(service),
                     NI_NUMERICHOST | NI_NUMERICSERV))
     return "unknown address";
-  // IPv4 on a socket of both families.
+  // IPv4 address on an IPv6 socket.
   if (const char *mapped = std::strstr(host, "::ffff:"); mapped == host)
     return fmt::format("{}:{}", host + 7, service);
   return fmt::format(std::strchr(host, ':') ? "[{}]:{}" : "{}:{}", host, service);
@@ -78,7 +78,7 @@ Socket::Socket(int fd) : descriptor(fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-  // Now: nobody can be asked once the connection is gone.
+  // Ask now: a broken connection has no peer address.
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
   if (!::getpeername(fd, reinterpret_cast<sockaddr *>(&address), &length))
@@ -199,7 +199,7 @@ ListenSocket::~ListenSocket() {
 }
 
 Expected<ListenSocket> ListenSocket::open(uint16_t port) {
-  // One IPv6 socket serves IPv4 too; hosts without IPv6 get an IPv4 one.
+  // An IPv6 socket also serves IPv4; hosts without IPv6 get an IPv4 socket.
   for (int family : {AF_INET6, AF_INET}) {
     int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)

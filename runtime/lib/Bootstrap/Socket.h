@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LAUNCH_SOCKET_H
-#define TANDEM_LAUNCH_SOCKET_H
+#ifndef TANDEM_BOOTSTRAP_SOCKET_H
+#define TANDEM_BOOTSTRAP_SOCKET_H
 
 #include "tandem/Program/Status.h"
 
@@ -20,14 +20,14 @@ namespace tandem::bootstrap {
 using Clock = std::chrono::steady_clock;
 using Deadline = Clock::time_point;
 
-/// Milliseconds until `deadline` as poll() takes them: never negative, at most `most`.
+/// Milliseconds until `deadline` for poll(), from 0 to `most`.
 int millisecondsUntil(Deadline deadline, int most = 1000);
 
 /// A connected TCP socket, non-blocking, closed with the object.
 class Socket {
 public:
   Socket() = default;
-  /// Takes `fd` over.
+  /// Takes ownership of `fd`.
   explicit Socket(int fd);
   Socket(Socket &&other) noexcept;
   Socket &operator=(Socket &&other) noexcept;
@@ -37,13 +37,13 @@ public:
   int fd() const { return descriptor; }
   void close();
 
-  /// Connects to one host and port; all of its addresses are tried once.
+  /// Connects to one host and port; tries each of its addresses once.
   static Expected<Socket> connect(const std::string &host, uint16_t port, Deadline deadline);
 
-  /// All of it, or an error: Timeout at the deadline, Aborted if the peer has closed, Io.
+  /// Transfers all bytes, or fails: Timeout at the deadline, Aborted if the peer has closed, Io.
   Status send(const void *data, size_t bytes, Deadline deadline) const;
   Status receive(void *data, size_t bytes, Deadline deadline) const;
-  /// What is there now, at most `bytes`; 0: nothing yet.
+  /// Receives what is available, at most `bytes`; 0: nothing yet.
   Expected<size_t> receiveSome(void *data, size_t bytes) const;
   /// "192.0.2.1:4711".
   const std::string &peerName() const { return name; }
@@ -55,4 +55,4 @@ private:
 
 } // namespace tandem::bootstrap
 
-#endif // TANDEM_LAUNCH_SOCKET_H
+#endif // TANDEM_BOOTSTRAP_SOCKET_H

@@ -45,7 +45,7 @@ public:
   Status barrier() override { return allGather(nullptr, 0, nullptr); }
 
 private:
-  /// How far one peer's part has come.
+  /// Progress of one peer's part.
   struct Part {
     FrameHeader header;
     uint64_t received = 0; ///< of header and data
@@ -62,7 +62,7 @@ private:
     for (uint32_t rank = 1; rank < env.worldSize; ++rank)
       waiting.push_back(rank);
     std::vector<pollfd> entries;
-    // All at once: whoever dies is noticed whoever is slow.
+    // Read from all peers at once, so a dead rank is noticed while others are slow.
     while (!waiting.empty()) {
       if (Clock::now() >= deadline)
         return Status(Code::Timeout,
@@ -99,7 +99,7 @@ private:
     return Status::success();
   }
 
-  /// Takes what is there of one part.
+  /// Receives the available bytes of one part.
   Status advance(uint32_t rank, Part &part, size_t bytes, void *all, bool &done) {
     for (;;) {
       char *to;
@@ -146,7 +146,7 @@ private:
     Status sent = peers[0].send(&header, sizeof(header), deadline);
     if (sent.ok())
       sent = peers[0].send(mine, bytes, deadline);
-    // A connection that broke may still hold rank 0's reason: look for it before giving up.
+    // A broken connection may still hold rank 0's reason: read it before giving up.
     if (!sent.ok() && sent.code() != Code::Aborted)
       return sent.withPrefix(nameOf(0) + ": ");
     FrameHeader whole;
@@ -159,7 +159,7 @@ private:
   }
 
   BootstrapEnvironment env;
-  /// Rank 0: by rank. Others: the connection to rank 0 only.
+  /// Rank 0: one per rank. Others: only the connection to rank 0.
   std::vector<Socket> peers;
   uint64_t sequence = 0;
   Status failure;

@@ -16,7 +16,7 @@ Status bootstrap::receiveHeader(const Socket &socket, FrameKind expected, FrameH
                                 Deadline deadline) {
   TANDEM_RETURN_IF_ERROR(socket.receive(&header, sizeof(header), deadline));
   if (header.magic != kFrameMagic)
-    return Status(Code::Io, "what answers is not a rank of this job");
+    return Status(Code::Io, "the peer is not a rank of this job");
   if (header.kind == FrameKind::Abort) {
     std::string text(std::min(header.bytes, kMaxText), '\0');
     TANDEM_RETURN_IF_ERROR(socket.receive(text.data(), text.size(), deadline));

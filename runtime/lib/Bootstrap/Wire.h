@@ -3,14 +3,14 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A client sends a Hello; rank 0 answers with a frame Accepted, and with Welcome once all ranks are
-// there. Then, per all-gather: Part from each client, Whole from rank 0. Abort, from rank 0,
-// carries the reason as text and ends the bootstrap.
+// A client sends a Hello; rank 0 answers with a frame Accepted, and with Welcome once all ranks
+// have arrived. Each all-gather is a frame Part from every client, then Whole from rank 0. Abort,
+// from rank 0, carries the reason as text and ends the bootstrap.
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef TANDEM_LAUNCH_WIRE_H
-#define TANDEM_LAUNCH_WIRE_H
+#ifndef TANDEM_BOOTSTRAP_WIRE_H
+#define TANDEM_BOOTSTRAP_WIRE_H
 
 #include "Socket.h"
 #include "tandem/Runtime/Rendezvous.h"
@@ -22,7 +22,7 @@ namespace tandem::bootstrap {
 inline constexpr uint64_t kHelloMagic = 0x3176'6472'6d64'6e74ull; // "tndmrdv1"
 inline constexpr uint32_t kFrameMagic = 0x6d64'6e74u;             // "tndm"
 
-/// Integers are little-endian, as everywhere in Tandem.
+/// All integers are little-endian.
 struct Hello {
   uint64_t magic = kHelloMagic;
   uint64_t token = 0;
@@ -36,26 +36,26 @@ struct FrameHeader {
   uint32_t magic = kFrameMagic;
   FrameKind kind = FrameKind::Accepted;
   uint64_t sequence = 0;
-  uint64_t bytes = 0; ///< that follow
+  uint64_t bytes = 0; ///< bytes that follow the header
 };
 
-/// Longest text that is believed of an Abort frame.
+/// Longest accepted text of an Abort frame.
 inline constexpr uint64_t kMaxText = 64 * 1024;
 
-/// How much longer others wait than rank 0, which sees all ranks and can say who is missing.
+/// Other ranks wait this much longer than rank 0, which can report the missing ranks.
 inline constexpr std::chrono::milliseconds kRootFirst{1000};
 
-/// Receives a header and checks it; an Abort frame becomes its error.
+/// Receives and checks a header; an Abort frame becomes its error.
 Status receiveHeader(const Socket &socket, FrameKind expected, FrameHeader &header,
                      Deadline deadline);
-/// Sends an Abort frame and does not wait for long.
+/// Tries briefly to send an Abort frame.
 void sendAbort(const Socket &socket, const std::string &text);
 
-/// Rank 0: peers[r] is connected to rank r, peers[0] is not open.
+/// Rank 0: peers[r] is the connection to rank r; peers[0] is not open.
 Expected<std::vector<Socket>> acceptPeers(const BootstrapEnvironment &environment, int listenFd);
 /// Other ranks: the connection to rank 0.
 Expected<Socket> connectToRoot(const BootstrapEnvironment &environment);
 
 } // namespace tandem::bootstrap
 
-#endif // TANDEM_LAUNCH_WIRE_H
+#endif // TANDEM_BOOTSTRAP_WIRE_H

@@ -22,10 +22,9 @@ namespace tandem {
 struct UniformRanks;
 
 struct StreamProgramOptions {
-  /// A name of Targets.h. Every channel must get along with what the target's channels can do.
+  /// A name of Targets.h. Its channels must have the capabilities that the program's channels need.
   std::string target = kDefaultTarget.str();
-  /// The one rank whose commands are wanted; none: all ranks. With one rank, messages are not
-  /// matched across ranks.
+  /// The only rank to write; none: all. With one rank, messages are not matched across ranks.
   std::optional<uint32_t> rank;
   /// If given: where all ranks issue the same commands, only rank 0 is written, and this says how
   /// the others differ; else it has no ranks. Rank 0 alone is checked.
@@ -33,33 +32,33 @@ struct StreamProgramOptions {
   /// Ranks of the world; 0: one more than the largest rank of any mesh of the program. May be
   /// larger than that, not smaller.
   uint32_t numRanks = 0;
-  /// Tool and version, for people.
+  /// Tool and version, for display.
   std::string producer = "tandem";
-  /// Partial sums travel rounded (a ring): tolerances double. Where the program itself receives and
-  /// adds up f16 or bf16, that is found out.
+  /// Partial sums are rounded on the wire (a ring): doubles the tolerances. Set automatically if
+  /// the program itself receives and adds f16 or bf16.
   bool reducedWire = false;
-  /// Translate the program whose `oracle_of` names the entry, if there is one.
+  /// Also translate the program whose `oracle_of` names the entry.
   bool withOracle = true;
-  /// A program that would have more commands (per rank), or evaluate more operations (per rank), is
-  /// an error at the operation where that was noticed: a loop without end, or as good as.
+  /// Most commands, and most evaluated operations, per rank. Exceeding it is an error at the
+  /// operation reached: an endless loop, or nearly.
   uint64_t maxCommands = uint64_t(1) << 24;
   uint64_t maxSteps = uint64_t(1) << 30;
 };
 
-/// What a translation did.
+/// Statistics of a translation.
 struct StreamProgramStats {
   uint32_t numRanks = 0;     ///< of the world
   uint32_t ranks = 0;        ///< rank programs written, without the oracle
   uint64_t commands = 0;     ///< of all of them
-  uint64_t messages = 0;     ///< sends and receives among them
+  uint64_t messages = 0;     ///< sends and receives
   uint64_t droppedSyncs = 0; ///< syncs that ordered nothing new
   uint64_t bytes = 0;        ///< of the file
 };
 
 /// Evaluates `hostir.program @entry` of `module` for every rank (or one) and returns the bytes of a
-/// .tsp file: see lib/Program. Buffers must have been planned (`hostir-plan-buffers`). On
-/// failure diagnostics have been emitted at the operations at fault; they name the rank. Takes time
-/// linear in the commands written. Thread-safe for different contexts.
+/// .tsp file (see lib/Program). Buffers must be planned (`hostir-plan-buffers`). On failure, emits
+/// diagnostics at the operations at fault that name the rank. Time linear in the commands.
+/// Thread-safe for different contexts.
 FailureOr<std::string> translateToStreamProgram(ModuleOp module, StringRef entry,
                                                 const StreamProgramOptions &options = {},
                                                 StreamProgramStats *stats = nullptr);

@@ -21,11 +21,10 @@ namespace tandem {
 struct TargetInfo {
   llvm::StringRef name;
   llvm::StringRef summary;
-  /// Bit i is set if channels have capability i; numbers as in hostir::Capability and
-  /// sp::Capability.
+  /// Bit i: channels have capability i, numbered as hostir::Capability and sp::Capability.
   uint32_t capabilities;
-  /// The GPU that kernels are compiled for beside the CPU, as PTX: "sm_90" also runs on later ones.
-  /// Empty: none.
+  /// The GPU that kernels are also compiled for, as PTX: "sm_90" also runs on later ones. Empty:
+  /// none.
   llvm::StringRef gpuArch;
 
   /// `capability`: a hostir::Capability.
@@ -34,16 +33,16 @@ struct TargetInfo {
   }
 };
 
-/// The target that is meant when none is named.
+/// The default target.
 inline constexpr llvm::StringLiteral kDefaultTarget = "cpu-ucx";
 
 /// All targets.
 llvm::ArrayRef<TargetInfo> knownTargets();
 
-/// The target called `name`, or null. Lives forever.
+/// The target called `name`, or null. Static lifetime.
 const TargetInfo *lookupTarget(llvm::StringRef name);
 
-/// What to say when lookupTarget has returned null: lists the known targets.
+/// The error message for an unknown target; lists the known ones.
 std::string unknownTargetMessage(llvm::StringRef name);
 
 /// "two_sided, one_sided": the names of the bits of a capability set.

@@ -47,15 +47,15 @@ namespace tandem::ucx {
   X(ucp_request_free)                                                                              \
   X(ucs_status_string)
 
-/// Pointers to them, under their own names: `api.ucp_tag_send_nbx(...)`.
+/// Pointers to these functions under their own names: `api.ucp_tag_send_nbx(...)`.
 struct Api {
 #define X(name) decltype(&::name) name = nullptr;
   TANDEM_UCP_FUNCTIONS(X)
 #undef X
 
-  /// Opens libucp.so.0, or what TANDEM_UCX_LIBRARY names, once per process and never closes it (UCX
-  /// keeps threads and hooks). Unsupported, with the loader's message, where it is missing, lacks a
-  /// function or is older than the headers of this build know to ask (1.12).
+  /// Opens libucp.so.0 (or the library in TANDEM_UCX_LIBRARY) once per process and never closes it,
+  /// since UCX keeps threads and hooks. Unsupported, with the loader's message, if it is missing,
+  /// lacks a function, or is older than 1.12.
   static Expected<const Api *> get();
 
   /// "<what>: <UCX's text>" for an error, success for UCS_OK.

@@ -23,8 +23,8 @@ ucp_request_param_t hostParam() {
   return param;
 }
 
-/// The bytes that an operand sends or receives: its own, or a copy where they are strided. The copy
-/// is made on the stream's thread, which has nothing else to do.
+/// The bytes that an operand sends or receives: in place, or a packed copy if strided. The stream's
+/// otherwise idle thread makes the copy.
 struct Staging {
   Runs runs;
   std::vector<std::byte> copy;
@@ -47,14 +47,14 @@ public:
     uint32_t tag;
     Operand operand;
     Staging staging;
-    void *request = nullptr; ///< a receive's, while it is open
-    bool *ended = nullptr;   ///< a receive's, while it is being posted
+    void *request = nullptr; ///< of an open receive
+    bool *ended = nullptr;   ///< of a receive while it is being posted
   };
 
   explicit GroupWork(std::shared_ptr<ChannelState> state, const std::vector<Message> &messages)
       : state(std::move(state)) {
     parts.reserve(messages.size());
-    // Receives first: what comes then finds its place.
+    // Receives first, so arriving messages find a buffer.
     for (bool sends : {false, true})
       for (const Message &message : messages)
         if (message.isSend == sends)
@@ -81,7 +81,7 @@ public:
   }
 
   void start(Worker &worker) override {
-    // The last part may end within the loop; the list of parts lives as long as the operation.
+    // The last part may end within the loop; `keep` keeps the list of parts alive.
     std::shared_ptr<Work> keep = shared_from_this();
     for (Part &part : parts) {
       if (part.isSend)
@@ -122,9 +122,8 @@ private:
   }
 
   void receive(Worker &worker, Part &part) {
-    // UCX 1.13 does not tell the length of a message that was there already, except to the
-    // callback. The callback may so run before the call returns; then `part` may be in use for the
-    // next run.
+    // UCX 1.13 reports the length of a message that had already arrived only to the callback. The
+    // callback may run before the call returns; `part` may then be in use for the next run.
     bool ended = false;
     part.ended = &ended;
     ucp_request_param_t param = hostParam();
@@ -155,7 +154,7 @@ private:
 
   void received(Worker &worker, const Part &part, ucs_status_t status, uint64_t length) {
     Status result = worker.peerError(status, "receive", part.peer);
-    // With UCS_OK the message was not longer; a shorter one is as wrong.
+    // UCS_OK means the message was not longer. A shorter message is an error too.
     if (status == UCS_ERR_MESSAGE_TRUNCATED || (result.ok() && length != part.staging.bytes()))
       result = Status(Code::InvalidProgram,
                       fmt::format("{}: expected {} bytes from rank {} (tag {}), found {}",
@@ -247,7 +246,7 @@ private:
   uint64_t value = 0;
 };
 
-/// An operation that hands its work to the progress thread.
+/// An operation whose work runs on the progress thread.
 template <typename W> class WorkOperation : public HostOperation {
 public:
   explicit WorkOperation(std::shared_ptr<W> work) : work(std::move(work)) {}

@@ -13,7 +13,7 @@ using namespace tandem;
 using namespace tandem::ucx;
 
 Runs::Runs(const Layout &layout) : run(sizeOf(layout.dtype)), total(layout.numBytes()) {
-  // From the inside out: a dimension that continues the one inside it becomes part of it.
+  // Innermost first: merge each dimension that continues the one inside it.
   for (unsigned d = layout.rank; d-- > 0;) {
     int64_t count = layout.shape[d];
     uint64_t stride = static_cast<uint64_t>(layout.strides[d]) * sizeOf(layout.dtype);

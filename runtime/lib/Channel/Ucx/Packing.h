@@ -14,18 +14,18 @@
 
 namespace tandem::ucx {
 
-/// A layout as runs of contiguous bytes: `runBytes` bytes at each index of a few outer dimensions.
+/// A layout as contiguous runs of `runBytes` bytes, one per index of a few outer dimensions.
 class Runs {
 public:
   Runs() = default;
   explicit Runs(const Layout &layout);
 
   uint64_t bytes() const { return total; }
-  /// At most one run.
+  /// True if there is at most one run.
   bool contiguous() const { return dims.empty(); }
   uint64_t runBytes() const { return run; }
 
-  /// Calls f(offset in the strided memory, offset in the packed one) for each run, in order.
+  /// Calls f(offset in the strided memory, offset in the packed memory) for each run, in order.
   template <typename F> void forEach(F &&f) const {
     if (total == 0)
       return;

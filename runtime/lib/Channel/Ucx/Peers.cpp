@@ -27,7 +27,7 @@ std::string linkTarget(const char *path) {
   return n > 0 ? std::string(buffer, static_cast<size_t>(n)) : std::string();
 }
 
-/// A control message on its way.
+/// A control message in flight.
 struct Outgoing {
   Worker *worker;
   std::shared_ptr<Work> owner;
@@ -41,7 +41,7 @@ void outgoingSent(void *request, ucs_status_t status, void *data) {
   auto *out = static_cast<Outgoing *>(data);
   if (request)
     out->worker->api.ucp_request_free(request);
-  // The owner keeps `out`, and forgets it when it is used again.
+  // The owner keeps `out` alive until it is reused.
   std::shared_ptr<Work> owner = std::move(out->owner);
   owner->finishPart(*out->worker, out->worker->peerError(status, "signal", out->rank));
 }
@@ -72,7 +72,7 @@ PeerAddress PeerAddress::ofThisProcess(bool networkOnly) {
   self.pid = ::getpid();
   if (networkOnly)
     return self;
-  // Ranks of one boot, with the same processes, System V segments and files in /dev/shm.
+  // Equal for processes of one boot that share process ids, System V segments and /dev/shm.
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   struct stat shm{};
@@ -105,7 +105,7 @@ Expected<PeerAddress> PeerAddress::decode(std::string_view text) {
 Status Worker::peerError(ucs_status_t status, const char *what, uint32_t peer) {
   if (status == UCS_OK)
     return Status::success();
-  // An operation that was cancelled ended for the worker's own reason.
+  // A cancelled operation ended because the worker failed: report that reason.
   Status why = health();
   if (!why.ok())
     return why;
@@ -124,8 +124,8 @@ Expected<ucp_ep_h> Worker::endpoint(uint32_t rank) {
   Peer &peer = *peers[rank];
   if (peer.endpoint)
     return peer.endpoint;
-  // UCX 1.13 refuses shared memory where it is to notice dead peers, so on one host the kernel does
-  // that. Between hosts UCX does.
+  // UCX 1.13 cannot use shared memory together with its detection of dead peers. So pidfds detect
+  // them on one host, and UCX between hosts.
   bool sameHost = rank == worldRank || (!self.host.empty() && peer.address.host == self.host);
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -149,7 +149,7 @@ Expected<ucp_ep_h> Worker::endpoint(uint32_t rank) {
 
 void Worker::watchProcess(Peer &peer) {
 #ifdef SYS_pidfd_open
-  // Where the kernel has no such call (before 5.3) the watchdog is what ends a run.
+  // Before Linux 5.3 there is no pidfd; then the watchdog ends the run.
   peer.process = static_cast<int>(::syscall(SYS_pidfd_open, peer.address.pid, 0));
   if (peer.process < 0) {
     if (errno == ESRCH)
@@ -165,7 +165,7 @@ void Worker::watchProcess(Peer &peer) {
 
 void Worker::processEnded(Peer &peer) {
   ::epoll_ctl(epoll, EPOLL_CTL_DEL, peer.process, nullptr);
-  // Its last words may still be in our queue.
+  // Its last messages may still be in our queue.
   if (!gaveUp)
     while (api.ucp_worker_progress(worker)) {
     }
@@ -206,7 +206,7 @@ void Worker::receiveControl(const void *header, size_t headerBytes, const void *
   switch (control.kind) {
   case Control::Signal:
   case Control::Bye:
-    // A channel that is gone has heard Bye from all.
+    // A closed channel has received Bye from all members.
     if (auto sink = sinks.find(control.channel); sink != sinks.end())
       sink->second->receive(control);
     break;

@@ -16,8 +16,8 @@ using namespace tandem::ucx;
 
 namespace {
 
-/// What a rank tells all others about its side of a channel; the group's ranks, the key and the
-/// text of an error follow.
+/// A rank's description of its side of a channel; followed by the group's ranks, the key and an
+/// error text.
 struct Offer {
   uint64_t id = 0;
   uint64_t base = 0, halfBytes = 0;
@@ -76,7 +76,7 @@ public:
     state->self = desc.self;
     state->symmetric = desc.symmetric;
 
-    // Every rank goes through the exchange, also one that has failed: the others wait for it.
+    // Failed ranks take part too: the others wait for the exchange.
     Offer offer;
     std::string key;
     Status mine = joined.ok() ? check(desc, bootstrap) : joined;
@@ -87,7 +87,7 @@ public:
     Status result = !mine.ok() ? mine : !all ? all.status() : Status::success();
     if (result.ok() && !desc.group.empty())
       result = meet(*state, desc, *all, bootstrap);
-    // A channel is usable once all members have it: what they send needs a receiver.
+    // A channel is usable once all members have opened it: messages need a receiver.
     std::string problem = result.message();
     auto verdicts = all ? allGatherStrings(bootstrap, problem) : all;
     if (result.ok() && !verdicts)
@@ -107,7 +107,7 @@ public:
   }
 
 private:
-  /// Exchanges the workers' addresses, once. Errors are those of the exchange: the same everywhere.
+  /// Exchanges the workers' addresses, once. Errors are the same on every rank.
   Status join(Bootstrap &bootstrap, Device &device) {
     if (joined)
       return joinResult;
@@ -158,7 +158,7 @@ private:
     return worker->health();
   }
 
-  /// Registers the symmetric memory and becomes reachable.
+  /// Registers the symmetric memory and accepts control messages.
   Status openLocally(ChannelState &state, Offer &offer, std::string &key) {
     return worker->call([&] {
       if (!worker->addSink(state.number, &state))
@@ -188,7 +188,7 @@ private:
     });
   }
 
-  /// Takes what the members offer and connects to them.
+  /// Checks the members' offers and connects to the members.
   Status meet(ChannelState &state, const ChannelDesc &desc, const std::vector<std::string> &all,
               Bootstrap &bootstrap) {
     std::vector<std::string> keys;
@@ -208,7 +208,7 @@ private:
           {rank, theirs.offer.base, theirs.offer.halfBytes, theirs.offer.numSignals, nullptr});
       keys.push_back(std::move(theirs.key));
     }
-    // A greeting makes the connection and shows that it works, before anything depends on it.
+    // A greeting opens each connection and shows that it works.
     auto greeting = std::make_shared<Task>([&](Worker &worker, Task &self) {
       self.arm(static_cast<uint32_t>(state.members.size()) + 1);
       Status unpacked;

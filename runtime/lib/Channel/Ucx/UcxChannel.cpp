@@ -28,7 +28,7 @@ void ChannelState::receive(const Control &control) {
     ++byes;
   } else if (control.slot < symmetric.numSignals) {
     uint64_t *value = signal(control.slot);
-    // Raises, never lowers: signals of two peers may share a slot.
+    // Raises only: signals of two peers may share a slot.
     if (__atomic_load_n(value, __ATOMIC_RELAXED) < control.value)
       __atomic_store_n(value, control.value, __ATOMIC_RELEASE);
   }
@@ -92,7 +92,7 @@ UcxChannel::~UcxChannel() {
     bool heard = state->condition.wait_until(
         lock, deadline, [&] { return state->byes >= others || !state->failure.ok(); });
     lock.unlock();
-    // Whoever has not said goodbye may still write: nothing may happen after this.
+    // Peers without a Bye may still write: the context must not be used any more.
     if (!sent || !heard)
       worker.fail(Status(Code::Timeout, fmt::format("{}: not all peers closed the channel in time",
                                                     state->where())),

@@ -8,8 +8,8 @@
 //   63      50 49      34 33   32 31          0
 //   | channel |  source  | epoch |  tag       |
 //
-// channel: number of the channel among those of the transport, modulo 2^14; source: world rank of
-// the sender; epoch: of the run, modulo 4 (a rank is at most one run ahead); tag: the program's.
+// channel: its number within the transport, modulo 2^14; source: world rank of the sender; epoch:
+// the run, modulo 4 (a rank is at most one run ahead); tag: the program's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ constexpr uint64_t makeTag(uint32_t channel, uint32_t source, uint64_t epoch, ui
          (uint64_t(source) << (kEpochBits + kTagBits)) | ((epoch & 3) << kTagBits) | tag;
 }
 
-/// A member of the group as the others see it.
+/// A member of the group as other members see it.
 struct Member {
   uint32_t rank = 0; ///< in the world
   /// Its symmetric memory; base 0: none.
@@ -37,7 +37,7 @@ struct Member {
   ucp_rkey_h key = nullptr;
 };
 
-/// What the channel and its operations share.
+/// State shared by the channel and its operations.
 struct ChannelState : ControlSink {
   std::shared_ptr<Worker> worker;
   std::string name;
@@ -56,7 +56,7 @@ struct ChannelState : ControlSink {
   void failed(const Status &status) override;
   /// Waits until local signal `slot` is at least `value`.
   Status waitForSignal(uint32_t slot, uint64_t value);
-  /// Not reachable any more; gives keys and registration back. Any thread, once.
+  /// Stops receiving control messages and frees keys and registration. Any thread, once.
   void close();
   /// "rank 2, channel "x"".
   std::string where() const;
@@ -69,7 +69,7 @@ class UcxChannel : public Channel {
 public:
   UcxChannel(std::shared_ptr<ChannelState> state, std::chrono::milliseconds closeTimeout)
       : state(std::move(state)), closeTimeout(closeTimeout) {}
-  /// Tells the members that this rank is done with them and waits for the same word.
+  /// Sends Bye to the members and waits for theirs.
   ~UcxChannel() override;
 
   Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &messages) override;

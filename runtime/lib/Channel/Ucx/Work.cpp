@@ -51,7 +51,7 @@ Status Work::wait(std::chrono::microseconds spin) {
     while (!done.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < until)
       pauseBriefly();
   }
-  // Also when done: wake() may still hold the lock.
+  // Lock even when done: wake() may still hold the lock.
   std::unique_lock<std::mutex> lock(mutex);
   condition.wait(lock, [&] { return done.load(std::memory_order_relaxed); });
   return result;

@@ -23,7 +23,7 @@ namespace tandem::ucx {
 
 class Worker;
 
-/// What a spinning thread does between two looks.
+/// The pause between two polls of a spinning thread.
 inline void pauseBriefly() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -32,35 +32,35 @@ inline void pauseBriefly() {
 #endif
 }
 
-/// A piece of communication: a thread submits it to the worker and waits; the progress thread
-/// starts it and finishes its parts. May be used again once wait() has returned success. Shared,
-/// because UCX may still know it after the waiting thread has gone (after an abort).
+/// A piece of communication. A thread submits it to the worker and waits; the progress thread
+/// starts it and finishes its parts. Reusable after wait() has returned success. Shared ownership,
+/// because UCX may still use it after an abort ended the wait.
 class Work : public std::enable_shared_from_this<Work> {
 public:
   virtual ~Work();
 
-  /// Progress thread. Posts everything; each posted part ends in finishPart.
+  /// Progress thread. Posts all parts; each ends in finishPart.
   virtual void start(Worker &worker) = 0;
-  /// Progress thread. Asks UCX to end what can be ended (receives that have not matched).
+  /// Progress thread. Cancels the parts that UCX can cancel (receives that have not matched).
   virtual void cancel(Worker &) {}
 
-  /// Before submitting: how many parts there are (at least one).
+  /// Before submitting: sets the number of parts (at least one).
   void arm(uint32_t parts);
-  /// Progress thread. The first error stays; the last part wakes the waiting thread.
+  /// Progress thread. Keeps the first error; the last part wakes the waiting thread.
   void finishPart(Worker &worker, const Status &status);
-  /// Progress thread. Ends the wait although parts are still open; they must not touch what the
-  /// waiting thread owns.
+  /// Progress thread. Ends the wait although parts are open; these must not touch objects of the
+  /// waiting thread.
   void abandon(const Status &status);
   /// Polls for `spin`, then sleeps.
   Status wait(std::chrono::microseconds spin);
   /// Sleeps until done or `deadline`; false: not done yet.
   bool waitUntil(std::chrono::steady_clock::time_point deadline);
 
-  /// Progress thread. Keeps what UCX refers to until arm().
+  /// Progress thread. Keeps objects that UCX refers to alive until arm().
   void keep(std::shared_ptr<void> object) { kept.push_back(std::move(object)); }
 
 protected:
-  /// Started even if the worker has failed: for what touches no peer.
+  /// Runs even if the worker has failed: for work without peers.
   bool evenAfterFailure = false;
 
 private:
@@ -71,17 +71,17 @@ private:
   uint32_t open = 0; ///< progress thread only
   Status result;     ///< progress thread until done
   bool left = false; ///< progress thread only
-  size_t place = 0;  ///< in the worker's list of what is in flight
+  size_t place = 0;  ///< in the worker's list of work in flight
   std::atomic<bool> done{false};
   std::mutex mutex;
   std::condition_variable condition;
 };
 
-/// One part that a function posts, for what is done once and need not be fast.
+/// Work of one part, posted by a function: for rare operations.
 class Task : public Work {
 public:
   using Function = std::function<void(Worker &, Task &)>;
-  /// `function` runs on the progress thread and must lead to finishPart once.
+  /// `function` runs on the progress thread and must lead to one finishPart.
   explicit Task(Function function, bool evenAfterFailure = false) : function(std::move(function)) {
     this->evenAfterFailure = evenAfterFailure;
     arm(1);

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-/// How long a failed worker goes on so that cancelled operations end and peers are told.
+/// How long a failed worker continues, to end cancelled operations and tell its peers.
 constexpr std::chrono::milliseconds kLastWords{100};
 
 Status systemError(const char *what) {
@@ -51,7 +51,7 @@ Status Worker::open() {
   ucp_config_t *config = nullptr;
   TANDEM_RETURN_IF_ERROR(
       api.status(api.ucp_config_read(nullptr, nullptr, &config), "ucp_config_read"));
-  // The default of 20 s is longer than most runs.
+  // UCX's default of 20 s is longer than most runs.
   if (!std::getenv("UCX_KEEPALIVE_INTERVAL"))
     api.ucp_config_modify(config, "KEEPALIVE_INTERVAL", "1s");
   ucp_params_t params{};
@@ -113,7 +113,7 @@ Worker::~Worker() {
   for (auto &peer : peers)
     if (peer->process >= 0)
       ::close(peer->process);
-  // Ends whatever UCX still holds; the callbacks find their work in `forgotten`.
+  // Ends the operations that UCX still holds; their callbacks find their work in `forgotten`.
   if (worker)
     api.ucp_worker_destroy(worker);
   if (context)
@@ -126,7 +126,7 @@ Worker::~Worker() {
 void Worker::join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses) {
   worldRank = rank;
   spinTime = options.spin;
-  // More ranks than cores: whoever polls takes the core from the one that it waits for.
+  // With more ranks than cores, a polling rank would take the core of the rank it waits for.
   if (spinTime.count() < 0)
     spinTime = std::chrono::microseconds(coresOfThisProcess() >= localSize ? 20 : 0);
   for (uint32_t i = 0; i < addresses.size(); ++i) {
@@ -164,7 +164,7 @@ void Worker::wakeThread() {
     return;
   sleeping = false;
   uint64_t one = 1;
-  // A full counter wakes as well.
+  // A full counter wakes the thread as well.
   if (::write(wakeEvent, &one, sizeof(one)) < 0)
     return;
 }
@@ -243,7 +243,7 @@ void Worker::run() {
     sleep();
     lastProgress = Clock::now();
   }
-  // Nobody waits for these any more, but UCX may still write to them.
+  // The waiting threads are gone, but UCX may still write to these.
   for (auto &work : inFlight) {
     work->abandon(Status(Code::Aborted, "the transport has been closed"));
     forgotten.push_back(work);

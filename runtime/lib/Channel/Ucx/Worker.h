@@ -3,10 +3,10 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One UCX worker and the thread that owns it. Every call of UCX but those of create() and of the
-// destructor happens on that thread; others hand it Work. It sleeps in epoll on UCX's descriptor,
-// on one that other threads write to, and on the processes of peers on this host: UCX 1.13 does not
-// notice the death of a peer over shared memory, the kernel does.
+// One UCX worker and the thread that owns it. All UCX calls except in create() and the destructor
+// happen on that thread; other threads submit Work. The thread sleeps in epoll on UCX's descriptor,
+// on a wake-up descriptor, and on the pidfds of peers on this host: UCX 1.13 does not notice the
+// death of a peer over shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,13 +23,13 @@
 
 namespace tandem::ucx {
 
-/// What a worker must know of another (or of itself) to talk to it; exchanged once.
+/// The data needed to connect to a worker; exchanged once.
 struct PeerAddress {
   std::string worker; ///< ucp_address_t
-  std::string host;   ///< equal where shared memory and process ids are shared
+  std::string host;   ///< equal if shared memory and process ids are shared
   int64_t pid = 0;
 
-  /// All but `worker`. `networkOnly`: equal to no other host.
+  /// All but `worker`. `networkOnly`: makes `host` unique.
   static PeerAddress ofThisProcess(bool networkOnly);
   std::string encode() const;
   static Expected<PeerAddress> decode(std::string_view text);
@@ -42,7 +42,7 @@ struct Control {
     Bye,    ///< sender will not write into the channel again
     Leave,  ///< sender's transport ends in good order
     Abort,  ///< sender gives up; text says why
-    Hello,  ///< nothing: makes the connection
+    Hello,  ///< no effect: opens the connection
   };
   Kind kind = Hello;
   uint32_t source = 0; ///< world rank
@@ -51,12 +51,12 @@ struct Control {
   uint64_t value = 0;
 };
 
-/// A channel as the progress thread sees it. Calls come from that thread.
+/// A channel as the progress thread sees it, which makes all calls.
 class ControlSink {
 public:
   virtual ~ControlSink();
   virtual void receive(const Control &control) = 0;
-  /// The worker has failed: whoever waits must wake.
+  /// The worker has failed: wake all waiting threads.
   virtual void failed(const Status &status) = 0;
 };
 
@@ -69,36 +69,36 @@ public:
   const PeerAddress &address() const { return self; }
   std::chrono::microseconds spin() const { return spinTime; }
   uint32_t rank() const { return worldRank; }
-  /// Success, or why this worker does nothing any more.
+  /// Success, or why this worker has stopped.
   Status health();
   /// Starts `work` on the progress thread, or ends it at once with health().
   void submit(std::shared_ptr<Work> work);
-  /// Ends everything in flight with `reason`, and everything later. The first reason stays.
+  /// Ends all present and later work with `reason`. The first reason stays.
   void fail(const Status &reason, bool tellPeers);
   /// Runs f on the progress thread, also after a failure, and waits for it.
   Status call(const std::function<Status()> &f);
 
-  /// Says goodbye to all connected peers and stops the thread.
+  /// Sends Leave to all connected peers and stops the thread.
   void leave(std::chrono::milliseconds timeout);
 
-  // Progress thread only: by call() or from a Work.
-  /// Once, before anything else: who the ranks are, and where this one stands.
+  // Progress thread only: from call() or a Work.
+  /// Called once, first: all addresses, and this rank's number.
   void join(uint32_t rank, uint32_t localSize, std::vector<PeerAddress> addresses);
-  /// False if the channel has a sink already.
+  /// False if the channel already has a sink.
   bool addSink(uint32_t channel, ControlSink *sink);
-  /// Nothing if `sink` is not the channel's.
+  /// No effect if `sink` is not the channel's.
   void removeSink(uint32_t channel, ControlSink *sink);
   const Api &api;
   ucp_context_h context = nullptr;
   ucp_worker_h worker = nullptr;
   /// The endpoint to `rank`, made at first use.
   Expected<ucp_ep_h> endpoint(uint32_t rank);
-  /// Sends after everything put to that rank before has arrived there; ends one part of `owner`.
+  /// Sends once all earlier puts to that rank have arrived there; ends one part of `owner`.
   void sendControl(Work &owner, uint32_t rank, const Control &control, std::string text = {});
-  /// Ends one part of `owner` with what a call of UCX returned. True if it has ended.
+  /// Ends one part of `owner` with the result of a UCX call. True if it has ended.
   bool settle(Work &owner, ucs_status_ptr_t request, const char *what, uint32_t peer);
   Status peerError(ucs_status_t status, const char *what, uint32_t peer);
-  /// Takes finished work off the list; the reference keeps it alive.
+  /// Removes finished work from the list; the returned reference keeps it alive.
   std::shared_ptr<Work> forget(Work &work);
 
 private:
@@ -139,8 +139,8 @@ private:
   std::unordered_map<uint32_t, ControlSink *> sinks; ///< progress thread
 
   std::vector<std::shared_ptr<Work>> inFlight;  ///< progress thread
-  std::vector<std::shared_ptr<Work>> forgotten; ///< abandoned, until UCX is gone
-  bool gaveUp = false;                          ///< progress thread: UCX is not driven any more
+  std::vector<std::shared_ptr<Work>> forgotten; ///< abandoned, kept until UCX is destroyed
+  bool gaveUp = false;                          ///< progress thread: UCX is not progressed any more
   bool leaving = false;                         ///< progress thread
   std::thread thread;
 };

@@ -49,7 +49,7 @@ AlgorithmCache AlgorithmCache::read(const std::string &path) {
   }
   if (good)
     return cache;
-  fmt::print(stderr, "tandem: {} is no file of algorithms, or not whole: not used\n", path);
+  fmt::print(stderr, "tandem: {} is not a complete file of algorithms: ignored\n", path);
   return {};
 }
 

@@ -16,18 +16,18 @@
 
 namespace tandem::gpu {
 
-/// Which algorithm was the fastest for a problem on a device: a file of lines "DEVICE<tab>PROBLEM
-/// <tab>ALGORITHM", with a version before them and a checksum behind them.
+/// The fastest algorithm of each problem on each GPU model, stored in a text file: a version line,
+/// lines "DEVICE<tab>PROBLEM<tab>ALGORITHM", then a checksum.
 class AlgorithmCache {
 public:
-  /// No such file: empty. Not such a file, or cut off: empty, with a line on stderr.
+  /// Empty if the file is missing. Empty, with a line on stderr, if it is invalid or truncated.
   static AlgorithmCache read(const std::string &path);
-  /// Under another name first, so that a reader finds the old file or the new one.
+  /// Writes a temporary file and renames it, so readers see the old or the new file.
   Status write(const std::string &path) const;
 
-  /// Null if it is not known. `device` names the GPU's model and the library's version.
+  /// Null if unknown. `device` names the GPU model and the library version.
   const std::string *find(const std::string &device, const std::string &problem) const;
-  /// None of them has a tab or a line's end. True if that is news.
+  /// The strings contain no tab or newline. True if the entry is new.
   bool add(const std::string &device, const std::string &problem, const std::string &algorithm);
 
 private:

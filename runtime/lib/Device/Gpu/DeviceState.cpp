@@ -115,9 +115,8 @@ Status DeviceState::poll() {
 }
 
 void Backoff::pause() {
-  // A sleep ends late by the timer's slack of 50 us and the wake-up: it must be short beside what
-  // has been waited for, and a run of a few milliseconds is waited for awake, as the vendor's
-  // library does.
+  // A sleep ends about 50 us late (timer slack and wake-up), so it must be short compared with the
+  // time waited so far. Waits of a few milliseconds spin, as in the vendor's library.
   auto waited = Clock::now() - start;
   if (waited < std::chrono::milliseconds(5))
     std::this_thread::yield();

@@ -57,7 +57,7 @@ public:
   GpuMemory(std::shared_ptr<DeviceState> state, MemoryKind kind)
       : state(std::move(state)), kind(kind) {}
   ~GpuMemory() override {
-    // Memory that something may still write to is not given back, and freeing it would wait.
+    // Memory that may still be written to is kept; freeing it would also block.
     if (!base || block || state->stuck)
       return;
     Driver &driver = *state->driver;
@@ -79,7 +79,7 @@ private:
   Status take(uint64_t rounded) {
     if (kind == MemoryKind::Host)
       return state->driver->allocateHost(rounded, &base);
-    // Shared memory comes in pieces of megabytes.
+    // Shared memory is allocated in units of megabytes.
     if (kind == MemoryKind::Plain || bytes == 0 || !state->driver->info().sharesMemory)
       return state->driver->allocate(rounded, &base);
     TANDEM_ASSIGN_OR_RETURN(block, SymmetricBlock::allocate(state, rounded));
@@ -89,7 +89,7 @@ private:
 
   std::shared_ptr<DeviceState> state;
   MemoryKind kind;
-  std::shared_ptr<SymmetricBlock> block; ///< of symmetric memory
+  std::shared_ptr<SymmetricBlock> block; ///< for symmetric memory
 };
 
 class CopyOperation final : public GpuOperation {

@@ -15,7 +15,7 @@
 
 namespace tandem::gpu {
 
-/// A matmul whose algorithm is still to be agreed upon, with what it needs to be run on nothing.
+/// A matmul whose algorithm is not agreed on yet, and the memory needed to time it.
 struct Candidate {
   std::string key; ///< equal for equal problems
   std::shared_ptr<ProductPlan> plan;
@@ -23,7 +23,7 @@ struct Candidate {
   uint64_t bytes[4] = {};
 };
 
-/// A kernel of the program's, loaded; see docs/kernels.md for its two entries.
+/// A loaded kernel of the program; docs/kernels.md describes its two entry points.
 struct PtxKernel {
   ModuleHandle module = nullptr;
   FunctionHandle rows = nullptr, strided = nullptr;
@@ -34,9 +34,9 @@ struct Toolbox {
   ~Toolbox();
   std::shared_ptr<DeviceState> state;
   std::unique_ptr<Kernels> kernels;
-  std::unique_ptr<Blas> blas;                  ///< null until the first matmul
-  std::mutex mutex;                            ///< guards what follows, and the making of `blas`
-  std::vector<Candidate> candidates;           ///< since the last agreement
+  std::unique_ptr<Blas> blas;        ///< null until the first matmul
+  std::mutex mutex;                  ///< guards the fields below and the creation of `blas`
+  std::vector<Candidate> candidates; ///< since the last agreement
   std::map<std::string, std::string> choices;  ///< algorithms by key
   std::map<std::string, PtxKernel> ptxKernels; ///< by their text
 
@@ -46,15 +46,15 @@ struct Toolbox {
   Expected<PtxKernel> loadPtx(const std::string &text);
 };
 
-/// Decides by timing which algorithm the candidates use; rank 0 of those that have a problem
-/// decides for all. With TANDEM_ALGORITHMS=FILE it looks there first, and rank 0 of the world
-/// writes down what is new. Collective.
+/// Chooses the candidates' algorithms by timing them. For each problem, the first rank that has it
+/// decides for all. With TANDEM_ALGORITHMS=FILE, looks in the file first; rank 0 of the world adds
+/// new choices to it. Collective.
 Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap);
-/// Selects the algorithm of this name; another library's is not there: the first one then stays,
-/// and a line on stderr says so.
+/// Selects the algorithm of this name. If this rank's library lacks it, keeps the first one and
+/// prints a line on stderr.
 void selectAlgorithm(ProductPlan &plan, const std::string &algorithm);
-/// Runs each plan once on memory of no meaning, so that its kernels are loaded: loading one while a
-/// kernel waits for a peer would wait for that kernel.
+/// Runs each plan once on scratch memory to load its kernels: loading one later, while a kernel
+/// waits for a peer, would wait for that kernel.
 Status warmUp(Toolbox &tools, const Candidate &candidate);
 
 /// Device::capture().
@@ -65,8 +65,7 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
 
 using Tools = std::shared_ptr<Toolbox>;
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc);
-/// A launch of expression code, by the interpreter.
-/// A launch of what fits this GPU best.
+/// A launch of the program's PTX; Unsupported if none fits this GPU.
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc);
 
 } // namespace tandem::gpu

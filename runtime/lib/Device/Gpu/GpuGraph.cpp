@@ -29,7 +29,7 @@ uint64_t *Capture::signalWord(uint64_t perRun, uint64_t value) {
 
 namespace {
 
-/// What is launched. A launch that is queued keeps it: an abort may drop the graph meanwhile.
+/// The graph to launch. A queued launch keeps it alive: an abort may drop the graph meanwhile.
 class Replay final : public GpuOperation {
 public:
   explicit Replay(std::shared_ptr<DeviceState> state) : state(std::move(state)) {
@@ -42,19 +42,18 @@ public:
       state->driver->destroyExecutable(executable).ignore();
     if (state->aborted) // it may still run
       return;
-    for (uint64_t *word : taken) // nothing of it runs any more, as with the memory it works on
+    for (uint64_t *word : taken) // the graph has ended, so its words are unused
       state->giveSignalWord(word);
   }
 
-  /// A capture has the words of the one before: what of that still runs is over when they change.
+  /// Reuses the words of the previous capture: its runs have ended before the words change.
   void lend(Capture &how) {
     how.state = state.get();
     how.taken = std::move(taken);
   }
   void takeBack(Capture &how) { taken = std::move(how.taken); }
 
-  /// `graph` stays the caller's. One that can be updated is not made anew: false if it would have
-  /// to be.
+  /// `graph` stays the caller's. An existing executable is updated; false if it cannot be.
   Expected<bool> make(GraphHandle graph, const Capture &how,
                       std::shared_ptr<std::atomic<uint64_t>> runs) {
     Driver &driver = *state->driver;
@@ -80,7 +79,7 @@ public:
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     Driver &driver = *state->driver;
-    // Runs are counted by the GPU. Others than this stream's graphs may have run meanwhile.
+    // The GPU counts runs. Work other than this stream's graphs may have run in between.
     if (epoch && counted->exchange(frame.epoch) + 1 != frame.epoch)
       TANDEM_RETURN_IF_ERROR(driver.setWord(stream.native(), epoch, frame.epoch - 1));
     return driver.launchGraph(executable, stream.native());
@@ -110,7 +109,7 @@ private:
   std::shared_ptr<Replay> replay;
 };
 
-/// The root of a graph whose commands read the run's number.
+/// The root node of a graph whose commands read the run number.
 Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
   TANDEM_ASSIGN_OR_RETURN(void *released, how.state->releaseWord());
   RunWords words;
@@ -122,7 +121,7 @@ Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
   return driver.launch(how.countRun, {1, 1, kMaxSignalWords}, stream, arguments);
 }
 
-/// Between the first stream and the others, before and after what `body` enqueues.
+/// Makes the other streams join the capture before `body` and the first stream after it.
 Status captureAll(Driver &driver, const std::vector<GpuStream *> &streams, EventHandle event,
                   const Capture &known, const std::function<Status()> &body) {
   StreamHandle first = streams[0]->native();
@@ -132,7 +131,7 @@ Status captureAll(Driver &driver, const std::vector<GpuStream *> &streams, Event
   for (size_t s = 1; s < streams.size(); ++s)
     TANDEM_RETURN_IF_ERROR(driver.wait(streams[s]->native(), event));
   Status status = body();
-  // Also after an error: a stream that does not come back would stay in the capture.
+  // Also after an error: a stream that did not join back would stay in the capture.
   for (size_t s = 1; s < streams.size(); ++s) {
     Status joined = driver.record(event, streams[s]->native());
     if (joined.ok())
@@ -143,7 +142,7 @@ Status captureAll(Driver &driver, const std::vector<GpuStream *> &streams, Event
   return status;
 }
 
-/// `known`: what an earlier capture of the same found out; by default nothing.
+/// `known`: findings of an earlier capture of the same work.
 Status captureOnce(Driver &driver, const std::vector<GpuStream *> &streams, Capture &how,
                    const Capture &known, const std::function<Status()> &body, GraphHandle *graph) {
   EventHandle event = nullptr;
@@ -187,7 +186,7 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
     graph = nullptr;
   };
   Status status = captureOnce(driver, mine, how, Capture(), body, &graph);
-  if (status.ok() && how.countRun) { // once more, behind what counts the run
+  if (status.ok() && how.countRun) { // capture again, after the node that counts the run
     drop();
     Capture again;
     again.epoch = how.epoch;

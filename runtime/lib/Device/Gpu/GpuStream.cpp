@@ -17,7 +17,7 @@ namespace tandem::gpu {
 using Clock = std::chrono::steady_clock;
 
 namespace {
-/// How long work may take to end after an abort before it is given up for lost.
+/// How long work may take to end after an abort before the device counts as stuck.
 constexpr std::chrono::seconds kGrace{10};
 } // namespace
 
@@ -66,7 +66,8 @@ Status GpuEvent::synchronize() {
 //===----------------------------------------------------------------------===//
 
 Status GpuOperation::enqueue(Stream &stream, const Frame &frame) {
-  return static_cast<GpuStream &>(stream).submit(*this, frame); // all of the device's are
+  return static_cast<GpuStream &>(stream).submit(*this,
+                                                 frame); // all streams of the device are GpuStreams
 }
 
 Expected<std::unique_ptr<GpuStream>> GpuStream::create(std::shared_ptr<DeviceState> state,
@@ -146,11 +147,10 @@ Status GpuStream::take(const Task &task) {
   if (state->aborted)
     return state->abortReason();
   std::lock_guard<std::mutex> lock(mutex);
-  // A record that is queued elsewhere cannot be waited for yet.
+  // A wait for an event whose record is still queued cannot be issued yet.
   bool possible = !task.host && !(task.isWait && task.event->recorded < task.ticket);
   if (capture)
-    return possible ? issueTask(task)
-                    : Status(Code::Unsupported, "a thread of the host would have to issue it");
+    return possible ? issueTask(task) : Status(Code::Unsupported, "a host thread must issue it");
   if (pending == 0 && possible)
     return issueTask(task);
   return push(task);
@@ -317,7 +317,7 @@ void GpuStream::beginCapture(Capture &into) {
   std::unique_lock<std::mutex> lock(mutex);
   drained.wait(lock, [&] { return pending == 0; });
   capture = &into;
-  copied = false; // of an operation before
+  copied = false; // by an earlier operation
   std::lock_guard<std::mutex> trackedLock(trackedMutex);
   captured.clear();
 }

@@ -3,12 +3,11 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A stream has two ways to take work. *Direct*: the vendor's stream gets it at once; so it is as
-// long as everything is work of the GPU. *Queued*: a host function (a channel of host memory) must
-// run in stream order and may wait for a peer; from there on the work waits in a queue of the
-// stream, and a thread issues it, one piece after the other, until the queue is empty. The GPU
-// itself never waits for the host: streams share few hardware queues, and a wait in one of them can
-// stand in front of what another rank needs.
+// A stream issues work in one of two modes. *Direct*: work goes to the vendor's stream at once, as
+// long as it is all GPU work. *Queued*: from the first host function on (a channel of host memory,
+// which may wait for a peer), work waits in a queue that a thread issues in order, until the queue
+// is empty. The GPU itself never waits for the host: streams share few hardware queues, and a wait
+// in one of them could block work that another rank needs.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,44 +34,43 @@ namespace tandem::gpu {
 
 class GpuStream;
 
-/// What streams, events, memory and channels of one device share; outlives them all.
+/// State shared by the streams, events, memory and channels of one device; outlives them all.
 struct DeviceState {
   explicit DeviceState(std::unique_ptr<Driver> driver) : driver(std::move(driver)) {}
 
   const std::unique_ptr<Driver> driver;
   HostClock clock{*driver};
   std::atomic<bool> aborted{false};
-  /// Work did not end after an abort: what it uses cannot be given back.
+  /// Work did not end after an abort: its memory cannot be freed.
   std::atomic<bool> stuck{false};
-  std::mutex mutex; ///< guards what follows
+  std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
 
   void abort(const Status &why);
   Status abortReason();
 
-  /// Asked now and then by whoever waits for the GPU: errors of channels that nobody else would see
-  /// (a communication library's own). Any thread.
+  /// Registers a function that threads waiting for the GPU call now and then; it reports
+  /// asynchronous errors, for example of a communication library. Any thread.
   void addPoller(const void *owner, std::function<Status()> poller);
   void removePoller(const void *owner);
   Status poll();
 
-  /// Eight bytes of the host, all ones, for a stream; taken back with giveWord().
+  /// Eight bytes of host memory for a stream, initially all ones; return with giveWord().
   Expected<void *> takeWord();
   void giveWord(void *word);
-  /// Eight bytes of the device, zero until an abort lets go of what waits for a peer: what signals
-  /// a peer reads it first, and then does nothing. Made when first asked for.
+  /// Eight bytes of device memory, zero until an abort. Kernels that signal a peer read it first
+  /// and do nothing if it is set. Allocated at first use.
   Expected<void *> releaseWord();
-  /// Words of the device that signals are copied from, zero at first: an abort clears them once
-  /// releaseWord() is set. Taken back with giveSignalWord(), when nothing reads it any more; null
-  /// where there are no more.
+  /// A device word that signals are copied from, initially zero. An abort clears these words after
+  /// setting releaseWord(). Return with giveSignalWord() when it is unused; null if none is left.
   uint64_t *takeSignalWord();
   void giveSignalWord(uint64_t *word);
-  static constexpr uint64_t kSignalWords = 254; ///< of a device
-  /// All of them; null until releaseWord() was asked for.
+  static constexpr uint64_t kSignalWords = 254; ///< per device
+  /// The array of all signal words; null before the first releaseWord().
   void *signalWords();
-  /// Eight bytes of the device, zero until an abort has cleared the signals' words: what waits for
-  /// a peer may go on only then, as a signal may be copied behind it. Null until releaseWord() was
-  /// asked for.
+  /// Eight bytes of device memory, zero until an abort has cleared the signal words. Waits for a
+  /// peer may end only then, because a later command may copy a signal. Null before the first
+  /// releaseWord().
   void *letGoWord();
   ~DeviceState();
 
@@ -80,13 +78,13 @@ private:
   std::mutex wordMutex;
   std::vector<void *> pages, words;
   std::vector<uint64_t *> freeSignalWords;
-  uint64_t *release = nullptr; ///< and the signals' words behind it
+  uint64_t *release = nullptr; ///< followed by the signal words
   Status reason;
   std::mutex pollerMutex;
   std::map<const void *, std::function<Status()>> pollers;
 };
 
-/// Memory of the GPU that a plan owns.
+/// GPU memory owned by a plan.
 class Scratch {
 public:
   Scratch() = default;
@@ -104,7 +102,7 @@ private:
   uint64_t bytes = 0;
 };
 
-/// Sleeps a little, longer the longer it has waited: GPU work is short, failures are not.
+/// Sleeps between polls, longer the longer it has waited: GPU work is short, failures are not.
 class Backoff {
 public:
   void pause();
@@ -125,35 +123,34 @@ private:
   friend class GpuStream;
   const std::shared_ptr<DeviceState> state;
   const EventHandle handle;
-  /// Records enqueued, and records that the vendor's stream has been given.
+  /// Number of records enqueued, and number passed to the vendor's stream.
   std::atomic<uint64_t> issued{0}, recorded{0};
 };
 
 /// What the streams of a capture share while it lasts.
 struct Capture {
-  /// In device memory: the number of the run, once the graph runs. Who reads it sets countRun.
+  /// Device memory that holds the run number while the graph runs. Readers set countRun.
   void *epoch = nullptr;
-  /// An executable graph can be given other arguments. Not so where a library keeps books of what
-  /// it has put into a graph.
+  /// Whether an executable graph may be updated. False if a library tracks its nodes in a graph.
   bool updatable = true;
 
-  /// A word of the device that holds epoch * perRun + value while the graph runs, zero once this
-  /// rank has let go of its waits. Null where there is none to be had.
+  /// A device word that holds epoch * perRun + value while the graph runs, and zero after an abort
+  /// has released this rank's waits. Null if none is available.
   uint64_t *signalWord(uint64_t perRun, uint64_t value);
 
   DeviceState *state = nullptr;
-  /// The kernel run_words, where something reads the run's number: what a graph begins with.
+  /// The kernel run_words, the graph's first node, if a command reads the run number.
   FunctionHandle countRun = nullptr;
   std::vector<SignalWord> signalWords;
-  bool closed = false;           ///< there are no others than these: somebody writes them already
-  std::vector<uint64_t *> taken; ///< the first are those of signalWords
+  bool closed = false;           ///< signalWords is final: the graph's first node already writes it
+  std::vector<uint64_t *> taken; ///< begins with the words of signalWords
 };
 
-/// Work of the GPU: issued to the vendor's stream in its turn.
+/// GPU work, issued to the vendor's stream in order.
 class GpuOperation : public Operation {
 public:
   Status enqueue(Stream &stream, const Frame &frame) final;
-  /// Gives the work to the vendor's stream; any thread, one at a time per stream.
+  /// Issues the work on the vendor's stream; any thread, one at a time per stream.
   virtual Status issue(GpuStream &stream, const Frame &frame) = 0;
 };
 
@@ -163,7 +160,7 @@ public:
                                                      StreamPriority priority);
   ~GpuStream() override;
 
-  /// `keep`: what must live until the work was issued, where that is not the caller's promise.
+  /// `keep`: kept alive until the work is issued, for objects that the caller does not own.
   Status submit(GpuOperation &operation, const Frame &frame, std::shared_ptr<void> keep = nullptr);
   Status enqueueHost(HostOperation &operation, const Frame &frame) override;
   Status record(Event &event, Marker marker) override;
@@ -172,32 +169,31 @@ public:
   bool idle() override;
   Marker position() const override;
   std::vector<Marker> capturedWaits() const override;
-  static constexpr uint64_t kNotCounted = ~uint64_t(1); ///< before no run
+  static constexpr uint64_t kNotCounted = ~uint64_t(1); ///< value before the first run
   void *native() override { return handle; }
   void timeEvents(CommandTime *into) override { eventTimes = into; }
   Status noteTimes() override { return times.note(); }
 
-  /// From here on all work goes into the capture that the vendor's stream takes part in; what
-  /// cannot is an Unsupported error. Waits until nothing is queued.
+  /// Records later work into the vendor stream's capture; work that cannot be captured is an
+  /// Unsupported error. Waits until the queue is empty.
   void beginCapture(Capture &into);
   void endCapture() { capture = nullptr; }
-  /// Null: work runs at once.
+  /// Null outside a capture.
   Capture *capturing() const { return capture; }
-  /// Eight bytes of the device for the number of a run.
+  /// Eight bytes of device memory for the run number.
   void *epochWord() const { return static_cast<std::byte *>(scratch) + kWorkspaceBytes; }
-  /// What epochWord() holds once all replays that were enqueued are over; kNotCounted before.
+  /// The value of epochWord() after all enqueued replays; kNotCounted at first.
   std::shared_ptr<std::atomic<uint64_t>> counted() const { return runsCounted; }
-  /// What was issued last is a copy by the copy engines (which has said so): one that follows it
-  /// there starts at once, a kernel some microseconds later.
+  /// The last issued work was a copy by the copy engines. A second such copy starts at once; a
+  /// kernel starts some microseconds later.
   bool followsCopy() const { return afterCopy; }
   void noteCopy() { copied = true; }
-  /// Eight bytes of the host where a kernel on this stream says in which command it waits.
+  /// Eight bytes of host memory where a waiting kernel on this stream writes its command's number.
   void *progressWord() const { return progress; }
 
-  /// Of kWorkspaceBytes.
+  /// kWorkspaceBytes of device memory.
   void *workspace() const { return scratch; }
-  /// To be called by an operation that has issued something that may wait for a peer: position()
-  /// shows it until it is over.
+  /// For operations whose work may wait for a peer: position() reports `marker` until it ends.
   Status track(Marker marker);
 
 private:
@@ -209,7 +205,7 @@ private:
     uint64_t ticket = 0;
     Marker marker = kNoMarker;
     bool isWait = false;
-    CommandTime *time = nullptr; ///< where to note when it ran
+    CommandTime *time = nullptr; ///< where to store when it ran
     std::shared_ptr<void> keep;
   };
   struct Tracked {
@@ -222,39 +218,39 @@ private:
   static CommandTime *timeOf(CommandTime *times, Marker marker) {
     return times && marker != kNoMarker ? &times[static_cast<uint32_t>(marker)] : nullptr;
   }
-  /// Issues now if the stream is direct and the task can be; else queues it.
+  /// Issues the task now if the stream is direct and the task allows it; else queues it.
   Status take(const Task &task);
   Status issueTask(const Task &task);
   Status push(const Task &task);
   void work();
   void execute(const Task &task);
   Status executeHost(const Task &task);
-  /// Until the vendor's stream has nothing left, or the device was aborted.
+  /// Waits until the vendor's stream is idle or the device was aborted.
   Status drain();
 
   const std::shared_ptr<DeviceState> state;
   StreamTimes times;
-  CommandTime *eventTimes = nullptr; ///< of the thread that enqueues
+  CommandTime *eventTimes = nullptr; ///< set by the thread that enqueues
   StreamHandle handle = nullptr;
   void *scratch = nullptr; ///< workspace, then the epoch
   const std::shared_ptr<std::atomic<uint64_t>> runsCounted =
       std::make_shared<std::atomic<uint64_t>>(kNotCounted);
-  void *progress = nullptr; ///< of the host
+  void *progress = nullptr; ///< host memory
   Capture *capture = nullptr;
-  bool copied = false, afterCopy = false; ///< of the operation that is issued, and the one before
+  bool copied = false, afterCopy = false; ///< the operation being issued, and the previous one
 
   std::mutex mutex; ///< held while a task is issued directly
   std::condition_variable wake, drained;
   std::deque<Task> queue;
-  uint64_t pending = 0; ///< tasks queued or in execution by the thread
+  uint64_t pending = 0; ///< tasks queued or being issued by the thread
   bool stopping = false;
-  std::thread worker; ///< started by the first task that is queued
+  std::thread worker; ///< started by the first queued task
   std::atomic<Marker> current{kNoMarker};
 
-  mutable std::mutex trackedMutex; ///< never held while something may block
+  mutable std::mutex trackedMutex; ///< never held during a blocking call
   mutable std::deque<Tracked> tracked;
   mutable std::vector<EventHandle> spare;
-  std::vector<Marker> captured; ///< what track() was told during the last capture
+  std::vector<Marker> captured; ///< markers of the last capture
 };
 
 } // namespace tandem::gpu

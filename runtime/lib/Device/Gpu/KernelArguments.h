@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Seen by the host's compiler and by the GPU's.
+// Included by the host compiler and by nvcc.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,8 +16,8 @@ namespace tandem::gpu {
 
 enum : int { kMaxOuter = 15, kMaxNestOperands = 3 };
 
-/// Loops over operands of one shape: `inner` units in a row, rows by the outer dimensions. A unit
-/// is one element or a pack of contiguous ones; strides count elements.
+/// A loop nest over operands of one shape: `inner` units per row, and the outer dimensions. A unit
+/// is one element or a pack of contiguous elements; strides count elements.
 struct Nest {
   uint64_t total = 0; ///< units
   uint64_t inner = 0;
@@ -28,14 +28,14 @@ struct Nest {
   int64_t innerStrides[kMaxNestOperands] = {};
 };
 
-/// What a run's graph knows of its number, and cannot have as constants.
+/// Values that depend on the run number, so the graph cannot hold them as constants.
 enum : int { kMaxSignalWords = 8 };
 struct SignalWord {
   uint64_t *at = nullptr;
   uint64_t perRun = 0, value = 0; ///< *at becomes number * perRun + value
 };
 struct RunWords {
-  uint64_t *epoch = nullptr; ///< the number of the run before; becomes this one's
+  uint64_t *epoch = nullptr; ///< the previous run's number; becomes this run's
   const volatile uint64_t *released = nullptr;
   int32_t count = 0;
   int32_t reserved = 0;

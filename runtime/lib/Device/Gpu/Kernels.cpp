@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-// What nvcc made of Kernels.cu.
+// The output of nvcc for Kernels.cu.
 __asm__(".section .rodata\n"
         ".balign 64\n"
         ".globl tandemGpuKernels\n"
@@ -31,7 +31,7 @@ constexpr unsigned kWidest = 16;
 /// The kernels with 32-bit indices are the fast ones.
 const char *bitsFor(uint64_t units) { return units < (uint64_t(1) << 31) ? "32" : "64"; }
 
-/// The power of two that all the addresses are multiples of, at most kWidest.
+/// The largest power of two, at most kWidest, that divides all addresses.
 unsigned alignmentOf(std::initializer_list<const void *> addresses) {
   uintptr_t all = kWidest;
   for (const void *address : addresses)
@@ -45,7 +45,7 @@ const auto *pick(const Variants &variants, std::initializer_list<const void *> a
   for (const auto &variant : variants)
     if (variant.bytes <= alignment)
       return &variant;
-  return &variants.back(); // elements themselves are aligned
+  return &variants.back(); // always fits: elements are aligned
 }
 
 } // namespace
@@ -137,7 +137,7 @@ Nest Loops::nest(unsigned pack, bool inUnits) const {
   nest.outer = static_cast<int32_t>(outer());
   int64_t scale = inUnits ? pack : 1;
   for (size_t k = 0; k < strides.size(); ++k) {
-    // Packs are of contiguous elements.
+    // Packs are contiguous elements.
     nest.innerStrides[k] = pack == 1 ? innerStride(k) : inUnits ? 1 : pack;
     for (size_t d = 0; d < outer(); ++d)
       nest.strides[k][d] = strides[k][d] / scale;
@@ -157,7 +157,7 @@ Expected<CopyPlan> CopyPlan::make(const Kernels &kernels, const Layout &dst, con
   unsigned element = sizeOf(dst.dtype);
   if (loops.total() == 0)
     return plan;
-  // Rows wide enough go to the copy engines, which take nothing from the matmul beside them.
+  // Wide rows go to the copy engines, which leave the matmul's SMs alone.
   constexpr uint64_t kWideRow = 1024;
   bool rowsContiguous = loops.innerStride(0) == 1 && loops.innerStride(1) == 1;
   uint64_t row = static_cast<uint64_t>(loops.inner()) * element;
@@ -168,8 +168,8 @@ Expected<CopyPlan> CopyPlan::make(const Kernels &kernels, const Layout &dst, con
       plan.dstPitch = static_cast<uint64_t>(loops.outerStride(0, 0)) * element;
       plan.srcPitch = static_cast<uint64_t>(loops.outerStride(1, 0)) * element;
     }
-    // The engines read each row once and forward: a repeated row, and rows that lie closer than
-    // they are long, are for the kernel.
+    // The engines read each row once, in ascending order: repeated and overlapping rows go to the
+    // kernel.
     if (loops.outer() == 0 || (plan.dstPitch >= row && plan.srcPitch >= row))
       return plan;
     plan.rows = 1;
@@ -242,13 +242,13 @@ Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst,
   if (kept.total() == 0)
     return plan;
   unsigned element = sizeOf(dst.dtype), most = kWidest / element;
-  // A thread per result reads well if results are contiguous in the source, and there are many.
+  // One thread per result reads efficiently if results are contiguous in the source and many.
   bool apart = kept.innerStride(1) == 1 && kept.inner() >= 32;
   plan.together =
       !apart && reduced.total() >= 64 && (reduced.innerStride(0) == 1 || kept.total() < 4096);
   const Loops &packed = plan.together ? reduced : kept;
   std::vector<unsigned> packs{1};
-  bool aligned = true; // the loops that are not packed must keep the alignment too
+  bool aligned = true; // the unpacked loops must keep the alignment too
   const Loops &other = plan.together ? kept : reduced;
   size_t operand = plan.together ? 1 : 0;
   if (other.total() > 1) {
@@ -277,7 +277,7 @@ Status ReducePlan::run(const Kernels &kernels, StreamHandle stream, void *dst,
                        const void *src) const {
   if (variants.empty())
     return Status();
-  // One result at a time is stored where blocks work together: its address need not fit packs.
+  // With a block per result, results are stored one at a time, so `dst` needs no alignment.
   const Variant *variant = together ? pick(variants, {src}) : pick(variants, {dst, src});
   Nest kept = variant->kept, reduced = variant->reduced;
   int code = op;

@@ -3,9 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What no library does. Every kernel moves 16 bytes a thread where layout and addresses allow (the
-// host looks, see Kernels.h), computes in f32 and rounds once. Names: <kernel>_<type>_<pack>_<index
-// bits>; `pack` elements that follow each other are one unit.
+// Kernels that no library has. Each moves 16 bytes per thread where layout and addresses allow (the
+// host decides, see Kernels.h), computes in f32 and rounds once. Names:
+// <kernel>_<type>_<pack>_<index bits>; a unit is `pack` contiguous elements.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Pack {
   T v[N];
 };
 
-/// What sums of T are computed in.
+/// The type that sums of T are computed in.
 template <typename T> struct Arithmetic {
   using Type = float;
 };
@@ -54,7 +54,7 @@ __device__ void narrow(float x, __half &to) { to = __float2half_rn(x); }
 __device__ void narrow(float x, __nv_bfloat16 &to) { to = __float2bfloat16_rn(x); }
 template <typename A, typename T> __device__ void narrow(A x, T &to) { to = static_cast<T>(x); }
 
-// Sum, max and min, numbered as ReduceOp. A NaN on either side stays; sums of integers wrap.
+// Sum, max and min, numbered as ReduceOp. NaN propagates; integer sums wrap.
 template <typename A> __device__ A combine(int op, A a, A b) {
   if (op == 0)
     return a + b;
@@ -74,7 +74,7 @@ template <> __device__ long long combine(int op, long long a, long long b) {
   return op == 1 ? max(a, b) : min(a, b);
 }
 
-/// What a reduction over nothing gives: 0, the least and the greatest number.
+/// The result of an empty reduction: 0, the lowest and the highest number.
 template <typename T> struct Least {
   static __device__ float value() { return -__int_as_float(0x7f800000); }
 };
@@ -101,7 +101,7 @@ template <typename T> __device__ typename Arithmetic<T>::Type identity(int op) {
   return op == 0 ? decltype(least)(0) : op == 1 ? least : greatest(least);
 }
 
-/// Where unit `i` lies in each of K operands.
+/// Offset of unit `i` in each of K operands.
 template <int K, typename Index>
 __device__ void locate(const Nest &nest, Index i, int64_t (&at)[K]) {
   Index column = i;
@@ -134,7 +134,7 @@ template <typename Index> __device__ Index unitStep() {
 
 template <typename T, typename Index>
 __device__ void copyUnits(const Nest &nest, T *dst, const T *src) {
-  // A 32-bit index must not wrap on its way past the end.
+  // A 32-bit index must not wrap past the end.
   Index total = nest.total, step = unitStep<Index>();
   for (Index i = firstUnit<Index>(); i < total;) {
     int64_t at[2];
@@ -164,7 +164,7 @@ __device__ void combineUnits(const Nest &nest, T *dst, const T *a, const T *b, i
   }
 }
 
-/// One thread per unit that is kept; it walks what is reduced.
+/// One thread per kept unit, which loops over the reduced units.
 template <typename T, int N, typename Index>
 __device__ void reduceApart(const Nest &kept, const Nest &reduced, T *dst, const T *src, int op) {
   using P = Pack<T, N>;
@@ -183,7 +183,7 @@ __device__ void reduceApart(const Nest &kept, const Nest &reduced, T *dst, const
       for (int e = 0; e < N; ++e)
         sum[e] = combine(op, sum[e], widen(x.v[e]));
     };
-    if (reduced.outer == 0) { // the slots of one buffer: nearly always
+    if (reduced.outer == 0) { // the slots of one buffer: the usual case
 #pragma unroll 4
       for (Index r = 0; r < terms; ++r)
         take(static_cast<int64_t>(r) * reduced.innerStrides[0]);
@@ -206,7 +206,7 @@ __device__ void reduceApart(const Nest &kept, const Nest &reduced, T *dst, const
   }
 }
 
-/// One block per element that is kept; its threads share what is reduced, in packs.
+/// One block per kept element; its threads share the reduced elements, in packs.
 template <typename T, int N, typename Index>
 __device__ void reduceTogether(const Nest &kept, const Nest &reduced, T *dst, const T *src,
                                int op) {
@@ -301,9 +301,8 @@ ARITHMETIC_OF(i1, unsigned char, 16)
 WIDEN(f16, __half)
 WIDEN(bf16, __nv_bfloat16)
 
-/// Raises a signal to *epoch * perRun + value (epoch 0 if there is none), after all that this GPU
-/// has done before. Not once the rank has let go of its waits (*released): what came before may
-/// then never have happened.
+/// Raises a signal to *epoch * perRun + value (epoch 0 if null) after all earlier work of this GPU.
+/// Does nothing after an abort (*released): the earlier work may not have happened.
 extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned long long *epoch,
                                         unsigned long long perRun, unsigned long long value,
                                         const volatile unsigned long long *released) {
@@ -314,9 +313,9 @@ extern "C" __global__ void signal_raise(unsigned long long *slot, const unsigned
   atomicMax_system(slot, target);
 }
 
-/// Waits until a signal is there, and says meanwhile in which command, at `progress` of the host.
-/// Also until the rank lets go of its waits, once no signal is copied any more: a peer that writes
-/// its signals may write the slot that said so.
+/// Waits for a signal and writes its command's number to `progress` (host memory) meanwhile. After
+/// an abort it ends only once no signal is copied any more (*letGo): a later copy in this stream
+/// could signal a peer.
 extern "C" __global__ void signal_wait(const volatile unsigned long long *slot,
                                        const unsigned long long *epoch, unsigned long long perRun,
                                        unsigned long long value,
@@ -333,8 +332,8 @@ extern "C" __global__ void signal_wait(const volatile unsigned long long *slot,
   __threadfence_system();
 }
 
-/// The root of a graph: counts the run, and writes what signals that are copies of a word will be.
-/// An abort sets *released and then clears the words, so that whichever comes last clears them.
+/// Root node of a graph: counts the run and writes the words that signals are copied from. An abort
+/// sets *released before it clears the words, so they end as zero in either order.
 extern "C" __global__ void run_words(const __grid_constant__ RunWords run) {
   uint64_t number = *run.epoch + 1;
   __syncthreads();

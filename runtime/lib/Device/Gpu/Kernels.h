@@ -3,9 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Plans hold what is known of a copy or a reduction before its addresses are: loops with as few
-// dimensions as the strides allow, and the kernels for each alignment that the addresses may turn
-// out to have. Immutable once made; run() on any thread.
+// Plans of copies and reductions, made before their addresses are known: a loop nest with as few
+// dimensions as the strides allow, and one kernel per possible alignment of the addresses.
+// Immutable; run() on any thread.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,10 +28,10 @@ public:
   ~Kernels();
 
   Expected<FunctionHandle> get(const std::string &name) const;
-  /// `units` threads, or as many as the GPU has use for.
+  /// At most `units` threads; fewer if that fills the GPU.
   Status launch(FunctionHandle function, uint64_t units, StreamHandle stream,
                 void **arguments) const;
-  /// `blocks` blocks of 256 threads, or as many as the GPU has use for.
+  /// At most `blocks` blocks of 256 threads; fewer if that fills the GPU.
   Status launchBlocks(FunctionHandle function, uint64_t blocks, StreamHandle stream,
                       void **arguments) const;
 
@@ -43,25 +43,25 @@ private:
   std::map<std::string, FunctionHandle> functions;
 };
 
-/// A kernel's argument, for the array that launches take.
+/// A kernel argument, for the argument array of launches.
 template <typename T> void *argument(T &value) {
   return const_cast<void *>(static_cast<const void *>(&value));
 }
 
-/// Loops over operands of one shape (at most kMaxNestOperands), merged; the first operand decides
-/// their order.
+/// Loops over operands of one shape (at most kMaxNestOperands), merged where strides allow. The
+/// first operand decides their order.
 class Loops {
 public:
   Loops() = default;
   explicit Loops(const std::vector<Layout> &layouts);
 
   uint64_t total() const { return elements; }
-  /// The most elements, a power of two up to `most`, that follow each other in every operand so
-  /// that whole packs of them are moved.
+  /// The largest power of two up to `most` such that every operand consists of whole packs of this
+  /// many contiguous elements.
   unsigned pack(unsigned most) const;
-  /// In units of `pack` elements; strides count units where `inUnits`, else elements.
+  /// In units of `pack` elements. Strides count units if `inUnits`, else elements.
   Nest nest(unsigned pack, bool inUnits) const;
-  /// The innermost dimension, and how many there are around it.
+  /// Extent of the innermost dimension; number of dimensions around it.
   int64_t inner() const { return extents.empty() ? 1 : extents.back(); }
   int64_t innerStride(size_t operand) const {
     return extents.empty() ? 1 : strides[operand].back();
@@ -82,18 +82,18 @@ public:
   CopyPlan() = default;
   static Expected<CopyPlan> make(const Kernels &kernels, const Layout &dst, const Layout &src);
   Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
-  /// The copy engines do it, and there is something to do.
+  /// True if the copy engines do a nonempty copy.
   bool isCopy() const { return bytes > 0 && variants.empty(); }
 
 private:
   struct Variant {
-    unsigned bytes = 0; ///< of a unit; what addresses must be multiples of
+    unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
     FunctionHandle function = nullptr;
     Nest nest;
   };
-  uint64_t bytes = 0, rows = 1; ///< of a copy that the copy engines do
+  uint64_t bytes = 0, rows = 1; ///< of a copy by the copy engines
   uint64_t dstPitch = 0, srcPitch = 0;
-  std::vector<Variant> variants; ///< widest first; empty: the copy engines do it
+  std::vector<Variant> variants; ///< widest first; empty: the copy engines copy
 };
 
 /// dst = a op b, elementwise.

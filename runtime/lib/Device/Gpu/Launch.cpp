@@ -3,8 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Loads the PTX that the compiler has put next to the expression code, and calls it as
-// docs/kernels.md says.
+// Loads the PTX stored next to the expression code and calls it as docs/kernels.md describes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,12 +20,12 @@ namespace tandem::gpu {
 namespace {
 
 constexpr unsigned kThreads = 256;
-/// What a thread of `rows` moves at once, of the widest operand.
+/// Bytes that a thread of `rows` moves at once, of the widest operand.
 constexpr unsigned kAccessBytes = 16;
 /// Dimensions that `strided` walks.
 constexpr size_t kStridedDims = 4;
 
-/// 90 for "sm_90"; 0 for what is not a GPU of this vendor's.
+/// 90 for "sm_90"; 0 for targets other than NVIDIA GPUs.
 unsigned architectureOf(std::string_view target) {
   unsigned number = 0;
   if (target.substr(0, 3) != "sm_")
@@ -49,7 +48,7 @@ const NativeKernel *choose(const LaunchDesc &desc, unsigned architecture) {
   return best;
 }
 
-/// One kernel on operands whose loops are known. Numbers of the call are 64 bits wide.
+/// One kernel on operands with known loops. Numbers in the call have 64 bits.
 class PtxOperation final : public GpuOperation {
 public:
   PtxOperation(Tools tools, const PtxKernel &kernel) : tools(std::move(tools)), kernel(kernel) {}
@@ -102,7 +101,7 @@ private:
     }
     uint64_t perBlock = uint64_t(vector) * kThreads;
     uint64_t across = (static_cast<uint64_t>(loops.inner()) + perBlock - 1) / perBlock;
-    // Rows beyond the grid are done by the blocks that are there.
+    // Rows beyond the grid are done in later iterations of its blocks.
     uint64_t most =
         std::max<uint64_t>(1, uint64_t(tools->driver().info().processors) * 32 / across);
     Grid grid{static_cast<unsigned>(across),
@@ -112,7 +111,7 @@ private:
     return launch(kernel.rows, grid, stream, numbers);
   }
 
-  /// `strided` for each index of the dimensions that it does not walk.
+  /// Launches `strided` for each index of the dimensions outside the kernel's loops.
   Status issueStrided(GpuStream &stream, const std::vector<std::byte *> &bases, size_t d) const {
     size_t outer = loops.outer();
     if (outer + 1 - d > kStridedDims) {
@@ -155,13 +154,13 @@ private:
     return tools->driver().launch(function, grid, stream.native(), arguments.data());
   }
 
-  Tools tools; ///< keeps the module
+  Tools tools; ///< keeps the module loaded
   PtxKernel kernel;
   std::vector<uint32_t> slots;
-  std::vector<unsigned> elements; ///< bytes of one, per operand
+  std::vector<unsigned> elements; ///< bytes per element, per operand
   Loops loops;
   unsigned vector = 1;
-  bool adjacent = false; ///< `rows` can do it, if the addresses are aligned
+  bool adjacent = false; ///< `rows` can run it if the addresses are aligned
 };
 
 } // namespace

@@ -27,7 +27,7 @@ Matrix matrixOf(const Layout &layout, bool transpose) {
   return {layout.shape[r], layout.shape[c], layout.strides[r], layout.strides[c]};
 }
 
-/// Elements between rows if the library can take the matrix row by row, else 0.
+/// Elements between rows if the library accepts the matrix row by row, else 0.
 int64_t leading(const Matrix &m) {
   if (m.columnStride != 1 && m.columns > 1)
     return 0;
@@ -38,7 +38,7 @@ int64_t leading(const Matrix &m) {
 
 Matrix transposed(const Matrix &m) { return {m.columns, m.rows, m.columnStride, m.rowStride}; }
 
-/// Dimensions around the matrices, outermost first; strides of a, b and out.
+/// A dimension outside the matrices, with the strides of a, b and out.
 struct BatchDim {
   int64_t extent = 1;
   int64_t strides[3] = {};
@@ -49,7 +49,7 @@ int64_t batchStride(const Layout &layout, unsigned outRank, unsigned d) {
   return d < missing || layout.shape[d - missing] == 1 ? 0 : layout.strides[d - missing];
 }
 
-/// Those of extent 1 left out, those that continue each other made one.
+/// Outermost first; drops extent 1 and merges adjacent dimensions.
 std::vector<BatchDim> batchDims(const Layout &out, const Layout &a, const Layout &b) {
   std::vector<BatchDim> dims;
   for (unsigned d = 0; d + 2 < out.rank; ++d) {
@@ -72,7 +72,7 @@ Layout denseLike(const Layout &layout) {
   return Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
 }
 
-/// An operand that the library takes where it lies, or as a dense copy.
+/// An operand that the library reads in place or from a dense copy.
 struct Staged {
   uint32_t slot = Operand::kNone;
   Layout layout; ///< as the library sees it
@@ -105,8 +105,8 @@ struct Staged {
   }
 };
 
-/// The row that is added: a copy, dense and in the type of the result. The library reads it in
-/// packs, and a slice of a program's buffer may begin anywhere.
+/// The added row, copied to dense memory in the type of the result: the library reads it in packs,
+/// and a slice of a buffer may begin at any element.
 class Bias {
 public:
   Status prepare(const Tools &tools, const Operand &operand, DType type) {
@@ -220,13 +220,13 @@ private:
         dims.pop_back();
         return Status();
       }
-      product.batch = 1; // then one after the other
+      product.batch = 1; // then run them one after the other
       plans.clear();
     }
     return addPlans(*blas);
   }
 
-  /// A plan for each alignment that the addresses may turn out to have, the best first.
+  /// One plan per possible alignment of the addresses, best first.
   Status addPlans(Blas &blas) {
     int64_t steps = 0;
     for (const BatchDim &dim : dims)
@@ -246,7 +246,7 @@ private:
       candidate.bytes[3] = static_cast<uint64_t>(product.n) * outElement;
       TANDEM_RETURN_IF_ERROR(warmUp(*tools, candidate));
       std::lock_guard<std::mutex> lock(tools->mutex);
-      // What stands in for addresses that nobody binds in practice keeps the library's choice.
+      // Only the first plan is timed: other alignments are rare and keep the library's choice.
       if (auto known = tools->choices.find(candidate.key); known != tools->choices.end())
         selectAlgorithm(*plan, known->second);
       else if (plans.empty())
@@ -289,11 +289,11 @@ private:
   bool accumulate = false;
   unsigned element = 4, outElement = 4;
   Product product;
-  std::vector<BatchDim> dims; ///< that are walked here
+  std::vector<BatchDim> dims; ///< dimensions looped over here
   std::vector<std::pair<unsigned, std::shared_ptr<ProductPlan>>> plans;
 };
 
-/// Where nothing is multiplied (k = 0): out (+)= bias, or zero.
+/// For k = 0: out (+)= bias, or zero.
 class EmptyProductOperation final : public GpuOperation {
 public:
   explicit EmptyProductOperation(Tools tools) : tools(std::move(tools)) {}
@@ -305,7 +305,7 @@ public:
     accumulate = desc.accumulate;
     TANDEM_ASSIGN_OR_RETURN(zero, Scratch::make(tools->state, 64));
     TANDEM_RETURN_IF_ERROR(tools->driver().fill(zero.data(), 0, 64));
-    // The term repeats in every dimension but the last, or in all of them.
+    // The bias repeats in every dimension but the last.
     Layout term = desc.out.layout;
     for (unsigned d = 0; d < term.rank; ++d)
       term.strides[d] = desc.bias.present() && d + 1 == term.rank ? 1 : 0;

@@ -10,12 +10,12 @@
 
 namespace tandem::gpu {
 
-/// A range of NVTX, in domain "tandem", on the calling thread while it lives. Without a profiler: a
-/// test of one pointer. With one (it names its library in NVTX_INJECTION64_PATH), what the host
-/// gives to the GPU meanwhile bears the range's name.
+/// An NVTX range of domain "tandem" on the calling thread while the object lives. Costs one pointer
+/// test without a profiler. With one (loaded from NVTX_INJECTION64_PATH), GPU work that the host
+/// issues meanwhile carries the range's name.
 class ProfilerRange {
 public:
-  /// `name` may go before the range does.
+  /// `name` may be freed before the range ends.
   explicit ProfilerRange(const char *name);
   ~ProfilerRange();
   ProfilerRange(const ProfilerRange &) = delete;

@@ -37,11 +37,11 @@ Status HostClock::roundTrip(int64_t *before, int64_t *after) {
   TANDEM_RETURN_IF_ERROR(driver.record(spare, stream));
   for (bool done = false; !done;) {
     TANDEM_RETURN_IF_ERROR(driver.queryEvent(spare, &done));
-    // Somebody else's work may be in the way.
+    // Work of others may delay the event.
     if (!done && now() - *before > kFresh)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     if (!done && now() - *before > 1000 * kFresh)
-      return Status(Code::Timeout, "the GPU does not say what time it is");
+      return Status(Code::Timeout, "the GPU's clock did not answer in time");
   }
   *after = now();
   return Status();
@@ -70,7 +70,7 @@ Status HostClock::timeOf(EventHandle event, int64_t *time) {
   std::lock_guard<std::mutex> lock(mutex);
   if (now() - anchorTime > kFresh)
     TANDEM_RETURN_IF_ERROR(compare());
-  float milliseconds = 0; // negative for what was before
+  float milliseconds = 0; // negative for earlier events
   TANDEM_RETURN_IF_ERROR(driver.elapsed(anchor, event, &milliseconds));
   *time = anchorTime + static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
   return Status();
@@ -131,7 +131,7 @@ Status StreamTimes::note() {
     bool done = false;
     TANDEM_RETURN_IF_ERROR(driver.queryEvent(entry.end, &done));
     if (!done)
-      return Status(); // of the next run
+      return Status(); // belongs to the next run
     CommandTime time;
     TANDEM_RETURN_IF_ERROR(clock.timeOf(entry.begin, &time.begin));
     time.end = time.begin;

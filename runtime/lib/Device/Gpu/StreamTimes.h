@@ -19,18 +19,18 @@
 
 namespace tandem::gpu {
 
-/// The GPU's clock beside the host's: an event whose time on the host is known, to within half of
-/// the quickest of a few round trips.
+/// Relates the GPU's clock to the host's: an event whose host time is known to within half the
+/// shortest of a few round trips.
 class HostClock {
 public:
   explicit HostClock(Driver &driver) : driver(driver) {}
-  /// Gives back what it has made; else nobody does.
+  /// Frees its events; the destructor does not.
   void close();
   HostClock(const HostClock &) = delete;
   HostClock &operator=(const HostClock &) = delete;
 
-  /// Nanoseconds of std::chrono::steady_clock at which `event`, which has timing and was reached,
-  /// was reached. Compares the clocks anew where that was more than a few milliseconds ago.
+  /// The steady_clock time in nanoseconds at which `event` (with timing, completed) completed.
+  /// Compares the clocks again if the last comparison is more than a few milliseconds old.
   Status timeOf(EventHandle event, int64_t *time);
 
 private:
@@ -38,21 +38,21 @@ private:
   Status roundTrip(int64_t *before, int64_t *after);
 
   Driver &driver;
-  std::mutex mutex; ///< guards what follows
+  std::mutex mutex; ///< guards the fields below
   StreamHandle stream = nullptr;
   EventHandle anchor = nullptr, spare = nullptr;
   int64_t anchorTime = 0;
 };
 
-/// Events before and after each command of one stream that is to be timed.
+/// Events before and after each timed command of one stream.
 class StreamTimes {
 public:
   StreamTimes(Driver &driver, HostClock &clock) : driver(driver), clock(clock) {}
-  /// The events are given back by the owner of the stream, while it may: see release().
+  /// Frees the events; called by the stream's owner while the device works.
   void release();
 
-  /// What `body` gives to the stream goes between two events; `time` learns of them by note().
-  /// Null: just `body`.
+  /// Puts the stream work of `body` between two events; note() fills in `time`. With a null `time`,
+  /// only runs `body`.
   template <typename Body> Status around(StreamHandle stream, CommandTime *time, Body &&body) {
     if (!time)
       return body();
@@ -67,10 +67,10 @@ public:
       giveBack(begin);
     return status;
   }
-  /// The point that the stream has come to: begin and end at once.
+  /// The stream's current point: begin and end are equal.
   Status at(StreamHandle stream, CommandTime *time);
 
-  /// Writes down the times of all that is over.
+  /// Stores the times of all completed commands.
   Status note();
 
 private:
@@ -85,7 +85,7 @@ private:
 
   Driver &driver;
   HostClock &clock;
-  std::mutex mutex; ///< guards what follows
+  std::mutex mutex; ///< guards the fields below
   std::deque<Entry> entries;
   std::vector<EventHandle> spare;
 };

@@ -42,7 +42,7 @@ std::shared_ptr<SymmetricBlock> SymmetricBlock::find(const void *base) {
 SymmetricBlock::~SymmetricBlock() {
   {
     std::lock_guard<std::mutex> lock(registry().mutex);
-    registry().blocks.erase(base); // before somebody else gets the address
+    registry().blocks.erase(base); // before the address is reused
   }
   if (!state->stuck)
     state->driver->freeShared(base).ignore();

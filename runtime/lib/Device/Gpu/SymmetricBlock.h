@@ -12,14 +12,14 @@
 
 namespace tandem::gpu {
 
-/// Memory of Driver::allocateShared(). A rank may leave while copies of others, after an error, are
-/// still on their way to it: peers of the same process keep it, too. (Those of other processes have
-/// mapped it.)
+/// Memory of Driver::allocateShared(). Peers of the same process share ownership: after an error, a
+/// rank may leave while their copies into its memory are still in flight. (Peers of other processes
+/// have mapped it.)
 class SymmetricBlock {
 public:
   static Expected<std::shared_ptr<SymmetricBlock>> allocate(std::shared_ptr<DeviceState> state,
                                                             uint64_t bytes);
-  /// The one that starts at `base` in this process; null: none does.
+  /// The block that starts at `base` in this process, or null.
   static std::shared_ptr<SymmetricBlock> find(const void *base);
   ~SymmetricBlock();
 

@@ -21,9 +21,9 @@ namespace tandem::gpu {
 
 namespace {
 
-/// Numbers of all signs and mantissas, none larger than 2, whichever type reads them. How fast an
-/// algorithm is depends on the power that it draws, and equal or few digits draw much less of it.
-/// The length divides no power of 2, so that rows of a matrix differ.
+/// Random bits that are numbers of at most 2 in every type. An algorithm's speed depends on the
+/// power it draws, and constant or short mantissas draw much less. The length divides no power of
+/// 2, so the rows of a matrix differ.
 const std::vector<uint16_t> &noise() {
   static const std::vector<uint16_t> words = [] {
     std::vector<uint16_t> made((1 << 19) + 7);
@@ -40,7 +40,7 @@ const std::vector<uint16_t> &noise() {
   return words;
 }
 
-/// Memory and a stream to try plans on.
+/// Memory and a stream for timing plans.
 class Bench {
 public:
   explicit Bench(Toolbox &tools) : tools(tools) {}
@@ -68,7 +68,7 @@ public:
     return Status();
   }
 
-  /// To be timed: what plans write is noise again, too.
+  /// Before timing; refills the memory that plans write.
   Status fill(const Candidate &candidate) {
     Driver &driver = tools.driver();
     const std::vector<uint16_t> &block = noise();
@@ -119,8 +119,8 @@ private:
   Scratch workspace, memory[4];
 };
 
-/// A turn is about as many milliseconds, so that the GPU has the clock of one that works, and no
-/// more runs than this.
+/// Milliseconds of a turn, long enough for the GPU to reach its working clock; and the most runs of
+/// a turn.
 constexpr float kTurn = 1;
 constexpr int kMostRuns = 16;
 constexpr size_t kTurns = 5;
@@ -130,7 +130,7 @@ Expected<unsigned> measure(Bench &bench, const Candidate &candidate) {
   unsigned count = candidate.plan->candidates();
   TANDEM_RETURN_IF_ERROR(bench.open(candidate));
   TANDEM_RETURN_IF_ERROR(bench.fill(candidate));
-  // What does not run here is nobody's choice. The first run loads its kernels.
+  // Drops candidates that fail on this GPU. The first run loads the kernels.
   std::vector<unsigned> running;
   std::vector<float> once(count);
   for (unsigned c = 0; c < count; ++c) {
@@ -144,8 +144,8 @@ Expected<unsigned> measure(Bench &bench, const Candidate &candidate) {
   candidate.plan->select(0);
   if (running.empty())
     return 0u;
-  // In turns: clocks and temperature change while this runs. Not the least time, which is that of
-  // the moment before the power was capped.
+  // Interleave the candidates: clock and temperature change meanwhile. Do not use the least time:
+  // it was measured before the power was capped.
   float least = once[running.front()];
   for (unsigned c : running)
     least = std::min(least, once[c]);
@@ -190,13 +190,13 @@ void selectAlgorithm(ProductPlan &plan, const std::string &algorithm) {
   for (unsigned c = 0; c < plan.candidates(); ++c)
     if (plan.algorithm(c) == algorithm)
       return plan.select(c);
-  fmt::print(stderr, "tandem: this rank's matrix library lacks an algorithm that another rank has "
-                     "chosen: results may differ in their last bits\n");
+  fmt::print(stderr, "tandem: this rank's matrix library lacks the algorithm that another rank "
+                     "chose: results may differ in their last bits\n");
 }
 
 namespace {
 
-/// What one rank has decided: lines "ALGORITHM<tab>DEVICE<tab>KEY".
+/// One rank's decisions: lines "ALGORITHM<tab>DEVICE<tab>KEY".
 Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const Candidate *> &mine,
                              const std::string &cachePath) {
   AlgorithmCache cache;
@@ -222,7 +222,7 @@ Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const C
   return decided;
 }
 
-/// Not being able to write it down is no reason not to run.
+/// A file that cannot be written does not stop the run.
 void writeDown(const std::string &path, const std::vector<std::string> &decisions) {
   AlgorithmCache cache = AlgorithmCache::read(path);
   bool news = false;
@@ -249,7 +249,7 @@ Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap) {
   const char *off = std::getenv("TANDEM_TUNE"), *path = std::getenv("TANDEM_ALGORITHMS");
   std::string cachePath = path ? path : "";
   bool tune = !off || *off != '0';
-  // Products too small to differ keep the library's choice, which depends on the problem alone.
+  // Small products keep the library's choice, which depends only on the problem.
   constexpr uint64_t kSmall = uint64_t(1) << 20;
   std::map<std::string, const Candidate *> mine;
   for (const Candidate &candidate : candidates)

@@ -154,8 +154,7 @@ TEST(Rendezvous, DisagreementEndsBothSides) {
   struct Case {
     uint32_t rank, size;
     const char *message;
-  } cases[] = {{1, 3, "was started as one of 3 ranks, rank 0 as one of 2"},
-               {7, 2, "is not a rank from 1 to 1"}};
+  } cases[] = {{1, 3, "expects 3 ranks, rank 0 expects 2"}, {7, 2, "is not a rank from 1 to 1"}};
   for (const Case &c : cases) {
     Job job(2);
     std::thread root([&] {

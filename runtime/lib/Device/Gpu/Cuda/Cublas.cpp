@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-// cuBLASLt thinks in columns. A row-major out[m, n] is a column-major n x m matrix, so what it
-// computes is out^T = b^T a^T: its A is our b, its B our a, and its bias, one value per row, is
-// ours of n.
+// cuBLASLt uses column-major matrices. A row-major out[m, n] is a column-major n x m matrix, so we
+// ask for out^T = b^T a^T: its A is our b, its B is our a, and its bias (one value per row) is our
+// bias of n values.
 
 #include "CudaApi.h"
 
@@ -93,7 +93,7 @@ public:
 
   Status make(unsigned maxCandidates) {
     const Product &p = product;
-    // Plain f32, unless somebody asks for tf32 in so many words: it keeps 11 bits.
+    // Plain f32 unless tf32 was requested: tf32 keeps 10 mantissa bits.
     cublasComputeType_t compute =
         wantsTf32() && p.dtype == DType::F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     TANDEM_RETURN_IF_ERROR(api.status(api.cublasLtMatmulDescCreate(&desc, compute, CUDA_R_32F),
@@ -126,7 +126,7 @@ public:
 
   Status run(StreamHandle stream, void *workspace, const void *aData, const void *bData,
              void *outData, const void *bias) override {
-    if (product.bias) // else the library refuses the pointer
+    if (product.bias) // the library rejects a bias pointer without the bias epilogue
       TANDEM_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
     float one = 1, beta = product.accumulate ? 1 : 0;
     const cublasLtMatmulHeuristicResult_t &how = found[chosen];

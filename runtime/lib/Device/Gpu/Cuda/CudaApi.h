@@ -14,8 +14,8 @@
 
 namespace tandem::gpu {
 
-/// The functions of libcuda.so.1 (the driver's own library, there wherever a driver is) that the
-/// backend uses. cuda.h renames some of them to their newer versions.
+/// The functions of libcuda.so.1 (installed with the driver) that the backend uses. cuda.h renames
+/// some of them to their newer versions.
 #define TANDEM_CUDA_FUNCTIONS(X)                                                                   \
   X(cuInit)                                                                                        \
   X(cuDriverGetVersion)                                                                            \
@@ -75,14 +75,14 @@ namespace tandem::gpu {
   X(cuGraphDestroy)                                                                                \
   X(cuGraphExecDestroy)
 
-/// Pointers to them, under their own names: `api.cuStreamQuery(...)`.
+/// Pointers to these functions under their own names: `api.cuStreamQuery(...)`.
 struct CudaApi {
 #define X(name) decltype(&::name) name = nullptr;
   TANDEM_CUDA_FUNCTIONS(X)
 #undef X
 
-  /// Opens libcuda.so.1, or what TANDEM_CUDA_LIBRARY names, once per process, and initialises it.
-  /// Unsupported, with the loader's or the driver's message, where it is missing or finds no GPU.
+  /// Opens libcuda.so.1 (or the library in TANDEM_CUDA_LIBRARY) and initialises it, once per
+  /// process. Unsupported, with the loader's or driver's message, if it is missing or finds no GPU.
   static Expected<const CudaApi *> get();
 
   /// "<what>: <the driver's name and text>" for an error.

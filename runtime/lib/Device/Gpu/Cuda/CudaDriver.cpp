@@ -21,8 +21,8 @@ CUdeviceptr address(const void *memory) { return reinterpret_cast<CUdeviceptr>(m
 CUstream stream(StreamHandle handle) { return static_cast<CUstream>(handle); }
 CUevent event(EventHandle handle) { return static_cast<CUevent>(handle); }
 
-/// In the GPU's primary context, which the embedder's libraries use too; what was current on the
-/// calling thread is so again afterwards.
+/// Makes the GPU's primary context current (the embedder's libraries use it too) and restores the
+/// previous context of the calling thread.
 class Current {
 public:
   Current(const CudaApi &api, CUcontext context) : api(api) {
@@ -54,8 +54,7 @@ public:
       destroyStream(transfers).ignore();
   }
   Status open(unsigned index) {
-    // Never released: the embedder's libraries are in it too, and the next device of this process
-    // would take a quarter of a second to make it again.
+    // Never released: the embedder's libraries use it too, and creating it again takes 250 ms.
     TANDEM_RETURN_IF_ERROR(
         api.status(api.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain"));
     char name[256] = "";
@@ -122,8 +121,8 @@ public:
   }
   bool reaches(unsigned index) override { return shared.reaches(static_cast<int>(index)); }
 
-  // The blocking calls of the driver return before a small copy or a fill is done, and other
-  // streams do not wait for it.
+  // The driver's blocking calls return before a small copy or a fill is done, and other streams do
+  // not wait for it.
   Status copy(void *dst, const void *src, uint64_t bytes) override {
     TANDEM_RETURN_IF_ERROR(copyAsync(dst, src, bytes, transfers));
     TANDEM_CUDA(cuStreamSynchronize, transfers);
@@ -137,7 +136,7 @@ public:
 
   Status createStream(StreamHandle *handle, StreamPriority priority) override {
     Current current(api, context);
-    int least = 0, greatest = 0; // the greatest is the lower number
+    int least = 0, greatest = 0; // a smaller number is a higher priority
     TANDEM_RETURN_IF_ERROR(api.status(api.cuCtxGetStreamPriorityRange(&least, &greatest),
                                       "cuCtxGetStreamPriorityRange"));
     CUstream made = nullptr;
@@ -217,7 +216,7 @@ public:
     TANDEM_CUDA(cuStreamWaitValue64, stream(on), address(at), atLeast, CU_STREAM_WAIT_VALUE_GEQ);
   }
 
-  // Relaxed: what other threads of the process do is no concern of the capture.
+  // Relaxed: calls of other threads do not affect the capture.
   Status beginCapture(StreamHandle on) override {
     TANDEM_CUDA(cuStreamBeginCapture, stream(on), CU_STREAM_CAPTURE_MODE_RELAXED);
   }
@@ -277,7 +276,7 @@ public:
                    "cuModuleGetFunction")
             .withPrefix(fmt::format("kernel \"{}\": ", name)));
     *function = made;
-    // Loading it at the first launch would wait for everything that runs, a waiting kernel too.
+    // Load now: loading at the first launch would wait for running kernels, including waiting ones.
     return api.status(api.cuFuncLoad(made), "cuFuncLoad");
   }
   Status launch(FunctionHandle function, const Grid &grid, StreamHandle on,
@@ -301,7 +300,7 @@ private:
   const CudaApi &api;
   CUdevice device;
   CUcontext context = nullptr;
-  CUstream transfers = nullptr; ///< of copy() and fill()
+  CUstream transfers = nullptr; ///< for copy() and fill()
   SharedMemory shared;
   DeviceInfo description;
 };
@@ -321,7 +320,7 @@ Expected<std::unique_ptr<Driver>> openCuda(unsigned index) {
   TANDEM_ASSIGN_OR_RETURN(unsigned count, countCudaDevices());
   if (index >= count)
     return Status(Code::Unsupported,
-                  fmt::format("device cuda:{}: this machine has {} of them", index, count));
+                  fmt::format("device cuda:{}: this machine has {} GPUs", index, count));
   TANDEM_ASSIGN_OR_RETURN(const CudaApi *api, CudaApi::get());
   CUdevice device = 0;
   TANDEM_RETURN_IF_ERROR(

@@ -123,7 +123,7 @@ Status SharedMemory::free(void *memory) {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = mappings.find(address(memory));
     if (found == mappings.end())
-      return Status(Code::InvalidArgument, "no such shared memory");
+      return Status(Code::InvalidArgument, "this address is not the start of shared memory");
     mapping = found->second;
     mappings.erase(found);
   }

@@ -16,8 +16,8 @@
 
 namespace tandem::gpu {
 
-/// Physical memory of one GPU, mapped (cuMemCreate, cuMemMap) where every GPU of the process that
-/// reaches this one finds it. Any thread; with the GPU's context current.
+/// Physical memory of one GPU (cuMemCreate, cuMemMap), mapped for every GPU of the process that can
+/// access this one. Any thread; the GPU's context must be current.
 class SharedMemory {
 public:
   SharedMemory(const CudaApi &api, CUdevice device) : api(api), device(device) {}
@@ -35,13 +35,13 @@ private:
   };
   Expected<uint64_t> granularity() const;
   CUmemAllocationProp properties() const;
-  /// Takes the handle. `everywhere`: for all GPUs, not this one alone.
+  /// Takes ownership of the handle. `everywhere`: map for all GPUs, not only this one.
   Status map(CUmemGenericAllocationHandle handle, uint64_t bytes, bool everywhere, void **memory);
   Status allow(CUdeviceptr at, uint64_t bytes, bool everywhere) const;
 
   const CudaApi &api;
   const CUdevice device;
-  std::mutex mutex; ///< guards what follows
+  std::mutex mutex; ///< guards the fields below
   std::map<CUdeviceptr, Mapping> mappings;
 };
 
