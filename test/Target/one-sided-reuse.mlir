@@ -6,7 +6,7 @@
 // (hostir-plan-buffers gives such places: test/Dialect/HostIR/hostir-plan-buffers-symmetric.mlir.)
 
 // TIED: @tied: 2 ranks, 24 commands: no error
-// UNTIED: error: race: rank {{[01]}} puts bytes [0, 32) of symmetric memory of rank {{[01]}}, which rank {{[01]}} reads in no order with it
+// UNTIED: error: race: rank {{[01]}} puts bytes [0, 32) of symmetric memory of rank {{[01]}}, unordered with rank {{[01]}}, which reads it
 
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 

@@ -49,7 +49,7 @@ bool isLint(Diagnosis diagnosis) { return diagnosis >= Diagnosis::SerialStream; 
 unsigned defaultQueues(std::string_view target) {
   bool isGpu = target.substr(0, 4) == "cuda" || target.substr(0, 3) == "hip" ||
                target.substr(0, 4) == "rocm" || target.substr(0, 3) == "gpu";
-  // CUDA_DEVICE_MAX_CONNECTIONS, unless somebody sets it.
+  // The default of CUDA_DEVICE_MAX_CONNECTIONS.
   return isGpu ? 8 : 0;
 }
 
@@ -90,10 +90,9 @@ public:
     if (execution.finished)
       checkPeers();
     else
-      report.limits.emplace_back("order between ranks: the program does not end");
+      report.limits.emplace_back("order between ranks: the program does not finish");
     if (order && order->exhausted())
-      report.limits.emplace_back(
-          "order between ranks: too many accesses that only a search relates");
+      report.limits.emplace_back("order between ranks: too many accesses need a search");
     compareData();
     for (unsigned d = 0; d < kNumDiagnoses; ++d)
       for (Finding &finding : findings.list)
@@ -104,7 +103,7 @@ public:
   }
 
 private:
-  /// Rank by rank, on several threads; what is found is put in the ranks' order.
+  /// Checks the ranks on several threads; findings are merged in rank order.
   void checkRanks() {
     unsigned threads = options.threads;
     if (threads == 0)
@@ -129,7 +128,7 @@ private:
     }
   }
 
-  /// Where something else is wrong, values may depend on time.
+  /// Only without other errors: with a race, values may depend on timing.
   void compareData() {
     for (unsigned d = 0; d < kNumDiagnoses; ++d)
       if (findings.counts[d] && !isLint(static_cast<Diagnosis>(d)))
@@ -169,15 +168,14 @@ private:
         }
         const Overlaps &overlaps = *locals[r].overlaps;
         auto verb = [](bool writes) { return writes ? "writes" : "reads"; };
-        findings.add(
-            {Diagnosis::Race,
-             fmt::format("rank {}: stream {} {} {}, which stream {} {} in no order with it", r,
-                         world.commands[pair.second].stream, verb(pair.secondWrites),
-                         describeBytes(world, r, footprints, overlaps.places[pair.placeA],
-                                       overlaps.places[pair.placeB]),
-                         world.commands[pair.first].stream, verb(pair.firstWrites)),
-             {pair.second, pair.first},
-             {world.describe(pair.second), world.describe(pair.first)}});
+        findings.add({Diagnosis::Race,
+                      fmt::format("rank {}: stream {} {} {}, unordered with stream {}, which {} it",
+                                  r, world.commands[pair.second].stream, verb(pair.secondWrites),
+                                  describeBytes(world, r, footprints, overlaps.places[pair.placeA],
+                                                overlaps.places[pair.placeB]),
+                                  world.commands[pair.first].stream, verb(pair.firstWrites)),
+                      {pair.second, pair.first},
+                      {world.describe(pair.second), world.describe(pair.first)}});
       }
   }
 
@@ -187,7 +185,7 @@ private:
   FootprintTable footprints;
   Execution execution;
   std::vector<LocalResult> locals;
-  std::optional<Order> order; ///< made when first asked
+  std::optional<Order> order; ///< created at first use
   Report report;
 };
 

@@ -21,19 +21,19 @@ using replay::CommandId;
 using replay::kNone;
 using replay::World;
 
-/// Findings of one thread or one part; keeps the first few of each diagnosis and counts the rest.
+/// Findings of one thread or part: keeps the first of each diagnosis, counts the rest.
 class Findings {
 public:
   explicit Findings(unsigned limit) : limit(limit) {}
 
-  /// True if one more of them would be kept: worth wording.
+  /// True if another finding of this kind would be kept.
   bool wants(Diagnosis diagnosis) const { return counts[index(diagnosis)] < limit; }
   void add(Finding finding) {
     if (counts[index(finding.diagnosis)]++ < limit)
       list.push_back(std::move(finding));
   }
   void count(Diagnosis diagnosis) { ++counts[index(diagnosis)]; }
-  /// Appends what `other` found, which comes later.
+  /// Appends later findings.
   void merge(Findings &&other);
 
   const unsigned limit;
@@ -44,37 +44,37 @@ private:
   static unsigned index(Diagnosis diagnosis) { return static_cast<unsigned>(diagnosis); }
 };
 
-/// What a run of all ranks showed.
+/// The result of running all ranks.
 struct Execution {
   bool finished = false;
-  /// Per command: its place in one execution, from 1; 0 = never began.
+  /// Per command: its position in one execution, from 1; 0: never began.
   std::vector<uint32_t> when;
 };
 
-/// Section 4: runs all ranks once; reports a deadlock with its cycles.
+/// Section 4: runs all ranks once; reports deadlocks with their cycles.
 Execution checkProgress(const World &world, const CheckOptions &options, Findings &findings);
 
-/// Section 4, queues: reports a fold that hangs; adds to `limits` where not all were tried. Only
-/// for programs that end without folding.
+/// Section 4, queues: reports a mapping of streams to queues that deadlocks; extends `limits` if
+/// not all mappings were tried. Only for programs that finish with one queue per stream.
 void checkQueues(const World &world, const CheckOptions &options, Findings &findings,
                  std::vector<std::string> &limits);
 
-/// What did not match when the world was loaded.
+/// Reports the mismatches found while the world was loaded.
 void reportMismatches(const World &world, Findings &findings);
 
-/// Runs until nothing can go on; the cycles of who waits for whom (each step a line of text),
-/// longest first removed, at most `most`. Empty if it ended, or if only what has no partner hangs.
+/// Runs `walker` until it is stuck; returns at most `most` cycles of waits, each step as a line of
+/// text. Empty if it finished, or if only commands without partner are stuck.
 struct Cycle {
   std::vector<CommandId> commands;
   std::vector<std::string> steps;
 };
 std::vector<Cycle> findCycles(const World &world, const replay::Walker &walker, unsigned most);
 
-/// Completes everything at once.
+/// Completes every command at once.
 class InstantDriver : public replay::Driver {
 public:
   explicit InstantDriver(const World &world) : world(world) {}
-  /// Runs `walker`, which was made with this driver, as far as it goes.
+  /// Runs `walker`, which was created with this driver, as far as possible.
   void run(replay::Walker &walker);
 
   void begin(CommandId command) override;

@@ -53,7 +53,7 @@ bool Contents::isWritten(uint32_t place, uint32_t when) const {
   return writes[place].command != kNone || (!putWhen.empty() && putWhen[place] < when);
 }
 
-/// Whether all bytes of a place have been written; `when`: puts before that count.
+/// Whether all bytes of a place are written; `when`: counts puts before this time.
 bool Contents::isCovered(uint32_t place, uint32_t when) {
   if (covered[place])
     return true;
@@ -74,7 +74,7 @@ bool Contents::isCovered(uint32_t place, uint32_t when) {
   return whole;
 }
 
-/// The first byte that nobody has written.
+/// The first unwritten byte.
 uint64_t Contents::firstHole(uint32_t place, uint32_t when) const {
   std::vector<Interval> wanted, written;
   if (!intervals(graph->places[place].address, footprints.set(graph->places[place].layout), wanted))
@@ -86,7 +86,7 @@ uint64_t Contents::firstHole(uint32_t place, uint32_t when) const {
   }
   std::sort(written.begin(), written.end(),
             [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
-  // What is written is merged, so that ends grow as begins do.
+  // Written intervals are merged, so their ends ascend like their begins.
   size_t last = 0;
   for (size_t w = 1; w < written.size(); ++w) {
     if (written[w].begin <= written[last].end)
@@ -110,10 +110,10 @@ uint64_t Contents::firstHole(uint32_t place, uint32_t when) const {
 void Contents::checkInitialized(const Last &here, uint32_t place) {
   uint32_t when = execution.when[here.command];
   if (!execution.finished)
-    when = kNone; // what never ran counts as run: the hang is reported
+    when = kNone; // a command that never ran counts as run: the deadlock is reported
   if (isCovered(place, when))
     return;
-  covered[place] = 1; // once
+  covered[place] = 1; // report once
   if (!findings.wants(Diagnosis::UninitializedRead))
     return findings.count(Diagnosis::UninitializedRead);
   const Place &where = graph->places[place];
@@ -125,7 +125,7 @@ void Contents::checkInitialized(const Last &here, uint32_t place) {
        {world.describe(here.command)}});
 }
 
-/// A read finds what was written through its own buffer.
+/// A read must find data written through its own buffer.
 void Contents::checkLife(const Last &here, uint32_t place) {
   const Overlaps::Edge *stranger = nullptr;
   CommandId latestOwn = 0;
@@ -149,7 +149,7 @@ void Contents::checkLife(const Last &here, uint32_t place) {
   paint(here, place);
 }
 
-/// Byte by byte: who wrote last, for a place that another buffer's writes touch.
+/// Finds the last writer of each byte of a place that another buffer's writes overlap.
 void Contents::paint(const Last &here, uint32_t place) {
   std::vector<const Overlaps::Edge *> writers;
   for (const Overlaps::Edge *e = graph->begin(place); e != graph->end(place); ++e)
@@ -158,7 +158,7 @@ void Contents::paint(const Last &here, uint32_t place) {
   std::sort(writers.begin(), writers.end(), [&](const auto *a, const auto *b) {
     return writes[a->to].command > writes[b->to].command;
   });
-  // From the last write back: what of the place is still open.
+  // From the last write back: the part of the place that is still unexplained.
   std::vector<Interval> open;
   if (!intervals(graph->places[place].address, footprints.set(graph->places[place].layout), open))
     return;

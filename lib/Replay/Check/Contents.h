@@ -12,15 +12,15 @@
 
 namespace tandem::check {
 
-/// One access, for comparing with later ones.
+/// One access, for comparison with later ones.
 struct Last {
   CommandId command = kNone;
-  uint32_t stream = 0, tick = 0; ///< the tick-th of its stream, from 1: see takesPart
-  uint32_t buffer = kNone;       ///< through which it went
+  uint32_t stream = 0, tick = 0; ///< the tick-th command of its stream, from 1: see takesPart
+  uint32_t buffer = kNone;       ///< the buffer it went through
 };
 
-/// Who wrote which place last, in the order of issue: reads of what nobody wrote, or another
-/// buffer, and results that are not written.
+/// Tracks the last writer of each place in issue order. Reports reads of unwritten memory, reads of
+/// another buffer's data, and results that are not written.
 class Contents {
 public:
   Contents(const World &world, uint32_t rank, const Execution &execution,
@@ -33,7 +33,7 @@ public:
   const Last &lastWrite(uint32_t place) const { return writes[place]; }
 
   void checkInitialized(const Last &here, uint32_t place);
-  /// A read of the arena finds what was written through its own buffer.
+  /// Checks that a read of the arena finds data written through its own buffer.
   void checkLife(const Last &here, uint32_t place);
   /// At END.
   void checkResult(uint32_t argument);
@@ -53,8 +53,8 @@ private:
   std::shared_ptr<const Overlaps> graph;
   Findings &findings;
   std::vector<Last> writes;      ///< per place: the last
-  std::vector<uint32_t> putWhen; ///< per place: the earliest put into it; empty: there are none
-  std::vector<uint8_t> covered;  ///< per place: all bytes are written
+  std::vector<uint32_t> putWhen; ///< per place: the earliest put into it; empty: no puts
+  std::vector<uint8_t> covered;  ///< per place: whether all bytes are written
 };
 
 } // namespace tandem::check

@@ -46,7 +46,7 @@ double dataSteps(const World &world) {
   return steps;
 }
 
-/// A kernel that only a device can run, and that is launched; null if there is none.
+/// A launched kernel that is not expression code, or null.
 static const Kernel *nativeKernel(const World &world) {
   for (const Rank &rank : world.ranks)
     for (CommandId i = rank.begin; i < rank.end; ++i)
@@ -58,7 +58,7 @@ static const Kernel *nativeKernel(const World &world) {
   return nullptr;
 }
 
-/// Whether ranks hold the same element of a result (and term).
+/// Whether several ranks hold the same element (and term) of a result.
 static bool hasCopies(const World &world) {
   for (uint32_t a = 0; a < world.arguments.size(); ++a) {
     const Argument &info = world.arguments[a];
@@ -75,11 +75,10 @@ static bool hasCopies(const World &world) {
   return false;
 }
 
-/// One that is left out of a maximum shows only where it is the largest, so several orders are
-/// tried.
+/// An operand missing from a maximum shows only where it is the largest: try several orders.
 static constexpr unsigned kMaxOrders = 24;
 
-/// Whether values are compared somewhere.
+/// Whether any kernel or reduction compares values.
 static bool hasOrder(const World &world) {
   return std::any_of(world.kernels.begin(), world.kernels.end(), usesOrder) ||
          std::any_of(world.commands.begin(), world.commands.end(), [](const Command &command) {
@@ -87,7 +86,7 @@ static bool hasOrder(const World &world) {
          });
 }
 
-/// Whether a rank's shard is the whole of a logical tensor, in order.
+/// Whether a rank's shard is the whole logical tensor, in order.
 static bool isWhole(const Argument &info, const Shard &shard, uint64_t bytes) {
   uint64_t count = 1, held = 1;
   for (int64_t extent : info.shape)
@@ -104,17 +103,17 @@ static bool isWhole(const Argument &info, const Shard &shard, uint64_t bytes) {
          !__builtin_mul_overflow(count, sizeOf(info.dtype), &size) && size == bytes;
 }
 
-/// What an evaluation relies on and no reader has verified: nothing else reads a file's oracle
-/// beside its ranks. Empty: nothing is wrong.
+/// Checks the oracle's properties that the evaluation relies on and the reader does not verify.
+/// Empty if all hold.
 static std::string whatIsWrong(const World &world) {
   const World &oracle = *world.oracle;
   if (!oracle.mismatches.empty() || oracle.arguments.size() != world.arguments.size())
-    return "the oracle is no program of one rank";
+    return "the unsharded reference is not a program of one rank";
   const Rank &rank = oracle.ranks[0];
   for (uint32_t a = 0; a < world.arguments.size(); ++a) {
     const Argument &info = world.arguments[a];
     if (!rank.argumentPresent[a] || !isWhole(info, rank.shards[a], rank.argumentBytes[a]))
-      return fmt::format("the oracle's \"{}\" is not the whole tensor", info.name);
+      return fmt::format("\"{}\" of the unsharded reference is not the whole tensor", info.name);
     if (info.terms > world.numRanks())
       return fmt::format("\"{}\" has more terms than there are ranks", info.name);
   }
@@ -123,11 +122,11 @@ static std::string whatIsWrong(const World &world) {
 
 namespace {
 
-/// The most and the fewest indices of a dimension that are kept.
+/// The largest and smallest number of kept indices per dimension.
 constexpr uint64_t kMost = 128, kFewest = 4;
-/// The most of one extent, where the others have kFewest.
+/// The largest number of kept indices of one extent while others have kFewest.
 constexpr uint64_t kMostOfOne = 4096;
-/// What a command costs at least.
+/// Least cost of a command in steps.
 constexpr double kCommandSteps = 500;
 
 uint64_t countWrong(const Findings &findings) {
@@ -135,7 +134,7 @@ uint64_t countWrong(const Findings &findings) {
          findings.counts[static_cast<unsigned>(Diagnosis::CopiesDiffer)];
 }
 
-/// Evaluates a large program at some of its indices: tries one density after the other.
+/// Evaluates a large program at some indices, at one density after the other.
 class Sampler {
 public:
   Sampler(const World &world, bool copies, double budget, Findings &findings)
@@ -144,7 +143,7 @@ public:
         seen(world.commands.size()) {}
 
   enum Outcome : uint8_t { TooLarge, Mismatch, Done };
-  /// Done: `findings` has what is wrong. Mismatch: operands of the oracle are not kept alike.
+  /// Done: `findings` holds the errors. Mismatch: the oracle's operands keep different indices.
   Outcome attempt(const Density &density) {
     DataRun oracle(*world.oracle, {true, false, 0}, density, left / each);
     oracle.run();
@@ -170,11 +169,11 @@ public:
     return Done;
   }
 
-  /// More and more indices of all dimensions; what came of the fewest, and how many it were.
+  /// Increases the density of all dimensions; returns the first outcome and the final density.
   Outcome attemptAll(uint64_t &most) {
     most = kFewest;
     Outcome outcome = attempt({most});
-    // Twice the indices are up to four times the elements.
+    // Doubling the indices of each dimension can quadruple the elements.
     while (outcome == Done && isRight() && most < kMost && last * 8 < left) {
       if (attempt({most * 2}) != Done)
         break;
@@ -183,8 +182,8 @@ public:
     return outcome;
   }
 
-  /// What few indices do not touch may be touched by many of one dimension (rows), or of one extent
-  /// (what is contracted is a dimension of two inputs).
+  /// Commands that a low density misses may be reached with many indices of one dimension (rows),
+  /// or of one extent (a contracted dimension belongs to two inputs).
   void attemptDense() {
     std::set<uint64_t> extents;
     for (uint32_t a = 0; a < world.arguments.size(); ++a)
@@ -205,7 +204,7 @@ public:
   }
 
 private:
-  /// More and more indices of one dimension or extent, until all commands are seen.
+  /// Increases the density of one dimension or extent until all commands are reached.
   void attemptMany(Density density) {
     density.mostOfDense = 4 * kFewest;
     do {
@@ -218,17 +217,17 @@ private:
   bool isRight() const { return countWrong(findings) == 0; }
 
   const World &world;
-  const bool copies; ///< some elements of results are on several ranks
-  double left;       ///< of the budget, over all attempts
-  double last = 0;   ///< what the last attempt took
+  const bool copies; ///< several ranks hold the same element of a result
+  double left;       ///< of the budget
+  double last = 0;   ///< cost of the last attempt
   Findings &findings;
-  const double each; ///< what the ranks take, in oracles
+  const double each; ///< cost of the ranks relative to the oracle
   std::vector<uint8_t> seen;
 };
 
 } // namespace
 
-/// For programs whose evaluation takes `steps`, more than the budget.
+/// For programs whose evaluation takes more `steps` than the budget.
 static std::string checkSample(const World &world, const CheckOptions &options, bool copies,
                                double steps, Findings &findings, bool &decided) {
   std::string large = fmt::format("not checked: {:.3g} steps", steps);
@@ -250,7 +249,7 @@ static std::string checkSample(const World &world, const CheckOptions &options, 
   decided = blind == 0;
   return fmt::format(
       "sampled at {} or more indices of each dimension{} (all indices: {:.3g} steps)", most,
-      blind ? fmt::format(", which {} of {} commands that compute or move data do not touch", blind,
+      blind ? fmt::format(", which {} of {} commands that compute or move data do not read", blind,
                           blind + sampler.count(DataRun::Touched))
             : "",
       steps);
@@ -260,7 +259,7 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
                       bool &decided) {
   decided = false;
   if (!world.oracle)
-    return "not checked: the program has no oracle";
+    return "not checked: the program has no unsharded reference";
   std::string wrong = whatIsWrong(world);
   if (!wrong.empty())
     return "not checked: " + wrong;
@@ -268,7 +267,7 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
   double steps = dataSteps(world) * (copies ? 2 : 1) + dataSteps(*world.oracle);
   for (const World *w : {&world, world.oracle.get()})
     if (const Kernel *kernel = nativeKernel(*w))
-      return fmt::format("not checked: kernel \"{}\" is no expression", kernel->name);
+      return fmt::format("not checked: kernel \"{}\" has no expression code", kernel->name);
   if (steps > static_cast<double>(options.dataSteps))
     return checkSample(world, options, copies, steps, findings, decided);
   unsigned orders = 1;

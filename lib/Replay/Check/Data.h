@@ -3,9 +3,9 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs all ranks with numbers of a field as elements (docs/semantics.md, section 5). A run keeps
-// all elements of the inputs, or those at some indices of each dimension: what is not kept does not
-// exist, and a sum runs over what does.
+// Runs all ranks on numbers of a finite field (docs/semantics.md, section 5). A run keeps all
+// elements of the inputs, or only those at some indices of each dimension. Dropped elements do not
+// exist; a sum runs over the kept ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,11 +22,10 @@ namespace tandem::check {
 using field::Value;
 using Values = std::vector<Value>;
 
-/// No value of the field. Added to a value, it changes nothing: it is 0 modulo the prime.
+/// Not a value of the field. Adding it changes nothing: it is 0 modulo the prime.
 inline constexpr Value kMissing = field::kPrime;
 
-/// Calls f(local element, logical element) for all that a rank holds, in the order of the local
-/// ones.
+/// Calls f(local element, logical element) for each element of a rank's shard, in local order.
 template <typename F> void forEachElement(const replay::Shard &shard, F &&f) {
   std::vector<int64_t> index(shard.shape.size(), 0);
   int64_t count = shard.present ? 1 : 0, at = shard.offset;
@@ -44,14 +43,14 @@ template <typename F> void forEachElement(const replay::Shard &shard, F &&f) {
   }
 }
 
-/// Where an element of a logical tensor is in a rank's piece of it; nothing if it is elsewhere. The
-/// shard has at most kMaxRank dimensions.
+/// The position of a logical element in a rank's shard, if it is there. The shard has at most
+/// kMaxRank dimensions.
 std::optional<uint64_t> localOf(const replay::Shard &shard, DType dtype, uint64_t logical);
 
-/// Whether elements of a view are in one place: a dimension has stride 0.
+/// Whether a view repeats elements: a dimension has stride 0.
 bool repeats(const Layout &layout);
 
-/// Elements of a view that are kept, by their row-major index in its shape, ascending.
+/// The kept elements of a view by row-major index, ascending.
 struct Elements {
   std::vector<uint64_t> index;
   Values value;
@@ -61,19 +60,19 @@ struct Elements {
     index.push_back(i);
     value.push_back(v);
   }
-  /// The value at index `i`; null if it is not kept.
+  /// The value at index `i`; null if dropped.
   const Value *find(uint64_t i) const;
-  /// Makes the indices ascend.
+  /// Sorts by index.
   void sort();
 };
 
-/// How many indices of a dimension are kept: `most`, but `mostOfDense` of dimensions of extent
-/// `dense`, or of one dimension of one input.
+/// Indices kept per dimension: `most`, but `mostOfDense` for dimensions of extent `dense`, or for
+/// one dimension of one input.
 struct Density {
   uint64_t most = ~uint64_t(0), dense = 0, mostOfDense = 0;
   uint32_t argument = kNone, dim = 0;
 
-  /// Whether all indices of all dimensions are kept.
+  /// Whether all indices are kept.
   bool isComplete() const { return most == ~uint64_t(0); }
   uint64_t of(uint32_t a, uint32_t d, uint64_t extent) const {
     bool isDense = argument == kNone ? extent == dense : a == argument && d == dim;
@@ -81,20 +80,20 @@ struct Density {
   }
 };
 
-/// A piece of memory whose elements are numbers of the field. Addresses are in bytes.
+/// A range of memory whose elements are numbers of the field. Addresses in bytes.
 class DataMemory {
 public:
-  /// Few elements are kept.
+  /// Keeps few elements.
   DataMemory() = default;
-  /// All are. `widths`: bit s is set if there are elements of s bytes. Memory that is not written
-  /// has values of its own, by `salt`.
+  /// Keeps all elements. `widths`: bit s is set if there are elements of s bytes. Unwritten memory
+  /// has distinct values that depend on `salt`.
   DataMemory(uint64_t bytes, unsigned widths, uint64_t salt);
 
-  /// The kept elements of a view. Of dimensions with stride 0, only index 0.
+  /// The kept elements of a view; only index 0 of dimensions with stride 0.
   Elements read(uint64_t address, const Layout &layout) const;
-  /// Removes what else is kept of the view.
+  /// Replaces the kept elements of the view.
   void write(uint64_t address, const Layout &layout, const Elements &from);
-  /// kMissing where none is kept.
+  /// kMissing if dropped.
   Value at(uint64_t address, DType dtype) const;
 
 private:
@@ -106,20 +105,21 @@ private:
   void writeKept(uint64_t address, const Layout &layout, const Elements &from);
 
   bool isComplete = false;
-  bool isUniform = false; ///< all elements have the width of a slot
+  bool isUniform = false; ///< every element is as wide as a slot
   unsigned shift = 0;     ///< log2 of the bytes of a slot
   uint64_t salt = 0;
-  /// Where all are kept. Slots of an element after its first are kTail.
+  /// If all elements are kept. Slots after an element's first are kTail.
   Values slots;
-  /// Where few are kept, by address.
+  /// If few are kept: by address.
   std::vector<Element> elements;
 };
 
 /// The purpose of a run.
 struct DataMode {
-  bool oracle = false;  ///< partial inputs are whole
-  bool rounded = false; ///< sums of floats depend on their order: shows which copies round alike
-  uint64_t order = 0;   ///< of the values
+  bool oracle = false; ///< partial inputs hold the logical values
+  bool rounded =
+      false; ///< sums of floats depend on their order, to find replicas that round differently
+  uint64_t order = 0; ///< selects the order of values
 };
 
 /// a (op) b.
@@ -132,20 +132,20 @@ inline Value sum(DataMode mode, Value a, Value b) {
 /// Whether a kernel compares values.
 bool usesOrder(const replay::Kernel &kernel);
 
-/// Kernel `kernel` for `count` elements: `inputs` and `outputs` are its operands.
+/// Evaluates a kernel for `count` elements of its operands.
 void evaluateKernel(DataMode mode, const replay::Kernel &kernel, size_t count,
                     const std::vector<Values> &inputs, std::vector<Values> &outputs);
 
-/// out[n] = sum over k of a[k] * b[n, k], in the order of k.
+/// out[n] = sum over k of a[k] * b[n, k], in order of k.
 void multiply(DataMode mode, const Value *a, const Value *b, Value *out, int64_t n, int64_t k);
 
-/// The cost of a kept element in steps where few are kept: it is searched for.
+/// Steps per kept element if few are kept, since each needs a search.
 inline constexpr double kElementSteps = 40;
 
-/// One run of all ranks of a world that ends.
+/// One run of all ranks of a program that finishes.
 class DataRun : public InstantDriver {
 public:
-  /// `budget`: of elements, where few are kept.
+  /// `budget`: in elements, if few are kept.
   DataRun(const World &world, DataMode mode, const Density &density = {}, double budget = 0);
   void run();
 
@@ -153,14 +153,14 @@ public:
     return ranks[rank].arguments[argument];
   }
   double steps() const { return done; }
-  /// What has been executed, in this order; of a message the receive.
+  /// The executed commands in order; for messages, the receives.
   const std::vector<CommandId> &executed() const { return order; }
-  /// Per command that computes or moves something: whether each operand has kept elements.
+  /// Per command that computes or moves data: whether every operand has kept elements.
   enum Seen : uint8_t { Nothing, Blind, Touched };
   const std::vector<uint8_t> &seen() const { return sight; }
-  /// Elements that were made of operands of which not the same indices are kept.
+  /// Number of elements computed from operands that keep different indices.
   uint64_t unknowns() const { return numUnknown; }
-  /// Something that cannot be sampled, or more steps than the budget: nothing is known.
+  /// The program cannot be sampled, or the budget is exceeded: no conclusion.
   bool failed() const { return isFailed || (!isComplete && done > budget); }
 
   void begin(CommandId command) override;
@@ -168,7 +168,7 @@ public:
   void beginCollective(uint32_t collective) override;
 
   const DataMode mode;
-  const bool isComplete; ///< all elements are kept
+  const bool isComplete; ///< keeps all elements
 
 private:
   struct RankMemory {
@@ -183,16 +183,16 @@ private:
   void fillInputs(const Density &density);
   void start(CommandId command);
   void execute(uint32_t rank, const replay::Command &command);
-  /// Operand k; nothing if the rank has none.
+  /// Operand k; empty if the rank has none.
   Elements read(uint32_t rank, const replay::Command &command, uint32_t k);
-  /// ... with all indices of the dimensions that the view repeats.
+  /// ... with all indices of repeated dimensions.
   Elements readAll(uint32_t rank, const replay::Command &command, uint32_t k);
-  /// ... of a command that moves it. A broadcast that is written out has all its indices in the
-  /// ranks and some in the oracle: that fails.
+  /// ... of a command that moves it. Fails for a materialised broadcast, which has all indices on
+  /// the ranks but only some in the oracle.
   Elements readMoved(uint32_t rank, const replay::Command &command, uint32_t k);
   void write(uint32_t rank, const replay::Command &command, uint32_t k, const Elements &from);
   void writeView(uint32_t rank, const replay::View &view, const Elements &from);
-  /// A value that is equal to nothing else.
+  /// A value that differs from all others.
   Value unknown(uint64_t a, uint64_t b);
   void accumulate(Elements &into, const Elements &from, DType dtype, ReduceOp op) const;
   void matmul(uint32_t rank, const replay::Command &command);
@@ -204,25 +204,25 @@ private:
   std::vector<RankMemory> ranks;
   std::vector<CommandId> order;
   double done = 0;
-  CommandId current = kNone; ///< which command reads and writes
-  bool readNothing = false;  ///< it has an operand of which nothing is kept
+  CommandId current = kNone; ///< the command being executed
+  bool readNothing = false;  ///< an operand has no kept elements
   std::vector<uint8_t> sight;
   uint64_t numUnknown = 0;
   bool isFailed = false;
 };
 
-/// Multiply-adds and elements of one run of a world.
+/// Multiply-adds and elements of one run.
 double dataSteps(const World &world);
 
-/// Section 5. For programs in which nothing else is wrong. Gives what was decided, in words; sets
-/// `decided` if everything was.
+/// Section 5, for programs without other errors. Returns the conclusion as text; sets `decided` if
+/// it covers everything.
 std::string checkData(const World &world, const CheckOptions &options, Findings &findings,
                       bool &decided);
 
-/// Reports results of `run` that are not those of `oracle`, a run that keeps the same indices.
+/// Reports results of `run` that differ from `oracle`, a run with the same kept indices.
 void compareResults(const World &world, const DataRun &run, const DataRun &oracle,
                     Findings &findings);
-/// Reports copies of a result that have not one value in `run`, at the indices that `oracle` keeps.
+/// Reports replicas of a result with different values in `run`, at the indices kept in `oracle`.
 void compareCopies(const World &world, const DataRun &run, const DataRun &oracle,
                    Findings &findings);
 

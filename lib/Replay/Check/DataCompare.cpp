@@ -22,7 +22,7 @@ public:
   Comparison(const World &world, const DataRun &run, const DataRun &oracle, Findings &findings)
       : world(world), run(run), oracle(oracle), findings(findings) {}
 
-  /// `exact`: with the oracle's values. Else only copies with each other.
+  /// `exact`: compares with the oracle; else only replicas with each other.
   void compare(uint32_t argument, bool exact) {
     a = argument;
     diagnosis = exact ? Diagnosis::WrongResult : Diagnosis::CopiesDiffer;
@@ -33,18 +33,19 @@ public:
     expected = oracle.argument(0, a).read(0, Layout::dense(info.dtype, {count}));
     known.clear();
     if (!exact)
-      return compareHolders("rounded otherwise than on another rank");
+      return compareHolders("are rounded differently from another rank's");
     if (info.partial) {
-      compareHolders("not those of another rank that holds the term");
+      compareHolders("differ from those of another rank that holds the same term");
       return comparePartial();
     }
     for (uint32_t r = 0; r < world.numRanks(); ++r)
       compareRank(
-          r, [&](size_t e, Value value) { return expected.value[e] == value; }, "not the oracle's");
+          r, [&](size_t e, Value value) { return expected.value[e] == value; },
+          "differ from the unsharded reference");
   }
 
 private:
-  /// Calls f(e, local, value) for the elements e of `expected` that a rank has.
+  /// Calls f(e, local, value) for the elements e of `expected` that a rank holds.
   template <typename F> void forEachHeld(uint32_t r, F &&f) const {
     const Shard &shard = world.ranks[r].shards[a];
     DType dtype = world.arguments[a].dtype;
@@ -76,12 +77,12 @@ private:
     });
     if (wrong)
       report(r, place, first, found,
-             fmt::format("{} of its {} {}elements of result \"{}\" are {}, from {} to {}", wrong,
-                         total, run.isComplete ? "" : "sampled ", world.arguments[a].name, what,
+             fmt::format("{} of its {} {}elements of result \"{}\" {}, from {} to {}", wrong, total,
+                         run.isComplete ? "" : "sampled ", world.arguments[a].name, what,
                          indexText(first), indexText(last)));
   }
 
-  /// Copies (of a term) must be equal to that of the first rank that holds the element.
+  /// Replicas (of a term) must equal that of the first rank that holds the element.
   void compareHolders(const char *what) {
     terms.assign(world.arguments[a].terms, std::vector<std::optional<Value>>(expected.size()));
     for (uint32_t r = 0; r < world.numRanks(); ++r) {
@@ -94,7 +95,7 @@ private:
     }
   }
 
-  /// The terms that `compareHolders` has found, combined.
+  /// Combines the terms that compareHolders has collected.
   void comparePartial() {
     const Argument &info = world.arguments[a];
     std::vector<std::optional<Value>> all(expected.size());
@@ -105,7 +106,7 @@ private:
               all[e] ? combine(run.mode, info.dtype, info.partialOp, *all[e], *term[e]) : *term[e];
     auto isRight = [&](size_t e, Value) { return all[e] == expected.value[e]; };
     for (uint32_t r = 0; r < world.numRanks(); ++r)
-      compareRank(r, isRight, "with the other terms not the oracle's");
+      compareRank(r, isRight, "combined with the other terms differ from the unsharded reference");
   }
 
   void report(uint32_t r, uint64_t local, size_t element, Value value, const std::string &message) {
@@ -120,7 +121,7 @@ private:
     findings.add(std::move(finding));
   }
 
-  /// The element of the result whose value it should be.
+  /// The element of the result whose expected value this is.
   std::string whoseValue(Value value) {
     if (diagnosis == Diagnosis::CopiesDiffer)
       return {};
@@ -140,9 +141,9 @@ private:
   Findings &findings;
   Diagnosis diagnosis = Diagnosis::WrongResult;
   uint32_t a = 0;
-  Elements expected;             ///< of the oracle
-  std::map<Value, size_t> known; ///< where in `expected`
-  /// Per term: of the first rank that holds the element.
+  Elements expected;             ///< from the oracle
+  std::map<Value, size_t> known; ///< index in `expected`
+  /// Per term: from the first rank that holds the element.
   std::vector<std::vector<std::optional<Value>>> terms;
 };
 

@@ -28,18 +28,17 @@ Value bit(bool b) { return b ? 1 : 0; }
 
 bool isFloat(RegisterType type) { return type == RegisterType::f32 || type == RegisterType::f64; }
 
-/// An integer modulo 2^32 or 2^64, as the type says.
+/// An integer modulo 2^32 or 2^64, by type.
 Value wrapped(RegisterType type, int64_t exact) {
   return field::fromInteger(type == RegisterType::i32 ? static_cast<int32_t>(exact) : exact);
 }
 
-/// An unknown function of two operands whose order does not matter.
+/// An unknown commutative function.
 Value symmetric(ExprOp op, Value a, Value b) {
   return field::hash(static_cast<uint64_t>(op), std::min(a, b), std::max(a, b));
 }
 
-/// Whether a value is a whole number of 32 bits, which constants and truth values are and random
-/// ones are not.
+/// The value as a 32-bit integer, if it is one. Constants and booleans are; random values are not.
 std::optional<int64_t> asInteger(Value a) {
   constexpr Value kLimit = uint64_t(1) << 31;
   if (a < kLimit)
@@ -49,7 +48,7 @@ std::optional<int64_t> asInteger(Value a) {
   return std::nullopt;
 }
 
-/// Of two integers: modulo 2^32 or 2^64 where both are known.
+/// Integer operation: modulo 2^32 or 2^64 if both operands are known.
 Value arithmetic(ExprOp op, RegisterType type, Value a, Value b) {
   std::optional<int64_t> x = asInteger(a), y = asInteger(b);
   bool known = x && y;
@@ -71,7 +70,7 @@ Value arithmetic(ExprOp op, RegisterType type, Value a, Value b) {
   }
 }
 
-/// As the compiler folds them: of whole numbers, of one operand twice, of 0 and -1.
+/// Bit operations, with the compiler's folds: of integers, of equal operands, of 0 and -1.
 Value bits(ExprOp op, Value a, Value b) {
   std::optional<int64_t> x = asInteger(a), y = asInteger(b);
   if (x && y) {
@@ -101,13 +100,13 @@ Value shift(ExprOp op, Value a, Value b) {
   return field::hash(static_cast<uint64_t>(op), a, b);
 }
 
-/// What is finite stays with the field, which does not round: sums of numbers occur in any order.
+/// Finite results stay in the field, which does not round: sums may come in any order.
 std::optional<double> unlessFinite(double result) {
   return std::isfinite(result) ? std::nullopt : std::optional<double>(result);
 }
 
-/// An operation on numbers as the compiler folds it. It may fold in one of two programs only, where
-/// an operand that is no constant there turns out to be one (x - x).
+/// Folds an operation on numbers like the compiler does. The compiler may fold it in only one of
+/// two programs, if an operand becomes constant there (x - x).
 std::optional<double> foldNumbers(ExprOp op, double a, double b, double c) {
   auto f = static_cast<float>(a);
   switch (op) {
@@ -173,13 +172,13 @@ std::optional<Value> foldNumbers(ExprOp op, unsigned used, Value a, Value b, Val
   std::optional<double> result = x && y && z ? foldNumbers(op, *x, *y, *z) : std::nullopt;
   if (!result)
     return std::nullopt;
-  // A whole number, which need not be an f32, gives a whole number again.
+  // An integer result stays an integer, even if it is no f32.
   if (std::fabs(*result) <= 0x1p31 && *result == std::trunc(*result))
     return field::fromInteger(static_cast<int64_t>(*result));
   return field::fromFloat(static_cast<float>(*result));
 }
 
-/// A number as another type: towards zero if an integer comes of a float.
+/// Converts a number to another type; floats round towards zero to integers.
 Value convert(RegisterType from, RegisterType to, Value a) {
   std::optional<double> x = field::numberOf(a);
   if (!isFloat(from) || isFloat(to))
@@ -315,7 +314,7 @@ void evaluateKernel(DataMode mode, const Kernel &kernel, size_t count,
         std::fill_n(out, n, constant(instr));
         break;
       default: {
-        // Operands that an operation does not have are 0, whatever the fields hold.
+        // Missing operands are 0, whatever the fields contain.
         unsigned used = registersRead(instr.op);
         const Value *a = used > 0 ? registers[instr.a].data() : nullptr;
         const Value *b = used > 1 ? registers[instr.b].data() : nullptr;
@@ -330,7 +329,7 @@ void evaluateKernel(DataMode mode, const Kernel &kernel, size_t count,
   }
 }
 
-/// Sums of `Columns` rows of b with one row of a.
+/// Sums `Columns` rows of b with one row of a.
 template <unsigned Columns>
 static void dots(const Value *a, const Value *b, Value *out, int64_t k) {
   field::Wide sums[Columns] = {};

@@ -20,18 +20,18 @@ namespace {
 
 using KeptSets = std::map<std::vector<uint64_t>, uint32_t>;
 
-/// The rows of a factor: vectors along K, one behind the other.
+/// The rows of a factor: contiguous vectors along K.
 class Factor {
 public:
   struct Row {
-    uint64_t matrix, number; ///< which matrix of the batch; which row of it
+    uint64_t matrix, number; ///< matrix in the batch; row in the matrix
     size_t begin;            ///< into `value`
-    uint32_t kept;           ///< equal where the same indices of K are
+    uint32_t kept;           ///< equal for rows that keep the same indices of K
   };
-  std::vector<Row> rows; ///< by matrix and number; one more at the end
+  std::vector<Row> rows; ///< by matrix and number; with an end marker
   Values value;
 
-  /// `alongRows`: K is the last dimension, else the one before. `sets` numbers the sets of indices.
+  /// `alongRows`: K is the last dimension, else the second to last. `sets` numbers the index sets.
   Factor(Elements from, const Layout &factor, bool alongRows, KeptSets &sets) {
     auto size = static_cast<uint64_t>(factor.shape[factor.rank - 2]);
     auto inner = static_cast<uint64_t>(factor.shape[factor.rank - 1]);
@@ -62,7 +62,7 @@ public:
   }
 
 private:
-  /// Each matrix, rows by columns.
+  /// Transposes each rows x columns matrix.
   static void transpose(Elements &matrices, uint64_t rows, uint64_t columns) {
     uint64_t size = rows * columns;
     bool isDense = size != 0 && matrices.size() % size == 0 && !matrices.index.empty() &&
@@ -80,8 +80,8 @@ private:
   }
 };
 
-/// Which matrix of a factor belongs to each dimension of the result's batch: strides, in matrices;
-/// 0 where the factor has none.
+/// Per batch dimension of the result: the stride of the factor's matrices; 0 if it has no such
+/// dimension.
 std::vector<uint64_t> batchStrides(const Layout &factor, const Layout &out) {
   std::vector<uint64_t> strides(out.rank - 2u, 0);
   uint64_t stride = 1;
@@ -99,8 +99,8 @@ uint64_t matrixOf(const std::vector<uint64_t> &strides, const Layout &out, uint6
   return matrix;
 }
 
-/// What the choice of a library's algorithm depends on, which decides the order in which it adds:
-/// shapes, types, strides and how many matrices there are.
+/// The properties that a library's choice of algorithm, hence its order of addition, depends on:
+/// shapes, types, strides and batch size.
 uint64_t algorithmOf(const Layout &out, const Layout &a, const Layout &b, uint8_t flags) {
   uint64_t key = flags;
   for (const Layout *layout : {&out, &a, &b}) {
@@ -129,7 +129,7 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
   Factor right(readAll(rank, command, 2), b, has(sp::CommandFlags::transpose_b), sets);
   const bool anyRepeats = repeats(a) || repeats(b);
   const int64_t k = a.shape[a.rank - (transposeA ? 2u : 1u)];
-  // A single product has no order.
+  // A single product has no order of addition.
   const bool depends = mode.rounded && k > 1 && isFloat(out.dtype);
   const uint64_t algorithm = depends ? algorithmOf(out, a, b, command.flags) : 0;
   auto m = static_cast<uint64_t>(out.shape[out.rank - 2]);
@@ -145,7 +145,7 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
       size_t length = row[1].begin - row->begin;
       for (const Factor::Row *column = columns, *end = column; column->matrix == matrixB;
            column = end) {
-        // Columns of which the same indices are kept are one behind the other.
+        // Columns with the same kept indices are contiguous.
         while (end->matrix == matrixB && end->kept == column->kept)
           ++end;
         auto count = static_cast<size_t>(end - column);
@@ -184,7 +184,7 @@ void DataRun::addBias(uint32_t rank, const Command &command, bool noFactors, Ele
     return;
   const Layout &out = layout(rank, command, 0);
   Elements bias = readAll(rank, command, 3);
-  // The bias would be lost where no index of K is kept.
+  // Without kept indices of K the bias would be lost.
   isFailed |= !isComplete && noFactors && bias.size() > 0;
   for (size_t i = 0; i < result.size(); ++i) {
     Value &value = result.value[i];

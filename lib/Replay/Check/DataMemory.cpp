@@ -20,7 +20,7 @@ static constexpr Value kTail = ~Value(0);
 //===----------------------------------------------------------------------===//
 
 const Value *Elements::find(uint64_t i) const {
-  // Where all are kept, an element is at its index.
+  // If all are kept, an element is at its index.
   if (i < index.size() && index[i] == i)
     return &value[i];
   auto at = std::lower_bound(index.begin(), index.end(), i);
@@ -78,7 +78,7 @@ template <typename F> static void forEachOffset(const Layout &layout, F &&f) {
   }
 }
 
-/// Elements from a view's first one to the one with a row-major index.
+/// Offset in elements of the element with a row-major index.
 static uint64_t offsetOf(const Layout &layout, uint64_t element) {
   uint64_t offset = 0;
   for (unsigned d = layout.rank; d-- > 0;) {
@@ -110,7 +110,7 @@ DataMemory::DataMemory(uint64_t bytes, unsigned widths, uint64_t salt)
     : isComplete(true), isUniform((widths & (widths - 1)) == 0), salt(salt) {
   while (widths && !(widths >> (1u << shift) & 1))
     ++shift;
-  // One more, so that the slot behind an element can always be asked.
+  // One more slot, so the slot after an element always exists.
   slots.resize((bytes >> shift) + 2);
   for (uint64_t s = 0; s < slots.size(); ++s)
     slots[s] = poison(s);
@@ -125,7 +125,7 @@ Value DataMemory::at(uint64_t address, DType dtype) const {
   uint64_t slot = address >> shift;
   if (isUniform)
     return slots[slot];
-  // An element of another width is no value.
+  // An element of another width is not a value.
   uint64_t end = slot + (sizeOf(dtype) >> shift);
   bool fits = slots[slot] != kTail && slots[end] != kTail;
   for (uint64_t s = slot + 1; s < end; ++s)
@@ -146,7 +146,7 @@ Elements DataMemory::read(uint64_t address, const Layout &layout) const {
     result.sort();
     return result;
   }
-  // The same elements as places in memory, and as row-major indices.
+  // The same elements as addresses and as row-major indices.
   Layout places = layout, indices = Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
   for (unsigned d = 0; d < layout.rank; ++d)
     if (layout.strides[d] == 0 && layout.shape[d] > 1)
@@ -174,7 +174,7 @@ void DataMemory::write(uint64_t address, const Layout &layout, const Elements &f
       return;
     std::fill(slots.begin() + static_cast<ptrdiff_t>(slot + 1),
               slots.begin() + static_cast<ptrdiff_t>(end), kTail);
-    // What loses its first slot is no value any more.
+    // An element that lost its first slot is no longer a value.
     for (; slots[end] == kTail; ++end)
       slots[end] = poison(end);
   });

@@ -22,7 +22,7 @@ using namespace replay;
 // Inputs
 //===----------------------------------------------------------------------===//
 
-/// What holds `term` of an input; where it is not partial, or by `mode`, the logical value.
+/// The value of `term` of an input; the logical value if not partial, or by `mode`.
 static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, uint64_t element,
                        uint32_t term) {
   Value value = field::hash(0x696e707574, argument, element);
@@ -36,7 +36,7 @@ static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, u
       value = field::sub(value, random(t));
     return value;
   }
-  // One term is the logical value, the others are on the side that does not count.
+  // One term is the logical value; the others are neutral.
   if (element % info.terms == term)
     return value;
   mode.rounded = false;
@@ -48,15 +48,15 @@ static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, u
   return info.partialOp == ReduceOp::Max ? field::neg(field::kInfinity) : field::kInfinity;
 }
 
-/// The kept indices of a dimension: all, if there are not more than `most`; else one at random of
-/// each of so many pieces. The same in every tensor.
+/// The kept indices of a dimension: all if there are at most `most`, else one random index in each
+/// of `most` equal pieces. Equal for all tensors.
 static std::vector<uint64_t> keptIndices(uint64_t extent, uint64_t most) {
   std::vector<uint64_t> kept;
   uint64_t pieces = std::min(extent, most);
   for (uint64_t p = 0; p < pieces; ++p) {
     uint64_t begin = p * extent / pieces, end = (p + 1) * extent / pieces;
     uint64_t at = begin + field::hash(extent, p) % (end - begin);
-    // The first and the last of all, where an extent that is too short shows.
+    // Keep the first and last index, where a wrong extent shows.
     kept.push_back(p == 0 ? begin : p + 1 == pieces ? end - 1 : at);
   }
   return kept;
@@ -157,7 +157,7 @@ Value DataRun::unknown(uint64_t a, uint64_t b) {
   return field::hash(0x756e6b6e6f776e, a, b);
 }
 
-/// Whether no two elements of a view are in one place, repeated ones aside, by nested strides.
+/// Whether no two elements of a view overlap, repeated ones aside; a test by nested strides.
 static bool isNested(const Layout &layout) {
   for (unsigned d = 0; d < layout.rank; ++d) {
     int64_t inner = 0;
@@ -293,7 +293,7 @@ void DataRun::accumulate(Elements &into, const Elements &from, DType dtype, Redu
   while (a < into.size() || b < from.size()) {
     bool first = b == from.size() || (a < into.size() && into.index[a] <= from.index[b]);
     bool second = a == into.size() || (b < from.size() && from.index[b] <= into.index[a]);
-    // A sum over nothing that is kept does not exist either: it changes nothing.
+    // A sum over dropped elements only does not exist and changes nothing.
     if (first && second)
       all.add(into.index[a], combine(mode, dtype, op, into.value[a], from.value[b]));
     else
@@ -340,7 +340,7 @@ void DataRun::reduceDims(uint32_t rank, const Command &command) {
   write(rank, command, 0, to);
 }
 
-/// Row-major index of an element, with 0 for the dimensions that `layout` repeats.
+/// Row-major index of an element, with 0 in dimensions that `layout` repeats.
 static uint64_t withoutRepeated(const Layout &layout, uint64_t element) {
   uint64_t result = 0, inner = 1;
   for (unsigned d = layout.rank; d-- > 0;) {
@@ -357,7 +357,7 @@ void DataRun::launch(uint32_t rank, const Command &command) {
   const Kernel &kernel = world.kernels[world.ranks[rank].kernels[command.aux]];
   std::vector<Elements> operands;
   std::vector<bool> repeated;
-  // The result has the elements that any operand keeps which repeats nothing.
+  // The result has the elements kept in any operand that repeats nothing.
   Elements made;
   bool any = false, same = true;
   for (uint32_t k = kernel.outputs; k < command.numOperands; ++k) {
@@ -381,7 +381,7 @@ void DataRun::launch(uint32_t rank, const Command &command) {
     made.index.resize(static_cast<size_t>(layout(rank, command, 0).numElements()));
     std::iota(made.index.begin(), made.index.end(), uint64_t(0));
   } else if (!any || (!same && usesOrder(kernel))) {
-    // A term of which nothing is kept is 0 to a sum, but not to a maximum.
+    // A dropped term is 0 in a sum, but not in a maximum.
     isFailed = true;
     return;
   }
@@ -419,7 +419,7 @@ void DataRun::beginTransfer(CommandId send, CommandId recv) {
   InstantDriver::beginTransfer(send, recv);
 }
 
-/// Part `i` of `of` equal ones of `count` elements.
+/// Part `i` of `of` equal parts of `count` elements.
 static Elements part(const Elements &all, uint64_t count, size_t i, size_t of) {
   uint64_t size = count / of, first = i * size;
   auto begin = std::lower_bound(all.index.begin(), all.index.end(), first) - all.index.begin();
@@ -441,7 +441,7 @@ void DataRun::beginCollective(uint32_t index) {
   const Command &any = world.commands[members[0]];
   auto op = static_cast<ReduceOp>(any.reduceOp);
   size_t size = group.size(), root = 0;
-  // Of a member's input; all that have one have as many.
+  // Size of a member's input, equal for all that have one.
   uint64_t count = 0;
   DType dtype = DType::F32;
   std::vector<Elements> in(failed() ? 0 : size);
@@ -468,7 +468,7 @@ void DataRun::beginCollective(uint32_t index) {
       append(out, j * (count / of), part(in[j], count, i, of));
     return out;
   };
-  // What all members get, or the root.
+  // The data that all members, or the root, receive.
   Elements common;
   auto kind = static_cast<CollectiveKind>(any.op);
   if (!in.empty() && (kind == CollectiveKind::AllReduce || kind == CollectiveKind::Reduce))

@@ -14,7 +14,7 @@ namespace tandem::check {
 
 using namespace replay;
 
-/// Steps back, at most.
+/// Most steps back.
 static constexpr unsigned kMaxSteps = 32;
 
 std::string elementText(const std::vector<int64_t> &shape, uint64_t element) {
@@ -52,7 +52,7 @@ std::optional<uint64_t> elementOf(const Layout &layout, uint64_t offset) {
 
 namespace {
 
-/// Row-major number of the element of a written view at an address; such views have nested strides.
+/// Row-major index of the element at an address of a written view; its strides are nested.
 std::optional<uint64_t> elementAt(const World &world, const View &view, uint64_t address) {
   const Layout &layout = world.layoutOf(view);
   if (address < view.address || address >= view.address + layout.spanBytes())
@@ -93,7 +93,7 @@ public:
   }
 
 private:
-  /// The last command before `before` that wrote there; sets `before` to its place in the order.
+  /// The last command before `before` that wrote there; sets `before` to its position.
   bool findWriter(const DataPlace &place, size_t &before, uint64_t &element) {
     while (before-- > 0) {
       CommandId id = executed[before];
@@ -123,7 +123,7 @@ private:
     return false;
   }
 
-  /// To where a command that only moves data has an element from; false if it computes.
+  /// If the command only moves data, sets `place` to its source; false if it computes.
   bool moveBack(CommandId id, uint64_t element, DataPlace &place) {
     const Command &command = world.commands[id];
     CommandId source = id;
@@ -143,7 +143,7 @@ private:
 
   std::string origin(const DataPlace &place) const {
     if (place.space != Space::Argument || world.arguments[place.argument].isResult)
-      return "memory that nobody has written";
+      return "unwritten memory";
     const Argument &info = world.arguments[place.argument];
     const Shard &shard = world.ranks[place.rank].shards[place.argument];
     uint64_t rest = place.address / sizeOf(info.dtype);
@@ -179,7 +179,7 @@ std::vector<std::string> traceNotes(const World &world, const Trace &trace,
     where = std::string(element.size(), ' ');
   }
   if (!trace.end.empty())
-    notes.push_back("which has it from " + trace.end);
+    notes.push_back("which was read from " + trace.end);
   return notes;
 }
 

@@ -22,26 +22,26 @@ struct DataPlace {
   uint64_t address = 0; ///< bytes
 };
 
-/// Row-major number of the element of a view at `offset` elements from its first one; the strides
-/// must be nested.
+/// Row-major index of the element of a view at `offset` elements from the first; strides must be
+/// nested.
 std::optional<uint64_t> elementOf(const Layout &layout, uint64_t offset);
 
-/// How a value came to its place at the end of a run.
+/// The history of a value at the end of a run.
 struct Trace {
-  /// Its last writer; where that only moved it, the last writer of where it stood before, ... Of a
-  /// message both ends, the receive first. The last one computed it, unless `end` says more.
+  /// Its last writer; if that only moved it, the last writer of its source, and so on. Of a message
+  /// both ends, the receive first. The last command computed it, unless `end` is set.
   std::vector<CommandId> commands;
-  /// "[3,0] of input "x"", "memory that nobody has written"; empty: a command computed it.
+  /// "[3,0] of input "x"", "unwritten memory"; empty: a command computed it.
   std::string end;
 };
-/// `executed`: commands in the order in which they ran, of messages the receives.
+/// `executed`: commands in execution order; receives for messages.
 Trace traceBack(const World &world, const std::vector<CommandId> &executed, DataPlace place);
 
-/// The notes of a finding about an element: how it came to its place.
+/// The notes of a finding about an element: its history.
 std::vector<std::string> traceNotes(const World &world, const Trace &trace,
                                     const std::string &element);
 
-/// Row-major index of an element: "[2,0,17]".
+/// "[2,0,17]" for a row-major index.
 std::string elementText(const std::vector<int64_t> &shape, uint64_t element);
 
 } // namespace tandem::check

@@ -19,8 +19,8 @@ constexpr unsigned kBits = 61, kMantissa = 24;
 
 Value rotateLeft(Value a, unsigned by) { return ((a << by) | (a >> (kBits - by))) & kPrime; }
 
-/// mantissa * 2^-s turns into the mantissa where the bits are rotated by s, because 2^61 = 1. For
-/// the same reason the exponent is known up to 61: the one next to 0 is taken.
+/// In this field 2^61 = 1, so mantissa * 2^-s is the mantissa rotated by s bits, and the exponent
+/// is known modulo 61: take the one nearest to 0.
 std::optional<double> positiveNumberOf(Value a) {
   if (a <= uint64_t(1) << 31)
     return static_cast<double>(a);
@@ -58,7 +58,7 @@ uint64_t order(uint64_t way, Value a) {
   std::optional<double> number = numberOf(a);
   if (!number)
     return mix(a ^ way);
-  // The bits of floats are ordered as their magnitudes are.
+  // The bits of positive floats order like their values.
   uint64_t bits = 0;
   std::memcpy(&bits, &*number, sizeof bits);
   constexpr uint64_t kSign = uint64_t(1) << 63;

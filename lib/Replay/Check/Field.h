@@ -20,14 +20,14 @@ namespace tandem::check::field {
 using Value = uint64_t;
 __extension__ using Wide = unsigned __int128;
 inline constexpr Value kPrime = (uint64_t(1) << 61) - 1;
-/// So many products fit in a Wide, with what foldWide leaves.
+/// Number of products that fit in a Wide together with a result of foldWide.
 inline constexpr unsigned kMaxProducts = 32;
 
 inline Value fold(uint64_t x) {
   x = (x & kPrime) + (x >> 61);
   return x >= kPrime ? x - kPrime : x;
 }
-/// The same number, below 2^68.
+/// A congruent number below 2^68.
 inline Wide foldWide(Wide x) { return (x & kPrime) + (x >> 61); }
 inline Value reduce(Wide x) { return fold(static_cast<uint64_t>(foldWide(foldWide(x)))); }
 
@@ -43,7 +43,7 @@ inline Value power(Value a, uint64_t exponent) {
       result = mul(result, a);
   return result;
 }
-/// 0 of 0.
+/// inverse(0) = 0.
 inline Value inverse(Value a) { return power(a, kPrime - 2); }
 
 /// SplitMix64: a bijection.
@@ -58,7 +58,7 @@ inline Value hash(uint64_t which, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0
   return fold(mix(mix(mix(mix(which) ^ a) ^ b) ^ c));
 }
 
-/// A sum of floats: it commutes and 0 changes nothing, but how it rounds depends on the two.
+/// A sum of floats: commutative with neutral 0, but its rounding depends on the operands.
 inline Value addRounded(Value a, Value b) {
   if (a == 0 || b == 0)
     return a + b;
@@ -69,11 +69,11 @@ inline Value fromInteger(int64_t i) {
   return i < 0 ? neg(fold(static_cast<uint64_t>(-i))) : fold(static_cast<uint64_t>(i));
 }
 
-/// +infinity; minus infinity is its negative.
+/// +infinity; -infinity is its negation.
 inline constexpr Value kInfinity = 0x0123456789abcdefull;
 inline constexpr Value kNaN = 0x0fedcba987654321ull;
 
-/// Finite numbers are binary fractions, hence exact.
+/// Finite floats are binary fractions, so this is exact.
 inline Value fromDouble(double value) {
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
@@ -93,12 +93,12 @@ inline Value fromDouble(double value) {
 }
 inline Value fromFloat(float value) { return fromDouble(value); }
 
-/// The number that this is, if it is a whole one of 32 bits or a float next to 1 (2^-29 to 2^31),
-/// as constants and what is computed of them are; a random value is not but for a chance of 2^-29.
+/// The number behind a value: a 32-bit integer, or a float from 2^-29 to 2^31. A random value gives
+/// none, with probability 1 - 2^-29.
 std::optional<double> numberOf(Value a);
 
-/// Values are ordered by this, in one of many ways: numbers by size, the infinities at the ends,
-/// and all else anywhere among them.
+/// Sort keys for values: numbers by size, infinities at the ends, other values anywhere between,
+/// depending on `way`.
 uint64_t order(uint64_t way, Value a);
 inline Value max(uint64_t way, Value a, Value b) { return order(way, a) < order(way, b) ? b : a; }
 inline Value min(uint64_t way, Value a, Value b) { return order(way, b) < order(way, a) ? b : a; }

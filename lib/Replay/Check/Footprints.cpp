@@ -22,7 +22,7 @@ ByteSet::ByteSet(const Layout &layout) {
                         static_cast<uint64_t>(layout.strides[d]) * element});
   std::sort(sorted.begin(), sorted.end(),
             [](const Dim &a, const Dim &b) { return a.stride > b.stride; });
-  // From the inside: what continues the run joins it.
+  // Innermost first: merge dimensions that continue the run.
   run = element;
   while (!sorted.empty() && sorted.back().stride <= run) {
     run = sorted.back().stride * (sorted.back().extent - 1) + run;
@@ -60,8 +60,8 @@ struct Box {
   Interval digits[kMaxLevels];
 };
 
-/// Reads addresses as mixed-radix numbers whose radices are the strides of two sets, so that both
-/// become a few boxes, and boxes are compared level by level.
+/// Reads addresses as mixed-radix numbers whose radices are the strides of two sets. Both sets
+/// become a few boxes, which are compared level by level.
 class Grid {
 public:
   /// False if the strides do not divide one another.
@@ -128,13 +128,14 @@ private:
     return l + 1 < levels ? quotient % radix(l) : quotient;
   }
 
-  /// [begin, end) below level `top` as boxes: ragged ends at each level, whole units between.
+  /// Splits [begin, end) below level `top` into boxes: partial ends at each level, whole units
+  /// between.
   void split(Box box, unsigned top, uint64_t begin, uint64_t end, std::vector<Box> &out) const {
     for (unsigned l = 0; l < top; ++l)
       if (l + 1 < top)
         box.digits[l] = {0, radix(l)};
     while (begin < end) {
-      // The largest aligned unit that begins here and fits.
+      // The largest aligned unit that starts here and fits.
       unsigned l = 0;
       while (l + 1 < top && begin % unit[l + 1] == 0 && begin + unit[l + 1] <= end)
         ++l;
@@ -161,7 +162,7 @@ private:
 uint64_t commonOfIntervals(uint64_t a, const ByteSet &setA, uint64_t b, const ByteSet &setB) {
   std::vector<Interval> x, y;
   if (!intervals(a, setA, x) || !intervals(b, setB, y))
-    return std::min(setA.bytes, setB.bytes); // too many to look at: taken to overlap
+    return std::min(setA.bytes, setB.bytes); // too many to compare: assume they overlap
   uint64_t common = 0;
   for (size_t i = 0, j = 0; i < x.size() && j < y.size();) {
     uint64_t begin = std::max(x[i].begin, y[j].begin), end = std::min(x[i].end, y[j].end);
@@ -211,7 +212,7 @@ bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out)
   }
   std::sort(raw.begin(), raw.end(),
             [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
-  size_t before = out.size(); // what other sets have left there
+  size_t before = out.size(); // set by other calls
   for (const Interval &piece : raw) {
     if (out.size() > before && piece.begin <= out.back().end)
       out.back().end = std::max(out.back().end, piece.end);
@@ -257,7 +258,7 @@ std::shared_ptr<const Overlaps> FootprintTable::compute(std::vector<Place> place
     uint64_t common;
   };
   std::vector<Pair> pairs;
-  std::vector<uint32_t> active; // places that reach as far as the next one's begin
+  std::vector<uint32_t> active; // places that reach the begin of the next one
   for (uint32_t p = 0; p < all.size(); ++p) {
     const ByteSet &mine = set(all[p].layout);
     auto over = [&](uint32_t q) {
@@ -272,7 +273,7 @@ std::shared_ptr<const Overlaps> FootprintTable::compute(std::vector<Place> place
   }
   std::vector<uint32_t> &first = result->first;
   first.assign(all.size() + 1, 0);
-  // A place overlaps itself, unless it has no bytes.
+  // A nonempty place overlaps itself.
   auto hasBytes = [&](uint32_t p) { return set(all[p].layout).bytes != 0; };
   for (uint32_t p = 0; p < all.size(); ++p)
     first[p + 1] += hasBytes(p);

@@ -17,7 +17,7 @@
 namespace tandem::check {
 
 /// A layout as a set of bytes: runs of `run` bytes at all combinations of `dims`, largest stride
-/// first. Order, repetition and dimensions of one index do not count.
+/// first. Ignores order, repetition and dimensions of size 1.
 struct ByteSet {
   struct Dim {
     uint64_t extent, stride; ///< bytes
@@ -25,20 +25,19 @@ struct ByteSet {
   std::vector<Dim> dims;
   uint64_t run = 0;   ///< bytes; 0: the set is empty
   uint64_t span = 0;  ///< bytes from the first to the end of the last
-  uint64_t bytes = 0; ///< in the set
+  uint64_t bytes = 0; ///< number of bytes in the set
 
   explicit ByteSet(const Layout &layout);
 };
 
-/// Bytes that two sets at two addresses have in common.
+/// Number of common bytes of two sets at two addresses.
 uint64_t commonBytes(uint64_t a, const ByteSet &setA, uint64_t b, const ByteSet &setB);
 
 /// A piece [begin, end) of memory.
 struct Interval {
   uint64_t begin, end;
 };
-/// Appends the set at `address` as sorted disjoint intervals; false if there are more than a
-/// million.
+/// Appends the set at `address` as sorted disjoint intervals; false above a million.
 bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out);
 
 /// A place in one rank's memory.
@@ -61,7 +60,7 @@ struct Place {
   friend bool operator==(const Place &a, const Place &b) { return !(a < b) && !(b < a); }
 };
 
-/// Which of a rank's places overlap.
+/// The overlapping pairs among a rank's places.
 struct Overlaps {
   struct Edge {
     uint32_t to;
@@ -75,12 +74,12 @@ struct Overlaps {
   const Edge *end(uint32_t place) const { return edges.data() + first[place + 1]; }
 };
 
-/// Makes overlaps; ranks with the same places share them. Any thread.
+/// Computes overlaps; ranks with equal places share them. Any thread.
 class FootprintTable {
 public:
   explicit FootprintTable(const World &world);
   const ByteSet &set(uint32_t layout) const { return sets[layout]; }
-  /// `places` is sorted, without duplicates.
+  /// `places`: sorted, without duplicates.
   std::shared_ptr<const Overlaps> overlaps(std::vector<Place> places);
 
 private:

@@ -26,7 +26,7 @@ void Lint::redundantWait(CommandId wait) {
   if (!findings.wants(Diagnosis::RedundantSync))
     return findings.count(Diagnosis::RedundantSync);
   add(Diagnosis::RedundantSync, wait,
-      fmt::format("rank {}: stream {} waits for what is before it anyway", rank,
+      fmt::format("rank {}: stream {} waits for work that has already ended", rank,
                   world.commands[wait].stream));
 }
 
@@ -85,7 +85,7 @@ void Lint::copy(CommandId command, uint32_t target, uint32_t source, bool sameLa
     copies.push_back({command, target, source});
 }
 
-/// The copy is all that ever writes its target, and nobody writes its source from then on.
+/// The copy is the only write of its target, and its source is not written later.
 bool Lint::couldBeView(const Copy &copy) const {
   uint32_t count = 0;
   for (const Overlaps::Edge *e = graph->begin(copy.target); e != graph->end(copy.target); ++e)
@@ -108,7 +108,7 @@ void Lint::finish() {
   for (const Copy &copy : copies)
     if (couldBeView(copy))
       add(Diagnosis::CopyView, copy.command,
-          fmt::format("rank {} copies what its readers could read where it lies", rank));
+          fmt::format("rank {} copies data that its readers could read in place", rank));
   for (const auto &[begin, was] : unread)
     unreadData(begin, was.end, was.by);
   checkInputs();
@@ -134,7 +134,7 @@ void Lint::checkInputs() {
         at = std::max(at, piece.end);
     if (at < world.ranks[rank].argumentBytes[a])
       findings.add({Diagnosis::UnreadData,
-                    fmt::format("rank {}: nobody reads byte {} of input \"{}\"", rank, at,
+                    fmt::format("rank {}: byte {} of input \"{}\" is never read", rank, at,
                                 world.arguments[a].name),
                     {},
                     {}});
@@ -147,7 +147,7 @@ void Lint::unreadData(uint64_t begin, uint64_t end, CommandId writer) {
   if (!findings.wants(Diagnosis::UnreadData))
     return findings.count(Diagnosis::UnreadData);
   add(Diagnosis::UnreadData, writer,
-      fmt::format("rank {}: nobody reads what is written to bytes [{}, {}) of the arena", rank,
+      fmt::format("rank {}: the data written to bytes [{}, {}) of the arena is never read", rank,
                   begin, end));
 }
 

@@ -15,20 +15,20 @@
 
 namespace tandem::check {
 
-/// Watches the pass over one rank.
+/// Observes the pass over one rank.
 class Lint {
 public:
   Lint(const World &world, uint32_t rank, const FootprintTable &footprints,
        std::shared_ptr<const Overlaps> graph, Findings &findings);
 
-  /// A wait for what has ended anyway.
+  /// A wait for work that has already ended.
   void redundantWait(CommandId wait);
-  /// A command that takes time; `afterPrevious`: the one issued before it has surely ended.
+  /// A command that takes time; `afterPrevious`: the previously issued one has ended.
   void work(CommandId command, bool afterPrevious);
-  /// An access to a place of `graph`. A command that reads and writes says so in one call.
+  /// An access to a place of `graph`. One call per command, also if it reads and writes.
   void access(CommandId command, uint32_t place, bool reads, bool writes);
   void inputRead(const replay::View &view);
-  /// `source`: a place, or kNone for an input, which nobody writes.
+  /// `source`: a place, or kNone for an input, which is never written.
   void copy(CommandId command, uint32_t target, uint32_t source, bool sameLayout);
   void finish();
 
@@ -39,7 +39,7 @@ private:
   };
 
   void add(Diagnosis diagnosis, CommandId command, std::string message);
-  /// Takes the bytes of a place out of `unread`; if they are written anew, they are reported.
+  /// Removes a place's bytes from `unread`; reports them if they are overwritten.
   void forget(uint32_t place, CommandId writer);
   void unreadData(uint64_t begin, uint64_t end, CommandId writer);
   void checkInputs();
@@ -50,16 +50,16 @@ private:
   const FootprintTable &footprints;
   std::shared_ptr<const Overlaps> graph;
   Findings &findings;
-  std::vector<uint32_t> writes;     ///< per place: how many
+  std::vector<uint32_t> writes;     ///< per place: number of writes
   std::vector<CommandId> lastWrite; ///< per place
   std::vector<Copy> copies;
   struct Written {
     uint64_t end;
     CommandId by;
   };
-  std::map<uint64_t, Written> unread; ///< pieces of the arena by their begin: written, not yet read
+  std::map<uint64_t, Written> unread; ///< arena intervals by begin: written, not yet read
   std::set<CommandId> reported;
-  std::set<Place> inputs; ///< what is read of the inputs
+  std::set<Place> inputs; ///< the read parts of the inputs
   CommandId firstWork = kNone;
   bool communicates = false, computes = false, overlaps = false;
 };

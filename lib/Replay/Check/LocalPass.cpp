@@ -19,7 +19,7 @@ using namespace replay;
 
 namespace {
 
-/// Pairs kept of one rank.
+/// Pairs kept per rank.
 constexpr size_t kMaxOpen = 64;
 
 class RankChecker {
@@ -94,7 +94,7 @@ private:
   // Order
 
   uint32_t *clockOf(uint32_t stream) { return clock.data() + size_t(stream) * streams; }
-  /// Whether `last` has ended before what `stream` is about to run.
+  /// Whether `last` has ended before the next command of `stream`.
   bool ended(const Last &last, uint32_t stream) {
     return clockOf(stream)[last.stream] >= last.tick;
   }
@@ -113,7 +113,7 @@ private:
       join(clockOf(stream), event, streams);
     }
     if (!isMessage(command.kind)) {
-      // What stands before on the stream is over.
+      // Earlier commands of the stream have ended.
       clockOf(stream)[stream] = ticks[stream];
       ticks[stream] += takesPart(command.kind);
     }
@@ -215,7 +215,7 @@ private:
   void addReader(const Last &here, uint32_t place) {
     for (uint32_t n = readers[place]; n != kNone; n = pool[n].next)
       if (pool[n].read.stream == here.stream) {
-        // A later one of the same stream stands for it; a group's messages run at once.
+        // A later access of the same stream replaces it; a group's messages run concurrently.
         if (pool[n].read.tick != here.tick) {
           pool[n].read = here;
           return;
@@ -272,10 +272,11 @@ private:
   std::optional<Contents> contents;
   uint32_t streams = 1;
   std::vector<uint32_t> placeOfView;
-  std::vector<uint32_t> readers; ///< per place: since the last write; into pool
+  std::vector<uint32_t> readers; ///< per place: reads since the last write; into pool
   std::vector<Reader> pool;
-  std::vector<uint32_t> clock, ticks, eventClocks; ///< clocks: of what has ended, per stream
-  std::vector<Last> lastAccess;                    ///< per stream
+  std::vector<uint32_t> clock, ticks,
+      eventClocks;              ///< clocks: per stream, the commands that have ended
+  std::vector<Last> lastAccess; ///< per stream
   std::vector<Access> accesses;
   bool startReported = false;
   std::optional<Lint> lint;

@@ -77,11 +77,11 @@ private:
   std::string message(const Mismatch &m) const {
     switch (m.kind) {
     case Mismatch::SendWithoutRecv:
-      return fmt::format("rank {} sends to rank {} with tag {} on {}, which no receive there takes",
+      return fmt::format("rank {} sends to rank {} with tag {} on {}, without a matching receive",
                          world.rankOf(m.a), command(m.a).peer, command(m.a).aux,
                          channel(command(m.a).channel));
     case Mismatch::RecvWithoutSend:
-      return fmt::format("rank {} receives from rank {} with tag {} on {}, which no send there has",
+      return fmt::format("rank {} receives from rank {} with tag {} on {}, without a matching send",
                          world.rankOf(m.a), command(m.a).peer, command(m.a).aux,
                          channel(command(m.a).channel));
     case Mismatch::MessageSize:
@@ -89,13 +89,13 @@ private:
       return fmt::format("rank {} sends {}, rank {} receives it as {}", world.rankOf(m.a),
                          operand(m.a, 0), world.rankOf(m.b), operand(m.b, 0));
     case Mismatch::GroupsDiffer:
-      return fmt::format("{}: the group of rank {} has rank {}, which sees another group",
+      return fmt::format("{}: the group of rank {} contains rank {}, which has another group",
                          channel(m.channel), m.other, m.rank);
     case Mismatch::WaitWithoutSignal:
-      return fmt::format("rank {} waits for slot {} to reach {}, and nobody raises it so far",
+      return fmt::format("rank {} waits for slot {} to reach {}, and no command raises it that far",
                          world.rankOf(m.a), command(m.a).aux, command(m.a).value);
     case Mismatch::PutOutside:
-      return fmt::format("rank {} writes outside of the {} symmetric bytes of rank {}",
+      return fmt::format("rank {} writes outside the {} symmetric bytes of rank {}",
                          world.rankOf(m.a), world.ranks[m.rank].symmetricBytes, m.rank);
     case Mismatch::CollectiveMissing: {
       const replay::Collective &c = world.collectives[command(m.a).partner];

@@ -13,7 +13,7 @@ namespace tandem::check {
 
 using namespace replay;
 
-/// Commands that all searches together may visit: some seconds.
+/// Most commands visited by all searches together: some seconds.
 static constexpr uint64_t kMaxVisited = uint64_t(1) << 30;
 
 Order::Order(const World &world) : world(world) {
@@ -113,8 +113,8 @@ void Order::reachEnd(CommandId c) {
     ended[chainOf(c)] = 1;
 }
 
-/// The signals behind a put, of its stream and channel to its peer, are raised after its arrival;
-/// nothing else is.
+/// The signals after a put, on its stream and channel to its peer, are raised after its arrival; no
+/// others are.
 void Order::reachArrival(CommandId put) {
   const Command &p = world.commands[put];
   for (CommandId c = p.next; c != kNone; c = world.commands[c].next) {
@@ -137,7 +137,8 @@ void Order::reachRaise(CommandId signal) {
         slot.raises.end() -
         std::partition_point(slot.raises.begin(), slot.raises.end(),
                              [&](CommandId raise) { return world.commands[raise].value < value; });
-    // Any of them may have released it, so only what is after all of them is after the wait.
+    // Any of the candidates may have released the wait: only commands after all of them are after
+    // it.
     if (++raisesOf[wait] == static_cast<uint64_t>(candidates))
       reachEnd(wait);
   }

@@ -15,22 +15,22 @@
 
 namespace tandem::check {
 
-/// The relation `<` of docs/semantics.md, by search: exact, and linear in the program per source.
-/// Sources are asked for one after the other, so ask all about one before the next.
+/// The relation `<` of docs/semantics.md, by search: exact, linear in the program per source. The
+/// last source is cached, so ask all questions about one source in a row.
 class Order {
 public:
   explicit Order(const World &world);
 
-  /// E(x) < B(y); of a put x: its arrival < B(y). `runs` later: y is in that many runs after x's.
+  /// E(x) < B(y); for a put x: its arrival < B(y). `runs`: y is this many runs after x.
   bool before(CommandId x, CommandId y, unsigned runs = 0);
-  /// Of a put x: its arrival, else E(x) < END of `rank` in x's run.
+  /// For a put x: its arrival, else E(x), before END of `rank` in x's run.
   bool beforeEnd(CommandId x, uint32_t rank);
-  /// True once searches have cost too much: from then on everything is said to be ordered.
+  /// True once the searches have exceeded their limit: all later answers are "ordered".
   bool exhausted() const { return isExhausted; }
 
 private:
   void search(CommandId x);
-  /// Continues what `reached` holds at the end of a run into the next one.
+  /// Continues from the end of a run into the next.
   void nextRun();
   void clear();
   void reachBegin(CommandId c);
@@ -51,17 +51,17 @@ private:
   std::vector<CommandId> waits;
 
   CommandId source = kNone;
-  unsigned run = 0;               ///< after that of `source`, which `reached` shows
-  std::vector<CommandId> reached; ///< per chain: the first command whose B is after; kNone
+  unsigned run = 0;               ///< runs after that of `source`
+  std::vector<CommandId> reached; ///< per chain: the first command whose B is after; kNone: none
   std::vector<uint8_t> ended;     ///< per chain: its end is after
   std::vector<std::pair<CommandId, CommandId>> pending; ///< [first, last) on one chain
-  std::unordered_map<CommandId, uint32_t> raisesOf;     ///< per wait: raises that are after
+  std::unordered_map<CommandId, uint32_t> raisesOf; ///< per wait: number of raises that are after
   std::unordered_set<CommandId> raised;
   uint64_t visited = 0; ///< commands, over all searches
   bool isExhausted = false;
 };
 
-/// Which pairs of ranks one run orders: START on rank a < END on rank b.
+/// The pairs of ranks that one run orders: START on rank a < END on rank b.
 class RankOrder {
 public:
   RankOrder(const World &world, const CheckOptions &options);

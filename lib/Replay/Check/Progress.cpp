@@ -32,7 +32,7 @@ void InstantDriver::beginCollective(uint32_t collective) {
 
 namespace {
 
-/// Notes when each command began: an order that no other order of the program contradicts.
+/// Records a possible order in which the commands begin.
 class NotingDriver final : public InstantDriver {
 public:
   explicit NotingDriver(const World &world)
@@ -47,7 +47,7 @@ private:
   uint32_t now = 0;
 };
 
-/// Positions of queues, and the edge of each: the queue that it waits for.
+/// The positions of stuck queues; each has an edge to the queue that it waits for.
 class WaitGraph {
 public:
   WaitGraph(const World &world, const Walker &walker)
@@ -58,7 +58,7 @@ public:
 
   std::vector<Cycle> cycles(unsigned most) {
     std::vector<Cycle> found;
-    std::vector<size_t> seenFrom(positions.size(), kUnseen); // the start that came by first
+    std::vector<size_t> seenFrom(positions.size(), kUnseen); // the start that reached it first
     for (size_t start = 0; start < positions.size() && found.size() < most; ++start) {
       size_t p = start;
       while (p != kUnseen && seenFrom[p] == kUnseen) {
@@ -93,7 +93,7 @@ private:
       std::string step =
           fmt::format("{} waits for {}", world.describe(here), world.describe(awaited));
       if (before != awaited)
-        step += fmt::format(", which stands behind {}", world.describe(before));
+        step += fmt::format(", which is queued behind {}", world.describe(before));
       cycle.steps.push_back(std::move(step));
     } while (p != first);
     return cycle;

@@ -3,12 +3,12 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every rank's streams may be folded in another way, so there are far too many folds to try. They
-// need not be tried. Order only grows when queues are merged: if a program ends with all streams of
-// each rank in one queue, it ends under every fold. If it does not, some commands wait for each
-// other in a cycle, and a cycle has a short form that goes through each rank's queues once (if c1
-// stands before d1 and c2 before d2, then c1 before d2 or c2 before d1), that is: with two streams
-// of a rank in one queue. Every number of queues below that of streams allows that.
+// Each rank may map its streams to queues differently: far too many mappings to try them all. Order
+// only grows when queues are merged, so a program that finishes with one queue per rank finishes
+// under every mapping. Otherwise some commands wait in a cycle. Every cycle has a short form that
+// visits each rank's queues once (if c1 is before d1 and c2 before d2, then c1 is before d2 or c2
+// before d1), so only two streams of a rank share a queue. Every number of queues below that of
+// streams allows this.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,8 +55,8 @@ public:
     for (const Position &position : walker.stuck())
       if (tried < kMaxCycles && tryFold(whatHolds(walker, position)))
         return;
-    limits.push_back(fmt::format("queue sharing: with everything of a rank in one queue the "
-                                 "program hangs, but no fold onto {} queues is known to hang",
+    limits.push_back(fmt::format("queue sharing: with one queue per rank the program deadlocks, "
+                                 "but no mapping onto {} queues is known to deadlock",
                                  options.queues));
   }
 
@@ -72,7 +72,7 @@ private:
 
   uint32_t streamOf(CommandId command) const { return world.commands[command].stream; }
 
-  /// What `head` keeps from running must share its queue.
+  /// The streams of `head` and of the command behind it share a queue.
   void share(Sharing &sharing, CommandId head, CommandId behind) const {
     if (streamOf(head) == streamOf(behind))
       return;
@@ -88,7 +88,7 @@ private:
     sets.push_back(std::move(merged));
   }
 
-  /// Each command of a cycle waits for one that the next one stands in front of.
+  /// Each command of the cycle waits for one that is queued behind the next one.
   Sharing alongCycle(const Walker &walker, const Cycle &cycle) const {
     Sharing sharing;
     for (size_t i = 0; i < cycle.commands.size(); ++i)
@@ -97,8 +97,8 @@ private:
     return sharing;
   }
 
-  /// From a queue that is stuck, all that must be stuck for it to be: where any of several signals
-  /// could release it, what is in front of each of them.
+  /// From a stuck queue, collects all queues that must be stuck for it; if any of several signals
+  /// could release it, the queues in front of each.
   Sharing whatHolds(const Walker &walker, const Position &start) const {
     std::map<std::pair<uint32_t, uint32_t>, CommandId> heads;
     for (const Position &position : walker.stuck())
@@ -134,8 +134,8 @@ private:
     return result;
   }
 
-  /// Whether so many queues hold these sets, with at most ceil(S / k) streams each: largest first
-  /// into the emptiest.
+  /// Whether `sets` fit the queues with at most ceil(S / k) streams each: largest set first into
+  /// the emptiest queue.
   bool fits(const Rank &rank, const std::vector<std::set<uint32_t>> &sets) const {
     uint32_t most = (rank.numStreams + options.queues - 1) / options.queues;
     std::vector<uint32_t> sizes, load(options.queues, 0);
@@ -151,7 +151,7 @@ private:
     return true;
   }
 
-  /// Reports the fold if it exists and hangs.
+  /// Reports the mapping if it exists and deadlocks.
   bool tryFold(const Sharing &sharing) {
     ++tried;
     std::vector<uint16_t> fold(world.numStreams());
@@ -173,7 +173,7 @@ private:
     std::vector<Cycle> cycles = findCycles(world, walker, 1);
     for (Cycle &cycle : cycles)
       findings.add({Diagnosis::QueueDeadlock,
-                    fmt::format("on {} hardware queues the program hangs where {}", options.queues,
+                    fmt::format("on {} hardware queues the program deadlocks if {}", options.queues,
                                 describe(sharing)),
                     std::move(cycle.commands), std::move(cycle.steps)});
     return !cycles.empty();

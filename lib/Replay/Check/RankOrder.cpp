@@ -17,7 +17,7 @@ namespace {
 
 using Words = std::vector<uint64_t>;
 
-/// Carries along one execution, per stream, the set of ranks whose START is before its next
+/// Computes along one execution, per stream, the set of ranks whose START precedes its next
 /// command.
 class TieDriver final : public InstantDriver {
 public:
@@ -107,11 +107,11 @@ public:
   const Words &atEnd(uint32_t rank) const { return sets[world.ranks[rank].firstStream]; }
 
 private:
-  /// The signals of one stream that raise a slot, in its order.
+  /// The signals of one stream that raise a slot, in stream order.
   struct Raises {
     uint64_t stream = 0;
     std::vector<uint64_t> mostValue; ///< per signal: the largest value up to it
-    std::vector<Words> sets;         ///< per signal that has come: what is before it
+    std::vector<Words> sets;         ///< per issued signal: what precedes it
 
     void add(uint64_t value) {
       mostValue.push_back(mostValue.empty() ? value : std::max(value, mostValue.back()));
@@ -138,8 +138,8 @@ private:
       into[w] |= from[w];
   }
 
-  /// What is before every signal that could have raised the slot to `value`. Of those of one stream
-  /// only the first counts; one of another stream that has not come yet leaves nothing.
+  /// The ranks before every signal that could have raised the slot to `value`. Of one stream's
+  /// signals only the first counts; a stream whose signal has not been issued gives the empty set.
   Words commonOfRaises(uint32_t slot, uint64_t value) const {
     Words common(words, ~uint64_t(0));
     for (const Raises &raises : raised[slot]) {
@@ -156,10 +156,10 @@ private:
   }
 
   const size_t words;
-  std::vector<Words> sets;                       ///< per stream of a rank
+  std::vector<Words> sets;                       ///< per stream of each rank
   std::vector<Words> recorded;                   ///< per event, until its last wait
   std::vector<uint32_t> waitsLeft;               ///< per event
-  std::unordered_map<CommandId, Words> messages; ///< per send that is under way
+  std::unordered_map<CommandId, Words> messages; ///< per send in flight
   std::vector<std::vector<Raises>> raised;       ///< per slot
 };
 

@@ -20,18 +20,18 @@ namespace {
 /// An access to the symmetric memory of one rank, by itself or by a peer's put.
 struct Touch {
   CommandId command = kNone;
-  uint32_t rank = 0; ///< that issues it
+  uint32_t rank = 0; ///< the issuing rank
   uint32_t place = 0;
   bool writes = false, isPut = false;
-  const uint32_t *clock = nullptr; ///< local ones: what has ended before, per stream
+  const uint32_t *clock = nullptr; ///< local accesses: what has ended before, per stream
 };
 
-/// The commands of one stream that raise a slot or wait for it, in its order.
+/// The commands of one stream that raise a slot or wait for it, in stream order.
 struct SlotUsers {
-  uint64_t key = 0; ///< which stream (of raises: and channel)
+  uint64_t key = 0; ///< the stream (for raises: and channel)
   std::vector<CommandId> commands;
   std::vector<uint64_t> mostValue; ///< per command: the largest value up to it
-  std::vector<uint32_t> ticks;     ///< of waits: their numbers in the stream, as clocks count
+  std::vector<uint32_t> ticks;     ///< of waits: their numbers in the stream, as in clocks
 
   void add(CommandId command, uint64_t value) {
     mostValue.push_back(mostValue.empty() ? value : std::max(value, mostValue.back()));
@@ -39,7 +39,7 @@ struct SlotUsers {
   }
 };
 
-/// A slot with its users by stream, so that a question costs a binary search per stream.
+/// A slot's users by stream, so a query is a binary search per stream.
 struct SlotIndex {
   std::vector<SlotUsers> raises, waits;
 };
@@ -81,8 +81,8 @@ private:
     }
   }
 
-  /// Signals that are the first of one stream to release a wait, which no other stream does: what
-  /// is before the signal is before the end of the wait.
+  /// The signals that release a wait no other stream's signal could release: what precedes the
+  /// signal precedes the end of the wait.
   void collectEdges() {
     for (const Slot &slot : world.slots) {
       if (slot.waits.empty() || slot.raises.empty())
@@ -115,7 +115,7 @@ private:
 
   static uint64_t pairOf(uint32_t from, uint32_t to) { return uint64_t(from) << 32 | to; }
 
-  /// What has ended before a put or signal, by stream.
+  /// The commands that have ended before a put or signal, by stream.
   const uint32_t *clockAt(CommandId command) const {
     const LocalResult &local = locals[world.rankOf(command)];
     auto at = std::lower_bound(local.oneSided.begin(), local.oneSided.end(),
@@ -163,7 +163,7 @@ private:
     return all.back();
   }
 
-  /// Of a raise: what must be equal for it to be ordered after the puts of its stream.
+  /// Key of a raise; puts with the same key are ordered before it.
   uint64_t raiserOf(CommandId command) const {
     const Command &c = world.commands[command];
     return uint64_t(world.rankOf(command)) << 32 | uint64_t(c.stream) << 16 | c.channel;
@@ -214,12 +214,12 @@ private:
   void compare(const Touch &a, const Touch &b) {
     if (a.command == b.command || (!a.isPut && !b.isPut) || ordered(a, b))
       return;
-    // Another execution may have them the other way round, which `<` does not say either.
+    // Unordered: another execution may have them in the other order.
     if (!findings.wants(Diagnosis::Race))
       return findings.count(Diagnosis::Race);
     auto verb = [](const Touch &t) { return t.isPut ? "puts" : t.writes ? "writes" : "reads"; };
     findings.add({Diagnosis::Race,
-                  fmt::format("rank {} {} {} of rank {}, which rank {} {} in no order with it",
+                  fmt::format("rank {} {} {} of rank {}, unordered with rank {}, which {} it",
                               b.rank, verb(b),
                               describeBytes(world, target, footprints, graph->places[a.place],
                                             graph->places[b.place]),
@@ -228,15 +228,15 @@ private:
                   {world.describe(b.command), world.describe(a.command)}});
   }
 
-  /// `a` came first in the execution, so only a < b can be.
+  /// `a` came first in this execution, so only a < b is possible.
   bool ordered(const Touch &a, const Touch &b) {
     if (b.isPut ? peerKnows(a, b) : a.isPut && waitBetween(a.command, b.clock))
       return true;
     return order.before(a.command, b.command);
   }
 
-  /// The usual case of a put `b` without a search: a signal of the target behind `a`, which `b`'s
-  /// rank has waited for.
+  /// Common case of a put `b` without a search: `b`'s rank has waited for a signal of the target
+  /// after `a`.
   bool peerKnows(const Touch &a, const Touch &b) const {
     auto found = edges.find(pairOf(target, b.rank));
     if (found == edges.end())
@@ -256,8 +256,8 @@ private:
     return false;
   }
 
-  /// The usual case without a search: the first signal behind the put, and a wait for it alone that
-  /// is over at `clock` of the target.
+  /// Common case without a search: a wait for the first signal after the put is over at `clock` of
+  /// the target, and no other signal could release it.
   bool waitBetween(CommandId put, const uint32_t *clock) const {
     const Command &p = world.commands[put];
     unsigned steps = 0;
@@ -265,7 +265,7 @@ private:
       const Command &signal = world.commands[c];
       if (signal.kind != Kind::Signal || signal.channel != p.channel || signal.peer != p.peer)
         continue;
-      // Any wait for more than the other raises can give is released by a signal behind the put.
+      // A wait for more than others can raise is released by a signal after the put.
       const SlotIndex &slot = slots[signal.aux];
       uint64_t least = mostOfOthers(slot, put) + 1;
       return std::any_of(slot.waits.begin(), slot.waits.end(), [&](const SlotUsers &waits) {
@@ -277,8 +277,8 @@ private:
     return false;
   }
 
-  /// The largest value to which a slot is raised by anything but signals behind the put, in its
-  /// stream and channel.
+  /// The largest value to which other signals than those after the put (on its stream and channel)
+  /// raise a slot.
   uint64_t mostOfOthers(const SlotIndex &slot, CommandId put) const {
     uint64_t most = 0, key = raiserOf(put);
     for (const SlotUsers &raises : slot.raises) {
@@ -294,11 +294,10 @@ private:
 
   // Over runs
 
-  /// R2: what a run does with a half is over before the next but one writes there, and the other
-  /// way round.
+  /// R2: accesses of run n to a half end before conflicting ones of run n + 2 begin.
   void checkRuns(const std::vector<Touch> &touches) {
-    // Per place and rank one group of readers and one of writers: all commands of a rank are inside
-    // of its run, so of local ones the first stands for all.
+    // One group of readers and one of writers per place and rank. Local accesses lie within their
+    // rank's run, so the first represents all.
     std::vector<std::vector<Group>> groups(graph->places.size());
     for (const Touch &touch : touches) {
       bool arrives = touch.isPut && (waitBetween(touch.command, locals[target].clockAtEnd.data()) ||
@@ -314,7 +313,7 @@ private:
       else if (touch.isPut)
         group->members.push_back(&touch);
     }
-    // What a put does to itself is said only where nothing else is said of it.
+    // A put's conflict with itself is reported only without other findings for it.
     std::unordered_set<CommandId> reported;
     for (bool itself : {false, true})
       for (uint32_t p = 0; p < groups.size(); ++p)
@@ -325,13 +324,13 @@ private:
                 searchRuns(x, y, itself, reported);
   }
 
-  /// Touches of one rank, of one kind, at one place.
+  /// Accesses by one rank, of one kind, to one place.
   struct Group {
     bool arrives; ///< of puts: before the target's END
     std::vector<const Touch *> members;
   };
 
-  /// The pairs of two groups that their ranks' order does not decide.
+  /// Searches pairs of two groups that the order of their ranks does not decide.
   void searchRuns(const Group &xs, const Group &ys, bool itself,
                   std::unordered_set<CommandId> &reported) {
     for (const Touch *x : xs.members)
@@ -347,8 +346,8 @@ private:
     return (x.writes || y.writes) && (x.isPut || y.isPut);
   }
 
-  /// Whether x of run n is over before y of run n + 2, since one run ties their ranks. A put's
-  /// arrival is known to the target; from there on it is as an access of the target.
+  /// Whether x of run n ends before y of run n + 2 begins, by the order of ranks in one run. A
+  /// put's arrival counts as an access of the target.
   bool overRuns(const Group &xs, const Group &ys) const {
     const Touch &x = *xs.members.front(), &y = *ys.members.front();
     uint32_t knower = x.isPut ? target : x.rank;
@@ -418,8 +417,9 @@ private:
   struct Edge {
     CommandId signal, wait;
   };
-  std::vector<uint32_t> ticks; ///< numbers in their streams, as clocks count
-  std::unordered_map<uint64_t, std::vector<Edge>> edges; ///< by pair of ranks, waits ascending
+  std::vector<uint32_t> ticks; ///< numbers in their streams, as in clocks
+  std::unordered_map<uint64_t, std::vector<Edge>>
+      edges; ///< by pair of ranks, in order of the waits
 
   uint32_t target = 0;
   const Overlaps *graph = nullptr;

@@ -13,8 +13,8 @@
 
 namespace tandem::check {
 
-/// Races between puts and other accesses (section 3), R2, and signals of the wrong run (section 2).
-/// For programs that end.
+/// Checks races between puts and other accesses (section 3), R2, and signals of the wrong run
+/// (section 2). For programs that finish.
 void checkRemote(const World &world, const CheckOptions &options, const Execution &execution,
                  const std::vector<LocalResult> &locals, const FootprintTable &footprints,
                  Order &order, Findings &findings);

@@ -75,7 +75,7 @@ std::string toJson(const World &world, const Report &report) {
   out["counts"] = std::move(counts);
   out["limits"] = report.limits;
   out["data"] = report.data;
-  // Names come from the program and may be any bytes.
+  // Names may contain any bytes.
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

@@ -27,7 +27,7 @@ double Curve::at(double bytes) const {
     if (bytes > x1)
       continue;
     auto [x0, y0] = points[i - 1];
-    // A first point at 0 bytes stands for 1.
+    // A first point at 0 bytes counts as 1.
     double low = std::log2(std::max(x0, 1.0)), high = std::log2(std::max(x1, 1.0));
     double part = high > low ? (std::log2(std::max(bytes, 1.0)) - low) / (high - low) : 1;
     return y0 + part * (y1 - y0);
@@ -63,7 +63,7 @@ struct Line {
   double at(double operations) const { return startup + operations * slope; }
 };
 
-/// Least squares of the relative error; through the origin where a startup would be negative.
+/// Least squares of the relative error; through the origin if the startup would be negative.
 Line fit(const std::vector<MatmulPoint> &points) {
   // sum over points of ((startup + f * slope) / t - 1)^2, with u = 1 / t and v = f / t.
   double uu = 0, uv = 0, vv = 0, u1 = 0, v1 = 0;
@@ -90,15 +90,15 @@ double Machine::matmulSeconds(DType dtype, double batch, double m, double n, dou
   double operations = 2 * batch * m * n * k;
   if (operations <= 0)
     return 0;
-  // Batches are more rows: libraries run them as one grid.
+  // A batch adds rows: libraries run it as one grid.
   double rows = batch * m;
-  // A type that was not measured, such as f64, is priced as f32 of twice the work.
+  // An unmeasured type, such as f64, costs as much as f32 with twice the work.
   if (matmuls[static_cast<size_t>(dtype)].empty() && dtype != DType::F32)
     return 2 * matmulSeconds(DType::F32, batch, m, n, k);
   const std::vector<MatmulPoint> &points = matmuls[static_cast<size_t>(dtype)];
-  // A line through the points, startup + operations / rate, and what the nearest points differ from
-  // it, by inverse-distance weights in log2 of the shape (Shepard): exact at the points, sane far
-  // from them, and nobody has to measure a grid.
+  // A line through the points (startup + operations / rate), corrected by the deviations of the
+  // nearest points with inverse-distance weights in log2 of the shape (Shepard). Exact at the
+  // points, reasonable far away, and needs no grid of measurements.
   Line line = fit(points);
   double sum = 0, weights = 0;
   double lm = std::log2(rows), ln = std::log2(n), lk = std::log2(k);
@@ -133,18 +133,18 @@ double Machine::messageSeconds(const Transport &transport, const LinkClass &link
 
 namespace {
 
-/// Bytes that pass a device's port, and steps, in a ring and in a tree of `g` members; `s` = bytes
-/// of a slice.
+/// Steps, and bytes through a device's port, of a ring and a tree of `g` members; `s` = bytes of a
+/// slice.
 struct Shape {
   double ringSteps, ringBytes;
-  double treeSteps, treeBytes; ///< treeSteps < 0: there is none
+  double treeSteps, treeBytes; ///< treeSteps < 0: no tree
 };
 
 Shape shapeOf(CollectiveKind kind, double g, double s) {
   double depth = std::ceil(std::log2(g));
   switch (kind) {
   case CollectiveKind::AllReduce:
-    // A reduce-scatter and an all-gather of g-ths; a tree sends the whole up and down.
+    // Ring: reduce-scatter and all-gather of 1/g each. Tree: everything up and down.
     return {2 * (g - 1), 2 * (g - 1) / g * s, 2 * depth, 2 * s};
   case CollectiveKind::AllGather:
   case CollectiveKind::ReduceScatter:
@@ -178,7 +178,7 @@ CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint
   auto evaluate = [&](double steps, double through, bool tree) {
     CollectiveCost c;
     c.tree = tree;
-    // Of the steps of a ring, one a node crosses the network; of a tree, the upper levels.
+    // Steps across the network: one per node in a ring; the upper levels of a tree.
     double across = 0;
     if (n > 1)
       across = tree ? steps * std::ceil(std::log2(n)) / std::ceil(std::log2(g)) : steps / local;
@@ -187,7 +187,7 @@ CollectiveCost Machine::collectiveCost(CollectiveKind kind, uint32_t group, uint
                 across * collectives.networkStep;
     bool atRoot = kind == CollectiveKind::Gather || kind == CollectiveKind::Scatter;
     c.nodeBytes = local > 1 ? through : 0;
-    // Devices of a node have a network port each and share what leaves it, unless one is the root.
+    // Each device of a node has its own network port, unless all data passes the root's.
     if (n > 1)
       c.networkBytes = kind == CollectiveKind::AllToAll ? (g - local) * bytes
                        : atRoot ? (g - local) * bytes

@@ -97,8 +97,8 @@ Fields::Scale Fields::scaleOf(const json &value, const std::string &path,
         return {name.unit, name.factor};
       accepted.push_back(name.text);
     }
-  fail(path,
-       fmt::format("expected a unit out of {}, found {}", fmt::join(accepted, ", "), shown(value)));
+  fail(path, fmt::format("expected one of the units {}, found {}", fmt::join(accepted, ", "),
+                         shown(value)));
   return {units.front(), 0};
 }
 

@@ -19,8 +19,8 @@ namespace tandem::machine {
 
 enum class Unit : uint8_t { Time, Bandwidth, Rate, Count };
 
-/// Reads fields of a machine file. The first error stays; what is read after it is zero, so a
-/// parser asks once, at the end. A number is `[value, unit, source]`.
+/// Reads fields of a machine file. Keeps the first error; later reads give zero, so a parser checks
+/// once at the end. A number is `[value, unit, source]`.
 class Fields {
 public:
   using json = nlohmann::json;
@@ -38,15 +38,15 @@ public:
     bool has(const char *field) const { return value && value->contains(field); }
     bool isText(const char *field, const char *text);
     std::string text(const char *field);
-    /// Which of `choices` the field is.
+    /// The field's index in `choices`.
     unsigned choice(const char *field, const std::vector<const char *> &choices);
-    /// A plain whole number.
+    /// An integer.
     uint64_t count(const char *field, uint64_t least, uint64_t most);
-    /// SI units.
+    /// In SI units.
     double number(const char *field, Unit unit, double least, double most);
     Curve curve(const char *field, Unit unit, double least, double most);
     Scale unit(const char *field, const std::vector<Unit> &units);
-    /// A name out of `sources`; counts a number of it.
+    /// One of `sources`; counts it.
     void source(const char *field);
     Object object(const char *field, const std::vector<const char *> &known);
     /// An object of any fields.
@@ -64,7 +64,7 @@ public:
     const json *value; ///< null after an error
   };
 
-  /// `source`: of the text, for messages. Counts the numbers read in `machine`.
+  /// `source`: the text's name in messages. Counts the numbers in `machine`.
   Fields(std::string source, Machine &machine) : file(std::move(source)), machine(machine) {}
 
   bool ok() const { return error.ok(); }
@@ -74,7 +74,7 @@ public:
   Object root(const json &value, const std::vector<const char *> &known) {
     return at(value, "", known);
   }
-  /// `value` as an object with no other fields than `known`.
+  /// `value` as an object whose fields are all in `known`.
   Object at(const json &value, const std::string &path, const std::vector<const char *> &known);
   unsigned choiceOf(const json &value, const std::string &path,
                     const std::vector<const char *> &choices);

@@ -31,7 +31,7 @@ public:
     int version = static_cast<int>(root.count("tandem_machine", 0, 1 << 20));
     if (fields.ok() && version != kVersion)
       fields.fail("tandem_machine",
-                  fmt::format("this program reads version {}, found {}", kVersion, version));
+                  fmt::format("expected version {}, found {}", kVersion, version));
     machine.name = root.text("name");
     machine.about = root.text("about");
     sources(root);
@@ -91,7 +91,7 @@ private:
     machine.contention.matmul = object.number("matmul", Unit::Count, 1, 100);
     machine.contention.memory = object.number("memory", Unit::Count, 1, 100);
     if (fields.ok() && machine.cores < 2)
-      fields.fail("device.contention", "expected device.cores of 2 or more beside it");
+      fields.fail("device.contention", "needs device.cores of 2 or more");
   }
 
   void matmul(Fields::Object &device) {
@@ -168,7 +168,7 @@ private:
     if (machine.hasNetwork)
       machine.network = link(object.object("network", known));
     else if (fields.ok() && machine.nodes != 1)
-      fields.fail("links.network", "missing, and there is more than one node");
+      fields.fail("links.network", "expected this field: there is more than one node");
   }
 
   Transport transport(Fields::Object object) {
@@ -215,7 +215,7 @@ Expected<Machine> Machine::parse(std::string_view text, const std::string &sourc
   json file;
   try {
     file = json::parse(text);
-  } catch (const json::exception &error) { // also of a number that no double holds
+  } catch (const json::exception &error) { // also for numbers out of range
     return Status(Code::InvalidArgument, fmt::format("{}: {}", source, error.what()));
   }
   Machine machine;
@@ -226,7 +226,7 @@ Expected<Machine> Machine::parse(std::string_view text, const std::string &sourc
 Expected<Machine> Machine::load(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
-  if (file && file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too
+  if (file && file.peek() != std::ifstream::traits_type::eof()) // directories open, too
     text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   if (!file || file.bad())
     return Status(Code::Io, fmt::format("{}: cannot read: {}", path, std::strerror(errno)));

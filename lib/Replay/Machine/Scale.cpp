@@ -23,7 +23,7 @@ struct Parameter {
 };
 
 void scaleNodeBandwidth(Machine &m, double f) {
-  // What was measured through the link moves with it.
+  // Bandwidths measured through the link scale with it.
   m.node.bandwidth.scale(f);
   m.node.core *= f;
   m.twoSided.bandwidth *= f;

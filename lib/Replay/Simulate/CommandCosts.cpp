@@ -58,7 +58,7 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
   if (o.rank < 2 || left.rank < 2)
     return 0;
   bool transposed = command.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
-  // Layouts are interned, so two of them and the flag say everything.
+  // Layouts are interned, so two indices and the flag are a unique key.
   uint64_t key = uint64_t(out->layout) << 33 | uint64_t(a->layout) << 1 | (transposed ? 1 : 0);
   auto [found, added] = matmuls.try_emplace(key, 0);
   if (added) {
@@ -100,7 +100,7 @@ const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
   const std::vector<uint32_t> &group = world.groups[collective.group];
   const replay::Span *span = world.spans.empty() ? nullptr : &world.spans[collective.group];
   auto size = span ? span->ranks : static_cast<uint32_t>(group.size());
-  // The slice is the smaller operand; where a rank lacks one (a root's), look at the others.
+  // The slice is the smaller operand; if a rank lacks one, look at other ranks.
   double slice = 0;
   uint8_t op = 0;
   for (uint32_t m = 0; m < group.size(); ++m) {
@@ -112,7 +112,7 @@ const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
     op = command.op;
     double out = bytes(rank, command, 0), in = bytes(rank, command, 1);
     double own = out > 0 && in > 0 ? std::min(out, in) : std::max(out, in);
-    // Only an all-to-all has groups of slices on both sides.
+    // Only an all-to-all has a group of slices on both sides.
     if (static_cast<CollectiveKind>(op) == CollectiveKind::AllToAll)
       own /= static_cast<double>(size);
     slice = slice > 0 && own > 0 ? std::min(slice, own) : std::max(slice, own);
@@ -134,7 +134,7 @@ const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
 }
 
 double CommandCosts::groupAlone(uint32_t rank, CommandId command) {
-  // Sends leave through one port and receives come in through another, both at once.
+  // Sends and receives use different ports at once.
   const Rank &owner = world.ranks[rank];
   double seconds[2] = {0, 0}, startup = 0;
   for (CommandId m = command + 1; m <= command + world.commands[command].aux; ++m) {
@@ -157,7 +157,7 @@ double CommandCosts::alone(uint32_t rank, CommandId id) {
   case Kind::Wait:
   case Kind::Send:
   case Kind::Recv:
-    // One after the other on one stream: nothing to wait for; messages count with their group.
+    // Free when commands run one after the other; messages count with their group.
     return 0;
   case Kind::Group:
     return overhead(command.kind) + groupAlone(rank, id);

@@ -15,7 +15,7 @@
 
 namespace tandem::simulate {
 
-/// Translates commands of a world into the machine's terms; remembers what it has computed.
+/// Computes and caches the machine's costs of a world's commands.
 class CommandCosts {
 public:
   CommandCosts(const replay::World &world, const machine::Machine &machine,
@@ -47,12 +47,12 @@ public:
     return reachOf(rank, command) == replay::Reach::Network ? machine.network : machine.node;
   }
 
-  /// Seconds of a matmul, copy, accumulate, reduce or launch, alone, without overhead.
+  /// Seconds of a matmul, copy, accumulate, reduce or launch alone, without overhead.
   double work(const replay::Rank &rank, const replay::Command &command);
-  /// Of operand `k`; 0 if it is absent.
+  /// Bytes of operand `k`; 0 if absent.
   double bytes(const replay::Rank &rank, const replay::Command &command, uint32_t k) const;
   const machine::CollectiveCost &collective(uint32_t index);
-  /// Seconds of any command alone, its overheads included; of a group, with its messages.
+  /// Seconds of a command alone, with overheads; for a group, with its messages.
   double alone(uint32_t rank, replay::CommandId command);
 
 private:

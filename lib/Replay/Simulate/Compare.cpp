@@ -37,7 +37,7 @@ bool isWait(const Span &span) {
   return static_cast<sp::CommandKind>(span.kind) == sp::CommandKind::wait;
 }
 
-/// Records take no time, and a wait for what was over long ago says nothing.
+/// Skips records and waits that did not wait.
 bool counts(const Span &span) {
   return static_cast<sp::CommandKind>(span.kind) != sp::CommandKind::record &&
          span.end > span.begin;
@@ -48,7 +48,7 @@ struct Kind {
   std::vector<double> errors;
 };
 
-/// Pairs the commands of a rank; false if number `command` is not of one kind in both.
+/// Pairs a rank's commands; false if the kinds of a pair differ.
 bool pairUp(const std::vector<Span> &measured, const std::vector<Span> &simulated,
             std::vector<Kind> &kinds) {
   size_t next = 0;
@@ -70,7 +70,7 @@ bool pairUp(const std::vector<Span> &measured, const std::vector<Span> &simulate
     ++kind.row.commands;
     kind.row.measured += real;
     kind.row.simulated += guess;
-    // Either of the two may not have had to wait at all.
+    // One of the two may not have waited at all.
     kind.errors.push_back(isWait(span) ? std::abs(guess - real) / std::max(guess, real)
                                        : errorOf(guess, real));
   }
@@ -94,7 +94,7 @@ Expected<Comparison> compare(const Timeline &measured, const Timeline &simulated
   std::vector<Kind> kinds(256);
   for (size_t r = 0; r < measured.ranks.size(); ++r) {
     if (!pairUp(measured.ranks[r], simulated.ranks[r], kinds))
-      return differ(fmt::format("the commands of rank {} are others", r));
+      return differ(fmt::format("the commands of rank {} differ", r));
     Comparison::Row row;
     row.what = fmt::format("rank {}", r);
     row.commands = measured.ranks[r].size();

@@ -16,13 +16,13 @@ using machine::LinkClass;
 using machine::Mover;
 using machine::Topology;
 
-/// A kernel is never starved wholly by collectives.
+/// Collectives leave a kernel at least this fraction of the SMs.
 static constexpr double kLeastCompute = 0.05;
 
 Fabric::Fabric(const machine::Machine &machine, uint32_t ranks, Sharing &sharing)
     : machine(machine), sharing(sharing) {
   const LinkClass &link = machine.node, &network = machine.network;
-  // The ports of a mesh together.
+  // All ports of a mesh together.
   double ports =
       link.topology == Topology::Mesh ? std::max(1u, machine.ranksPerNode(ranks) - 1u) : 1;
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -68,7 +68,7 @@ double Fabric::path(uint32_t from, uint32_t to, replay::Reach reach, double byte
                     std::vector<Sharing::Use> &uses) {
   bool across = reach == replay::Reach::Network;
   const LinkClass &link = across ? machine.network : machine.node;
-  // A message that is slower alone takes more of what it shares.
+  // A message that is slower alone takes a larger share of its links.
   double rate = link.bandwidth.at(bytes), demand = link.bandwidth.most() / rate;
   if (reach == replay::Reach::Self) // a copy: read and written
     rate = machine.memory[static_cast<size_t>(machine::MemoryWork::Copy)].at(2 * bytes) / 2;
@@ -109,7 +109,7 @@ void Fabric::collective(const std::vector<uint32_t> &group, double nodeBytes, do
     }
   }
   for (auto [node, count] : members) {
-    // The time alone is that of the whole medium, and of all the cores that the members can use.
+    // The time alone already includes the whole medium and all cores of the members.
     if (machine.node.topology == Topology::Shared)
       uses.push_back({nodes[node].core, machine.node.bandwidth.most()});
     if (machine.collectives.mover == Mover::Host && machine.cores > 0)

@@ -18,26 +18,25 @@
 
 namespace tandem::simulate {
 
-/// Devices, ports, links and cores as resources of a Sharing. Units of work: seconds alone on
-/// compute, bytes on links.
+/// Devices, ports, links and cores as resources of a Sharing. Units of work: seconds alone for
+/// compute, bytes for links.
 class Fabric {
 public:
   Fabric(const machine::Machine &machine, uint32_t ranks, Sharing &sharing);
 
-  /// What a kernel on `rank` uses.
+  /// The resources of a kernel on `rank`.
   Sharing::Use compute(uint32_t rank, machine::Cost kind) const;
-  /// Appends what a message of `bytes` uses, by the byte; returns the most bytes a second that it
-  /// can have.
+  /// Appends a message's resources per byte; returns its largest rate in bytes per second.
   double path(uint32_t from, uint32_t to, replay::Reach reach, double bytes, machine::Mover mover,
               std::vector<Sharing::Use> &uses);
-  /// Appends what a collective uses that moves so many bytes through each member's ports, by the
-  /// second that it takes alone.
+  /// Appends a collective's resources per second of its time alone. It moves the given bytes
+  /// through each member's ports.
   void collective(const std::vector<uint32_t> &group, double nodeBytes, double networkBytes,
                   std::vector<Sharing::Use> &uses) const;
 
-  /// SMs that a collective or a message of a library takes (negative: gives back) on a device.
+  /// Takes SMs for a collective or message (negative: gives back).
   void takeSms(uint32_t rank, double sms, double now);
-  /// Copies by copy engines to or from a device.
+  /// Counts copies by copy engines to or from a device.
   void countCopy(uint32_t rank, int more, double now);
 
   void utilisation(double seconds, std::vector<Utilisation> &result) const;
@@ -49,7 +48,7 @@ private:
     int copies = 0;
   };
   struct Node {
-    Sharing::Resource cores, core; ///< `core`: the switch as a whole, or the shared medium
+    Sharing::Resource cores, core; ///< `core`: the whole switch, or the shared medium
   };
 
   void updateCompute(uint32_t rank, double now);

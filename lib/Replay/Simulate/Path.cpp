@@ -76,7 +76,7 @@ PathFinder::Origin PathFinder::originOf(CommandId id) const {
     return {cause == kNone ? result.begin[id] : result.end[cause], cause, id};
   }
   case Kind::WaitSignal: {
-    // The first of the signals that were enough.
+    // The first signal that reached the value.
     const replay::Slot *slot = world.slotOf(world.rankOf(id), command.aux);
     CommandId raise = kNone;
     for (CommandId candidate : slot ? slot->raises : std::vector<CommandId>())
@@ -118,7 +118,7 @@ PathTime PathFinder::walk(uint32_t rank, std::vector<PathStep> *steps) const {
       steps->push_back({at, begin, result.end[at]});
     double before = origin.cause == kNone ? 0 : result.end[origin.cause];
     double gap = std::max(0.0, begin - before);
-    // As late as the host had issued it, or something between two commands.
+    // The delay is issuing by the host, or latency between two commands.
     bool issued = origin.cause == kNone || issue.at(origin.gate) > before;
     (issued ? time.issue : time.latency) += gap;
     at = origin.cause;

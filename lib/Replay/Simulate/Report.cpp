@@ -50,7 +50,7 @@ const replay::Name &nameOf(const replay::World &world, replay::CommandId command
 
 void stepsText(const replay::World &world, const Result &result, std::string &text) {
   auto out = std::back_inserter(text);
-  // The longest steps say most; in order of time.
+  // Shows the longest steps, in order of time.
   std::vector<const PathStep *> steps;
   for (const PathStep &step : result.path)
     steps.push_back(&step);
@@ -60,7 +60,7 @@ void stepsText(const replay::World &world, const Result &result, std::string &te
     return x != y ? x > y : a < b;
   });
   steps.resize(std::min(steps.size(), most));
-  std::sort(steps.begin(), steps.end()); // all are of one path, which is in order
+  std::sort(steps.begin(), steps.end()); // steps of one path are ordered by time
   if (!steps.empty())
     fmt::format_to(out, "longest of its {} steps:\n", result.path.size());
   for (const PathStep *step : steps) {
@@ -89,9 +89,9 @@ std::string report(const replay::World &world, const machine::Machine &machine,
   fmt::format_to(out, "time                  {}\n", timeText(result.seconds));
   fmt::format_to(out, "one after the other   {}, speed-up {:.2f}\n", timeText(result.sequential),
                  result.seconds > 0 ? result.sequential / result.seconds : 1);
-  fmt::format_to(out, "compute               {} a rank, {:.1f} % of the time\n",
+  fmt::format_to(out, "compute               {} per rank, {:.1f} % of the time\n",
                  timeText(compute / ranks), percent(compute / ranks, result.seconds));
-  fmt::format_to(out, "exposed communication {} a rank, {:.1f} % of the time\n",
+  fmt::format_to(out, "exposed communication {} per rank, {:.1f} % of the time\n",
                  timeText(exposed / ranks), percent(exposed / ranks, result.seconds));
   for (const Utilisation &engine : result.utilisation)
     fmt::format_to(out, "used {:<16} {:5.1f} %, at most {:.1f} %\n", engine.engine,

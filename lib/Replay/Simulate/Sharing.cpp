@@ -40,8 +40,7 @@ double Sharing::rateOf(const ActivityState &activity) const {
   return rate / slower;
 }
 
-/// Brings an activity up to now, gives it the rate that it has from now on, and finds its place in
-/// the heap.
+/// Advances an activity to `now`, sets its new rate and moves it to its place in the heap.
 void Sharing::update(Activity index, double now) {
   ActivityState &activity = activities[index];
   double rate = rateOf(activity);

@@ -15,43 +15,40 @@
 
 namespace tandem::simulate {
 
-/// Work in progress on resources of limited capacity: flows on ports and links, kernels on SMs or
-/// cores.
+/// Activities on resources of limited capacity: flows on ports and links, kernels on SMs or cores.
 ///
-/// Every resource gives its activities equal parts of its capacity, and an activity is as fast as
-/// the slowest of its resources lets it be. This is max-min fairness without its second round: what
-/// an activity that is slowed elsewhere leaves unused is not given to others. No resource is ever
-/// given away twice; it is exact where the activities of a resource are alike (all of a symmetric
-/// schedule); and a change touches only the neighbours on the same resources, so a thousand ranks
-/// stay cheap.
+/// A resource divides its capacity equally among its activities; an activity runs at the least rate
+/// that its resources give it. This is max-min fairness without redistribution: capacity that an
+/// activity limited elsewhere cannot use stays unused. No capacity is given twice, and the result
+/// is exact if all activities of a resource are alike, as in symmetric schedules. A change affects
+/// only activities on the same resources, so a thousand ranks are cheap.
 class Sharing {
 public:
   using Resource = uint32_t;
   using Activity = uint32_t;
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  /// How much of a resource one unit of an activity's work needs.
+  /// Amount of a resource that one unit of work needs.
   struct Use {
     Resource resource;
     double demand;
-    /// How many times as long the activity takes where the resource is full of others
-    /// (machine::slowdown).
+    /// Slowdown of the activity if others fill the resource (machine::slowdown).
     double contention = 1;
   };
 
-  /// `shared`: the part of the capacity that is left when more than one activity uses it.
+  /// `shared`: fraction of the capacity left when several activities use it.
   Resource addResource(double capacity, double shared = 1);
-  /// Changes the capacity from now on.
+  /// Changes the capacity from `now` on.
   void setCapacity(Resource resource, double capacity, double now);
-  /// As it was added.
+  /// The initial capacity.
   double fullCapacity(Resource resource) const { return resources[resource].full; }
-  /// Work done on it so far by activities that are over.
+  /// Work done on it by finished activities.
   double consumed(Resource resource) const { return resources[resource].consumed; }
 
-  /// Begins `work` units, at most `maxRate` a second. `tag` is the caller's.
+  /// Starts `work` units at no more than `maxRate` per second. `tag` is the caller's.
   Activity start(double work, double maxRate, const Use *uses, size_t numUses, uint32_t tag,
                  double now);
-  /// When the next activity ends; infinity if there is none.
+  /// When the next activity ends; infinity if none.
   double nextEnd();
   /// Ends that activity, and returns its tag.
   uint32_t finishNext();
@@ -59,7 +56,7 @@ public:
 private:
   struct Member {
     Activity activity;
-    uint32_t use; ///< which of the activity's uses this is
+    uint32_t use; ///< index in the activity's uses
   };
   struct ResourceState {
     double capacity, full, shared, consumed = 0;
@@ -67,7 +64,7 @@ private:
   };
   struct UseState {
     Resource resource;
-    uint32_t position; ///< in the resource's members
+    uint32_t position; ///< index in the resource's members
     double demand, contention;
   };
   struct ActivityState {
@@ -75,13 +72,13 @@ private:
     uint32_t tag = 0;
     uint32_t heapAt = kNone;
     uint64_t order = 0;
-    uint64_t updated = 0; ///< the change for which its rate has been computed
+    uint64_t updated = 0; ///< the change that its rate was last computed for
     std::vector<UseState> uses;
   };
 
   double rateOf(const ActivityState &activity) const;
   void update(Activity activity, double now);
-  /// The members that the present change has not updated yet: activities share many resources.
+  /// Updates members once per change: activities share several resources.
   void updateMembers(Resource resource, double now);
   void leave(Resource resource, uint32_t position);
   bool before(Activity a, Activity b) const;
@@ -92,9 +89,9 @@ private:
   std::vector<ResourceState> resources;
   std::vector<ActivityState> activities;
   std::vector<Activity> unused;
-  std::vector<Activity> heap; ///< by end, then by order
+  std::vector<Activity> heap; ///< by end, then by start order
   uint64_t nextOrder = 0;
-  uint64_t changes = 0; ///< starts, ends and new capacities so far
+  uint64_t changes = 0; ///< number of starts, ends and capacity changes
 };
 
 } // namespace tandem::simulate

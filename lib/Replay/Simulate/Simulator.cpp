@@ -78,7 +78,7 @@ public:
     case Kind::Record:
       return at(start, id, Phase::Complete);
     case Kind::Wait:
-      // What was over long ago costs nothing; news from another stream take their time.
+      // Waiting costs time only if the record has just completed.
       return at(std::max(start, result.end[command.partner] + overhead), id, Phase::Complete);
     case Kind::WaitSignal:
       return at(start + overhead, id, Phase::Complete);
@@ -131,7 +131,7 @@ private:
   enum class Phase : uint8_t {
     Work,     ///< overheads are over
     Move,     ///< of a put: its engine is ready to move bytes
-    Complete, ///< nothing is left
+    Complete, ///< the command ends
   };
   struct Timer {
     double time;
@@ -149,7 +149,7 @@ private:
   };
 
   void at(double time, CommandId command, Phase phase) {
-    // Work that could begin at one time begins in the order of issue: a copy engine takes turns.
+    // Work that can begin at the same time begins in issue order, as on a copy engine.
     if (time > now || phase == Phase::Work)
       timers.push({time, command, phase});
     else
@@ -191,7 +191,7 @@ private:
     }
   }
 
-  /// Begins shared work, or ends the command at once if there is none.
+  /// Starts shared work, or ends the command at once if it has none.
   void run(CommandId id, double work, double maxRate, const Sharing::Use *uses, size_t count) {
     if (work > 0)
       sharing.start(work, maxRate, uses, count, id, now);
@@ -209,7 +209,7 @@ private:
     run(id, bytes, std::min(rate, transport.bandwidth), uses.data(), uses.size());
   }
 
-  /// How long after a command a put can begin that waits for it; kNone: the start of the run.
+  /// Delay of a put after a command that it waits for; kNone: the start of the run.
   double changeAfter(CommandId before) const {
     if (before == kNone)
       return launching.engineStart;
@@ -217,7 +217,7 @@ private:
     return kind == Kind::Put || kind == Kind::Signal ? 0 : launching.engineChange;
   }
 
-  /// When a put that would begin at `start` can ask for an engine.
+  /// When a put that would begin at `start` can request an engine.
   double engineReady(CommandId put, double start) const {
     CommandId before = previous[put];
     if (before == kNone)
@@ -248,7 +248,7 @@ private:
       fabric.countCopy(rank, 1, now);
       fabric.countCopy(command.peer, 1, now);
     }
-    // The engine is taken from here on; the bytes move after the startup.
+    // Takes the engine now; the bytes move after the startup.
     result.begin[id] = now;
     double startup = machine.oneSided.startup.at(bytes) + costs.linkOf(rank, command).latency;
     at(now + startup, id, Phase::Move);
@@ -305,8 +305,7 @@ private:
       where += (i ? "; " : "") + world.describe(stuck[i].at);
     if (stuck.size() > 3)
       where += fmt::format("; and {} streams more", stuck.size() - 3);
-    return Status(Code::InvalidProgram,
-                  fmt::format("@{} does not come to its end: {}", world.name, where));
+    return Status(Code::InvalidProgram, fmt::format("@{} does not finish: {}", world.name, where));
   }
 
   void summarise() {

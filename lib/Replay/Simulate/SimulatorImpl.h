@@ -14,7 +14,7 @@
 
 namespace tandem::simulate {
 
-/// When a rank's host has issued each of its commands: it does so in order, and never waits.
+/// When a rank's host has issued each command: in order, without waiting.
 class IssueTimes {
 public:
   IssueTimes(const replay::World &world, const CommandCosts &costs,
@@ -26,10 +26,10 @@ private:
   std::vector<double> times; ///< empty: all at `start`
 };
 
-/// By command: the one before it on its stream; kNone for the first, and for messages.
+/// Per command: the previous one on its stream; kNone for the first, and for messages.
 std::vector<replay::CommandId> predecessors(const replay::World &world);
 
-/// The spans of a rank's commands but messages, in issue order. Names are World's.
+/// The spans of a rank's commands except messages, in issue order. Names are World's.
 std::vector<timeline::Span> spansOf(const replay::World &world, const Result &result,
                                     const std::vector<replay::CommandId> &previous, uint32_t rank);
 
@@ -43,8 +43,8 @@ public:
   PathTime walk(uint32_t rank, std::vector<PathStep> *steps) const;
 
 private:
-  /// What a command's end came from: its last stretch began at `begin` and was made possible by
-  /// `cause`, after `gate` (the command whose issue may have been what it waited for).
+  /// The cause of a command's end. Its last phase began at `begin`, enabled by `cause`, after
+  /// `gate` (a command whose issue it may have waited for).
   struct Origin {
     double begin;
     replay::CommandId cause, gate;

@@ -25,7 +25,7 @@ std::vector<timeline::Span> spansOf(const replay::World &world, const Result &re
     if (replay::isMessage(command.kind))
       continue;
     timeline::Span span;
-    // Waiting begins where the stream comes to it, not where it is over.
+    // A wait begins when its stream reaches it.
     bool waits = command.kind == Kind::Wait || command.kind == Kind::WaitSignal;
     span.begin = !waits ? result.begin[c] : previous[c] == kNone ? 0 : result.end[previous[c]];
     span.end = std::max(span.begin, result.end[c]);
@@ -94,7 +94,7 @@ private:
   const replay::World &world;
   const Result &result;
   uint32_t ranks;
-  std::vector<uint32_t> numbers; ///< of a command among its rank's spans
+  std::vector<uint32_t> numbers; ///< index of a command among its rank's spans
   std::vector<timeline::Flow> flows;
 };
 

@@ -26,7 +26,7 @@ Status wrong(const std::string &path, std::string_view what) {
   return Status(Code::InvalidArgument, fmt::format("{}: {}", path, what));
 }
 
-/// A whole number of a member, or `most` + 1.
+/// An integer member, or `most` + 1.
 uint64_t whole(const json &object, const char *name, uint64_t most) {
   auto found = object.find(name);
   if (found == object.end() || !found->is_number_unsigned())
@@ -127,7 +127,7 @@ private:
 Expected<Timeline> readTrace(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   if (file)
-    file.peek(); // a folder opens, too
+    file.peek(); // directories open, too
   if (!file)
     return Status(Code::Io, fmt::format("{}: cannot open", path));
   json parsed;

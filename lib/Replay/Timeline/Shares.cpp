@@ -20,7 +20,7 @@ bool isCommunication(const Span &span) {
          span.kind == static_cast<uint8_t>(sp::CommandKind::wait_signal);
 }
 
-/// Ascending, disjoint.
+/// Returns ascending, disjoint intervals.
 template <typename Pred>
 std::vector<Interval> unionOf(const std::vector<Span> &spans, Pred &&wanted) {
   std::vector<Interval> all;
@@ -39,7 +39,7 @@ std::vector<Interval> unionOf(const std::vector<Span> &spans, Pred &&wanted) {
   return merged;
 }
 
-/// What is in `a` and not in `b`; both ascending and disjoint.
+/// a minus b; both ascending and disjoint.
 std::vector<Interval> minus(const std::vector<Interval> &a, const std::vector<Interval> &b) {
   std::vector<Interval> rest;
   size_t next = 0;

@@ -23,7 +23,7 @@ namespace {
 constexpr const char *kComputeColour = "#3b6fb6", *kCommunicationColour = "#f28e2b",
                      *kWaitColour = "#e3e3e3", *kExposedColour = "#c8102e";
 constexpr double kLeft = 118, kPlot = 960, kRight = 112, kTop = 78, kBottom = 46;
-/// Narrower is not seen.
+/// Narrower shapes are invisible.
 constexpr double kThin = 0.35;
 constexpr size_t kStreamsUpTo = 16, kMostRanks = 64;
 
@@ -44,14 +44,14 @@ std::string escaped(std::string_view text) {
       result += "&quot;";
       break;
     default:
-      // Control characters are not XML.
+      // Control characters are invalid in XML.
       result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return result;
 }
 
-/// The unit that keeps numbers of this size between 1 and 1000.
+/// The unit in which numbers of this size lie between 1 and 1000.
 struct TimeUnit {
   double factor;
   const char *name;
@@ -64,7 +64,7 @@ TimeUnit unitFor(double seconds) {
   return {1e6, "us"};
 }
 
-/// 1, 2 or 5 times a power of ten, so that about eight ticks fit.
+/// 1, 2 or 5 times a power of ten, for about eight ticks.
 double tickFor(double span) {
   double step = std::pow(10, std::floor(std::log10(span / 8)));
   for (double factor : {1.0, 2.0, 5.0})
@@ -77,7 +77,7 @@ double tickFor(double span) {
 struct Lane {
   std::string label;
   std::vector<Span> spans;
-  bool merged = false; ///< spans stand for many commands each
+  bool merged = false; ///< each span represents many commands
 };
 
 struct Band {
@@ -138,7 +138,7 @@ private:
       lanes[span.stream].spans.push_back(span);
     }
     for (size_t s = 0; s < lanes.size(); ++s) {
-      // A stream that only waits says nothing.
+      // Hide streams that only wait.
       bool works = std::any_of(lanes[s].spans.begin(), lanes[s].spans.end(),
                                [](const Span &span) { return span.category != Category::Waiting; });
       if (!works)
@@ -150,7 +150,7 @@ private:
       band.lanes.emplace_back();
   }
 
-  /// What overlaps, or is closer than can be seen, becomes one.
+  /// Merges spans that overlap or are too close to distinguish.
   void lanesOfCategories(const std::vector<Span> &spans, Band &band) const {
     band.lanes.resize(2);
     for (const Span &span : spans)
@@ -272,8 +272,8 @@ private:
   }
 
   template <typename Out> void draw(const Lane &lane, double top, Out to) {
-    // What is narrower than a third of a unit joins its neighbours: millions of commands stay a
-    // picture of some thousand shapes.
+    // Merge shapes narrower than a third of a unit: millions of commands become some thousand
+    // shapes.
     size_t count = lane.spans.size();
     for (size_t i = 0; i < count;) {
       const Span &span = lane.spans[i];
@@ -290,7 +290,7 @@ private:
     }
   }
 
-  /// `joined`: the commands that the shape stands for; 0: too many to name one.
+  /// `joined`: commands merged into the shape; 0: too many to name one.
   template <typename Out>
   void draw(const Span &span, size_t joined, double begin, double end, double top, Out to) {
     const char *colour = span.category == Category::Compute         ? kComputeColour

@@ -108,7 +108,7 @@ private:
 
   void write(uint32_t rank, const Span &span) {
     auto kind = static_cast<Kind>(span.kind);
-    // Records take no time, and most waits none: they would only hide the rest.
+    // Skip records, and waits that took no time.
     if (kind == Kind::record || (kind == Kind::wait && span.end <= span.begin))
       return;
     separate();
@@ -125,7 +125,7 @@ private:
   void write(const Flow &flow, uint64_t id) {
     const Span &from = timeline.ranks[flow.fromRank][flow.fromSpan];
     const Span &to = timeline.ranks[flow.toRank][flow.toSpan];
-    // An arrow binds to the slice around its time: inside, not at the very end.
+    // An arrow binds to the slice around its time: keep it inside the slice.
     auto inside = [](double time, const Span &span) {
       return std::clamp(time, span.begin, span.begin + (span.end - span.begin) * 0.999) * 1e6;
     };

@@ -36,7 +36,7 @@ Kernel decodeKernel(const sp::Kernel &in) {
   kernel.outputs = in.outputs();
   if (in.format() != sp::KernelFormat::expression)
     return kernel;
-  // Verified; copied because it may not be aligned where it stands.
+  // Copied because it may be unaligned.
   std::vector<uint64_t> bytes(in.code()->size() / 8 + 1);
   std::memcpy(bytes.data(), in.code()->data(), in.code()->size());
   const auto *expression = flatbuffers::GetRoot<sp::Expression>(bytes.data());
@@ -60,7 +60,7 @@ Shard decodeShard(const sp::Shard &in) {
   return shard;
 }
 
-/// Numbers of things that many ranks have alike. Any thread.
+/// Numbers objects shared by many ranks. Thread-safe.
 class Interner {
 public:
   explicit Interner(World &world) : world(world) {}
@@ -98,7 +98,7 @@ public:
     return static_cast<uint32_t>(at->second);
   }
 
-  /// How many operands a launch of an interned kernel writes.
+  /// Number of operands that a launch of an interned kernel writes.
   uint32_t outputsOf(uint32_t kernel) {
     std::lock_guard<std::mutex> lock(mutex);
     return world.kernels[kernel].outputs;
@@ -219,7 +219,7 @@ private:
   std::vector<uint32_t> names;
 };
 
-/// What must be equal on all ranks for an instance to be made at all.
+/// The properties that must be equal on all ranks.
 std::string common(const Program &program) {
   std::string text;
   for (uint32_t c = 0; c < count(program.data().channels()); ++c) {
@@ -242,7 +242,7 @@ public:
     for (uint32_t r = 0; r < file.numRanks(); ++r)
       if (!file.hasRank(r))
         return Status(Code::InvalidArgument,
-                      fmt::format("{}: all ranks are needed, the file does not hold rank {}",
+                      fmt::format("{}: expected the programs of all ranks, found none of rank {}",
                                   file.name(), r));
     world.ranks.resize(file.numRanks());
     if (file.hasOracle())
@@ -381,7 +381,7 @@ private:
   std::string shared;
   unsigned threads;
   std::atomic<uint32_t> next{1};
-  std::mutex mutex; ///< guards what follows
+  std::mutex mutex; ///< guards the fields below
   Status failure;
   uint32_t failedRank = kNone;
 };

@@ -19,14 +19,14 @@ bool reduces(tandem::CollectiveKind kind) {
          kind == tandem::CollectiveKind::ReduceScatter || kind == tandem::CollectiveKind::Reduce;
 }
 
-/// The operand that all members of a collective have, one slice of it.
+/// The operand that holds one slice on every member of a collective.
 uint32_t sliceOperand(tandem::CollectiveKind kind) {
   bool isOut = kind == tandem::CollectiveKind::ReduceScatter ||
                kind == tandem::CollectiveKind::Scatter || kind == tandem::CollectiveKind::Broadcast;
   return isOut ? 0 : 1;
 }
 
-/// Messages by channel, source, destination and tag; open addressing.
+/// Messages by channel, source, destination and tag, in an open-addressing hash table.
 class MessageTable {
 public:
   MessageTable(const World &world, size_t sends) : world(world) {
@@ -58,7 +58,7 @@ public:
 
 private:
   size_t hash(const Command &c, uint32_t source, uint32_t destination) const {
-    // Neighbours of one receiver lie close together: its receives are looked up in a row.
+    // Receives of one rank are looked up in a row: keep them close together.
     uint64_t key = (uint64_t(c.channel) << 48 | uint64_t(c.aux)) * 0x9e3779b97f4a7c15u;
     key ^= (uint64_t(destination) << 32 | source) * 0xc2b2ae3d27d4eb4fu;
     return (key ^ key >> 29) & (table.size() - 1);
@@ -91,7 +91,7 @@ private:
     world.mismatches.push_back(m);
   }
 
-  /// All members of a group that a channel has on some rank must see the same group there.
+  /// All members of a channel's group on any rank must have the same group there.
   void checkGroups() {
     std::map<std::pair<uint32_t, uint32_t>, bool> seen;
     for (uint32_t r = 0; r < world.numRanks(); ++r)
@@ -112,7 +112,7 @@ private:
       }
   }
 
-  /// One rank's stream order, events and collectives; collects the rest.
+  /// Checks one rank's stream order, events and collectives, and collects the other commands.
   void walk(uint32_t r) {
     Rank &rank = world.ranks[r];
     std::vector<CommandId> last(rank.numStreams, kNone), records(rank.numEvents, kNone);
@@ -219,7 +219,7 @@ private:
       for (uint32_t m = 0; m < size; ++m) {
         if (known[m] || first[m] == *reference)
           continue;
-        // Only the first difference of a member: what follows is another collective.
+        // Report only a member's first difference: later collectives would differ too.
         known[m] = compare(*reference, first[m], world.groups[collective.group][m]);
       }
     }

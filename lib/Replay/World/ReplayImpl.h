@@ -16,8 +16,8 @@
 
 namespace tandem::replay {
 
-/// Finds the partners of everything that communicates; fills collectives, members, slots, incoming
-/// and mismatches. The slots' sizes are there already.
+/// Finds the partners of all communication; fills collectives, members, slots, incoming and
+/// mismatches. The slots' sizes are already set.
 void matchAll(World &world);
 
 /// The classes of World::loadClasses.

@@ -17,7 +17,7 @@ namespace {
 enum State : uint8_t { Ahead, Begun, Complete };
 } // namespace
 
-/// A queue of a rank is a *process*: it stands at one command, and waits for one thing at a time.
+/// A queue of a rank is a *process*: it is at one command and waits for one thing at a time.
 struct Walker::Impl {
   Impl(const World &world, const WalkOptions &options, Driver &driver)
       : world(world), options(options), driver(driver), state(world.commands.size(), Ahead),
@@ -99,7 +99,7 @@ struct Walker::Impl {
     }
   }
 
-  /// False if it has to wait; it is then in the list of what it waits for.
+  /// False if it has to wait; it is then in the list of waiters.
   bool tryBegin(uint32_t process, CommandId c) {
     const Command &command = world.commands[c];
     if (command.kind == Kind::Wait && state[command.partner] != Complete) {
@@ -195,7 +195,7 @@ struct Walker::Impl {
       state[c] = Complete;
       if (level[slot] < command.value) {
         level[slot] = command.value;
-        wakeAll(slotWaiters[slot]); // who waits for more enlists again
+        wakeAll(slotWaiters[slot]); // waiters for higher values join the list again
       }
       break;
     }
@@ -257,8 +257,8 @@ struct Walker::Impl {
   std::vector<uint32_t> nextWaiter, outstanding;   ///< per process
   std::vector<uint8_t> enlisted;                   ///< per process: it is in a list of waiters
   std::vector<uint32_t> eventWaiters, slotWaiters; ///< first process of a list, or kNone
-  std::vector<CommandId> queueNext;                ///< per command, where queues are shared
-  std::vector<uint32_t> pending;                   ///< processes that may have become able to go on
+  std::vector<CommandId> queueNext;                ///< per command, if streams share queues
+  std::vector<uint32_t> pending;                   ///< processes that may be able to continue
 };
 
 Walker::Walker(const World &world, const WalkOptions &options, Driver &driver)

@@ -91,5 +91,5 @@ TEST(DataCorrect, LargeProgramIsSaidNotToBeChecked) {
 }
 
 TEST(DataCorrect, WithoutOracleNotChecked) {
-  EXPECT_EQ(run(exchange(2)).data, "not checked: the program has no oracle");
+  EXPECT_EQ(run(exchange(2)).data, "not checked: the program has no unsharded reference");
 }

@@ -236,7 +236,7 @@ TEST(DataKernels, WithoutExpressionNotDecided) {
   spec.ranks[0].kernels[0].operandTypes = {0, 0, 0};
   CheckOptions options;
   Report report = run(spec, options);
-  EXPECT_EQ(report.data, "not checked: kernel \"kernel 0\" is no expression");
+  EXPECT_EQ(report.data, "not checked: kernel \"kernel 0\" has no expression code");
   EXPECT_TRUE(report.limits.empty());
   options.dataWanted = true;
   EXPECT_EQ(run(spec, options).limits.size(), 1u);

@@ -182,7 +182,7 @@ TEST(DataSample, WhatNoIndexTouchesIsSaid) {
   Report report = run(spec, options);
   EXPECT_FALSE(report.hasErrors());
   EXPECT_TRUE(report.limits.empty());
-  EXPECT_NE(report.data.find(" of 21 commands that compute or move data do not touch"),
+  EXPECT_NE(report.data.find(" of 21 commands that compute or move data do not read"),
             std::string::npos)
       << report.data;
   options.dataWanted = true;

@@ -369,8 +369,8 @@ TEST(Data, OneReplicaDiffers) {
   std::string text;
   Report report = run(spec, {}, &text);
   EXPECT_EQ(diagnoses(report), kWrong) << text;
-  EXPECT_NE(text.find("rank 3: 4 of its 16 elements of result \"y\" are not the oracle's, from "
-                      "[3,0] to [3,3]"),
+  EXPECT_NE(text.find("rank 3: 4 of its 16 elements of result \"y\" differ from the unsharded "
+                      "reference, from [3,0] to [3,3]"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("was written by rank 3 stream 0 command 4 (matmul"), std::string::npos)

@@ -189,6 +189,6 @@ TEST(Deadlock, CycleIsNamed) {
   ASSERT_EQ(finding.notes.size(), 3u);
   EXPECT_EQ(finding.notes[0].find("rank "), 0u);
   EXPECT_NE(finding.notes[0].find("waits for"), std::string::npos);
-  EXPECT_NE(finding.notes[0].find("which stands behind"), std::string::npos);
+  EXPECT_NE(finding.notes[0].find("which is queued behind"), std::string::npos);
   EXPECT_EQ(finding.commands.size(), 3u);
 }

@@ -99,7 +99,7 @@ TEST(Lint, HalfOfABufferIsNotRead) {
   Report report = run(spec, lint());
   ASSERT_EQ(diagnoses(report), std::set<std::string>{"unread-data"});
   EXPECT_EQ(report.findings[0].message,
-            "rank 0: nobody reads what is written to bytes [16, 32) of the arena");
+            "rank 0: the data written to bytes [16, 32) of the arena is never read");
 }
 
 TEST(Lint, PartOfAnInput) {
@@ -109,7 +109,7 @@ TEST(Lint, PartOfAnInput) {
   rank.copy(0, spec.row[0][0], rank.view(x, DType::F32, {4}, {0}, 4));
   Report report = run(spec, lint());
   ASSERT_EQ(diagnoses(report), std::set<std::string>{"unread-data"});
-  EXPECT_EQ(report.findings[0].message, "rank 0: nobody reads byte 0 of input \"x\"");
+  EXPECT_EQ(report.findings[0].message, "rank 0: byte 0 of input \"x\" is never read");
 }
 
 TEST(Lint, OneAfterTheOther) {

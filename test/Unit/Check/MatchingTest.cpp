@@ -105,7 +105,7 @@ TEST(Matching, SaysWhoAndWhere) {
   Report report = run(spec, {}, &text);
   ASSERT_EQ(report.findings.size(), 1u);
   EXPECT_EQ(report.findings[0].message,
-            "rank 0 receives from rank 1 with tag 0 on channel c0 \"ch\", which no send there has");
+            "rank 0 receives from rank 1 with tag 0 on channel c0 \"ch\", without a matching send");
   ASSERT_EQ(report.findings[0].commands.size(), 1u);
   EXPECT_NE(text.find("rank 0 stream 2 command 7 (recv"), std::string::npos) << text;
 }

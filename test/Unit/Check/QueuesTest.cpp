@@ -50,7 +50,7 @@ TEST(Queues, SaysWhichStreams) {
   ASSERT_EQ(report.findings.size(), 1u);
   EXPECT_EQ(
       report.findings[0].message,
-      "on 2 hardware queues the program hangs where streams 1, 2 of ranks 0, 1 share a queue");
+      "on 2 hardware queues the program deadlocks if streams 1, 2 of ranks 0, 1 share a queue");
   EXPECT_EQ(report.findings[0].notes.size(), 2u);
 }
 
@@ -128,9 +128,10 @@ TEST(Queues, EachRankItsOwnFold) {
   expectClean(spec);
   Report report = run(spec, queues(2));
   ASSERT_EQ(diagnoses(report), std::set<std::string>{"queue-deadlock"});
-  EXPECT_EQ(report.findings[0].message,
-            "on 2 hardware queues the program hangs where streams 1, 2 of rank 0 share a queue and "
-            "streams 2, 3 of rank 1 share a queue");
+  EXPECT_EQ(
+      report.findings[0].message,
+      "on 2 hardware queues the program deadlocks if streams 1, 2 of rank 0 share a queue and "
+      "streams 2, 3 of rank 1 share a queue");
   expectClean(spec, queues(4));
 }
 

@@ -245,7 +245,7 @@ TEST(Races, SaysBothAndTheBytes) {
   Report report = run(spec.joined());
   ASSERT_EQ(report.findings.size(), 1u);
   EXPECT_EQ(report.findings[0].message,
-            "rank 0: stream 2 writes bytes [16, 32) of arg1 \"y\", which "
-            "stream 1 writes in no order with it");
+            "rank 0: stream 2 writes bytes [16, 32) of arg1 \"y\", unordered with "
+            "stream 1, which writes it");
   EXPECT_EQ(report.findings[0].commands.size(), 2u);
 }

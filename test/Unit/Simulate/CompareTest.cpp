@@ -76,7 +76,7 @@ TEST(Compare, OtherProgramsAreRefused) {
   machine::Machine machine = toyMachine();
   timeline::Timeline first = timelineOf(one, machine);
   EXPECT_THAT(simulate::compare(first, timelineOf(two, machine)).status().message(),
-              HasSubstr("the commands of rank 0 are others"));
+              HasSubstr("the commands of rank 0 differ"));
   EXPECT_THAT(simulate::compare(first, timelineOf(ranks, machine)).status().message(),
               HasSubstr("1 ranks, not 2"));
   timeline::Timeline named = first;

@@ -175,7 +175,7 @@ TEST(Simulate, WhatDoesNotEndIsAnError) {
   program.exchange(1, 1, -1, 0, 1);
   auto result = simulate::simulate(*program.load(), toyMachine());
   ASSERT_FALSE(result.ok());
-  EXPECT_THAT(result.status().message(), HasSubstr("@toy does not come to its end: rank 0"));
+  EXPECT_THAT(result.status().message(), HasSubstr("@toy does not finish: rank 0"));
 }
 
 TEST(Simulate, TheMachineMustBeLargeEnough) {
