@@ -24,7 +24,7 @@ namespace tandem {
 #define GEN_PASS_REGISTRATION
 #include "tandem/Conversion/FusionToHostIR/Passes.h.inc"
 
-/// Registers the schedules with the fusion dialect: `#fusion.schedule` is verified against them.
+/// Registers the schedules with the fusion dialect, which verifies `#fusion.schedule` against them.
 void registerSchedules(DialectRegistry &registry);
 
 } // namespace tandem

@@ -13,7 +13,8 @@
 
 namespace tandem::fusion {
 
-/// Digits of one dimension as a placement: without stream digits.
+/// The digits of one dimension without stream digits. Example: `stream(2) * didx("x") * stream(3)`
+/// is `serial(2) * didx("x")`.
 DimAxesAttr getDimPlacement(AxesAttr axes, int64_t dim);
 
 } // namespace tandem::fusion

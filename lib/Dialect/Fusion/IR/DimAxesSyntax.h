@@ -14,7 +14,7 @@
 
 namespace tandem::fusion {
 
-/// dim ::= `-` | digit (`*` digit)*, as it stands inside `#fusion.axes<..., [dim,*]>`.
+/// dim ::= `-` | digit (`*` digit)*, inside `#fusion.axes<..., [dim,*]>`.
 ParseResult parseDimAxes(AsmParser &parser, DimAxesAttr &dim);
 std::string formatDimAxes(DimAxesAttr dim);
 

@@ -14,12 +14,12 @@
 
 namespace tandem::fusion {
 
-/// Equal, or one of them is not known.
+/// Equal, or one of them is unknown.
 inline bool compatibleExtents(int64_t a, int64_t b) {
   return a == b || ShapedType::isDynamic(a) || ShapedType::isDynamic(b);
 }
 
-/// The one that is known.
+/// The known one of two compatible extents. Example: 4 for ? and 4.
 inline int64_t knownExtent(int64_t a, int64_t b) { return ShapedType::isDynamic(a) ? b : a; }
 
 /// "4x?x8".
@@ -33,9 +33,9 @@ LogicalResult verifyElementType(Operation *op, StringRef what, RankedTensorType 
 LogicalResult verifyShape(Operation *op, StringRef what, ArrayRef<int64_t> found,
                           ArrayRef<int64_t> expected);
 
-/// For an error about a name that is not known: `; did you mean 'transpose_b'?` for
-/// `tranpose_b`, or what is known if nothing is close. The name of the dialect may be left out:
-/// `gather` is close to `fusion.gather`.
+/// The end of an error about an unknown name: `; did you mean 'transpose_b'?` for `tranpose_b`, or
+/// the list of known names if none is close. Ignores the dialect prefix: `gather` is close to
+/// `fusion.gather`.
 std::string suggestName(StringRef found, ArrayRef<StringRef> known);
 
 /// `dims` are ascending, distinct and in 0 ... rank - 1.

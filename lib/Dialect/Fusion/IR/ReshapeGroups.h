@@ -19,8 +19,9 @@ struct ReshapeGroup {
   int64_t fromBegin, fromEnd, toBegin, toEnd;
 };
 
-/// The finest groups, in order, that cover both shapes; failure where dynamic extents leave that
-/// open, or the numbers of elements differ.
+/// The finest groups that cover both shapes, in order. Fails if dynamic extents leave them open, or
+/// the numbers of elements differ. Example: 8x6x5 and 2x24x5 have the groups 8x6 -> 2x24 and 5
+/// -> 5.
 FailureOr<SmallVector<ReshapeGroup>> getReshapeGroups(ArrayRef<int64_t> from, ArrayRef<int64_t> to);
 
 } // namespace tandem::fusion

@@ -13,18 +13,18 @@
 
 namespace tandem::fusion {
 
-/// A reshard that is not supported.
+/// An unsupported reshard.
 Reshard unsupportedReshard(std::string reason);
 
-/// Adds the row, or the rows of the sequence.
+/// Appends the row, or the rows of the sequence.
 void appendSteps(SmallVectorImpl<ReshardStep> &steps, const Reshard &more);
 
 /// A row, or a sequence of more than one.
 Reshard makeReshard(SmallVector<ReshardStep> steps);
 
-/// Per position of the destination's mesh the world rank that holds exactly the piece wanted there,
-/// spread evenly over those that do; failure if there is none for some position. Both types are
-/// static and decided.
+/// Per position of the destination mesh, a world rank that holds exactly the shard needed there,
+/// chosen evenly among several. Fails if some position has none. Both types are static and decided.
+/// Example: 8 rows from `didx("x")` on devices [0, 1] to `didx("x")` on devices [1, 0]: {0, 1}.
 FailureOr<SmallVector<int64_t>> findPieceSources(RankedTensorType from, RankedTensorType to);
 
 /// The rows across two meshes.

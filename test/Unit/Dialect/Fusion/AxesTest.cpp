@@ -63,6 +63,26 @@ TEST_F(Axes, SymbolicDigits) {
             getAxes(type(any, "?x?x", "[serial(\"x\") * didx(\"x\"), -]")));
 }
 
+// The worked examples of AxesInference.h.
+TEST_F(Axes, SplitAndJoin) {
+  SmallVector<DimPiece> pieces{{0, 4}, {0, 3}};
+  AxesAttr whole = getAxes(type(xy, "12x", "[didx(\"x\") * stream(6)]"));
+  AxesAttr parts = getAxes(type(xy, "4x3x", "[didx(\"x\") * stream(2), stream(3)]"));
+  EXPECT_EQ(splitAxes(pieces, whole), parts);
+  EXPECT_EQ(joinAxes(pieces, parts, 1),
+            getAxes(type(xy, "12x", "[didx(\"x\") * stream(2) * stream(3)]")));
+}
+
+TEST_F(Axes, DroppedDevicesBecomeSerial) {
+  AxesAttr a = axes("[didx(\"x\") * stream(2), didx(\"y\")]");
+  AxisSet both;
+  both.insert(StringAttr::get(&context, "x"));
+  both.insert(StringAttr::get(&context, "y"));
+  EXPECT_EQ(dropDevices(a.getDims()[0], a.getMesh(), both),
+            axes("[serial(2) * stream(2), -]").getDims()[0]);
+  EXPECT_TRUE(dropDevices(a.getDims()[1], a.getMesh(), both).getDigits().empty());
+}
+
 TEST_F(Axes, Lookups) {
   AxesAttr a = axes("[-, serial(2) * didx(\"y\")]");
   EXPECT_EQ(a.dimOfDeviceAxis("y"), 1);

@@ -161,6 +161,51 @@ TEST_F(Placement, PartialIsHeldByAll) {
   EXPECT_EQ(follow(*getShard(t, 1)), (std::vector<int64_t>{2, 3}));
 }
 
+// The worked examples of Placement.h and FusionAttrs.h that no other test has.
+TEST_F(Placement, Examples) {
+  std::string x4 = "#tandem.mesh<\"m\", [\"x\" = 4]>", x2 = "#tandem.mesh<\"m\", [\"x\" = 2]>";
+  StringAttr x = StringAttr::get(&context, "x");
+  auto digits = resolveDims(type(x4, "8x", "[didx(\"x\") * stream(2)]"));
+  ASSERT_TRUE(succeeded(digits));
+  SmallVector<ResolvedDigit> expected{{DigitKind::Device, x, 4, 2}, {DigitKind::Stream, {}, 2, 1}};
+  EXPECT_EQ(digits->front(), expected);
+  EXPECT_EQ(getDigitSize(Digit::device(x), getAxes(type(x4, "8x", "[-]")).getMesh()), 4);
+  RankedTensorType streamed = type(x4, "48x8x", "[didx(\"x\") * stream(3), -]");
+  EXPECT_EQ(*getLocalShape(streamed), (Ints{12, 8}));
+  EXPECT_EQ(*getSliceShape(streamed), (Ints{4, 8}));
+  RankedTensorType grid = type(x4, "3x2x", "[stream(3), stream(2)]");
+  EXPECT_EQ(*getStreamSizes(grid), (Ints{3, 2}));
+  EXPECT_EQ(*getNumSlices(grid), 6);
+  EXPECT_EQ(getLocalSliceBox(grid, 4)->offsets, (Ints{2, 0}));
+  FailureOr<StridedWalk> shard = getShard(type(x2, "8x6x", "[-, didx(\"x\")]"), 1);
+  ASSERT_TRUE(succeeded(shard));
+  EXPECT_EQ(shard->offset, 3);
+  EXPECT_EQ(shard->shape, (Ints{8, 3}));
+  EXPECT_EQ(shard->strides, (Ints{6, 1}));
+  RankedTensorType outer = type(x4, "48x8x", "[stream(3) * didx(\"x\"), -]");
+  FailureOr<SmallVector<SmallVector<LocalDigit>>> local = getLocalDigits(outer);
+  ASSERT_TRUE(succeeded(local));
+  ASSERT_EQ(local->front().size(), 2u);
+  EXPECT_EQ(local->front()[0].weight, 4);
+  EXPECT_EQ(local->front()[1].size, 4);
+  FailureOr<StridedWalk> slice = getLocalSlice(outer, 1);
+  ASSERT_TRUE(succeeded(slice));
+  EXPECT_EQ(slice->offset, 32);
+  EXPECT_EQ(slice->shape, (Ints{4, 8}));
+  EXPECT_EQ(slice->strides, (Ints{8, 1}));
+  FailureOr<SliceBox> range = getLocalSliceBox(type(x4, "12x", "[stream(3)]"), 2);
+  FailureOr<SliceBox> strided = getLocalSliceBox(type(x4, "12x", "[serial(3) * stream]"), 2);
+  ASSERT_TRUE(succeeded(range) && succeeded(strided));
+  EXPECT_EQ(range->offsets, (Ints{8}));
+  EXPECT_EQ(range->sizes, (Ints{4}));
+  EXPECT_EQ(range->strides, (Ints{1}));
+  EXPECT_EQ(strided->offsets, (Ints{2}));
+  EXPECT_EQ(strided->sizes, (Ints{3}));
+  EXPECT_EQ(strided->strides, (Ints{4}));
+  std::string grid2 = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
+  EXPECT_EQ(*ownersOf(type(grid2, "8x", "[didx(\"x\")]"), {5}), (Ints{2, 3}));
+}
+
 TEST_F(Placement, ErasesParallelAxes) {
   RankedTensorType t =
       type("#tandem.mesh<\"m\", [\"x\" = 2]>", "4x4x", "[stream, -], partial = max [\"x\"]");

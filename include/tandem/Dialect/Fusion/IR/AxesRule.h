@@ -17,26 +17,23 @@
 namespace tandem::fusion {
 
 enum class FactorKind {
-  /// One iteration per index, independent of each other: axes pass between all dimensions of the
-  /// factor.
+  /// Independent iterations: all dimensions of the factor share their axes.
   Parallel,
-  /// Combined over by `AxesRule::reduceKind`: device digits make the result partial.
+  /// Reduced by `AxesRule::reduceKind`: device digits make the result partial.
   Reduction,
-  /// Every index is needed at once (a dimension that is cut, or concatenated): device digits are
-  /// not allowed.
+  /// All indices are needed at once (a sliced or concatenated dimension): no device digits.
   Whole,
 };
 
 /// How an op treats partial operands.
 enum class PartialKind {
-  /// Result and operands are partial alike (same mesh axes, same reduction).
+  /// Result and operands are partial over the same mesh axes with the same reduction.
   Alike,
-  /// As Alike, but only for the reduction `AxesRule::reduceKind` (an addition of partial sums, a
-  /// reduction).
+  /// As Alike, but only with the reduction `AxesRule::reduceKind` (for sums of partial sums).
   AlikeSame,
-  /// One operand may be a partial sum where the others are replicated (a product).
+  /// One operand may be a partial sum if the others are replicated (a product).
   Product,
-  /// No operand and no result may be partial.
+  /// Operands and results must not be partial.
   Never,
 };
 
@@ -46,22 +43,22 @@ struct DimPiece {
   int64_t extent;
 };
 
-/// The iteration space of an op: every dimension of an operand or result belongs to one factor, or
-/// stands alone.
+/// The iteration space of an op: every dimension of an operand or result belongs to one factor.
 ///
-/// Where an op regroups dimensions, they are cut into pieces, outermost first, and each piece
-/// belongs to one factor. Example: `reshape 8x6 -> 2x24` has the factors 2, 4 and 6. The pieces of
-/// the operand are 2 and 4 (dimension 0) and 6 (dimension 1), those of the result 2 (dimension 0)
-/// and 4 and 6 (dimension 1). A piece that the other side cuts in another way, as in
+/// If an op regroups dimensions, they are cut into pieces, outermost first, and each piece belongs
+/// to one factor. Example: `reshape 8x6 -> 2x24` has the factors 2, 4 and 6. The operand's pieces
+/// are 2 and 4 (dimension 0) and 6 (dimension 1); the result's are 2 (dimension 0), 4 and 6
+/// (dimension 1). A piece that the other side cuts differently, as in `reshape 2x3 -> 3x2`, is a
+/// factor of its own of kind Whole.
 /// `reshape 2x3 -> 3x2`, is a factor of its own that is needed whole.
 struct AxesRule {
-  /// A dimension of extent 1 that is repeated, and so can hold no device digit.
+  /// A repeated dimension of extent 1, which cannot have device digits.
   static constexpr int64_t kNone = -1;
 
   SmallVector<FactorKind> factors;
   SmallVector<SmallVector<int64_t>> operands; // factor of each dimension or piece, per operand
   SmallVector<SmallVector<int64_t>> results;  // factor of each dimension or piece, per result
-  /// The pieces of the dimensions of each operand and result; empty: each dimension is one piece.
+  /// The pieces of each operand's and result's dimensions; empty: one piece per dimension.
   SmallVector<SmallVector<DimPiece>> operandPieces, resultPieces;
   ReduceKind reduceKind = ReduceKind::Sum;
   PartialKind partial = PartialKind::Alike;
@@ -74,9 +71,10 @@ struct AxesRule {
 
   bool regroups() const { return !operandPieces.empty(); }
   bool reduces() const { return llvm::is_contained(factors, FactorKind::Reduction); }
-  /// Whether the op adds up, so that rounding depends on the order.
+  /// Whether the op computes sums, whose rounding depends on the order.
   bool addsUp() const { return reduces() && reduceKind == ReduceKind::Sum; }
-  /// Indices of dimension or piece number `piece` of an operand of this shape.
+  /// Extent of piece `piece` of an operand of this shape. Example: 4 for piece 1 of `reshape 8x6 ->
+  /// 2x24`.
   int64_t getExtent(ArrayRef<int64_t> shape, unsigned operand, int64_t piece) const {
     return regroups() ? operandPieces[operand][piece].extent : shape[piece];
   }

@@ -20,10 +20,11 @@ namespace tandem::fusion {
 
 enum class DigitKind { Device, Stream, Serial };
 
-/// One digit of a dimension's index. `size` is n for stream(n) and serial(n), ShapedType::kDynamic
-/// for bare `stream` (all that is left), and 0 where the mesh axis `axis` has it (`getDigitSize`):
-/// didx("x"), stream("x") and serial("x"). The latter two become numbers as soon as the mesh has a
-/// number, so that they are never seen behind `fusion-specialize`.
+/// One digit: a factor of a split dimension. `size` is n for stream(n) and serial(n),
+/// ShapedType::kDynamic for bare `stream` (the rest of the extent), and 0 if the size is that of
+/// mesh axis `axis`: didx("x"), stream("x") and serial("x"). `fusion-specialize` turns the latter
+/// two into numbers. Example: 8 rows as `didx("x") * stream(2)` with "x" = 4: row 2 has the digits
+/// 1 and 0.
 struct Digit {
   DigitKind kind;
   StringAttr axis;
@@ -32,13 +33,13 @@ struct Digit {
   static Digit device(StringAttr axis) { return {DigitKind::Device, axis, 0}; }
   static Digit stream(int64_t n = ShapedType::kDynamic) { return {DigitKind::Stream, {}, n}; }
   static Digit serial(int64_t n) { return {DigitKind::Serial, {}, n}; }
-  /// As many as the mesh axis has devices: stream("x"), serial("x").
+  /// The size of a mesh axis: stream("x"), serial("x").
   static Digit stream(StringAttr axis) { return {DigitKind::Stream, axis, 0}; }
   static Digit serial(StringAttr axis) { return {DigitKind::Serial, axis, 0}; }
   bool isDevice() const { return kind == DigitKind::Device; }
   bool isStream() const { return kind == DigitKind::Stream; }
   bool isSerial() const { return kind == DigitKind::Serial; }
-  /// Its size is that of a mesh axis, but it is none of its digits.
+  /// Has the size of a mesh axis without splitting over its devices.
   bool isSymbolic() const { return axis && !isDevice(); }
   /// Bare `stream`.
   bool isRest() const { return isStream() && ShapedType::isDynamic(size); }
@@ -59,13 +60,14 @@ inline llvm::hash_code hash_value(const Digit &d) {
 
 namespace tandem::fusion {
 
-/// Size of a digit over `mesh`: ShapedType::kDynamic for bare `stream`, and where it is that of a
-/// mesh axis of unknown size.
+/// A digit's size on `mesh`. ShapedType::kDynamic for bare `stream` and mesh axes of unknown size.
+/// Example: 4 for didx("x") with "x" = 4.
 inline int64_t getDigitSize(const Digit &digit, MeshAttr mesh) {
   return digit.axis ? mesh.axisSize(digit.axis.getValue()) : digit.size;
 }
 
-/// `dim` with a number for each stream("x") and serial("x") whose mesh axis has one.
+/// `dim` with numbers for stream("x") and serial("x") if the mesh knows x. Example: stream("x")
+/// with "x" = 4 is stream(4).
 DimAxesAttr resolveSymbolicDigits(DimAxesAttr dim, MeshAttr mesh);
 
 } // namespace tandem::fusion

@@ -77,20 +77,20 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// Axes of a value that is replicated over all of `mesh` and not streamed.
+    /// Replicated over all of `mesh`, without streams. Example: `[-, -]` for rank 2.
     static AxesAttr getReplicated(MeshAttr mesh, int64_t rank);
     bool isPartial() const { return !getPartial().empty(); }
     bool hasStream() const;
-    /// Extents of what one device holds, see `fusion::getLocalShape`.
+    /// See `fusion::getLocalShape`.
     ::llvm::FailureOr<::llvm::SmallVector<int64_t>> getLocalShape(::mlir::RankedTensorType type) const;
-    /// The same without stream digits: what a placement is. A stream digit becomes a serial one; serial digits that
-    /// have nothing but serial ones after them are dropped and neighbouring serial digits are merged.
+    /// The same without stream digits. They become serial; trailing serial digits are dropped, adjacent ones merged.
+    /// Example: `[stream(2) * serial(2) * didx("x") * stream(3)]` is `[serial(4) * didx("x")]`.
     AxesAttr getPlacement() const;
     /// The same with other dims.
     AxesAttr withDims(::llvm::ArrayRef<DimAxesAttr> dims) const;
-    /// The same with another (or no) partial list.
+    /// The same with another (or an empty) partial list.
     AxesAttr withPartial(::llvm::ArrayRef<::mlir::StringAttr> partial, ReduceKind kind) const;
-    /// Dimension that mesh axis `axis` splits, or -1.
+    /// The dimension that mesh axis `axis` splits, or -1. Example: 1 for "x" in `[-, didx("x")]`.
     int64_t dimOfDeviceAxis(::mlir::StringRef axis) const;
   }];
 }
@@ -126,12 +126,11 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
     return $_get($_ctxt, name, ::mlir::DictionaryAttr::get($_ctxt));
   }]>];
   let extraClassDeclaration = [{
-    /// The value of an option, of the kind that it is registered with; 0, empty or "" if it is left
-    /// out.
+    /// The value of an option of this kind; 0, empty or "" if absent.
     int64_t getInteger(::llvm::StringRef option) const;
     ::llvm::ArrayRef<int64_t> getIntegers(::llvm::StringRef option) const;
     ::llvm::StringRef getWord(::llvm::StringRef option) const;
-    /// Whether the schedule takes reshards that are several rows of the reshard table.
+    /// Whether the schedule accepts reshards of several rows of the reshard table.
     bool takesSequences() const;
   }];
   let hasCustomAssemblyFormat = 1;

@@ -23,13 +23,12 @@
 
 namespace tandem::fusion {
 
-/// Success if every discardable attribute of the op has the name of a dialect in front, as
-/// `fusion.schedule` has. Any other name is a typing error: the diagnostic names the closest
-/// attribute that the op accepts.
+/// Success if every discardable attribute has a dialect prefix, as `fusion.schedule` has. Other
+/// names are typing errors: the diagnostic suggests the closest attribute that the op accepts.
 LogicalResult verifyAttributeNames(Operation *op);
 
-/// `verifyAttributeNames` as a part of the op's verifier.
-// The derived class is MLIR's Op<OpT, ...>, so OpT as a friend would not do.
+/// Adds `verifyAttributeNames` to the op's verifier. (The derived class is MLIR's Op<OpT, ...>, so
+/// OpT cannot be a friend.)
 template <typename OpT>
 // NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility)
 struct KnownAttributes : public mlir::OpTrait::TraitBase<OpT, KnownAttributes> {
@@ -43,24 +42,22 @@ struct KnownAttributes : public mlir::OpTrait::TraitBase<OpT, KnownAttributes> {
 
 namespace tandem::fusion {
 
-/// Names of the attributes that the dialect defines on functions and on their arguments.
-/// `fusion.shape` on an argument: an array of integers and mesh axis names, one per dimension; the
-/// extents that `fusion-specialize` gives to `?` dimensions when its caller names no shape (an axis
-/// name stands for the axis size).
+/// Attributes of functions and arguments.
+/// `fusion.shape` on an argument: an array of integers and mesh axis names (for axis sizes), one
+/// per dimension. The extents that `fusion-specialize` uses for `?` if no shape is given.
 inline constexpr llvm::StringLiteral kShapeAttrName = "fusion.shape";
-/// `fusion.name` on an argument or a result: what tools call it; default arg0, arg1, ... and res0,
-/// res1, ...
+/// `fusion.name` on an argument or result: its name in tools; default arg0, ... and res0, ...
 inline constexpr llvm::StringLiteral kNameAttrName = "fusion.name";
-/// `fusion.oracle_of` on a function: it is the axes-erased twin of that function.
+/// `fusion.oracle_of` on a function: it is the unsharded reference of that function.
 inline constexpr llvm::StringLiteral kOracleOfAttrName = "fusion.oracle_of";
 
-/// Hints of an op for `fusion-insert-reshards`, which erases them: `fusion.schedule` is the
-/// schedule (a ScheduleAttr) of the reshards that the pass inserts for the op, and `fusion.gather`,
-/// "before" or "after", their side.
+/// Hints on an op for `fusion-insert-reshards`, which erases them. `fusion.schedule`: the schedule
+/// (a ScheduleAttr) of the reshards inserted for the op. `fusion.gather`: their side, "before" or
+/// "after".
 inline constexpr llvm::StringLiteral kScheduleAttrName = "fusion.schedule";
 inline constexpr llvm::StringLiteral kGatherAttrName = "fusion.gather";
 
-/// The axes of a ranked tensor type, or null if undecided.
+/// The axes of a ranked tensor type; null if undecided.
 AxesAttr getAxes(Type type);
 inline AxesAttr getAxes(Value value) { return getAxes(value.getType()); }
 /// `type` with other axes (null: undecided).

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Pure functions on types. A *position* is the row-major index of a device in its mesh (not its
-// world rank). All functions fail, without a diagnostic, where they need an extent or a mesh size
-// that is `?`, or where digits do not suit an extent (which the encoding's verifier excludes for
-// extents that it knows).
+// world rank). All functions fail, without a diagnostic, if they need an extent or mesh size that
+// is `?`, or if digits do not fit an extent (the encoding's verifier excludes this for known
+// extents).
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,18 +20,21 @@
 
 namespace tandem::fusion {
 
-/// A digit with its size and its weight: adding 1 to it adds `weight` to the index of the
-/// dimension. `axis` as in Digit.
+/// A digit with its size and weight (stride): incrementing the digit adds `weight` to the index of
+/// the dimension. `axis` as in Digit. Example: 8 rows as `didx("x") * stream(2)` with "x" = 4: didx
+/// has weight 2, stream weight 1, so device 1, iteration 0 has row 2.
 struct ResolvedDigit {
   DigitKind kind;
   StringAttr axis;
   int64_t size;
   int64_t weight;
-  /// Of a stream digit whose slices are not all alike, always the innermost digit: the indices that
-  /// it cuts into `size` slices of `weight`, the last one shorter. Otherwise 0.
+  /// For a stream digit with a shorter last slice, which is always innermost: the number of indices
+  /// that it cuts into `size` slices of `weight`. Otherwise 0. Example: 10 for stream(3) of 10
+  /// indices, with slices of 4, 4 and 2.
   int64_t ragged = 0;
 
-  /// What the digit (and a ragged one's slices) contribute to the product that is the extent.
+  /// The digit's factor of the extent. Example: 3 for stream(3) of 12 indices; 10 for stream(3) of
+  /// 10.
   int64_t span() const { return ragged ? ragged : size; }
   bool operator==(const ResolvedDigit &o) const {
     return kind == o.kind && axis == o.axis && size == o.size && weight == o.weight &&
@@ -39,53 +42,51 @@ struct ResolvedDigit {
   }
 };
 
-/// Whether `count` slices of ceil(extent / count) indices, the last one shorter, leave none empty.
-/// Example: 5 slices of 48 are 10, 10, 10, 10 and 8; of 6 indices 4 slices would be 2, 2, 2 and 0.
+/// Whether `count` slices of ceil(extent / count) indices are all nonempty. Example: 5 slices of 48
+/// are 10, 10, 10, 10 and 8; 4 slices of 6 would be 2, 2, 2 and 0.
 bool isSliceCount(int64_t extent, int64_t count);
 
-/// The digits of a dimension of `extent` indices, outermost first; bare `stream` has its size. What
-/// they leave over follows as a serial digit, if it is more than 1 or there is no other digit. A
-/// ragged stream digit leaves nothing over. Example: `didx("x") * stream(3)` of 48 indices with
-/// "x" = 4 is didx of size 4 and weight 12, stream of size 3 and weight 4, serial of size 4 and
-/// weight 1.
+/// The digits of a dimension of `extent` indices, outermost first, with the size of bare `stream`
+/// filled in. The remaining factor follows as a serial digit, unless it is 1 and there are other
+/// digits or the last stream digit is ragged. Example: `didx("x") * stream(3)` of 48 with "x" = 4
+/// gives didx (size 4, weight 12), stream (size 3, weight 4), serial (size 4, weight 1).
 FailureOr<SmallVector<ResolvedDigit>> resolveDim(DimAxesAttr dim, int64_t extent, MeshAttr mesh);
 
-/// `resolveDim` of every dimension of a decided type.
+/// `resolveDim` of every dimension of a decided type. Example: 48x5 as `[didx("x"), -]` with "x" =
+/// 4 gives {didx (4, 12), serial (12, 1)} and {serial (5, 1)}.
 FailureOr<SmallVector<SmallVector<ResolvedDigit>>> resolveDims(RankedTensorType type);
 
-/// Extents of what one device holds: device digits are taken out. A dynamic extent stays dynamic.
-/// Example: 48x8 as `[didx("x") * stream(3), -]` with "x" = 4 is 12x8.
+/// Extents of one device's shard: without the device digits. Dynamic extents stay dynamic. Example:
+/// 48x8 as `[didx("x") * stream(3), -]` with "x" = 4 is 12x8.
 FailureOr<SmallVector<int64_t>> getLocalShape(RankedTensorType type);
 
-/// Extents of what one device holds of one iteration: device and stream digits are taken out. Of
-/// ragged slices the largest. Example: 48x8 as `[didx("x") * stream(3), -]` with "x" = 4 is 4x8.
+/// Extents of one device's slice in one iteration: without device and stream digits; the largest
+/// slice if ragged. Example: 48x8 as `[didx("x") * stream(3), -]` with "x" = 4 is 4x8.
 FailureOr<SmallVector<int64_t>> getSliceShape(RankedTensorType type);
 
-/// Sizes of the stream digits, outermost dimension first and outermost digit first within it: the
-/// extents of the stream loop. Iteration i of the loop has the row-major digits of i in this grid.
-/// Example: `[stream(3), stream(2)]` gives {3, 2}, and iteration 4 is slice 2 of dimension 0 and
-/// slice 0 of dimension 1.
+/// Sizes of the stream digits, outermost dimension and digit first: the extents of the stream loop.
+/// Iteration i has the row-major digits of i. Example: `[stream(3), stream(2)]` gives {3, 2};
+/// iteration 4 is slice 2 of dimension 0 and slice 0 of dimension 1.
 FailureOr<SmallVector<int64_t>> getStreamSizes(RankedTensorType type);
 
 /// Product of `getStreamSizes`; 1 without stream digits. Example: 6 for `[stream(3), stream(2)]`.
 FailureOr<int64_t> getNumSlices(RankedTensorType type);
 
-/// Elements of a row-major buffer: walking `shape` in row-major order visits offset + sum(index *
-/// stride).
+/// Elements of a row-major buffer: visits offset + sum(index * stride) for the indices of `shape`
+/// in row-major order. Example: offset 3, shape 2x2, strides {6, 1} visits 3, 4, 9, 10.
 struct StridedWalk {
   int64_t offset = 0;
   SmallVector<int64_t> shape;
   SmallVector<int64_t> strides;
 };
 
-/// How the piece of the device at `position` lies in the logical, row-major tensor: the walk gives
-/// the elements of the local buffer (row-major, of `getLocalShape`) in order. The table `Shard` of
-/// the stream program. Example: 8x6 as `[-, didx("x")]` with "x" = 2 at position 1 has offset 3,
-/// shape 8x3 and strides {6, 1}.
+/// The location of the shard at `position` in the row-major logical tensor: visits the elements of
+/// the row-major local buffer in order. Becomes the stream program's `Shard`. Example: 8x6 as `[-,
+/// didx("x")]` with "x" = 2, position 1, has offset 3, shape 8x3 and strides {6, 1}.
 FailureOr<StridedWalk> getShard(RankedTensorType type, int64_t position);
 
-/// A digit of the local buffer: indices of a dimension of `getLocalShape` are read in these,
-/// outermost first. `weight` is in local indices, `ragged` as in ResolvedDigit.
+/// A digit of a dimension of the local buffer (`getLocalShape`), outermost first. `weight` is in
+/// local indices; `ragged` as in ResolvedDigit.
 struct LocalDigit {
   bool isStream;
   int64_t size;
@@ -96,33 +97,33 @@ struct LocalDigit {
   }
 };
 
-/// The local (stream and serial) digits of every dimension. A dimension without any has one serial
-/// digit of size 1. Example: 48 as `stream(3) * didx("x")` with "x" = 4 is a local dimension of 12
-/// with the digits stream of size 3 and weight 4, serial of size 4 and weight 1.
+/// The stream and serial digits of every dimension; one serial digit of size 1 if there are none.
+/// Example: 48 as `stream(3) * didx("x")` with "x" = 4 is a local dimension of 12 with the digits
+/// stream (size 3, weight 4) and serial (size 4, weight 1).
 FailureOr<SmallVector<SmallVector<LocalDigit>>> getLocalDigits(RankedTensorType type);
 
-/// Where slice `iteration` lies in the row-major local buffer: the walk visits its elements in the
-/// order of the digits. Dimensions appear digit by digit (a dimension with k serial digits gives k
-/// entries), stream digits are fixed. Example: 48x8 as `[stream(3) * didx("x"), -]` with "x" = 4,
-/// iteration 1, is at offset 32 with shape 4x8 and strides {8, 1}.
+/// The location of slice `iteration` in the row-major local buffer. The walk has one dimension per
+/// serial digit, in digit order. Example: 48x8 as `[stream(3) * didx("x"), -]` with "x" = 4,
+/// iteration 1: offset 32, shape 4x8, strides {8, 1}.
 FailureOr<StridedWalk> getLocalSlice(RankedTensorType type, int64_t iteration);
 
-/// Where slice `iteration` lies per dimension, where it is one plain (strided) range of local
-/// indices in each; failure where a dimension has serial digits on both sides of a stream digit.
-/// Example: 12 local rows as `stream(3)`, iteration 2, are offset 8, size 4, stride 1; as
-/// `serial(3) * stream` they are offset 2, size 3, stride 4.
+/// The location of slice `iteration` as one strided range of local indices per dimension. Fails if
+/// a dimension has serial digits on both sides of a stream digit. Example: 12 local rows, iteration
+/// 2: `stream(3)` gives offset 8, size 4, stride 1; `serial(3) * stream` gives offset 2, size 3,
+/// stride 4.
 struct SliceBox {
   SmallVector<int64_t> offsets, sizes, strides;
 };
 FailureOr<SliceBox> getLocalSliceBox(RankedTensorType type, int64_t iteration);
 
 /// Positions of the devices that hold the element at a logical index (one entry per dimension),
-/// ascending. Along a partial axis every device holds a term, so all of them are named. Example:
-/// row 5 of 8 as `didx("x")` on the mesh ["x" = 2, "y" = 2] is on devices 2 and 3.
+/// ascending. With a partial axis, all devices along it. Example: row 5 of 8 as `didx("x")` on ["x"
+/// = 2, "y" = 2] is on devices 2 and 3.
 FailureOr<SmallVector<int64_t>> ownersOf(RankedTensorType type, ArrayRef<int64_t> index);
 
-/// The same tensor on a mesh of one device (`#tandem.mesh<"one", []>`), not partial and not
-/// streamed: the type that a value has in the oracle. An undecided type gets these axes too.
+/// The same tensor on a mesh of one device, neither partial nor streamed, also for an undecided
+/// type: its type in the unsharded reference. Example: 8x6 as `[didx("x"), -]` becomes 8x6 as `[-,
+/// -]` on `#tandem.mesh<"one", []>`.
 RankedTensorType eraseParallelAxes(RankedTensorType type);
 
 } // namespace tandem::fusion

@@ -15,9 +15,9 @@
 
 namespace tandem::fusion {
 
-/// Shape `to` with the `?` extents filled that follow from shape `from` of the same elements, in
-/// either direction of a `fusion.reshape`. Failure where the shapes do not split and merge in
-/// groups of equal size, or an extent would not be a whole number; `reason` then says so.
+/// Shape `to` with its `?` extents inferred from `from`, a shape of the same elements (either side
+/// of a `fusion.reshape`). Fails, with `reason`, if the shapes do not split into groups of equal
+/// size or an extent is no integer. Example: 8x6 and 2x? give 2x24.
 FailureOr<SmallVector<int64_t>> inferReshapedShape(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
                                                    std::string &reason);
 

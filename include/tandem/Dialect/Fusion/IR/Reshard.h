@@ -16,48 +16,47 @@ namespace tandem::fusion {
 
 /// The rows of the reshard table (docs/fusion.md).
 enum class ReshardKind {
-  Nothing,       ///< no element changes its devices (stream digits may differ)
-  Slice,         ///< replicated -> split: every device keeps a part of what it holds
+  Nothing,       ///< no element changes devices (stream digits may differ)
+  Slice,         ///< replicated -> split: every device keeps a part of its data
   AllGather,     ///< split on fromDim -> replicated
   AllReduce,     ///< partial -> replicated
   ReduceScatter, ///< partial -> split on toDim
-  AllToAll,      ///< split on fromDim -> split on toDim (or on the same one in other blocks)
-  Permute,       ///< every device gets the whole piece of one other device (`sources`)
+  AllToAll,      ///< split on fromDim -> split on toDim (or on fromDim in other blocks)
+  Permute,       ///< every device gets the whole shard of another device (`sources`)
   SendRecv,      ///< as Permute, to another mesh
   Broadcast,     ///< one device -> replicated on another mesh
   Scatter,       ///< one device -> split on toDim on another mesh
   Gather,        ///< split on fromDim -> one device
   Reduce,        ///< partial -> one device
-  Transfer, ///< anything else that only moves data: each device gets what it lacks from its owners
-  Sequence, ///< several of the above, one after another: `steps`
-  Unsupported, ///< `reason` says what was found and what is accepted
+  Transfer,      ///< any other move of data: each device gets the missing parts from their owners
+  Sequence,      ///< several of the above in a row: `steps`
+  Unsupported,   ///< `reason` states what was found and what is accepted
 };
 
 StringRef stringifyReshardKind(ReshardKind kind);
 
-/// One row, on one or more mesh axes at once. With several `axes` the group is their product, in
-/// row-major order.
+/// One row of the reshard table, on one or more mesh axes at once. The group is the product of
+/// `axes`, row-major.
 struct ReshardStep {
   ReshardKind kind = ReshardKind::Nothing;
   SmallVector<StringAttr>
-      axes; ///< mesh axes whose devices talk, in the order of the mesh; empty across meshes
-  int64_t fromDim = -1;                    ///< dimension that was split, or -1
-  int64_t toDim = -1;                      ///< dimension that is split afterwards, or -1
+      axes; ///< mesh axes of the communicating devices, in mesh order; empty across meshes
+  int64_t fromDim = -1;                    ///< dimension split before, or -1
+  int64_t toDim = -1;                      ///< dimension split after, or -1
   ReduceKind reduceKind = ReduceKind::Sum; ///< AllReduce, ReduceScatter, Reduce
   AxesAttr to;                             ///< axes after this step
-  /// Permute, SendRecv: per position of the destination's mesh the world rank whose piece it gets
-  /// (its own rank: a copy).
+  /// Permute, SendRecv: per position of the destination mesh, the world rank whose shard it gets
+  /// (its own: a copy).
   SmallVector<int64_t> sources;
-  /// Broadcast, Scatter: the one source; Gather, Reduce: the one destination; a world rank, else
-  /// -1.
+  /// Broadcast, Scatter: the source's world rank; Gather, Reduce: the destination's; else -1.
   int64_t root = -1;
 
-  /// No byte leaves a device.
+  /// True if no data leaves a device.
   bool isLocal() const { return kind == ReshardKind::Nothing || kind == ReshardKind::Slice; }
 };
 
 struct Reshard : ReshardStep {
-  SmallVector<ReshardStep> steps; ///< Sequence: each a row; the last one leads to the result's axes
+  SmallVector<ReshardStep> steps; ///< Sequence: its rows; the last has the result's axes
   std::string reason;             ///< Unsupported
 
   bool isSupported() const { return kind != ReshardKind::Unsupported; }
@@ -66,17 +65,16 @@ struct Reshard : ReshardStep {
 /// The row in words: `reduce-scatter by max over gpu onto dimension 1`.
 std::string describeReshard(const ReshardStep &step);
 
-/// What turning a value of type `from` into one of type `to` (same shape) is. A total function: it
-/// looks at placement, never at stream digits; mesh axes of one device do not matter. What is
-/// several rows is a sequence: reductions before the rest, and a transfer for what no other rows
-/// lead to. Unsupported is only what means nothing: undecided axes, two shapes, extents or mesh
-/// sizes that are not known, and a result that is partial where the operand is not. Linear in the
-/// number of devices.
+/// Classifies the reshard of `from` to `to` (same shape) by placement only: ignores stream digits
+/// and mesh axes of size 1. Gives a sequence if several rows are needed: reductions first, a
+/// transfer for the rest. Unsupported: undecided axes, different shapes, unknown extents or mesh
+/// sizes, and a result that is partial unlike the operand. Linear in the number of devices.
+/// Example: `[didx("x"), -]` to `[-, -]` is AllGather over "x" with fromDim 0.
 Reshard classifyReshard(RankedTensorType from, RankedTensorType to);
 
-/// True if every stream slice of `to` lies on one device of `from` along each mesh axis that `from`
-/// splits and `to` does not: the reshard can move it point to point. False where something is not
-/// known.
+/// True if each stream slice of `to` is on one device of `from` along each mesh axis that `from`
+/// splits and `to` does not, so the reshard can move it point to point. False if unknown. Example:
+/// 8 rows from `[didx("x")]` with "x" = 4 to `[stream(4)]`: slice 1 is rows 2 and 3, on device 1.
 bool slicesHaveOneOwner(RankedTensorType from, RankedTensorType to);
 
 } // namespace tandem::fusion

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The dialect knows no schedule. Those of a context are registered with it, as an interface of the
-// dialect, and `#fusion.schedule` is verified against them. docs/schedules.md, "Add a schedule".
+// The dialect itself has no schedules. They are registered through an interface of the dialect, and
+// `#fusion.schedule` is verified against them. docs/schedules.md, "Add a schedule".
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,37 +21,37 @@ namespace tandem::fusion {
 /// An option of a schedule: `key = value` in `#fusion.schedule`.
 struct ScheduleOption {
   enum class Kind {
-    Integer,  ///< `streams = 2`; 0 if it is not given
-    Integers, ///< `merge = [1, 1, 2]`; empty if it is not given
-    Word      ///< `order = xor`; the first of `words` if it is not given
+    Integer,  ///< `streams = 2`; default 0
+    Integers, ///< `merge = [1, 1, 2]`; default empty
+    Word      ///< `order = xor`; default: the first of `words`
   };
   StringRef name;
   Kind kind;
-  int64_t least = 0;              ///< of Integer and Integers
-  SmallVector<StringRef> words{}; ///< of Word: those there are
+  int64_t least = 0;              ///< least value of Integer and Integers
+  SmallVector<StringRef> words{}; ///< accepted values of Word
 };
 
-/// What the attribute of a schedule is verified against.
+/// A schedule's name and options, for verification.
 struct ScheduleInfo {
   StringRef name;
   SmallVector<ScheduleOption, 0> options;
-  /// Whether the schedule takes a reshard that is several rows of the reshard table at once: then
-  /// `fusion-insert-reshards` does not write it out as a sequence.
+  /// Whether the schedule accepts a reshard of several rows, which `fusion-insert-reshards`
+  /// otherwise writes out as a sequence.
   bool takesSequences = false;
 };
 
-/// The registered schedules, an interface of the fusion dialect. A context without it (a tool that
-/// only reads the dialect) accepts all names and options.
+/// The registered schedules, an interface of the fusion dialect. Without it (in a tool that only
+/// reads the dialect) all names and options are accepted.
 class ScheduleRegistry : public mlir::DialectInterface::Base<ScheduleRegistry> {
 public:
   explicit ScheduleRegistry(mlir::Dialect *dialect) : Base(dialect) {}
 
-  /// Null if there is none of the name.
+  /// Null if no schedule has this name.
   virtual const ScheduleInfo *lookup(StringRef name) const = 0;
   /// All names, sorted.
   virtual SmallVector<StringRef> getNames() const = 0;
 
-  /// That of a context, or null.
+  /// The context's registry, or null.
   static const ScheduleRegistry *get(MLIRContext *context);
 };
 

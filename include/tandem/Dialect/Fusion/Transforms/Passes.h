@@ -17,10 +17,10 @@ class FuncOp;
 
 namespace tandem::fusion {
 
-/// Where a reshard goes if it could stand on either side of an op.
+/// Position of a reshard that may go on either side of an op.
 enum class GatherMode { Before, After, Cost };
 
-/// After which pass `fusion-verify` looks.
+/// The pass after which `fusion-verify` runs.
 enum class VerifyStage { Input, Propagated, Resharded };
 
 #define GEN_PASS_DECL

@@ -14,31 +14,30 @@
 
 namespace tandem::fusion {
 
-/// Slices that a reshard can be cut into: `count` along dimension `dim`.
+/// Slices of a reshard: `count` along dimension `dim`.
 struct StreamFactor {
   int64_t dim = 0, count = 1;
-  /// Pieces that the dimension consists of on all devices together: each slice has a part of every
-  /// one of them (of a gather: from each owner). 1: a slice is one range of indices.
+  /// Shards of the dimension on all devices: each slice has a part of each (for a gather: of each
+  /// owner). 1: a slice is one range of indices.
   int64_t pieces = 1;
-  /// Of a reduction: a slice is of the piece of one device, to whom it goes; the result has no
-  /// slices.
+  /// For a reduction: a slice belongs to one device's shard and goes to that device; the result is
+  /// not sliced.
   bool toOwners = false;
-  /// Of `count`, so many are of one device's piece, as a digit of their own.
+  /// How many of `count` slices belong to one device's shard, as a separate digit.
   int64_t perOwner = 1;
 };
 
-/// The factors worth a look for a reshard that communicates and is not streamed: of a gather, a
-/// slice per owner; of a reduce-scatter, a slice per device that gets it; of a gather or reduction,
-/// 2, 4 and 8 slices along each dimension. With `oneSided` messages and at most 16 devices
-/// also 2 and 4 slices per owner or receiver: one is too coarse to hide what comes first or last.
-/// (Messages of two sides follow each other on their channel, and cost both GPUs.) Slices are
-/// alike.
+/// Candidate factors of an unstreamed reshard that communicates. For a gather: one slice per owner.
+/// For a reduce-scatter: one slice per receiver. For both: 2, 4 and 8 slices along each dimension.
+/// With `oneSided` messages and at most 16 devices also 2 and 4 slices per owner or receiver, to
+/// hide the first or last transfer. (Two-sided messages of a channel run in order and occupy both
+/// GPUs.) All slices have equal size.
 SmallVector<StreamFactor> getStreamFactors(ReshardOp op, bool oneSided);
 
-/// Writes the factor into the types of the reshard's result, of the value that it reduces, and of
-/// what is computed beside it slice by slice: consumers of a gather, the producer of a reduction.
-/// The reshard is in a stream loop: its neighbours keep their types. Failure, with types half
-/// changed, if one of the ops in the way cannot be sliced: try it on a copy.
+/// Writes the factor into the types of the reshard's result, of the reduced value, and of the ops
+/// computed slice by slice with it: consumers of a gather, the producer of a reduction. For a
+/// reshard in a stream loop, the neighbours keep their types. Fails, with types half changed, if an
+/// op cannot be sliced: try it on a copy.
 LogicalResult streamReshard(ReshardOp op, const StreamFactor &factor);
 
 } // namespace tandem::fusion

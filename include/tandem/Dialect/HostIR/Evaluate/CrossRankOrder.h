@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What one-sided messages order between ranks, proven on the text that all ranks share.
+// The order between ranks that one-sided messages establish, proven on the ranks' common text.
 //
-// Signals whose slots follow each other (one slot per sender, as a loop of puts uses them) are an
-// *exchange*. If in an exchange every rank of a group signals every other one and waits for it,
-// then it orders each pair of ranks: what rank r did before its first signal is before what rank q
-// does after its last wait, for all r and q. So memory of r that was in use before the exchange may
-// be written by q after it (rules S7 to S9 of docs/semantics.md).
+// Signals on consecutive slots (one slot per sender, as in a loop of puts) are an *exchange*. If
+// every rank of a group signals every other rank and waits for all of them, the exchange orders
+// each pair: work of rank r before its first signal precedes work of rank q after its last wait. So
+// q may then write memory of r that was in use before the exchange (rules S7 to S9 of
+// docs/semantics.md).
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,21 +24,21 @@ namespace tandem::hostir {
 
 class CrossRankOrder : public ProgramWalk::Listener {
 public:
-  /// `walk` tabulates numbers for all ranks, and outlives this.
+  /// `walk` tabulates numbers for all ranks and outlives this.
   explicit CrossRankOrder(ProgramWalk &walk) : walk(walk) {}
 
   LogicalResult onCommand(Operation *op, int stream) override;
-  /// To be called once the walk is over, before the queries.
+  /// Call after the walk, before the queries.
   void finish();
 
-  /// The channels over which peers write to a buffer, by number.
+  /// The numbers of the channels over which peers write to a buffer.
   ArrayRef<unsigned> channelsInto(Operation *alloc) const;
   unsigned numChannels() const { return channels.size(); }
-  /// A clock after which all that peers write to the buffer has arrived on every rank. None if that
-  /// is not known. Empty buffers of peers have arrived at once.
+  /// A clock after which all writes of peers to the buffer have arrived on every rank; none if
+  /// unknown. An empty buffer needs no wait.
   std::optional<Clock> arrivalOf(Operation *alloc) const;
-  /// A clock on every rank q after which, for each peer r in q's group of the channel, all that r
-  /// did up to `end` has happened. None if no exchange says so.
+  /// A clock on every rank q after which, for each peer r in q's group of the channel, all work of
+  /// r up to `end` has happened; none if no exchange shows it.
   std::optional<Clock> knownToPeers(unsigned channel, const Clock &end) const;
 
 private:
@@ -62,12 +62,12 @@ private:
     int64_t value = 0;
     std::vector<Signal> signals;
     std::vector<Wait> waits;
-    bool isSound = true; ///< each slot has one sender, whose values grow, and is waited for
+    bool isSound = true; ///< each slot has one sender, ascending values, and is waited for
     bool ordersAllPairs = false;
   };
   struct Channel {
     RankGroups groups;
-    std::vector<unsigned> exchanges; ///< that order all pairs, in issue order
+    std::vector<unsigned> exchanges; ///< those that order all pairs, in issue order
   };
   struct Buffer {
     SmallVector<unsigned, 1> channels, exchanges;
@@ -87,7 +87,7 @@ private:
   std::vector<Exchange> exchanges;                                          ///< by first signal
   std::map<int64_t, unsigned> exchangeAt;                                   ///< by first slot
   std::vector<Wait> waits;
-  /// Puts that no signal follows yet, by what that signal must be like.
+  /// Puts not yet followed by a signal, by the key of that signal.
   std::map<std::tuple<int, unsigned, Number, Number>, SmallVector<Operation *, 1>> pending;
   llvm::DenseMap<Operation *, Buffer> buffers;
   bool anySlotMayRise = false; ///< a signal of an unknown slot

@@ -14,11 +14,12 @@
 
 namespace tandem::hostir {
 
-/// A mesh as world ranks see it.
+/// A mesh from the view of world ranks.
 struct MeshRanks {
   MeshRanks(MeshAttr mesh, uint32_t numRanks);
 
-  /// A rank's index along an axis; 0 outside of the mesh.
+  /// A rank's coordinate on an axis; 0 outside the mesh. Example: 1 for rank 5 and axis "node" of
+  /// ["node" = 2, "gpu" = 4].
   int64_t indexOf(uint32_t rank, unsigned axis) const {
     return position[rank] < 0 ? 0 : position[rank] / strides[axis] % sizes[axis];
   }
@@ -28,9 +29,9 @@ struct MeshRanks {
   SmallVector<int64_t, 4> sizes, strides;
 };
 
-/// The groups of a channel: the ranks whose indices differ only along its axes. They are numbered
-/// in row-major order over the channel's axes, the first outermost. Example: axis "y" of a mesh
-/// ["x" = 2, "y" = 3] has the groups {0, 1, 2} and {3, 4, 5}.
+/// The groups of a channel: ranks whose coordinates differ only along its axes, in row-major order
+/// of the channel's axes. Example: axis "y" of the mesh ["x" = 2, "y" = 3] has the groups {0, 1, 2}
+/// and {3, 4, 5}.
 struct RankGroups {
   RankGroups(const MeshRanks &mesh, ArrayAttr axes);
 
@@ -40,12 +41,12 @@ struct RankGroups {
   size_t numGroups() const { return members.size() / groupSize; }
 
   uint32_t groupSize = 1;
-  std::vector<uint32_t> members; ///< group after group
-  std::vector<int32_t> group;    ///< per world rank, -1 = takes no part
+  std::vector<uint32_t> members; ///< all groups, concatenated
+  std::vector<int32_t> group;    ///< per world rank, -1 = in no group
   std::vector<uint32_t> self;    ///< per world rank: its position in its group
 };
 
-/// One more than the largest world rank of any mesh of the program.
+/// One more than the largest world rank in any mesh of the program.
 FailureOr<uint32_t> worldSizeOf(ProgramOp program);
 
 } // namespace tandem::hostir

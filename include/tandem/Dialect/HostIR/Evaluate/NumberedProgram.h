@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The form in which host programs are evaluated. Values become slots, operations small instructions
-// in one list, structured control flow jumps. A client numbers the operations of its interest
-// itself, and says what numbers are: the translation knows the rank and has int64_t, ProgramWalk
-// stands for all ranks and has Number.
+// The form in which host programs are evaluated: values become slots, operations become
+// instructions in one list, structured control flow becomes jumps. A client numbers its own
+// operations and chooses the number type: int64_t in the translation, which knows the rank; Number
+// in ProgramWalk, which covers all ranks.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@ namespace tandem::hostir {
 
 inline constexpr uint32_t kNone = 0xffffffffu;
 
-/// What an instruction does. Clients number theirs from FirstOfClient on.
+/// Instruction codes. Clients number theirs from FirstOfClient on.
 namespace opcode {
 enum : uint8_t {
   Integer, // ints[dst] = the integer operation of ints[a] and ints[b]
@@ -47,7 +47,7 @@ struct Instr {
   uint32_t dst = kNone;
   uint32_t a = kNone, b = kNone, c = kNone, d = kNone, e = kNone;
   uint32_t target = 0;
-  /// Number of the name that its commands bear.
+  /// Index of the name of its commands.
   uint32_t name = kNone;
 
   /// Of Integer: aux = kind, c = predicate.
@@ -60,10 +60,10 @@ struct NumberedProgram {
   std::vector<Instr> instrs;
   std::vector<Operation *> ops; ///< per instruction
   std::vector<int64_t> ints;    ///< values of the slots at the start
-  uint32_t numViews = 0;        ///< slots of memrefs, apart from those of numbers
+  uint32_t numViews = 0;        ///< slots of memrefs, separate from those of numbers
 };
 
-/// Whether a value of this type has a slot among the numbers: integers, indices, streams, channels.
+/// Whether values of this type have number slots: integers, indices, streams, channels.
 bool isIntLike(Type type);
 
 /// Numbers the operations of a program.
@@ -77,9 +77,9 @@ protected:
   explicit Numbering(NumberedProgram &numbered) : numbered(numbered) {}
 
   LogicalResult block(Block &block);
-  /// Numbers what is neither control flow nor integer arithmetic.
+  /// Numbers operations other than control flow and integer arithmetic.
   virtual LogicalResult other(Operation *op) = 0;
-  /// Called behind each operation.
+  /// Called after each operation.
   virtual void after(Operation *op) {}
   virtual void moveView(Operation *op, uint32_t source, uint32_t target) = 0;
 
@@ -92,18 +92,17 @@ protected:
 private:
   LogicalResult forLoop(scf::ForOp op);
   LogicalResult ifThenElse(scf::IfOp op);
-  /// True if `op` is one of the integer operations of `arith`.
+  /// Numbers `op` if it is an integer operation of `arith`; else returns false.
   bool integer(Operation *op);
-  /// Moves values to slots, all at once.
+  /// Moves values to slots in parallel.
   void moveAll(Operation *op, ValueRange from, ValueRange to);
 
   NumberedProgram &numbered;
   llvm::DenseMap<Value, uint32_t> slots;
 };
 
-/// The walk: executes instructions from `begin` up to (without) `end`. Control flow is here. The
-/// client says where a JumpUnless leads (`branch`), whether a loop is entered and goes on
-/// (`enterLoop`, `nextLoop`), and does all else (`execute`).
+/// Executes instructions from `begin` to before `end`. Control flow is handled here; the client
+/// decides jumps (`branch`) and loops (`enterLoop`, `nextLoop`) and executes the rest (`execute`).
 template <typename Client>
 LogicalResult runInstrs(const NumberedProgram &program, Client &client, uint32_t begin,
                         uint32_t end) {

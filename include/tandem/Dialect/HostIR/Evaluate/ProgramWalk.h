@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Evaluates a program in issue order, once for all ranks. Loops of known bounds run iteration by
-// iteration. Order is what streams and `hostir.sync` say on every rank; nothing else is assumed.
-// The time is linear in the commands of one rank.
+// iteration. Only streams and `hostir.sync` order commands. Time is linear in the commands of one
+// rank.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,15 +20,14 @@
 
 namespace tandem::hostir {
 
-/// Place of a command in the issue order, 1 or more; 0 is the start of the main stream, -1 is
-/// nothing.
+/// A command's index in issue order, from 1; 0: the start of the main stream; -1: none.
 using Position = int64_t;
 
-/// A vector clock. For each stream (0: main, 1 + i: worker i), the place up to which its commands
-/// are ordered before something.
+/// A vector clock: per stream (0: main, 1 + i: worker i), the position up to which its commands are
+/// ordered before a point.
 using Clock = SmallVector<Position, 8>;
 
-/// Whether all that `earlier` names is ordered before what `clock` belongs to.
+/// Whether everything before `earlier` is also before `clock`.
 bool isBefore(ArrayRef<Position> earlier, ArrayRef<Position> clock);
 /// clock = max(clock, other) for each stream.
 void joinClock(MutableArrayRef<Position> clock, ArrayRef<Position> other);
@@ -41,48 +40,47 @@ inline constexpr int kMainStream = 0;
 
 class ProgramWalk {
 public:
-  /// What a client sees, in issue order. Returning failure ends the walk.
+  /// Observes the walk, in issue order. Failure ends the walk.
   struct Listener {
     virtual ~Listener() = default;
     virtual LogicalResult onAlloc(AllocOp, int) { return success(); }
     virtual LogicalResult onDealloc(DeallocOp, int) { return success(); }
-    /// `op` reads or writes a view of `root` on a stream. A put accesses its target too: the
-    /// buffer whose place at the peer it writes must be alive here.
+    /// `op` reads or writes a view of `root` on a stream. A put also accesses its target: the local
+    /// counterpart of the peer's buffer must be live.
     virtual LogicalResult onAccess(Operation *, Value, bool, int) { return success(); }
-    /// Any command, after its accesses.
+    /// A command, after its accesses.
     virtual LogicalResult onCommand(Operation *, int) { return success(); }
-    /// After any op, once per evaluation.
+    /// An op, once per evaluation.
     virtual LogicalResult afterOp(Operation *) { return success(); }
   };
 
-  /// `ranks`: how many ranks numbers are tabulated for; 0: what depends on the rank is unknown.
+  /// `ranks`: number of ranks to tabulate numbers for; 0: rank-dependent numbers are unknown.
   explicit ProgramWalk(ProgramOp program, uint32_t ranks = 0);
 
-  /// Walks the program once for all listeners, which are told in their order. Fails with a
-  /// diagnostic where it cannot follow: control flow other than
-  /// `scf.for` and `scf.if`, streams or buffers that come from elsewhere than their ops, or a
-  /// program that does not end.
+  /// Walks the program once, calling all listeners in order. Fails with a diagnostic on control
+  /// flow other than `scf.for` and `scf.if`, on streams or buffers that do not come from their ops,
+  /// and on a program that does not end.
   LogicalResult run(ArrayRef<Listener *> listeners);
 
-  /// Of the last alloc or command issued.
+  /// Position of the last alloc or command.
   Position now() const { return position; }
-  /// Main and workers.
+  /// Number of streams: main and workers.
   size_t numStreams() const { return clocks.size(); }
-  /// Number of a stream as it is known now; none if it does not come from its op.
+  /// Number of a stream in the current iteration; none if it does not come from its op.
   std::optional<int> streamNumber(Value stream) const;
-  /// What is ordered before a command issued now on `stream`. For an unknown worker: before any of
-  /// them.
+  /// The clock of a command issued now on `stream`. For an unknown worker: the minimum over all
+  /// workers.
   Clock before(int stream) const;
 
-  /// An index as it is known now.
+  /// An index in the current iteration.
   Number valueOf(Value value) const;
-  /// Which ranks issue the present op, as truth values. Unknown inside of what may run any number
-  /// of times.
+  /// The ranks that execute the current op, as truth values. Unknown inside code that may run any
+  /// number of times.
   Number issuers() const { return mask; }
   RankNumbers &arithmetic() { return tables; }
   const MeshRanks &ranksOf(MeshAttr mesh);
 
-  // Of runInstrs.
+  // Callbacks of runInstrs.
   FailureOr<uint32_t> branch(uint32_t pc);
   FailureOr<bool> enterLoop(uint32_t pc);
   FailureOr<bool> nextLoop(const Instr &instr);

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One walk of a program stands for all ranks. A number is then the same on every rank, or a table
-// with one entry per rank, or unknown. Equal tables are one object, and each operation on the same
-// operands is done once, so a chain of equal loops costs as much as one loop.
-// Example with 4 ranks: (device_index + 1) remui 4 is the table [1, 2, 3, 0]. A constant that is
-// added is kept apart: 7 + that is the same table with the base 7.
+// One walk of a program covers all ranks: a number is equal on every rank, or a table with one
+// entry per rank, or unknown. Equal tables are one object, and each operation on the same operands
+// is computed once, so equal loops in a row cost as much as one. Example with 4 ranks:
+// (device_index + 1) remui 4 is the table [1, 2, 3, 0]. An added constant is stored apart as the
+// base: 7 + the table has base 7.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,7 +25,7 @@
 
 namespace tandem::hostir {
 
-/// A number as all ranks see it. Comparable; equal numbers are the same on every rank.
+/// A number on all ranks. Comparable: equal Numbers are equal on every rank.
 class Number {
 public:
   Number() = default;
@@ -48,20 +48,20 @@ private:
   static constexpr int64_t kUnknown = -2, kConstant = -1;
   Number(int64_t table, int64_t base) : table(table), base(base) {}
 
-  int64_t table = kUnknown; ///< its number; its least entry is 0
+  int64_t table = kUnknown; ///< its index; its least entry is 0
   int64_t base = 0;         ///< added to each entry
 };
 
 /// The tables of one program.
 class RankNumbers {
 public:
-  /// For `ranks` ranks; 0: whatever depends on the rank is unknown.
+  /// For `ranks` ranks; 0: rank-dependent numbers are unknown.
   explicit RankNumbers(uint32_t ranks) : ranks(ranks) {}
 
   uint32_t numRanks() const { return ranks; }
-  /// One entry per rank. Unknown if the tables grow beyond what a program may cost.
+  /// One entry per rank. Unknown if the tables exceed their memory limit.
   Number table(std::vector<int64_t> entries);
-  /// A known number on one rank, and the largest of all ranks.
+  /// A known number on one rank; its largest value on any rank.
   int64_t at(Number number, uint32_t rank) const {
     return number.base + (number.table < 0 ? 0 : tables[number.table][rank]);
   }
@@ -69,7 +69,7 @@ public:
     return number.base + (number.table < 0 ? 0 : greatest[number.table]);
   }
 
-  /// Unknown if an operand is, or where `arith` leaves the result undefined on some rank.
+  /// Unknown if an operand is, or if `arith` leaves the result undefined on some rank.
   Number evaluate(IntegerOp op, Number a, Number b);
   Number select(Number condition, Number a, Number b);
 

@@ -71,7 +71,7 @@ def HostIR_CollectiveKind : I32EnumAttr<"CollectiveKind", "kind of collective", 
 }
 def HostIR_CollectiveKindAttr : EnumAttr<HostIR_Dialect, HostIR_CollectiveKind, "collective_kind">;
 
-def HostIR_Capability : I32EnumAttr<"Capability", "what a channel must be able to do", [
+def HostIR_Capability : I32EnumAttr<"Capability", "capability of a channel", [
     I32EnumAttrCase<"TwoSided", 0, "two_sided">,
     I32EnumAttrCase<"OneSided", 1, "one_sided">,
     I32EnumAttrCase<"Collectives", 2, "collectives">]> {

@@ -25,12 +25,12 @@
 
 namespace tandem::hostir {
 
-/// The order in which commands are issued: see `HostIR_Command`.
+/// The resource that keeps commands in order: see `HostIR_Command`.
 struct IssueOrder : public mlir::SideEffects::Resource::Base<IssueOrder> {
   StringRef getName() final { return "hostir.issue_order"; }
 };
 
-/// What a buffer's type is beside its elements and its static shape.
+/// Whether a memref has static offset and strides.
 bool hasStaticStrides(MemRefType type);
 bool isBufferSpace(MemRefType type);
 
@@ -52,10 +52,10 @@ inline constexpr llvm::StringLiteral kNameAttrName = "hostir.name";
 inline constexpr llvm::StringLiteral kTypeAttrName = "hostir.type";
 inline constexpr llvm::StringLiteral kResultAttrName = "hostir.result";
 
-/// Size of the pool of worker streams where a program says nothing.
+/// Default size of the pool of worker streams.
 inline constexpr int64_t kDefaultWorkers = 4;
 inline constexpr int64_t kMaxWorkers = 1024;
-/// Buffers of an arena lie at multiples of this many bytes.
+/// Alignment of buffers in arenas, in bytes.
 inline constexpr int64_t kBufferAlignment = 64;
 
 /// Broadcast, reduce, gather and scatter.
@@ -63,21 +63,20 @@ bool hasRoot(CollectiveKind kind);
 /// All-reduce, reduce-scatter and reduce.
 bool isReducing(CollectiveKind kind);
 
-/// Whether two values are surely one stream.
+/// Whether two values are provably one stream.
 bool isSameStream(Value a, Value b);
 
 /// Whether a memref lies in symmetric memory.
 bool isSymmetric(Type type);
 
-/// The stream that a command (or an alloc) names; the group's for a send or a receive, the waiter
-/// for a sync, null for an op that names none.
+/// The stream of a command or alloc; the group's for a send or receive, the waiter's for a sync,
+/// null for other ops.
 Value getStream(Operation *op);
 
-/// Whether `op` makes a view of its first operand: another shape or layout of the same memory.
+/// Whether `op` makes a view of its first operand: the same memory with another shape or layout.
 bool isView(Operation *op);
 
-/// What `buffer` is a view of, through any number of views: an alloc's result or an argument of the
-/// program.
+/// The buffer behind any number of views: an alloc's result or a program argument.
 Value getViewRoot(Value buffer);
 
 } // namespace tandem::hostir

@@ -17,8 +17,7 @@ include "tandem/Dialect/Mesh/IR/Mesh.td"
 
 class HostIR_Op<string mnemonic, list<Trait> traits = []> : Op<HostIR_Dialect, mnemonic, traits>;
 
-/// An op that is issued on a stream. Besides its buffers it writes the resource `IssueOrder`, so no pass deletes,
-/// merges or moves it: a send only reads, but a peer waits for it.
+/// An op issued on a stream. It also writes the resource `IssueOrder`, so no pass deletes, merges or moves it.
 class HostIR_Command<string mnemonic, list<Trait> traits = []>
     : HostIR_Op<mnemonic, !listconcat(traits, [MemoryEffects<[MemWrite<HostIR_IssueOrder>]>])>;
 
@@ -51,7 +50,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
   let description = [{
     Arguments are the fusion's inputs, then its results (marked `hostir.result`), as local buffers of the embedder.
     Argument attributes: `hostir.name` (its name in tools) and `hostir.type` (the logical tensor type with its axes,
-    which gives the place of each rank's piece). `workers` is the size of the pool of worker streams. `oracle_of` marks
+    which gives each rank's shard). `workers` is the size of the pool of worker streams. `oracle_of` marks
     an unsharded reference and names its program. `hostir-plan-buffers` writes `arena_bytes` and `symmetric_bytes`.
 
     Constraints:
@@ -120,7 +119,7 @@ def HostIR_YieldOp : HostIR_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">
 }
 
 //===----------------------------------------------------------------------===//
-// Who am I
+// Rank-dependent numbers
 //===----------------------------------------------------------------------===//
 
 def HostIR_DeviceIndexOp : HostIR_Op<"device_index", [Pure]> {
@@ -229,7 +228,7 @@ def HostIR_MainStreamOp : HostIR_Op<"main_stream", [Pure]> {
 }
 
 def HostIR_WorkerStreamOp : HostIR_Op<"worker_stream", [Pure]> {
-  let summary = "Stream i modulo the pool's size, of the pool of worker streams";
+  let summary = "Worker stream number i modulo the size of the pool";
   let description = [{
     Example:
     ```mlir
@@ -262,17 +261,17 @@ def HostIR_SyncOp : HostIR_Command<"sync"> {
 //===----------------------------------------------------------------------===//
 
 def HostIR_AllocOp : HostIR_Op<"alloc"> {
-  let summary = "A buffer, from this point of a stream on";
+  let summary = "Allocate a buffer in stream order";
   let description = [{
-    Stream-ordered, like cudaMallocAsync: later commands of `stream` may use it, and those of other streams once they
-    are ordered after it. Contents are undefined. In a loop each iteration has a separate buffer. `hostir-plan-buffers`
-    writes `offset` (bytes in the arena, or in the symmetric arena for symmetric memory) and, for a buffer of a worker
-    stream, `pitch`: bytes between the slots of consecutive workers: worker i has its slot at offset + i * pitch.
+    Like cudaMallocAsync: later commands of `stream` may use the buffer, and commands of other streams ordered after it.
+    Contents are undefined. In a loop each iteration has a separate buffer. `hostir-plan-buffers` writes `offset` (bytes
+    in the arena or symmetric arena) and, for buffers of worker streams, `pitch`: worker i's slot is at
+    offset + i * pitch.
 
     Constraints:
     - alloc_c1: static shape, identity layout, default or symmetric memory space.
-    - alloc_c2: offset and pitch are multiples of 64, and pitch is not negative. With a pitch, offset may be negative:
-      workers whose slot would lie before the arena have none.
+    - alloc_c2: offset and pitch are multiples of 64, and pitch is not negative. With a pitch, offset may be negative if
+      the workers whose slots would lie before the arena never use the buffer.
 
     Example:
     ```mlir
@@ -286,7 +285,7 @@ def HostIR_AllocOp : HostIR_Op<"alloc"> {
 }
 
 def HostIR_DeallocOp : HostIR_Command<"dealloc"> {
-  let summary = "The end of a buffer, at this point of a stream";
+  let summary = "Free a buffer in stream order";
   let description = [{
     Constraints:
     - dealloc_c1: the buffer is the result of a `hostir.alloc`.
@@ -302,7 +301,7 @@ def HostIR_DeallocOp : HostIR_Command<"dealloc"> {
 }
 
 def HostIR_CopyOp : HostIR_Command<"copy"> {
-  let summary = "Element by element copy";
+  let summary = "Elementwise copy";
   let description = [{
     Constraints:
     - copy_c1: equal shapes and element types.
@@ -358,9 +357,8 @@ def HostIR_CollectiveOp : HostIR_Command<"collective"> {
 def HostIR_GroupOp : HostIR_Command<"group", [RecursiveMemoryEffects, NoTerminator, SingleBlock, NoRegionArguments]> {
   let summary = "Sends and receives posted together";
   let description = [{
-    Like ncclGroupStart and ncclGroupEnd. The members are posted together, and the group completes when all of them
-    have. So the send and the receive of one ring step do not wait for each other. The group is a region, so it cannot
-    be left open.
+    Like ncclGroupStart and ncclGroupEnd. The members are posted together, and the group completes when all have, so the
+    send and the receive of one ring step do not wait for each other.
 
     Constraints:
     - group_c1: the body holds only sends, receives, views, `hostir.translate_position`, `arith` and `scf`.
@@ -387,7 +385,7 @@ def HostIR_SendOp : HostIR_Command<"send"> {
     The k-th send a -> b of a channel matches the k-th receive of b from a.
 
     Constraints:
-    - send_c1: stands inside a `hostir.group`.
+    - send_c1: is inside a `hostir.group`.
     - send_c2: a constant peer is in the channel's group.
 
     Example:
@@ -406,7 +404,7 @@ def HostIR_RecvOp : HostIR_Command<"recv"> {
     Writes all of the buffer. The message has the buffer's shape and element type.
 
     Constraints:
-    - recv_c1: stands inside a `hostir.group`.
+    - recv_c1: is inside a `hostir.group`.
     - recv_c2: a constant peer is in the channel's group.
 
     Example:
@@ -422,13 +420,12 @@ def HostIR_RecvOp : HostIR_Command<"recv"> {
 def HostIR_PutOp : HostIR_Command<"put"> {
   let summary = "Write into a peer's symmetric memory";
   let description = [{
-    Like an NVSHMEM put: `target` names a place in this rank's symmetric memory; the put writes the same place on the
-    peer.
+    Like an NVSHMEM put: `target` is a view of this rank's symmetric memory; the put writes the same view on the peer.
 
     Constraints:
     - put_c1: equal shapes and element types.
     - put_c2: target is in symmetric memory.
-    - put_c3: the channel can do one-sided messages.
+    - put_c3: the channel has one-sided messages.
     - put_c4: a constant peer is in the channel's group.
 
     Example:
@@ -451,7 +448,7 @@ def HostIR_SignalOp : HostIR_Command<"signal"> {
     `value` is relative to the run, 1 or more. A signal never lowers a slot.
 
     Constraints:
-    - signal_c1: the channel can do one-sided messages.
+    - signal_c1: the channel has one-sided messages.
     - signal_c2: a constant value is 1 or more, a constant slot not negative.
     - signal_c3: a constant peer is in the channel's group.
 
@@ -466,7 +463,7 @@ def HostIR_SignalOp : HostIR_Command<"signal"> {
 }
 
 def HostIR_WaitSignalOp : HostIR_Command<"wait_signal"> {
-  let summary = "Hold a stream until a signal slot has reached a value in this run";
+  let summary = "Block a stream until a signal slot has reached a value in this run";
   let description = [{
     Constraints:
     - wait_signal_c1: a constant value is 1 or more, a constant slot not negative.
@@ -556,7 +553,7 @@ def HostIR_LaunchOp : HostIR_Command<"launch", [AttrSizedOperandSegments, Declar
   let summary = "Run an elementwise kernel over whole buffers";
   let description = [{
     Constraints:
-    - launch_c1: `kernel` names a `hostir.kernel` with as many arguments and results of the same element types.
+    - launch_c1: `kernel` names a `hostir.kernel` whose arguments and results have the element types of the buffers.
     - launch_c2: at least one output; all buffers have one shape.
 
     Example:

@@ -15,19 +15,20 @@
 
 namespace tandem::hostir {
 
-/// This device's position in the channel's group: row-major over the channel's axes, the first
-/// outermost. An index; undefined on ranks outside the channel's mesh.
+/// This device's position in the channel's group, row-major over the channel's axes. Undefined on
+/// ranks outside the channel's mesh. Example: 1 for rank 5 and axis "gpu" of ["node" = 2, "gpu" =
+/// 4].
 Value buildGroupPosition(OpBuilder &builder, Location loc, ChannelOp channel);
 
 /// `buffer[index, ...]`: the view without the first dimension.
 Value buildElementView(OpBuilder &builder, Location loc, Value buffer, OpFoldResult index);
 
-/// `size` indices of dimension `dim` from `offset` on, all of the other dimensions; the rank stays.
+/// The view of `size` indices of dimension `dim` from `offset` on; the rank stays.
 Value buildRangeView(OpBuilder &builder, Location loc, Value buffer, int64_t dim,
                      OpFoldResult offset, int64_t size);
 
-/// The dimensions of extent 1 that a subview drops. Unlike upstream's, which goes by strides, the
-/// others always have the extents of the result in order.
+/// The dimensions of extent 1 that a subview drops. Unlike upstream's version, which compares
+/// strides, the other dimensions have the result's extents in order.
 llvm::SmallBitVector getDroppedDims(memref::SubViewOp op);
 
 } // namespace tandem::hostir

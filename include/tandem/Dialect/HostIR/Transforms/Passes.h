@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// All of them run on one `hostir.program`; programs of a module may run in parallel. They stand in
-// the order in which a pipeline runs them: see the descriptions in Passes.td.
+// All passes run on one `hostir.program`, in the order listed in Passes.td; programs of a module
+// may run in parallel.
 //
 //===----------------------------------------------------------------------===//
 

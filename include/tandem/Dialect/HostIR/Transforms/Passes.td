@@ -11,25 +11,25 @@
 include "mlir/Pass/PassBase.td"
 
 class HostIR_Pass<string argument> : Pass<argument, "::tandem::hostir::ProgramOp"> {
-  // What every pass can be asked: to say what it did, in remarks at the ops.
   Option logOption = Option<"log", "log", "bool", /*default=*/"false",
-                            "say what was done, as remarks">;
+                            "emit remarks about the effect of the pass">;
   let options = [logOption];
 }
 
 def LocalizeBuffers : HostIR_Pass<"hostir-localize-buffers"> {
-  let summary = "Give each iteration its own slice of a buffer that nobody sees as a whole";
+  let summary = "Shrink buffers of which each iteration uses only one slice";
   let description = [{
-    A gathered tensor that only the loop's own matmuls read is needed slice by slice. Such a buffer of the main stream is
-    replaced by one buffer of the slice's shape in each block that uses it: loop bodies and the peeled own slice.
+    If only a loop's own matmuls read a gathered tensor, each iteration needs one slice of it. The pass replaces such a
+    buffer of the main stream by one slice-sized buffer in each block that uses it: loop bodies and the peeled own slice.
 
-    A buffer qualifies if its accesses fall into parts, each within one block (and what is nested in it) and on one stream;
-    in each part the first access writes a box of the buffer whole, and all later accesses are of that box, or of pieces of
-    it; and the parts follow each other in the text. Or all accesses are one part, of which commands may write piece after
-    piece, also under conditions: then no two runs of the block have an element of their boxes in common, so that what a run
-    reads it has written itself. Where a piece begins may depend on loops inside of the block and on the rank, as far as
-    bounds of these show that it lies in the box. Another stream may use the slice too, if syncs of the block order it after
-    the first access, and the first access's stream after it. Anything else stays as it is; `log` says why.
+    A buffer qualifies if its accesses form parts that follow each other in the text, where each part
+    - is in one block (with nested blocks) and on one stream, and
+    - first writes one whole box of the buffer; its later accesses stay in that box.
+
+    A buffer also qualifies if all its accesses are one part that writes piece after piece, even conditionally, provided
+    that different runs of the block use disjoint boxes. A piece's offset may depend on inner loops and the rank if their
+    bounds keep it inside the box. Other streams may use the slice if the block's syncs order them after the first access,
+    and the first access's stream after them. `log` gives the reason for each buffer that stays whole.
 
     Before:
     ```mlir
@@ -55,27 +55,26 @@ def LocalizeBuffers : HostIR_Pass<"hostir-localize-buffers"> {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
   let statistics = [
     Statistic<"numLocalized", "localized", "buffers replaced by slices">,
-    Statistic<"numKept", "kept", "buffers left whole">
+    Statistic<"numKept", "kept", "buffers kept whole">
   ];
 }
 
 def FuseLaunches : Pass<"hostir-fuse-launches", "::mlir::ModuleOp"> {
-  let summary = "Make one kernel of elementwise launches that feed each other";
+  let summary = "Fuse elementwise launches that are connected by buffers";
   let description = [{
-    Launches of one block and one stream that are connected by buffers become one launch of one kernel, at the place of
-    the last of them. A buffer that only they use is gone: its elements stay in registers. One that others read too becomes
-    an output of the kernel. Kernels that compute the same are one; kernels that nobody launches any more are removed. An
-    oracle is left as it is, so that a mistake here is not in both.
+    Connected launches of one block and one stream become one launch of one kernel, in place of the last of them.
+    Intermediate buffers that no other command uses disappear: their elements stay in registers. Other intermediate buffers
+    become outputs of the kernel. Equal kernels are merged and unused kernels removed. The unsharded reference is left
+    alone, so that an error in this pass is not in both programs.
 
-    A launch joins the launch that writes what it reads if
-    - it reads it through a view of the same elements in the same order,
-    - no other operand of the two shares a buffer that one of them writes, unless it is the very same view,
-    - nothing in between touches what the first writes or writes what it reads,
-    - nothing in between tells another stream, or another rank, that the first is done,
+    A launch is fused with the launch that writes its input if
+    - it reads the same elements in the same order,
+    - no other operands of the two share a written buffer, unless they are the same view,
+    - no command in between accesses the first launch's outputs or writes its inputs,
+    - no command in between signals its completion to another stream or rank,
     - the kernel stays within `max-operands` and `max-ops`.
 
-    f16 and bf16 intermediates are no longer rounded where they would have been stored (kernels compute in f32);
-    `arith.truncf` rounds as ever.
+    Kernels compute in f32, so f16 and bf16 intermediates in registers are not rounded; `arith.truncf` still rounds.
 
     Before:
     ```mlir
@@ -91,33 +90,33 @@ def FuseLaunches : Pass<"hostir-fuse-launches", "::mlir::ModuleOp"> {
   let options = [
     Option<"maxOperands", "max-operands", "int64_t", /*default=*/"24", "most operands of a kernel">,
     Option<"maxOps", "max-ops", "int64_t", /*default=*/"256", "most operations of a kernel">,
-    Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks">
+    Option<"log", "log", "bool", /*default=*/"false", "emit remarks about the effect of the pass">
   ];
   let statistics = [
-    Statistic<"numFused", "fused", "launches that became part of another">,
-    Statistic<"numBuffers", "buffers", "buffers that are gone">
+    Statistic<"numFused", "fused", "launches merged into another">,
+    Statistic<"numBuffers", "buffers", "buffers removed">
   ];
 }
 
 def ExpandCollectives : HostIR_Pass<"hostir-expand-collectives"> {
-  let summary = "Write collectives as sends and receives where the channel has no collectives";
+  let summary = "Expand collectives to sends and receives on channels without collectives";
   let description = [{
-    Expands every `hostir.collective` whose channel cannot do `collectives`. `channels-without-collectives` names channels
-    (`*`: all) from which the target takes that capability: they ask for `two_sided` instead.
+    Expands every `hostir.collective` whose channel lacks `collectives`. `channels-without-collectives` names channels
+    (`*`: all) that lose this capability on the target and get `two_sided` instead.
 
     With G the group's size:
-    - all_gather: ring, G-1 steps of one slice; step i forwards what came in step i-1.
-    - reduce_scatter: ring, G-1 steps of one slice; a partial sum arrives, the own term is accumulated, the sum travels on.
-    - all_reduce: reduce_scatter and all_gather of G chunks along one dimension (one that G divides, else of all as one
-      if the buffers are contiguous, else the largest). What G does not divide, fewer than G rows, is
-      gathered whole and reduced on every rank in the same order, so that all ranks hold the same bits.
-    - all_to_all: exchange with the peers at distance 1, 2, ..., G-1.
-    - broadcast, reduce, gather, scatter: a binomial tree of ceil(log2 G) rounds, rotated so that the root is its root.
+    - all_gather: ring of G-1 steps; step i forwards the slice received in step i-1.
+    - reduce_scatter: ring of G-1 steps; each adds its own slice to the received partial sum and sends the result on.
+    - all_reduce: reduce_scatter and all_gather of G chunks along a dimension that G divides, else over the flattened
+      contiguous buffer, else along the largest dimension. The remainder (less than G rows) is gathered and reduced in the
+      same order on every rank, so that all ranks have the same bits.
+    - all_to_all: pairwise exchange with the peers at distance 1, 2, ..., G-1.
+    - broadcast, reduce, gather, scatter: a binomial tree of ceil(log2 G) rounds from the root.
     - G = 1: a copy.
 
-    Each step of a ring is one group of its send and its receive. Reductions are computed in f32 (i32: exactly, modulo
-    2^32) and rounded to the buffer's type where a partial result travels on: G-1 roundings in a ring, ceil(log2 G) in a
-    tree. Messages follow the text's order on all ranks, so the k-th send from a to b matches b's k-th receive.
+    Each ring step is one group of a send and a receive. Reductions are computed in f32 (i32: modulo 2^32) and rounded to
+    the buffer's type before each send: G-1 roundings in a ring, ceil(log2 G) in a tree. Messages have the same order on
+    all ranks, so the k-th send from a to b matches b's k-th receive.
 
     Before:
     ```mlir
@@ -142,7 +141,7 @@ def ExpandCollectives : HostIR_Pass<"hostir-expand-collectives"> {
                            "::mlir::scf::SCFDialect", "::tandem::hostir::HostIRDialect"];
   let options = [
     ListOption<"channelsWithoutCollectives", "channels-without-collectives", "std::string",
-               "names of channels that cannot do collectives on the target; * for all">,
+               "channels that lack collectives on the target; * for all">,
     logOption
   ];
   let statistics = [
@@ -151,12 +150,11 @@ def ExpandCollectives : HostIR_Pass<"hostir-expand-collectives"> {
 }
 
 def InsertDeallocs : HostIR_Pass<"hostir-insert-deallocs"> {
-  let summary = "End every buffer's life where it is surely over";
+  let summary = "Insert deallocs at the end of each buffer's live range";
   let description = [{
-    Gives a `hostir.dealloc` to every alloc that has none: in the alloc's block and on its stream, at the first place where
-    that stream is ordered after every access. For a buffer of the main stream that is after the syncs that join the
-    workers. Where its own stream never gets there, the stream of the last access is tried; a buffer whose life has no
-    such end in its block is an error.
+    Gives each alloc without one a `hostir.dealloc`, in its block and on its stream, at the first place where that stream
+    is ordered after every access. For the main stream this is after the syncs that join the workers. If its own stream is
+    never ordered so, the stream of the last access is used; if neither is, the pass fails.
 
     Before:
     ```mlir
@@ -174,20 +172,20 @@ def InsertDeallocs : HostIR_Pass<"hostir-insert-deallocs"> {
 }
 
 def PlanBuffers : HostIR_Pass<"hostir-plan-buffers"> {
-  let summary = "Give every buffer its place in the arena";
+  let summary = "Assign every buffer an offset in the arena";
   let description = [{
-    Writes `offset` on every alloc, `pitch` on those of worker streams with a varying index, and `arena_bytes` and
-    `symmetric_bytes` on the program. All places are multiples of 64 bytes; symmetric buffers have an arena of their own.
+    Writes `offset` on every alloc, `pitch` on allocs of worker streams with a varying index, and `arena_bytes` and
+    `symmetric_bytes` on the program. Offsets are multiples of 64 bytes. Symmetric buffers have a separate arena.
 
-    Two buffers may share memory iff every access of one happens before the other begins; the order comes from streams and
-    `hostir.sync` alone, not from the text. A buffer of `worker_stream %i` has one place per worker: iterations i and
-    i + workers follow each other on one stream. Buffers of one worker stream within one loop share its worker's places as
-    their lives in the text allow. A loop of fewer iterations than workers has as many places as iterations.
+    Two buffers may share memory if every access of one happens before every access of the other. Only streams and
+    `hostir.sync` order accesses, not the text. A buffer of `worker_stream %i` has one slot per worker, since iterations i
+    and i + workers run on one stream (one slot per iteration if there are fewer iterations than workers). Buffers of one
+    worker stream in one loop share its slots if their live ranges do not overlap.
 
-    Symmetric memory is written by peers too. There, signals between all ranks of a group must come between the two buffers
-    (docs/hostir.md).
+    Peers also write symmetric memory: two symmetric buffers share memory only if signals between all ranks of the group
+    come between them (docs/hostir.md).
 
-    A buffer whose next life in a loop may begin before the last one has ended is an error, as is an access that is not
+    The pass fails if a loop may reuse a buffer while its previous live range has not ended, and if an access is not
     ordered after its alloc.
 
     Before:
@@ -208,26 +206,26 @@ def PlanBuffers : HostIR_Pass<"hostir-plan-buffers"> {
     ```
   }];
   let statistics = [
-    Statistic<"bytesUnshared", "bytes-unshared", "bytes if no two buffers shared memory">,
+    Statistic<"bytesUnshared", "bytes-unshared", "bytes without sharing">,
     Statistic<"bytesPlanned", "bytes-planned", "bytes of both arenas">
   ];
 }
 
 def Verify : HostIR_Pass<"hostir-verify"> {
-  let summary = "The post-conditions of the hostir stage";
+  let summary = "Verify the post-conditions of the hostir stage";
   let description = [{
-    What `translate-to-stream-program` counts on, beyond what each op verifies by itself:
+    The properties that `translate-to-stream-program` relies on, beyond those that each op verifies:
 
-    - verify_c1: only ops of `hostir`, `scf` and `arith` and views of memrefs are left.
+    - verify_c1: only ops of `hostir`, `scf` and `arith` and views of memrefs remain.
     - verify_c2: streams come from `main_stream` and `worker_stream`, channels from `channel`, and buffers are views of
       arguments or allocs.
     - verify_c3: channels of one name are equal.
-    - verify_c4: no collective is left on a channel that cannot do collectives.
-    - verify_c5: every alloc has a place inside its arena.
+    - verify_c4: no collective remains on a channel without collectives.
+    - verify_c5: every alloc lies inside its arena.
     - verify_c6: every alloc has exactly one dealloc, in its block, and no use after it.
     - verify_c7: accesses are ordered after their buffer's alloc and before its dealloc.
-    - verify_c8: what a worker runs is ordered after the start of the main stream, and the main stream ends ordered after
-      all that the workers have run.
+    - verify_c8: worker commands are ordered after the start of the main stream, and the end of the main stream after
+      all worker commands.
     - verify_c9: every result is written somewhere; no command writes an input.
   }];
   let options = [];

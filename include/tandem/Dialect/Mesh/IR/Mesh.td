@@ -15,11 +15,10 @@ include "mlir/IR/OpBase.td"
 def Mesh_Dialect : Dialect {
   let name = "tandem";
   let cppNamespace = "::tandem";
-  let summary = "Device meshes and reductions: what the fusion and hostir dialects share";
+  let summary = "Device meshes and reductions, shared by the fusion and hostir dialects";
   let description = [{
-    Attributes that both the `fusion` dialect (which values are computed) and the `hostir` dialect (how they are computed)
-    use. The dialect has no ops and no types. Files written before it existed spell its attributes `#fusion.mesh<...>` and
-    `#fusion<reduce_kind ...>`; the `fusion` dialect still reads these.
+    Attributes for the `fusion` dialect (which values are computed) and the `hostir` dialect (how). The dialect has no ops
+    and no types. The `fusion` dialect still reads the older spellings `#fusion.mesh<...>` and `#fusion<reduce_kind ...>`.
   }];
   let useDefaultAttributePrinterParser = 1;
 }
@@ -69,9 +68,9 @@ def Mesh_MeshAttr : AttrDef<Mesh_Dialect, "Mesh"> {
     /// Number of devices, or ShapedType::kDynamic if a size is `?`.
     int64_t numDevices() const;
     bool isStatic() const { return !::mlir::ShapedType::isDynamic(numDevices()); }
-    /// World rank of the device at a row-major position.
+    /// World rank of the device at a row-major position. Example: 3 for position 0 and devices = [3, 1].
     int64_t worldRank(int64_t position) const;
-    /// Row-major position of a world rank, or -1 if the rank is outside the mesh.
+    /// Row-major position of a world rank, or -1 outside the mesh. Example: 1 for rank 1 and devices = [3, 1].
     int64_t position(int64_t worldRank) const;
     /// Coordinates (one per axis) of a row-major position: position 5 of ["node" = 2, "gpu" = 4] is [1, 1].
     ::llvm::SmallVector<int64_t> coordinates(int64_t position) const;
@@ -87,8 +86,8 @@ def Mesh_ShardedEncoding : AttrInterface<"ShardedEncoding"> {
   let methods = [
     InterfaceMethod<"The mesh over whose devices the tensor is split.", "::tandem::MeshAttr", "getMesh">,
     InterfaceMethod<[{
-      Shape of the piece that one device holds of a tensor of type `type`, whose encoding this is. Fails if an extent or a
-      mesh size that it depends on is not known.
+      Shape of one device's shard of a tensor of type `type`, whose encoding this is. Fails if it depends on an unknown
+      extent or mesh size. Example: 48x8 as `[didx("x"), -]` with "x" = 4 is 12x8.
     }], "::llvm::FailureOr<::llvm::SmallVector<int64_t>>", "getLocalShape", (ins "::mlir::RankedTensorType":$type)>
   ];
 }
