@@ -18,9 +18,9 @@
 
 namespace tandem::run {
 
-/// The options of a tool, over CLI11. Options with a value take "--key=value" and "--key value";
-/// the last one given counts. Errors name the option, what was expected and what was found. Fields
-/// must outlive the parser; `value` is the name of the value in --help.
+/// The options of a tool, over CLI11. Options accept "--key=value" and "--key value"; the last one
+/// wins. Errors name the option, the expected value and the one found. Fields must outlive the
+/// parser; `value` is the value's name in --help.
 class CommandLine : public CLI::App {
 public:
   /// With --help and --version.
@@ -40,27 +40,27 @@ public:
                       const std::vector<std::string> &choices, const char *help);
   /// A list of channels, the first choice first.
   CLI::Option *channels(const std::string &name, std::string &field, const char *help);
-  /// Commas separate; may be given several times.
+  /// Comma-separated and repeatable.
   CLI::Option *list(const std::string &name, std::vector<std::string> &field, const char *value,
                     const char *help);
-  /// A value that `take` reads; its error is put behind the option's name.
+  /// A value parsed by `take`; errors are prefixed with the option's name.
   CLI::Option *custom(const std::string &name, const char *value, const char *help,
                       std::function<Status(const std::string &value)> take);
 
-  /// Sets the fields. Gives the text that --help or --version asks for, else "".
+  /// Sets the fields. Returns the text of --help or --version if requested, else "".
   Expected<std::string> parse(std::vector<std::string> arguments);
 };
 
-/// An error for the first of several options that is given and may not be: "OPTION: WHY".
+/// An error "OPTION: WHY" for the first of `options` that is given.
 Status refuseOptions(const std::vector<CLI::Option *> &options, const std::string &why);
 
-/// Nothing if `text` is one of several words, else an error that lists them.
+/// Success if `text` is one of `choices`, else an error that lists them.
 Status checkChoice(const std::string &text, const std::vector<std::string> &choices);
-/// The parts between commas; "" has one, which is empty.
+/// The parts between separators; "" has one empty part.
 std::vector<std::string> splitList(const std::string &text, char separator = ',');
-/// Whether a list of channels has one.
+/// Whether a list of channels contains `channel`.
 bool namesChannel(const std::string &channels, const std::string &channel);
-/// The target that programs for such channels are compiled for.
+/// The default compile target for these channels.
 std::string targetFor(const std::string &channels);
 
 } // namespace tandem::run

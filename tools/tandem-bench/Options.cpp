@@ -45,9 +45,9 @@ namespace {
 constexpr const char *kDescription =
     R"(Times fused collectives and matmuls next to the unoverlapped baseline (the same fusion in one slice:
 one collective, one matmul), the matmul alone and the communication alone, all interleaved in one
-run. FOLDER holds programs that --stage has compiled; without it they are compiled here.)";
+run. FOLDER holds programs compiled by --stage; without it they are compiled first.)";
 
-/// The options, and which of them exclude each other.
+/// The options, with the groups that exclude each other.
 class Parser {
 public:
   explicit Parser(Options &options);
@@ -61,13 +61,13 @@ private:
 
   Options &o;
   CommandLine line;
-  std::vector<CLI::Option *> compiled;  ///< what is compiled; not with a folder
-  std::vector<CLI::Option *> matmuls;   ///< which matmuls a calibration probes
+  std::vector<CLI::Option *> compiled;  ///< of programs to compile; not with a folder
+  std::vector<CLI::Option *> matmuls;   ///< the matmuls that a calibration probes
   std::vector<CLI::Option *> schedules; ///< not with a calibration
 };
 
 Parser::Parser(Options &options) : o(options), line("tandem-bench", kDescription) {
-  line.custom("folder", "FOLDER", "programs that --stage has compiled", [this](const auto &text) {
+  line.custom("folder", "FOLDER", "programs compiled by --stage", [this](const auto &text) {
     o.folder = text;
     return text.empty() ? wrong("expected a name, found \"\"") : Status::success();
   });
@@ -78,8 +78,9 @@ Parser::Parser(Options &options) : o(options), line("tandem-bench", kDescription
   for (CLI::Option *option :
        {line.text("--csv", o.csv, "FILE", "one line per case"),
         line.text("--svg", o.svg, "FILE", "a chart"),
-        line.real("--fail-if-slower", o.failIfSlower, 0, 1e6, "PCT",
-                  "exit status 3 if `auto` is slower than the baseline by more anywhere")}) {
+        line.real(
+            "--fail-if-slower", o.failIfSlower, 0, 1e6, "PCT",
+            "exit status 3 if `auto` is more than PCT % slower than the baseline in any case")}) {
     schedules.push_back(option->group("Reports"));
   }
 }
@@ -91,7 +92,7 @@ void Parser::addWhat() {
                 "OP:MxNxK or OP:NxK, comma-separated; OP: ag (all-gather, matmul), rs (matmul,\n"
                 "reduce-scatter), ar (matmul, all-reduce); N, K of all ranks together.\n"
                 "Default: layers of known models, 7 ag, 6 rs, 6 ar"),
-      line.text("--tokens", o.tokens, "LIST", "M where a shape has none; default 1024,2048,8192"),
+      line.text("--tokens", o.tokens, "LIST", "M for shapes without M; default 1024,2048,8192"),
       line.text("--dtypes", o.dtypes, "LIST", "f32, f16, bf16; default bf16")};
   schedules = {
       line.text("--schedules", o.scheduleList, "LIST",
@@ -101,27 +102,27 @@ void Parser::addWhat() {
                 "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};
   compiled = matmuls;
   compiled.push_back(schedules.front());
-  compiled.push_back(line.text("--target", o.target, "NAME",
-                               "default: what the first channel can do, as tandem-run says"));
+  compiled.push_back(
+      line.text("--target", o.target, "NAME", "default: as in tandem-run, by the first channel"));
   compiled.push_back(
       line.text("--stage", o.stage, "FOLDER",
                 "only compile, into FOLDER (emptied first), for machines without the "
                 "compiler"));
   compiled.push_back(
       line.text("--probe-figures", o.probeFigures, "FILE",
-                "with --calibrate: measure nothing, take what an earlier one's --json "
-                "wrote"));
+                "with --calibrate: measure nothing; use the --json output of an earlier "
+                "calibration"));
   for (CLI::Option *option : compiled)
     option->group(group);
   line.text("--machine", o.machine, "FILE",
-            "auto is chosen by the costs of this machine file, and each case is predicted with it")
+            "machine file for choosing `auto` and for predicting each case")
       ->group(group);
   line.text(
           "--calibrate", o.calibrate, "FILE",
-          "measure what a machine file says (docs/simulator.md) instead of shapes, and write one;\n"
-          "what cannot be measured is taken from --machine (default cpu2, h200x8). With --shapes,\n"
-          "--tokens or --dtypes the matmuls are those of these shapes, whole and in chunks;\n"
-          "--json has the result of each probe")
+          "measure and write a machine file (docs/simulator.md) instead of timing shapes.\n"
+          "Fields that cannot be measured come from --machine (default cpu2, h200x8). --shapes,\n"
+          "--tokens and --dtypes select the matmuls, whole and in chunks; --json gets the result\n"
+          "of each probe")
       ->group(group);
   line.add_flag("--probes", o.probes, "with --stage: programs for --calibrate")->group(group);
 }
@@ -129,39 +130,41 @@ void Parser::addWhat() {
 void Parser::addRanks() {
   const char *group = "Ranks: as in tandem-run";
   line.number("-n", o.ranks, 2, 65536, "N",
-              "start N ranks here; without it they come from mpirun, srun or torchrun")
+              "start N ranks on this host; default: the ranks of mpirun, srun or torchrun")
       ->group(group);
   line.choice("--device", o.device, {"cpu", "cuda"}, "default cpu")->group(group);
   line.channels("--channel", o.channel, "default ucx; local: threads")->group(group);
   line.add_flag("--threads", o.threads, "with ccl or peer: ranks are threads")->group(group);
-  line.seconds("--timeout", o.timeout, "ends a run that makes no progress; default 60")
+  line.seconds("--timeout", o.timeout, "end a run that makes no progress; default 60")
       ->group(group);
-  line.add_flag("--prefix", o.prefix, "puts \"[rank] \" before each line that a rank prints")
+  line.add_flag("--prefix", o.prefix, "prefix each output line of a rank with \"[rank] \"")
       ->group(group);
 }
 
 void Parser::addHow() {
   for (CLI::Option *option :
-       {line.text("--modes", o.modeList, "LIST",
-                  "direct, graph, traced (as tandem-run --trace: the cost of tracing); default:\n"
-                  "direct, and graph where the device has graphs"),
+       {line.text(
+            "--modes", o.modeList, "LIST",
+            "direct, graph, traced (as tandem-run --trace); default: direct, and graph if the\n"
+            "device has graphs"),
         line.number("--iterations", o.iterations, 1, 1000000, "K", "timed rounds; default 30"),
-        line.number("--warmup", o.warmup, 0, 1000000, "K", "rounds before them; default 4"),
+        line.number("--warmup", o.warmup, 0, 1000000, "K", "untimed rounds first; default 4"),
         line.number("--sets", o.sets, 1, 64, "K", "sets of inputs, used in rotation; default 2"),
         line.number("--batch", o.batch, 1, 100000, "K",
                     "runs enqueued back to back in each timed turn; default 1"),
         line.real("--gap", o.gapMs, 0, 60000, "MS", "pause before each turn; default 0"),
         line.seconds("--row-time", o.rowTime,
-                     "a case that takes longer has fewer rounds, at least 3; default 20"),
+                     "limit per case: fewer rounds if it takes longer, at least 3; default 20"),
         line.seconds("--total-time", o.totalTime,
-                     "no case begins later; those that are left are named. Default: all cases"),
-        line.choice("--verify", o.verify, {"auto", "all", "none"},
-                    "against the oracle, before and after the timing; auto: small shapes"),
+                     "start no case after this time and list the rest; default: no limit"),
+        line.choice(
+            "--verify", o.verify, {"auto", "all", "none"},
+            "compare with the unsharded reference before and after timing; auto: small shapes"),
         line.number("--seed", o.seed, 0, ~uint64_t(0), "S", "of the inputs; default 0"),
         line.real("--link-rate", o.linkRate, 1e-6, 1e6, "GB/S",
-                  "the rate at which a rank can receive; default: measured here, by a ring"),
+                  "rate at which a rank can receive; default: measured by a ring"),
         line.number("--link-bytes", o.linkBytes, 4, uint64_t(1) << 34, "BYTES",
-                    "of that ring (a multiple of 4; default 64 MiB)")})
+                    "message size of that ring (a multiple of 4; default 64 MiB)")})
     option->group("How");
 }
 
@@ -169,7 +172,7 @@ Status Parser::checkCalibration() {
   if (o.probes && o.stage.empty())
     return wrong("--probes: only with --stage");
   if (!o.calibrate.empty() && !o.stage.empty())
-    return wrong("--calibrate: measures; --stage --probes compiles what it needs");
+    return wrong("--calibrate: measures; use --stage --probes to compile its programs");
   if (!o.probeFigures.empty() && o.calibrate.empty())
     return wrong("--probe-figures: only with --calibrate");
   o.probes |= !o.calibrate.empty();
@@ -179,7 +182,8 @@ Status Parser::checkCalibration() {
     o.probesShapes |= option->count() > 0;
   TANDEM_RETURN_IF_ERROR(refuseOptions(schedules, "a calibration runs no schedules"));
   if (!o.probeFigures.empty() && o.probesShapes)
-    return wrong("--shapes, --tokens, --dtypes: what was probed is in --probe-figures");
+    return wrong(
+        "--shapes, --tokens, --dtypes: not with --probe-figures, which contains its matmuls");
   if (o.machine.empty() && o.probeFigures.empty())
     o.machine = o.device == "cuda" ? "h200x8" : "cpu2";
   return Status();
@@ -192,8 +196,8 @@ Status Parser::parse(const std::vector<std::string> &arguments) {
   TANDEM_RETURN_IF_ERROR(checkCalibration());
   return o.folder.empty()
              ? Status()
-             : refuseOptions(compiled, fmt::format("only where programs are still to be compiled; "
-                                                   "those of \"{}\" are there",
+             : refuseOptions(compiled, fmt::format("only for programs to compile; \"{}\" holds "
+                                                   "compiled ones",
                                                    o.folder));
 }
 
@@ -208,7 +212,7 @@ Status setModes(Options &o) {
     if (mode == Mode::Graph && !gpu)
       return wrong(fmt::format("--modes: device {} has no graphs", o.device));
     if (mode == Mode::Traced && o.probes)
-      return wrong("--modes: a calibration is about runs that are not traced");
+      return wrong("--modes: a calibration does not trace");
     o.modes.push_back(mode);
   }
   return Status();
@@ -234,7 +238,7 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
     return o;
   if (!hasCompiler())
     return wrong("expected a folder of programs: this tandem-bench was built without the compiler "
-                 "(tandem-bench --stage=FOLDER, elsewhere, writes them)");
+                 "(tandem-bench --stage=FOLDER writes them on another machine)");
   if (!o.stage.empty() && !o.ranks)
     return wrong("--stage: expected -n N");
   if (o.target.empty())

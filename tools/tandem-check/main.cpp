@@ -22,12 +22,11 @@ namespace {
 
 constexpr const char *kDescription =
     R"(Replays the command lists of all ranks and reports whether the program can hang, race, read
-unwritten memory, or compute another result than the fusion it was compiled from.
-docs/semantics.md says what is proven.
+unwritten memory, or compute another result than its unsharded reference. docs/semantics.md states
+what is proven.
 
-Exit status: 0 no error (lint warnings do not count), 1 errors were found, 2 bad arguments, or the
-file cannot be read or is no valid stream program, 3 no error is known, but not everything could be
-decided.)";
+Exit status: 0 no error (lint warnings do not count); 1 errors; 2 bad arguments, an unreadable file or
+an invalid stream program; 3 no error found, but not everything could be decided.)";
 
 constexpr int kOk = 0, kErrors = 1, kBadInput = 2, kUndecided = 3;
 
@@ -48,15 +47,15 @@ int main(int argc, char **argv) {
                 "two-sided sends complete without their receives (default: they may block)");
   CLI::Option *queues =
       line.number("--queues", options.queues, 0, 999999, "K",
-                  "the streams of a rank share K in-order hardware queues, in any way\n"
-                  "(default: 8 for GPU targets; 0: each stream has its own)");
-  line.add_flag("--lint", options.lint, "also report what is legal but slow");
+                  "map each rank's streams to K in-order hardware queues, in all ways\n(default: 8 "
+                  "for GPU targets; 0: each stream has its own)");
+  line.add_flag("--lint", options.lint, "also report legal but slow code");
   line.add_flag("--json", json, "print a JSON object instead of text");
   CLI::Option *data =
       line.number("--data", options.dataSteps, 0, 999999999999999999, "STEPS",
-                  "compare results with the oracle's at all indices if that takes at most STEPS\n"
-                  "steps, else at some. Commands that are not covered then count as not decided.\n"
-                  "Default: 50000000, and they are only reported. 0: never");
+                  "compare results with the unsharded reference at all indices if this takes at\n"
+                  "most STEPS steps, else at some. Commands that are not covered count as not\n"
+                  "decided. Default: 50000000, where they are only reported. 0: never");
   line.number("--max-findings", options.maxFindings, 0, 999999, "N",
               "report at most N findings of each kind (default 8)");
   line.number("--threads", options.threads, 0, 999999, "N", "default: one per core, at most 8");

@@ -28,62 +28,67 @@ cl::opt<std::string> input(cl::Positional, cl::desc("<program.mlir or, with --du
                            cl::init("-"), cl::cat(category));
 cl::opt<std::string> outputPath("o", cl::desc("file to write"), cl::value_desc("file"),
                                 cl::init(""), cl::cat(category));
-cl::opt<std::string> entry("entry", cl::desc("what to compile; default: the only public function"),
+cl::opt<std::string> entry("entry",
+                           cl::desc("function or program to compile; default: the only public one"),
                            cl::value_desc("@name"), cl::cat(category));
 cl::list<std::string> mesh("mesh", cl::desc("sizes of mesh axes that are `?`"),
                            cl::value_desc("x=8,..."), cl::CommaSeparated, cl::cat(category));
 cl::list<std::string> shape("shape", cl::desc("shapes of arguments that have `?` extents"),
                             cl::value_desc("arg0=8x64,..."), cl::CommaSeparated, cl::cat(category));
-cl::opt<std::string> target("target", cl::desc("what the program will run on"), cl::init("cpu-ucx"),
-                            cl::cat(category));
+cl::opt<std::string> target("target", cl::desc("device and channels of the run"),
+                            cl::init("cpu-ucx"), cl::cat(category));
 cl::opt<std::string> rank("rank",
                           cl::desc("rank to write or dump: a number, all, or (dump) oracle"),
                           cl::init("all"), cl::cat(category));
-cl::opt<unsigned> ranks("ranks", cl::desc("ranks of the world; default: what the meshes need"),
+cl::opt<unsigned> ranks("ranks",
+                        cl::desc("ranks of the world; default: as many as the meshes need"),
                         cl::init(0), cl::cat(category));
 cl::opt<unsigned> workers("workers", cl::desc("size of the pool of worker streams"), cl::init(4),
                           cl::cat(category));
-cl::opt<std::string> machine("machine",
-                             cl::desc("machine file (h200x8, or a path) by which to choose what "
-                                      "the program does not name: schedules, slices, sides"),
-                             cl::value_desc("name or file"), cl::init(""), cl::cat(category));
-cl::opt<std::string> gather("gather",
-                            cl::desc("reshards that could stand on either side of an op: before, "
-                                     "after or cost (default: cost with --machine, else before)"),
-                            cl::init(""), cl::cat(category));
-cl::opt<bool> noOracle("no-oracle", cl::desc("leave the oracle out of the file"),
+cl::opt<std::string>
+    machine("machine",
+            cl::desc("machine file (h200x8, or a path) whose costs decide schedules, "
+                     "slices and reshard positions that the program leaves open"),
+            cl::value_desc("name or file"), cl::init(""), cl::cat(category));
+cl::opt<std::string>
+    gather("gather",
+           cl::desc("position of reshards that may go on either side of an op: "
+                    "before, after or cost (default: cost with --machine, else before)"),
+           cl::init(""), cl::cat(category));
+cl::opt<bool> noOracle("no-oracle", cl::desc("leave the unsharded reference out of the file"),
                        cl::cat(category));
-cl::list<std::string> disablePass("disable-pass", cl::desc("pass to leave out"),
-                                  cl::value_desc("name"), cl::CommaSeparated, cl::cat(category));
+cl::list<std::string> disablePass("disable-pass", cl::desc("pass to skip"), cl::value_desc("name"),
+                                  cl::CommaSeparated, cl::cat(category));
 cl::opt<std::string> snapshots("snapshots", cl::desc("folder for the IR after each pass"),
                                cl::value_desc("folder"), cl::cat(category));
-cl::opt<bool> logPasses("log", cl::desc("say as remarks what each pass did"), cl::cat(category));
-cl::opt<bool> statistics("statistics", cl::desc("say what was counted (--stats for short)"),
+cl::opt<bool> logPasses("log", cl::desc("emit remarks about the effect of each pass"),
+                        cl::cat(category));
+cl::opt<bool> statistics("statistics", cl::desc("print the passes' statistics (short: --stats)"),
                          cl::cat(category));
-cl::opt<std::string> emit("emit", cl::desc("what to write: tsp (default) or hostir"),
-                          cl::init("tsp"), cl::cat(category));
+cl::opt<std::string> emit("emit", cl::desc("output: tsp (default) or hostir"), cl::init("tsp"),
+                          cl::cat(category));
 cl::opt<bool> dumpCode("kernels", cl::desc("with --dump: also the kernels' code"),
                        cl::cat(category));
 cl::opt<bool> dump("dump",
-                   cl::desc("print a stream program as text: that of a .tsp file, or the "
-                            "one that would be written"),
+                   cl::desc("print a stream program as text: a .tsp file, or the "
+                            "compiled program"),
                    cl::cat(category));
 cl::opt<bool> verifyOutput("verify-output",
-                           cl::desc("read back what was made, as a runtime would (default)"),
+                           cl::desc("verify the output as the runtime's reader does (default)"),
                            cl::init(true), cl::cat(category));
-/// Beyond these ranks a check is made only if it is asked for: it costs about as much as compiling.
+/// Above this, --check is off by default: it costs about as much as compiling.
 constexpr uint32_t kMaxRanksChecked = 64;
 
 cl::opt<cl::boolOrDefault>
     checkOutput("check",
-                cl::desc("prove that what was made cannot hang or race, as tandem-check does, and "
-                         "write nothing that may (default for up to 64 ranks)"),
+                cl::desc("prove that the output cannot hang or race, as tandem-check does; "
+                         "otherwise write nothing (default for up to 64 ranks)"),
                 cl::cat(category));
 cl::opt<uint64_t> maxCommands("max-commands",
-                              cl::desc("commands of a rank beyond which a program has no end"),
+                              cl::desc("most commands of one rank; more count as an endless loop"),
                               cl::init(uint64_t(1) << 24), cl::cat(category));
 
-/// Says what is wrong on the standard error; the exit code.
+/// Prints an error on stderr; returns the exit code.
 int fail(const llvm::Twine &message) {
   llvm::WithColor::error(llvm::errs(), "tandem-compile") << message << "\n";
   return 1;

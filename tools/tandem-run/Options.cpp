@@ -26,7 +26,7 @@ std::string run::dumpFolder(const Options &options, const std::string &program) 
                            : options.dumpNpy;
 }
 
-/// Whether several programs dump into folders of their own.
+/// An error if two programs would dump into one folder.
 static Status checkFolders(const Options &o) {
   std::map<std::string, std::string> folders;
   for (const std::string &program : o.programs) {
@@ -42,44 +42,45 @@ static Status checkFolders(const Options &o) {
 }
 
 static constexpr const char *kDescription =
-    R"(Runs a stream program on all its ranks with seeded random inputs. Several programs run one after the
-other on the same ranks, as many as -n or the first program says. A program that is refused or gives
-a wrong result fails alone; an error that the ranks cannot continue after ends the series, and the
-rest is not run. Each line then begins with the program's file, and a last one counts:
+    R"(Runs a stream program on all its ranks with seeded random inputs. Several programs run one after
+another on the same ranks; -n or the first program sets their number. A program that is rejected or
+gives a wrong result fails alone. An error after which the ranks cannot continue ends the series.
+Each output line then begins with the program's file, and the last line is a summary:
 "3 passed, 1 failed, 2 not run: FILE FILE". Exit status 0: all passed.
 
-tandem-run --calibrate=FILE [options] writes a machine file of this machine: the same as
-tandem-bench --calibrate, with its options.)";
+tandem-run --calibrate=FILE [options] runs tandem-bench --calibrate with these options: it writes a
+machine file of this machine.)";
 
 Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   Options o;
   CommandLine line("tandem-run", kDescription);
-  line.add_option("program", o.programs, "stream programs, or sources that are compiled first")
+  line.add_option("program", o.programs, "stream programs, or sources to compile first")
       ->type_name("program.tsp|program.mlir");
 
   const char *ranks = "Ranks";
   line.number("-n", o.ranks, 1, 65536, "N",
-              "start N ranks here. Default: the ranks that mpirun, srun or torchrun has\n"
-              "started (see Environment.h), else as many as the program says")
+              "start N ranks on this host. Default: the ranks started by mpirun, srun or\n"
+              "torchrun (see Environment.h), else the number of ranks of the program")
       ->group(ranks);
   line.choice("--device", o.device, {"cpu", "null", "cuda"},
-              "default cpu; null does nothing and measures dispatch;\n"
-              "cuda: a rank uses GPU (local rank mod GPU count)")
+              "cpu (default); cuda: GPU (local rank mod GPU count); null: computes nothing,\n"
+              "to measure dispatch")
       ->group(ranks);
-  line.channels("--channel", o.channel,
-                "default ucx: one process per rank; local: ranks are threads of one process;\n"
-                "ccl, peer: GPUs, one process per rank, or with --threads one thread. Of several,\n"
-                "each channel of the program gets the first that can do what it needs")
+  line.channels(
+          "--channel", o.channel,
+          "default ucx: one process per rank; local: ranks are threads of one process;\n"
+          "ccl, peer: GPUs, one process per rank, or with --threads one thread. Each channel of\n"
+          "the program uses the first in the list with the capabilities that it needs")
       ->group(ranks);
   line.add_flag("--threads", o.threads, "with ccl or peer: ranks are threads of one process")
       ->group(ranks);
   line.add_flag("--no-graph", o.noGraph,
-                "cuda: every command is launched separately; default: a graph replays the run\n"
-                "where everything in it can be captured")
+                "cuda: launch every command separately; default: replay a graph if all commands\n"
+                "can be captured")
       ->group(ranks);
-  line.seconds("--timeout", o.timeout, "ends a run that makes no progress; default 60")
+  line.seconds("--timeout", o.timeout, "end a run that makes no progress; default 60")
       ->group(ranks);
-  line.add_flag("--prefix", o.prefix, "puts \"[rank] \" before each line that a rank prints")
+  line.add_flag("--prefix", o.prefix, "prefix each output line of a rank with \"[rank] \"")
       ->group(ranks);
 
   const char *compilation = "Compilation (of each program.mlir)";
@@ -87,33 +88,34 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       line.text("--entry", o.entry, "NAME", "function; default: the only one"),
       line.list("--mesh", o.mesh, "x=4[,y=2]",
                 "sizes of mesh axes; an axis of unknown size gets N"),
-      line.list("--shape", o.shapes, "arg0=8x16",
-                "extents of an argument; may be given several times"),
+      line.list("--shape", o.shapes, "arg0=8x16", "extents of an argument; repeatable"),
       line.text("--target", o.target, "NAME", "default cpu-CHANNEL; cuda-nccl with ccl")};
   for (CLI::Option *option : compiling)
     option->group(compilation);
 
   const char *runs = "Runs";
-  line.add_flag("--verify", o.verify,
-                "compare with the oracle of the file; exit status 0 only if they agree")
+  line.add_flag(
+          "--verify", o.verify,
+          "compare with the unsharded reference in the file; exit status 0 only if they agree")
       ->group(runs);
   line.number("--repeat", o.repeat, 1, 100000000, "K", "timed runs; default 1")->group(runs);
-  line.number("--warmup", o.warmup, 0, 100000000, "K", "runs before them; default 0")->group(runs);
+  line.number("--warmup", o.warmup, 0, 100000000, "K", "untimed runs first; default 0")
+      ->group(runs);
   line.number("--seed", o.seed, 0, ~uint64_t(0), "S", "of the inputs; default 0")->group(runs);
 
   const char *reports = "Reports";
   line.add_flag("--per-rank", o.perRank, "one line per rank")->group(reports);
   line.text("--json", o.json, "FILE",
-            "times, errors, bytes moved, commands; of several programs: a list, \"programs\"")
+            "times, errors, bytes moved, commands; for several programs: a list, \"programs\"")
       ->group(reports);
   auto *trace = line.text("--trace", o.trace, "FILE",
-                          "one more run, measured, as a Chrome trace (Perfetto opens it;\n"
-                          "tandem-sim compares); of one program only")
+                          "trace one extra run as a Chrome trace (for Perfetto and\n"
+                          "tandem-sim --compare); one program only")
                     ->group(reports);
-  auto *svg = line.text("--svg", o.svg, "FILE", "the same as a picture")->group(reports);
+  auto *svg = line.text("--svg", o.svg, "FILE", "draw that run")->group(reports);
   line.text("--dump-npy", o.dumpNpy, "DIR",
-            "logical inputs and outputs as .npy and their list as index.json (bf16 as uint16);\n"
-            "of several programs: each in a folder named after its file, without the extension")
+            "write logical inputs and outputs as .npy (bf16 as uint16), listed in index.json;\n"
+            "several programs: each into a folder named after its file, without the extension")
       ->group(reports);
 
   TANDEM_ASSIGN_OR_RETURN(o.text, line.parse(arguments));
@@ -127,10 +129,10 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
     TANDEM_RETURN_IF_ERROR(checkFolders(o));
   }
   if (std::none_of(o.programs.begin(), o.programs.end(), isSource))
-    TANDEM_RETURN_IF_ERROR(refuseOptions(
-        compiling, fmt::format("only for a program that is still to be compiled (.mlir), found "
-                               "\"{}\"",
-                               o.programs[0])));
+    TANDEM_RETURN_IF_ERROR(
+        refuseOptions(compiling, fmt::format("only for programs to compile (.mlir), found "
+                                             "\"{}\"",
+                                             o.programs[0])));
   if (namesChannel(o.channel, "local"))
     o.threads = true;
   if (o.threads && namesChannel(o.channel, "ucx"))

@@ -37,11 +37,10 @@ Status addScale(Options &options, const std::string &text) {
   return Status();
 }
 
-/// Gives the text that --help asks for.
+/// Parses the options; returns the text of --help, if requested.
 Expected<std::string> parse(int argc, char **argv, Options &o) {
-  run::CommandLine line("tandem-sim",
-                        "Simulates one run of a stream program on all its ranks, on a "
-                        "machine that need not be present.");
+  run::CommandLine line("tandem-sim", "Simulates one run of a stream program on all ranks of a "
+                                      "machine described by a machine file.");
   line.add_option("program", o.program, "a stream program")->type_name("program.tsp");
   line.text("--machine", o.machine, "FILE",
             "a machine file; a bare name (h200x8) is one of machines/");
@@ -53,23 +52,22 @@ Expected<std::string> parse(int argc, char **argv, Options &o) {
               if (Status status = addScale(o, text); !status.ok())
                 throw CLI::ValidationError("--scale", status.message());
           },
-          "what if: multiplies a number of the machine; may be given several times.\nNAME: " +
-              scalable)
+          "multiply a number of the machine file; repeatable.\nNAME: " + scalable)
       ->type_name("NAME=FACTOR")
       ->allow_extra_args(false);
   line.add_flag("--no-graph", o.noGraph,
-                "commands are enqueued one by one, also where the machine replays graphs");
+                "enqueue commands one by one even if the machine replays graphs");
   line.text("--json", o.json, "FILE",
-            "everything as JSON (-: to the standard output, instead of the text)")
+            "all results as JSON (-: on standard output, instead of the text)")
       ->group("Reports");
-  line.text("--trace", o.trace, "FILE", "the run as a Chrome trace (Perfetto opens it)")
+  line.text("--trace", o.trace, "FILE", "the run as a Chrome trace (for Perfetto)")
       ->group("Reports");
-  line.text("--svg", o.svg, "FILE", "the run as a picture")->group("Reports");
+  line.text("--svg", o.svg, "FILE", "a drawing of the run")->group("Reports");
   line.number("--trace-ranks", o.traceRanks, 1, 65536, "N",
               "at most N ranks in the trace; default 64")
       ->group("Reports");
   line.text("--compare", o.compare, "FILE",
-            "a trace of tandem-run: the errors of the model, by kind and by rank")
+            "report the model's errors against a trace of tandem-run, by kind and by rank")
       ->group("Reports");
   TANDEM_ASSIGN_OR_RETURN(std::string text, line.parse({argv + 1, argv + argc}));
   if (text.empty() && o.program.empty())

@@ -53,7 +53,7 @@ TEST(Options, Errors) {
     EXPECT_TRUE(parseOptions({"p.mlir", compiling})) << compiling;
   }
   EXPECT_EQ(parseOptions({"p.tsp", "--mesh=x=2"}).status().message(),
-            "--mesh: only for a program that is still to be compiled (.mlir), found \"p.tsp\"");
+            "--mesh: only for programs to compile (.mlir), found \"p.tsp\"");
 }
 
 TEST(Options, SeveralPrograms) {
@@ -62,7 +62,7 @@ TEST(Options, SeveralPrograms) {
   EXPECT_THAT(o->programs, ElementsAre("a.tsp", "b/a.mlir", "c.d.tsp"));
   EXPECT_TRUE(o->several());
   EXPECT_EQ(parseOptions({"a.tsp", "b.tsp", "--entry=f"}).status().message(),
-            "--entry: only for a program that is still to be compiled (.mlir), found \"a.tsp\"");
+            "--entry: only for programs to compile (.mlir), found \"a.tsp\"");
   EXPECT_EQ(parseOptions({"a.tsp", "b.tsp", "--trace=t"}).status().message(),
             "--trace: expected one program, found 2");
   EXPECT_EQ(parseOptions({"a.tsp", "a.tsp", "--svg=t"}).status().message(),
