@@ -57,7 +57,7 @@ Attribute AxesAttr::parse(AsmParser &parser, Type) {
                               ArrayRef<DimAxesAttr>(dims), ArrayRef<StringAttr>(partial), kind);
 }
 
-/// What stands after the mesh.
+/// Prints the part after the mesh.
 static void formatDimsAndPartial(AxesAttr axes, raw_ostream &os) {
   os << '[';
   llvm::interleaveComma(axes.getDims(), os, [&](DimAxesAttr dim) { os << formatDimAxes(dim); });
@@ -150,7 +150,7 @@ static LogicalResult verifySliceCount(int64_t extent, int64_t count, size_t dim,
                                       function_ref<InFlightDiagnostic()> emitError) {
   if (isSliceCount(extent, count))
     return success();
-  // Counts come by the size of a slice: the next smaller size gives the next larger count.
+  // Counts follow from slice sizes: the next smaller size gives the next larger count.
   auto slice = static_cast<int64_t>(llvm::divideCeil(extent, count));
   auto below = static_cast<int64_t>(llvm::divideCeil(extent, slice));
   InFlightDiagnostic diag = emitError();
@@ -210,7 +210,7 @@ bool AxesAttr::hasStream() const {
   return llvm::any_of(getDims(), [](DimAxesAttr dim) { return dim.hasStream(); });
 }
 
-/// Stream digits as serial ones, neighbouring serial digits merged, those at the end dropped.
+/// Stream digits become serial; adjacent serial digits are merged, trailing ones dropped.
 static DimAxesAttr getDimPlacement(DimAxesAttr dim) {
   SmallVector<Digit> digits;
   for (const Digit &digit : dim.getDigits()) {

@@ -97,7 +97,7 @@ DimAxesAttr fusion::getDimPlacement(AxesAttr axes, int64_t dim) {
 }
 
 namespace {
-/// Digits of one factor, and the operand that they come from (-1: none yet).
+/// The digits of a factor, and the operand with these digits (-1: none yet).
 struct FactorDigits {
   DimAxesAttr digits;
   int64_t operand = -1;
@@ -113,9 +113,8 @@ static SmallVector<StringAttr> deviceAxes(DimAxesAttr dim) {
   return axes;
 }
 
-/// The axes of the operands, factor by factor. A split operand wins over one that is replicated
-/// along the factor (a slice makes it fit without communication); two different splits are a
-/// conflict.
+/// Collects the operands' axes per factor. A split operand wins over one that is replicated along
+/// the factor (a slice makes it fit without communication). Two different splits are a conflict.
 static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> operandAxes,
                                     SmallVectorImpl<FactorDigits> &factors,
                                     std::optional<AxesConflict> &conflict) {
@@ -209,7 +208,7 @@ static LogicalResult collectPartial(const AxesRule &rule, ArrayRef<AxesAttr> ope
         if (!found.insert(axis).second)
           return fail("expected mesh axis \"" + axis.str() + "\" once, found it twice",
                       digits.operand);
-  // A term of a sum may only meet operands that are the same on all devices along its axis.
+  // A partial sum may only meet operands that are replicated along its axis.
   if (rule.partial == PartialKind::Product)
     for (auto [operand, axes] : llvm::enumerate(operandAxes))
       for (auto [other, otherAxes] : llvm::enumerate(operandAxes))
@@ -275,8 +274,7 @@ AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAt
     used[axis] = -1;
   for (int64_t factor : rule->results[result]) {
     const FactorDigits &found = factor == AxesRule::kNone ? FactorDigits() : factors[factor];
-    // A dimension that is cut or concatenated has other extents on the other side: digits do not
-    // pass.
+    // Sliced and concatenated dimensions have other extents on the other side: digits do not pass.
     bool passes = found.operand >= 0 && rule->factors[factor] != FactorKind::Whole;
     DimAxesAttr digits = passes ? found.digits : DimAxesAttr::get(op->getContext(), {});
     for (StringAttr axis : deviceAxes(digits)) {
@@ -333,14 +331,13 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
       if (!reduced.insert(axis).second)
         return {};
   }
-  // Behind a contraction the result is scattered along its mesh axes.
+  // After a contraction the result is scattered along its mesh axes.
   for (auto [dim, factor] : llvm::enumerate(factors))
     if (const int64_t *it = llvm::find(resultFactors, factor);
         passes(factor) && it != resultFactors.end())
       dims[dim] = dropDevices(resultAxes.getDims()[it - resultFactors.begin()],
                               resultAxes.getMesh(), reduced);
-  // What the result is partial over, and the reduction here does not explain, the operand is
-  // partial over.
+  // The operand is partial over the result's partial axes that the reduction here does not explain.
   SmallVector<StringAttr> partial;
   for (StringAttr axis : resultAxes.getPartial())
     if (!reduced.contains(axis))

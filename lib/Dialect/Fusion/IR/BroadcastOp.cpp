@@ -12,8 +12,7 @@ using namespace mlir;
 using namespace tandem::fusion;
 
 LogicalResult BroadcastOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  // New and repeated dimensions have the extents that the result type says; `?` says that a
-  // dimension is not repeated.
+  // New and repeated dimensions have the result type's extents; `?` there means not repeated.
   SmallVector<int64_t> &shape = shapes.emplace_back(getType().getShape());
   for (auto [extent, dim] : llvm::zip_equal(getInput().getType().getShape(), getDims()))
     if (ShapedType::isDynamic(shape[dim]))

@@ -12,8 +12,8 @@
 using namespace mlir;
 using namespace tandem::fusion;
 
-/// Extent of elementwise dimension `dim`: the known one among operands, then results; kDynamic if
-/// none is.
+/// Extent of elementwise dimension `dim`: the first known one of operands, then results; else
+/// kDynamic.
 static int64_t elementwiseExtent(CallOp op, int64_t dim) {
   int64_t extent = ShapedType::kDynamic;
   for (Type type : llvm::concat<const Type>(op.getInputs().getTypes(), op.getResultTypes()))

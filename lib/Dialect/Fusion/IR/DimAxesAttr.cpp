@@ -47,7 +47,7 @@ static ParseResult parseDigit(AsmParser &parser, SmallVectorImpl<Digit> &digits)
   if (parser.parseInteger(size) || parser.parseRParen())
     return failure();
   digits.push_back(kind == "stream" ? Digit::stream(size) : Digit::serial(size));
-  // kDynamic marks bare `stream`; written as a number it is just a bad number.
+  // kDynamic marks bare `stream`; as a written number it is invalid.
   if (ShapedType::isDynamic(size) || size < 1)
     return parser.emitError(loc) << "expected a positive size of '" << kind << "', found " << size;
   return success();
@@ -95,7 +95,7 @@ Attribute DimAxesAttr::parse(AsmParser &parser, Type) {
 
 void DimAxesAttr::print(AsmPrinter &printer) const {
   printer << '<' << formatDimAxes(*this);
-  // `->` would be read as an arrow.
+  // Avoid `->`, which would be lexed as an arrow.
   printer << (getDigits().empty() ? " >" : ">");
 }
 
@@ -103,8 +103,8 @@ DimAxesAttr fusion::resolveSymbolicDigits(DimAxesAttr dim, MeshAttr mesh) {
   SmallVector<Digit> digits;
   ArrayRef<Digit> rest = dim.getDigits();
   while (!rest.empty()) {
-    // Neighbours `stream("a") * stream("b")` are one digit: its slices have one owner each where
-    // `didx("a") * didx("b")` stands.
+    // Adjacent `stream("a") * stream("b")` are one digit: each slice has one owner where the
+    // operand has `didx("a") * didx("b")`.
     auto isSymbolicStream = [](const Digit &digit) {
       return digit.isSymbolic() && digit.isStream();
     };

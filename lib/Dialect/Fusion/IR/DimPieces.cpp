@@ -21,17 +21,17 @@ static std::string describe(const ResolvedDigit &digit) {
          ")";
 }
 
-/// Digits of one dimension, one after another, as digits of its pieces, which have extents `to`.
+/// Distributes the digits of one dimension to its pieces, which have extents `to`.
 static LogicalResult distribute(MLIRContext *context, ArrayRef<ResolvedDigit> digits,
                                 ArrayRef<int64_t> to, SmallVectorImpl<DimAxesAttr> &dims,
                                 std::string &reason) {
   size_t next = 0;
-  // What is left of digits[next], innermost part.
+  // The undistributed, innermost part of digits[next].
   int64_t left = digits.empty() ? 1 : digits.front().size;
   for (int64_t extent : to) {
     SmallVector<Digit> dim;
     int64_t open = extent;
-    // Digits of size 1 are mesh axes of one device; they stay where the walk meets them.
+    // Digits of size 1 are mesh axes of one device; they stay in place.
     while (next < digits.size() && (open > 1 || left == 1)) {
       const ResolvedDigit &digit = digits[next];
       int64_t part = open % left == 0 ? left : left % open == 0 ? open : 0;
@@ -59,8 +59,8 @@ static LogicalResult distribute(MLIRContext *context, ArrayRef<ResolvedDigit> di
   return failure();
 }
 
-/// Appends digits without those that say nothing: of size 1, unless they are a mesh axis. A last,
-/// shorter slice ends where its dimension does, so a ragged digit is serial.
+/// Appends digits except those of size 1 (mesh axes stay). A shorter last slice would not end at a
+/// piece, so a ragged digit becomes serial.
 static void append(SmallVectorImpl<ResolvedDigit> &digits, ArrayRef<ResolvedDigit> more) {
   for (ResolvedDigit digit : more) {
     if (digit.ragged)
@@ -83,7 +83,7 @@ static DimAxesAttr dropLastDevice(DimAxesAttr dim, MeshAttr mesh) {
   return dropDevices(dim, mesh, last);
 }
 
-/// The digits of one dimension as digits of its pieces.
+/// Splits the digits of one dimension over its pieces.
 static SmallVector<DimAxesAttr> splitDim(DimAxesAttr dim, ArrayRef<int64_t> extents, MeshAttr mesh,
                                          std::string *lost) {
   MLIRContext *context = mesh.getContext();
@@ -163,7 +163,7 @@ AxesAttr fusion::joinAxes(ArrayRef<DimPiece> pieces, AxesAttr axes, int64_t rank
   return axes.withDims(dims);
 }
 
-/// Whether a slice of `axes` is only a part of a slice of what passes between operands and results.
+/// Whether the pieces keep only a part of a slice of `axes`.
 static bool isTorn(const AxesRule &rule, ArrayRef<DimPiece> pieces, ArrayRef<int64_t> factors,
                    AxesAttr axes, AxesAttr split) {
   SmallVector<bool> passes(axes.getDims().size());

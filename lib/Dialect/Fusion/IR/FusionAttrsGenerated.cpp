@@ -20,7 +20,7 @@ using namespace tandem::fusion;
 #define GET_ATTRDEF_CLASSES
 #include "tandem/Dialect/Fusion/IR/FusionAttrs.cpp.inc"
 
-// Here, because it needs the storage classes.
+// Defined here because it needs the storage classes.
 void FusionDialect::registerAttributes() {
   addAttributes<
 #define GET_ATTRDEF_LIST

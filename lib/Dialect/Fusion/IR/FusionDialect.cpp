@@ -29,7 +29,7 @@ void FusionDialect::initialize() {
   attachElementwiseModels(*getContext());
 }
 
-/// What stands beside an op for `fusion-insert-reshards`.
+/// Verifies a hint for `fusion-insert-reshards`.
 static LogicalResult verifyHint(Operation *op, NamedAttribute attr) {
   StringRef name = attr.getName().getValue();
   if (!isLocalComputation(op))
@@ -64,7 +64,7 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
   return success();
 }
 
-/// `dictionaries`: those of all arguments, or of all results; `attr` is in that of number `index`.
+/// `dictionaries`: the attributes of all arguments, or of all results; `attr` is in number `index`.
 static LogicalResult verifyNameAttr(Operation *op, NamedAttribute attr, StringRef what,
                                     ArrayAttr dictionaries, unsigned index) {
   auto name = dyn_cast<StringAttr>(attr.getValue());

@@ -18,8 +18,7 @@ int64_t MatmulOp::rhsK() {
   return isRhsVector() ? 0 : getRhs().getType().getRank() - (getTransposeB() ? 1 : 2);
 }
 
-/// Batch extent of an operand at a batch dimension of the result (numbered from the last one, 0),
-/// or 1.
+/// Extent of an operand in a batch dimension of the result (0: the last one); 1 if it has none.
 static int64_t batchExtent(RankedTensorType type, int64_t fromLast) {
   int64_t dim = type.getRank() - 3 - fromLast;
   return dim < 0 ? 1 : type.getDimSize(dim);
@@ -34,7 +33,7 @@ LogicalResult MatmulOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> 
     if (!compatibleExtents(a, b) && a != 1 && b != 1)
       return emitOpError() << "expected batch extents that are equal or 1, found " << a << " and "
                            << b;
-    // `?` beside 1 says nothing; beside another extent it can only be that one or 1.
+    // `?` with 1 is unknown; with another extent it is that extent or 1.
     shape.push_back(a == 1 ? b : b == 1 ? a : knownExtent(a, b));
   }
   if (!isLhsVector())

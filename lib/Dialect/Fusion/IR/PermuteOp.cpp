@@ -54,8 +54,7 @@ OpFoldResult PermuteOp::fold(FoldAdaptor) {
 }
 
 namespace {
-/// A permutation of a permutation is one, where the value between says nothing of its own on
-/// placement.
+/// Merges two permutes if the value between them has no placement of its own.
 struct MergePermutes : public OpRewritePattern<PermuteOp> {
   using OpRewritePattern::OpRewritePattern;
 

@@ -28,7 +28,7 @@ FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_
   SmallVector<ResolvedDigit> digits;
   int64_t rest = extent, ragged = 0;
   for (const Digit &digit : dim.getDigits()) {
-    // A loop over no indices has one iteration, on nothing: no digit but the last is 0.
+    // A loop over an extent of 0 has one, empty iteration: only the last digit may be 0.
     int64_t size = digit.isRest() ? std::max<int64_t>(rest, 1) : getDigitSize(digit, mesh);
     if (ShapedType::isDynamic(size))
       return failure();
@@ -43,7 +43,7 @@ FailureOr<SmallVector<ResolvedDigit>> fusion::resolveDim(DimAxesAttr dim, int64_
   }
   if (rest != 1 || digits.empty())
     digits.push_back({DigitKind::Serial, {}, rest, 0});
-  // An extent of 0 leaves the innermost, serial digit 0, and the weights of all others.
+  // With an extent of 0, the innermost serial digit and all weights are 0.
   int64_t weight = 1;
   for (ResolvedDigit &digit : llvm::reverse(digits)) {
     digit.weight =
@@ -139,7 +139,7 @@ static FailureOr<SmallVector<int64_t>> rowMajorStrides(ArrayRef<int64_t> shape) 
   int64_t stride = 1;
   for (int64_t i = static_cast<int64_t>(shape.size()) - 1; i >= 0; --i) {
     strides[i] = stride;
-    // Outer strides of an empty tensor are never used; 1 keeps them well formed.
+    // Outer strides of an empty tensor are unused; 1 keeps them valid.
     if (llvm::MulOverflow(stride, std::max<int64_t>(shape[i], 1), stride))
       return failure();
   }
@@ -164,7 +164,7 @@ FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position)
         walk.offset += coordinates[mesh.axisIndex(digit.axis.getValue())] * digit.weight * stride;
         continue;
       }
-      // Neighbouring digits that continue each other are one loop; slices make no difference.
+      // Adjacent digits that continue each other become one loop, whether sliced or not.
       int64_t inner = (digit.ragged ? 1 : digit.weight) * stride;
       if (walk.shape.size() > first && walk.strides.back() == inner * digit.span()) {
         walk.shape.back() *= digit.span();
@@ -271,7 +271,7 @@ FailureOr<SliceBox> fusion::getLocalSliceBox(RankedTensorType type, int64_t iter
       }
       if (count == 1)
         continue;
-      // Indices so far run in steps of `stride`; this digit must fill one step.
+      // The indices so far have the step `stride`; this digit must fill one step.
       if (size > 1 && stride != weight * count)
         return failure();
       size *= count;
@@ -290,7 +290,7 @@ FailureOr<SmallVector<int64_t>> fusion::ownersOf(RankedTensorType type, ArrayRef
   if (failed(dims) || index.size() != dims->size() || !axes.getMesh().isStatic())
     return failure();
   MeshAttr mesh = axes.getMesh();
-  // Per mesh axis the coordinate that the index demands, or -1: any.
+  // Per mesh axis, the coordinate of the index's owners; -1: any.
   SmallVector<int64_t> wanted(mesh.getAxes().size(), -1);
   for (auto [digits, i, extent] : llvm::zip_equal(*dims, index, type.getShape())) {
     if (i < 0 || i >= extent)

@@ -15,8 +15,7 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 namespace {
-/// One side of the walk: the dimensions from `next` in direction `step` that are not in a group
-/// yet.
+/// One side of the walk: the ungrouped dimensions from `next` in direction `step`.
 struct Side {
   ArrayRef<int64_t> shape;
   int64_t next;
@@ -32,8 +31,7 @@ struct Side {
 };
 } // namespace
 
-/// Grows one group of static dimensions with equal products from both sides; false if a side is
-/// blocked first.
+/// Forms one group of static dimensions with equal products; false if blocked.
 static bool takeGroup(Side &from, Side &to) {
   if (from.blocked() || to.blocked())
     return false;
@@ -59,7 +57,7 @@ FailureOr<SmallVector<ReshapeGroup>> fusion::getReshapeGroups(ArrayRef<int64_t> 
       groups.push_back({i, i + 1, i, i + 1});
     return groups;
   }
-  // With an extent of 0 products say nothing; all dimensions are one group.
+  // With an extent of 0 products are useless: all dimensions are one group.
   if (llvm::is_contained(from, 0) || llvm::is_contained(to, 0)) {
     if (!llvm::is_contained(from, 0) || !llvm::is_contained(to, 0))
       return failure();
@@ -71,7 +69,7 @@ FailureOr<SmallVector<ReshapeGroup>> fusion::getReshapeGroups(ArrayRef<int64_t> 
   Side c{from, n - 1, a.next - 1, -1}, d{to, m - 1, b.next - 1, -1};
   for (Side c0 = c, d0 = d; takeGroup(c, d); c0 = c, d0 = d)
     tail.push_back({c.next + 1, c0.next + 1, d.next + 1, d0.next + 1});
-  // What is left is static ones, which any neighbour may hold, or has dynamic extents.
+  // The rest is static extents of 1, which fit any neighbour, or dynamic extents.
   ReshapeGroup rest{a.next, c.next + 1, b.next, d.next + 1};
   ArrayRef<int64_t> restFrom = from.slice(rest.fromBegin, rest.fromEnd - rest.fromBegin);
   ArrayRef<int64_t> restTo = to.slice(rest.toBegin, rest.toEnd - rest.toBegin);
@@ -88,7 +86,7 @@ FailureOr<SmallVector<ReshapeGroup>> fusion::getReshapeGroups(ArrayRef<int64_t> 
         groups.push_back(
             {rest.fromBegin + i, rest.fromBegin + i + 1, rest.toBegin + i, rest.toBegin + i + 1});
     else if (ones && !groups.empty()) {
-      // Extents of 1 go with their neighbours: a mesh axis of one device may stand on them.
+      // Extents of 1 join their neighbours: a mesh axis of one device may split them.
       groups.back().fromEnd = rest.fromEnd;
       groups.back().toEnd = rest.toEnd;
     } else if (ones || (dynamics(restFrom) + dynamics(restTo) > 0 && dynamics(restFrom) <= 1 &&

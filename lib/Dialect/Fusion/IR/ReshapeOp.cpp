@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// Number of elements; nothing if it is not known or does not fit.
+/// Number of elements; none if unknown or too large.
 static std::optional<int64_t> countElements(ArrayRef<int64_t> shape) {
   int64_t count = 1;
   for (int64_t extent : shape)
@@ -85,7 +85,7 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor) {
 }
 
 namespace {
-/// A reshape of a reshape is one, where the value between says nothing of its own on placement.
+/// Merges two reshapes if the value between them has no placement of its own.
 struct MergeReshapes : public OpRewritePattern<ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -106,8 +106,7 @@ void ReshapeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRCon
 }
 
 namespace {
-/// Cuts the dimensions of both sides of a reshape into pieces that are common to both, as far as
-/// there are any.
+/// Cuts the dimensions of both sides of a reshape into common pieces, as far as they exist.
 class Factorizer {
 public:
   Factorizer(ArrayRef<int64_t> from, ArrayRef<int64_t> to)
@@ -128,7 +127,7 @@ public:
   }
 
 private:
-  /// One side: what is not cut off yet of each dimension's extent, and the pieces, with factors.
+  /// One side: the uncut part of each dimension's extent, and the pieces with their factors.
   struct Side {
     SmallVector<int64_t> open;
     SmallVector<DimPiece> pieces;
@@ -145,7 +144,7 @@ private:
     rule.factors.push_back(kind);
     return static_cast<int64_t>(rule.factors.size()) - 1;
   }
-  /// Cuts what the open extents of two dimensions have in common; false if that is nothing.
+  /// Cuts off the common factor of two open extents; false if it is 1.
   bool share(int64_t dimA, int64_t dimB, bool atTail) {
     int64_t &openA = a.open[dimA], &openB = b.open[dimB];
     int64_t common = std::gcd(openA, openB);
@@ -176,7 +175,7 @@ private:
     bool known = llvm::all_of(ArrayRef(a.open).slice(beginA, endA - beginA), isKnown) &&
                  llvm::all_of(ArrayRef(b.open).slice(beginB, endB - beginB), isKnown);
     int64_t i = beginA, j = beginB, lastA = endA, lastB = endB;
-    // A dimension of extent 1 shares a factor of one index with its neighbour.
+    // A dimension of extent 1 shares a factor of 1 with its neighbour.
     while (known && i < lastA && j < lastB && share(i, j, false)) {
       i += a.open[i] == 1;
       j += b.open[j] == 1;
@@ -185,8 +184,8 @@ private:
       lastA -= a.open[lastA - 1] == 1;
       lastB -= b.open[lastB - 1] == 1;
     }
-    // Extents of 1 behind the last dimension of the other side go with that: a mesh axis of one
-    // device may split them.
+    // Trailing extents of 1 join the other side's last dimension: a mesh axis of one device may
+    // split them.
     while (known && j == endB && endB > beginB && i < endA && share(i, endB - 1, false))
       ++i;
     while (known && i == endA && endA > beginA && j < endB && share(endA - 1, j, false))
@@ -195,7 +194,7 @@ private:
     finish(b, j, lastB);
   }
 
-  /// What is left of dimensions [begin, end) is cut in another way on the other side.
+  /// The rest of dimensions [begin, end) is cut differently on the other side.
   void finish(Side &side, int64_t begin, int64_t end) {
     for (int64_t dim = begin; dim < end; ++dim)
       side.add({dim, side.open[dim]}, addFactor(FactorKind::Whole));

@@ -104,8 +104,8 @@ Reshard fusion::unsupportedReshard(std::string reason) {
 }
 
 namespace {
-/// Where a mesh axis stands in a type. Each axis restricts what a device holds on its own (its
-/// coordinate is index / weight % size), so a reshard falls apart into one change per axis.
+/// The position of a mesh axis in a type. Each axis restricts a device's elements independently
+/// (its coordinate is index / weight % size), so a reshard is one change per axis.
 struct AxisState {
   enum Kind { Replicated, Split, Partial } kind = Replicated;
   int64_t dim = -1;
@@ -156,7 +156,7 @@ static ReshardKind classifyChange(const AxisState &from, const AxisState &to) {
   return ReshardKind::Unsupported;
 }
 
-/// Axes in which every mesh axis stands as `states` says; null if the digits would overlap.
+/// Axes with the mesh axes at `states`; null if the digits would overlap.
 static AxesAttr buildAxes(RankedTensorType type, MeshAttr mesh, ArrayRef<AxisState> states,
                           ReduceKind partialKind) {
   MLIRContext *context = type.getContext();
@@ -188,7 +188,8 @@ static AxesAttr buildAxes(RankedTensorType type, MeshAttr mesh, ArrayRef<AxisSta
                        partial.empty() ? ReduceKind::Sum : partialKind);
 }
 
-/// Changes that one collective over the product of their axes does: same kind, same dimensions.
+/// Whether one collective over the product of the axes can do both changes: same kind, same
+/// dimensions.
 static bool canMerge(const Change &a, const Change &b) {
   if (a.kind != b.kind || a.from.dim != b.from.dim || a.to.dim != b.to.dim)
     return false;
@@ -205,15 +206,15 @@ static void fill(ReshardStep &step, const Change &change, ReduceKind reduceKind)
 }
 
 namespace {
-/// Changes written out one after another.
+/// Changes as steps in a row.
 struct Sequence {
   SmallVector<ReshardStep> steps;
-  SmallVector<Change> rest; ///< for which digits overlap on the way
-  AxesAttr at;              ///< where the steps lead
+  SmallVector<Change> rest; ///< changes whose digits would overlap
+  AxesAttr at;              ///< the axes after the steps
 };
 } // namespace
 
-/// Writes out one after another what `order` names.
+/// Writes the changes as steps in the order `order`.
 static Sequence makeSequence(RankedTensorType from, ArrayRef<Change> changes,
                              ArrayRef<ReshardKind> order) {
   AxesAttr axes = getAxes(from);
@@ -228,7 +229,7 @@ static Sequence makeSequence(RankedTensorType from, ArrayRef<Change> changes,
     llvm::erase_if(sequence.rest, [&](const Change &change) {
       if (first ? !canMerge(*first, change) : change.kind != kind)
         return false;
-      // Terms are scattered in one step onto one run of digits.
+      // Partial sums are scattered in one step onto one run of digits.
       int64_t low = change.to.weight, high = low * mesh.axisSize(change.axis.getValue());
       if (first && kind == ReshardKind::ReduceScatter && low != runHigh && high != runLow)
         return false;
@@ -255,8 +256,8 @@ static Sequence makeSequence(RankedTensorType from, ArrayRef<Change> changes,
   return sequence;
 }
 
-/// As rows one after another: what shrinks data first, gathers last. Where digits overlap on the
-/// way the reductions, and then what is left at once.
+/// Writes the changes as rows: those that shrink data first, gathers last. If digits would overlap:
+/// the reductions, then one transfer.
 static SmallVector<ReshardStep> writeOut(RankedTensorType from, RankedTensorType to,
                                          ArrayRef<Change> changes) {
   Sequence all =
@@ -267,7 +268,7 @@ static SmallVector<ReshardStep> writeOut(RankedTensorType from, RankedTensorType
     all.steps.back().to = getAxes(to);
     return all.steps;
   }
-  // A value that no row but the last makes whole is reduced before it moves.
+  // Reduce before the move if no later row reduces.
   Sequence reduced =
       makeSequence(from, changes, {ReshardKind::ReduceScatter, ReshardKind::AllReduce});
   llvm::erase_if(reduced.rest,
@@ -327,7 +328,7 @@ Reshard fusion::classifyReshard(RankedTensorType from, RankedTensorType to) {
     fill(result, changes.front(), a.getPartialKind());
     return result;
   }
-  // Pieces that move whole need one step, whatever the axes say.
+  // Whole shards move in one step.
   if (!a.isPartial()) {
     bool slices =
         llvm::all_of(changes, [](const Change &c) { return c.kind == ReshardKind::Slice; });
@@ -356,9 +357,9 @@ bool fusion::slicesHaveOneOwner(RankedTensorType from, RankedTensorType to) {
   for (auto [axis, x, y] : llvm::zip_equal(a.getMesh().getAxes(), *fromStates, *toStates)) {
     if (x.kind != AxisState::Split || x == y)
       continue;
-    // The owner's coordinate is index / weight % size. A run of neighbouring stream digits with
-    // weights from `low` to `high` fixes it if it begins at or inside `weight` and ends at or
-    // outside weight * size.
+    // The owner's coordinate is index / weight % size. A run of adjacent stream digits with weights
+    // from `low` to `high` fixes it if it starts at or inside `weight` and ends at or outside
+    // weight * size.
     bool fixed = false;
     int64_t low = 0, high = 0;
     for (const ResolvedDigit &digit : llvm::reverse((*dims)[x.dim])) {

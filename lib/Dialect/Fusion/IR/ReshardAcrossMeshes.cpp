@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// What tells two pieces of one tensor apart: the walk through the logical tensor.
+/// Identifies a shard of a tensor: its walk through the logical tensor.
 static std::vector<int64_t> pieceKey(const StridedWalk &walk) {
   std::vector<int64_t> key{walk.offset};
   for (auto [size, stride] : llvm::zip_equal(walk.shape, walk.strides))
@@ -88,8 +88,7 @@ Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to)
   result.fromDim = splitDim(a);
   result.toDim = splitDim(b);
   if (a.isPartial()) {
-    // The terms of all devices of the mesh go to one device at once; else they are summed up where
-    // they are.
+    // One device receives the partial sums of all devices; else they are summed on their own mesh.
     auto numAxes = [&](auto &&counts) {
       return llvm::count_if(a.getMesh().getAxes(), [&](const MeshAxis &axis) {
         return axis.size > 1 && counts(axis.name);
@@ -126,7 +125,7 @@ Reshard fusion::classifyAcrossMeshes(RankedTensorType from, RankedTensorType to)
   }
   bool wholeMesh = true;
   if (a.getMesh().numDevices() == 1 && result.toDim >= 0) {
-    // Every device of the mesh gets a piece of its own.
+    // Every device of the mesh gets a different shard.
     for (const MeshAxis &axis : b.getMesh().getAxes())
       wholeMesh = wholeMesh && (axis.size == 1 || b.dimOfDeviceAxis(axis.name.getValue()) >= 0);
     if (wholeMesh) {

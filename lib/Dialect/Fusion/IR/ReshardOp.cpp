@@ -47,9 +47,8 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
 }
 
 namespace {
-/// A reshard of a reshard goes the whole way at once, unless a user has put a word on the first
-/// one, or it has been written out in parts, or the first is used otherwise (both results exist
-/// then, and the second is cheaper from the first).
+/// Merges two reshards, unless the first one is annotated, is a part of a written-out sequence, or
+/// has other uses (then the second is cheaper from the first's result).
 struct MergeReshards : public OpRewritePattern<ReshardOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -58,7 +57,7 @@ struct MergeReshards : public OpRewritePattern<ReshardOp> {
     if (!first || first.getScheduleAttr() || first.getRowAttr() || op.getRowAttr() ||
         !first->hasOneUse())
       return failure();
-    // Partial terms must exist where they are still promised.
+    // The first result's partial sums must be partial sums of the merged reshard too.
     AxesAttr from = fusion::getAxes(first.getInput()), to = fusion::getAxes(op.getType());
     if (!from || (to.isPartial() && from.getMesh() != to.getMesh()))
       return failure();

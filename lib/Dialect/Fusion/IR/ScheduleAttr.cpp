@@ -108,7 +108,7 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-/// An option that the schedule has, and its value.
+/// Verifies an option of the schedule and its value.
 static LogicalResult verifyOption(function_ref<InFlightDiagnostic()> emitError,
                                   const ScheduleOption &option, Attribute value) {
   auto isLess = [&](int64_t number) { return number < option.least; };

@@ -12,8 +12,8 @@
 using namespace mlir;
 using namespace tandem::fusion;
 
-/// True if the op takes the whole of dimension `dim`. A result extent `?` beside offset 0 and step
-/// 1 means the whole.
+/// True if the op takes all of dimension `dim`. A result extent `?` with offset 0 and step 1 means
+/// all.
 static bool takesWhole(SliceOp op, int64_t dim) {
   int64_t extent = op.getInput().getType().getDimSize(dim), taken = op.getType().getDimSize(dim);
   return op.getOffsets()[dim] == 0 && op.getSteps()[dim] == 1 &&

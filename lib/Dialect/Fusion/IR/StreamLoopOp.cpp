@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// Whether two types differ in stream digits at most.
+/// Whether two types differ only in stream digits.
 static bool differInStreamsOnly(Type outside, Type inside) {
   auto from = dyn_cast<RankedTensorType>(outside), to = dyn_cast<RankedTensorType>(inside);
   if (!from || !to || from.getShape() != to.getShape() ||

@@ -24,8 +24,8 @@ bool fusion::isTransparent(Operation *op) {
          !llvm::any_of(op->getResultTypes(), undecided) && succeeded(verifyLocal(op, nullptr));
 }
 
-/// A partial constant is what its equal terms combine to: 0 of a sum, anything of a maximum, and
-/// what has no elements.
+/// Whether a constant equals the combination of copies of itself: 0 for a sum, anything for a
+/// maximum, and empty constants.
 static bool isItsOwnTerm(Operation *constant, ReduceKind kind) {
   DenseElementsAttr elements;
   return kind != ReduceKind::Sum || matchPattern(constant, m_AnyZeroFloat()) ||
@@ -45,7 +45,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
   if (!rule)
     return fail("expected an operation that computes locally, found '" +
                 op->getName().getStringRef() + "'");
-  // Placement of each factor, from whoever names it first.
+  // Placement of each factor, from the first operand that has it.
   SmallVector<DimAxesAttr> factors(rule->factors.size());
   auto visit = [&](AxesAttr axes, ArrayRef<int64_t> dims, const Twine &what) -> LogicalResult {
     for (auto [dim, factor] : llvm::enumerate(dims)) {
@@ -111,7 +111,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       return fail(conflict->reason);
     if (!inferred)
       continue;
-    // Dimensions have been compared; new ones may be split freely.
+    // Dimensions have been compared; new ones may have any digits.
     if (!samePartial(inferred, axes)) {
       return fail("expected result " + Twine(i) + " with axes " + formatAxes(inferred) +
                   ", found " + formatAxes(axes));

@@ -15,8 +15,8 @@
 
 namespace tandem::fusion {
 
-/// Gives the decided tensor operands of an elementwise op `axes`: each through a reshard before it,
-/// with the schedule that is named on the op. Calls `aligned` with the op and the operand's number.
+/// Reshards the decided tensor operands of an elementwise op to `axes`, with the schedule annotated
+/// on the op. Calls `aligned` with the op and the operand's number.
 void alignOperands(Operation *op, AxesAttr axes,
                    llvm::function_ref<void(Operation *, unsigned)> aligned);
 

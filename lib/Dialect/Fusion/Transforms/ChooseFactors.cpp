@@ -39,7 +39,7 @@ int64_t fusion::sizeOf(Type type) {
 }
 
 namespace {
-/// A mesh axis stands on a factor of an operand.
+/// An operand's mesh axis on a factor.
 struct Claim {
   int64_t factor;
   size_t operand;
@@ -52,9 +52,9 @@ public:
       : op(op), rule(rule), operands(splitOperandAxes(rule, operands)),
         wanted(splitResultAxes(rule, wanted)) {}
 
-  /// Places of one mesh axis that it would not choose.
+  /// Rejected factors of one mesh axis.
   SmallVector<std::pair<Attribute, int64_t>> others;
-  /// A mesh axis, and the factor on which it stays whatever the rules say.
+  /// A mesh axis and its required factor, regardless of the rules.
   std::optional<std::pair<Attribute, int64_t>> given;
 
   FactorChoice choose() {
@@ -102,7 +102,7 @@ private:
     }
   }
 
-  /// How well the axis stands there; more is better.
+  /// Preference of this factor for the axis; higher is better.
   int rank(StringAttr axis, const Claim &claim, ArrayRef<Claim> claims) {
     bool reduces = rule.factors[claim.factor] == FactorKind::Reduction;
     for (auto [axes, dims] : llvm::zip_equal(wanted, rule.results)) {
@@ -164,7 +164,7 @@ private:
   const AxesRule &rule;
   SmallVector<AxesAttr> operands, wanted; // over pieces
   MeshAttr mesh;
-  /// The factor on which a mesh axis stays.
+  /// The chosen factor of each mesh axis.
   llvm::DenseMap<Attribute, int64_t> owners;
 };
 } // namespace

@@ -14,37 +14,37 @@
 
 namespace tandem::fusion {
 
-/// `dim` as a placement: without stream digits.
+/// `dim` without stream digits.
 DimAxesAttr placementOf(DimAxesAttr dim, MeshAttr mesh);
 
-/// Every device digit of `b` is one of `a`, in the same place: what `a` leaves to a device is a
-/// part of what `b` does.
+/// Whether `a` has every device digit of `b` in the same place, so that a device's indices by `a`
+/// are a subset of those by `b`.
 bool refines(DimAxesAttr a, DimAxesAttr b, int64_t extent, MeshAttr mesh);
 
-/// Elements of a tensor, as far as they are known.
+/// Number of elements, ignoring unknown extents.
 int64_t sizeOf(Type type);
 
-/// A mesh, and digits for each factor of an op's rule.
+/// A mesh, and digits per factor of an op's rule.
 struct FactorChoice {
   MeshAttr mesh;
   SmallVector<DimAxesAttr> factors;
 };
 
-/// The digits with which `op` runs on operands with `operands` (null: no tensor), with as few of
-/// them resharded as can be. They need not fit each other; then one gives way:
+/// Digits for running `op` on operands with axes `operands` (null: no tensor) that reshard as few
+/// of them as possible. Conflicts are resolved as follows:
 /// - The mesh is that of the largest operand.
-/// - A mesh axis that stands on several factors stays on the one where `wanted`, the axes of the
-///   results (null: undecided), have it; else on a contraction in which all operands have it; else
-///   on a dimension of the result, first of a matmul's rhs (the weight of a layer stays, its input
-///   is gathered), last of a bias; else on a contraction that one operand has alone.
-/// - Of two operands that are split differently along a factor the one that is split finer wins,
-///   else the larger one, else the first.
-/// - A dimension that is needed whole has no device digit.
+/// - A mesh axis on several factors stays on the one with this axis in `wanted`, the results' axes
+///   (null: undecided); else on a contraction where all operands have it; else on a dimension of
+///   the result, first of a matmul's rhs (the weight stays, the input is gathered), last of a bias;
+///   else on a contraction where one operand has it.
+/// - Of two operands with different splits of a factor, the finer split wins, else the larger one,
+///   else the first.
+/// - A dimension of kind Whole has no device digit.
 FactorChoice chooseFactors(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> operands,
                            ArrayRef<AxesAttr> wanted);
 
-/// That choice first, then those that leave one mesh axis on another of the factors that it splits:
-/// x[M, didx K] w[K, didx N] may run with K or with N split.
+/// That choice first, then variants where one mesh axis stays on another of its factors. Example:
+/// x[M, didx K] w[K, didx N] may run with K or N split.
 SmallVector<FactorChoice> listFactorChoices(Operation *op, const AxesRule &rule,
                                             ArrayRef<AxesAttr> operands, ArrayRef<AxesAttr> wanted);
 

@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// A reshard of an operand or of a result.
+/// Whether a reshard of an operand or result satisfies `holds`.
 static bool hasReshard(Operation *op, llvm::function_ref<bool(ReshardOp)> holds) {
   auto isOne = [&](Operation *other) {
     auto reshard = dyn_cast_if_present<ReshardOp>(other);
@@ -25,8 +25,8 @@ static bool hasReshard(Operation *op, llvm::function_ref<bool(ReshardOp)> holds)
          llvm::any_of(op->getUsers(), isOne);
 }
 
-/// The schedule of an op is also that of the reductions of its partial results, which another op or
-/// the text itself may have asked for.
+/// An op's schedule also applies to the reductions of its partial results, which other ops or the
+/// text may have requested.
 static void scheduleReductions(Operation *op, ScheduleAttr schedule) {
   for (Operation *user : op->getUsers()) {
     auto reshard = dyn_cast<ReshardOp>(user);
@@ -50,7 +50,7 @@ void fusion::eraseHints(Operation *op, bool isMended) {
   auto gather = dyn_cast_if_present<StringAttr>(op->removeDiscardableAttr(kGatherAttrName));
   if (!gather || isAlone)
     return;
-  // Reshards stand before an elementwise op.
+  // Elementwise ops have reshards only before them.
   bool isHeard = isElementwise(op)
                      ? gather == "before" && hasReshard(op, [](ReshardOp) { return true; })
                      : isMended;

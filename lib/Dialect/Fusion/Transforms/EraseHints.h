@@ -13,9 +13,9 @@
 
 namespace tandem::fusion {
 
-/// Erases the hints `fusion.schedule` and `fusion.gather` of an op whose reshards have been
-/// inserted. A hint that had no effect is a warning at the op, unless its mesh is one device.
-/// `isMended`: a reshard was inserted that could have been on the op's other side.
+/// Erases the hints `fusion.schedule` and `fusion.gather` of an op after its reshards were
+/// inserted. Warns about a hint without effect, unless the mesh is one device. `isMended`: a
+/// reshard was inserted that could be on the op's other side.
 void eraseHints(Operation *op, bool isMended);
 
 } // namespace tandem::fusion

@@ -29,7 +29,7 @@ struct FusionEraseDeadOpsPass
     PassLog say("fusion-erase-dead-ops", log);
     unsigned erased = 0;
     for (Block &block : getOperation().getBody())
-      // Users stand behind, so each op is looked at when its users are gone.
+      // In reverse order, so users are visited first.
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
         if (!isOpTriviallyDead(&op))
           continue;

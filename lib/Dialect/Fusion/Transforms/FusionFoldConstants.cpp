@@ -33,7 +33,7 @@ static Value makeConstant(OpBuilder &builder, Location loc, RankedTensorType typ
   return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, element));
 }
 
-/// What a reduction of no elements gives: 0, or the least or greatest number of the type.
+/// The result of an empty reduction: 0, or the least or greatest number of the type.
 static TypedAttr getIdentity(OpBuilder &builder, Location loc, ReduceKind kind, Type type) {
   bool isFloat = isa<FloatType>(type);
   arith::AtomicRMWKind op = isFloat ? arith::AtomicRMWKind::addf : arith::AtomicRMWKind::addi;
@@ -44,7 +44,7 @@ static TypedAttr getIdentity(OpBuilder &builder, Location loc, ReduceKind kind, 
   return arith::getIdentityValueAttr(op, type, builder, loc);
 }
 
-/// The one result of an op that has elements although operands have none; null if the op stays.
+/// The single result of an op that is nonempty although its operands are empty; null otherwise.
 static Value foldResult(OpBuilder &builder, Operation *op) {
   Location loc = op->getLoc();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
@@ -68,7 +68,7 @@ static Value foldResult(OpBuilder &builder, Operation *op) {
   return {};
 }
 
-/// What an op makes of constants; null if the op stays.
+/// The folded result of an op on constants; null if it does not fold.
 static Value foldConstants(OpBuilder &builder, Operation *op) {
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   SmallVector<Attribute> operands;
@@ -78,7 +78,7 @@ static Value foldConstants(OpBuilder &builder, Operation *op) {
       return {};
     operands.push_back(elements);
   }
-  // A constant is partial only where its terms combine to itself.
+  // A constant is partial only if copies of it combine to itself.
   SmallVector<OpFoldResult> results;
   if (isa<ReshardOp, PermuteOp, ReshapeOp, BroadcastOp, SliceOp>(op))
     results.push_back(operands.front());
@@ -104,7 +104,7 @@ struct FusionFoldConstantsPass
       if (isa<ReshardOp>(op) || (isLocalComputation(op) && !isa<arith::ConstantOp>(op)))
         ops.push_back(op);
     });
-    // What an op folds to may fold its users, which stand behind it.
+    // Folding an op may allow folding its users, which come later.
     for (Operation *op : ops) {
       OpBuilder builder(op);
       SmallVector<Value> values;

@@ -42,7 +42,7 @@ struct FusionInsertReshardsPass
     made.clear();
     mended.clear();
     before = after = writtenOut = 0;
-    // An oracle, for one rank, has no reshards: a bad machine is an error once, not twice.
+    // The unsharded reference has no reshards; report a bad machine only once.
     if (gather == GatherMode::Cost && !getOperation()->hasAttr(kOracleOfAttrName) &&
         failed(loadPricer()))
       return signalPassFailure();
@@ -93,8 +93,8 @@ private:
            llvm::any_of(op->getResultTypes(), decided);
   }
 
-  /// The op's hint, else the option's; but what becomes less on its way to another mesh
-  /// does so before, if it can where it is.
+  /// The op's hint, else the option. But a value that shrinks on its way to another mesh is reduced
+  /// before, if possible.
   GatherMode gatherOf(Operation *op) {
     if (auto hint = op->getAttrOfType<StringAttr>(kGatherAttrName))
       return hint == "after" ? GatherMode::After : GatherMode::Before;
@@ -135,7 +135,7 @@ private:
     }
   }
 
-  /// On the side that the op's hint or the option names, or where it takes less.
+  /// Plans the op on the side of its hint or the option, or on the cheaper side.
   FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &say) {
     GatherMode mode = gatherOf(op);
     if (mode != GatherMode::Cost || !pricer)
@@ -165,15 +165,14 @@ private:
                                   "fusion-propagate-axes first), found an undecided one";
     if (succeeded(verifyLocal(op, nullptr)))
       return success();
-    // Elementwise ops have one type all round; what is wrong with them no reshard beside them
-    // mends.
+    // All types of an elementwise op are equal; its reshards are inserted elsewhere.
     if (isElementwise(op))
       return verifyLocal(op, [op] { return op->emitOpError(); });
     std::string reason;
     FailureOr<LocalPlan> plan = planFor(op, reason, say);
     if (failed(plan))
       return op->emitOpError() << reason;
-    // A bias is added once, so not to the terms of a sum.
+    // A bias is added once, not to each partial sum.
     if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias() &&
                                               plan->results.front().isPartial() &&
                                               !getAxes(matmul.getType()).isPartial())
@@ -181,7 +180,7 @@ private:
     return apply(op, *plan, say);
   }
 
-  /// Adds the bias to the result of the matmul instead, once the terms have been summed up.
+  /// Adds the bias to the matmul's result instead, after the reduction.
   MatmulOp moveBiasBehind(MatmulOp op, const PassLog &say) {
     RankedTensorType type = op.getType();
     AxesAttr axes = getAxes(type);
@@ -201,7 +200,7 @@ private:
     return op;
   }
 
-  /// A reshard beside `op`, with the schedule that stands there if it communicates.
+  /// Creates a reshard next to `op`, with the op's schedule if it communicates.
   static ReshardOp makeReshard(OpBuilder &builder, Operation *op, RankedTensorType type,
                                Value value) {
     auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
@@ -210,7 +209,7 @@ private:
     return ReshardOp::create(builder, op->getLoc(), type, value, schedule, StringAttr());
   }
 
-  /// `value` with other axes for `op`: a reshard that stands already, or a new one.
+  /// `value` with other axes for `op`: an existing reshard or a new one.
   Value reshardTo(OpBuilder &builder, Operation *op, Value value, AxesAttr axes) {
     RankedTensorType type = withAxes(cast<RankedTensorType>(value.getType()), axes);
     auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
@@ -225,13 +224,12 @@ private:
     return known.back();
   }
 
-  /// Of reshards of one value to one placement, the one that does for `type` too. Slices are a
-  /// loop's concern: who needs none takes any, and a reshard without them takes those that are
-  /// asked for first.
+  /// A reshard of the value to the same placement that also fits `type`. Users that need no slices
+  /// accept any; a reshard without slices takes those of its first sliced user.
   static ReshardOp findReshard(ArrayRef<ReshardOp> known, RankedTensorType type,
                                ScheduleAttr schedule, Block *block) {
     ReshardOp whole;
-    // Ops are visited in order, so an earlier reshard in the same block stands before this one.
+    // Ops are visited in order, so an earlier reshard in the same block dominates.
     for (ReshardOp reshard : known) {
       if (reshard->getBlock() != block ||
           (schedule && reshard.getScheduleAttr() && schedule != reshard.getScheduleAttr()))
@@ -248,7 +246,7 @@ private:
 
   /// By value and placement.
   llvm::DenseMap<std::pair<Value, Attribute>, SmallVector<ReshardOp, 1>> made;
-  /// Ops that a reshard has been put beside.
+  /// Ops next to which a reshard was inserted.
   llvm::SmallPtrSet<Operation *, 8> mended;
 
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
@@ -293,7 +291,7 @@ private:
            << formatAxes(wanted);
       });
     }
-    // What a plan promises is checked, not believed.
+    // Verify the plan.
     return verifyLocal(op, [op] { return op->emitOpError(); });
   }
 };

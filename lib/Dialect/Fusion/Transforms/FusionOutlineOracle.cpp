@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// Any tensor in the function has axes.
+/// Whether any tensor in the function has axes.
 static bool hasAxes(func::FuncOp function) {
   auto decided = [](Type type) { return getAxes(type) != nullptr; };
   if (llvm::any_of(function.getArgumentTypes(), decided) ||
@@ -41,7 +41,7 @@ static void eraseAxes(Value value) {
     retype(value, eraseParallelAxes(type));
 }
 
-/// Makes `twin`, a clone, compute on whole tensors.
+/// Erases the axes of `twin`, a clone.
 static void makeWhole(func::FuncOp twin) {
   SmallVector<ReshardOp> reshards;
   for (Value argument : twin.getArguments())

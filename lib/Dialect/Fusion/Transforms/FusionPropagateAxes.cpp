@@ -75,22 +75,19 @@ struct FusionPropagateAxesPass
 private:
   /// Undecided tensors in program order, arguments first.
   SmallVector<Value> values;
-  /// Where the axes of a value that this pass has decided come from, for whom it may concern.
-  /// Null: from nothing.
+  /// The value that decided another value's axes, for diagnostics; null: default axes.
   llvm::DenseMap<Value, Value> origins;
-  /// Ops whose operands, and ops whose results, have been decided since they were looked at last.
+  /// Worklists: ops with newly decided operands, and with newly decided results.
   std::deque<Operation *> forward, backward;
-  /// Ops whose operands do not fit each other: decided when nothing else says anything of their
-  /// results.
+  /// Ops whose operands do not fit each other. Handled when all else is decided.
   std::deque<Operation *> open;
-  /// Elementwise ops of which one operand has been decided and another may be open: it is as the
-  /// first when nothing else says anything of it.
+  /// Elementwise ops with a decided operand and maybe an undecided one, which gets the same axes.
+  /// Handled when all else is decided.
   std::deque<Operation *> besides;
-  /// Ops of which an operand is undecided, and a contraction with another operand that is split
-  /// would decide it: asked when nothing else says anything of it.
+  /// Ops with an undecided operand that only a contraction with a split operand would decide.
+  /// Handled when all else is decided.
   std::deque<Operation *> guesses;
-  /// Ops that need whole what is partial: their results are decided when nothing else says anything
-  /// of them.
+  /// Ops whose partial operands must be reduced. Their results are decided when all else is.
   std::deque<Operation *> reductions;
   MeshAttr mesh;
   const PassLog *say = nullptr;
@@ -148,7 +145,7 @@ private:
         if (failed(goForward(op)))
           return failure();
       } else if (pricer && !open.empty()) {
-        // The price of what follows says what consumers would.
+        // The price includes the consumers.
         Operation *op = open.front();
         open.pop_front();
         if (failed(choose(op)))
@@ -226,7 +223,7 @@ private:
 
   /// Operands decide results.
   LogicalResult goForward(Operation *op) {
-    // A constant is as what it meets, if that is split; else consumers may say what both are.
+    // A constant takes the axes of a split operand; else consumers may decide both.
     SmallVector<AxesAttr> operands = operandAxesOf(op);
     bool isSaid = llvm::any_of(operands, says);
     auto isAwaited = [&](Value value) {
@@ -259,7 +256,7 @@ private:
     return success();
   }
 
-  /// A bias is added once, so what it is added to is reduced.
+  /// A bias is added once, so its matmul's result is reduced first.
   static bool hasBias(Operation *op) {
     auto matmul = dyn_cast<MatmulOp>(op);
     return matmul && matmul.getBias();
@@ -280,13 +277,13 @@ private:
 
   static AxesAttr whole(AxesAttr axes) { return axes.withPartial({}, ReduceKind::Sum); }
 
-  /// More than that all is everywhere.
+  /// Whether axes contain more than replication.
   static bool says(AxesAttr axes) {
     return axes && (axes.isPartial() ||
                     llvm::any_of(axes.getDims(), [](DimAxesAttr dim) { return dim.hasDevice(); }));
   }
 
-  /// Operands that do not fit each other decide results all the same, if a reshard can mend it.
+  /// Decides results although the operands do not fit each other, if reshards can fix it.
   LogicalResult choose(Operation *op) {
     if (llvm::none_of(op->getResults(), isUndecided))
       return success();
@@ -314,8 +311,7 @@ private:
     return success();
   }
 
-  /// As the rules say, or another way for which less is sent, if the op and what follows it take
-  /// less.
+  /// By the rules, or another plan that sends less, if it is cheaper for the op and its consumers.
   FailureOr<LocalPlan> planByCost(Operation *op, std::string &reason) {
     SmallVector<LocalPlan> plans = listPlansAfter(op);
     if (plans.empty() || op->getNumResults() != 1)
@@ -342,9 +338,9 @@ private:
     return best;
   }
 
-  /// What the op does to a term is not what it does to the sum: its operands are reduced before (or
-  /// its result, where a bias is added), to where its result is. That is where the operands are
-  /// otherwise, and where its users want it.
+  /// A nonlinear op: its partial operands are reduced before it (or its result, if a bias is
+  /// added), to the placement of its result. This follows from the other operands and the
+  /// consumers.
   LogicalResult reduceOperands(Operation *op) {
     SmallVector<AxesAttr> operands = operandAxesOf(op);
     if (llvm::none_of(op->getResults(), isUndecided))
@@ -373,7 +369,7 @@ private:
     return success();
   }
 
-  /// The operands of an elementwise op all get the type of its result.
+  /// Gives all operands of an elementwise op its result's axes.
   void align(Operation *op, AxesAttr axes) {
     alignOperands(op, axes, [&](Operation *user, unsigned number) {
       (*say)(user->getLoc(), [&](raw_ostream &os) {
@@ -382,8 +378,7 @@ private:
     });
   }
 
-  /// Where a result has been decided by its consumers and an operand by its producer, they may
-  /// differ.
+  /// Consumers may have decided the result and a producer the operand, with different axes.
   void alignElementwise() {
     llvm::SetVector<Operation *> ops;
     for (Value value : values) {
@@ -396,8 +391,8 @@ private:
         align(op, getAxes(op->getResult(0)));
   }
 
-  /// Contracted dimensions of the operand are split in another operand, and the result does not say
-  /// whether they are summed up over the devices or gathered.
+  /// Whether contracted dimensions of the operand are split in another operand, and the result
+  /// leaves open whether they are reduced or gathered.
   static bool isGuess(Operation *op, unsigned number, unsigned result) {
     std::optional<AxesRule> rule = getAxesRule(op);
     AxesAttr resultAxes = getAxes(op->getResult(result));
@@ -414,7 +409,7 @@ private:
     return false;
   }
 
-  /// Results decide operands that nothing else has decided.
+  /// Decides undecided operands from results.
   LogicalResult goBackward(Operation *op, bool mayGuess = false) {
     std::optional<unsigned> number;
     for (auto [i, result] : llvm::enumerate(op->getResults()))
@@ -435,7 +430,7 @@ private:
           inferOperandAxes(op, i, *number, getAxes(op->getResult(*number)), operandAxesOf(op));
       if (!axes)
         continue;
-      // Arguments are partial if the text says so, and constants never.
+      // Arguments are partial only if annotated, constants never.
       if (!operand.getDefiningOp() || isa<arith::ConstantOp>(operand.getDefiningOp()))
         axes = whole(axes);
       ++fromUses;
@@ -445,8 +440,8 @@ private:
     return success();
   }
 
-  /// Operands of an elementwise op are as the first one that is split. A partial one says nothing
-  /// of the others: what is added to a sum need not be a term of it.
+  /// Operands of an elementwise op follow the first split one. A partial operand decides no others:
+  /// an addend of a sum need not be a partial sum.
   LogicalResult goBeside(Operation *op) {
     auto operands = op->getOperands();
     auto it = llvm::find_if(operands, [](Value value) {

@@ -70,7 +70,7 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
 
 private:
   unsigned extents = 0;
-  /// By name or position of the argument; the names live in the option.
+  /// By name or position of the argument; the option owns the names.
   llvm::MapVector<StringRef, Shape> shapes;
 
   LogicalResult checkEntry() {
@@ -107,7 +107,7 @@ private:
     return success();
   }
 
-  /// What option `shape` says of an argument, if anything.
+  /// The option's shape of an argument, if any.
   llvm::MapVector<StringRef, Shape>::iterator findOption(func::FuncOp function, unsigned number) {
     if (!entry.empty() && function.getSymName() != entry)
       return shapes.end();
@@ -116,7 +116,7 @@ private:
     return it == shapes.end() && name ? shapes.find(name.getValue()) : it;
   }
 
-  /// Every shape is one of an argument.
+  /// Checks that every shape belongs to an argument.
   LogicalResult checkNames() {
     llvm::StringSet<> used;
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -172,7 +172,7 @@ private:
       if (auto ret = dyn_cast<func::ReturnOp>(op))
         return succeeded(checkReturn(function, ret)) ? WalkResult::advance()
                                                      : WalkResult::interrupt();
-      // Fusion ops verify this themselves; those of other dialects do not know our words.
+      // Fusion ops verify this themselves, other dialects' ops do not.
       if (isElementwise(op) && failed(verifyAttributeNames(op)))
         return WalkResult::interrupt();
       for (auto [i, result] : llvm::enumerate(op->getResults()))
@@ -186,7 +186,7 @@ private:
     return success();
   }
 
-  /// From what is given to arguments to all that follows from it.
+  /// Fills extents from the given shapes.
   LogicalResult fill(func::FuncOp function, Extents &filled) {
     for (BlockArgument argument : function.getArguments()) {
       if (!isa<RankedTensorType>(argument.getType()))
@@ -202,7 +202,7 @@ private:
     return filled.propagate();
   }
 
-  /// What the signature says of the results holds.
+  /// Checks the return against the signature.
   LogicalResult checkReturn(func::FuncOp function, func::ReturnOp ret) {
     for (auto [i, operand, type] : llvm::enumerate(ret.getOperands(), function.getResultTypes())) {
       auto promised = dyn_cast<RankedTensorType>(type);

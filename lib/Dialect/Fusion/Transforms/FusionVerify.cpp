@@ -24,8 +24,7 @@ using namespace tandem::fusion;
 
 static bool isUndecided(Type type) { return isa<RankedTensorType>(type) && !getAxes(type); }
 
-/// All tensors of a function are undecided and no fusion op is in it: it is no fusion, and none of
-/// our business.
+/// A function without axes and fusion ops is not a fusion and is ignored.
 static bool isForeign(func::FuncOp function) {
   return !function
               .walk([](Operation *op) {
@@ -58,7 +57,7 @@ static LogicalResult verifyElements(Operation *op) {
   return success();
 }
 
-/// A partial operand is worth something only to an op that commutes with its reduction.
+/// A partial operand is allowed only if the op commutes with its reduction.
 static LogicalResult verifyPartial(Operation *op) {
   std::optional<AxesRule> rule = getAxesRule(op);
   if (rule->partial != PartialKind::Never && rule->partial != PartialKind::AlikeSame)
@@ -77,9 +76,9 @@ static LogicalResult verifyPartial(Operation *op) {
   return success();
 }
 
-/// The op can be lowered. An error names the elementwise ops that can.
+/// Verifies that the op can be lowered.
 static LogicalResult verifySupported(Operation *op) {
-  // The commands of a program do not depend on a truth value.
+  // Conditions are data: a program's commands cannot depend on them.
   if (isElementwise(op))
     for (auto [i, type] : llvm::enumerate(op->getOperandTypes()))
       if (!isa<RankedTensorType>(type))
@@ -126,7 +125,7 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
   void runOnOperation() override {
     if (getOperation().isExternal() || isForeign(getOperation()))
       return;
-    // An oracle has the arguments and results of the function beside it.
+    // The unsharded reference has the same arguments and results.
     WalkResult result = getOperation().walk([&](Operation *op) {
       return succeeded(verify(op)) ? WalkResult::advance() : WalkResult::interrupt();
     });
@@ -151,7 +150,7 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
              << "expected an operation that a fusion can hold (fusion, elementwise arith and math, "
                 "return), found '"
              << op->getName() << "'";
-    // Where an op of the dialect needs whole what is partial, fusion-insert-reshards reduces it.
+    // fusion-insert-reshards reduces partial operands of the dialect's nonlinear ops.
     bool mayReduce = stage != VerifyStage::Resharded && !isElementwise(op);
     if (local && (failed(verifySupported(op)) || (!mayReduce && failed(verifyPartial(op)))))
       return failure();

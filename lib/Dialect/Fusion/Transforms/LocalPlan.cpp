@@ -24,7 +24,7 @@ static SmallVector<AxesAttr> resultAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getResultTypes(), [](Type type) { return getAxes(type); });
 }
 
-/// True if no operand has a dimension of the factor: the result may split it as it likes.
+/// True if no operand has a dimension of the factor: the result may have any digits there.
 static bool isNew(const AxesRule &rule, int64_t factor) {
   return llvm::none_of(rule.operands,
                        [&](ArrayRef<int64_t> dims) { return llvm::is_contained(dims, factor); });
@@ -34,8 +34,8 @@ static bool usesAxis(AxesAttr axes, StringAttr axis) {
   return axes.dimOfDeviceAxis(axis.getValue()) >= 0 || llvm::is_contained(axes.getPartial(), axis);
 }
 
-/// Results of the op on operands with `operands`; their dimensions have the stream digits of what
-/// the results have now where the placement is the same, and new dimensions all of their digits.
+/// Result axes of the op on operands with axes `operands`. Keeps the results' present stream digits
+/// if the placement is equal, and all present digits of new dimensions.
 static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<AxesAttr> operands,
                                                      std::string &reason) {
   SmallVector<AxesAttr> results;
@@ -65,7 +65,7 @@ static FailureOr<SmallVector<AxesAttr>> inferResults(Operation *op, ArrayRef<Axe
   return results;
 }
 
-/// The axes of an operand from those of its pieces; `before`, if no element moves.
+/// Joins an operand's piecewise axes; returns `before` if no element moves.
 static AxesAttr joinPieces(Operation *op, const AxesRule &rule, unsigned operand, AxesAttr pieces,
                            AxesAttr before) {
   auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
@@ -73,7 +73,7 @@ static AxesAttr joinPieces(Operation *op, const AxesRule &rule, unsigned operand
   return samePlacement(joined, before) ? before : joined;
 }
 
-/// The op on operands with `operands`, as far as `choice` leaves them.
+/// Plans the op on `operands`, changed by `choice`.
 static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operands,
                                        const AxesRule &rule, const FactorChoice &choice,
                                        std::string &reason) {
@@ -99,7 +99,7 @@ static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operand
                               placementOf(choice.factors[factor], choice.mesh)) {
         digits[dim] = choice.factors[factor];
       } else {
-        // One of a single device, which moves nothing, may split another factor.
+        // A mesh axis of one device may split another factor.
         AxisSet others = split;
         for (const Digit &digit : choice.factors[factor].getDigits())
           if (digit.isDevice())
@@ -107,7 +107,7 @@ static FailureOr<LocalPlan> planChoice(Operation *op, ArrayRef<AxesAttr> operand
         digits[dim] = dropDevices(digits[dim], choice.mesh, others);
       }
     }
-    // Terms along a mesh axis that splits a factor are added up before.
+    // Partial sums along a mesh axis that splits a factor are reduced before.
     SmallVector<StringAttr> partial;
     for (StringAttr axis : axes.getPartial())
       if (!moves && !split.contains(axis))
@@ -168,9 +168,9 @@ public:
   }
 
 private:
-  /// Digits of a contracted dimension: what all operands have, and what makes the result partial as
-  /// it shall be. Where all are split and nothing of that is left, those of the larger operand: to
-  /// move the other one is less than to compute everything everywhere.
+  /// Digits of a contracted dimension: those that all operands have, and those that make the result
+  /// partial as required. If all operands are split but none of these remains, the digits of the
+  /// larger operand: moving the smaller one is cheaper than replicated compute.
   void chooseReductions(AxisSet &contracted) {
     for (auto [factor, kind] : llvm::enumerate(rule.factors)) {
       if (kind != FactorKind::Reduction)
@@ -200,7 +200,7 @@ private:
     DimAxesAttr none = DimAxesAttr::get(op->getContext(), {});
     if (sides.empty())
       return none;
-    // Streams first, then what is split most: of these the axes that the others do not have go.
+    // Streams first, then the finest split; drop mesh axes that the others lack.
     const Side *best = &sides.front();
     for (const Side &side : sides)
       if (placementOf(side.digits, mesh) == placementOf(best->digits, mesh)
@@ -225,7 +225,7 @@ private:
     bool allSplit = llvm::all_of(sides, [](const Side &side) { return side.digits.hasDevice(); });
     if (!kept.hasDevice() && allSplit)
       return best->digits;
-    // A loop over the contraction is one operand's word for all.
+    // One operand's stream digits of the contraction apply to all.
     for (const Side &side : sides)
       if (!kept.hasStream() && side.digits.hasStream() &&
           placementOf(side.digits, mesh) == placementOf(kept, mesh))
@@ -233,7 +233,7 @@ private:
     return kept;
   }
 
-  /// Digits of the results' dimensions, less the mesh axes that a contraction has used up.
+  /// Digits of the results' dimensions without the contraction's mesh axes.
   void chooseResults(const AxisSet &contracted) {
     for (auto [axes, dims] : llvm::zip_equal(results, rule.results)) {
       for (auto [dim, factor] : llvm::enumerate(dims)) {
@@ -246,8 +246,8 @@ private:
     }
   }
 
-  /// Partial operands are summed up before, unless the result is partial over the same axes too,
-  /// for this reason.
+  /// Partial operands are reduced before, unless the result is partial over the same axes because
+  /// of them.
   void choosePartial(LocalPlan &plan, const AxisSet &contracted) {
     AxisSet taken;
     for (auto [number, axes, dims] : llvm::enumerate(operands, rule.operands)) {
@@ -288,10 +288,10 @@ private:
 } // namespace
 
 FailureOr<LocalPlan> fusion::planLocal(Operation *op, GatherMode gather, std::string &reason) {
-  // What is reduced before goes where the result is: there is less of it then.
+  // Reduce before the move: fewer bytes are sent to the result's placement.
   if (mustReduce(op, operandAxesOf(op)))
     gather = GatherMode::Before;
-  // A reshape that cannot run on what is there moves its operand to where the result is.
+  // A reshape that cannot run on the operand's axes moves it to the result's placement.
   std::optional<AxesConflict> conflict;
   if (getAxesRule(op)->regroups())
     (void)inferResultAxes(op, 0, operandAxesOf(op), conflict);

@@ -15,25 +15,25 @@
 
 namespace tandem::fusion {
 
-/// Axes with which an op runs without communication. Where they differ in placement from what an
-/// operand has, or from what the result must have, a reshard goes between.
+/// Axes with which an op runs locally. Reshards are needed where the placement of an operand or
+/// result differs.
 struct LocalPlan {
-  SmallVector<AxesAttr> operands; // null for what is no tensor
+  SmallVector<AxesAttr> operands; // null if not a tensor
   SmallVector<AxesAttr> results;
 };
 
-/// How `op` could run locally: with `GatherMode::Before` its operands become what its results need,
-/// as far as a reshard before the op can do that (a dimension that is contracted in equal pieces
-/// stays as it is); with `GatherMode::After` it runs on what is there (`planAfter`). All operands
-/// and results are decided. Failure with `reason` if there is no such plan.
+/// Plans to run `op` locally. `GatherMode::Before` changes the operands to fit the results, as far
+/// as possible (equal splits of a contracted dimension stay). `GatherMode::After` runs on the
+/// present operands (`planAfter`). All operands and results must be decided. Fails with `reason` if
+/// there is no such plan.
 FailureOr<LocalPlan> planLocal(Operation *op, GatherMode gather, std::string &reason);
 
-/// The op runs on what is there, and where that does not fit itself on what `chooseFactors` says.
-/// Results may be undecided.
+/// Runs the op on the present operands, or as `chooseFactors` decides if these do not fit each
+/// other. Results may be undecided.
 FailureOr<LocalPlan> planAfter(Operation *op, std::string &reason);
 
-/// `planAfter` first, then the ways in which one mesh axis splits another dimension of the op, as
-/// far as there are any. No reshape.
+/// `planAfter` first, then variants where a mesh axis splits another dimension of the op. Not for
+/// reshapes.
 SmallVector<LocalPlan> listPlansAfter(Operation *op);
 
 } // namespace tandem::fusion

@@ -14,13 +14,13 @@
 
 namespace tandem::fusion {
 
-/// Says what a pass did: always to LLVM's debug output, and as remarks at the ops if asked.
+/// Logs the effect of a pass: to LLVM's debug output, and as remarks if requested.
 class PassLog {
 public:
   /// `pass` is the pass's flag (a literal): the debug type, and the prefix of each remark.
   PassLog(const char *pass, bool remarks) : pass(pass), remarks(remarks) {}
 
-  /// `what` streams the text into its argument; it is not called if nobody listens.
+  /// `what` prints the text to a stream; called only if there is a listener.
   template <typename Fn> void operator()(Location loc, Fn &&what) const {
     DEBUG_WITH_TYPE(pass, {
       llvm::dbgs() << '[' << pass << "] ";
@@ -35,8 +35,8 @@ public:
     emitRemark(loc) << pass << ": " << text;
   }
 
-  /// What a run has counted, in one line, if there is anything. (MLIR's own statistics are empty in
-  /// a build of LLVM without them, as distributions ship it.)
+  /// Prints the counters of a run on one line, if any. (MLIR's statistics are disabled in release
+  /// builds of LLVM, as in distributions.)
   using Count = std::pair<StringRef, unsigned>;
   void summary(Location loc, ArrayRef<Count> counts) const {
     if (llvm::none_of(counts, [](const Count &count) { return count.second != 0; }))

@@ -32,7 +32,7 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
     return ReshardOp::create(builder, loc, type, value, isLocal ? ScheduleAttr() : schedule,
                              StringAttr());
   };
-  // Constants become arguments: none of them is resharded in the program either.
+  // Constants become arguments: the program does not reshard them either.
   OwningOpRef<func::FuncOp> func(
       func::FuncOp::create(builder, loc, "candidate",
                            builder.getFunctionType(op->getOperandTypes(), op->getResultTypes())));
@@ -60,7 +60,7 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
   }
   func->setType(builder.getFunctionType(func->getArgumentTypes(), ValueRange(results).getTypes()));
   func::ReturnOp::create(builder, loc, results);
-  // A plan that cannot be written out is no error of the program.
+  // A plan that cannot be written out is not a user error.
   ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
   SmallVector<ReshardOp> reshards(func->getOps<ReshardOp>());
   for (ReshardOp reshard : reshards)
@@ -70,7 +70,7 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
   return succeeded(seconds) ? *seconds : std::numeric_limits<double>::infinity();
 }
 
-/// `op` and what is computed from it, in program order.
+/// `op` and its transitive users in program order.
 static SmallVector<Operation *> getForwardSlice(Operation *op) {
   constexpr unsigned kMostOps = 16, kMostTensorOps = 3;
   llvm::SetVector<Operation *> ops;

@@ -14,17 +14,16 @@
 
 namespace tandem::fusion {
 
-/// Seconds of `op` alone, as a plan runs it: the reshards of its operands, the op, the reshards of
-/// its results. Each gets the slices and the schedule of the least price, unless the op names a
-/// schedule for them. Operands and results are decided. Infinite if it cannot be lowered.
+/// Seconds of `op` alone by a plan: its operands' reshards, the op, and its results' reshards. Each
+/// reshard gets the cheapest slices and schedule, unless the op names a schedule. Operands and
+/// results must be decided. Infinite if it cannot be lowered.
 double priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pricer);
 
-/// Seconds of `op`, whose result is undecided and gets `axes`, and of what is computed from it: up
-/// to ops with decided results, reshards, and the third op that is not elementwise. Infinite if
-/// that cannot be lowered.
+/// Seconds of `op` with the undecided result set to `axes`, and of its transitive users up to
+/// decided results, reshards, and the third non-elementwise op. Infinite if it cannot be lowered.
 double priceResultAxes(Operation *op, AxesAttr axes, Pricer &pricer);
 
-/// Bytes that a device receives before it can run `op` as the plan says.
+/// Bytes that a device receives before it can run `op` by the plan.
 double getBytesReceived(Operation *op, const LocalPlan &plan);
 
 } // namespace tandem::fusion

@@ -31,7 +31,7 @@ static bool onOneMesh(ArrayRef<AxesAttr> operands) {
   return true;
 }
 
-/// All tensors are partial over the same mesh axes, by the reduction that the op adds up by.
+/// Whether all tensors are partial over the same mesh axes with the op's own reduction.
 static bool areAlike(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> operands) {
   AxesAttr first;
   for (auto [value, axes] : llvm::zip_equal(op->getOperands(), operands)) {
@@ -44,16 +44,16 @@ static bool areAlike(Operation *op, const AxesRule &rule, ArrayRef<AxesAttr> ope
   return first && (rule.partial == PartialKind::Alike || first.getPartialKind() == rule.reduceKind);
 }
 
-/// Terms are reduced before they are repeated, while there is less of them, unless the result is
-/// partial by the user's word.
+/// Whether to reduce before a broadcast, where there are fewer elements; not if the result is
+/// annotated partial.
 static bool repeats(Operation *op) {
   AxesAttr axes = getAxes(op->getResult(0));
   return op->getNumOperands() == 1 && !(axes && axes.isPartial()) &&
          sizeOf(op->getResult(0).getType()) > sizeOf(op->getOperand(0).getType());
 }
 
-/// Of the factors of a product one may be partial over a mesh axis: the larger one, for to reduce
-/// the smaller one moves less.
+/// Only one factor of a product may be partial over a mesh axis. Keeps the larger one, since
+/// reducing the smaller one moves less.
 static SmallVector<AxesAttr> reduceFactors(Operation *op, const AxesRule &rule,
                                            ArrayRef<AxesAttr> operands) {
   SmallVector<AxesAttr> result(operands);
@@ -98,7 +98,7 @@ bool fusion::mustReduce(Operation *op, ArrayRef<AxesAttr> operands) {
 }
 
 namespace {
-/// Looks downstream for places of the mesh axes that a reduction sets free.
+/// Searches users for places of the mesh axes that a reduction frees.
 class Scatter {
 public:
   Scatter(AxesAttr axes, RankedTensorType type, AxisSet free)
@@ -110,10 +110,10 @@ public:
   }
 
 private:
-  /// A dimension of `type.getRank()` or more is none of the value's.
+  /// Dimensions from `type.getRank()` on do not belong to the value.
   void visit(Value value, ArrayRef<int64_t> places) {
     SmallVector<Operation *> users(value.user_begin(), value.user_end());
-    // Uses are listed last first; the first user in the text has the first word.
+    // Uses are listed in reverse; the first user in the text has priority.
     for (Operation *user : llvm::reverse(users)) {
       if (free.empty() || !seen.insert({user, value}).second)
         continue;
@@ -128,7 +128,7 @@ private:
     std::optional<AxesRule> rule = getAxesRule(user);
     if (rule->regroups())
       return;
-    // Places of the user's factors among the value's dimensions.
+    // Dimensions of the value for the user's factors.
     SmallVector<int64_t> factors(rule->factors.size(), -1);
     for (auto [operand, dims] : llvm::zip_equal(user->getOperands(), rule->operands))
       for (auto [dim, factor] : llvm::enumerate(dims))
@@ -149,7 +149,7 @@ private:
         visit(result, placesOf(dims));
   }
 
-  /// Takes digits of `other` whose mesh axes are free, if the dimension keeps what it has.
+  /// Takes digits of `other` with free mesh axes, if the dimension's own digits stay.
   void offer(AxesAttr other, ArrayRef<int64_t> places) {
     if (!other || other.getMesh() != axes.getMesh())
       return;

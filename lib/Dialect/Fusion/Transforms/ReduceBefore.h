@@ -19,22 +19,21 @@ class FuncOp;
 
 namespace tandem::fusion {
 
-/// The axes of the operands of a local computation (null: undecided, or no tensor) once those are
-/// reduced whose terms `op` does not add up: `operands` itself if it can run on all of them as they
-/// are. An undecided operand counts as one that is not partial.
+/// Operand axes of a local computation (null: undecided, or no tensor) after reducing the partial
+/// operands that `op` cannot accept; `operands` itself if there are none. Undecided operands count
+/// as not partial.
 SmallVector<AxesAttr> reduceBefore(Operation *op, ArrayRef<AxesAttr> operands);
 
 /// True if `reduceBefore` reduces something.
 bool mustReduce(Operation *op, ArrayRef<AxesAttr> operands);
 
-/// `axes`, the axes that `value` is about to get behind a reduction over mesh axes that `terms` are
-/// partial over, with those of these axes that are free on dimensions on which what is computed
-/// from the value has them: a user that is decided, another operand of a user, or a reshard. A
-/// reduction is a reduce-scatter there.
+/// Extends `axes` of `value` after a reduction over the mesh axes `terms`: axes freed by the
+/// reduction go to the dimensions where users of the value have them (decided users, their other
+/// operands, reshards). There the reduction is a reduce-scatter.
 AxesAttr scatterForUsers(Value value, AxesAttr axes, ArrayRef<AxesAttr> terms);
 
-/// Puts a reduction between each returned value that is partial and of `decided` (those that the
-/// text leaves open) and the return. The signature is left as it is.
+/// Inserts a reduction before the return of each partial value in `decided` (values without
+/// annotated axes). Keeps the signature.
 void reduceReturned(func::FuncOp function, ArrayRef<Value> decided, const PassLog &say);
 
 } // namespace tandem::fusion

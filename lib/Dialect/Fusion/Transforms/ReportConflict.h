@@ -13,9 +13,8 @@
 
 namespace tandem::fusion {
 
-/// An error at the op, with a note at each of the two sources and at what it comes from, back to
-/// what stands in the text. `origins`: where the axes of a value that propagation has decided come
-/// from (null: from nothing).
+/// Reports an error at the op, with notes at both sources and their origins, back to annotated
+/// types. `origins`: the value that decided another value's axes (null: default axes).
 LogicalResult reportConflict(Operation *op, const AxesConflict &conflict,
                              const llvm::DenseMap<Value, Value> &origins);
 

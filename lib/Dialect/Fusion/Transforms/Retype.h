@@ -14,11 +14,10 @@
 
 namespace tandem::fusion {
 
-/// Gives a value another tensor type of the same extents (where known); a constant's attribute
-/// follows.
+/// Changes a value's tensor type (same known extents), and the attribute of a constant.
 void retype(Value value, RankedTensorType type);
 
-/// Makes the function's type what its entry block's arguments and its first return's operands have.
+/// Updates the function's type from its entry block's arguments and first return's operands.
 void updateSignature(func::FuncOp function);
 
 } // namespace tandem::fusion

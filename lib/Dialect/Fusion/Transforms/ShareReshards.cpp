@@ -17,9 +17,8 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// Gives the reshard the type, unless that differs and one of its users is bound to the old one
-/// (elementwise ops have one type all round, and a return that of the signature) or is not local
-/// with the new one.
+/// Sets the reshard's type. Fails if a user requires the old type (elementwise ops, returns) or is
+/// not local with the new one.
 static bool takeType(ReshardOp op, RankedTensorType type) {
   RankedTensorType old = op.getType();
   if (old == type)
@@ -35,12 +34,12 @@ static bool takeType(ReshardOp op, RankedTensorType type) {
   return false;
 }
 
-/// Of `known`, one that does for the users of `op` too; both have one type then. Null: none.
+/// One of `known` that also fits the users of `op`, after giving both one type; else null.
 static ReshardOp findShared(ArrayRef<ReshardOp> known, ReshardOp op) {
   for (ReshardOp other : known)
     if (other.getType() == op.getType())
       return other;
-  // Slices are a loop's concern: who needs none takes any.
+  // Users that need no slices accept any.
   for (ReshardOp other : known) {
     bool isSliced = getAxes(op.getType()).hasStream();
     if (isSliced == getAxes(other.getType()).hasStream())
@@ -58,7 +57,7 @@ struct View {
   AxesAttr axes; ///< of its result, once the value itself is resharded
 };
 
-/// A reshard, as one of the value that its operand is a view of.
+/// A reshard traced through views of its operand to the root value.
 struct RootedReshard {
   ReshardOp op;
   Value root;
@@ -73,7 +72,7 @@ static AxesAttr inferView(Operation *view, AxesAttr axes) {
   return inferResultAxes(view, 0, axes, conflict);
 }
 
-/// Follows permutes and reshapes up, as long as they could as well run behind the reshard.
+/// Follows permutes and reshapes upward while they could run after the reshard instead.
 static RootedReshard findRoot(ReshardOp op) {
   RootedReshard found{op, op.getInput(), getAxes(op.getType()), {}};
   while (auto *view = found.root.getDefiningOp()) {
@@ -90,7 +89,7 @@ static RootedReshard findRoot(ReshardOp op) {
   return found;
 }
 
-/// Takes the slices of `axes`, those of the root, down to the reshard; false if its users cannot.
+/// Passes the root's slices `axes` down to the reshard; false if its users cannot take them.
 static bool takeSlices(RootedReshard &reshard, AxesAttr axes) {
   SmallVector<View> views = reshard.views;
   AxesAttr below = axes;
@@ -126,8 +125,8 @@ static void replaceByViews(const RootedReshard &reshard, Value value) {
   }
 }
 
-/// Reshards of views of one value become views of one reshard. (The weight gradient of a layer
-/// reads its input as a matrix, the layer itself with its batch dimensions.)
+/// Merges reshards of views of one value into views of one reshard. (A layer's weight gradient
+/// reads its input as a matrix, the layer itself with batch dimensions.)
 static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Location)> shared) {
   using Key = std::pair<std::pair<Value, Attribute>, Attribute>;
   llvm::DenseMap<Key, RootedReshard> standing;
@@ -141,7 +140,7 @@ static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Lo
     RootedReshard &first = it->second;
     if (isNew || (first.views.empty() && here.views.empty()))
       continue;
-    // As above, only who needs no slices takes any.
+    // As above: users that need no slices accept any.
     if (here.axes != first.axes && (here.axes.hasStream() || !takeSlices(here, first.axes)))
       continue;
     if (!first.views.empty()) {
@@ -159,15 +158,15 @@ static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Lo
 
 void fusion::shareReshards(func::FuncOp function,
                            llvm::function_ref<void(ReshardOp, Location)> shared) {
-  // Within a block, who stands first dominates.
+  // Within a block, the first reshard dominates.
   for (Block &block : function.getBody()) {
     using Key = std::pair<std::pair<Value, Attribute>, Attribute>;
     llvm::DenseMap<Key, SmallVector<ReshardOp, 1>> standing;
     for (ReshardOp op : llvm::make_early_inc_range(block.getOps<ReshardOp>())) {
-      // A part of a reshard that is written out already is as its sequence has it.
+      // Parts of a written-out sequence stay.
       if (op.getRowAttr())
         continue;
-      // The key holds the words on how data moves: another schedule is another reshard.
+      // The schedule is part of the key: reshards with different schedules stay apart.
       Key key = {{op.getInput(), getAxes(op.getType()).getPlacement()}, op.getScheduleAttr()};
       SmallVector<ReshardOp, 1> &known = standing[key];
       ReshardOp other = findShared(known, op);

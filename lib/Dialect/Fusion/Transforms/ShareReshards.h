@@ -15,11 +15,11 @@
 
 namespace tandem::fusion {
 
-/// Leaves one reshard of those in a block that bring one value to one placement under one schedule:
-/// the first, whoever wrote them. Where their slices differ, those that need none take the others',
-/// if all their users can; other slices are another reshard. Reshards of a value and of its
-/// permutes and reshapes are one too: the views are made of the resharded value. Calls `shared`
-/// with the reshard that stays and the location of each that goes.
+/// Merges the reshards in a block that bring one value to one placement with one schedule; the
+/// first one stays. Reshards without slices take those of the others if all their users can;
+/// different slices stay apart. Reshards of a value's permutes and reshapes are merged too: the
+/// views move after the reshard. Calls `shared` with the remaining reshard and the location of each
+/// removed one.
 void shareReshards(func::FuncOp function, llvm::function_ref<void(ReshardOp, Location)> shared);
 
 } // namespace tandem::fusion

@@ -69,7 +69,7 @@ LogicalResult Extents::refine(Value value, ArrayRef<int64_t> shape, const Twine 
   return refine(value, shape, source, {}, {});
 }
 
-/// Says whose extent is met, if that is not plain at `value` itself.
+/// Adds a note about the source of an extent, if it is another value.
 static void noteSource(InFlightDiagnostic &diag, Value value, Value source, int64_t extent) {
   if (!source || source == value)
     return;
@@ -153,7 +153,7 @@ LogicalResult Extents::visitResults(FusionTensorOpInterface op) {
   return success();
 }
 
-/// By the op's rule: dimensions of one parallel factor have one extent.
+/// By the op's rule: all dimensions of a parallel factor have one extent.
 LogicalResult Extents::visitLocal(Operation *op) {
   AxesRule rule = *getAxesRule(op);
   auto forEach = [&](function_ref<LogicalResult(Value, Value, ArrayRef<int64_t>)> visit) {
@@ -172,7 +172,7 @@ LogicalResult Extents::visitLocal(Operation *op) {
     return success();
   };
   auto tensorOp = dyn_cast<FusionTensorOpInterface>(op);
-  // Extents that follow from one operand's are reported with their source.
+  // Extents inferred from one operand are reported with their source.
   if (failed(forEach([&](Value operand, Value result, ArrayRef<int64_t> dims) {
         return flow(operand, result, dims, kFromOperands);
       })) ||
@@ -210,7 +210,7 @@ LogicalResult Extents::visitReshape(ReshapeOp op) {
   return refine(op.getInput(), *shape, "the result of 'fusion.reshape'");
 }
 
-/// What the signature says of the results; what contradicts it is reported at the return.
+/// Applies the signature's results; reports contradictions at the return.
 LogicalResult Extents::visitReturn(func::ReturnOp op) {
   if (op->getParentOp() != function)
     return success();
@@ -249,7 +249,7 @@ LogicalResult Extents::drain() {
 }
 
 LogicalResult Extents::propagate() {
-  // In the order of the program first, for the sake of the errors.
+  // Program order first, for readable errors.
   worklist.clear();
   queued.clear();
   function.walk<WalkOrder::PreOrder>([&](Operation *op) { push(op); });

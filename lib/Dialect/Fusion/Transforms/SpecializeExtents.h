@@ -18,28 +18,27 @@
 
 namespace tandem::fusion {
 
-/// "argument 0", with its name if it has one: who gives shapes knows nothing of locations.
+/// "argument 0", with its name if it has one.
 std::string describe(BlockArgument argument);
 
-/// An error at a value; it names an argument.
+/// An error at a value; names an argument.
 InFlightDiagnostic emitErrorAt(Value value);
 
-/// The axes still fit the type, now that more is known.
+/// Verifies that the axes fit the type's new extents.
 LogicalResult verifyAxes(Value value);
 
 /// Fills the `?` extents of one function's values, forward and backward through its ops.
 class Extents {
 public:
-  /// Notes what the types as they are written say of its broadcasts: to be made before any of its
-  /// extents is filled.
+  /// Records the written types of broadcasts; construct before filling any extent.
   explicit Extents(func::FuncOp function);
 
-  /// Fills the `?` extents of a value from `shape` (where that knows them). An error at the value
-  /// where they contradict each other, or its digits do not fit.
+  /// Fills the `?` extents of a value from known extents of `shape`. An error at the value if they
+  /// contradict or its digits do not fit.
   LogicalResult refine(Value value, ArrayRef<int64_t> shape, const Twine &source);
 
-  /// Fills what follows from what is known, to a fixed point: an op is looked at again only when
-  /// an extent of an operand or result has become known, of which each does once.
+  /// Propagates extents to a fixed point. An op is revisited only when an extent of its operands or
+  /// results becomes known, so the time is linear.
   LogicalResult propagate();
 
   /// Extents filled up to now.
@@ -48,11 +47,11 @@ public:
 private:
   using Dim = std::pair<Value, int64_t>;
 
-  /// Of the dimensions of a broadcast's operand: how the result's extent follows.
+  /// How a broadcast's result extent follows from the operand's dimension.
   enum class Stretch {
     Same,     // the result's `?` is the operand's extent
-    Repeated, // 1 as written: the result's `?` is what else says it, or 1
-    Open      // a written extent: the operand's may be it, or 1
+    Repeated, // 1 as written: the result's `?` is decided elsewhere, else 1
+    Open      // a written extent: the operand's may be equal or 1
   };
 
   void push(Operation *op);
@@ -67,8 +66,8 @@ private:
 
   /// Dimension d of `to` has the extent of dimension `dims[d]` of `from` (-1: another one).
   LogicalResult flow(Value from, Value to, ArrayRef<int64_t> dims, const Twine &source);
-  /// Both ways, for an op's operand and result: `dims` are the operand's, by dimension of the
-  /// result.
+  /// Both ways between an op's operand and result; `dims`: the operand's dimension per result
+  /// dimension.
   LogicalResult tie(Value operand, Value result, ArrayRef<int64_t> dims);
   LogicalResult refine(Value value, ArrayRef<int64_t> shape, const Twine &source, Value from,
                        ArrayRef<int64_t> dims);
@@ -79,7 +78,7 @@ private:
   std::deque<Operation *> worklist;
   llvm::DenseSet<Operation *> queued;
   llvm::DenseMap<Operation *, SmallVector<Stretch>> stretches;
-  /// Whose extent a filled one is.
+  /// The source of each filled extent.
   llvm::DenseMap<Dim, Dim> origins;
 };
 

@@ -34,7 +34,7 @@ static FailureOr<SizeOption> parseOption(ModuleOp module, StringRef text) {
   SizeOption option{{}, name, 0};
   if (name.contains('.'))
     std::tie(option.mesh, option.axis) = name.split('.');
-  // More devices than this no mesh can have.
+  // No mesh can have more devices.
   if (option.axis.empty() || size.getAsInteger(10, option.size) || option.size < 1 ||
       option.size > std::numeric_limits<int32_t>::max())
     return module.emitError() << "expected 'axis=size' or 'mesh.axis=size' with a positive size in "
@@ -43,8 +43,8 @@ static FailureOr<SizeOption> parseOption(ModuleOp module, StringRef text) {
   return option;
 }
 
-/// Calls `fn` on every mesh that an operation, a type or an attribute of the module names, with the
-/// place of the operation or argument.
+/// Calls `fn` on every mesh named by an operation, type or attribute of the module, with the
+/// location of the operation or argument.
 static void walkMeshes(ModuleOp module, function_ref<WalkResult(MeshAttr, Location)> fn) {
   AttrTypeWalker walker;
   Location place = module.getLoc();
@@ -129,7 +129,7 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
     MeshAttr made = meshes.lookup(mesh);
     return {made ? made : mesh, WalkResult::skip()};
   });
-  // Digits that are named after a mesh axis get its number.
+  // Digits named after a mesh axis become numbers.
   replacer.addReplacement([&](AxesAttr axes) -> std::pair<Attribute, WalkResult> {
     MeshAttr made = meshes.lookup(axes.getMesh());
     made = made ? made : axes.getMesh();
@@ -140,7 +140,7 @@ LogicalResult fusion::specializeMeshes(ModuleOp module, ArrayRef<std::string> op
   });
   replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false,
                                         /*replaceTypes=*/true);
-  // The replacer does not look into dense elements.
+  // The replacer does not visit dense elements.
   module.walk([](arith::ConstantOp op) {
     if (auto type = dyn_cast<RankedTensorType>(op.getType()))
       retype(op.getResult(), type);

@@ -15,13 +15,11 @@
 
 namespace tandem::fusion {
 
-/// Puts the sizes of `options` (`axis=size` or `mesh.axis=size`) into every mesh of the module. An
-/// option that fits no mesh, is no size, or contradicts a size that is known is an error at the
-/// module.
+/// Sets the sizes in `options` (`axis=size` or `mesh.axis=size`) in every mesh of the module. An
+/// option that is malformed, matches no mesh or contradicts a known size is an error at the module.
 LogicalResult specializeMeshes(ModuleOp module, ArrayRef<std::string> options, const PassLog &say);
 
-/// Size of the mesh axis called `name` in any mesh of the module; nothing if no mesh has it or
-/// meshes disagree.
+/// Size of mesh axis `name` in the module; none if no mesh has it or sizes differ.
 std::optional<int64_t> findAxisSize(ModuleOp module, StringRef name);
 
 } // namespace tandem::fusion

@@ -13,8 +13,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
 
-/// What the value is between the reduce-scatter and the all-gather, one type per dimension that can
-/// be split.
+/// The types between reduce-scatter and all-gather, one per dimension that can be split.
 static SmallVector<RankedTensorType> getScatteredTypes(ReshardOp op, StringAttr axis) {
   RankedTensorType type = op.getType();
   AxesAttr axes = getAxes(type);
@@ -39,7 +38,7 @@ static Value createReshards(OpBuilder &builder, ReshardOp op, Value input,
   return create(op.getType(), scattered ? create(scattered, input) : input);
 }
 
-/// Seconds of the producer of the terms, the reduction, and the way back if there is one.
+/// Seconds of the producer, the reduction, and the all-gather if any.
 static FailureOr<double> price(ReshardOp op, RankedTensorType scattered, Pricer &pricer) {
   Operation *producer = op.getInput().getDefiningOp();
   SmallVector<Type> inputs{op.getInput().getType()};

@@ -14,10 +14,10 @@
 
 namespace tandem::fusion {
 
-/// Makes an all-reduce along one mesh axis a reduce-scatter and an all-gather, on the dimension
-/// with which the producer and the two take least, if that is worth it: the reduce-scatter can
-/// overlap the producer slice by slice. One with stream digits or an annotation stays.
-/// Returns whether it has been split; the op is erased then.
+/// Splits an all-reduce along one mesh axis into a reduce-scatter and an all-gather, on the
+/// cheapest dimension, if this pays: the reduce-scatter can overlap its producer slice by slice.
+/// Skips all-reduces with stream digits or an annotation. Returns whether it was split; `op` is
+/// then erased.
 bool splitAllReduce(ReshardOp op, Pricer &pricer);
 
 } // namespace tandem::fusion

@@ -23,7 +23,8 @@ static int64_t getGroupSize(const Reshard &reshard, MeshAttr mesh) {
   return size;
 }
 
-/// Among more devices one slice per owner is fine enough; prices would take several times as long.
+/// With more devices, one slice per owner is fine enough, and pricing more would take several times
+/// as long.
 static constexpr int64_t kFewDevices = 16;
 
 SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op, bool oneSided) {
@@ -55,12 +56,12 @@ SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op, bool oneSided) 
 
 namespace {
 
-/// Appends digits to a dimension of a value, and to those that run along it in the same loop.
+/// Appends digits to a dimension of a value, and to dimensions of the same factor in the loop.
 class Slicer {
 public:
   explicit Slicer(bool passesThrough) : passesThrough(passesThrough) {}
 
-  /// `pieces`: a serial digit first, where the value is whole along what the reshard splits.
+  /// `pieces`: adds a serial digit first if the value is whole along the resharded dimension.
   LogicalResult slice(Value value, int64_t dim, const StreamFactor &factor, int64_t pieces);
 
 private:
@@ -68,7 +69,7 @@ private:
   LogicalResult followProducer(Value value, int64_t dim, const StreamFactor &factor,
                                int64_t pieces);
 
-  /// Whether other ops than elementwise ones take slices of their operands.
+  /// Whether non-elementwise ops take slices of their operands.
   bool passesThrough;
   llvm::SmallDenseMap<Value, int64_t> seen;
 };
@@ -86,7 +87,7 @@ static LogicalResult appendDigits(Value value, int64_t dim, const StreamFactor &
     return failure();
   SmallVector<DimAxesAttr> dims(axes.getDims());
   SmallVector<Digit> digits(dims[dim].getDigits());
-  // Digits of their own order stay; blocks of blocks are left to who writes them.
+  // Other digits stay; block-cyclic layouts are not sliced.
   if (llvm::any_of(digits, [](const Digit &digit) { return !digit.isDevice(); }) ||
       (pieces > 1 && !digits.empty()))
     return failure();
@@ -115,7 +116,7 @@ LogicalResult Slicer::followProducer(Value value, int64_t dim, const StreamFacto
   Operation *producer = value.getDefiningOp();
   if (!producer || !isElementwise(producer))
     return success();
-  // One type all round.
+  // All types of an elementwise op are equal.
   for (Value operand : producer->getOperands())
     if (isa<RankedTensorType>(operand.getType()) && failed(slice(operand, dim, factor, pieces)))
       return failure();
@@ -138,7 +139,7 @@ LogicalResult Slicer::followUsers(Value value, int64_t dim, const StreamFactor &
     if (!passesThrough || rule.regroups())
       continue;
     int64_t along = rule.operands[use.getOperandNumber()][dim];
-    // It combines over the dimension, or needs all of it: then it reads slices, and makes none.
+    // The op combines over the dimension or needs all of it: it reads slices and produces none.
     if (along == AxesRule::kNone || rule.factors[along] != FactorKind::Parallel)
       continue;
     const int64_t *there = llvm::find(rule.results[0], along);
