@@ -72,7 +72,7 @@ void CrossRankOrder::onSignal(SignalOp op, int stream) {
   meetClock(exchange.before, walk.before(stream));
   exchange.lastSlot = std::max(exchange.lastSlot, walk.arithmetic().getGreatest(signal.slot));
   exchange.value = std::max(exchange.value, signal.value);
-  // Of signals of one slot to one peer the last value says it all.
+  // Of several signals of one slot to one peer, keep only the last value.
   Signal *last = exchange.signals.empty() ? nullptr : &exchange.signals.back();
   if (last && last->slot == signal.slot && last->peer == signal.peer &&
       last->issuers == signal.issuers && last->value <= signal.value)
@@ -93,7 +93,7 @@ void CrossRankOrder::onSignal(SignalOp op, int stream) {
 void CrossRankOrder::onWait(WaitSignalOp op, int stream) {
   Wait wait = {walk.valueOf(op.getSlot()), walk.issuers(),
                walk.valueOf(op.getValue()).getConstant().value_or(0), stream, walk.now()};
-  // One that may not be issued, or on any worker, orders nothing for sure.
+  // A wait that may not be issued, or runs on an unknown worker, orders nothing.
   if (wait.slot.isKnown() && wait.issuers.isKnown() && stream != kUnknownWorker)
     waits.push_back(wait);
 }
@@ -155,7 +155,7 @@ void CrossRankOrder::decide(Exchange &exchange) const {
 }
 
 void CrossRankOrder::finish() {
-  // A slot that belongs to two exchanges has several senders.
+  // A slot in two exchanges has several senders.
   Exchange *previous = nullptr;
   for (auto [slot, number] : exchangeAt) {
     Exchange &exchange = exchanges[number];
@@ -165,7 +165,7 @@ void CrossRankOrder::finish() {
     if (!previous || previous->lastSlot < exchange.lastSlot)
       previous = &exchange;
   }
-  // Waits for the last value wait for all that was sent.
+  // A wait for the last value waits for all earlier ones.
   for (const Wait &wait : waits) {
     auto next = exchangeAt.upper_bound(wait.slot.getLeast());
     if (next == exchangeAt.begin())
@@ -180,7 +180,7 @@ void CrossRankOrder::finish() {
     for (Operation *alloc : allocs)
       buffers[alloc].isUnknown = true;
 
-  // Loops that are alike make exchanges that are alike but for their slots.
+  // Equal loops give equal exchanges except for their slots: decide once.
   std::map<std::vector<std::tuple<Number, Number, Number, int64_t>>, std::pair<bool, bool>> decided;
   for (auto [number, exchange] : llvm::enumerate(exchanges)) {
     std::vector<std::tuple<Number, Number, Number, int64_t>> key;
@@ -231,7 +231,7 @@ std::optional<Clock> CrossRankOrder::arrivalOf(Operation *alloc) const {
 }
 
 std::optional<Clock> CrossRankOrder::knownToPeers(unsigned channel, const Clock &end) const {
-  // What is before a signal was issued before it.
+  // Signals after `end` are in later exchanges.
   ArrayRef<unsigned> candidates = channels[channel].exchanges;
   Position last = *std::max_element(end.begin(), end.end());
   const auto *first = std::lower_bound(

@@ -28,8 +28,8 @@ MeshRanks::MeshRanks(MeshAttr mesh, uint32_t numRanks)
 
 RankGroups::RankGroups(const MeshRanks &mesh, ArrayAttr axes)
     : group(mesh.position.size(), -1), self(mesh.position.size(), 0) {
-  // Strides of the axes in the number of the group, and in the position within it: row-major both,
-  // the latter over the axes as the channel names them.
+  // Row-major strides of the axes in the group's number, and in the position within the group (over
+  // the axes as the channel lists them).
   size_t rank = mesh.sizes.size();
   SmallVector<int64_t> outside(rank, 0), inside(rank, 0);
   int64_t groups = 1, size = 1;
@@ -68,7 +68,7 @@ FailureOr<uint32_t> hostir::worldSizeOf(ProgramOp program) {
     int64_t needed = mesh.numDevices();
     for (int64_t device : mesh.getDevices())
       needed = std::max(needed, device + 1);
-    // Messages are numbered in 24 bits a rank.
+    // Tags encode a rank in 24 bits.
     if (needed > (int64_t(1) << 24))
       return op->emitOpError("expected at most 2^24 ranks, found ") << needed;
     ranks = std::max(ranks, needed);

@@ -28,7 +28,7 @@ static uint64_t unsign(int64_t value, unsigned width) {
 static bool compare(arith::CmpIPredicate predicate, int64_t a, int64_t b, unsigned width) {
   using P = arith::CmpIPredicate;
   uint64_t ua = unsign(a, width), ub = unsign(b, width);
-  if (width == 1) { // as signed numbers, true is -1
+  if (width == 1) { // a signed i1 true is -1
     a = -a;
     b = -b;
   }

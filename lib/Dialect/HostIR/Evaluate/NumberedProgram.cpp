@@ -133,7 +133,7 @@ void Numbering::moveAll(Operation *op, ValueRange from, ValueRange to) {
     instr.dst = target;
   };
   auto isView = [](Value value) { return isa<MemRefType>(value.getType()); };
-  // A target that is the source of a later move (a swap) goes through a slot of its own.
+  // A target that is also the source of a later move (a swap) goes through a temporary slot.
   llvm::DenseSet<Value> sources(from.begin(), from.end());
   bool overlaps = llvm::any_of(to, [&](Value value) { return sources.contains(value); });
   SmallVector<uint32_t> temporaries;

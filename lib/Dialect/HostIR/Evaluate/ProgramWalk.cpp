@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-// A bound on what a program may cost to evaluate; far above any real one.
+// Most instructions per walk; far above real programs.
 static constexpr int64_t kMaxSteps = int64_t(1) << 26;
 
 bool hostir::isBefore(ArrayRef<Position> earlier, ArrayRef<Position> clock) {
@@ -37,7 +37,7 @@ ProgramWalk::ProgramWalk(ProgramOp program, uint32_t ranks)
     : program(program), workers(static_cast<int64_t>(program.getWorkers())), tables(ranks) {
   clocks.assign(workers + 1, Clock(workers + 1, 0));
   for (int64_t worker = 1; worker <= workers; ++worker)
-    clocks[worker][kMainStream] = -1; // not ordered after the start until a sync says so
+    clocks[worker][kMainStream] = -1; // unordered with the start until a sync orders it
 }
 
 Clock ProgramWalk::before(int stream) const {
@@ -57,13 +57,13 @@ Clock ProgramWalk::before(int stream) const {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Opcodes of this walk, whose instructions name their op.
+/// Opcodes of this walk; instructions name their op.
 enum WalkOpcode : uint8_t {
-  Issue = opcode::FirstOfClient, // a hostir op that is no group
+  Issue = opcode::FirstOfClient, // a hostir op other than a group
   GroupBegin,
   GroupEnd,
-  MeshNumber, // ints[dst] = where the rank stands
-  After       // the op is over
+  MeshNumber, // ints[dst] = the rank's mesh coordinate
+  After       // after an op
 };
 } // namespace
 
@@ -152,7 +152,7 @@ Number ProgramWalk::evaluateMeshOp(Operation &op) {
 }
 
 Number ProgramWalk::valueOf(Value value) const {
-  // Before a value is computed, its slot holds 0.
+  // A value's slot holds 0 before it is computed.
   return isIntLike(value.getType()) ? numbers[numbering->slot(value)] : Number();
 }
 
@@ -190,7 +190,7 @@ FailureOr<uint32_t> ProgramWalk::branch(uint32_t pc) {
   Number condition = numbers[instr.a];
   if (std::optional<int64_t> constant = condition.getConstant())
     return *constant ? pc + 1 : instr.target;
-  // Either: accesses of both, the order that both give.
+  // Both branches: the accesses of both, the order that both establish.
   auto op = cast<scf::IfOp>(code.ops[pc]);
   bool hasElse = !op.getElseRegion().empty(); // then a jump over it ends the other region
   uint32_t thenEnd = hasElse ? instr.target - 1 : instr.target;
@@ -223,8 +223,8 @@ FailureOr<bool> ProgramWalk::enterLoop(uint32_t pc) {
     numbers[instr.dst] = Number::constant(*lower);
     return isLess(*lower, *upper, instr.width, /*isUnsigned=*/instr.aux);
   }
-  // Any number of times: twice shows what one iteration does to the next; what it orders may not
-  // have happened.
+  // Unknown iteration count: walking the body twice shows conflicts between iterations. Its order
+  // may not have been established.
   auto op = cast<scf::ForOp>(code.ops[pc]);
   SmallVector<Clock> entered = clocks;
   Number enteredBy = std::exchange(mask, Number());
@@ -234,14 +234,14 @@ FailureOr<bool> ProgramWalk::enterLoop(uint32_t pc) {
     if (failed(runRange(pc + 1, instr.target - 1)))
       return failure();
   }
-  forget(op.getRegionIterArgs()); // in whose slots the results are
+  forget(op.getRegionIterArgs()); // the results share their slots
   clocks = std::move(entered);
   mask = enteredBy;
   return false;
 }
 
 FailureOr<bool> ProgramWalk::nextLoop(const Instr &instr) {
-  // Bounds are known, and so is the index: else the loop would not have been entered.
+  // Bounds and index are known, else the loop was not entered.
   int64_t index = *numbers[instr.dst].getConstant(), step = *numbers[instr.c].getConstant();
   std::optional<int64_t> next = advance(index, step, instr.width);
   if (!next)
@@ -300,7 +300,7 @@ LogicalResult ProgramWalk::runSync(SyncOp op) {
   FailureOr<int> signaler = failed(waiter) ? waiter : streamOf(*op, op.getSignaler());
   if (failed(signaler))
     return failure();
-  // A worker that depends on the rank: nothing holds on every rank.
+  // A rank-dependent worker: no order holds on every rank.
   if (*waiter != kUnknownWorker && *signaler != kUnknownWorker && *waiter != *signaler)
     joinClock(clocks[*waiter], before(*signaler));
   return success();
@@ -311,7 +311,7 @@ LogicalResult ProgramWalk::runCommand(Operation &op) {
   if (failed(stream))
     return failure();
   if (!isa<SendOp, RecvOp>(op))
-    ++position; // members of a group are at its place
+    ++position; // members of a group have its position
   if (auto alloc = dyn_cast<AllocOp>(op))
     return tell([&](Listener &l) { return l.onAlloc(alloc, *stream); });
   if (auto dealloc = dyn_cast<DeallocOp>(op))

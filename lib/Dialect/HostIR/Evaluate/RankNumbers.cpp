@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-// Numbers in all tables together; 128 MiB.
+// Most entries in all tables together: 128 MiB.
 static constexpr size_t kMaxEntries = size_t(1) << 24;
 
 bool RankNumbers::isFull() const { return (tables.size() + 1) * ranks > kMaxEntries; }
@@ -31,7 +31,7 @@ Number RankNumbers::table(std::vector<int64_t> entries) {
   for (int64_t &entry : entries)
     entry -= base;
   uint64_t hash = llvm::hash_combine_range(entries.begin(), entries.end());
-  // Not one of the two keys that DenseMap keeps for itself.
+  // Avoids the two keys reserved by DenseMap.
   SmallVector<int64_t, 1> &bucket = byHash[hash >> 2];
   for (int64_t number : bucket)
     if (tables[number] == entries)
@@ -53,7 +53,7 @@ Number RankNumbers::evaluate(IntegerOp op, Number a, Number b) {
     std::optional<int64_t> result = hostir::evaluate(op, a.base, b.base);
     return result ? Number::constant(*result) : Number();
   }
-  // Of equal loops, each has signal slots of its own: the same table from another number on.
+  // Equal loops use different signal slots: the same table with another base.
   bool adds = op.kind == IntegerKind::Add || (op.kind == IntegerKind::Sub && b.getConstant());
   if (adds && op.width == 64 && (a.getConstant() || b.getConstant())) {
     Number sum = a.getConstant() ? b : a;
@@ -65,7 +65,7 @@ Number RankNumbers::evaluate(IntegerOp op, Number a, Number b) {
   }
   auto code = static_cast<int64_t>(op.kind) << 16 | static_cast<int64_t>(op.width) << 8 |
               static_cast<int64_t>(op.predicate);
-  if (isFull()) // with many ranks, further entries would cost more than they are worth
+  if (isFull()) // with many ranks, more entries cost more than they save
     return Number();
   auto [known, isNew] = results.try_emplace(Key(code, a, b));
   if (!isNew)

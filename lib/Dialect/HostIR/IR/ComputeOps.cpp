@@ -20,7 +20,7 @@ static Type elementOf(Value buffer) { return cast<MemRefType>(buffer.getType()).
 // Matmul
 //===----------------------------------------------------------------------===//
 
-// Batch extents as in NumPy: aligned at the last one, equal or 1.
+// Batch extents as in NumPy: aligned at the last dimension, equal or 1.
 static FailureOr<SmallVector<int64_t>> broadcastBatch(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   if (a.size() < b.size())
     std::swap(a, b);

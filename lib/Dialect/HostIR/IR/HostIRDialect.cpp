@@ -33,8 +33,7 @@ LogicalResult HostIRDialect::verifyOperationAttribute(Operation *op, NamedAttrib
                            << attr.getName().getValue() << "'";
 }
 
-// What the attributes say of the argument's type is verified by the program (program_c2,
-// program_c3).
+// The program op verifies the attributes against the argument's type (program_c2, program_c3).
 LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
                                                       unsigned argIndex, NamedAttribute attr) {
   StringRef name = attr.getName().getValue();
@@ -76,7 +75,7 @@ bool tandem::hostir::isBufferSpace(MemRefType type) {
 
 bool tandem::hostir::hasStaticStrides(MemRefType type) {
   if (type.getLayout().isIdentity())
-    return true; // also with extents of 0, for which the strides are not computed
+    return true; // also with extents of 0, without strides
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)))
@@ -85,7 +84,7 @@ bool tandem::hostir::hasStaticStrides(MemRefType type) {
 }
 
 Value tandem::hostir::getStream(Operation *op) {
-  // Loops and conditions may stand between a message and its group.
+  // Loops and conditions may be between a message and its group.
   if (isa<SendOp, RecvOp>(op))
     if (auto group = op->getParentOfType<GroupOp>())
       return group.getStream();
@@ -96,7 +95,7 @@ Value tandem::hostir::getStream(Operation *op) {
 }
 
 bool tandem::hostir::isView(Operation *op) {
-  // Upstream's transpose does not say that it is one.
+  // Upstream's transpose lacks the view interface.
   return isa_and_present<ViewLikeOpInterface, memref::TransposeOp>(op) &&
          op->getNumResults() == 1 && isa<MemRefType>(op->getResult(0).getType()) &&
          isa<MemRefType>(op->getOperand(0).getType());

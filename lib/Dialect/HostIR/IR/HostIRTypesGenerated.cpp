@@ -21,7 +21,7 @@ using namespace tandem::hostir;
 #define GET_ATTRDEF_CLASSES
 #include "tandem/Dialect/HostIR/IR/HostIRAttrs.cpp.inc"
 
-// Here, because it needs the storage classes.
+// Defined here because it needs the storage classes.
 void HostIRDialect::registerTypesAndAttributes() {
   addTypes<
 #define GET_TYPEDEF_LIST

@@ -65,8 +65,7 @@ llvm::SmallBitVector hostir::getDroppedDims(memref::SubViewOp op) {
       kept.push_back(size);
   if (ArrayRef(kept) == shape)
     return dropped;
-  // Several dimensions of one stride. Which of extent 1 is kept does not matter: its stride is
-  // never used.
+  // Several dimensions have this stride. Any of those of extent 1 may stay: its stride is unused.
   dropped.reset();
   size_t next = 0;
   for (auto [i, size] : llvm::enumerate(sizes)) {

@@ -72,7 +72,7 @@ LogicalResult hostir::verifyConstantAtLeast(Operation *op, StringRef what, Value
 LogicalResult hostir::verifyPosition(Operation *op, StringRef what, Value position, Value channel) {
   std::optional<int64_t> constant = getConstantIntValue(position);
   ChannelOp channelOp = getChannelOp(channel);
-  // An axis that is missing is an error of the channel, verified there.
+  // The channel op reports a missing axis.
   if (!constant || !channelOp || channelOp.groupSize() < 0)
     return success();
   int64_t size = channelOp.groupSize();

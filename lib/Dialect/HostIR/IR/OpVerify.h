@@ -16,7 +16,7 @@ namespace tandem::hostir {
 /// Extents as `4x8`, or `scalar`.
 std::string printShape(ArrayRef<int64_t> shape);
 
-/// Success if `value` has `shape`; says what it is by `what`.
+/// Success if `value` has `shape`; `what` names it in the error.
 LogicalResult verifyShape(Operation *op, StringRef what, Value value, ArrayRef<int64_t> shape);
 
 /// Success if both have the same element type.
@@ -25,10 +25,10 @@ LogicalResult verifySameElementType(Operation *op, Value source, Value target);
 /// Success if both have the same shape and element type.
 LogicalResult verifySameShapeAndElementType(Operation *op, Value source, Value target);
 
-/// The op that makes a channel, or null where it is not seen (a block argument).
+/// The op that defines a channel, or null if unknown (a block argument).
 inline ChannelOp getChannelOp(Value channel) { return channel.getDefiningOp<ChannelOp>(); }
 
-/// Success if the channel can do `capability`, or is not seen.
+/// Success if the channel has `capability` or is unknown.
 LogicalResult verifyCapability(Operation *op, Value channel, Capability capability);
 
 /// Success if a constant `value` is at least `least`, or is not constant.

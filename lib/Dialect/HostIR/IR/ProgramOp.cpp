@@ -20,8 +20,7 @@ using namespace tandem::hostir;
 // Syntax
 //===----------------------------------------------------------------------===//
 
-// As function_interface_impl::parseFunctionOp, but a body may be empty: a program of one rank may
-// have nothing to do.
+// Like function_interface_impl::parseFunctionOp, but the body may be empty.
 static ParseResult parseFunction(OpAsmParser &parser, OperationState &result,
                                  StringAttr functionType, StringAttr argAttrs,
                                  StringAttr resAttrs) {

@@ -24,7 +24,7 @@ bool hostir::isSameStream(Value a, Value b) {
   return left && right && left.getIndex() == right.getIndex();
 }
 
-// The last op before `op` in its block that could do anything.
+// The last op before `op` in its block with side effects.
 static Operation *previousCommand(Operation *op) {
   for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode())
     if (!isMemoryEffectFree(before))
@@ -37,7 +37,7 @@ LogicalResult SyncOp::canonicalize(SyncOp op, PatternRewriter &rewriter) {
     rewriter.eraseOp(op);
     return success();
   }
-  // Nothing has been issued since the same sync.
+  // No command since the same sync.
   auto before = dyn_cast_if_present<SyncOp>(previousCommand(op));
   if (!before || !isSameStream(before.getWaiter(), op.getWaiter()) ||
       !isSameStream(before.getSignaler(), op.getSignaler()))

@@ -16,7 +16,7 @@ using namespace tandem::hostir;
 
 using Meetings = std::vector<std::pair<unsigned, unsigned>>;
 
-// Indices 0 ... size-1, ascending by `key`, equal keys in their order.
+// Indices 0 ... size-1 in stable order of `key`.
 template <typename KeyFn> static std::vector<unsigned> sortedBy(size_t size, KeyFn key) {
   std::vector<unsigned> order(size);
   std::iota(order.begin(), order.end(), 0);
@@ -27,7 +27,7 @@ template <typename KeyFn> static std::vector<unsigned> sortedBy(size_t size, Key
 
 Meetings hostir::findMeetings(ArrayRef<ArenaItem> items) {
   std::vector<unsigned> order = sortedBy(items.size(), [&](unsigned i) { return items[i].first; });
-  // What all items from here on know to have happened.
+  // The common clock of all items from here on.
   std::vector<Clock> known(items.size());
   for (size_t k = items.size(); k-- > 0;) {
     known[k] = items[order[k]].start;
@@ -86,7 +86,7 @@ int64_t hostir::placeItems(MutableArrayRef<ArenaItem> items,
     placed[i] = true;
     bytes = std::max(bytes, offset + items[i].size);
     if (bytes > kMaxArenaBytes)
-      return bytes; // further sums might overflow
+      return bytes; // avoids overflow of further sums
   }
   return bytes;
 }

@@ -5,8 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Offsets for items of known sizes such that items which may be alive at the same time do not
-// overlap.
+// Assigns offsets to items so that items with overlapping live ranges do not overlap in memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,32 +17,31 @@
 
 namespace tandem::hostir {
 
-/// The largest arena that is planned: 64 TiB. Places of all 1024 workers still fit in 64 bits.
+/// The largest arena: 64 TiB. Slots of all 1024 workers still fit in 64 bits.
 inline constexpr int64_t kMaxArenaBytes = int64_t(1) << 46;
 
 /// One item of an arena. Sizes and offsets are multiples of kBufferAlignment.
 struct ArenaItem {
   int64_t size = 0;
-  /// Order of its first life's begin.
+  /// Position where its first live range begins.
   Position first = 0;
-  /// What has surely ended when it begins, and when it ends: see BufferLife.
+  /// Clocks of what has ended at its begin and end: see BufferLife.
   Clock start, end;
   /// Set by placeItems.
   int64_t offset = 0;
 };
 
-/// Pairs (i, j) of items that may be alive at once. Takes time linear in the items and in the pairs
-/// of items whose time spans overlap: items are swept in order of their beginning and leave when
-/// they are over for all that follow.
+/// Pairs (i, j) of items that may be live at once. Time linear in the items and in the pairs with
+/// overlapping time spans: items are swept by begin, and leave once they have ended for all later
+/// items.
 std::vector<std::pair<unsigned, unsigned>> findMeetings(ArrayRef<ArenaItem> items);
 
 /// Pairs of items whose ranges [begin, end] in the text overlap.
 std::vector<std::pair<unsigned, unsigned>>
 findMeetings(ArrayRef<std::pair<int64_t, int64_t>> ranges);
 
-/// Gives every item its offset: the largest first, each at the lowest place where no placed item
-/// that it meets lies. Returns the bytes needed; where that is more than kMaxArenaBytes, places are
-/// missing.
+/// Assigns offsets: largest item first, each at the lowest free offset among the placed items that
+/// it meets. Returns the bytes needed; above kMaxArenaBytes some offsets are missing.
 int64_t placeItems(MutableArrayRef<ArenaItem> items,
                    ArrayRef<std::pair<unsigned, unsigned>> meetings);
 

@@ -33,7 +33,7 @@ struct TextOrder {
   int64_t next = 0;
 };
 
-/// The life that an alloc's result stands for at the moment.
+/// The current live range of an alloc's result.
 struct CurrentLife {
   int stream = 0;
   Position begin = 0;
@@ -43,7 +43,7 @@ class Collector : public ProgramWalk::Listener {
 public:
   Collector(ProgramOp program, ProgramWalk &walk) : order(walk), text(program) {}
 
-  /// To be called once the walk is over.
+  /// Call after the walk.
   BufferLives finish() {
     for (auto &[op, life] : lives) {
       life.textBegin = life.textEnd = text.begin(op);
@@ -54,7 +54,7 @@ public:
                          dealloc->second->getBlock() == op->getBlock();
       if (life.isBracketed && !life.isOnOneStream)
         life.textEnd = std::max(life.textEnd, text.begin(dealloc->second));
-      // Lives on a worker that is not known follow each other only if the worker alone uses them.
+      // On an unknown worker, live ranges are ordered only if that worker alone uses them.
       if (life.hasUnknownStream && !life.isOnOneStream)
         life.overlapsItself = true;
     }
@@ -84,13 +84,11 @@ public:
     life.firstStream = std::min(life.firstStream, first);
     life.lastStream = std::max(life.lastStream, last);
 
-    // The place was used before by the last life on this stream; all of its accesses are known by
-    // now.
+    // The previous live range of this slot was on this stream; all of its accesses are known.
     for (int place = first; place <= last; ++place) {
       auto [entry, isNew] = ends.try_emplace({op, place}, order.numStreams(), -1);
       Clock &previous = entry->second;
-      // On an unknown worker the order is that of the stream itself, as long as nobody else looks
-      // on.
+      // On an unknown worker the stream itself orders them, if no other stream uses them.
       if (!isNew && stream != kUnknownWorker && !isBefore(previous, begin))
         life.overlapsItself = true;
       previous.assign(order.numStreams(), -1);
@@ -105,7 +103,7 @@ public:
       return success();
     BufferLife &life = lives[alloc];
     const CurrentLife &now = current[alloc];
-    // Known by number, or as the very same value.
+    // The same stream by number, or the same value.
     bool isOwn = isSameStream(getStream(op), alloc.getStream()) ||
                  (stream == now.stream && stream != kUnknownWorker);
     if (!isOwn) {
@@ -154,7 +152,7 @@ private:
   TextOrder text;
   BufferLives lives;
   llvm::DenseMap<Operation *, CurrentLife> current;
-  /// By alloc; null if some life does not end there.
+  /// By alloc; null if a live range does not end there.
   llvm::DenseMap<Operation *, Operation *> deallocs;
   llvm::DenseMap<std::pair<Operation *, int>, Clock> ends;
 };

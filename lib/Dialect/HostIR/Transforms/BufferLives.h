@@ -14,48 +14,47 @@
 
 namespace tandem::hostir {
 
-/// All lives of the buffers of one alloc: one per evaluation. An alloc on a worker stream has one
-/// place per worker, any other has one place.
+/// All live ranges of an alloc's buffers, one per evaluation. An alloc on a worker stream has one
+/// slot per worker, others have one slot.
 struct BufferLife {
   AllocOp alloc;
-  /// Order of first evaluation among the program's allocs.
+  /// Position of its first evaluation among the allocs.
   Position firstAlloc = 0;
-  /// What is ordered before every one of the lives begins (minimum over lives).
+  /// The commands ordered before every live range (minimum over the live ranges).
   Clock start;
-  /// The last accesses, over all lives; -1 where a stream has none.
+  /// The last accesses of all live ranges; -1 for streams without.
   Clock end;
-  /// The last access in the text; null if there is none.
+  /// The last access in the text, or null.
   Operation *lastAccess = nullptr;
-  /// Places in the text (pre-order) of the alloc and of the end of what holds the last access in
-  /// the alloc's block.
+  /// Pre-order numbers of the alloc, and of the end of the op in the alloc's block that contains
+  /// the last access.
   int64_t textBegin = 0, textEnd = 0;
-  /// Streams that the buffers were allocated on: `firstStream` ... `lastStream`. All workers, if
-  /// one was unknown.
+  /// Streams of the allocs: `firstStream` ... `lastStream`; all workers if one is unknown.
   int firstStream = 0, lastStream = 0;
   bool everAllocated = false;
-  /// Every access of a life is on the stream that allocated it.
+  /// Every access is on the stream that allocated the live range.
   bool isOnOneStream = true;
-  /// Every life ends with a dealloc in the alloc's block and on its stream, which is ordered after
-  /// all accesses; `textEnd` is that place unless all are on one stream anyway.
+  /// Every live range ends with a dealloc in the alloc's block and on its stream, ordered after all
+  /// accesses. `textEnd` is then the dealloc, unless isOnOneStream.
   bool isBracketed = false;
-  /// The worker of some life depends on the rank.
+  /// The worker of some live range depends on the rank.
   bool hasUnknownStream = false;
-  /// An access that is not ordered after its alloc; null if there is none.
+  /// An access that is not ordered after its alloc, or null.
   Operation *unordered = nullptr;
-  /// A life may begin before the last one at its place has ended.
+  /// A live range may begin before the previous one of its slot has ended.
   bool overlapsItself = false;
 
   bool variesInStream() const { return firstStream != lastStream; }
-  /// What its stream runs behind `textEnd` is ordered after all of a life.
+  /// Commands of its stream after `textEnd` are ordered after the whole live range.
   bool endsInText() const { return isOnOneStream || isBracketed; }
 };
 
-/// Lives by alloc, in order of first evaluation. Allocs that are never evaluated are missing.
+/// Live ranges by alloc, in order of first evaluation, without allocs that are never evaluated.
 using BufferLives = llvm::MapVector<Operation *, BufferLife>;
 
-/// Evaluates `program`; fails with a diagnostic where ProgramWalk does.
+/// Evaluates `program`; fails with a diagnostic if ProgramWalk does.
 FailureOr<BufferLives> computeBufferLives(ProgramOp program);
-/// The same by a walk of the caller's, which serves its listener, too.
+/// The same with the caller's walk, which also calls `listener`.
 FailureOr<BufferLives> computeBufferLives(ProgramOp program, ProgramWalk &walk,
                                           ProgramWalk::Listener &other);
 

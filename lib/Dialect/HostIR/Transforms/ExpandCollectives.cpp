@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
 
-// A group of one: what goes in comes out, less or more a dimension of extent 1.
+// A group of one: a copy, with or without a dimension of extent 1.
 static void expandAlone(CollectiveBuilder &build, Value input, Value output) {
   int64_t inputRank = cast<MemRefType>(input.getType()).getRank();
   int64_t outputRank = cast<MemRefType>(output.getType()).getRank();
@@ -33,7 +33,7 @@ static void expandAlone(CollectiveBuilder &build, Value input, Value output) {
 }
 
 static void expand(CollectiveOp op, ChannelOp channel) {
-  // No elements, no messages: alike on all devices.
+  // No messages without elements, on all devices.
   if (getSliceType(op).getNumElements() == 0)
     return;
   CollectiveBuilder build(op, channel);
@@ -60,7 +60,7 @@ static void expand(CollectiveOp op, ChannelOp channel) {
   }
 }
 
-// Takes `collectives` from a channel; it asks for two-sided messages in its place.
+// Replaces the channel's `collectives` by `two_sided`.
 static void replaceCapability(ChannelOp channel) {
   auto attr = [&](Capability capability) {
     return CapabilityAttr::get(channel.getContext(), capability);

@@ -26,20 +26,20 @@ using namespace tandem::hostir;
 // What a group may move behind
 //===----------------------------------------------------------------------===//
 
-// Whether they are surely two streams.
+// Whether they are provably different streams.
 static bool areDifferentStreams(Value a, Value b) {
   auto isMain = [](Value v) { return bool(v.getDefiningOp<MainStreamOp>()); };
   auto isWorker = [](Value v) { return bool(v.getDefiningOp<WorkerStreamOp>()); };
   return (isMain(a) && isWorker(b)) || (isWorker(a) && isMain(b));
 }
 
-// Why the group may not move behind one op, without what is nested in it; empty if it may.
+// The reason why the group must not move past one op (ignoring nested ops); empty if it may.
 static StringRef whatForbids(Operation *op, const LaunchGroup &group) {
   if (auto sync = dyn_cast<SyncOp>(op))
     return areDifferentStreams(sync.getSignaler(), group.stream())
                ? ""
                : "a sync in between may tell another stream that it is done";
-  // Ends of lives move along with the group, if they are on its stream.
+  // Deallocs on the group's stream move along with it.
   if (auto dealloc = dyn_cast<DeallocOp>(op))
     return group.touches(dealloc.getBuffer()) && !isSameStream(dealloc.getStream(), group.stream())
                ? "a buffer ends in between, on another stream"
@@ -71,7 +71,7 @@ static StringRef whatForbids(Operation *op, const LaunchGroup &group) {
 
 namespace {
 
-/// Kernels of the module, and those made here, by what they compute.
+/// Kernels of the module, and new ones, by their computation.
 struct Kernels {
   explicit Kernels(ModuleOp module) : symbols(module) {}
   SymbolTable symbols;
@@ -84,8 +84,8 @@ public:
   BlockFuser(Block &block, Kernels &kernels, int64_t maxOperands, int64_t maxOps)
       : block(block), kernels(kernels), maxOperands(maxOperands), maxOps(maxOps) {}
 
-  /// Finds the groups, then rewrites those of more than one launch. `onFused(launch, members,
-  /// buffers)` and `onKept(launch, why)` hear of it.
+  /// Finds the groups, then rewrites those of several launches. Calls `onFused(launch, members,
+  /// buffers)` and `onKept(launch, why)`.
   void run(function_ref<void(LaunchOp, size_t, size_t)> onFused,
            function_ref<void(LaunchOp, StringRef)> onKept);
 
@@ -101,7 +101,7 @@ private:
   Kernels &kernels;
   int64_t maxOperands, maxOps;
   LaunchViews views;
-  std::vector<std::optional<LaunchGroup>> groups; ///< none: part of a later one
+  std::vector<std::optional<LaunchGroup>> groups; ///< none: merged into a later one
   llvm::DenseMap<Operation *, size_t> groupOf;    ///< by launch
   llvm::DenseMap<Value, size_t> writer;           ///< the last group that writes a buffer
 };
@@ -113,7 +113,7 @@ StringRef BlockFuser::whatForbidsMove(size_t earlier, const LaunchGroup &group) 
   StringRef why;
   for (Operation *op = first.last()->getNextNode(); op != group.last(); op = op->getNextNode()) {
     if (auto launch = dyn_cast<LaunchOp>(op)) {
-      // Part of what it joins, or of another group, which runs at the place of its last.
+      // Skip launches that are already in the group, or in another one that runs later.
       auto found = groupOf.find(launch);
       if (found != groupOf.end()) {
         const LaunchGroup &other = *groups[found->second];
@@ -168,8 +168,7 @@ void BlockFuser::visit(LaunchOp launch, function_ref<void(LaunchOp, StringRef)> 
   size_t number = groups.size();
   groups.push_back(LaunchGroup::create(launch, kernel, views));
   groupOf[launch] = number;
-  // The latest writer first: what stands between an earlier one and here may be part of the group
-  // then.
+  // The latest writer first: ops between an earlier writer and here may then be in the group.
   llvm::SmallSetVector<size_t, 4> sources;
   auto addSources = [&](const LaunchGroup &group) {
     for (const LaunchView &view : group.inputs)
@@ -202,7 +201,7 @@ void BlockFuser::visit(LaunchOp launch, function_ref<void(LaunchOp, StringRef)> 
     writer[output.view.root] = number;
 }
 
-/// Whether only the group itself uses the buffer that it writes.
+/// Whether only the group uses the buffer of this output.
 bool BlockFuser::isDead(const LaunchGroup &group, const LaunchGroup::Output &output) const {
   auto alloc = output.view.root.getDefiningOp<AllocOp>();
   if (!alloc || hostir::isSymmetric(alloc.getType()) || group.reads(alloc))
@@ -237,7 +236,7 @@ LaunchOp BlockFuser::createFused(const LaunchGroup &group, ArrayRef<bool> isKept
       llvm::map_to_vector(group.inputs, [](const LaunchView &view) { return view.view; });
   auto fused = LaunchOp::create(builder, loc, FlatSymbolRefAttr::get(kernel.getSymNameAttr()),
                                 inputs, outputs, last.getStream());
-  // Lives of what it reads must not end before it.
+  // Buffers that it reads must not be freed before it.
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (&op == fused)
       break;
@@ -247,8 +246,7 @@ LaunchOp BlockFuser::createFused(const LaunchGroup &group, ArrayRef<bool> isKept
   return fused;
 }
 
-/// The launch in the group's place (none if nobody needs what it writes), and how many buffers
-/// went.
+/// The group's launch (null if its outputs are unused), and the number of removed buffers.
 std::pair<LaunchOp, size_t> BlockFuser::rewrite(const LaunchGroup &group) {
   SmallVector<bool> isKept;
   llvm::SetVector<Value> dead;

@@ -24,30 +24,28 @@ static bool hasDealloc(AllocOp alloc) {
 
 namespace {
 
-/// Where one buffer ends: a stream, and the op in the alloc's block after which that stream is
-/// ordered after all of the buffer's accesses, in every life. Null while the stream has not got
-/// there.
+/// A possible end of a buffer: a stream, and the op in the alloc's block after which that stream is
+/// ordered after all accesses, in every live range. Null until found.
 struct End {
   Value stream;
   Operation *after = nullptr;
-  /// In some life the stream never got there.
+  /// The stream was not ordered so in some live range.
   bool isMissed = false;
 };
 
 struct Pending {
   AllocOp alloc;
-  /// The last access in the text, or the alloc; and what holds it in the alloc's block.
+  /// The last access in the text, or the alloc; and the op of the alloc's block that contains it.
   Operation *lastAccess = nullptr, *lastUser = nullptr;
-  /// Accesses of the current life.
+  /// Accesses of the current live range.
   Clock accesses;
   /// The alloc's stream, then the last access's.
   SmallVector<End, 2> ends;
-  /// Numbers of `ends` that have not been reached in the current life.
+  /// Whether each of `ends` is still open in the current live range.
   SmallVector<bool, 2> isWaiting;
 };
 
-/// Walks the program in issue order and asks, after each op that may order something, whether a
-/// waiting buffer has ended.
+/// After each op that may order something, checks whether a waiting buffer has ended.
 class Finder : public ProgramWalk::Listener {
 public:
   Finder(ProgramOp program, ProgramWalk &walk) : order(walk) {
@@ -88,7 +86,7 @@ public:
     if (found == buffers.end())
       return success();
     Clock &accesses = found->second.accesses;
-    // An access on an unknown worker is ordered by its own stream at least: see isOver.
+    // Accesses on an unknown worker are at least ordered by their own stream: see isOver.
     if (stream != kUnknownWorker)
       accesses[stream] = order.now();
     else
@@ -105,8 +103,7 @@ public:
         pending.isWaiting.assign(pending.ends.size(), true);
         waiting[alloc->getBlock()].push_back(alloc);
       }
-    // Order grows by syncs alone, be they inside of this op; and where nothing waits, nothing is to
-    // be asked.
+    // Only syncs, also nested ones, add order. Skip blocks without waiting buffers.
     auto found = waiting.find(op->getBlock());
     if (found == waiting.end())
       return success();
@@ -132,18 +129,18 @@ private:
     Operation *definition = value.getDefiningOp();
     if (!definition)
       return true;
-    // Visible in the alloc's block: in it or around it.
+    // Defined in the alloc's block or around it.
     return definition->getBlock() == op->getBlock() ||
            definition->getParentRegion()->isProperAncestor(op->getParentRegion());
   }
 
-  // True if no end of `pending` waits any longer.
+  // True if no end of `pending` is open any more.
   bool check(Pending &pending, Operation *op) {
     bool waits = false;
     for (auto [end, isWaiting] : llvm::zip_equal(pending.ends, pending.isWaiting)) {
       if (isWaiting && isOver(pending, end)) {
         isWaiting = false;
-        // The place that holds for every life.
+        // Keep the last place, which holds for every live range.
         if (!end.after || end.after->isBeforeInBlock(op))
           end.after = op;
       }
@@ -176,7 +173,7 @@ struct InsertDeallocs : public hostir::impl::InsertDeallocsBase<InsertDeallocs> 
       if (life != lives->end() && failed(insert(pending, life->second)))
         return signalPassFailure();
     }
-    // Never evaluated: ends where it begins, or after what would use it.
+    // Never evaluated: free it after its alloc, or after its last use.
     getOperation().walk([&](AllocOp alloc) {
       if (!hasDealloc(alloc) && !lives->contains(alloc))
         insertAtEnd(alloc);
@@ -185,7 +182,7 @@ struct InsertDeallocs : public hostir::impl::InsertDeallocsBase<InsertDeallocs> 
 
   LogicalResult insert(Pending &pending, const BufferLife &life) {
     AllocOp alloc = pending.alloc;
-    // A life on one stream ends on it after its last access, whichever worker that is.
+    // A live range on one stream ends there after its last access, on any worker.
     if (life.isOnOneStream)
       pending.ends = {{alloc.getStream(), pending.lastUser}};
     for (const End &end : pending.ends) {

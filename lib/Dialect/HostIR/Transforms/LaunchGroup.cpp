@@ -19,7 +19,7 @@ using namespace tandem::hostir;
 // Views
 //===----------------------------------------------------------------------===//
 
-/// As computeBox, and for casts to known strides: broadcasts, and views of slices.
+/// Like computeBox, also for casts to known strides: broadcasts, and views of slices.
 static std::optional<StridedBox> boxOf(Value view) {
   auto cast = view.getDefiningOp<memref::ReinterpretCastOp>();
   if (!cast)
@@ -27,7 +27,7 @@ static std::optional<StridedBox> boxOf(Value view) {
   if (cast.isDynamicOffset(0) || llvm::any_of(cast.getStaticSizes(), ShapedType::isDynamic) ||
       llvm::any_of(cast.getStaticStrides(), ShapedType::isDynamic))
     return std::nullopt;
-  // Sizes, strides and offset are those in the buffer, whatever view it is a cast of.
+  // A cast's sizes, strides and offset are relative to the buffer.
   StridedBox box;
   box.offset.constant = cast.getStaticOffset(0);
   for (auto [size, stride] : llvm::zip_equal(cast.getStaticSizes(), cast.getStaticStrides()))
@@ -40,7 +40,7 @@ bool LaunchView::isSame(const LaunchView &other) const {
     return true;
   if (root != other.root || !box || !other.box || !(box->offset == other.box->offset))
     return false;
-  // One shape (all operands of a launch have it); strides of extents of 1 say nothing.
+  // The shapes are equal (operands of a launch); strides of extents of 1 do not matter.
   return llvm::equal(box->dims, other.box->dims, [](const BoxDim &a, const BoxDim &b) {
     return a.size == b.size && (a.size == 1 || a.stride == b.stride);
   });
@@ -129,7 +129,7 @@ std::optional<LaunchGroup> LaunchGroup::merge(const LaunchGroup &first, const La
     return std::nullopt;
   }
   for (const Output &output : second.outputs) {
-    // In place is fine, element by element.
+    // In place is fine: elementwise.
     bool overlaps = llvm::any_of(first.inputs, [&](const LaunchView &view) {
       return view.root == output.view.root && !view.isSame(output.view);
     });

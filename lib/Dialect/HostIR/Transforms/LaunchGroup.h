@@ -15,24 +15,23 @@
 
 namespace tandem::hostir {
 
-/// An operand of a launch: its view, and what that is a view of.
+/// An operand of a launch: its view, and the buffer behind it.
 struct LaunchView {
   Value view, root;
   std::optional<StridedBox> box;
 
-  /// Whether both take the same elements in the same order.
+  /// Whether both access the same elements in the same order.
   bool isSame(const LaunchView &other) const;
 };
 
-/// Views by value; each is looked at once.
+/// Views by value, analysed once.
 using LaunchViews = llvm::DenseMap<Value, LaunchView>;
 const LaunchView &getLaunchView(LaunchViews &views, Value view);
 
-/// Launches of one block and stream that run as one, at the place of the last.
+/// Launches of one block and stream that run as one, in place of the last.
 class LaunchGroup {
 public:
-  /// An operand of the fused kernel. An input of a member is either one of `inputs` or what an
-  /// earlier member computes.
+  /// The source of a member's input: one of `inputs`, or a result of an earlier member.
   struct Source {
     bool isInput;
     unsigned member, number; ///< a member's result; an input's number
@@ -47,7 +46,7 @@ public:
     unsigned member, number;
   };
 
-  /// Members in the text's order, which is also the order in which they compute.
+  /// Members in text order, which is also the order of computation.
   SmallVector<Member> members;
   SmallVector<LaunchView> inputs; ///< distinct
   SmallVector<Output> outputs;    ///< of all members
@@ -63,20 +62,20 @@ public:
   /// The group of one launch.
   static LaunchGroup create(LaunchOp launch, KernelOp kernel, LaunchViews &views);
 
-  /// `first` and then `second` as one group, if one of the second's inputs is an output of the
-  /// first and each of their other operands agrees with that. Nothing otherwise, and `why` says so.
+  /// `first` and `second` as one group, if an input of the second is an output of the first and all
+  /// other operands allow it. Otherwise none, with the reason in `why`.
   static std::optional<LaunchGroup> merge(const LaunchGroup &first, const LaunchGroup &second,
                                           StringRef &why);
 };
 
-/// A kernel that computes what the members do, with those outputs that `isKept`; without a name.
+/// A kernel of all members with the outputs in `isKept`; without a name.
 KernelOp buildFusedKernel(OpBuilder &builder, Location loc, const LaunchGroup &group,
                           ArrayRef<bool> isKept);
 
-/// What the group computes, as text: groups that agree in it share a kernel.
+/// The group's computation as text: groups with equal texts share a kernel.
 std::string getFusedKey(const LaunchGroup &group, ArrayRef<bool> isKept);
 
-/// A name that says what it computes: "addf_tanh_and_3_more".
+/// A descriptive name: "addf_tanh_and_3_more".
 std::string getFusedName(const LaunchGroup &group);
 
 } // namespace tandem::hostir

@@ -24,16 +24,16 @@ using namespace tandem::hostir;
 
 namespace {
 
-/// One operand of a command that is a view of the buffer.
+/// An operand of a command that is a view of the buffer.
 struct Access {
   OpOperand *operand;
-  /// What stands for the command in the block of its part: itself, or what holds it.
+  /// The op of the part's block that is or contains the command.
   Operation *inBlock;
   int64_t place; // of the command, in the text
   StridedBox box;
-  /// Whether it is a message that may not be sent.
+  /// Whether it is a conditional message.
   bool isOptional = false;
-  /// Where it begins in the slice of its part, kept densely.
+  /// Its offset in the dense slice of its part.
   LinearIndex offset = {};
 };
 
@@ -41,9 +41,9 @@ struct Access {
 struct Part {
   std::vector<Access> accesses; // in the text's order
   SmallVector<BoxDim> slice;    // normalized
-  /// The number of an access that takes all of the slice.
+  /// The number of an access to the whole slice.
   size_t whole = 0;
-  /// The op of the block behind which the stream of the first access is ordered after all of them.
+  /// The op of the block after which the first access's stream is ordered after all accesses.
   Operation *last = nullptr;
   Value stream() const { return getStream(accesses.front().operand->getOwner()); }
   Block *block() const { return accesses.front().inBlock->getBlock(); }
@@ -51,12 +51,12 @@ struct Part {
 
 using TextPlaces = llvm::DenseMap<Operation *, int64_t>;
 
-/// Decides about one buffer, and rewrites it.
+/// Analyses one buffer and rewrites it.
 class Localizer {
 public:
   Localizer(AllocOp alloc, const TextPlaces &places) : alloc(alloc), places(places) {}
 
-  /// Empty if the buffer can be localized, else why not.
+  /// Empty if the buffer can be shrunk, else the reason.
   std::string analyze();
   void rewrite();
   size_t numParts() const { return parts.size(); }
@@ -111,7 +111,7 @@ std::string Localizer::addAccess(OpOperand &use) {
   std::optional<StridedBox> box = computeBox(use.get());
   if (!box)
     return "a view of it is not understood";
-  // A slice cannot begin inside of a group.
+  // A slice cannot be allocated inside a group.
   auto group = op->getParentOfType<GroupOp>();
   accesses.push_back({&use, group ? group : op, places.lookup(op), std::move(*box)});
   accesses.back().isOptional = group && op->getParentOp() != group;
@@ -135,8 +135,7 @@ std::string Localizer::collect(Value view) {
   return "";
 }
 
-// The first sync of `waiter` after `signaler` in the ops from `from` up to (without) `to`; null if
-// there is none.
+// The first sync of `waiter` after `signaler` in the ops [from, to), or null.
 static Operation *findSync(Block::iterator from, Block::iterator to, Value waiter, Value signaler) {
   for (Operation &op : llvm::make_range(from, to))
     if (auto sync = dyn_cast<SyncOp>(op); sync && isSameStream(sync.getWaiter(), waiter) &&
@@ -145,7 +144,7 @@ static Operation *findSync(Block::iterator from, Block::iterator to, Value waite
   return nullptr;
 }
 
-/// Whether the slice is there as soon as its first access is done.
+/// Whether the first access writes the whole slice.
 std::string Localizer::checkFirst(const Part &part) {
   const Access &first = part.accesses.front();
   if (!writesWhole(first))
@@ -164,7 +163,7 @@ std::string Localizer::checkPart(Part &part) {
     Value stream = getStream(access.operand->getOwner());
     if (isSameStream(stream, part.stream()))
       continue;
-    // Another stream may use it between syncs of the block: after its begin, and before its end.
+    // Another stream may use it between two syncs of the block: after its begin and before its end.
     Block::iterator use = access.inBlock->getIterator();
     if (!findSync(first.inBlock->getIterator(), use, stream, part.stream()))
       return "another stream uses a slice without a sync in the block";
@@ -177,8 +176,7 @@ std::string Localizer::checkPart(Part &part) {
   return "";
 }
 
-// Whether the access is one of the last part's, which it joins then: of the part's block (or of
-// conditions and loops in it), and of its slice.
+// Whether the access belongs to the last part: same block (or nested in it), same slice.
 bool Localizer::continuesPart(const Access &access) {
   if (parts.empty())
     return false;
@@ -203,7 +201,7 @@ std::string Localizer::checkParts() {
     return std::pair(a.place, a.operand->getOperandNumber()) <
            std::pair(b.place, b.operand->getOperandNumber());
   });
-  // Of one block and one slice, without anything of another part in between.
+  // All of one block and slice, without accesses of other parts in between.
   for (const Access &access : accesses)
     if (!continuesPart(access))
       parts.push_back({{access}, access.box.normalized()});
@@ -221,12 +219,12 @@ static int64_t numElements(ArrayRef<BoxDim> slice) {
   return elements;
 }
 
-// Whether a value is one and the same while the block runs once.
+// Whether a value does not change during one run of the block.
 static bool isFixedIn(Value value, Block &block) {
   return value.getParentRegion()->isAncestor(block.getParent());
 }
 
-// The lowest block that has all of the accesses in it, or in what stands in it.
+// The innermost block that contains all accesses.
 static Block *findCommonBlock(ArrayRef<Access> accesses) {
   Block *block = accesses.front().inBlock->getBlock();
   auto has = [&](const Access &access) { return block->findAncestorOpInBlock(*access.inBlock); };
@@ -237,8 +235,8 @@ static Block *findCommonBlock(ArrayRef<Access> accesses) {
   return block;
 }
 
-/// All accesses as one part: of one block whose runs have slices of their own. Then whatever a run
-/// reads it has written itself, piece by piece, or nobody has.
+/// Treats all accesses as one part of a block whose runs use disjoint slices. Then a run reads only
+/// elements that it wrote itself, piece by piece, or undefined ones.
 std::string Localizer::checkOnePart() {
   Block *block = findCommonBlock(accesses);
   if (!block || block == alloc->getBlock())
@@ -290,8 +288,7 @@ std::string Localizer::analyze() {
 // Rewriting
 //===----------------------------------------------------------------------===//
 
-// Whether the strides are those of a row-major buffer of this shape. Those of extents of 1 say
-// nothing.
+// Whether the strides are row-major for this shape, ignoring extents of 1.
 static bool isRowMajor(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
   int64_t expected = 1;
   for (auto [extent, stride] : llvm::zip_equal(llvm::reverse(shape), llvm::reverse(strides))) {
@@ -323,8 +320,7 @@ void Localizer::rewritePart(Part &part) {
   OpBuilder builder(first.inBlock);
   Location loc = alloc.getLoc();
   Type element = alloc.getType().getElementType();
-  // The whole view's own shape if its dimensions lie in the order of their addresses, as nearly all
-  // do.
+  // The whole view's own shape if its dimensions are in address order, the usual case.
   const Access &whole = part.accesses[part.whole];
   auto type = MemRefType::get(cast<MemRefType>(whole.operand->get().getType()).getShape(), element);
   SmallVector<int64_t> strides = *compactStrides(part.slice, whole.box.dims);

@@ -14,8 +14,8 @@
 
 namespace tandem::hostir {
 
-/// A remark at `op` that begins with the pass's flag. At its location alone: printing the op would
-/// drown what is said.
+/// A remark at `op` that begins with the pass's flag. Uses only the location, since printing the op
+/// would be too long.
 inline InFlightDiagnostic say(const Pass &pass, Operation *op) {
   return emitRemark(op->getLoc()) << pass.getArgument() << ": ";
 }

@@ -24,9 +24,9 @@ using namespace tandem::hostir;
 
 namespace {
 
-/// Buffers of one top-level op that live on one stream (or on one stream per iteration), from one
-/// place of it to another: their order is their order in the text, so they share the places of a
-/// frame; the frame's lives are those of all of them.
+/// Buffers of one top-level op that are live on one stream (or one stream per iteration) between
+/// two points of it. They are live in text order, so they share the slots of a frame, which is live
+/// as long as any of them.
 struct Frame {
   SmallVector<const BufferLife *> lives;
   ArenaItem item;
@@ -121,8 +121,8 @@ void Planner::buildFrames() {
   for (const auto &[op, life] : lives)
     if (!isSymmetric(op->getResult(0).getType()) && life.variesInStream())
       add(life, topOf(op) != op && life.endsInText() ? topOf(op) : nullptr, kUnknownWorker);
-  // What one worker alone has, in some iteration, lies in its place of the loop's frame if that
-  // does not make all the places larger.
+  // A buffer of one worker in some iteration goes into that worker's slot of the loop's frame,
+  // unless this makes all slots larger.
   for (const auto &[op, life] : lives) {
     if (isSymmetric(op->getResult(0).getType()) || life.variesInStream())
       continue;
@@ -135,8 +135,7 @@ void Planner::buildFrames() {
   }
 }
 
-/// The bytes of one place for buffers whose lives follow each other as in the text, and where each
-/// lies in it.
+/// The bytes of one slot for buffers with live ranges in text order, and their offsets in it.
 static int64_t layOutPlace(ArrayRef<const BufferLife *> lives, SmallVector<ArenaItem> &items) {
   SmallVector<std::pair<int64_t, int64_t>> ranges;
   for (const BufferLife *life : lives) {
@@ -159,8 +158,7 @@ static bool fitsInto(const Frame &frame, const BufferLife &life) {
   return layOutPlace(all, with) == bytes;
 }
 
-// Places of the buffers inside one place of the frame are put in `offset` of the allocs; planArena
-// adds the frame's.
+// Writes offsets within the slot to the allocs; planArena adds the frame's offset.
 void Planner::layOut(Frame &frame) {
   SmallVector<ArenaItem> items;
   int64_t bytes = layOutPlace(frame.lives, items);
@@ -181,8 +179,8 @@ void Planner::layOut(Frame &frame) {
     setPlace(life->alloc, item.offset, 0);
   frame.item.size = bytes * (lastStream - firstStream + 1);
   if (firstStream != lastStream) {
-    // Worker w lies at offset + w * pitch; workers before the first have no place, and that of
-    // worker 0 may lie before the arena.
+    // Worker w's slot is at offset + w * pitch. Workers before the first have none, so worker 0's
+    // may lie before the arena.
     frame.pitch = bytes;
     frame.firstPlace = firstStream - 1;
   }
@@ -225,9 +223,9 @@ LogicalResult Planner::checkArena(int64_t bytes) {
                                << " bytes, found " << bytes;
 }
 
-// Peers write into symmetric memory. So buffer B may lie where A was if each rank that writes B at
-// a peer knows that the peer has done with A: that signals of the peer were raised after the last
-// access of A there, and waited for before B begins.
+// Peers write symmetric memory. So B may reuse the memory of A if each rank that writes B at a peer
+// knows that the peer has finished with A: the peer raised signals after its last access of A, and
+// the rank waited for them before B begins.
 LogicalResult Planner::planSymmetric() {
   std::vector<ArenaItem> items;
   SmallVector<const BufferLife *> buffers;
@@ -239,7 +237,7 @@ LogicalResult Planner::planSymmetric() {
     std::optional<Clock> end = peers.arrivalOf(op);
     if (end)
       joinClock(*end, life.end);
-    // The next run but one writes A over what this run leaves in B: A's writers must know, too.
+    // The next run but one writes A over B of this run: A's writers must know, too.
     auto isOrdered = [&](unsigned channel) {
       return peers.knownToPeers(channel, start).has_value();
     };
@@ -253,7 +251,7 @@ LogicalResult Planner::planSymmetric() {
       known.push_back(after.value_or(never));
       joinClock(item.end, known.back());
     }
-    known.push_back(end.value_or(never)); // for a B that no peer writes
+    known.push_back(end.value_or(never)); // for a B without remote writes
     buffers.push_back(&life);
     bytesUnshared += item.size;
   }
@@ -278,7 +276,7 @@ LogicalResult Planner::plan() {
   buildFrames();
   if (failed(planSymmetric()) || failed(planArena()))
     return failure();
-  // Never evaluated (a loop without iterations): any place inside will do.
+  // Never evaluated (a loop without iterations): any offset inside the arena is valid.
   program.walk([&](AllocOp alloc) {
     if (lives.contains(alloc))
       return;
@@ -300,7 +298,7 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
 
   void runOnOperation() override {
     ProgramOp program = getOperation();
-    // Only peers make it matter what differs by rank.
+    // Rank-dependent numbers matter only with one-sided messages.
     bool hasPeers = program.walk([](PutOp) { return WalkResult::interrupt(); }).wasInterrupted();
     FailureOr<uint32_t> ranks = hasPeers ? worldSizeOf(program) : FailureOr<uint32_t>(0);
     if (failed(ranks))

@@ -27,7 +27,7 @@ using MaybeNumber = std::optional<int64_t>;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The numbers that a loop counts through.
+/// The range of a loop's index.
 struct Counter {
   int64_t first, step, count;
 };
@@ -49,7 +49,7 @@ static scf::ForOp getLoopOf(Value counter) {
   return loop && argument == loop.getInductionVar() ? loop : scf::ForOp();
 }
 
-/// `depth`: of ops that are still looked through, or a chain of doublings would never end.
+/// `depth`: most nested ops, so that chains of doublings end.
 static MaybeNumber getGreatest(Value index, unsigned depth) {
   if (MaybeNumber constant = getConstantIntValue(index))
     return *constant >= 0 ? constant : MaybeNumber();
@@ -102,9 +102,10 @@ std::optional<LinearIndex> hostir::placeInSlice(const StridedBox &box, const Lin
                                                 ArrayRef<BoxDim> slice) {
   LinearIndex difference = box.offset;
   difference.add(begin, -1);
-  // For each piece of the slice, the last index that is taken of it.
+  // For each piece of the slice, the last used index.
   SmallVector<int64_t> last(slice.size(), 0);
-  /// Takes `count` steps of `stride`: their stride in the dense buffer, if one piece has room.
+  /// Takes `count` steps of `stride`; returns their stride in the dense buffer if they fit one
+  /// piece.
   auto take = [&](int64_t stride, int64_t count) -> MaybeNumber {
     int64_t dense = 1;
     std::optional<size_t> found;
@@ -135,7 +136,7 @@ std::optional<LinearIndex> hostir::placeInSlice(const StridedBox &box, const Lin
       return std::nullopt;
     place.terms[value] = *dense;
   }
-  // What is constant is a number of steps of each piece, those of the longest strides first.
+  // Express the constant in steps of each piece, longest strides first.
   if (difference.constant < 0)
     return std::nullopt;
   int64_t rest = difference.constant, dense = 1;
@@ -156,8 +157,8 @@ std::optional<LinearIndex> hostir::placeInSlice(const StridedBox &box, const Lin
 // Disjoint slices
 //===----------------------------------------------------------------------===//
 
-/// Whether the steps of each dimension lead beyond all that the shorter ones reach: then a number
-/// is a sum of steps in one way alone.
+/// Whether each dimension's stride exceeds the reach of all shorter ones, so that the decomposition
+/// of a number into steps is unique.
 static bool areNested(SmallVector<BoxDim> dims) {
   llvm::sort(dims, [](const BoxDim &a, const BoxDim &b) { return a.stride < b.stride; });
   int64_t reach = 0;
@@ -172,7 +173,7 @@ static bool areNested(SmallVector<BoxDim> dims) {
   return true;
 }
 
-/// The number that an index is in an iteration, of which `counters` says where its loops are.
+/// The value of an index in an iteration given by `counters`.
 static MaybeNumber evaluateIndex(Value index, const llvm::DenseMap<Value, int64_t> &counters,
                                  unsigned depth) {
   if (MaybeNumber constant = getConstantIntValue(index))
@@ -185,7 +186,7 @@ static MaybeNumber evaluateIndex(Value index, const llvm::DenseMap<Value, int64_
   return evaluateOp(op, [&](Value operand) { return evaluateIndex(operand, counters, depth - 1); });
 }
 
-/// Whether the sum of the terms is another number in each iteration of the loops.
+/// Whether the sum of the terms differs in each iteration of the loops.
 static bool differsByIteration(ArrayRef<std::pair<Value, int64_t>> terms,
                                ArrayRef<scf::ForOp> loops) {
   constexpr int64_t kMaxIterations = 1 << 14;
@@ -239,7 +240,7 @@ bool hostir::areSlicesDisjoint(const LinearIndex &begin, ArrayRef<BoxDim> slice,
   }
   if (loops.empty())
     return true;
-  // What does not change while the loops run shifts all slices alike.
+  // Loop-invariant terms shift all slices alike.
   SmallVector<std::pair<Value, int64_t>> moving;
   SmallVector<BoxDim> dims(slice);
   for (auto [value, coefficient] : begin.terms) {

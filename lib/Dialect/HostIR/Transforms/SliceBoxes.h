@@ -13,19 +13,19 @@
 
 namespace tandem::hostir {
 
-/// The greatest number that an index can be, if it is known to be none below 0: of constants,
-/// counters of loops with constant bounds, device indices, and sums, products, quotients and
-/// remainders of these. Never changes the IR.
+/// The greatest value of an index, if it is known and never negative. Handles constants, indices of
+/// loops with constant bounds, device indices, and sums, products, quotients and remainders of
+/// these. Does not change the IR.
 std::optional<int64_t> getGreatest(Value index);
 
-/// Where `box` begins in a buffer that holds the elements of `slice` alone (normalized, beginning
-/// at `begin` of the buffer), densely, in the order of their addresses. Nothing unless all of it
-/// lies in the slice, whatever the values are in which the two beginnings differ.
+/// The offset of `box` in a dense buffer of the elements of `slice` (normalized, starting at
+/// `begin` of the original buffer), in address order. None unless the box is inside the slice for
+/// all values in which the offsets differ.
 std::optional<LinearIndex> placeInSlice(const StridedBox &box, const LinearIndex &begin,
                                         ArrayRef<BoxDim> slice);
 
-/// Whether every run of `block` has a slice of its own, which no other run of it shares an element
-/// with, while the ops of `outside`, a block around it, run once. False where that is not known.
+/// Whether different runs of `block` use disjoint slices while the ops of `outside`, an enclosing
+/// block, run once. False if unknown.
 bool areSlicesDisjoint(const LinearIndex &begin, ArrayRef<BoxDim> slice, Block *block,
                        Block *outside);
 

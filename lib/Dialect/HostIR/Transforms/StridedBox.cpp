@@ -168,14 +168,14 @@ static std::optional<StridedBox> collapseDims(StridedBox box, memref::CollapseSh
   return box;
 }
 
-/// Sizes and strides say all, counted from where the root begins, whatever view is cast.
+/// The cast's sizes and strides, relative to the root buffer.
 static std::optional<StridedBox> castBox(memref::ReinterpretCastOp op) {
   StridedBox box;
   if (op.isDynamicOffset(0))
     return std::nullopt;
   box.offset.constant = op.getStaticOffset(0);
   for (unsigned i = 0; i < op.getResultRank(); ++i) {
-    // A broadcast reads elements more than once: no slice of a buffer.
+    // A broadcast repeats elements: not a slice.
     if (op.isDynamicSize(i) || op.isDynamicStride(i) || op.getStaticStride(i) == 0)
       return std::nullopt;
     box.dims.push_back({op.getStaticSize(i), op.getStaticStride(i)});

@@ -17,18 +17,18 @@
 
 namespace tandem::hostir {
 
-/// constant + sum of coefficient * value. No term has the coefficient 0.
+/// constant + sum of coefficient * value, without coefficients of 0.
 struct LinearIndex {
   int64_t constant = 0;
   llvm::SmallMapVector<Value, int64_t, 4> terms;
 
   void add(const LinearIndex &other, int64_t factor);
-  /// Quotients and remainders of one number that make it up again become that number.
+  /// Recombines a number from its quotient and remainder.
   void joinDigits();
   bool operator==(const LinearIndex &other) const;
 };
 
-/// Looks through sums, differences and products with constants; any other value is a term.
+/// Expands sums, differences and products with constants; other values become terms.
 LinearIndex getLinearIndex(OpFoldResult index);
 
 /// One dimension: `size` steps of `stride` elements.
@@ -38,26 +38,24 @@ struct BoxDim {
   bool operator==(const BoxDim &o) const { return size == o.size && stride == o.stride; }
 };
 
-/// The elements that a view takes of a row-major buffer, however its dimensions are split, merged
+/// The elements of a row-major buffer that a view covers, however its dimensions are split, merged
 /// or permuted.
 struct StridedBox {
   LinearIndex offset;
-  /// The view's dimensions, in its order.
+  /// The view's dimensions in order.
   SmallVector<BoxDim> dims;
 
-  /// The dims that matter: without extents of 1, smallest stride first, those that continue each
-  /// other merged. Two views take the same elements iff their offsets and these agree (strides are
-  /// nested, as views make them).
+  /// The dims without extents of 1, smallest stride first, contiguous ones merged. Two views cover
+  /// the same elements iff their offsets and normalized dims are equal (their strides are nested).
   SmallVector<BoxDim> normalized() const;
 };
 
-/// The elements that `view` takes of what it is a view of (getViewRoot). Nothing for views that are
-/// not understood, and for those without elements, which have no strides.
+/// The elements of the root buffer (getViewRoot) that `view` covers. None for views that cannot be
+/// analysed and for empty ones, which have no strides.
 std::optional<StridedBox> computeBox(Value view);
 
-/// Strides of the view in a buffer that holds the elements of `box` alone, densely, in the order of
-/// their addresses. `view` takes the same elements. Nothing if a dimension of the view has no
-/// stride there.
+/// The strides of a view with the elements of `box` in a dense buffer of these elements, in address
+/// order. None if a dimension of the view has no constant stride there.
 std::optional<SmallVector<int64_t>> compactStrides(ArrayRef<BoxDim> normalized,
                                                    ArrayRef<BoxDim> view);
 

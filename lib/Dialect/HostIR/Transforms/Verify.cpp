@@ -21,7 +21,7 @@ using namespace tandem;
 using namespace tandem::hostir;
 
 //===----------------------------------------------------------------------===//
-// What each op shows by itself: c1 to c4, c6
+// Local properties of each op: c1 to c4, c6
 //===----------------------------------------------------------------------===//
 
 // verify_c1
@@ -33,8 +33,7 @@ static LogicalResult verifyKind(Operation *op) {
                               "'scf.if' and views of memrefs in a program";
 }
 
-// verify_c2. Buffers of commands and streams are followed by ProgramWalk too, but loops may hide
-// them from it.
+// verify_c2. ProgramWalk follows streams and buffers too, but loops may hide them.
 static LogicalResult verifyOrigins(Operation *op) {
   for (Value operand : op->getOperands()) {
     Operation *definition = operand.getDefiningOp();
@@ -149,7 +148,7 @@ static LogicalResult verifyArguments(ProgramOp program) {
 }
 
 //===----------------------------------------------------------------------===//
-// What the order shows: c7, c8
+// Properties of the order: c7, c8
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -159,7 +158,7 @@ public:
     lastCommands.assign(order.numStreams(), {0, nullptr});
   }
 
-  /// To be called once the walk is over.
+  /// Call after the walk.
   LogicalResult finish() const {
     Clock end = order.before(kMainStream);
     for (auto [stream, last] : llvm::enumerate(lastCommands))

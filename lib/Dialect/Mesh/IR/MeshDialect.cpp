@@ -22,7 +22,7 @@ using namespace tandem;
 #include "tandem/Dialect/Mesh/IR/MeshInterfaces.cpp.inc"
 
 namespace {
-/// A mesh is printed once, as the alias `#<its name>`.
+/// Prints each mesh once, as the alias `#<its name>`.
 struct MeshAsmInterface : public OpAsmDialectInterface {
   using OpAsmDialectInterface::OpAsmDialectInterface;
 

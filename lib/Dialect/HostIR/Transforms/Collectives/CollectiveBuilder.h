@@ -14,7 +14,7 @@
 
 namespace tandem::hostir {
 
-/// Builds, before one collective, commands on its channel and stream. Indices are `index` values.
+/// Builds commands before a collective, on its channel and stream. Indices are `index` values.
 class CollectiveBuilder {
 public:
   CollectiveBuilder(CollectiveOp op, ChannelOp channel);
@@ -31,9 +31,9 @@ public:
   Value add(Value a, int64_t b);
   Value add(Value a, Value b);
   Value sub(Value a, Value b);
-  /// `a` modulo the group's size, for a that is not negative.
+  /// `a` modulo the group's size, for a >= 0.
   Value wrap(Value a);
-  /// `a` modulo `m`, for a that is not negative.
+  /// `a` modulo `m`, for a >= 0.
   Value mod(Value a, int64_t m);
   Value mul(Value a, int64_t b);
   Value isLess(Value a, int64_t b);
@@ -46,7 +46,7 @@ public:
   /// `count` indices of dimension `dim` from `offset` on.
   Value range(Value buffer, int64_t dim, OpFoldResult offset, int64_t count);
 
-  /// A buffer of this collective; `release` ends it.
+  /// A temporary buffer; `release` frees it.
   Value scratch(ArrayRef<int64_t> shape);
   void release(Value buffer);
 
@@ -56,11 +56,11 @@ public:
   void reduceFirst(Value source, Value target);
   void send(Value buffer, Value peer);
   void receive(Value buffer, Value peer);
-  /// A send and a receive that do not wait for each other.
+  /// A send and a receive in one group.
   void exchange(Value sent, Value to, Value received, Value from);
 
   void ifThen(Value condition, function_ref<void()> then, function_ref<void()> otherwise = nullptr);
-  /// for index = begin ... end-1; nothing if it is empty.
+  /// for index = begin ... end-1; no loop if empty.
   void loop(int64_t begin, int64_t end, function_ref<void(Value)> body);
 
 private:
@@ -71,10 +71,10 @@ private:
   Value position;
 };
 
-/// The slice's shape and element type of a collective: what one device contributes or gets.
+/// Shape and element type of the slice that one device contributes or gets.
 MemRefType getSliceType(CollectiveOp op);
 
-// Each builds the whole of its kind. Groups have two devices or more and slices have elements.
+// Each expands one kind. Groups have at least two devices, slices are nonempty.
 void expandAllGather(CollectiveBuilder &build, Value input, Value output);
 void expandReduceScatter(CollectiveBuilder &build, Value input, Value output);
 void expandAllReduce(CollectiveBuilder &build, Value input, Value output);

@@ -16,7 +16,7 @@ using namespace tandem::hostir;
 static MemRefType typeOf(Value buffer) { return cast<MemRefType>(buffer.getType()); }
 
 namespace {
-/// A ring: data go to the right.
+/// A ring: data moves to the right neighbour.
 struct Ring {
   explicit Ring(CollectiveBuilder &build)
       : size(build.size()), right(build.wrap(build.add(build.self(), 1))),
@@ -33,8 +33,8 @@ static Value blockBehind(CollectiveBuilder &build, Value index, int64_t distance
   return build.wrap(build.sub(sum, index));
 }
 
-// Every device's block, of which the own one is in place, travels round. Step i forwards what step
-// i - 1 brought.
+// Every device's block moves around the ring; the own block is in place. Step i forwards the block
+// received in step i - 1.
 static void ringGather(CollectiveBuilder &build, const Ring &ring,
                        function_ref<Value(Value)> block) {
   build.loop(0, ring.size - 1, [&](Value i) {
@@ -44,9 +44,9 @@ static void ringGather(CollectiveBuilder &build, const Ring &ring,
   });
 }
 
-// The partial sum of block b starts on the right of device b, goes round, and ends there: step i
-// brings the sum of block self - 2 - i, to which the own term is added. Partial sums lie in two
-// places in turn; the last one arrives in `output`.
+// The partial sum of block b starts on the right of device b and ends on b: step i receives the sum
+// of block self - 2 - i and adds the own slice. Partial sums alternate between two buffers; the
+// last one arrives in `output`.
 static void ringReduce(CollectiveBuilder &build, const Ring &ring,
                        function_ref<Value(Value)> inputBlock, Value output) {
   Value zero = build.constant(0);
@@ -97,7 +97,7 @@ void hostir::expandAllToAll(CollectiveBuilder &build, Value input, Value output)
 // All-reduce
 //===----------------------------------------------------------------------===//
 
-// Whether the elements follow each other in memory, in order.
+// Whether the elements are contiguous, in order.
 static bool isDense(MemRefType type) {
   if (type.getLayout().isIdentity())
     return true;
@@ -122,7 +122,7 @@ static Value flatten(CollectiveBuilder &build, Value buffer) {
                                          ArrayRef<ReassociationIndices>{all});
 }
 
-// The dimension whose chunks travel, or -1 if none has as many indices as there are devices.
+// The dimension that is cut into chunks; -1 if none has as many indices as there are devices.
 static int64_t chooseDim(ArrayRef<int64_t> shape, int64_t size) {
   int64_t best = -1;
   for (auto [dim, extent] : llvm::enumerate(shape)) {
@@ -136,7 +136,7 @@ static int64_t chooseDim(ArrayRef<int64_t> shape, int64_t size) {
   return best;
 }
 
-// All devices reduce the same terms in the same order, so that they get the same bits.
+// All devices reduce in the same order, so that they get the same bits.
 static void gatherAndReduce(CollectiveBuilder &build, const Ring &ring, Value input, Value output) {
   SmallVector<int64_t> shape(typeOf(input).getShape());
   shape.insert(shape.begin(), ring.size);

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Binomial trees over *virtual* positions v = (self - root) modulo the group's size, so that the
-// root is 0. In the round of `mask` (a power of two) devices v and v + mask talk, where v is a
-// multiple of 2 * mask; the subtree of v + mask is the devices v + mask ... v + 2 * mask - 1, as
-// far as the group goes.
+// Binomial trees over *virtual* positions v = (self - root) modulo the group's size: the root is 0.
+// In the round of `mask` (a power of two), devices v and v + mask communicate, for multiples v of 2
+// * mask. The subtree of v + mask is the devices v + mask ... v + 2 * mask - 1, clipped to the
+// group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ struct Tree {
   Value above(int64_t mask) { return member(build.add(self, mask)); }
   Value below(int64_t mask) { return member(build.sub(self, build.constant(mask))); }
   Value isRoot() { return build.isEqual(self, 0); }
-  /// Whether this device is v (is v + mask) of a pair of the round.
+  /// Whether this device is v (isChild: v + mask) of a pair of the round.
   Value isParent(int64_t mask) {
     return build.both(build.isEqual(build.mod(self, 2 * mask), 0), build.isLess(self, size - mask));
   }
@@ -53,21 +53,21 @@ static SmallVector<int64_t> roundsUp(int64_t size) {
   return masks;
 }
 
-// From the root: in each round, all that have it pass it on.
+// From the root: in each round, all devices with the data send it.
 void hostir::expandBroadcast(CollectiveBuilder &build, Value input, Value output, Value root) {
   Tree tree(build, root);
   build.ifThen(tree.isRoot(), [&] { build.copy(input, output); });
   for (int64_t mask : roundsUp(tree.size)) {
-    // 0 ... mask-1 have it; those of them whose partner exists send.
+    // Devices 0 ... mask-1 have the data; those with a partner send.
     int64_t senders = std::min(mask, tree.size - mask);
     build.ifThen(build.isLess(tree.self, senders), [&] { build.send(output, tree.above(mask)); });
-    // Below mask the difference wraps to a large number.
+    // Below mask, the difference wraps to a large number.
     Value index = build.sub(tree.self, build.constant(mask));
     build.ifThen(build.isLess(index, senders), [&] { build.receive(output, tree.below(mask)); });
   }
 }
 
-// To the root: sums of ever larger subtrees.
+// To the root: sums of growing subtrees.
 void hostir::expandReduce(CollectiveBuilder &build, Value input, Value output, Value root) {
   Tree tree(build, root);
   Value sum = build.scratch(typeOf(input).getShape());
@@ -89,9 +89,8 @@ void hostir::expandReduce(CollectiveBuilder &build, Value input, Value output, V
 // Gather and scatter
 //===----------------------------------------------------------------------===//
 
-// Calls `message` with the number of slices of the subtree of virtual position `child` in the round
-// of `mask`: one number for all children, but for the last one's subtree, which the group's end may
-// cut.
+// Calls `message` with the size of the subtree of virtual position `child` in the round of `mask`:
+// equal for all children, except that the group's end may clip the last subtree.
 static void withSubtreeSize(Tree &tree, Value child, int64_t mask,
                             function_ref<void(int64_t)> message) {
   int64_t last = mask + llvm::alignDown(tree.size - 1 - mask, 2 * mask);
@@ -137,7 +136,7 @@ void hostir::expandGather(CollectiveBuilder &build, Value input, Value output, V
   build.release(slots);
 }
 
-// The gather, backwards.
+// The reverse of gather.
 void hostir::expandScatter(CollectiveBuilder &build, Value input, Value output, Value root) {
   Tree tree(build, root);
   Value slots = makeSlots(tree, typeOf(output));
