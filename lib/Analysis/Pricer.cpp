@@ -26,7 +26,7 @@ std::unique_ptr<Pricer> tandem::createPricer(MLIRContext *context, const Pricer:
 }
 
 namespace {
-/// Attributes and types are unique in their context, so their addresses stand for them.
+/// Attributes and types are unique in their context: their addresses identify them.
 class SignatureWriter {
 public:
   void add(Operation &op) {
@@ -41,7 +41,7 @@ public:
     for (Value operand : op.getOperands()) {
       auto [known, isNew] = numbers.try_emplace(operand, numbers.size());
       add(known->second);
-      if (isNew) // from outside
+      if (isNew) // defined outside the op
         add(operand.getType().getAsOpaquePointer());
     }
     add(op.getNumResults());

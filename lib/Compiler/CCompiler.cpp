@@ -24,7 +24,7 @@ struct tandem_module_compiler {
   ModuleCompiler compiler;
 };
 
-/// What an older caller does not know of is 0.
+/// Fields unknown to an older caller are 0.
 template <typename T> static T known(const T *options) {
   T result = {};
   if (options)

@@ -15,7 +15,7 @@
 
 namespace tandem::compiler {
 
-/// Reads a module; what there is to say goes into `result`, whose `ok` says whether it could.
+/// Reads a module. Diagnostics go into `result`; its `ok` is the outcome.
 mlir::OwningOpRef<mlir::ModuleOp> parseModule(mlir::MLIRContext &context, llvm::StringRef text,
                                               llvm::StringRef name, CompileResult &result);
 

@@ -29,7 +29,7 @@ namespace tandem::compiler {
 
 namespace {
 
-/// Where a location leads, for people: the innermost call, the first of several.
+/// The source position of a location: the innermost call, the first of several.
 void place(Location loc, Diagnostic &diagnostic) {
   loc->walk([&](Location l) {
     auto file = dyn_cast<FileLineColLoc>(l);
@@ -61,7 +61,7 @@ Diagnostic convert(mlir::Diagnostic &from) {
   to.message = from.str();
   place(from.getLocation(), to);
   for (mlir::Diagnostic &note : from.getNotes()) {
-    // The text of a whole operation: of use to the compiler's authors, and only noise here.
+    // The text of a whole operation helps only the compiler's authors.
     if (StringRef(note.str()).starts_with("see current operation"))
       continue;
     to.notes.push_back(convert(note));
@@ -69,7 +69,7 @@ Diagnostic convert(mlir::Diagnostic &from) {
   return to;
 }
 
-/// One compilation on a module of its own.
+/// One compilation of a separate module.
 class Compilation {
 public:
   Compilation(ModuleOp module, const CompileOptions &options, CompileResult &result)
@@ -107,7 +107,7 @@ LogicalResult Compilation::findEntry() {
                                             : SymbolTable::getSymbolVisibility(&op) ==
                                                   SymbolTable::Visibility::Public))
       candidates.push_back(&op);
-  // The twins of programs are not meant when nobody is named.
+  // Unsharded references are not entries by default.
   if (wanted.empty())
     llvm::erase_if(candidates, [](Operation *op) {
       auto program = dyn_cast<hostir::ProgramOp>(op);
@@ -134,7 +134,7 @@ LogicalResult Compilation::findEntry() {
 }
 
 LogicalResult Compilation::lower() {
-  // The other functions are nobody's business: neither their lowering's time nor its errors.
+  // Other functions are ignored, with their errors and compile time.
   for (auto func : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
     if (!func.isDeclaration() && func.getSymName() != entry)
       func.erase();
@@ -225,7 +225,7 @@ LogicalResult Compilation::run() {
   return success(succeeded(translate()) && succeeded(verify()));
 }
 
-/// Runs `compile` with the diagnostics of this thread going into `result`.
+/// Runs `compile` and collects this thread's diagnostics in `result`.
 template <typename Function>
 void capturing(MLIRContext &context, CompileResult &result, Function compile) {
   uint64_t thread = llvm::get_threadid();
@@ -233,7 +233,7 @@ void capturing(MLIRContext &context, CompileResult &result, Function compile) {
     if (llvm::get_threadid() != thread)
       return failure();
     Diagnostic made = convert(diagnostic);
-    // The function and its unsharded reference contain the same op: one error is enough.
+    // The function and its unsharded reference contain the same op: report one error.
     bool isKnown = made.severity != Severity::Remark &&
                    llvm::any_of(result.diagnostics,
                                 [&](const Diagnostic &other) { return other.str() == made.str(); });
@@ -270,7 +270,7 @@ CompileResult compileBuffer(std::unique_ptr<llvm::MemoryBuffer> buffer,
   DialectRegistry registry;
   registerTandemDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.printOpOnDiagnostic(false); // the text of whole programs, at every error
+  context.printOpOnDiagnostic(false); // would print whole programs with every error
   OwningOpRef<ModuleOp> module = parseBuffer(context, std::move(buffer), result);
   if (module)
     capturing(context, result, [&] { return Compilation(*module, options, result).run(); });

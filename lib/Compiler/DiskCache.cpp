@@ -30,8 +30,8 @@ static std::string hashOf(StringRef text) {
   return llvm::toHex(llvm::BLAKE3::hash<32>(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
 }
 
-/// What tells this build of the compiler from any other: version() does not tell two builds of one
-/// version apart. Empty if that cannot be found out.
+/// Identifies this build of the compiler; version() is equal for two builds of one version. Empty
+/// if unknown.
 static std::string buildIdentity() {
   static const char anchor = 0;
   Dl_info info;
@@ -39,7 +39,7 @@ static std::string buildIdentity() {
   if (!::dladdr(&anchor, &info) || !info.dli_fname ||
       llvm::sys::fs::status("/proc/self/exe", status))
     return "";
-  // In a static executable dli_fname is what it was started as, which need not lead to it.
+  // In a static executable dli_fname is argv[0], which may not be a path to it.
   llvm::sys::fs::file_status library;
   if (!llvm::sys::fs::status(info.dli_fname, library))
     status = library;
@@ -92,12 +92,12 @@ void DiskCache::store(const std::string &key, const CompileResult &result) const
   if (directory.empty() || !result.ok || !result.diagnostics.empty() ||
       llvm::sys::fs::create_directories(directory))
     return;
-  // A key has lines of its own (those of a machine file), hence its length.
+  // A key may contain newlines (of a machine file), so its length is stored.
   std::string content = std::to_string(result.numRanks) + " " + std::to_string(result.numCommands) +
                         " " + std::to_string(result.numMessages) + "\n" + scope +
                         std::to_string(key.size()) + ":" + key + result.output;
   std::string hash = hashOf(content);
-  // Under another name until it is whole.
+  // Written to a temporary file, then renamed.
   llvm::consumeError(llvm::writeToOutput(path(key), [&](llvm::raw_ostream &os) {
     os << kMagic << hash << ' ' << content;
     return llvm::Error::success();

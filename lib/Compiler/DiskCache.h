@@ -12,15 +12,16 @@
 
 namespace tandem::compiler {
 
-/// A folder of programs: see CompilerSettings::directory. Any number of threads and processes.
+/// A folder of programs: see CompilerSettings::directory. Safe for several threads and processes.
 class DiskCache {
 public:
-  /// `scope` is what all keys have in common (the module's text); an empty directory keeps nothing.
+  /// `scope`: the common part of all keys (the module's text). An empty directory disables the
+  /// cache.
   DiskCache(std::string directory, std::string_view scope);
 
-  /// What was stored for `key`; not ok if nothing was, or nothing that can be trusted.
+  /// The result stored for `key`; not ok if there is none or it is invalid.
   CompileResult load(const std::string &key) const;
-  /// Keeps a result that is ok and had nothing to say. Failing to is no error.
+  /// Stores a successful result without diagnostics. Ignores write errors.
   void store(const std::string &key, const CompileResult &result) const;
 
 private:

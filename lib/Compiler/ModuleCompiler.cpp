@@ -25,7 +25,7 @@ namespace tandem::compiler {
 
 namespace {
 
-/// A context and the module in it, for one thread at a time.
+/// A context with its module, for one thread at a time.
 struct Workbench {
   Workbench(const DialectRegistry &registry, StringRef text, StringRef name, CompileResult &result)
       : context(registry, MLIRContext::Threading::DISABLED) {
@@ -37,10 +37,10 @@ struct Workbench {
   unsigned compiles = 0;
 };
 
-/// A context never gives back the types and attributes of what it has compiled.
+/// Contexts never free types and attributes, so they are replaced after this many compiles.
 constexpr unsigned kCompilesPerWorkbench = 64;
 
-/// What a machine file says: an edited one leads to other programs.
+/// The contents of a machine file, so that an edited file gives another key.
 std::string machineOf(const std::string &name) {
   if (name.empty())
     return "";
@@ -49,10 +49,10 @@ std::string machineOf(const std::string &name) {
   return path + "\n" + (text ? (*text)->getBuffer().str() : "");
 }
 
-/// A text that two sets of options share if they lead to the same program.
+/// Equal for options that lead to the same program.
 std::string keyOf(const CompileOptions &options) {
   std::string key;
-  // Names come from the caller: with their lengths, no two lists can look alike.
+  // Names are arbitrary: store their lengths to keep keys unique.
   auto add = [&](std::string_view text) {
     key += std::to_string(text.size()) + ":";
     key += text;
@@ -154,7 +154,7 @@ private:
   const CompilerSettings settings;
   DialectRegistry registry;
   std::mutex mutex;
-  /// As many as have compiled at once.
+  /// One per concurrent compile so far.
   std::vector<std::unique_ptr<Workbench>> idle;
 
 public:

@@ -17,9 +17,8 @@
 #if LLVM_ENABLE_STATS
 namespace mlir {
 // The installed MLIR is built with NDEBUG, where a statistic is an empty object; with assertions it
-// is a counter with a name. MLIR's own definitions of these two leave the counter of a pass that is
-// compiled with assertions as it was in memory. Hidden, because MLIR's own passes, whose statistics
-// are empty, must not come here.
+// is a named counter. MLIR's definitions of these two functions leave the counter of a pass
+// compiled with assertions uninitialised. Hidden, because MLIR's own passes must not use these.
 __attribute__((visibility("hidden"))) Pass::Statistic::Statistic(Pass *owner, const char *name,
                                                                  const char *description)
     : llvm::Statistic{"", name, description} {
@@ -46,7 +45,7 @@ void PassStatistics::attach(PassManager &manager) {
   struct Instrumentation : PassInstrumentation {
     explicit Instrumentation(std::shared_ptr<State> state) : state(std::move(state)) {}
     void runAfterPass(Pass *pass, Operation *) override {
-      // Others have statistics of another kind: see above.
+      // Other passes have empty statistics: see above.
       StringRef name = pass->getArgument();
       if (!name.starts_with("fusion-") && !name.starts_with("hostir-") &&
           !name.starts_with("convert-fusion-"))
@@ -62,7 +61,7 @@ void PassStatistics::attach(PassManager &manager) {
 
 std::string PassStatistics::str() const {
 #if LLVM_ENABLE_STATS
-  // A pass that ran on several functions at once exists several times.
+  // A pass that runs on several functions in parallel has several instances.
   llvm::MapVector<StringRef, llvm::MapVector<StringRef, uint64_t>> counts;
   for (Pass *pass : state->passes)
     for (Pass::Statistic *statistic : pass->getStatistics())

@@ -16,14 +16,14 @@
 
 namespace tandem {
 
-/// Remembers which of Tandem's passes a pass manager runs, and reads their statistics afterwards.
-/// The installed MLIR is built without statistics: `-mlir-pass-statistics` prints none.
+/// Records Tandem's passes in a pass manager and reads their statistics after the run. The
+/// installed MLIR is built without statistics: `-mlir-pass-statistics` prints none.
 class PassStatistics {
 public:
-  /// To be called once, before the manager runs.
+  /// Call once, before the run.
   void attach(PassManager &manager);
-  /// One line per pass and per count, in the order in which passes first ran. Before the manager is
-  /// destroyed. A build without assertions counts nothing, and says so.
+  /// One line per pass and counter, in order of the passes' first runs. Call before the manager is
+  /// destroyed. Builds without assertions have no counters, and the text says so.
   std::string str() const;
 
 private:

@@ -23,7 +23,7 @@ using namespace tandem;
 
 namespace {
 
-/// Appends passes, less the disabled ones, each followed by a snapshot if wanted.
+/// Appends passes except disabled ones, each followed by a snapshot if requested.
 class PipelineBuilder {
 public:
   PipelineBuilder(OpPassManager &manager, const TandemLowerOptions &options)
@@ -64,7 +64,7 @@ private:
 
 } // namespace
 
-/// Where reshards go that could stand on either side of an op. None if the option is none of these.
+/// The value of option `gather`; none if it is invalid.
 static std::optional<fusion::GatherMode> getGatherMode(const TandemLowerOptions &options) {
   StringRef where = options.gather;
   if (where.empty())
@@ -95,7 +95,7 @@ static void addReshardPasses(PipelineBuilder &builder, const TandemLowerOptions 
   reshards.oneSided = channels.oneSided;
   reshards.log = log;
   builder.addOnFunctions(fusion::createFusionInsertReshards(reshards));
-  // All types are final: what has no elements goes, and no later pass sees it.
+  // All types are final: fold empty values, so that later passes see none.
   builder.addOnFunctions(fusion::createFusionFoldConstants({log}));
   builder.addOnFunctions(fusion::createFusionVerify({fusion::VerifyStage::Resharded}));
 }
@@ -124,14 +124,14 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   convert.log = log;
   builder.addOnModule(createConvertFusionToHostIR(convert));
 
-  // Makes equal tests of mesh membership one value, and the code under them one block.
+  // Merges equal tests of mesh membership, and the code that they guard.
   builder.addOnModule(createCSEPass());
-  // Views of one slice made by several ops become one: what localize-buffers looks for.
+  // Merges equal views of one slice, for localize-buffers.
   builder.addOnModule(createCanonicalizerPass());
   builder.addOnModule(createCSEPass());
-  // While collectives are still single ops: each is one access to a slice.
+  // Before collectives are expanded: each is one access to a slice.
   builder.addOnPrograms(hostir::createLocalizeBuffers({log}));
-  // Each slice of an intermediate is a buffer by now, which fusion makes superfluous.
+  // Each slice of an intermediate is a buffer now, which fusion can remove.
   hostir::FuseLaunchesOptions fuse;
   fuse.log = log;
   builder.addOnModule(hostir::createFuseLaunches(fuse));
@@ -144,7 +144,7 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
     builder.addOnModule(createCSEPass());
   }
 
-  // The expansion has added scratch buffers: lifetimes come last.
+  // After expansion, which adds scratch buffers.
   builder.addOnPrograms(hostir::createInsertDeallocs({log}));
   builder.addOnPrograms(hostir::createPlanBuffers({log}));
   builder.addOnPrograms(hostir::createVerify());
@@ -196,7 +196,7 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
 
   builder.addOnFunctions(fusion::createFusionScalarsToTensors({log}));
 
-  // Numbers first: everything behind may rely on known sizes.
+  // First, so that later passes have known sizes.
   fusion::FusionSpecializeOptions specialize;
   specialize.mesh.assign(options.mesh.begin(), options.mesh.end());
   specialize.shape.assign(options.shape.begin(), options.shape.end());
@@ -204,11 +204,10 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   specialize.log = log;
   builder.addOnModule(fusion::createFusionSpecialize(specialize));
 
-  // What nobody asks for must neither be sent nor decide where the rest is.
+  // Unused values must neither be sent nor decide the placement of others.
   builder.addOnFunctions(fusion::createFusionEraseDeadOps({log}));
 
-  // The oracle is taken before any pass has decided anything, so that no such pass can be wrong in
-  // both.
+  // Copied before any pass makes decisions, so that no such pass can be wrong in both.
   if (options.oracle)
     builder.addOnModule(fusion::createFusionOutlineOracle({log}));
 

@@ -45,7 +45,7 @@ void ProgramCache::keep(const std::string &key, const Program &program) {
   if (!isNew)
     return;
   slot->second.program = program;
-  // The key stands in the map; strings of diagnostics are few.
+  // The map owns the key; strings of diagnostics are few.
   slot->second.bytes = key.size() + program->output.size();
   recency.push_front(&slot->first);
   slot->second.place = recency.begin();

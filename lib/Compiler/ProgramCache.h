@@ -3,7 +3,7 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Needs neither LLVM nor MLIR, so that it can be tested by itself (and under TSan).
+// Needs neither LLVM nor MLIR, so it can be tested alone (and under TSan).
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,30 +20,30 @@
 
 namespace tandem::compiler {
 
-/// Programs by key, the least recently used given up first. Any number of threads.
+/// Programs by key; evicts the least recently used. Thread-safe.
 class ProgramCache {
 public:
   using Program = std::shared_ptr<const CompileResult>;
 
   explicit ProgramCache(CacheLimits limits) : limits(limits) {}
 
-  /// The program of `key`, from `make` if there is none. Of several threads that ask at once one
-  /// calls `make`, without a lock held; the others get what it returns, failures too. `make` must
-  /// not ask for the same key.
+  /// The program of `key`; calls `make` if it is missing. One of several concurrent callers calls
+  /// `make`, without a lock; all get its result, including failures. `make` must not request the
+  /// same key.
   Program get(const std::string &key, const std::function<CompileResult()> &make);
 
-  /// hits, joined, failed, evicted, programs and bytes; the rest is the caller's.
+  /// hits, joined, failed, evicted, programs and bytes; the caller fills the rest.
   CacheStatistics statistics() const;
   void clear();
 
 private:
   struct Slot {
-    /// Null while it is being made.
+    /// Null while it is being compiled.
     Program program;
     uint64_t bytes = 0;
-    std::list<const std::string *>::iterator place; ///< in `recency`; once there is a program
+    std::list<const std::string *>::iterator place; ///< in `recency`, once compiled
   };
-  /// What those who wait look at: the slot may be gone when they wake.
+  /// Shared with waiting threads: the slot may be evicted before they wake.
   struct Flight {
     Program program;
   };
@@ -56,7 +56,7 @@ private:
   std::condition_variable landed;
   std::unordered_map<std::string, Slot> slots;
   std::unordered_map<std::string, std::shared_ptr<Flight>> flights;
-  /// Keys of `slots`, the most recently used first.
+  /// Keys of `slots`, most recently used first.
   std::list<const std::string *> recency;
   CacheStatistics counts;
 };

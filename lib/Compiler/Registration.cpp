@@ -40,7 +40,7 @@ void tandem::registerTandemPasses() {
   tandem::registerTandemConversionPasses();
   tandem::fusion::registerTandemFusionPasses();
   tandem::hostir::registerHostIRPasses();
-  // Not a PassPipelineRegistration: that has no way to say that an option is out of range.
+  // PassPipelineRegistration cannot report an option out of range.
   registerPassPipeline(
       "tandem-lower", "lower fusions to planned host programs",
       [](OpPassManager &manager, StringRef text,

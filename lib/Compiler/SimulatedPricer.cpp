@@ -33,9 +33,9 @@ using namespace tandem;
 
 namespace {
 
-/// A machine and what has been priced on it, by signature; none: the candidate cannot be lowered.
+/// A machine and its prices by signature; none: the candidate cannot be lowered.
 struct PricedMachine {
-  /// Beyond it the prices are forgotten: a context may live as long as a training job.
+  /// Forgets the prices above this number: a context may live as long as a training job.
   static constexpr size_t kMaxPrices = size_t(1) << 14;
 
   explicit PricedMachine(machine::Machine machine) : machine(std::move(machine)) {}
@@ -45,7 +45,7 @@ struct PricedMachine {
   std::unordered_map<std::string, std::optional<double>> prices;
 };
 
-/// It has all kinds of channels, and kernels are not compiled for a GPU.
+/// Has all channel kinds, and compiles no GPU kernels.
 constexpr char kTarget[] = "cpu-local";
 
 class SimulatedPricer final : public Pricer {
@@ -74,15 +74,15 @@ public:
 private:
   FailureOr<double> price(Operation *op, LoweringStart start);
   FailureOr<double> simulate(Operation *op, LoweringStart start);
-  /// Of a lowered module. `byClasses`: where ranks differ in their peers alone, one rank is
-  /// simulated for each class of them, else all.
+  /// Simulates a lowered module. `byClasses`: one rank per class if ranks differ only in their
+  /// peers, else all.
   FailureOr<double> simulate(ModuleOp module, StringRef name, bool byClasses) const;
   PassManager &getPasses(MLIRContext *context, LoweringStart start);
 
   const Options options;
   const std::shared_ptr<PricedMachine> priced;
   const machine::Machine &machine;
-  std::optional<PassManager> passesFrom[3]; ///< made when first needed
+  std::optional<PassManager> passesFrom[3]; ///< created at first use
 };
 
 } // namespace
@@ -118,8 +118,8 @@ PassManager &SimulatedPricer::getPasses(MLIRContext *context, LoweringStart star
   return *passes;
 }
 
-/// A function of the loop alone. It returns what is computed. What a reshard makes stays inside: in
-/// the program, too, it is seldom returned, which may take a copy.
+/// A function of the loop alone, which returns computed values. Reshard results are not returned:
+/// that might add a copy, and programs seldom return them.
 static func::FuncOp createFunction(fusion::StreamLoopOp loop) {
   OpBuilder builder(loop.getContext());
   auto func = func::FuncOp::create(builder, loop.getLoc(), "candidate",
@@ -141,7 +141,7 @@ static func::FuncOp createFunction(fusion::StreamLoopOp loop) {
 
 FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) {
   MLIRContext *context = op->getContext();
-  // A candidate that cannot be lowered is no error of the program.
+  // A candidate that cannot be lowered is not a user error.
   SilenceDiagnostics quiet(context);
   OwningOpRef<ModuleOp> module(ModuleOp::create(op->getLoc()));
   auto loop = dyn_cast<fusion::StreamLoopOp>(op);
@@ -199,8 +199,8 @@ public:
   }
 
 private:
-  /// What the passes of this context have priced so far with these options. A machine is known by
-  /// its file and the time at which that was changed last.
+  /// The prices of this context for these options. A machine is identified by its file and the
+  /// file's modification time.
   Expected<std::shared_ptr<PricedMachine>> find(const Pricer::Options &options) const {
     std::string path = machine::pathOf(options.machine);
     std::error_code ignored;
@@ -224,7 +224,7 @@ private:
 
 void tandem::registerSimulatedPricer(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, fusion::FusionDialect *dialect) {
-    // What the passes behind a price need: in the midst of a pass it is too late to load them.
+    // Dialects of the passes behind a price, which cannot be loaded while a pass runs.
     context->loadDialect<hostir::HostIRDialect, arith::ArithDialect, memref::MemRefDialect,
                          scf::SCFDialect>();
     dialect->addInterfaces<SimulatedPricerInterface>();

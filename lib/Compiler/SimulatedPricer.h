@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-/// Attaches the pricer that simulates to the fusion dialect.
+/// Attaches the simulating pricer to the fusion dialect.
 void registerSimulatedPricer(mlir::DialectRegistry &registry);
 
 } // namespace tandem

@@ -33,7 +33,7 @@ struct TandemSnapshot : public tandem::impl::TandemSnapshotBase<TandemSnapshot> 
     llvm::sys::path::append(path,
                             llvm::formatv("{0,0+2}-{1}.mlir", number.getValue(), stage).str());
     if (!error) {
-      // Under another name until it is whole.
+      // Written to a temporary file, then renamed.
       std::string text;
       llvm::raw_string_ostream(text) << getOperation();
       llvm::Error failed = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
@@ -43,7 +43,7 @@ struct TandemSnapshot : public tandem::impl::TandemSnapshotBase<TandemSnapshot> 
       error = llvm::errorToErrorCode(std::move(failed));
     }
     if (error) {
-      // At its place, not on it: the text of the whole module would follow.
+      // At the location only: an op would be printed with the whole module.
       emitError(getOperation()->getLoc())
           << "cannot write snapshot " << path << ": " << error.message();
       signalPassFailure();

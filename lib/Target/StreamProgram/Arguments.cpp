@@ -13,8 +13,7 @@ using namespace mlir;
 
 namespace tandem::target {
 
-/// How the dimensions are parallelised, for people: what stands between the outer brackets of the
-/// attribute, without the mesh.
+/// The axes for display: the dimensions between the attribute's outer brackets, without the mesh.
 static std::string axesText(fusion::AxesAttr axes) {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -86,7 +85,7 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
       if (failed(local) || ArrayRef<int64_t>(*local) != ArrayRef<int64_t>(info.localShape))
         return program.emitOpError("argument ")
                << number << ": " << memref << " is not the local shape of " << info.type;
-      // Looking ranks up in a list of devices takes as long as the list.
+      // A lookup in a device list is linear, so tabulate the positions.
       info.positions.assign(numRanks, -1);
       for (int64_t p = 0, e = axes.getMesh().numDevices(); p < e; ++p)
         info.positions[axes.getMesh().worldRank(p)] = static_cast<int32_t>(p);

@@ -13,7 +13,7 @@
 
 namespace tandem::target {
 
-/// An argument of the program as the index describes it.
+/// An argument of the program, for the index.
 struct ArgumentInfo {
   std::string name, axes, mesh;
   bool isResult = false, isPartial = false;
@@ -29,7 +29,7 @@ struct ArgumentInfo {
 /// Reads the attributes of the program's arguments.
 FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, uint32_t numRanks);
 
-/// Where the pieces of `rank` lie.
+/// Finds the shards of `rank`.
 LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments,
                          const Code &code, uint32_t rank, std::vector<ShardInfo> &shards);
 

@@ -3,9 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A program is evaluated once per rank, so everything that is the same for all ranks is found out
-// once: values become slots, operations small instructions in one list, structured control flow
-// jumps.
+// A program is numbered once and evaluated once per rank: values become slots, operations become
+// instructions in one list, structured control flow becomes jumps.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +33,7 @@ enum class Opcode : uint8_t {
   Map,                                        // views[a] by view operation b
   Alloc,                                      // a = allocation; e = stream
   Dim,                                        // ints[dst] = extent ints[b] of views[a]
-  // Who am I: ints[dst].
+  // Rank-dependent numbers: ints[dst].
   DeviceIndex, // a = mesh, b = axis
   InMesh,      // a = mesh
   Translate,   // a = position in mesh b: in mesh c
@@ -67,16 +66,16 @@ struct ChannelInfo : hostir::RankGroups {
   MeshAttr mesh;
   ArrayAttr axes;
   uint32_t declared = 0, required = 0; ///< sp::Capability bits
-  uint32_t firstPeer = 0;              ///< sum of the group sizes of the channels before
+  uint32_t firstPeer = 0;              ///< sum of the group sizes of earlier channels
 };
 
-/// A number that is known, or an int slot.
+/// A constant, or a number slot.
 struct Operand {
   bool isSlot;
   int64_t value;
 };
 
-/// What an operation on views does to a layout, and the last thing that it did.
+/// The effect of a view operation on a layout, with the last result cached.
 struct ViewMap {
   enum Kind { Subview, Reinterpret, Permute, Expand, Collapse, Cast } kind;
   Operation *op;
@@ -85,7 +84,7 @@ struct ViewMap {
   SmallVector<unsigned, 4> permutation;
   SmallVector<mlir::ReassociationIndices, 4> groups;
   llvm::SmallBitVector dropped;
-  bool layoutIsStatic = false; ///< the result's layout depends on the source's alone
+  bool layoutIsStatic = false; ///< the result's layout depends only on the source's
 
   /// A term of the result's offset: ints[slot] * bytes, 0 <= ints[slot] <= limit.
   struct Term {
@@ -102,10 +101,10 @@ struct ViewMap {
 struct Allocation {
   Operation *op;
   uint32_t layout;
-  bool perWorker;       ///< each worker has a place of its own
-  uint32_t firstWorker; ///< the first that has one
-  uint32_t places;      ///< how many there are
-  uint32_t firstBuffer; ///< number of the first one's buffer
+  bool perWorker;       ///< one slot per worker
+  uint32_t firstWorker; ///< the first worker with a slot
+  uint32_t places;      ///< number of slots
+  uint32_t firstBuffer; ///< number of the first slot's buffer
 };
 
 struct Launch {
@@ -125,7 +124,7 @@ struct Name {
   std::string text, location;
 };
 
-/// A place that a buffer may have: the arguments, then each allocation's, one per worker.
+/// A possible location of a buffer: the arguments, then the slots of each allocation.
 struct BufferInfo {
   sp::Space space;
   uint32_t argument;
@@ -133,8 +132,7 @@ struct BufferInfo {
   uint32_t name;
 };
 
-/// A numbered program. The view maps' memory of their last result makes it the property of one
-/// thread.
+/// A numbered program. Its view maps cache results, so it is for one thread.
 struct Code : hostir::NumberedProgram {
   hostir::ProgramOp program;
   uint32_t numRanks = 1;
@@ -151,27 +149,27 @@ struct Code : hostir::NumberedProgram {
   std::vector<Name> names;
   LayoutTable layouts;
   bool usesSignals = false;
-  /// Received f16 or bf16 terms are added up (a ring): partial sums travel rounded.
+  /// Received f16 or bf16 partial sums are added (a ring), so they are rounded on the wire.
   bool receives = false, accumulatesRounded = false;
 };
 
-/// Numbers a program for a world of `numRanks` (0: as large as its meshes need). Reports what
-/// cannot be evaluated at compile time at the operation. `gpuArch`: kernels are also compiled for
-/// that GPU; empty: none.
+/// Numbers a program for a world of `numRanks` (0: as many as its meshes need). Reports operations
+/// that cannot be evaluated at compile time. `gpuArch`: the GPU that kernels are also compiled for;
+/// empty: none.
 FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t numRanks,
                                            StringRef gpuArch = {});
 
 /// Translates an elementwise kernel into an `Expression` buffer.
 FailureOr<std::vector<uint8_t>> buildExpression(hostir::KernelOp kernel);
 
-/// Translates an elementwise kernel into PTX for a GPU ("sm_90"); see docs/kernels.md for the
+/// Translates an elementwise kernel into PTX for a GPU ("sm_90"); docs/kernels.md describes its
 /// calls.
 FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch);
 
 /// PTX of a gpu.module of llvm and nvvm ops.
 FailureOr<std::string> translateToPtx(Operation *gpuModule, StringRef arch);
 
-/// "file.mlir:12:5", or "" where nobody knows.
+/// "file.mlir:12:5", or "" if unknown.
 std::string locationText(Location loc);
 
 } // namespace tandem::target

@@ -30,7 +30,7 @@ std::string locationText(Location loc) {
 LogicalResult CodeBuilder::run() {
   if (program.getBody().empty())
     return program.emitOpError("has no body");
-  // A wait of one of the streams is 16 bits wide.
+  // Stream numbers have 16 bits.
   if (program.getWorkers() > 0xffff)
     return program.emitOpError("expected at most 65535 workers, found ") << program.getWorkers();
   if (failed(arguments()) || failed(block(program.getBody().front())))

@@ -35,7 +35,7 @@ private:
   LogicalResult arguments();
   LogicalResult other(Operation *op) override;
   void moveView(Operation *op, uint32_t source, uint32_t target) override;
-  /// True if `op` makes a view of a view; failure if it does so in a way that cannot be evaluated.
+  /// True if `op` makes a view of a view; failure if it cannot be evaluated.
   FailureOr<bool> viewOf(Operation *op);
   LogicalResult allocation(hostir::AllocOp op);
   LogicalResult channel(hostir::ChannelOp op);

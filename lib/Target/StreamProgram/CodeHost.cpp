@@ -15,7 +15,7 @@ namespace tandem::target {
 
 FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
   using namespace hostir;
-  // Which operands are where: view slots in a, b; the stream last.
+  // View slots in a and b; the stream last.
   auto two = [&](Opcode opcode, StringRef kind, Value a, Value b, Value stream) -> Instr & {
     Instr &instr = command(op, opcode, kind);
     instr.a = slot(a);
@@ -218,8 +218,7 @@ uint32_t CodeBuilder::meshNumber(MeshAttr mesh) {
   return it->second;
 }
 
-/// What a channel is used for. Where its value goes elsewhere than into communication, what it
-/// declares.
+/// The capabilities that a channel's uses require; all declared ones if its value has other uses.
 static uint32_t requiredCapabilities(hostir::ChannelOp op, uint32_t declared) {
   uint32_t required = 0;
   for (Operation *user : op.getChannel().getUsers()) {
@@ -256,7 +255,7 @@ LogicalResult CodeBuilder::channel(hostir::ChannelOp op) {
     other.required |= required;
     return success();
   }
-  constexpr size_t maxChannels = 4096; // what the runtime takes
+  constexpr size_t maxChannels = 4096; // the runtime's limit
   if (code->channels.size() == maxChannels)
     return op.emitOpError("expected at most ") << maxChannels << " channels";
   channelOps[op.getName()] = op;

@@ -114,8 +114,8 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
     return op.emitOpError("expected offset and pitch that are multiples of 64 and not negative "
                           "(offset may be, beside a pitch), found ")
            << offset << " and " << pitch;
-  // A loop of fewer iterations than workers has fewer places than there are workers, and one that
-  // begins with another worker than the first has none for those before.
+  // A loop with fewer iterations than workers has fewer slots; one that begins with a later worker
+  // has none for earlier workers.
   int64_t first = offset < 0 ? (pitch - 1 - offset) / pitch : 0;
   offset += first * pitch;
   int64_t left = arena - bytes - offset;

@@ -126,7 +126,7 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     return success();
   }
   case Opcode::DeviceIndex: {
-    // Undefined outside the mesh: 0 there.
+    // 0 outside the mesh, where it is undefined.
     ints[instr.dst] = code.meshes[instr.a].indexOf(rank, instr.b);
     return success();
   }

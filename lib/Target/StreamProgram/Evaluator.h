@@ -16,24 +16,23 @@
 
 namespace tandem::target {
 
-/// Evaluates a program rank by rank. What it finds goes into RankTables; what must hold between
-/// ranks into a Matcher.
+/// Evaluates a program rank by rank into RankTables; a Matcher compares ranks.
 class Evaluator {
 public:
   Evaluator(Code &code, uint64_t maxCommands, uint64_t maxSteps)
       : code(code), tables(code), maxCommands(maxCommands), maxSteps(maxSteps), sent(code.numPeers),
         received(code.numPeers) {}
 
-  /// Evaluates one rank; `tables` then has its commands. `matcher`: null where ranks are not
-  /// compared.
+  /// Evaluates one rank; `tables` then has its commands. `matcher`: null to skip the comparison of
+  /// ranks.
   LogicalResult run(uint32_t rank, Matcher *matcher);
 
-  /// What `run` does before it walks.
+  /// The start of `run`, before the walk.
   void begin(uint32_t rank, Matcher *matcher);
-  /// The number in a slot, as it is now.
+  /// The current number in a slot.
   int64_t valueOf(uint32_t slot) const { return ints[slot]; }
 
-  // Of hostir::runInstrs.
+  // Callbacks of hostir::runInstrs.
   FailureOr<uint32_t> branch(uint32_t pc);
   FailureOr<bool> enterLoop(uint32_t pc);
   FailureOr<bool> nextLoop(const Instr &instr);
@@ -41,10 +40,10 @@ public:
 
   Code &code;
   RankTables tables;
-  std::vector<uint64_t> signalSlots; ///< over all ranks run so far: the largest value of each slot
+  std::vector<uint64_t> signalSlots; ///< over all ranks so far: the largest value of each slot
   uint64_t messages = 0;
-  /// The ranks are run to see what they do with signals: `signalSlots`, and who raises which. What
-  /// is run afterwards has commands that know.
+  /// The first pass over all ranks collects `signalSlots` and the ranks that raise each slot.
+  /// Commands of later passes use both.
   bool surveying = false;
 
 private:
@@ -53,13 +52,13 @@ private:
   LogicalResult message(const Instr &instr);
   LogicalResult signal(const Instr &instr);
   LogicalResult launch(const Instr &instr);
-  /// Whether nobody else raises that slot of rank `to`, and `raw`'s stream by values that grow.
+  /// Whether only the stream of `raw` raises that slot of rank `to`, with ascending values.
   bool isExclusive(uint32_t to, const RawCommand &raw);
 
   InFlightDiagnostic error(const Instr &instr) const;
-  /// Resolves the view in a slot as an operand of a command.
+  /// Resolves the view in a slot to a command's operand.
   LogicalResult operand(const Instr &instr, uint32_t slot, uint32_t &result);
-  /// The channel in a slot; this rank must take part.
+  /// The channel in a slot; this rank must be a member.
   const ChannelInfo *channel(const Instr &instr, uint32_t slot, uint16_t &number);
   LogicalResult peer(const Instr &instr, const ChannelInfo &channel, StringRef what, int64_t value);
   LogicalResult limits(const Instr &instr);
@@ -75,8 +74,8 @@ private:
     uint64_t value = 0; ///< the last
     bool alone = true;
   };
-  llvm::DenseMap<uint64_t, Raiser> raisers; ///< by rank and slot that is raised; of the survey
-  // The group that is open.
+  llvm::DenseMap<uint64_t, Raiser> raisers; ///< of the first pass: by rank and slot raised
+  // The open group.
   const Instr *openGroup = nullptr;
   size_t groupCommand = 0;
 };

@@ -197,7 +197,7 @@ LogicalResult Evaluator::collective(const Instr &instr) {
 }
 
 LogicalResult Evaluator::signal(const Instr &instr) {
-  // What the runtime takes.
+  // The runtime's limits.
   constexpr int64_t maxSlots = int64_t(1) << 20, maxValue = int64_t(1) << 32;
   bool isSignal = opcodeOf(instr) == Opcode::Signal;
   uint16_t number;

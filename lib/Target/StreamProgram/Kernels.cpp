@@ -23,8 +23,8 @@ namespace {
 
 using sp::RegisterType;
 
-/// The type of the register that holds a value of `type`: f16 and bf16 are computed in f32, i1 (0
-/// or 1) and i8 in i32. Unset for a type that kernels do not compute.
+/// The register type of `type`: f16 and bf16 are computed in f32, i1 (0 or 1) and i8 in i32. None
+/// if kernels do not support it.
 std::optional<RegisterType> registerTypeOf(Type type) {
   if (type.isF32() || type.isF16() || type.isBF16())
     return RegisterType::f32;
@@ -37,8 +37,8 @@ std::optional<RegisterType> registerTypeOf(Type type) {
   return std::nullopt;
 }
 
-/// Emits one kernel. f16 and bf16 are rounded when they are stored and where `arith.truncf` says
-/// so; results of i8 are reduced modulo 2^8 at once.
+/// Emits one kernel. f16 and bf16 are rounded at stores and `arith.truncf`; i8 results are reduced
+/// modulo 2^8 at once.
 class ExpressionBuilder {
 public:
   explicit ExpressionBuilder(hostir::KernelOp kernel) : kernel(kernel) {}
@@ -61,7 +61,7 @@ private:
   uint32_t shift(Operation *op, sp::ExprOp which);
   uint32_t maxOrMinNumber(Operation *op, sp::ExprOp which);
 
-  /// The register of an instruction; one that is there already, if it computes the same.
+  /// The register of an instruction; reuses an equal instruction.
   uint32_t emit(sp::ExprOp op, RegisterType type, uint32_t a = 0, uint32_t b = 0, uint32_t c = 0,
                 uint64_t bits = 0) {
     auto [known, isNew] = computed.try_emplace(
@@ -102,7 +102,7 @@ private:
   std::vector<sp::ExprInstr> instrs;
 };
 
-/// The one type of an operand, whose registers a comparison or a cast reads.
+/// The type of the operands of a comparison or cast.
 RegisterType operandType(Operation *op) {
   return registerTypeOf(op->getOperand(0).getType()).value_or(RegisterType::f32);
 }
@@ -121,7 +121,7 @@ ExpressionBuilder::Result ExpressionBuilder::constantOf(arith::ConstantOp op) {
   return integer(type, isTruth ? !value.getValue().isZero() : value.getInt());
 }
 
-/// A store rounds by itself.
+/// A store already rounds.
 uint32_t ExpressionBuilder::truncate(arith::TruncFOp op) {
   uint32_t value = reg(op.getIn());
   if (operandType(op) == RegisterType::f64)
@@ -133,7 +133,7 @@ uint32_t ExpressionBuilder::truncate(arith::TruncFOp op) {
               RegisterType::f32, value);
 }
 
-/// The other number, if one is a NaN.
+/// Returns the other number if one is NaN.
 uint32_t ExpressionBuilder::maxOrMinNumber(Operation *op, sp::ExprOp which) {
   RegisterType type = resultTypeOf(op);
   uint32_t a = reg(op->getOperand(0)), b = reg(op->getOperand(1));
@@ -151,13 +151,13 @@ uint32_t ExpressionBuilder::compare(arith::CmpIOp op) {
       predicate == P::ult || predicate == P::ule || predicate == P::ugt || predicate == P::uge;
   bool isTruth = op.getLhs().getType().isInteger(1);
   if (isUnsigned && !isTruth) {
-    // Unsigned order is signed order with the sign turned.
+    // Unsigned order is signed order with the sign bit flipped.
     int64_t least = type == RegisterType::i64 ? std::numeric_limits<int64_t>::min()
                                               : std::numeric_limits<int32_t>::min();
     a = emit(sp::ExprOp::bit_xor, type, a, integer(type, least));
     b = emit(sp::ExprOp::bit_xor, type, b, integer(type, least));
   }
-  if (!isUnsigned && isTruth) // as signed numbers truth values are 0 and -1
+  if (!isUnsigned && isTruth) // as signed numbers, booleans are 0 and -1
     std::swap(a, b);
   switch (predicate) {
   case P::eq:
@@ -190,7 +190,7 @@ uint32_t ExpressionBuilder::compare(arith::CmpFOp op) {
   auto both = [&](sp::ExprOp e, uint32_t x, uint32_t y) {
     return emit(e, RegisterType::i32, x, y);
   };
-  // A number is equal to itself, a NaN is not.
+  // x == x except for NaN.
   auto ordered = [&] { return both(sp::ExprOp::bit_and, equal(a, a), equal(b, b)); };
   switch (op.getPredicate()) {
   case P::AlwaysFalse:
@@ -243,7 +243,7 @@ ExpressionBuilder::Result ExpressionBuilder::fromInteger(Operation *op, bool isS
               value);
 }
 
-/// Towards zero, saturating; of a NaN 0.
+/// Towards zero, saturating; NaN gives 0.
 ExpressionBuilder::Result ExpressionBuilder::toInteger(arith::FPToSIOp op) {
   if (op.getType().isInteger(1))
     return std::nullopt;
@@ -279,7 +279,7 @@ ExpressionBuilder::Result ExpressionBuilder::narrow(arith::TruncIOp op) {
   return value;
 }
 
-/// Between types whose registers have the bits of memory.
+/// Between types whose registers have the bits in memory.
 ExpressionBuilder::Result ExpressionBuilder::bitcast(arith::BitcastOp op) {
   Type from = op.getIn().getType(), to = op.getType();
   if (from == to)
@@ -289,7 +289,7 @@ ExpressionBuilder::Result ExpressionBuilder::bitcast(arith::BitcastOp op) {
   return emit(sp::ExprOp::bitcast, resultTypeOf(op), reg(op.getIn()));
 }
 
-/// By an amount modulo the width, as expression code has it for 32 and 64 bits.
+/// Modulo the width, as in expression code for 32 and 64 bits.
 uint32_t ExpressionBuilder::shift(Operation *op, sp::ExprOp which) {
   RegisterType type = resultTypeOf(op);
   uint32_t amount = reg(op->getOperand(1));
@@ -311,7 +311,7 @@ ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
   auto operand = [&](unsigned i) { return reg(op->getOperand(i)); };
   auto unary = [&](E e) { return Result(emit(e, type, operand(0))); };
   auto binary = [&](E e) { return Result(emit(e, type, operand(0), operand(1))); };
-  // i8 wraps at once, and there is no arithmetic on truth values.
+  // i8 wraps at once; i1 has no arithmetic.
   auto wrapped = [&](Result result) -> Result {
     if (onTruth)
       return std::nullopt;

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A kernel becomes a gpu.module with two functions, `rows` and `strided`; docs/kernels.md says how
-// they are called. Arithmetic is that of expression code: f16 and bf16 are computed in f32 and
-// rounded when they are stored and where `arith.truncf` says so; an i1 is a byte in memory.
-// Functions without an instruction are expanded, so that nothing of the CUDA toolkit is needed.
+// A kernel becomes a gpu.module with two functions, `rows` and `strided`; docs/kernels.md describes
+// their calls. Arithmetic is that of expression code: f16 and bf16 are computed in f32 and rounded
+// at stores and `arith.truncf`; an i1 is a byte in memory. Functions without an instruction are
+// expanded, so no CUDA toolkit is needed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,26 +55,27 @@ public:
   FailureOr<OwningOpRef<ModuleOp>> run();
 
 private:
-  /// One operand's element type and the arguments that say where it is.
+  /// One operand's element type and its location arguments.
   struct Operand {
-    Type element; ///< in memory: of an i1, i8
+    Type element; ///< in memory: i8 for i1
     bool isTruth = false;
     Value pointer;
     SmallVector<Value> strides;
   };
   using Operands = SmallVector<Operand>;
 
-  /// A function of `extents` numbers, then a pointer and `numStrides` strides per operand; the
-  /// builder stands in its body.
+  /// Creates a function with `extents` numbers, then a pointer and `numStrides` strides per
+  /// operand, and moves the builder into its body.
   std::pair<SmallVector<Value>, Operands> beginFunction(StringRef name, unsigned extents,
                                                         unsigned numStrides);
   LogicalResult rows();
   LogicalResult strided();
 
-  /// Computes elements at `offsets` (one per operand): `width` adjacent ones, or one if that is 0.
+  /// Computes `width` adjacent elements at `offsets` (one per operand); one element if `width` is
+  /// 0.
   LogicalResult element(const Operands &operands, ArrayRef<Value> offsets);
   FailureOr<Value> compute(Operation *op, ArrayRef<Value> operands);
-  /// A constant of a register's type.
+  /// A constant of a register type.
   Value splat(Type type, TypedAttr value) {
     auto vector = dyn_cast<VectorType>(type);
     return arith::ConstantOp::create(
@@ -104,7 +105,7 @@ private:
   Value add(Value x, Value y) { return arith::AddIOp::create(b, loc, x, y); }
   Value mul(Value x, Value y) { return arith::MulIOp::create(b, loc, x, y); }
   Value asIndex(Value value) { return arith::IndexCastOp::create(b, loc, b.getIndexType(), value); }
-  /// Number of this thread along x, over all blocks.
+  /// This thread's number along x, over all blocks.
   Value threadNumber() {
     Value block = mul(gpu::BlockIdOp::create(b, loc, gpu::Dimension::x),
                       gpu::BlockDimOp::create(b, loc, gpu::Dimension::x));
@@ -282,7 +283,7 @@ LogicalResult PtxBuilder::element(const Operands &operands, ArrayRef<Value> offs
   return success();
 }
 
-/// What lowers to instructions, or is expanded to such: in f64 there are no expansions.
+/// Whether an op lowers to instructions or can be expanded; f64 has no expansions.
 static bool isSupported(Operation *op) {
   if (isa<arith::ArithDialect>(op->getDialect()))
     return true;
@@ -295,8 +296,8 @@ static bool isSupported(Operation *op) {
              math::SinOp, math::TanhOp>(op);
 }
 
-/// Division by 0 gives 0, and so does its remainder; the least integer divided by -1 is itself.
-/// LLVM leaves both undefined: the instruction sees 1 there.
+/// Division and remainder by 0 give 0; the least integer divided by -1 is itself. LLVM leaves both
+/// undefined, so the instruction divides by 1 there.
 Value PtxBuilder::divide(Operation *op, Value x, Value y) {
   Value isZero = compare(arith::CmpIPredicate::eq, y, 0);
   Value isMinusOne = compare(arith::CmpIPredicate::eq, y, -1);
@@ -310,8 +311,8 @@ Value PtxBuilder::divide(Operation *op, Value x, Value y) {
   return arith::SelectOp::create(b, loc, isZero, integerLike(x, 0), quotient);
 }
 
-/// As fmod of C while |x / y| < 2^24 (2^53 in f64): x - trunc(x / y) y in one rounding is exact,
-/// and a quotient that was rounded to the next integer is off by one y.
+/// fmod of C for |x / y| < 2^24 (2^53 in f64): x - trunc(x / y) * y with one rounding is exact, up
+/// to one y if the quotient was rounded up to the next integer.
 Value PtxBuilder::remainder(Value x, Value y) {
   using P = arith::CmpFPredicate;
   Type type = x.getType();
@@ -340,8 +341,8 @@ Value PtxBuilder::remainder(Value x, Value y) {
   return arith::SelectOp::create(b, loc, keeps, x, rest);
 }
 
-/// Towards zero, saturating; of a NaN 0. The instruction saturates, but LLVM leaves the value
-/// undefined: of what does not fit, a number that does is converted.
+/// Towards zero, saturating; NaN gives 0. LLVM leaves out-of-range values undefined, so they are
+/// replaced before the conversion.
 Value PtxBuilder::toInteger(Type type, Value x) {
   using P = arith::CmpFPredicate;
   Type from = x.getType();
@@ -350,7 +351,7 @@ Value PtxBuilder::toInteger(Type type, Value x) {
   auto number = [&](double value) {
     return splat(from, b.getFloatAttr(getElementTypeOrSelf(from), value));
   };
-  // -end - 1 < x < end, which for wide integers is -end <= x in steps of a float.
+  // -end - 1 < x < end; for wide integers this is -end <= x, by the spacing of floats.
   Value above = arith::CmpFOp::create(b, loc, P::OGE, x, number(end));
   Value below = arith::CmpFOp::create(b, loc, P::OLT, x, number(-end));
   Value isNaN = arith::CmpFOp::create(b, loc, P::UNO, x, x);
@@ -387,7 +388,7 @@ FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
     Value value = operands[0];
     if (value.getType() != type)
       value = arith::TruncFOp::create(b, loc, type, value);
-    // A store rounds by itself.
+    // A store already rounds.
     Type narrow = shaped(op->getResult(0).getType());
     if (narrow == type ||
         llvm::all_of(op->getUsers(), [](Operation *user) { return isa<hostir::YieldOp>(user); }))
@@ -402,14 +403,14 @@ FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
   if (isa<arith::FPToSIOp>(op))
     return toInteger(type, operands[0]);
   if (isa<arith::ShLIOp, arith::ShRSIOp>(op)) {
-    // By an amount modulo the width.
+    // Modulo the width.
     int64_t width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
     Value amount = arith::AndIOp::create(b, loc, operands[1], integerLike(operands[1], width - 1));
     if (isa<arith::ShLIOp>(op))
       return arith::ShLIOp::create(b, loc, operands[0], amount).getResult();
     return arith::ShRSIOp::create(b, loc, operands[0], amount).getResult();
   }
-  // Upstream would call libdevice for these.
+  // Upstream calls libdevice for these.
   if (isa<arith::MaxNumFOp>(op))
     return LLVM::MaxNumOp::create(b, loc, type, operands[0], operands[1]).getResult();
   if (isa<arith::MinNumFOp>(op))
@@ -428,7 +429,7 @@ FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
 // Lowering
 //===----------------------------------------------------------------------===//
 
-/// As `convert-gpu-to-nvvm`, but for functions that have instructions: that pass calls libdevice.
+/// Like `convert-gpu-to-nvvm`, but uses instructions where that pass calls libdevice.
 LogicalResult PtxBuilder::convertToNvvm() {
   LowerToLLVMOptions options(context);
   options.overrideIndexBitwidth(64);

@@ -47,8 +47,7 @@ std::optional<Layout> Layout::dense(MemRefType type) {
   int64_t stride = 1;
   for (int64_t d = type.getRank() - 1; d >= 0; --d) {
     layout.strides[d] = stride;
-    // As if an empty dimension had one element: the strides of an empty tensor stay those of its
-    // rows.
+    // Treat empty dimensions as 1: the strides of an empty tensor stay valid.
     if (llvm::MulOverflow(stride, std::max<int64_t>(layout.shape[d], 1), stride) ||
         stride > (int64_t(1) << 60))
       return std::nullopt;
@@ -101,7 +100,7 @@ uint32_t LayoutTable::intern(const Layout &layout) {
       llvm::hash_combine(static_cast<unsigned>(layout.dtype),
                          llvm::hash_combine_range(layout.shape.begin(), layout.shape.end()),
                          llvm::hash_combine_range(layout.strides.begin(), layout.strides.end()));
-  // Not one of the two keys that DenseMap keeps for itself.
+  // Avoids the two keys reserved by DenseMap.
   SmallVector<uint32_t, 1> &bucket = byHash[hash >> 2];
   for (uint32_t id : bucket)
     if (layouts[id] == layout)

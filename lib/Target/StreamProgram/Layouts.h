@@ -18,10 +18,10 @@ namespace tandem::target {
 
 namespace sp = ::tandem::sp;
 
-/// The most dimensions that the runtime takes.
+/// The runtime's limit on dimensions.
 inline constexpr unsigned kMaxRank = 16;
 
-/// The schema's number of an element type; none if it has none.
+/// The schema's number of an element type, if any.
 std::optional<sp::DType> dtypeOf(Type elementType);
 /// Bytes of one element.
 unsigned sizeOf(sp::DType type);
@@ -31,8 +31,8 @@ struct Layout {
   sp::DType dtype;
   SmallVector<int64_t, 4> shape, strides;
 
-  /// Row-major; none if the element type has no number, an extent is not static, there are too many
-  /// dimensions or too many bytes.
+  /// Row-major. None if the element type has no number, an extent is dynamic, or there are too many
+  /// dimensions or bytes.
   static std::optional<Layout> dense(MemRefType type);
   bool operator==(const Layout &o) const {
     return dtype == o.dtype && shape == o.shape && strides == o.strides;
@@ -41,19 +41,18 @@ struct Layout {
   int64_t numElements() const;
   /// Bytes of the elements.
   int64_t bytes() const { return numElements() * sizeOf(dtype); }
-  /// Bytes from the first element to the end of the last; none if that overflows or a stride is
-  /// negative.
+  /// Bytes from the first element to the end of the last; none on overflow or negative strides.
   std::optional<int64_t> span() const;
-  /// "f32[4,8]", with strides where they are not row-major.
+  /// "f32[4,8]", with strides unless row-major.
   std::string str() const;
 };
 
-/// Numbers layouts: equal layouts have equal numbers.
+/// Numbers distinct layouts.
 class LayoutTable {
 public:
   uint32_t intern(const Layout &layout);
   const Layout &operator[](uint32_t id) const { return layouts[id]; }
-  /// Bytes from a view's first element to the end of its last; -1 if there is no such number.
+  /// Bytes from a view's first element to the end of its last; -1 if none.
   int64_t span(uint32_t id) const { return spans[id]; }
   uint32_t size() const { return layouts.size(); }
 

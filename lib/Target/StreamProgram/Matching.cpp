@@ -46,7 +46,7 @@ size_t Matcher::find(uint64_t key, uint32_t number) const {
 
 void Matcher::insert(const Open &message) {
   if (2 * open.size() >= table.size()) {
-    // Only messages of a rank with itself come in later than at its beginning.
+    // Only messages of a rank to itself are inserted later.
     table.assign(2 * table.size(), kNone);
     for (auto [place, other] : llvm::enumerate(open))
       table[find(other.key, other.number)] = place;

@@ -16,14 +16,14 @@ namespace tandem::target {
 /// One side of a message.
 struct Message {
   uint32_t channel, from, to; ///< world ranks
-  uint32_t number;            ///< how many of this channel, from and to came before
+  uint32_t number;            ///< number of earlier messages with this channel, from and to
   bool isSend;
   sp::DType dtype;
   uint64_t bytes;
-  uint32_t instr; ///< whose operation it is
+  uint32_t instr; ///< the operation
 };
 
-/// What all ranks of a group must agree on.
+/// The properties of a collective that all ranks of a group must agree on.
 struct CollectiveCall {
   uint8_t kind, reduction, dtype;
   uint32_t root;
@@ -31,9 +31,8 @@ struct CollectiveCall {
   uint32_t instr;
 };
 
-/// Sees all messages and collectives of all ranks, rank after rank in ascending order, and finds
-/// those that do not fit. Memory: messages whose other side is a later rank, and the collectives of
-/// one rank of each group.
+/// Receives the messages and collectives of all ranks in ascending order and reports mismatches.
+/// Memory: the unmatched messages, and the collectives of one rank per group.
 class Matcher {
 public:
   explicit Matcher(const Code &code);
@@ -41,12 +40,12 @@ public:
   void beginRank(uint32_t rank);
   LogicalResult message(const Message &message);
   LogicalResult collective(uint32_t channel, const CollectiveCall &call);
-  /// After the commands of a rank: it must have the other sides of all messages with earlier ranks,
-  /// and have done all collectives of its groups.
+  /// Call after a rank's commands. Checks that it has the other sides of all messages with earlier
+  /// ranks, and all collectives of its groups.
   LogicalResult endRank();
 
 private:
-  /// A message of which one side has been seen.
+  /// A message with one side seen.
   struct Open {
     uint64_t key; ///< channel, from, to
     uint32_t number;
@@ -54,11 +53,11 @@ private:
     uint64_t bytesAndType; ///< 8 * bytes + dtype
     bool closed;
   };
-  /// The place of a message in `table`, or where it would stand.
+  /// The index of a message in `table`, or a free one.
   size_t find(uint64_t key, uint32_t number) const;
   void insert(const Open &open);
   LogicalResult mismatch(const Message &message, const Open &other) const;
-  /// Reports a message that one side alone has.
+  /// Reports a message without its other side.
   LogicalResult alone(const Open &open, size_t more) const;
 
   /// The collectives of the first rank of a group.
@@ -68,12 +67,12 @@ private:
   };
 
   const Code &code;
-  /// Per rank that is still to come: the messages that others have with it. What one rank adds goes
-  /// to the ends of as many lists as it has peers, and what a rank looks up is small: a table of
-  /// all open messages would be all cache misses.
+  /// Per later rank: the unmatched messages with it. A rank appends to one list per peer and
+  /// searches a small table; a table of all open messages would miss the cache.
   std::vector<std::vector<Open>> inboxes;
-  std::vector<Open> open;      ///< of this rank
-  std::vector<uint32_t> table; ///< places in `open`: linear probing; a power of two; kNone = empty
+  std::vector<Open> open; ///< of this rank
+  std::vector<uint32_t>
+      table; ///< indices into `open`: linear probing; a power of two; kNone = empty
   std::vector<std::vector<Group>> groups; ///< per channel
   std::vector<uint32_t> done;             ///< per channel: collectives of this rank
   uint32_t rank = 0;

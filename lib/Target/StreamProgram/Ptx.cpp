@@ -29,7 +29,7 @@ using namespace mlir;
 
 namespace tandem::target {
 
-// PTX ISA 8.0 came with CUDA 12.0.
+// PTX ISA 8.0 belongs to CUDA 12.0.
 static constexpr llvm::StringLiteral kFeatures = "+ptx80";
 
 static std::unique_ptr<llvm::TargetMachine> makeTargetMachine(StringRef arch) {

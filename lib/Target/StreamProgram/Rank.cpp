@@ -68,8 +68,8 @@ void RankTables::sync(const Instr &instr, int64_t waiter, int64_t signaler) {
   append(sp::CommandKind::wait, instr, sync.waiter).aux = sync.event;
 }
 
-/// Drops waits after which a worker stream has no more commands, and the records that only they
-/// waited for; then gives the streams that are left their numbers.
+/// Drops the final waits of worker streams, and records without other waits; then numbers the
+/// remaining streams.
 void RankTables::numberStreams() {
   numEvents = streams.numEvents();
   std::vector<bool> used(streams.size(), false);
@@ -79,8 +79,7 @@ void RankTables::numberStreams() {
     for (size_t i = commands.size(); i-- > 0;) {
       const RawCommand &command = commands[i];
       if (command.kind == sp::CommandKind::wait) {
-        // Nothing behind it on its stream: of no use, save on the main stream, whose end is the
-        // run's.
+        // No later command on its stream: useless, except on the main stream, which ends the run.
         keep[i] = used[command.stream];
         if (keep[i])
           waited[command.aux] = true;

@@ -16,13 +16,13 @@
 
 namespace tandem::target {
 
-/// sp::Command with fields that can be written.
+/// A mutable sp::Command.
 struct RawCommand {
   sp::CommandKind kind;
   uint8_t flags = 0;
   uint8_t op = 0;
   uint8_t reduceOp = 0;
-  uint16_t stream = 0; ///< a place until `finish`
+  uint16_t stream = 0; ///< a slot of StreamTable until `finish`
   uint16_t channel = 0xffff;
   uint32_t name = 0;
   uint32_t operands[4] = {kNone, kNone, kNone, kNone};
@@ -34,7 +34,7 @@ struct RawCommand {
 };
 static_assert(sizeof(RawCommand) == sizeof(sp::Command) && FLATBUFFERS_LITTLEENDIAN);
 
-/// Gives the numbers that a rank uses numbers of their own, in the order of first use.
+/// Renumbers the used numbers of a rank in order of first use.
 class Renumbering {
 public:
   void reset() {
@@ -63,7 +63,7 @@ private:
   uint32_t epoch = 0;
 };
 
-/// How one argument lies on one rank.
+/// One argument's shard on one rank.
 struct ShardInfo {
   bool present = true;
   uint32_t term = 0; ///< of a partial argument
@@ -71,36 +71,37 @@ struct ShardInfo {
   SmallVector<int64_t, 4> localShape;
 };
 
-/// Collects what one rank's program consists of; its memory serves rank after rank.
+/// Collects one rank's program; its memory is reused for each rank.
 class RankTables {
 public:
   explicit RankTables(const Code &code) : streams(code.workers), code(code), slots(1024) {}
 
   void reset();
 
-  /// A new command, of an instruction, on a stream.
+  /// Appends a command of an instruction on a stream.
   RawCommand &command(sp::CommandKind kind, const Instr &instr, int64_t stream) {
     return append(kind, instr, streams.issue(stream));
   }
-  /// Takes the last command back.
+  /// Removes the last command.
   void cancel() {
     streams.cancel(commands.back().stream);
     commands.pop_back();
   }
   void sync(const Instr &instr, int64_t waiter, int64_t signaler);
-  /// The number of a view; none if it does not lie inside its buffer.
+  /// The number of a view; none if it exceeds its buffer.
   std::optional<uint32_t> view(const View &view);
   uint32_t kernel(uint32_t kernel) { return kernels(kernel); }
-  /// A life of one of Code's buffers, for View::buffer: what one life writes is not the other's.
+  /// Starts a live range of one of Code's buffers, for View::buffer. Distinct live ranges are
+  /// distinct buffers.
   uint32_t life(uint32_t buffer) {
     lives.push_back(buffer);
     return static_cast<uint32_t>(code.buffers.size() + lives.size() - 1);
   }
-  /// The buffer of a view: of an argument, or of a life.
+  /// The buffer of a view: an argument's, or a live range's.
   const BufferInfo &bufferOf(const View &view) const { return bufferOf(view.buffer); }
 
-  /// The finished program as a FlatBuffer, which lives until the next call. `signalSlots` are those
-  /// of all ranks.
+  /// The finished program as a FlatBuffer, valid until the next call. `signalSlots`: over all
+  /// ranks.
   ArrayRef<uint8_t> finish(uint32_t rank, ArrayRef<ShardInfo> shards,
                            ArrayRef<uint64_t> signalSlots, uint64_t symmetricBytes);
 
@@ -136,7 +137,7 @@ private:
   StreamTable streams;
   const Code &code;
   Renumbering names, layouts, buffers, kernels;
-  std::vector<uint32_t> lives; ///< per life: number of its place in Code::buffers
+  std::vector<uint32_t> lives; ///< per live range: index in Code::buffers
   std::vector<View> views;
   std::vector<Slot> slots; ///< of the hash table of views: linear probing; a power of two
   uint32_t epoch = 0, numStreams = 1, numEvents = 0;

@@ -15,7 +15,7 @@ void StreamTable::reset() {
   for (uint32_t place = 0; place < count; ++place)
     placeOf[streams[place].number] = kNone;
   count = events = 0;
-  // What the embedder has put on the main stream before the run: workers must come after that too.
+  // The embedder's earlier work on the main stream, which workers must follow.
   streams[placeFor(0)].issued = 1;
 }
 

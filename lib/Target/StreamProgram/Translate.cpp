@@ -20,8 +20,7 @@ namespace tandem {
 
 using namespace target;
 
-/// More than any machine has, and few enough that a slip of the hand is an error before it is out
-/// of memory.
+/// More than any machine has, and few enough that a typing error fails before memory runs out.
 static constexpr uint32_t kMaxRanks = 65536;
 
 namespace {
@@ -37,7 +36,7 @@ public:
 private:
   LogicalResult findPrograms();
   LogicalResult checkTarget(const Code &code);
-  /// What kernels are compiled for beside the CPU.
+  /// The GPU that kernels are also compiled for.
   StringRef gpuArch() const {
     const TargetInfo *target = lookupTarget(options.target);
     return target ? target->gpuArch : StringRef();
@@ -102,7 +101,7 @@ sp::Blob Translation::append(ArrayRef<uint8_t> bytes) {
   return blob;
 }
 
-/// Writes what the evaluator has found.
+/// Writes the evaluated rank.
 LogicalResult Translation::writeRank(Evaluator &evaluator, uint32_t rank) {
   std::vector<ShardInfo> shards;
   if (failed(findShards(program, arguments, *code, rank, shards)))
@@ -123,7 +122,7 @@ LogicalResult Translation::writeRanks() {
   ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
   if (options.uniform) {
     Evaluator evaluator(*code, options.maxCommands, options.maxSteps);
-    evaluator.surveying = true; // which ranks signal one slot is not known
+    evaluator.surveying = true; // the ranks that raise each slot are not known yet
     FailureOr<bool> isUniform = UniformWalk(evaluator, *options.uniform).run();
     if (failed(isUniform))
       return failure();
@@ -136,8 +135,8 @@ LogicalResult Translation::writeRanks() {
   if (!options.rank)
     matcher.emplace(*code);
   auto matching = [&] { return matcher ? &*matcher : nullptr; };
-  // Signals count on in the same steps on all ranks, so their steps must be known before the first
-  // rank is written.
+  // Signals advance by equal steps on all ranks, so the steps must be known before the first rank
+  // is written.
   bool surveyed = code->usesSignals;
   if (surveyed) {
     evaluator.surveying = true;
@@ -238,7 +237,7 @@ FailureOr<std::string> Translation::run() {
   if (failed(read))
     return failure();
   arguments = std::move(*read);
-  file.resize(tandem::sp::kAlignment); // the header's place
+  file.resize(tandem::sp::kAlignment); // space for the header
   if (failed(writeRanks()) || (oracle && options.withOracle && failed(writeOracle())))
     return failure();
   writeIndex();

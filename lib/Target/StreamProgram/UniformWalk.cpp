@@ -63,7 +63,7 @@ LogicalResult UniformWalk::execute(const Instr &instr) {
   case Opcode::WaitSignal:
     return communicate(instr);
   default:
-    // Views and streams have slots of their own, which are no numbers.
+    // Views and streams have separate slots that are not numbers.
     if (instr.op < hostir::opcode::FirstOfClient ||
         (instr.op >= static_cast<uint8_t>(Opcode::Dim) &&
          instr.op <= static_cast<uint8_t>(Opcode::Worker)))
@@ -128,7 +128,7 @@ template <typename Function> hostir::Number UniformWalk::tabulate(Function entry
   return arithmetic.table(std::move(entries));
 }
 
-/// The number that an instruction has computed, on all ranks.
+/// An instruction's result on all ranks.
 hostir::Number UniformWalk::evaluate(const Instr &instr) {
   switch (instr.op) {
   case hostir::opcode::Integer:
@@ -163,7 +163,7 @@ hostir::Number UniformWalk::evaluate(const Instr &instr) {
   default:
     break;
   }
-  return Number::constant(evaluator.valueOf(instr.dst)); // on rank 0, as on all
+  return Number::constant(evaluator.valueOf(instr.dst)); // on rank 0, as on all ranks
 }
 
 template <typename Function>
@@ -194,7 +194,7 @@ LogicalResult UniformWalk::communicate(const Instr &instr) {
     });
   }
   if (op == Opcode::Signal || op == Opcode::WaitSignal) {
-    if (!isWithin(numbers[instr.a], int64_t(1) << 20)) // more slots than the runtime takes
+    if (!isWithin(numbers[instr.a], int64_t(1) << 20)) // more slots than the runtime's limit
       return differ();
     communication.slots = table(-1, numbers[instr.a],
                                 [](uint32_t, int64_t slot) { return static_cast<uint32_t>(slot); });

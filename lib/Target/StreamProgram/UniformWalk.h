@@ -16,17 +16,17 @@
 
 namespace tandem::target {
 
-/// Evaluates rank 0, and with it the numbers of all ranks. Ends where ranks begin to differ in more
-/// than peers, slots and addresses: a branch or a stream that depends on the rank, say.
+/// Evaluates rank 0 together with the numbers of all ranks. Stops if ranks differ in more than
+/// peers, slots and addresses, for example in a branch or a stream.
 class UniformWalk {
 public:
   UniformWalk(Evaluator &evaluator, UniformRanks &result);
 
-  /// Whether the ranks are uniform; then `result` says how they differ, and the evaluator has the
+  /// Whether the ranks are uniform. Then `result` holds their differences, and the evaluator the
   /// commands of rank 0. Failure if rank 0 has an error.
   FailureOr<bool> run();
 
-  // Of hostir::runInstrs.
+  // Callbacks of hostir::runInstrs.
   FailureOr<uint32_t> branch(uint32_t pc);
   FailureOr<bool> enterLoop(uint32_t pc);
   FailureOr<bool> nextLoop(const Instr &instr);
@@ -35,10 +35,10 @@ public:
 private:
   using Number = hostir::Number;
 
-  /// Whether an instruction does the same on all ranks, but for peers, slots and addresses.
+  /// Whether an instruction is equal on all ranks except for peers, slots and addresses.
   bool isUniform(const Instr &instr) const;
   bool isConstant(uint32_t slot) const { return numbers[slot].getConstant().has_value(); }
-  /// The channel in a slot is the same one on all ranks, and all take part.
+  /// Whether the channel in a slot is the same on all ranks, and all are members.
   bool isChannelOfAll(uint32_t slot) const;
   Number evaluate(const Instr &instr);
   LogicalResult communicate(const Instr &instr);

@@ -13,7 +13,7 @@ namespace tandem::target {
 
 namespace {
 
-/// Finds the layout of a map's result, and how its offset depends on slots.
+/// Computes the layout of a map's result, and how its offset depends on slots.
 class MapEvaluation {
 public:
   MapEvaluation(ViewMap &map, const Layout &source, ArrayRef<int64_t> ints, uint32_t rank)
@@ -87,7 +87,7 @@ private:
   }
 
   LogicalResult reinterpret() {
-    // The base is the buffer itself, whatever the source's own offset.
+    // Offsets count from the buffer, not from the source.
     int64_t bytes = sizeOf(source.dtype);
     if (map.offsets[0].isSlot)
       map.memoTerms.push_back(
@@ -111,7 +111,7 @@ private:
   }
 
   LogicalResult expand() {
-    // A view of rank 0 has no groups: all its dimensions have extent 1.
+    // A view of rank 0 has no groups: all extents are 1.
     result.shape.assign(map.sizes.size(), 1);
     result.strides.assign(map.sizes.size(), 1);
     for (auto [d, group] : llvm::enumerate(map.groups)) {
@@ -134,7 +134,7 @@ private:
   LogicalResult collapse() {
     bool isEmpty = source.numElements() == 0;
     for (const ReassociationIndices &group : map.groups) {
-      // Dimensions of extent 1 have any stride.
+      // Dimensions of extent 1 may have any stride.
       int64_t count = 1, stride = group.empty() ? 1 : source.strides[group.back()];
       bool sawOne = false;
       for (int64_t i : llvm::reverse(group)) {

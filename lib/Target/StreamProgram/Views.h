@@ -13,17 +13,16 @@
 
 namespace tandem::target {
 
-/// A view: the buffer is an argument of Code or a life (RankTables::life), the layout a number of
-/// Code, the offset in bytes.
+/// A view: its buffer (an argument of Code or a live range of RankTables), its layout (a number of
+/// Code), and its offset in bytes.
 struct View {
   uint32_t buffer = 0;
   uint32_t layout = 0;
   int64_t offset = 0;
 };
 
-/// Applies `map` to `source`. On failure has reported, naming `rank`, where the view does not
-/// exist: an offset or a size that leads outside the source, dimensions that cannot be merged, a
-/// cast that does not hold.
+/// Applies `map` to `source`. On failure reports, with `rank`, an offset or size outside the
+/// source, dimensions that cannot be merged, or an invalid cast.
 LogicalResult applyMap(ViewMap &map, const View &source, ArrayRef<int64_t> ints,
                        LayoutTable &layouts, uint32_t rank, View &result);
 
