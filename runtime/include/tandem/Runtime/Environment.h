@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every environment variable that decides who this process is, in one place. Launchers are looked
-// for in this order; the first that is there wins:
+// The environment variables that identify this process. Launchers are looked up in this order; the
+// first one found wins:
 //
 //   tandem    TANDEM_RANK, TANDEM_WORLD_SIZE                  (set by tandem-run -n)
 //   torchrun  TORCHELASTIC_RUN_ID, RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
@@ -28,13 +28,13 @@
 
 namespace tandem {
 
-/// Who started this process.
+/// The launcher of this process.
 enum class Launcher : uint8_t { None, Tandem, Torchrun, OpenMpi, Torch, Slurm };
 /// "none", "tandem", "torchrun", "openmpi", "torch", "slurm".
 std::string_view toString(Launcher launcher);
 
-/// One process's place in its job. The variables named are those that fill a field, the first that
-/// is set wins; a value that does not parse is an error that names the variable.
+/// One process's place in its job. Each field lists its variables; the first one set wins. A
+/// malformed value is an error that names the variable.
 struct BootstrapEnvironment {
   Launcher launcher = Launcher::None;
 
@@ -79,7 +79,7 @@ Expected<BootstrapEnvironment> readBootstrapEnvironment();
 
 /// The hosts of a Slurm node list, in order: "n[1-3,07],gpu5" -> n1 n2 n3 n07 gpu5. At most 65536.
 Expected<std::vector<std::string>> parseSlurmNodeList(std::string_view text);
-/// Tasks per node of Slurm, one number a node: "2(x3),1" -> 2 2 2 1. At most 65536.
+/// Tasks per node of Slurm, one number per node: "2(x3),1" -> 2 2 2 1. At most 65536.
 Expected<std::vector<uint32_t>> parseSlurmTasksPerNode(std::string_view text);
 
 } // namespace tandem

@@ -19,7 +19,7 @@
 namespace tandem {
 
 /// A loop nest over operands of one shape, with as few dimensions as their strides allow. The
-/// innermost dimension is left to the caller as a row of `rowLength` elements, which advance by
+/// caller handles the innermost dimension: a row of `rowLength` elements with a step of
 /// `rowStride(k)` elements in operand k.
 class LoopNest {
 public:
@@ -32,7 +32,7 @@ public:
   int64_t rowStride(size_t operand) const { return innerStrides[operand]; }
   int64_t numRows() const { return rows; }
 
-  /// Calls body(pointers) for each row, `pointers` being where it starts in each operand.
+  /// Calls body(pointers) for each row with its start in each operand.
   template <typename Body> void run(const std::vector<std::byte *> &bases, Body &&body) const {
     if (rows == 0 || inner == 0)
       return;
@@ -73,15 +73,15 @@ private:
 
   LoopNest nest;
   unsigned element = 4;
-  /// Where one dimension is contiguous in dst and another one in src: both are walked in square
-  /// tiles inside the nest, so that neither side jumps through memory.
+  /// One dimension is contiguous in dst and another in src: copies square tiles, so that both sides
+  /// access whole cache lines.
   bool transposes = false;
   int64_t alongDst = 0, alongSrc = 0; ///< extents of the dimension contiguous in dst, and in src
   int64_t srcStep = 0,
           dstStep = 0; ///< elements: alongDst's stride in src, alongSrc's stride in dst
 };
 
-/// Calls f with a zero of the unsigned type that has so many bytes (1, 2, 4 or 8).
+/// Calls f with a zero of the unsigned type with this many bytes (1, 2, 4 or 8).
 template <typename F> void withUnsigned(unsigned bytes, F f) {
   switch (bytes) {
   case 1:
@@ -97,13 +97,12 @@ template <typename F> void withUnsigned(unsigned bytes, F f) {
 
 /// n elements of f32, f16 or bf16, `stride` elements apart, as f32.
 void loadAsF32(DType type, const void *from, int64_t stride, int64_t n, float *to);
-/// The way back: rounds to nearest even.
+/// The reverse: rounds to nearest even.
 void storeFromF32(DType type, const float *from, void *to, int64_t stride, int64_t n);
 
 /// dst = srcs[0] op srcs[1] op ..., in this order, elementwise: f16 and bf16 in f32, rounded once;
-/// sums of integers wrap. Max and min give NaN if either is NaN.
-/// dst may be the same view as one of the sources, if that view is read before it is written (it
-/// is: row by row).
+/// sums of integers wrap. Max and min give NaN if either is NaN. dst may be the same view as a
+/// source.
 class CombinePlan {
 public:
   CombinePlan() = default;
@@ -116,9 +115,8 @@ private:
   ReduceOp op = ReduceOp::Sum;
 };
 
-/// dst = reduction of src over the dims of `mask`: f16 and bf16 in f32, rounded once. Over no
-/// elements the sum is 0, max and min are the least and the greatest value (for floats: the
-/// infinities).
+/// dst = reduction of src over the dims of `mask`: f16 and bf16 in f32, rounded once. An empty sum
+/// is 0; an empty max or min is the least or greatest value (for floats, the infinities).
 class ReducePlan {
 public:
   ReducePlan() = default;

@@ -15,17 +15,16 @@
 
 namespace tandem {
 
-/// "cpu", "null", "cuda" (the GPU of this rank of the node) or "cuda:NUMBER"; anything else is an
-/// error that lists what there is. Unsupported where this build or this machine lacks it.
+/// "cpu", "null", "cuda" (the GPU of this rank) or "cuda:NUMBER"; other names are errors that list
+/// these. Unsupported if this build or this machine lacks the device.
 Expected<std::unique_ptr<Device>>
 createDevice(std::string_view name, const CpuDeviceOptions &cpu = {}, uint32_t localRank = 0);
 
 /// Empty if this build has device "cuda" and this machine has `gpus` GPUs. Otherwise the reason.
 std::string whyNoGpu(uint32_t gpus = 1);
 
-/// A transport between processes: "ucx", or "ccl" or "peer", which are between GPUs of threads,
-/// too. (Ranks that are threads get theirs from a LocalWorld.) Unsupported where this build or this
-/// machine lacks it.
+/// A transport between processes: "ucx"; or "ccl" or "peer", which also connect threads with GPUs.
+/// ("local" comes from a LocalWorld.) Unsupported if this build or this machine lacks it.
 Expected<std::unique_ptr<Transport>> createTransport(std::string_view name);
 
 } // namespace tandem

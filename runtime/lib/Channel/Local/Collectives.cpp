@@ -26,12 +26,12 @@ void copy(const TensorView &dst, const TensorView &src) {
   CopyPlan(dst.layout, src.layout).run(dst.data, src.data);
 }
 
-/// Each rank writes its own output, reading the inputs of the others where they are.
+/// Each rank writes its own output and reads the others' inputs directly.
 class CollectiveOperation final : public HostOperation {
 public:
   CollectiveOperation(GroupRef group, uint32_t self, const Collective &collective)
       : group(std::move(group)), self(self), collective(collective) {
-    // Fields without a meaning for this kind may differ between ranks.
+    // Other kinds ignore these fields, so they may differ between ranks.
     CollectiveKind kind = collective.kind;
     if (kind < CollectiveKind::Broadcast)
       this->collective.root = 0;
@@ -62,15 +62,15 @@ public:
              (gone = firstGone(*state)) != size;
     });
     if (state->numPosted != size || state->failed) {
-      // Not all came: nobody has read anything yet, and nobody will.
+      // Some members are missing: no rank has read anything, and none will.
       state->failed = true;
       group->changed.notify_all();
       if (!group->aborted.ok())
         return group->aborted;
       return gone != size ? group->leftError(gone) : Status(Code::Aborted, "another rank gave up");
     }
-    // From here on every rank is inside this function and goes through without waiting for anything
-    // outside it: the waits below end, aborted or not, and no rank leaves while its input is read.
+    // Every member is now in this function, and none waits for anything outside it. The waits below
+    // end even after an abort, and no rank leaves while its input is read.
     lock.unlock();
     Status status = check(*state);
     std::vector<std::byte> result;
@@ -79,7 +79,7 @@ public:
       if (status.ok())
         late ? reduceToTemporary(*state, result) : write(*state);
     } catch (const std::bad_alloc &) {
-      // The others wait for this rank below: it must get there.
+      // The others wait for this rank below: continue.
       status = Status(Code::OutOfMemory, "no memory for a collective's temporary");
       late = false;
     }
@@ -106,7 +106,7 @@ private:
     return static_cast<uint32_t>(state.posts.size());
   }
 
-  /// The slice that a rank deals in, whichever operand shows it.
+  /// A rank's slice, from the operand that has it.
   static Layout slice(const CollectivePost &post) {
     if (post.in.layout.rank || post.in.data)
       return stacksIn(post.kind) ? post.in.slice(0).layout : post.in.layout;
@@ -132,7 +132,7 @@ private:
     return Status();
   }
 
-  /// An all-reduce in place would overwrite what the others still read.
+  /// An in-place all-reduce would overwrite inputs that others still read.
   static bool needsTemporary(const CollectiveState &state) {
     for (const CollectivePost &post : state.posts)
       if (post.kind == CollectiveKind::AllReduce && post.in.data == post.out.data && post.in.data)

@@ -37,20 +37,19 @@ public:
 
   Status allGather(uint32_t rank, const void *mine, size_t bytes, void *all);
   void leave(uint32_t rank);
-  /// The group that the members of `desc` share; made by the first that comes. `generation` tells
-  /// apart the transports that one rank has asked for, one after the other.
+  /// The group of `desc`, created by its first member. `generation` counts the transports of a
+  /// rank.
   std::shared_ptr<Group> group(uint32_t generation, const ChannelDesc &desc);
 
   const uint32_t size;
   const std::chrono::milliseconds timeout;
 
-  /// Signals may be raised through one channel and waited for through another: one lock for all of
-  /// them.
+  /// One lock for all signals: they may be raised on one channel and awaited on another.
   std::mutex signalMutex;
   std::condition_variable signalRaised;
 
 private:
-  std::mutex mutex; ///< guards what follows
+  std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
   std::vector<std::string> pieces;
   std::vector<char> arrived, left;
@@ -58,18 +57,18 @@ private:
   uint64_t generation = 0;
   std::shared_ptr<const std::vector<std::string>> result;
   std::map<std::tuple<uint32_t, uint64_t, std::vector<uint32_t>>, std::weak_ptr<Group>> groups;
-  std::vector<uint32_t> transports; ///< per rank, how many it has asked for
+  std::vector<uint32_t> transports; ///< per rank, the number of its transports
 };
 
-/// A send that waits for its receive; lives on the sender's stack. The receiver copies: from Posted
-/// to Taken it may read the buffer, so the sender must not go before Done.
+/// A send waiting for its receive; on the sender's stack. The receiver copies from the sender's
+/// buffer between Posted and Taken, so the sender must wait for Done.
 struct SendPost {
   enum State { Posted, Taken, Done } state = Posted;
   TensorView view;
   Status error; ///< of the receiver
 };
 
-/// What one rank brings to a collective.
+/// A rank's contribution to a collective.
 struct CollectivePost {
   bool present = false;
   CollectiveKind kind = CollectiveKind::AllGather;
@@ -82,18 +81,18 @@ struct CollectiveState {
   explicit CollectiveState(uint32_t size) : posts(size) {}
   std::vector<CollectivePost> posts;
   uint32_t numPosted = 0;
-  uint32_t numRead = 0; ///< ranks that read the others' inputs no more
-  uint32_t numLeft = 0; ///< ranks that are through; the last removes the state
-  bool failed = false;  ///< a rank took its post back
+  uint32_t numRead = 0; ///< ranks that have finished reading the others' inputs
+  uint32_t numLeft = 0; ///< ranks that are done; the last one removes the state
+  bool failed = false;  ///< a rank withdrew its post
 };
 
-/// What the members of one channel share.
+/// State shared by the members of one channel.
 struct Group {
   Group(std::vector<uint32_t> ranks, std::shared_ptr<WorldImpl> world)
       : ranks(std::move(ranks)), world(std::move(world)), members(this->ranks.size()) {}
 
   struct Member {
-    /// Held shared while somebody writes into `symmetric`, alone when the member leaves.
+    /// Held shared to write into `symmetric`, exclusively when the member leaves.
     std::shared_mutex memory;
     SymmetricMemory symmetric;
     bool left = false; ///< guarded by both `memory` and the group's mutex: either suffices to read
@@ -103,7 +102,7 @@ struct Group {
   const std::shared_ptr<WorldImpl> world;
   std::vector<Member> members;
 
-  std::mutex mutex; ///< guards what follows
+  std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
   Status aborted;
   std::map<std::tuple<uint32_t, uint32_t, uint64_t, uint32_t>, SendPost *>

@@ -107,8 +107,7 @@ public:
       group = world->group(generation, desc);
       group->members[desc.self].symmetric = desc.symmetric;
     }
-    // After this exchange all members have joined, so nobody finds a group without its peers'
-    // memory.
+    // After this exchange all members have joined, so every rank sees its peers' memory.
     std::string text = mine.ok() ? fmt::format("{}", desc.id) : "!" + mine.message();
     for (uint32_t rank : desc.group)
       text += fmt::format(",{}", rank);
@@ -184,7 +183,7 @@ Status WorldImpl::allGather(uint32_t rank, const void *mine, size_t bytes, void 
                                                timeout.count()));
     }
   }
-  auto pieces = result; // stays until all ranks have come to the next exchange
+  auto pieces = result; // kept until all ranks have reached the next exchange
   lock.unlock();
   for (uint32_t r = 0; r < size; ++r) {
     if ((*pieces)[r].size() != bytes)

@@ -13,7 +13,7 @@ namespace tandem::local {
 
 namespace {
 
-/// The receiver copies straight out of the sender's buffer.
+/// The receiver copies directly from the sender's buffer.
 class MessagesOperation final : public HostOperation {
 public:
   MessagesOperation(GroupRef group, uint32_t self, const std::vector<Message> &messages)
@@ -47,7 +47,7 @@ private:
   struct Plan {
     Layout src;
     bool valid = false, staged = false;
-    CopyPlan first, second; ///< staged: the shapes differ, and a dense copy stands between
+    CopyPlan first, second; ///< staged through a dense copy, because the shapes differ
   };
 
   Status receive(std::unique_lock<std::mutex> &lock, const Frame &frame, size_t i) {
@@ -106,7 +106,7 @@ private:
     plan.second.run(dst.data, dense.data());
   }
 
-  /// Returns only when nobody reads the buffer any more.
+  /// Returns only when the buffer is no longer read.
   Status finishSend(std::unique_lock<std::mutex> &lock, const Frame &frame, const Message &message,
                     SendPost &post, const Status &status) {
     auto given = [&] {
@@ -128,7 +128,7 @@ private:
   GroupRef group;
   uint32_t self;
   std::vector<Message> sends, receives;
-  std::vector<Plan> plans; ///< per receive, for the layout that came last
+  std::vector<Plan> plans; ///< per receive, for the most recent layout
 };
 
 } // namespace

@@ -50,7 +50,7 @@ public:
     if (peer.left)
       return group->leftError(signal.peer);
     uint64_t target = frame.epoch * signal.perRun + signal.value;
-    // The lock makes this rank's puts, done before, visible to the waiter.
+    // The lock makes this rank's earlier puts visible to the waiter.
     std::lock_guard<std::mutex> lock(group->world->signalMutex);
     uint64_t *word = signalWord(peer.symmetric, signal.slot);
     if (*word < target)
@@ -84,7 +84,7 @@ public:
   }
 
 private:
-  /// Why no signal will come: the channel was aborted, or all others have left.
+  /// The reason why no signal will come: the channel was aborted, or all others have left.
   Status end() {
     std::lock_guard<std::mutex> lock(group->mutex);
     if (!group->aborted.ok())

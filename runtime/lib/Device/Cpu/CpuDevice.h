@@ -12,11 +12,11 @@
 
 namespace tandem::cpu {
 
-/// Sets how many threads OpenMP (which oneDNN brings) gives to parallel regions of the calling
-/// thread; returns what it was, 0 if there is no OpenMP.
+/// Sets the number of OpenMP threads (used by oneDNN) of parallel regions on the calling thread.
+/// Returns the previous number, or 0 without OpenMP.
 int setOpenMPThreads(int threads);
 
-/// `threads`: of one execution.
+/// `threads`: per execution.
 Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsigned threads);
 Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc);
 

@@ -16,7 +16,7 @@
 namespace tandem::cpu {
 
 int setOpenMPThreads(int threads) {
-  // Found at run time: nothing here is compiled with OpenMP.
+  // Looked up at run time: nothing here is compiled with OpenMP.
   static const auto set =
       reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   static const auto get = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
@@ -42,11 +42,11 @@ Status Shared::abortReason() {
 }
 
 void CpuEvent::reach(uint64_t ticket) {
-  // Whoever sees the ticket may destroy the event at once; the calling stream keeps what is shared
+  // A thread that sees the ticket may destroy the event at once; the stream keeps the shared state
   // alive.
   Shared &state = *shared;
   last.store(ticket);
-  // Sequentially consistent with waitFor: either the waiter sees the ticket, or this sees the
+  // Sequentially consistent with waitFor: the waiter sees the ticket, or this thread sees the
   // waiter.
   if (state.waiters.load() > 0) {
     std::lock_guard<std::mutex> lock(state.mutex);
@@ -156,7 +156,7 @@ void CpuStream::execute(const Task &task) {
     return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
   };
   int64_t begin = now();
-  // Who waits for a record may read the times as soon as it is reached.
+  // Waiting threads may read the times once the record is reached.
   if (task.event && !task.isWait)
     *task.time = {begin, begin};
   run(task);
@@ -175,7 +175,7 @@ void CpuStream::run(const Task &task) {
   Status status;
   try {
     status = task.operation->execute(*task.frame);
-  } catch (const std::exception &error) { // no memory, or the vendor's library
+  } catch (const std::exception &error) { // out of memory, or from the vendor's library
     status = Status(Code::Internal, error.what());
   }
   if (!status.ok() && task.frame->errors)

@@ -19,7 +19,7 @@
 
 namespace tandem::cpu {
 
-/// What the streams and events of one device share; outlives them all.
+/// State shared by the streams and events of one device; outlives them all.
 struct Shared {
   unsigned matmulThreads = 1;
 
@@ -33,7 +33,7 @@ struct Shared {
   Status abortReason();
 };
 
-/// Counts records: `issued` when enqueued, `last` when the stream has come to it.
+/// Counts records: `issued` when enqueued, `last` when the stream has reached them.
 class CpuEvent final : public Event {
 public:
   explicit CpuEvent(std::shared_ptr<Shared> shared) : shared(std::move(shared)) {}
@@ -67,9 +67,9 @@ public:
 
 private:
   struct Task {
-    HostOperation *operation; ///< or null, then
+    HostOperation *operation; ///< or null, then:
     CpuEvent *event;          ///< an event to reach or to wait for
-    CommandTime *time;        ///< where to note when it ran, or null
+    CommandTime *time;        ///< where to store when it ran, or null
     const Frame *frame;
     uint64_t ticket;
     Marker marker;
@@ -89,7 +89,7 @@ private:
   std::mutex mutex;
   std::condition_variable wake, drained;
   std::vector<Task> queue;
-  CommandTime *eventTimes = nullptr; ///< of the thread that enqueues
+  CommandTime *eventTimes = nullptr; ///< set by the thread that enqueues
   uint64_t pushed = 0, done = 0;
   bool sleeping = false, stopping = false;
   std::atomic<Marker> current{kNoMarker};

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs expression code tile by tile: each instruction is a loop over the tile, whose registers fit
-// the first-level cache together. Prepared once: inputs are loaded where they are first used,
-// registers are shared by values that do not live at once, operands whose tiles are adjacent 32-bit
-// elements are used where they lie, and what is the same for all tiles is computed once.
+// Runs expression code tile by tile: each instruction is a loop over the tile, and a tile's
+// registers fit the first-level cache. Prepared once: inputs are loaded at first use, values with
+// disjoint live ranges share registers, contiguous 32-bit operands are used in place, and
+// tile-invariant values are computed once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,11 +31,11 @@ namespace tandem::cpu {
 namespace {
 
 constexpr uint32_t kNone = 0xffffffffu;
-/// Of all registers of a tile: a share of a 32 KiB cache that leaves room for what streams through.
+/// Bytes of a tile's registers: part of a 32 KiB cache that leaves room for streamed data.
 constexpr int64_t kRegisterBytes = 20 * 1024;
 constexpr int64_t kMinTile = 64, kMaxTile = 2048;
 
-/// `from`: the type of the first operand, if there is one. Null of what does not compute.
+/// `from`: the type of the first operand, if any. Null for instructions that do not compute.
 TileFunction functionOf(const TileFunctions &functions, const sp::ExprInstr &instr,
                         sp::RegisterType from) {
   auto type = static_cast<size_t>(instr.type());
@@ -59,10 +59,10 @@ bool isStore(sp::ExprOp op) { return op == sp::ExprOp::store; }
 unsigned widthOf(sp::RegisterType type) {
   return type == sp::RegisterType::f64 || type == sp::RegisterType::i64 ? 8 : 4;
 }
-/// Whether memory holds the same bytes as a register.
+/// Whether memory and registers hold the same bytes.
 bool isStoredAsIs(DType type) { return sizeOf(type) >= 4; }
 
-/// Where a value is: in a register of the tile, or in an operand's memory.
+/// Location of a value: a register of the tile, or an operand's memory.
 struct Place {
   bool isMemory = false;
   uint32_t index = kNone;
@@ -85,10 +85,10 @@ struct Constant {
   uint64_t bits;
 };
 
-/// What an expression is for operands of known layouts.
+/// The plan of an expression for operands of known layouts.
 struct Plan {
   std::vector<Constant> constants;
-  std::vector<Step> prologue; ///< loads of what no tile changes
+  std::vector<Step> prologue; ///< loads of tile-invariant operands
   std::vector<Step> steps;
   std::vector<Store> stores;
   uint32_t numRegisters = 0;
@@ -127,7 +127,7 @@ private:
   const std::vector<DType> &types;
   const TileNest &nest;
   const TileFunctions &functions;
-  std::vector<Place> places; ///< per instruction; index kNone: none yet
+  std::vector<Place> places; ///< per instruction; index kNone: not yet assigned
   std::vector<bool> isNeeded;
   std::vector<uint32_t> lastUse;
   std::vector<uint32_t> directOutput; ///< per instruction, or kNone
@@ -142,13 +142,13 @@ void Planner::findUses() {
       continue;
     forOperands(code[i], [&](unsigned, uint32_t r) {
       isNeeded[r] = true;
-      // Stores come last: an output may be the memory of an input that is read later.
+      // Stores come last: an output may alias an input that is read later.
       lastUse[r] = std::max(lastUse[r], isStore(code[i].op()) ? end : i);
     });
   }
 }
 
-/// A result goes straight to its output if no input is read after it: see findUses.
+/// A result goes directly to its output if no input is read after it: see findUses.
 void Planner::findDirectStores() {
   directOutput.assign(code.size(), kNone);
   uint32_t lastRead = 0;
@@ -181,7 +181,7 @@ Place Planner::load(uint32_t r) {
   if (isStoredAsIs(types[operand]) && nest.isAdjacent(operand))
     return {true, operand};
   if (nest.steps(operand).isInvariant && nest.hasWholeRows()) {
-    // Never freed: what it holds is for all tiles.
+    // Never freed: tile-invariant.
     Place place{false, plan.numRegisters++};
     plan.prologue.push_back({nullptr, place, {}, operand});
     lastUse[r] = kNone;
@@ -210,7 +210,7 @@ void Planner::release(uint32_t i, uint32_t r) {
   if (lastUse[r] != i || places[r].isMemory)
     return;
   freeRegisters.push_back(places[r].index);
-  lastUse[r] = kNone; // an instruction may name it twice
+  lastUse[r] = kNone; // an instruction may use it twice
 }
 
 void Planner::compute(uint32_t i) {
@@ -221,8 +221,8 @@ void Planner::compute(uint32_t i) {
     sameWidth &= widthOf(typeOf(r)) == widthOf(typeOf(i));
   });
   auto releaseAll = [&] { forOperands(code[i], [&](unsigned, uint32_t r) { release(i, r); }); };
-  // The result may take an operand's register if elements are as wide: each is read before it is
-  // written.
+  // The result may reuse an operand's register of equal element width: each element is read before
+  // it is written.
   if (sameWidth)
     releaseAll();
   places[i] = directOutput[i] == kNone ? Place{false, newRegister()} : Place{true, directOutput[i]};
@@ -248,7 +248,7 @@ Plan Planner::run() {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// A tile's elements, row by row without gaps.
+/// A tile's elements, contiguous.
 template <typename T>
 void gather(T *to, const std::byte *from, const TileNest::Steps &steps, int64_t rows,
             int64_t columns) {
@@ -310,7 +310,7 @@ public:
     }
     for (const sp::ExprInstr &instr : code)
       width = std::max(width, widthOf(instr.type()));
-    // How many registers there are says how large a tile may be; that may save some more.
+    // Fewer registers allow a larger tile, which may save more registers.
     uint32_t registers = Planner(code, outputs, types, nest, functions).run().numRegisters;
     int64_t tile = kRegisterBytes / (int64_t(width) * std::max(registers, 1u));
     tile = std::clamp(tile / kMinTile * kMinTile, kMinTile, kMaxTile);
@@ -323,7 +323,7 @@ public:
     for (uint32_t slot : slots)
       bases.push_back(static_cast<std::byte *>(frame.pointers[slot]));
     int64_t pitch = nest.rows() * nest.columns() * int64_t(width);
-    // One row more: narrower elements on their way.
+    // One extra row for narrow elements being converted.
     auto bytes = static_cast<size_t>(pitch) * (plan.numRegisters + 1);
     AlignedBytes memory(new (std::align_val_t(64)) std::byte[bytes]);
     Tile tile{bases.data(), nest.rows(), nest.columns(), pitch, memory.get()};
@@ -415,7 +415,7 @@ private:
       functions.storeBF16(static_cast<uint16_t *>(narrow), static_cast<const float *>(from), n);
       break;
     case DType::I8:
-    case DType::I1: { // a truth value is 0 or 1
+    case DType::I1: { // 0 or 1
       const auto *values = static_cast<const int32_t *>(from);
       std::transform(values, values + n, static_cast<uint8_t *>(narrow),
                      [](int32_t x) { return static_cast<uint8_t>(x); });

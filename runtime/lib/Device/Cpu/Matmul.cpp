@@ -25,9 +25,8 @@ namespace tandem::cpu {
 
 namespace {
 
-/// oneDNN 2.6 takes the layout of the AMX tiles from CPUID leaf 0x1d and does not notice where a
-/// hypervisor shows the AMX feature bits but ends its leaves before that: its kernels then die of
-/// an illegal instruction.
+/// oneDNN 2.6 reads the AMX tile layout from CPUID leaf 0x1d. Some hypervisors show the AMX feature
+/// bits but not this leaf; the kernels then crash with an illegal instruction.
 void avoidHalfVirtualizedAmx() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -42,7 +41,7 @@ void avoidHalfVirtualizedAmx() {
 
 dnnl::engine &engine() {
   static dnnl::engine cpu = [] {
-    avoidHalfVirtualizedAmx(); // has an effect only before anything else is asked of oneDNN
+    avoidHalfVirtualizedAmx(); // only has an effect before other oneDNN calls
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return cpu;
@@ -67,8 +66,8 @@ dnnl::memory::data_type dataType(DType type) {
   return dnnl::memory::data_type::undef;
 }
 
-/// Without AMX oneDNN 2.6 repacks bf16 operands at every call, and converting them to f32 is twice
-/// as fast.
+/// Without AMX, oneDNN 2.6 repacks bf16 operands at every call; converting them to f32 is twice as
+/// fast.
 bool multipliesBF16Well() {
   engine();
   return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
@@ -105,14 +104,14 @@ Layout denseLike(const Layout &layout, DType type) {
 dnnl::memory::desc descriptor(const Layout &layout) {
   dnnl::memory::dims shape(layout.shape.begin(), layout.shape.begin() + layout.rank);
   dnnl::memory::dims strides(layout.strides.begin(), layout.strides.begin() + layout.rank);
-  // oneDNN wants strides of dimensions of extent 1 to look dense; their value has no meaning.
+  // oneDNN expects dense-looking strides for dimensions of extent 1; their value is unused.
   for (unsigned d = layout.rank; d-- > 0;)
     if (shape[d] == 1)
       strides[d] = d + 1 < layout.rank ? std::max<int64_t>(1, shape[d + 1] * strides[d + 1]) : 1;
   return {shape, dataType(layout.dtype), strides};
 }
 
-/// Whether the fast kernels take it as it is: rows or columns contiguous, nothing repeated.
+/// Whether the fast kernels accept it: contiguous rows or columns, nothing repeated.
 bool isMatrix(const Layout &layout) {
   for (unsigned d = 0; d < layout.rank; ++d)
     if (layout.shape[d] > 1 && layout.strides[d] == 0)
@@ -124,7 +123,7 @@ bool isMatrix(const Layout &layout) {
          ((rowStride == 1 || rows == 1) && (columnStride >= rows || columns == 1));
 }
 
-/// Copies between dtypes, elementwise; f16 becomes f32 exactly.
+/// Elementwise copy between dtypes.
 class ConvertPlan {
 public:
   ConvertPlan() = default;
@@ -150,8 +149,7 @@ private:
   DType dstType = DType::F32, srcType = DType::F32;
 };
 
-/// An operand that the primitive sees either in place or through a dense temporary of another
-/// dtype.
+/// An operand that the primitive reads in place or from a dense temporary of another dtype.
 class Staged {
 public:
   Staged() = default;
@@ -165,7 +163,7 @@ public:
     out = ConvertPlan(layout, seen);
   }
   const Layout &layout() const { return seen; }
-  /// The address to compute with; temporaries live in `storage`.
+  /// The address for the primitive; temporaries are in `storage`.
   void *enter(const Frame &frame, std::vector<std::byte> &storage, bool load) const {
     void *data = frame.pointers[slot];
     if (inPlace)
@@ -197,8 +195,7 @@ public:
       la = transposed(la);
     if (desc.transposeB)
       lb = transposed(lb);
-    // oneDNN 2.6 multiplies no f16 on CPUs; f16 is exact in f32, and f32 is what accumulation asks
-    // for.
+    // oneDNN 2.6 has no f16 matmul on CPUs; f16 converts exactly to f32, the type of accumulation.
     DType factor = la.dtype;
     bool native = factor == DType::F32 || (factor == DType::BF16 && multipliesBF16Well());
     hasBias = desc.bias.present();
@@ -217,7 +214,7 @@ public:
     outMemory = memory(out.layout());
     std::unique_ptr<dnnl::matmul::desc> matmul;
     if (hasBias) {
-      // Bias in f32 whatever the dtype: it is added before the one rounding.
+      // The bias is f32 for every dtype: it is added before the single rounding.
       Layout row = padded(Layout::dense(DType::F32, {o.shape[rank - 1]}), rank);
       biasLayout = desc.bias.layout;
       biasSlot = desc.bias.slot;
@@ -233,7 +230,7 @@ public:
   }
 
   Status execute(const Frame &frame) override {
-    // One stream runs one execution of this operation at a time: the handles may be set in place.
+    // A stream runs one execution of this operation at a time, so setting the handles is safe.
     aMemory.set_data_handle(a.enter(frame, aStorage, true));
     bMemory.set_data_handle(b.enter(frame, bStorage, true));
     void *result = out.enter(frame, outStorage, accumulate);
@@ -268,7 +265,7 @@ private:
   std::vector<float> biasStorage;
 };
 
-/// f64, which oneDNN does not multiply: dense copies and three plain loops.
+/// f64, which oneDNN lacks: dense copies and three plain loops.
 class DoubleProductOperation final : public HostOperation {
 public:
   explicit DoubleProductOperation(const MatmulDesc &desc)
@@ -284,7 +281,7 @@ public:
     rows = out.shape[rank - 2];
     columns = out.shape[rank - 1];
     depth = la.shape[rank - 1];
-    // Factors that are broadcast are copied as often as they are used.
+    // Broadcast factors are copied as often as they are used.
     for (Layout *factor : {&la, &lb})
       for (unsigned d = 0; d + 2 < rank; ++d)
         if (factor->shape[d] != out.shape[d]) {
@@ -342,7 +339,7 @@ private:
   std::vector<double> a, b, sums;
 };
 
-/// A product over nothing: out is bias, or zero, or (accumulating) what it was plus the bias.
+/// For k = 0: out (+)= bias, or zero.
 class EmptyProductOperation final : public HostOperation {
 public:
   explicit EmptyProductOperation(const MatmulDesc &desc)
@@ -399,7 +396,7 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsig
     return Status(Code::Unsupported, "the cpu device's matmul takes at most " +
                                          std::to_string(DNNL_MAX_NDIMS) + " dimensions, found " +
                                          std::to_string(desc.out.layout.rank));
-  // oneDNN fixes the number of threads when a primitive is made, on whichever thread that is.
+  // oneDNN fixes the number of threads when a primitive is created, per creating thread.
   struct Threads {
     explicit Threads(int n) : before(setOpenMPThreads(n)) {}
     ~Threads() {

@@ -6,12 +6,11 @@
 //===----------------------------------------------------------------------===//
 //
 // One instruction of expression code on a tile, as a plain loop that the compiler vectorises. The
-// loops (TileFunctions.inc) are compiled once per instruction set, each with that set's flags, and
-// chosen when the program runs: no resolver runs before main, which sanitizers do not bear.
+// loops (TileFunctions.inc) are compiled once per instruction set with its flags and selected at
+// run time, without ifunc resolvers (sanitizers do not support them).
 //
-// Bounds of the error in f32, in units of the last place of the exact result (TileFunctionsTest
-// measures them): exp, exp2, log 2; tanh, erf 3. Results do not depend on an element's place in the
-// tile.
+// Error bounds in f32, in units of the last place (TileFunctionsTest measures them): exp, exp2, log
+// 2; tanh, erf 3. Results do not depend on an element's position in the tile.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,12 +22,12 @@
 
 namespace tandem::cpu {
 
-/// result[i] = op(a[i], b[i], c[i]) for i < n. Elements have the instruction's type; a truth value
-/// is an int32_t. Operands that the operation does not have may be null. `result` may be the same
-/// array as an operand whose elements are as wide.
+/// result[i] = op(a[i], b[i], c[i]) for i < n. Elements have the instruction's type; a boolean is
+/// an int32_t. Unused operands may be null. `result` may alias an operand of the same element
+/// width.
 using TileFunction = void (*)(void *result, const void *a, const void *b, const void *c, int64_t n);
 
-/// n adjacent elements of 16 bits as f32, and back (to nearest even).
+/// n contiguous 16-bit elements as f32, and back (to nearest even).
 using TileLoad = void (*)(float *to, const uint16_t *from, int64_t n);
 using TileStore = void (*)(uint16_t *to, const float *from, int64_t n);
 
@@ -46,7 +45,7 @@ using TileStore = void (*)(uint16_t *to, const float *from, int64_t n);
   TANDEM_TILE_ALL_TYPES(X) TANDEM_TILE_FLOATS(X) TANDEM_TILE_F32(X) TANDEM_TILE_INTEGERS(X)
 // clang-format on
 
-/// One operation, by the number of sp::RegisterType; null for a type that does not have it.
+/// One operation, by sp::RegisterType; null for unsupported types.
 struct TileOperation {
   TileFunction of[4];
 };
@@ -57,14 +56,13 @@ struct TileFunctions {
 #define TANDEM_MEMBER(name) TileOperation name;
   TANDEM_TILE_FUNCTIONS(TANDEM_MEMBER)
 #undef TANDEM_MEMBER
-  /// [type of the result][type of the operand]; null where both are the same, and of unsigned
-  /// operands also where the operand is a float.
+  /// [result type][operand type]; null for equal types, and for unsigned conversions from floats.
   TileOperation convert[4], convertUnsigned[4];
   TileLoad loadF16, loadBF16;
   TileStore storeF16, storeBF16;
 };
 
-/// Those that this machine can run, the fastest first. Never empty; the tables live forever.
+/// The instruction sets of this machine, fastest first. Never empty; static lifetime.
 const std::vector<const TileFunctions *> &tileFunctions();
 
 } // namespace tandem::cpu

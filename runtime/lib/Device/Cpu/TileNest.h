@@ -16,14 +16,14 @@
 namespace tandem::cpu {
 
 /// Cuts operands of one shape into tiles of rows and columns, with as few dimensions as their
-/// strides allow. Columns run along the first operand's memory; rows along another operand's, where
-/// one lies transposed.
+/// strides allow. Columns run along the first operand's memory; rows along that of a transposed
+/// operand, if any.
 class TileNest {
 public:
   /// One operand's steps, in elements.
   struct Steps {
     int64_t row = 0, column = 0;
-    bool isInvariant = false; ///< every tile of the same columns sees the same elements
+    bool isInvariant = false; ///< all tiles of the same columns have the same elements
   };
 
   /// `layouts`: same shape, any dtypes. A tile has at most `maxElements` elements.
@@ -31,20 +31,19 @@ public:
 
   /// Whether there are no elements.
   bool isEmpty() const { return empty; }
-  /// The largest tile's extents. All but the last of a row or column have them.
+  /// Extents of the largest tile; only the last of a row or column are smaller.
   int64_t rows() const { return tileRows; }
   int64_t columns() const { return tileColumns; }
   const Steps &steps(size_t operand) const { return operandSteps[operand]; }
-  /// Whether a tile's elements are adjacent in the operand, whatever its extents.
+  /// Whether a tile's elements are contiguous in the operand, for any extents.
   bool isAdjacent(size_t operand) const {
     const Steps &s = operandSteps[operand];
     return s.column == 1 && (tileRows == 1 || (s.row == numColumns && tileColumns == numColumns));
   }
-  /// Whether there is one tile to a row, so that invariant operands never change.
+  /// Whether a row is one tile, so that invariant operands never change.
   bool hasWholeRows() const { return tileColumns == numColumns; }
 
-  /// Calls body(pointers, rows, columns) for each tile, `pointers` being where it starts in each
-  /// operand.
+  /// Calls body(pointers, rows, columns) for each tile with its start in each operand.
   template <typename Body> void run(const std::vector<std::byte *> &bases, Body &&body) const {
     if (empty)
       return;

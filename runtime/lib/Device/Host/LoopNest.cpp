@@ -16,7 +16,7 @@ LoopNest::LoopNest(const std::vector<Layout> &layouts) {
   innerStrides.assign(layouts.size(), 1);
   if (first.numElements() == 0)
     return;
-  // Any order of the loops is right; the destination's own walks its memory forwards.
+  // Any order is correct; this one walks the destination in address order.
   std::vector<LoopDim> merged = mergeLoops(layouts);
   inner = 1;
   rows = 1;
@@ -104,7 +104,7 @@ void CopyPlan::run(void *dst, const void *src) const {
   if (!transposes && dst == src && nest.rowStride(0) == nest.rowStride(1) && nest.numRows() == 1)
     return;
   int64_t n = nest.rowLength(), ds = nest.rowStride(0), ss = nest.rowStride(1);
-  // The nest only hands pointers out; the source is never written through.
+  // The nest only passes pointers; the source is not written.
   auto *from = static_cast<std::byte *>(const_cast<void *>(src));
   nest.run({static_cast<std::byte *>(dst), from}, [&](std::byte *const *at) {
     if (transposes) {
