@@ -14,18 +14,18 @@ using namespace tandem;
 
 namespace {
 
-/// A digit after cutting; of kept ones, whether it follows the kept one before it without a gap.
+/// A digit after cutting; for a kept digit, whether it directly follows the previous kept one.
 struct CutDigit {
   LocalDigit digit;
   bool follows = false;
 };
 
-/// Goes through the digits of one list, outermost first.
+/// Walks the digits of one list, outermost first.
 class Cutter {
 public:
   explicit Cutter(ArrayRef<LocalDigit> digits) : rest(digits) {}
 
-  /// Takes over the digits before the next kept one; returns what is left of that, or 0 at the end.
+  /// Copies the digits before the next kept one; returns the rest of that digit, or 0 at the end.
   int64_t next() {
     for (; at < rest.size() && !rest[at].isKept(); ++at) {
       done.push_back({rest[at]});
@@ -36,7 +36,7 @@ public:
     return rest[at].chunk ? rest[at].length : rest[at].size;
   }
 
-  /// Cuts `size` indices off the kept digit; failure if it cannot be cut so.
+  /// Cuts `size` indices off the kept digit; fails if `size` does not divide it.
   LogicalResult take(int64_t size) {
     if (at == rest.size())
       return failure();
@@ -65,8 +65,7 @@ private:
 
 } // namespace
 
-/// Without digits that say nothing: of one index, or of a run of one; and neighbours of which all
-/// is kept, which lie together, as one digit.
+/// Drops digits with one index or a run of one, and merges adjacent digits that are kept whole.
 static SmallVector<LocalDigit> simplify(OpBuilder &builder, Location loc,
                                         ArrayRef<LocalDigit> digits) {
   SmallVector<LocalDigit> simple;
@@ -88,7 +87,7 @@ static SmallVector<LocalDigit> simplify(OpBuilder &builder, Location loc,
 
 LogicalResult tandem::alignDigits(OpBuilder &builder, Location loc,
                                   ArrayRef<SmallVector<LocalDigit> *> lists) {
-  // Without an element, there is nothing to cut.
+  // Without elements there is nothing to cut.
   if (llvm::any_of(lists, [](const auto *list) {
         return llvm::any_of(*list, [](const LocalDigit &digit) { return digit.size == 0; });
       })) {
@@ -110,7 +109,7 @@ LogicalResult tandem::alignDigits(OpBuilder &builder, Location loc,
         return failure();
   }
 
-  // Neighbours in every list are one digit again.
+  // Merge digits that are adjacent in every list.
   SmallVector<bool> joins;
   for (const Cutter &cutter : cutters) {
     size_t kept = 0;

@@ -15,13 +15,12 @@ using namespace mlir;
 using namespace tandem;
 using fusion::DigitKind;
 
-/// More pieces than this of slices that are not all alike are an error: each is a part of the
-/// program's text.
+/// Limit on the pieces of unequal slices, since each is a part of the program's text.
 static constexpr int64_t kMaxSegments = 1024;
 
 static bool isRagged(const SideDigit &digit) { return digit.chunk != 0; }
 
-/// Cuts the outermost `size` indices off `side`: returns them, leaves the rest.
+/// Cuts the outermost `size` indices off `side` and returns them.
 SideDigit CommonDigits::cut(SideDigit &side, int64_t size) {
   SideDigit outer = side;
   outer.size = size;
@@ -41,15 +40,15 @@ SideDigit CommonDigits::cut(SideDigit &side, int64_t size) {
   return outer;
 }
 
-/// Takes digits off both sides until as many indices are gone from either, where neither's first
-/// digit divides the other's. Ends at the last digits at the latest.
+/// Cuts digits off both sides until equally many indices are gone, if neither's first digit divides
+/// the other's. Ends at the latest with the last digits.
 CommonDigit CommonDigits::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
                                 MutableArrayRef<SideDigit> &to) {
   CommonDigit digit{dim, {}, {}};
   int64_t taken = 1, takenOther = 1;
   auto take = [&](MutableArrayRef<SideDigit> &side, SmallVectorImpl<SideDigit> &parts,
                   int64_t &mine, int64_t other) {
-    // No more of the digit than it takes to meet, if a part of it will do.
+    // Take only as much of the digit as needed.
     int64_t size = std::gcd(other / std::gcd(mine, other), side.front().size);
     if (size == 1)
       size = side.front().size;
@@ -68,8 +67,8 @@ CommonDigit CommonDigits::cross(int64_t dim, MutableArrayRef<SideDigit> &from,
   return digit;
 }
 
-/// All that is left of both sides, where the target ends in slices that are not all alike: cut
-/// where a slice ends, or what lies together in the source.
+/// The rest of both sides if the target's last slices are unequal: cut at the ends of slices and of
+/// contiguous runs of the source.
 FailureOr<CommonDigit> CommonDigits::cutUnevenly(int64_t dim, ArrayRef<SideDigit> from,
                                                  ArrayRef<SideDigit> to) {
   CommonDigit digit{dim, {}, {}};
@@ -121,7 +120,7 @@ LogicalResult CommonDigits::readSides(int64_t dim, SmallVectorImpl<SideDigit> &f
     return emitError() << "dimension " << dim << ": extents must be known here; run "
                        << "fusion-specialize first";
 
-  // Stream digits of the source say how it was made, not where it is.
+  // Stream digits of the source do not affect its placement.
   auto push = [](SmallVectorImpl<SideDigit> &side, DigitKind kind,
                  const fusion::ResolvedDigit &digit) {
     if (kind == DigitKind::Serial && !side.empty() && side.back().kind == DigitKind::Serial)
@@ -167,8 +166,8 @@ LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digi
   while (true) {
     dropEmpty(left);
     dropEmpty(right);
-    // A mesh axis of size 1 moves nothing, but it is accounted for like any other, and so is a loop
-    // of one iteration.
+    // Mesh axes of size 1 move nothing but are counted like others, and so are loops of one
+    // iteration.
     bool rightIsOne = !right.empty() && right.front().size == 1;
     if (!left.empty() && left.front().size == 1) {
       SideDigit gone = left.consume_front(), meets;
@@ -183,11 +182,11 @@ LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digi
     }
     if (left.empty() || right.empty())
       return success();
-    // An extent of 0 has an innermost digit of 0, which takes any cut.
+    // An extent of 0 has an innermost digit of 0, which allows any cut.
     int64_t a = left.front().size, b = right.front().size;
     int64_t size = a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
     bool crosses = size != 0 && (a % size || b % size);
-    // Slices that are not alike are cut out of one digit, or are cut themselves.
+    // Unequal slices are cut out of one digit, or are cut themselves.
     bool isUneven = isRagged(right.front()) && size != 0 && (left.front().isDevice() || a % b != 0);
     if (crosses && !isUneven) {
       SmallVector<SideDigit> oldLeft(left), oldRight(right);
@@ -211,7 +210,7 @@ LogicalResult CommonDigits::read(int64_t dim, SmallVectorImpl<CommonDigit> &digi
       return success();
     }
     digits.push_back({dim, cut(left.front(), size), cut(right.front(), size)});
-    // What is used up must not be taken for a digit of size 1.
+    // A used-up digit must not look like one of size 1.
     if (left.front().size == 1)
       left = left.drop_front();
     if (right.front().size == 1)

@@ -14,17 +14,17 @@
 namespace tandem {
 
 /// Cuts both sides of a reshard, dimension by dimension, into digits of common sizes, outermost
-/// first. Example: `didx("x") -> stream(2)` of 24 rows with "x" = 4 is the digits 2 (a part of
-/// didx; stream), 2 (a part of didx; serial) and 6 (serial on both sides).
+/// first. Example: `didx("x") -> stream(2)` of 24 rows with "x" = 4 gives the digits 2 (part of
+/// didx; stream), 2 (part of didx; serial) and 6 (serial on both sides).
 class CommonDigits {
 public:
-  /// With a null `builder` nothing is emitted, and values are null.
+  /// With a null `builder`, emits nothing and gives null values.
   CommonDigits(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
                function_ref<InFlightDiagnostic()> emitError)
       : op(op), index(index), builder(builder), emitError(emitError) {}
 
-  /// Appends the digits of a dimension; called for each in order. Failure with an error if there
-  /// are none.
+  /// Appends the digits of a dimension; call for each dimension in order. Fails with an error if
+  /// there are none.
   LogicalResult read(int64_t dim, SmallVectorImpl<CommonDigit> &digits);
 
 private:
@@ -38,7 +38,7 @@ private:
   const SliceIndex &index;
   OpBuilder *builder;
   function_ref<InFlightDiagnostic()> emitError;
-  size_t nextStream = 0; // of the target's stream digits
+  size_t nextStream = 0; // in the target's stream digits
 };
 
 } // namespace tandem

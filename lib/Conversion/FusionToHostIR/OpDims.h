@@ -21,18 +21,18 @@ struct OpDims {
   LocalDims result;
 };
 
-/// The digits of operand number `operand` that belong to the slice `result` of the op's result.
-/// Example: for `matmul(8x16, 16x4) -> [stream(2), -]`, slice i of the result has the digits
-/// [2 @ i, 4], [4]; the left operand gets [2 @ i, 4], [16] and the right one [16], [4].
+/// The digits of operand `operand` that belong to the slice `result` of the op's result. Example:
+/// for `matmul(8x16, 16x4) -> [stream(2), -]`, slice i of the result has the digits [2 @ i, 4],
+/// [4]; the left operand gets [2 @ i, 4], [16] and the right one [16], [4].
 LocalDims getOperandDims(Operation *op, const fusion::AxesRule &rule, unsigned operand,
                          const LocalDims &result);
 
-/// The digits of all operands and of the result: for the slice of the result at `index`, or, if
-/// `operand` is set, for the slice of that operand at `index`. Null `index`: all digits are kept.
+/// The digits of all operands and of the result for the slice at `index` of the result, or of
+/// operand `operand` if set. Null `index`: keeps all digits.
 OpDims getOpDims(Operation *op, const SliceIndex *index, std::optional<unsigned> operand);
 
-/// Cuts the digits of all operands and of the result that belong to one factor alike, so that their
-/// views have one shape (see alignDigits). Error at `op` if that cannot be.
+/// Cuts the digits of operands and result that belong to one factor equally, so that their views
+/// have one shape (see alignDigits). An error at `op` if this is impossible.
 LogicalResult alignDims(OpBuilder &builder, Operation *op,
                         ArrayRef<SmallVector<int64_t>> operandFactors,
                         ArrayRef<int64_t> resultFactors, OpDims &dims);

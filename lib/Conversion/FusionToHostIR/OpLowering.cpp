@@ -76,8 +76,8 @@ LogicalResult tandem::ifFirst(OpBuilder &builder, Location loc, const FirstSlice
   return later();
 }
 
-/// Whether the slice of an operand is the first that is combined into the result: whether every
-/// digit on a dimension that the op combines over has the value that the loop begins with.
+/// Whether an operand's slice is the first one combined into the result: every digit of a combined
+/// dimension has its first value.
 static FirstSlice isFirstSlice(ProgramBuilder &program, Operation *op, unsigned operand,
                                const SliceIndex &index) {
   OpBuilder &builder = program.getBuilder();
@@ -96,7 +96,7 @@ static FirstSlice isFirstSlice(ProgramBuilder &program, Operation *op, unsigned 
       for (const IndexPart &part : index.digits[stream++]) {
         if (!combines || part.size == 1 || part.isFirst.value_or(false))
           continue;
-        // A digit with a shorter slice has more than one.
+        // A digit with a shorter slice has more than one slice.
         if (part.isShort || part.isFirst.has_value())
           return {/*never=*/true, {}};
         Value begins = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, part.value,

@@ -15,54 +15,54 @@
 
 namespace tandem {
 
-/// How ops of one name become host IR, slice by slice. Stateless: what belongs to a loop is in the
-/// LoopEmitter. Each is one class in a file under Lowerings/, or in another library, which adds it
-/// to `getLowerings()`.
+/// Lowers the ops of one name to host IR, slice by slice. Stateless: loop state is in the
+/// LoopEmitter. Each is a class in a file under Lowerings/, or in another library that adds it to
+/// `getLowerings()`.
 class OpLowering {
 public:
   virtual ~OpLowering() = default;
 
-  /// Gives the op's result its buffer, before the loop. By default one of its own.
+  /// Assigns the op's result its buffer, before the loop. Default: a new buffer.
   virtual LogicalResult prepare(Operation *op, LoopEmitter &loop) const;
 
-  /// Emits the slice of the result at `index` (null: the whole result) on `stream`. Called on the
-  /// devices of the result's mesh only, unless the op's operands are on another mesh.
+  /// Emits the slice of the result at `index` (null: all of it) on `stream`. Runs only on devices
+  /// of the result's mesh, unless the operands are on another mesh.
   virtual LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                              LoopEmitter &loop) const = 0;
 
-  /// Whether `accumulate` is there: only of ops whose axes rule has a reduction; see
+  /// Whether `accumulate` is implemented; only for ops whose axes rule has a reduction. See
   /// ReducingLowering.
   virtual bool accumulates() const { return false; }
 
-  /// Combines the slice of operand number `operand` at `index` into `out`, the whole result, on the
-  /// main stream.
+  /// Combines the slice at `index` of operand `operand` into `out`, the whole result, on the main
+  /// stream.
   virtual LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index,
                                    Value out, LoopEmitter &loop) const;
 
-  /// The element type in which `accumulate` combines slices: that of the result, or a wider one.
+  /// The element type in which `accumulate` combines: the result's or a wider one.
   virtual Type getAccumulatorElement(Operation *op) const;
 
-  /// Whether `emit` reads operands through `LoopEmitter::getSource`, so that a slice may be read
-  /// where it is; else slices must be in the operand's buffer.
+  /// Whether `emit` reads operands with `LoopEmitter::getSource`, which finds slices in place.
+  /// Otherwise slices must be in the operand's buffer.
   virtual bool readsPlaces() const { return false; }
-  /// Whether `emit` writes its result through `LoopEmitter::getTarget`.
+  /// Whether `emit` writes its result with `LoopEmitter::getTarget`.
   virtual bool writesPlaces() const { return false; }
 };
 
-/// Whether a slice is the first that is combined into its result.
+/// Whether a slice is the first one combined into its result.
 struct FirstSlice {
-  /// Surely not.
+  /// Never.
   bool never = false;
-  /// If this holds; null: surely, unless `never`.
+  /// Only if this holds; null: always, unless `never`.
   Value condition;
 };
 
-/// Emits `first` or `later` under the condition that the slice is its result's first.
+/// Emits `first` or `later`, depending on `isFirst`.
 LogicalResult ifFirst(OpBuilder &builder, Location loc, const FirstSlice &isFirst,
                       function_ref<LogicalResult()> first, function_ref<LogicalResult()> later);
 
-/// The lowering of an op that combines over a dimension: one function for a slice of the result and
-/// for a slice of an operand.
+/// The lowering of an op that combines over a dimension, by one function for slices of the result
+/// and of an operand.
 class ReducingLowering : public OpLowering {
 public:
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
@@ -72,13 +72,13 @@ public:
                            LoopEmitter &loop) const final;
 
 protected:
-  /// Combines what `dims` takes of the operands into what it takes of the buffer `out`: written by
-  /// the first slice, added to by later ones.
+  /// Combines the parts `dims` of the operands into the part `dims` of the buffer `out`. The first
+  /// slice writes it, later ones add to it.
   virtual LogicalResult combine(Operation *op, OpDims dims, Value out, const FirstSlice &first,
                                 Value stream, LoopEmitter &loop) const = 0;
 
-  /// Sums of f16 and bf16 are kept in f32 until the last slice is in them: a rounding per slice
-  /// would make the error grow with the number of slices.
+  /// Sums of f16 and bf16 are kept in f32 until the last slice, so that the error does not grow
+  /// with the number of slices.
   static Type getWideElement(Operation *op);
 };
 
@@ -90,14 +90,13 @@ public:
                      LoopEmitter &loop) const final;
 
 protected:
-  /// Emits the op on one element of each operand, in a kernel: ops of arith and math. By default
+  /// Emits the op on one element of each operand, in a kernel, as ops of arith and math. Default:
   /// the op itself.
   virtual Value emitElement(Operation *op, ValueRange elements, OpBuilder &builder) const;
 };
 
-/// Emits the reduction of `in`, a view that `makeView` made of `inDims`, over the dimensions
-/// `reduced` of those. The first slice is written to the view `out`, later ones are combined with
-/// it.
+/// Emits the reduction of `in`, a view made by `makeView` from `inDims`, over its dimensions
+/// `reduced`. The first slice writes the view `out`, later ones are combined with it.
 LogicalResult emitReduction(OpBuilder &builder, Location loc, ReduceKind kind, Value in,
                             const LocalDims &inDims, ArrayRef<int64_t> reduced, Value out,
                             const FirstSlice &first, Value stream);
@@ -108,7 +107,7 @@ public:
   template <typename OpT> void add(std::unique_ptr<OpLowering> lowering) {
     byName[OpT::getOperationName()] = std::move(lowering);
   }
-  /// For every op with the trait `Elementwise` that has no lowering of its own.
+  /// For ops with the trait `Elementwise` without a separate lowering.
   void addElementwise(std::unique_ptr<OpLowering> lowering) { elementwise = std::move(lowering); }
 
   const OpLowering *find(Operation *op) const;
@@ -118,10 +117,10 @@ private:
   std::unique_ptr<OpLowering> elementwise;
 };
 
-/// The project's lowerings. Another library adds its own before it makes a context:
+/// The global lowerings. Other libraries add theirs before they create a context:
 /// `getLowerings().add<MyOp>(std::make_unique<MyLowering>())`. Not thread-safe.
 OpLowerings &getLowerings();
-/// The lowering of an op; null if there is none.
+/// The lowering of an op, or null.
 inline const OpLowering *getLowering(Operation *op) { return getLowerings().find(op); }
 
 /// Each adds the lowerings of one file under Lowerings/.
@@ -132,8 +131,8 @@ void addReduceLowering(OpLowerings &lowerings);
 void addReshardLowering(OpLowerings &lowerings);
 void addViewLowerings(OpLowerings &lowerings);
 
-/// Writes a constant into the buffer of its result, on the main stream: for ops that need it as a
-/// buffer (elementwise ops have it in their kernel).
+/// Writes a constant to its result's buffer on the main stream, for ops that need a buffer
+/// (elementwise ops have constants in their kernels).
 LogicalResult emitConstant(Operation *op, ProgramBuilder &program);
 
 } // namespace tandem

@@ -22,7 +22,7 @@ ProgramBuilder::ProgramBuilder(hostir::ProgramOp program, int64_t workers, int64
   mainStream = atEntry([&] { return hostir::MainStreamOp::create(builder, program.getLoc()); });
 }
 
-/// Makes an op at the entry, behind those made there before.
+/// Creates an op at the program's entry, after earlier ones.
 template <typename MakeFn> Value ProgramBuilder::atEntry(MakeFn make) {
   OpBuilder::InsertionGuard guard(builder);
   if (lastOfEntry)
@@ -34,7 +34,7 @@ template <typename MakeFn> Value ProgramBuilder::atEntry(MakeFn make) {
   return op->getResult(0);
 }
 
-/// Buffers live in the program's own block, also those of a part that not all ranks run.
+/// Buffers are allocated in the program's outermost block, also for code under a condition.
 Value ProgramBuilder::alloc(Location loc, MemRefType type) {
   OpBuilder::InsertionGuard guard(builder);
   if (Block *body = &program.getBody().front(); builder.getInsertionBlock() != body)
@@ -100,7 +100,7 @@ Value ProgramBuilder::getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes,
     for (StringAttr axis : axes)
       name += "." + axis.str();
     name += "." + hostir::stringifyCapability(capability).str();
-    // Two meshes may bear one name.
+    // Two meshes may have the same name.
     for (std::string plain = name; !channelNames.insert(name).second;)
       name = plain + "." + std::to_string(channelNames.size());
     channel = atEntry([&] {
@@ -149,7 +149,7 @@ int64_t ProgramBuilder::getNumStreams(fusion::ScheduleAttr schedule, int64_t ite
 }
 
 Value ProgramBuilder::getStream(Location loc, Value iteration, int64_t streams) {
-  // The pool counts modulo its own size.
+  // The pool's index is modulo its size.
   if (streams < workers)
     iteration = arith::RemUIOp::create(builder, loc, iteration, getIndex(streams));
   return hostir::WorkerStreamOp::create(builder, loc, iteration);
@@ -191,7 +191,7 @@ hostir::KernelOp ProgramBuilder::getKernel(Location loc, StringRef key, StringRe
   Block *body = new Block();
   state.addRegion()->push_back(body);
   kernel = cast<hostir::KernelOp>(builder.create(state));
-  // The table makes the name unique.
+  // Makes the name unique.
   if (!symbols)
     symbols.emplace(program->getParentOp());
   symbols->insert(kernel);

@@ -16,12 +16,12 @@
 
 namespace tandem {
 
-/// Builds one `hostir.program`: its streams, channels, buffers, kernels, loops and conditions. It
-/// knows the buffer of every value, and nothing of particular ops or schedules.
+/// Builds one `hostir.program`: streams, channels, buffers, kernels, loops and conditions. Knows
+/// the buffer of every value, but no particular ops or schedules.
 class ProgramBuilder {
 public:
-  /// Inserts at the end of the program's body. `workers` is the size of the pool of worker streams,
-  /// `worldSize` the number of ranks that run the program.
+  /// Inserts at the end of the program's body. `workers`: size of the pool of worker streams;
+  /// `worldSize`: number of ranks.
   ProgramBuilder(hostir::ProgramOp program, int64_t workers, int64_t worldSize);
 
   OpBuilder &getBuilder() { return builder; }
@@ -30,16 +30,16 @@ public:
   // Buffers
   //===--------------------------------------------------------------------===//
 
-  /// The buffer of a value of the fusion; null if it has none yet.
+  /// The buffer of a value of the fusion, or null.
   Value getBuffer(Value value) const { return buffers.lookup(value); }
   void setBuffer(Value value, Value buffer) { buffers[value] = buffer; }
-  /// The buffer of an op's result; allocated on the main stream if it has none yet.
+  /// The buffer of an op's result; allocates it on the main stream if needed.
   Value getOrAllocBuffer(Value value);
-  /// A buffer allocated on the main stream, in the program's own block.
+  /// Allocates a buffer on the main stream, in the program's outermost block.
   Value alloc(Location loc, MemRefType type);
   /// The same in symmetric memory, which peers may write.
   Value allocSymmetric(Location loc, ArrayRef<int64_t> shape, Type element);
-  /// The first of `count` signal slots that nothing else in the program uses.
+  /// Reserves `count` consecutive signal slots; returns the first.
   int64_t takeSignals(int64_t count);
 
   //===--------------------------------------------------------------------===//
@@ -50,11 +50,11 @@ public:
   Value getIndex(int64_t value);
   /// This device's coordinate on a mesh axis.
   Value getDeviceIndex(MeshAttr mesh, StringAttr axis);
-  /// This device's number in its group along mesh axes, which number the group in their order.
+  /// This device's position in its group along mesh axes, row-major in their order.
   Value getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes);
-  /// The channel along mesh axes for messages of one kind; made once.
+  /// The channel along mesh axes with this capability; created at first use.
   Value getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability);
-  /// Emits `body` for the devices of `mesh` alone: under a condition, if the program has others.
+  /// Emits `body` for the devices of `mesh`, under a condition if there are other ranks.
   void onMesh(Location loc, MeshAttr mesh, function_ref<void()> body);
 
   //===--------------------------------------------------------------------===//
@@ -63,27 +63,26 @@ public:
 
   Value getMainStream() { return mainStream; }
   int64_t getWorkers() const { return workers; }
-  /// How many workers a loop of `iterations` under `schedule` uses.
+  /// Number of workers for a loop of `iterations` under `schedule`.
   int64_t getNumStreams(fusion::ScheduleAttr schedule, int64_t iterations);
-  /// The worker stream of an iteration, of the first `streams`.
+  /// The worker stream of an iteration, among the first `streams`.
   Value getStream(Location loc, Value iteration, int64_t streams);
-  /// `hostir.sync` of the first `count` workers after the main stream, or of the main stream after
-  /// them.
+  /// `hostir.sync` of the first `count` workers after the main stream (fork), or of the main stream
+  /// after them (join).
   void fork(Location loc, int64_t count);
   void join(Location loc, int64_t count);
-  /// A loop over [lower, upper); nothing for an empty range, no loop for `upper` = `lower` + 1.
+  /// A loop over [lower, upper); only the body for one iteration, nothing for none.
   LogicalResult loop(Location loc, int64_t lower, int64_t upper,
                      function_ref<LogicalResult(Value iteration)> body);
-  /// Emits `body` under `condition`; null: always.
+  /// Emits `body` under `condition`; null: unconditionally.
   void onlyIf(Location loc, Value condition, function_ref<void()> body);
 
   //===--------------------------------------------------------------------===//
   // Kernels
   //===--------------------------------------------------------------------===//
 
-  /// The private kernel that computes `key`; two requests with one key share the kernel. If it is
-  /// new it is named after the program and `name`, and `compute` emits its body from the arguments
-  /// and returns the value that it yields.
+  /// The private kernel with key `key`; equal keys share a kernel. A new kernel is named after the
+  /// program and `name`; `compute` emits its body from the arguments and returns the yielded value.
   hostir::KernelOp getKernel(Location loc, StringRef key, StringRef name, TypeRange inputs,
                              Type result, function_ref<Value(ValueRange)> compute);
   /// A kernel that converts between floating point types.
@@ -97,13 +96,13 @@ private:
   OpBuilder builder;
   int64_t workers, worldSize;
   Value mainStream;
-  MeshAttr activeMesh; // whose devices alone run what is emitted now
-  // Streams, channels and device indices are defined at the entry, in order of their first use.
+  MeshAttr activeMesh; // only its devices run the code being emitted
+  // Streams, channels and device indices are defined at the entry, in order of first use.
   Operation *lastOfEntry = nullptr;
   DenseMap<Value, Value> buffers;
-  int64_t numSignals = 0;                    // slots taken
-  llvm::StringMap<hostir::KernelOp> kernels; // by what they compute
-  std::optional<SymbolTable> symbols;        // of the module, once kernels are made
+  int64_t numSignals = 0;                    // reserved slots
+  llvm::StringMap<hostir::KernelOp> kernels; // by key
+  std::optional<SymbolTable> symbols;        // of the module, once there are kernels
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
   DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value>
       channels; // mesh, axes, capability

@@ -27,7 +27,7 @@ SmallVector<Place> tandem::getPlaces(RankedTensorType type, ArrayRef<int64_t> al
   return found;
 }
 
-/// The same as digits of the row-major index of all elements, which a reshape keeps.
+/// The same as digits of the row-major index of all elements, which a reshape preserves.
 static SmallVector<Place> getLinearPlaces(RankedTensorType type) {
   SmallVector<Place> found =
       getPlaces(type, llvm::to_vector(llvm::seq<int64_t>(0, type.getRank())));
@@ -42,8 +42,8 @@ static SmallVector<Place> getLinearPlaces(RankedTensorType type) {
   return found;
 }
 
-/// What an index of the operand's dimension is more than that of the result's, of ops that cut or
-/// concatenate; nothing where they do not count alike.
+/// The shift from result to operand indices, for ops that slice or concatenate; none if they differ
+/// by more than a shift.
 static std::optional<int64_t> getShift(Operation *op, OpOperand &operand, int64_t dim) {
   if (auto slice = dyn_cast<fusion::SliceOp>(op)) {
     if (slice.getSteps()[dim] != 1)
@@ -58,8 +58,7 @@ static std::optional<int64_t> getShift(Operation *op, OpOperand &operand, int64_
   return shift;
 }
 
-/// Which result dimension each dimension of the operand runs along, or -1; nothing if that is not
-/// known.
+/// The result dimension of each operand dimension, or -1; none if unknown.
 static std::optional<SmallVector<int64_t>> getAlong(Operation *op, OpOperand &operand) {
   int64_t rank = cast<RankedTensorType>(operand.get().getType()).getRank();
   if (isa<fusion::ReshardOp>(op))
@@ -85,11 +84,11 @@ static SmallVector<int64_t> firstNumbers(int64_t count) {
   return llvm::to_vector(llvm::seq<int64_t>(0, count));
 }
 
-/// Digits of one row-major index: those of the result in parts of the operand's.
+/// Matches digits of one row-major index: the result's as parts of the operand's.
 static std::optional<DigitMap> matchLinear(ArrayRef<Place> from, ArrayRef<Place> to) {
   DigitMap map;
   size_t next = 0;
-  int64_t taken = 1; // of the operand's digit, outside of what is left
+  int64_t taken = 1; // of the operand's digit, outside the rest
   for (const Place &place : to) {
     auto [dim, weight, size, ragged] = place;
     SmallVector<DigitPart> &parts = map.emplace_back();
@@ -102,7 +101,7 @@ static std::optional<DigitMap> matchLinear(ArrayRef<Place> from, ArrayRef<Place>
         return std::nullopt;
       int64_t whole = std::get<2>(from[next]), mine = whole / taken;
       int64_t step = std::min(left, mine);
-      // What is left of both must begin at one weight, and one must be a part of the other.
+      // The rests of both must have one weight, and one must divide the other.
       if (std::get<1>(from[next]) * mine != weight * left || left % step || mine % step)
         return std::nullopt;
       parts.push_back({static_cast<int64_t>(next), step, mine / step});
@@ -127,9 +126,9 @@ std::optional<DigitMap> tandem::matchSlices(Operation *op, OpOperand &operand) {
   std::optional<SmallVector<int64_t>> along = getAlong(op, operand);
   if (!along)
     return std::nullopt;
-  // The stream digits must stand at the same places of dimensions that run together. A reshard may
-  // change the device digits around them, but then the elements of a slice must still be the same:
-  // sizes before and after are compared.
+  // Stream digits must have equal places in corresponding dimensions. A reshard may change the
+  // device digits around them; comparing sizes before and after ensures that slices have the same
+  // elements.
   SmallVector<Place> places = getPlaces(operandType, *along);
   DigitMap map;
   size_t next = 0;
@@ -139,12 +138,12 @@ std::optional<DigitMap> tandem::matchSlices(Operation *op, OpOperand &operand) {
       map.push_back({{static_cast<int64_t>(next++), size, 1}});
       continue;
     }
-    // Slices that are not all alike are told apart where the loop begins.
+    // Unequal slices are handled where the loop begins.
     if (isa<fusion::ReshardOp>(op) || ragged || llvm::is_contained(*along, dim))
       return std::nullopt;
     map.push_back({{-1, size, 1}});
   }
-  // Where indices are shifted, by whole rounds of the digit (0: a dimension without indices).
+  // Indices shifted by whole periods of the digit (0: a dimension without indices).
   bool isShifted = llvm::any_of(places, [&](const Place &place) {
     auto [dim, weight, size, ragged] = place;
     std::optional<int64_t> shift = getShift(op, operand, dim);

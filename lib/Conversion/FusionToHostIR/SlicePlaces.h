@@ -15,17 +15,18 @@
 
 namespace tandem {
 
-/// Where a stream digit stands: the dimension (of the result, or a factor of the op), weight, size
-/// and, of ragged ones, the indices that the slices share.
+/// The position of a stream digit: dimension (of the result, or a factor of the op), weight, size,
+/// and for ragged digits the number of indices (else 0).
 using Place = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
-/// The stream digits of a type in the order of the loop: the same digits in another order are
-/// another slice. Dimension i runs along `along[i]`. Example: 12x8 as `[stream(3), stream(2)]`
-/// along {0, 1} has the places (0, 4, 3, 0) and (1, 4, 2, 0).
+/// The stream digits of a type in loop order (another order gives other slices). Dimension i
+/// corresponds to `along[i]`. Example: 12x8 as `[stream(3), stream(2)]` along {0, 1} has the places
+/// (0, 4, 3, 0) and (1, 4, 2, 0).
 SmallVector<Place> getPlaces(RankedTensorType type, ArrayRef<int64_t> along);
 
-/// A part of a stream digit of one value, as part of a digit of another: of `digit` of that the
-/// value / `inner` mod `size`. A negative `digit`: the other has no such digit.
+/// A part of one value's stream digit as a part of another value's digit number `digit`: its value
+/// / `inner` mod `size`. Negative `digit`: the other has no such digit. Example: for (digit 0, size
+/// 2, inner 3), the value 5 of digit 0 gives 5 / 3 mod 2 = 1.
 struct DigitPart {
   int64_t digit = -1;
   int64_t size = 1, inner = 1;
@@ -40,16 +41,15 @@ using DigitMap = SmallVector<SmallVector<DigitPart>>;
 /// Each digit of `sizes` as itself. Example: {3, 2} is (digit 0, size 3), (digit 1, size 2).
 DigitMap getIdentity(ArrayRef<int64_t> sizes);
 
-/// The stream digits of `op`'s result as those of `operand`: the same slices in the same order,
-/// where a reshape may merge and split digits. Digits of the result may be none of the operand's on
-/// dimensions that the operand does not have: then several iterations read one slice. Nothing if an
-/// iteration reads something else than one slice of the operand. Example: of the reshape
-/// `[stream(6)] of 12 -> [stream(2), stream(3)] of 2x6` digit 0 is (digit 0, size 2, inner 3) and
-/// digit 1 is (digit 0, size 3, inner 1).
+/// Maps the stream digits of `op`'s result to those of `operand`: the same slices in the same
+/// order, where a reshape may merge and split digits. Digits on dimensions that the operand lacks
+/// map to none: then several iterations read one slice. None if an iteration does not read exactly
+/// one slice of the operand. Example: for the reshape `[stream(6)] of 12 -> [stream(2), stream(3)]
+/// of 2x6`, digit 0 is (digit 0, size 2, inner 3) and digit 1 is (digit 0, size 3, inner 1).
 std::optional<DigitMap> matchSlices(Operation *op, OpOperand &operand);
 
-/// Whether the iteration of `op` that writes slice i of its result reads slice i of `operand`,
-/// digit by digit.
+/// Whether the iteration that writes slice i of `op`'s result reads slice i of `operand`, digit by
+/// digit.
 bool slicesAgree(Operation *op, OpOperand &operand);
 
 } // namespace tandem

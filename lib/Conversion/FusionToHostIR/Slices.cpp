@@ -50,7 +50,7 @@ LocalDims tandem::getLocalDims(RankedTensorType type, const SliceIndex *index) {
           else
             local.push_back({part.size, part.value, 0});
       } else if (!local.empty() && local.back().chunk) {
-        // All of what lies inside of several slices: one run.
+        // One run over the inside of several slices.
         local.back().size *= digit.size;
         local.back().chunk *= digit.size;
         local.back().length *= digit.size;
@@ -82,8 +82,8 @@ SliceIndex tandem::getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int6
 }
 
 namespace {
-/// A run of digits of one buffer dimension: one index of it is taken (`kept` is 1 and it
-/// `vanishes`) or `kept` of them from `offset` on (null: all).
+/// A run of digits of one buffer dimension: one fixed index (`kept` is 1 and `vanishes` is set), or
+/// `kept` indices from `offset` on (null: all).
 struct Run {
   int64_t size;
   Value offset;
@@ -92,9 +92,8 @@ struct Run {
   bool vanishes = false;
 };
 
-/// One dimension of the buffer once non-contiguous dimensions are split: `kept` indices from
-/// `offset` on (from the start without one); of a dimension of which nothing is kept, `kept` is 1
-/// and `vanishes` is set.
+/// One dimension of the buffer after splitting non-contiguous dimensions: `kept` indices from
+/// `offset` on (null: from 0). If nothing is kept, `kept` is 1 and `vanishes` is set.
 struct Piece {
   int64_t extent;
   int64_t kept;
@@ -111,7 +110,7 @@ static Value scaled(OpBuilder &builder, Location loc, Value index, int64_t facto
   return arith::MulIOp::create(builder, loc, index, size);
 }
 
-/// Merges neighbouring digits: fixed ones into one index, kept ones of consecutive labels into one
+/// Merges adjacent digits: fixed ones into one index, kept ones with consecutive labels into one
 /// run.
 static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<LocalDigit> digits) {
   SmallVector<Run> runs;
@@ -138,8 +137,9 @@ static SmallVector<Run> mergeDigits(OpBuilder &builder, Location loc, ArrayRef<L
   return runs;
 }
 
-/// The pieces of one dimension. One kept run, one fixed index, or a fixed index before a kept run
-/// is one piece: its slice is contiguous. Otherwise the dimension is split, a piece a run.
+/// The pieces of one dimension. A kept run, a fixed index, or a fixed index before a kept run is
+/// one piece, since its slice is contiguous. Otherwise the dimension is split into one piece per
+/// run.
 static SmallVector<Piece> getPieces(OpBuilder &builder, Location loc, ArrayRef<Run> runs,
                                     int64_t extent, bool keepRank) {
   if (runs.empty())
@@ -158,8 +158,8 @@ static SmallVector<Piece> getPieces(OpBuilder &builder, Location loc, ArrayRef<R
   return pieces;
 }
 
-/// A subview says by strides alone which dimensions of extent 1 it drops: whether one that vanishes
-/// looks like one that is kept.
+/// A subview identifies dropped dimensions of extent 1 only by strides: whether a vanishing
+/// dimension looks like a kept one.
 static bool vanishingIsAmbiguous(MemRefType full, ArrayRef<Piece> pieces) {
   SmallVector<int64_t> strides;
   int64_t offset;
@@ -172,7 +172,7 @@ static bool vanishingIsAmbiguous(MemRefType full, ArrayRef<Piece> pieces) {
   return false;
 }
 
-/// Each kept piece with the vanishing ones behind it, and those before the first with that.
+/// Each kept piece with the vanishing ones after it; leading vanishing ones join the first.
 static SmallVector<ReassociationIndices> getGroupsOfKept(ArrayRef<Piece> pieces) {
   SmallVector<ReassociationIndices> groups;
   bool sawKept = false;
@@ -185,7 +185,7 @@ static SmallVector<ReassociationIndices> getGroupsOfKept(ArrayRef<Piece> pieces)
   return groups;
 }
 
-/// The subview that takes the pieces, without the dimensions that vanish.
+/// The subview of the pieces, without the vanishing dimensions.
 static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef<Piece> pieces) {
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<int64_t> shape;
@@ -206,7 +206,7 @@ static Value takePieces(OpBuilder &builder, Location loc, Value buffer, ArrayRef
   }
   if (shape.size() == pieces.size())
     return memref::SubViewOp::create(builder, loc, full, buffer, offsets, sizes, strides);
-  // Which of several extents of 1 vanish, the shape does not say.
+  // The shape does not tell which of several extents of 1 vanish.
   SmallVector<int64_t> allStrides, keptStrides;
   int64_t offset;
   if (failed(full.getStridesAndOffset(allStrides, offset)))

@@ -17,37 +17,35 @@
 
 namespace tandem {
 
-/// One component of a stream digit's value: `value` runs over 0 ... size-1. A digit of 12 indices
-/// may be given as (4, owner), (3, chunk): owner * 3 + chunk.
+/// A part of a stream digit's value: `value` is in 0 ... size-1. Example: a digit of 12 indices as
+/// (4, owner), (3, chunk) has the value owner * 3 + chunk.
 struct IndexPart {
   int64_t size;
   Value value;
-  /// Whether `value` is what the loop begins with, where that is known; it begins with 0 unless
-  /// this says otherwise.
+  /// Whether `value` is the first value of the loop, if known at compile time; null: test for 0.
   std::optional<bool> isFirst = std::nullopt;
-  /// The last slice of a ragged digit is meant, which is shorter.
+  /// Selects the last slice of a ragged digit, which is shorter.
   bool isShort = false;
-  /// How many values from `value` on are meant, all below `size`: slices of one digit that are
-  /// handled at once. Only of a digit's one part.
+  /// Number of consecutive values from `value` on, all below `size`: slices handled together. Only
+  /// for a digit with one part.
   int64_t count = 1;
 };
 
-/// Which iteration of a stream loop is meant: for each stream digit of the loop's types, in order
-/// of dimensions, its value in parts, outermost first.
+/// An iteration of a stream loop: for each stream digit of the loop's types, in order of
+/// dimensions, its value in parts, outermost first.
 struct SliceIndex {
   SmallVector<SmallVector<IndexPart>> digits;
 };
 
-/// What a kept digit of a local buffer is in a view, and which digits are one dimension of it.
+/// Identifies a kept digit of a local buffer, and which digits form one view dimension.
 class DigitLabel {
 public:
-  /// Digit `number` of a list. Neighbours with consecutive numbers are one dimension of the view,
-  /// others are dimensions of their own.
+  /// Digit `number` of a list. Adjacent digits with consecutive numbers form one view dimension.
   DigitLabel(int64_t number = 0) : DigitLabel(Kind::Number, number) {}
-  /// A digit that counts the ranks of a collective, `number` 0 the outermost one: together they are
-  /// the view's first dimension.
+  /// A digit over the ranks of a collective, `number` 0 outermost. Together they are the view's
+  /// first dimension.
   static DigitLabel rank(int64_t number) { return {Kind::Rank, number}; }
-  /// A digit that takes this device's coordinate on axis number `axis` of a ReshardPlan.
+  /// A digit with this device's coordinate on axis `axis` of a ReshardPlan.
   static DigitLabel coordinate(int64_t axis) { return {Kind::Coordinate, axis}; }
 
   bool isRank() const { return kind == Kind::Rank; }
@@ -55,7 +53,7 @@ public:
   std::optional<int64_t> getAxis() const {
     return kind == Kind::Coordinate ? std::optional(number) : std::nullopt;
   }
-  /// Whether a digit with this label, behind one labelled `before`, is the same view dimension.
+  /// Whether a digit with this label continues the view dimension of one labelled `before`.
   bool follows(DigitLabel before) const {
     return kind == before.kind && kind != Kind::Coordinate && number == before.number + 1;
   }
@@ -68,10 +66,10 @@ private:
   int64_t number;
 };
 
-/// A digit of a dimension of a *local* buffer (device digits are not in it). `index` set: the view
-/// takes that one index; with `chunk` set, the `length` indices from `index * chunk` on. Otherwise
-/// the digit is kept. Example: a dimension of 24 rows as {3}, {2, index 1}, {4} is the rows 4 ...
-/// 7, 12 ... 15 and 20 ... 23, and the view has the dimensions 3 and 4 for it.
+/// A digit of a dimension of a *local* buffer, which has no device digits. If `index` is set, the
+/// view has only that index, or with `chunk` the `length` indices from `index * chunk` on.
+/// Otherwise the digit is kept. Example: 24 rows as {3}, {2, index 1}, {4} are the rows 4 ... 7, 12
+/// ... 15 and 20 ... 23, with the view dimensions 3 and 4.
 struct LocalDigit {
   int64_t size;
   Value index;
@@ -83,35 +81,33 @@ struct LocalDigit {
 };
 using LocalDims = SmallVector<SmallVector<LocalDigit>>;
 
-/// What a slice takes of a ragged digit: its last slice if `isShort`. A null `index` keeps it all.
+/// The slice `index` of a ragged digit, or its last slice if `isShort`. Null `index`: keeps all.
 LocalDigit getRaggedDigit(const fusion::ResolvedDigit &digit, Value index, bool isShort,
                           DigitLabel label);
 
-/// The local digits of a buffer that holds a value of `type`. Stream digits take `index`; all are
-/// kept if it is null. Example: 12x8 as `[stream(3), -]` at index i is {3 @ i, 4}, {8}.
+/// The local digits of a buffer for a value of `type`; stream digits get `index`, or are kept if it
+/// is null. Example: 12x8 as `[stream(3), -]` at index i is {3 @ i, 4}, {8}.
 LocalDims getLocalDims(RankedTensorType type, const SliceIndex *index);
 
-/// The iteration that the numbers `iteration` of a loop over `sizes` stand for: its row-major
-/// digits. Example: iteration 5 of sizes {3, 2} is 2 and 1.
+/// The row-major digits of `iteration` in a loop over `sizes`. Example: iteration 5 of sizes {3, 2}
+/// is 2 and 1.
 SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> sizes,
                          Value iteration);
 
-/// A view of `buffer`, whose dimensions are read as `dims`. One view dimension per kept run of
-/// digits, in order. A dimension of the buffer of which nothing is kept vanishes, unless
-/// `keepRank`: then it stays with extent 1. The digits of ranks, if any, become the view's
-/// first dimension.
+/// A view of `buffer` with dimensions read as `dims`: one view dimension per kept run of digits, in
+/// order. Dimensions without kept digits vanish, or with `keepRank` stay with extent 1. Digits of
+/// ranks, if any, become the first dimension.
 Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &dims,
                bool keepRank);
 
-/// Cuts the digits of one dimension, as several buffers have it, so that their views have the same
-/// dimensions for it: kept digits in common sizes, and runs only where one of them has a gap.
-/// Failure if they keep different numbers of indices, or sizes that do not divide each other.
-/// Example: {12} and {3, 2 @ i, 4} become {3, 4} and {3, 2 @ i, 4}: both views have dimensions
-/// 3, 4.
+/// Cuts one dimension's digits in several buffers so that their views have the same dimensions:
+/// kept digits in common sizes, and separate runs only at gaps. Fails if the buffers keep different
+/// numbers of indices, or sizes that do not divide each other. Example: {12} and {3, 2 @ i, 4}
+/// become {3, 4} and {3, 2 @ i, 4}, both with the view dimensions 3, 4.
 LogicalResult alignDigits(OpBuilder &builder, Location loc,
                           ArrayRef<SmallVector<LocalDigit> *> lists);
 
-/// For each dimension, how many view dimensions `makeView` with `keepRank` makes of it. Example:
+/// The number of view dimensions that `makeView` with `keepRank` makes of each dimension. Example:
 /// {3, 2 @ i, 4}, {8} gives {2, 1}.
 SmallVector<int64_t> getViewRanks(const LocalDims &dims);
 

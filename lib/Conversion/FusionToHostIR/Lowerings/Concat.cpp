@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 //
-// What an iteration makes of the dimension that is concatenated is a run of indices, or several of
-// them at a distance. Digits outside of the innermost stream digit are gone through; for that digit
-// it is known which of its values lie in one operand as a whole, which is one copy under a
-// condition on the loop's index, and which take parts of two.
+// In the concatenated dimension, an iteration computes one run of indices, or several with gaps.
+// Loops run over the digits outside the innermost stream digit. For that digit it is known which
+// values lie in one operand (one copy, under a condition on the loop index) and which span two
+// (partial copies).
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ using namespace tandem;
 
 namespace {
 
-/// Copies what a slice of the result takes of each operand.
+/// Copies each operand's part of a slice of the result.
 class Concat {
 public:
   Concat(ProgramBuilder &program, fusion::ConcatOp op, LocalDims dims, Value out, Value stream)
@@ -37,8 +37,8 @@ public:
   void emit();
 
 private:
-  /// The innermost stream digit: the runs `value` * pitch ... + length - 1 for values from `first`
-  /// up to `last`.
+  /// The innermost stream digit: runs `value` * pitch ... + length - 1 for values `first` to
+  /// `last`.
   struct Runs {
     Value value;
     int64_t pitch, length, first, last;
@@ -76,7 +76,8 @@ Value Concat::linear(Value value, int64_t factor, int64_t constant) {
   return value;
 }
 
-/// `length` indices of the dimension, from `from` on of the operand, to `to` on of the result.
+/// Copies `length` indices of the dimension, from index `from` of the operand to `to` of the
+/// result.
 void Concat::copy(Value input, int64_t extent, Value from, Value to, int64_t length) {
   LocalDims inDims = dims, outDims = dims;
   int64_t outExtent = cast<MemRefType>(out.getType()).getDimSize(dim);
@@ -91,7 +92,7 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
   bool isOne = runs.first + 1 == runs.last;
   int64_t begin = 0;
   for (Value input : op.getInputs()) {
-    // The operand's indices, counted from `base`.
+    // The operand's indices, relative to `base`.
     int64_t extent = extentOf(input), first = begin - base, end = first + extent;
     begin += extent;
     if (extent == 0)
@@ -103,7 +104,7 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
         copy(input, extent, from, to, length);
       });
     };
-    // Values whose run lies in the operand as a whole.
+    // Values whose run lies in this operand.
     int64_t whole = std::max(runs.first, llvm::divideCeilSigned(first, runs.pitch));
     int64_t wholeEnd =
         std::min(runs.last, llvm::divideFloorSigned(end - runs.length, runs.pitch) + 1);
@@ -118,7 +119,7 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
       }
       emitCopy(condition, 0, runs.length);
     }
-    // Those of which it has a part.
+    // Values whose run lies partly in it.
     llvm::SmallSetVector<int64_t, 2> parts;
     parts.insert(llvm::divideFloorSigned(first, runs.pitch));
     parts.insert(llvm::divideFloorSigned(end - 1, runs.pitch));
@@ -131,7 +132,7 @@ void Concat::emitRuns(const Runs &runs, int64_t base) {
   }
 }
 
-/// `span`: how many indices one value of all that is outside of `outer` has.
+/// `span`: number of indices per value of the digits outside `outer`.
 void Concat::emitOuter(ArrayRef<LocalDigit> outer, int64_t span, const Runs &runs, int64_t base) {
   if (outer.empty())
     return emitRuns(runs, base);
@@ -156,7 +157,7 @@ void Concat::emit() {
   if (digits.empty()) {
     runs.value = program.getIndex(0);
   } else if (LocalDigit last = digits.pop_back_val(); last.chunk) {
-    // The slices of a ragged digit: the last one, or one of the others.
+    // The slices of a ragged digit: the last one is shorter.
     int64_t slices = llvm::divideCeil(last.size, last.chunk);
     bool isShort = last.length != last.chunk;
     runs = {last.index, last.chunk, last.length, isShort ? slices - 1 : 0,
@@ -164,7 +165,7 @@ void Concat::emit() {
   } else {
     runs.value = last.index;
     runs.last = last.size;
-    // The parts of one number.
+    // The parts of one digit's value.
     while (!digits.empty() && digits.back().index) {
       LocalDigit more = digits.pop_back_val();
       runs.value =

@@ -16,15 +16,15 @@ using namespace mlir;
 using namespace tandem;
 
 namespace {
-/// An op as a kernel: its operands are numbers, or inputs.
+/// An op as a kernel: operands are constants or inputs.
 struct Elementwise {
   struct Operand {
-    TypedAttr number; ///< null: an input
+    TypedAttr number; ///< null for an input
     unsigned input = 0;
   };
   Operation *op = nullptr;
   SmallVector<Operand> operands;
-  SmallVector<OpOperand *> inputs; ///< of distinct values
+  SmallVector<OpOperand *> inputs; ///< one per distinct value
 };
 } // namespace
 
@@ -57,7 +57,7 @@ static FailureOr<Elementwise> getElementwise(Operation *op) {
   return result;
 }
 
-/// What a kernel computes, as text: ops that agree in it share the kernel.
+/// A kernel's computation as text: ops with equal texts share the kernel.
 static std::string getKernelKey(const Elementwise &kernel) {
   std::string key;
   llvm::raw_string_ostream os(key);
@@ -83,7 +83,7 @@ Value ElementwiseLowering::emitElement(Operation *op, ValueRange elements,
   return builder.create(state)->getResult(0);
 }
 
-/// `emitElement` emits what the kernel computes of its operands' elements.
+/// `emitElement` emits the computation on the operands' elements.
 static hostir::KernelOp getKernel(ProgramBuilder &program, const Elementwise &elementwise,
                                   function_ref<Value(ValueRange)> emitElement) {
   OpBuilder &builder = program.getBuilder();

@@ -36,7 +36,7 @@ static Value insertUnitDim(OpBuilder &builder, Location loc, Value view, int64_t
   SmallVector<int64_t> shape(type.getShape());
   shape.insert(shape.begin() + position, 1);
   SmallVector<ReassociationIndices> groups;
-  // It belongs to the dimension before it, or else to the first one.
+  // It joins the dimension before it, or else the first one.
   for (int64_t i = 0; i < type.getRank(); ++i) {
     ReassociationIndices &group = groups.emplace_back();
     if (position == 0 && i == 0)
@@ -50,8 +50,7 @@ static Value insertUnitDim(OpBuilder &builder, Location loc, Value view, int64_t
 }
 
 namespace {
-/// How many more view dimensions than one a dimension becomes, and which view dimension is the
-/// first of them.
+/// How many additional view dimensions a dimension has, and the first of its view dimensions.
 struct SplitDim {
   SplitDim(const LocalDims &dims, int64_t dim) {
     SmallVector<int64_t> ranks = getViewRanks(dims);
@@ -63,16 +62,16 @@ struct SplitDim {
 };
 } // namespace
 
-/// Runs `body` for each run of a dimension's digits, so that each view is contiguous in it: `lists`
-/// are the digits that the operands have for it, aligned. `body` gets the loop's index, null
-/// without a loop. Example: rows [3 @ all, 4 @ i, 5 @ all] are 3 runs of 5 rows.
+/// Runs `body` for each run of a dimension's digits, so that each view is contiguous in it.
+/// `lists`: the operands' aligned digits. `body` gets the loop index, or null without a loop.
+/// Example: rows [3 @ all, 4 @ i, 5 @ all] are 3 runs of 5 rows.
 static LogicalResult forEachRun(ProgramBuilder &program, Location loc,
                                 ArrayRef<SmallVector<LocalDigit> *> lists,
                                 function_ref<LogicalResult(Value)> body) {
   auto isWhole = [](SmallVector<LocalDigit> *list) { return getViewRanks({*list})[0] == 1; };
   if (llvm::all_of(lists, isWhole))
     return body({});
-  // All kept digits but the innermost are run through.
+  // Loop over all kept digits except the innermost.
   SmallVector<int64_t> sizes;
   SmallVector<SmallVector<LocalDigit *>> kept;
   for (SmallVector<LocalDigit> *list : lists) {
@@ -99,7 +98,7 @@ static LogicalResult forEachRun(ProgramBuilder &program, Location loc,
 
 namespace {
 /// Emits one slice of a matmul. A vector is a matrix of one row (lhs) or one column (rhs): `dims`
-/// have a unit dimension for it, and so has the result.
+/// and the result have a unit dimension for it.
 class MatmulSlice {
 public:
   MatmulSlice(fusion::MatmulOp op, OpDims dims, Value out, Value stream, LoopEmitter &loop)
@@ -117,7 +116,7 @@ private:
   LocalDims &dimsOf(unsigned which) {
     return which == kResult ? dims.result : dims.operands[which];
   }
-  /// The unit dimensions that a view of the operand or of the result gets, in ascending order.
+  /// The unit dimensions of a view of the operand or result, ascending.
   SmallVector<int64_t> getUnitDims(unsigned which) {
     SmallVector<int64_t> unit;
     int64_t rank =
@@ -130,7 +129,7 @@ private:
   }
   Value makeMatrixView(Value buffer, unsigned which);
 
-  // Dimension numbers in `dims`.
+  // Indices into `dims`.
   int64_t lhsM() { return dims.operands[kLhs].size() - (op.getTransposeA() ? 1 : 2); }
   int64_t lhsK() { return dims.operands[kLhs].size() - (op.getTransposeA() ? 2 : 1); }
   int64_t rhsK() { return dims.operands[kRhs].size() - (op.getTransposeB() ? 1 : 2); }
@@ -157,7 +156,7 @@ class MatmulLowering : public ReducingLowering {
 } // namespace
 
 LogicalResult MatmulSlice::emit(const FirstSlice &first) {
-  // Slices in other places have other digits.
+  // Slices in other dimensions have other digits.
   for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
     (void)loop.getSource(operand, mine);
   out = loop.getTarget(op.getResult(), out, dims.result);
@@ -171,9 +170,9 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
   int64_t splitM = SplitDim(dims.result, rank - 2).runs;
   int64_t splitN = SplitDim(dims.result, rank - 1).runs;
   LocalDims &lhs = dims.operands[0], &rhs = dims.operands[1];
-  // A slice of M (or N) that is not contiguous is several runs of rows. All but the last become
-  // batch dimensions, which the other operand does not have and so broadcasts over. Where it has
-  // some, the runs are multiplied one after another.
+  // A non-contiguous slice of M (or N) is several runs of rows. All but the innermost digit become
+  // batch dimensions, which the other operand lacks, so it broadcasts. If the other operand has
+  // batch dimensions, the runs are multiplied one after another.
   bool batchM = splitM && !splitN && rhs.size() == 2 && SplitDim(lhs, lhsM()).runs == splitM &&
                 (rank == 2 || !op.getTransposeA());
   bool batchN =
@@ -190,7 +189,7 @@ LogicalResult MatmulSlice::emit(const FirstSlice &first) {
   });
 }
 
-/// The runs of a slice of K that is not contiguous accumulate.
+/// Accumulates the runs of a non-contiguous slice of K.
 LogicalResult MatmulSlice::emitRuns(const FirstSlice &first) {
   SmallVector<LocalDigit> &lhs = dims.operands[kLhs][lhsK()], &rhs = dims.operands[kRhs][rhsK()];
   SmallVector<LocalDigit> lhsBefore = lhs, rhsBefore = rhs;
@@ -230,7 +229,7 @@ LogicalResult MatmulSlice::emitContiguous(const FirstSlice &first) {
   Value result = makeMatrixView(out, kResult);
   int64_t rank = dims.result.size();
   SplitDim m(dims.result, rank - 2), n(dims.result, rank - 1);
-  // Batch dimensions that the result has in front stay in front of the runs.
+  // Leading batch dimensions of the result stay before the runs.
   if (m.runs && rank == 2) {
     lhs = moveToFront(builder, loc, lhs, SplitDim(dims.operands[kLhs], lhsM()).first, m.runs);
     result = moveToFront(builder, loc, result, m.first, m.runs);
@@ -242,7 +241,7 @@ LogicalResult MatmulSlice::emitContiguous(const FirstSlice &first) {
   Value bias;
   if (op.getBias())
     bias = makeView(builder, loc, bufferOf(op.getBias()), dims.operands[2], true);
-  // The bias is added once.
+  // Add the bias once.
   auto emit = [&](Value bias, bool accumulate) {
     hostir::MatmulOp::create(builder, loc, lhs, rhs, bias, result, stream, op.getTransposeA(),
                              op.getTransposeB(), accumulate);

@@ -13,11 +13,11 @@
 using namespace mlir;
 using namespace tandem;
 
-/// `view`, which `makeView` made of `dims`, without `dropped`, dimensions of extent 1.
+/// `view`, made by `makeView` from `dims`, without the dimensions `dropped` of extent 1.
 static Value dropDims(OpBuilder &builder, Location loc, Value view, const LocalDims &dims,
                       ArrayRef<int64_t> dropped) {
   SmallVector<ReassociationIndices> groups;
-  SmallVector<int64_t> front; // dropped ones before the first that is kept
+  SmallVector<int64_t> front; // dropped dimensions before the first kept one
   int64_t viewDim = 0;
   for (auto [dim, ranks] : llvm::enumerate(getViewRanks(dims)))
     for (int64_t i = 0; i < ranks; ++i, ++viewDim) {
@@ -37,7 +37,7 @@ static Value dropDims(OpBuilder &builder, Location loc, Value view, const LocalD
 LogicalResult tandem::emitReduction(OpBuilder &builder, Location loc, ReduceKind reduction,
                                     Value in, const LocalDims &inDims, ArrayRef<int64_t> reduced,
                                     Value out, const FirstSlice &first, Value stream) {
-  // The view's dimensions that the reduced dimensions became.
+  // The view dimensions of the reduced dimensions.
   SmallVector<int64_t> dims;
   int64_t viewDim = 0;
   for (auto [dim, ranks] : llvm::enumerate(getViewRanks(inDims)))
@@ -72,7 +72,7 @@ LogicalResult tandem::emitReduction(OpBuilder &builder, Location loc, ReduceKind
 namespace {
 class ReduceLowering : public ReducingLowering {
   bool readsPlaces() const override { return true; }
-  /// A maximum is not rounded.
+  /// A maximum needs no rounding.
   Type getAccumulatorElement(Operation *op) const override {
     if (cast<fusion::ReduceOp>(op).getKind() == ReduceKind::Sum)
       return getWideElement(op);

@@ -42,16 +42,16 @@ static std::optional<hostir::CollectiveKind> getCollective(ReshardKind kind) {
   return std::nullopt;
 }
 
-/// A collective's slices have one dimension more on one side, the ranks, and must agree in all
-/// others: what has no such dimension keeps dimensions of which one index is left.
+/// Whether the collective has a dimension for the ranks on one side. The other dimensions must
+/// agree, so views of other kinds keep dimensions of extent 1.
 static bool hasRankDim(ReshardKind kind) {
   return kind == ReshardKind::AllGather || kind == ReshardKind::ReduceScatter ||
          kind == ReshardKind::AllToAll || kind == ReshardKind::Gather ||
          kind == ReshardKind::Scatter;
 }
 
-/// A message from the device at `from` of `fromMesh` to that at `to` of `toMesh`, on a channel of
-/// the two alone.
+/// A message from device `from` of `fromMesh` to device `to` of `toMesh`, on a channel of these
+/// two.
 static void emitMessage(ProgramBuilder &program, Location loc, int64_t from, Value sent, int64_t to,
                         Value received, Value stream) {
   OpBuilder &builder = program.getBuilder();
@@ -118,7 +118,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
     reduction = ReduceKindAttr::get(builder.getContext(), plan->reduction);
   Value channel = program.getChannel(plan->groupMesh, plan->axes, hostir::Capability::Collectives);
   Value root = plan->owner;
-  // A root that is not in the mesh: one device of the mesh stands for it.
+  // If the root is outside the mesh, a device of the mesh replaces it.
   int64_t deputy = -1;
   if (plan->root != -1) {
     deputy = plan->root;

@@ -77,7 +77,7 @@ Value Transfer::position(MeshAttr mesh, const Coordinates &coordinates) {
 
 Value Transfer::inWhole(bool ofSource, Value position) {
   MeshAttr mesh = ofSource ? plan.sourceMesh : plan.mesh;
-  // In a joined mesh the source's devices come first, then the others.
+  // A joined mesh lists the source's devices first.
   if (mesh == whole || (ofSource && whole != plan.mesh))
     return position;
   if (!share)
@@ -92,8 +92,8 @@ Coordinates Transfer::mine(MeshAttr mesh) {
   return coordinates;
 }
 
-/// The local digits of one side for a segment of `digit`: all of them at known indices, but a run
-/// of the innermost.
+/// Adds the local digits of one side for a segment of `digit`: fixed indices, and a run of the
+/// innermost.
 void Transfer::addSegment(bool ofSource, const CommonDigit &digit, const Segment &segment,
                           SmallVectorImpl<LocalDigit> &local) {
   int64_t span = 1, block = ofSource ? segment.block : segment.targetBlock;
@@ -156,7 +156,7 @@ void Transfer::loops(ArrayRef<Open> opens, SmallVector<Value> &chosen, function_
 // Commands
 //===----------------------------------------------------------------------===//
 
-/// What this device has itself is copied.
+/// Copies the elements that this device already has.
 void Transfer::copyOwn() {
   walk(Role::Own, [&](ArrayRef<Value> values, const Coordinates &) {
     Value from = view(true, values), to = view(false, values);
@@ -176,7 +176,7 @@ void Transfer::receive() {
       for (const MeshAxis &axis : plan.sourceMesh.getAxes())
         if (!usedBySource.contains(axis.name))
           sender[axis.name] = index(0);
-      Value known; // whether this device holds pieces too
+      Value known; // whether this device holds shards too
       if (share && !free.empty())
         known = inSource ? inSource : arith::ConstantIntOp::create(builder, loc, 1, 1).getResult();
       Coordinates holder = getHolder(values, receiver, known, mine(plan.sourceMesh));
@@ -227,7 +227,7 @@ void Transfer::send() {
   });
 }
 
-/// Whether every device has all of its pieces itself.
+/// Whether every device already has all of its elements.
 bool Transfer::isLocal() const {
   if (plan.staysLocal)
     return true;
@@ -239,7 +239,8 @@ bool Transfer::isLocal() const {
   return true;
 }
 
-/// All devices of both meshes: one of them if it has all, else those of the source first.
+/// All devices of both meshes: one of the meshes if it contains all, else a new one with the
+/// source's devices first.
 MeshAttr Transfer::joinMeshes() {
   int64_t numSource = plan.sourceMesh.numDevices(), numTarget = plan.mesh.numDevices();
   SmallVector<int64_t> devices;

@@ -6,19 +6,18 @@
 //===----------------------------------------------------------------------===//
 
 //
-// Any reshard that only moves data. Both sides are cut into common digits; each is a device digit,
-// a stream digit or a local one on either side. For one pair of devices all digits that are a
-// device digit on some side are fixed, so what one sends to the other is one strided box: the
-// digits that are local on both sides. Where digits cross, each index of the run is a piece of its
-// own, and both sides go through those of a pair in ascending order. Where slices are not all alike
-// and do not line up with the source's pieces, each part of a slice is written down for itself,
-// under a condition on the slice's number.
+// Lowers any reshard that only moves data. Both sides are cut into common digits; on each side a
+// digit is a device, stream or local digit. For one pair of devices, all digits that are device
+// digits on some side are fixed, so the pair exchanges one strided box of the digits that are local
+// on both sides. If digits cross, each index of the run is a separate piece, sent and received in
+// ascending order. If slices are unequal and span several shards, each part of a slice is written
+// out, under a condition on the slice's number.
 //
-// A receiver knows its own coordinates and runs through the values of the digits that are device
-// digits of the source alone: each names one sender. A sender runs through those of the target
-// alone. Of several devices that hold a piece, the one sends that has the receiver's own
-// coordinates on the axes that do not matter: itself, if it holds it. A receiver outside of the
-// source's mesh has no such coordinates; those who get parts of one piece take its holders in turn.
+// A receiver computes its senders from its own coordinates: it loops over the digits that are
+// device digits only of the source. A sender loops over those that are device digits only of the
+// target. Among several holders of a piece, the sender is the one with the receiver's coordinates
+// on the other axes (the receiver itself, if it holds the piece). Receivers outside the source's
+// mesh use the holders in turn.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,7 +37,7 @@ namespace tandem {
 /// Coordinates by mesh axis; null: none.
 using Coordinates = llvm::SmallDenseMap<StringAttr, Value>;
 
-/// Whose pieces are gone through: what this device sends, receives, or has itself.
+/// The pieces to visit: those that this device sends, receives, or has already.
 enum class Role { Send, Receive, Own };
 
 class Transfer {
@@ -49,10 +48,10 @@ public:
   void emit();
 
 private:
-  /// A piece: the value of each common digit that is fixed (of a run that crosses, its index), and
-  /// the coordinates of the device at the other end.
+  /// A piece: the value of each fixed common digit (its index, in a crossing run), and the
+  /// coordinates of the other device.
   using Visit = function_ref<void(ArrayRef<Value> values, const Coordinates &far)>;
-  /// A loop over one digit of a run, or over a mesh axis that the target does not use.
+  /// A loop over a digit of a run, or over a mesh axis that the target does not use.
   struct Open {
     size_t digit = 0;
     std::optional<size_t> part;
@@ -67,9 +66,9 @@ private:
   Value differ(Value a, Value b) {
     return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, a, b);
   }
-  /// Makes `condition` demand that both are equal too.
+  /// Adds a == b to `condition`.
   void require(Value &condition, Value a, Value b);
-  /// The digit of `size` that has `inner` indices inside and `outer` outside of it.
+  /// The digit of `size` with `inner` indices inside and `outer` outside it.
   Value digitOf(Value number, int64_t size, int64_t outer, int64_t inner);
   Value digitOf(const SideDigit &digit, const Coordinates &coordinates) {
     return digitOf(coordinates.lookup(digit.axis), digit.size, digit.outer, digit.inner);
@@ -117,11 +116,11 @@ private:
   llvm::SmallDenseSet<StringAttr> usedBySource, usedByTarget;
   /// Axes of the source, of more than one device, along which a piece has several holders.
   SmallVector<MeshAxis> free;
-  /// Of digits with segments: the one that is gone through.
+  /// For digits with segments: the current one.
   SmallVector<const Segment *> segments;
   MeshAttr whole; // all devices of both meshes
   Value me;       // this device's position in it
-  Value inSource; // whether it is in the source's mesh; null: surely
+  Value inSource; // whether this device is in the source's mesh; null: always
 };
 
 } // namespace tandem

@@ -15,7 +15,7 @@ void Transfer::walk(Role role, Visit visit) {
   walkSegments(role, 0, visit);
 }
 
-/// Goes through the segments of digit `number` and of those behind it.
+/// Visits the segments of digit `number` and of later digits.
 void Transfer::walkSegments(Role role, size_t number, Visit visit) {
   while (number < plan.digits.size() && plan.digits[number].segments.empty())
     ++number;
@@ -33,7 +33,7 @@ void Transfer::walkSegments(Role role, size_t number, Visit visit) {
   }
 }
 
-/// Who has the segment of a digit, and who gets it.
+/// The owner and the receiver of a digit's segment.
 void Transfer::placeSegment(Role role, size_t number, const Coordinates &near,
                             const Coordinates &inSourceMesh, Coordinates &far, Value &condition) {
   const CommonDigit &digit = plan.digits[number];
@@ -59,8 +59,8 @@ void Transfer::placeSegment(Role role, size_t number, const Coordinates &near,
   }
 }
 
-/// Goes through the pieces of a role: first what is known of all of them, then a loop for each
-/// digit that tells them apart.
+/// Visits the pieces of a role: first the facts common to all pieces, then a loop per digit that
+/// distinguishes them.
 void Transfer::walkPieces(Role role, Visit visit) {
   bool nearIsSource = role == Role::Send;
   Coordinates near = mine(nearIsSource ? plan.sourceMesh : plan.mesh);
@@ -91,7 +91,7 @@ void Transfer::walkPieces(Role role, Visit visit) {
       values[number] = digitOf(to, near);
     else if (there.isDevice())
       opens.push_back({number, {}, {}, there.size});
-    // Both sides fix the digit: pieces are those on which they agree.
+    // Both sides fix the digit: own pieces are those where they agree.
     if (role == Role::Own && from.isDevice() && (to.isDevice() || to.isStream()))
       require(condition, values[number], digitOf(from, inSourceMesh));
     if (nearIsSource && from.isDevice() && to.isStream())
@@ -109,7 +109,7 @@ void Transfer::walkPieces(Role role, Visit visit) {
   });
 }
 
-/// One piece, inside the loops.
+/// Visits one piece, inside the loops.
 void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chosen,
                           SmallVector<Value> values, Visit visit) {
   bool nearIsSource = role == Role::Send;
@@ -169,15 +169,15 @@ void Transfer::visitPiece(Role role, ArrayRef<Open> opens, ArrayRef<Value> chose
   program.onlyIf(loc, condition, [&] { visit(values, far); });
 }
 
-/// Which of its holders sends a piece to the device at `receiver` of the target's mesh: coordinates
-/// along `free`. Where it stands in the source's mesh, if `inSource` (null: it does not), is
-/// `receiverInSource`.
+/// The coordinates along `free` of the holder that sends a piece to device `receiver` of the
+/// target's mesh. `receiverInSource`: the receiver's position in the source's mesh, if `inSource`
+/// (null: it has none).
 Coordinates Transfer::getHolder(ArrayRef<Value> values, const Coordinates &receiver, Value inSource,
                                 const Coordinates &receiverInSource) {
   Coordinates holder;
   if (free.empty())
     return holder;
-  // The number of the receiver among those who get parts of the piece.
+  // The receiver's number among the receivers of parts of the piece.
   Value turn;
   int64_t holders = 1, receivers = 1;
   auto add = [&](Value value, int64_t size) {

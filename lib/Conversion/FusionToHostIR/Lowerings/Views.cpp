@@ -15,7 +15,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// `buffer` with other sizes and strides, from the same first element, `offset` in its root.
+/// `buffer` with other sizes and strides, starting at `offset` of its root.
 static Value reinterpret(OpBuilder &builder, Location loc, Value buffer, int64_t offset,
                          ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
   auto type = cast<MemRefType>(buffer.getType());
@@ -26,7 +26,7 @@ static Value reinterpret(OpBuilder &builder, Location loc, Value buffer, int64_t
   return memref::ReinterpretCastOp::create(builder, loc, result, buffer, offset, shape, strides);
 }
 
-/// Whether the elements lie as in a buffer of its own. Strides of extents of 1 say nothing.
+/// Whether the elements are row-major without gaps; ignores strides of extents of 1.
 static bool isRowMajor(MemRefType type) {
   SmallVector<int64_t> strides;
   int64_t offset, expected = 1;
@@ -46,9 +46,9 @@ static SmallVector<int64_t> getLocalShape(Value value) {
 }
 
 namespace {
-/// An op whose result is its operand's buffer in other dimensions. Before the loop the result
-/// becomes a view of the whole buffer, and slices need no command; where the result must have a
-/// buffer of its own (it is returned), slices are copied.
+/// An op whose result is a view of its operand's buffer. The whole result becomes a view before the
+/// loop, and slices need no command. If the result needs a separate buffer (it is returned), slices
+/// are copied.
 class ViewLowering : public OpLowering {
 public:
   LogicalResult prepare(Operation *op, LoopEmitter &loop) const override;
@@ -56,8 +56,7 @@ public:
                      LoopEmitter &loop) const override;
 
 protected:
-  /// `buffer`, which holds the whole operand, as the result of `op` sees it. `shape` is the local
-  /// shape of the result.
+  /// `buffer`, which holds the whole operand, as a view with the result's local shape `shape`.
   virtual FailureOr<Value> makeWholeView(Operation *op, Value buffer, ArrayRef<int64_t> shape,
                                          OpBuilder &builder) const = 0;
 };
@@ -87,7 +86,7 @@ class SliceLowering : public ViewLowering {
   }
 };
 
-/// Views that rewrite strides, which must be numbers for that.
+/// Views that rewrite strides, which must be constants.
 class StridesLowering : public ViewLowering {
   FailureOr<Value> makeWholeView(Operation *op, Value buffer, ArrayRef<int64_t> shape,
                                  OpBuilder &builder) const final {
@@ -100,7 +99,7 @@ class StridesLowering : public ViewLowering {
     return reinterpret(builder, op->getLoc(), buffer, offset, shape,
                        getStrides(op, type, strides, shape));
   }
-  /// Strides of the result from those of the operand's buffer, which has type `from`.
+  /// Strides of the result from those of the operand's buffer of type `from`.
   virtual SmallVector<int64_t> getStrides(Operation *op, MemRefType from, ArrayRef<int64_t> strides,
                                           ArrayRef<int64_t> shape) const = 0;
 };
@@ -116,7 +115,7 @@ class BroadcastLowering : public StridesLowering {
   }
 };
 
-/// A reshape of elements that are not row-major in memory copies them together.
+/// A reshape of elements that are not row-major in memory copies them to a packed buffer.
 class ReshapeLowering : public StridesLowering {
   LogicalResult prepare(Operation *op, LoopEmitter &loop) const override;
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
@@ -162,8 +161,7 @@ LogicalResult ViewLowering::emit(Operation *op, const SliceIndex *index, Value s
   return success();
 }
 
-/// Copies a slice (null: all) of what is not row-major into the buffer of its reshape, which has
-/// the same row-major order.
+/// Copies a slice (null: all) of the operand to the buffer of its reshape, in row-major order.
 static void emitPacking(fusion::ReshapeOp op, const SliceIndex *index, Value stream,
                         LoopEmitter &loop) {
   Location loc = op.getLoc();
@@ -182,7 +180,7 @@ LogicalResult ReshapeLowering::prepare(Operation *op, LoopEmitter &loop) const {
   if (!mustPack(op, loop))
     return ViewLowering::prepare(op, loop);
   (void)loop.program.getOrAllocBuffer(op->getResult(0));
-  // Slices of the result are no slices of the operand: it is packed as a whole, before the loop.
+  // The result's slices are not the operand's: pack all of it before the loop.
   if (!loop.isReshapedInLoop(op) && !slicesAgree(op, op->getOpOperand(0)))
     loop.program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
       emitPacking(cast<fusion::ReshapeOp>(op), nullptr, loop.program.getMainStream(), loop);

@@ -43,7 +43,7 @@ Value Peers::getFirstSource(int64_t first, int64_t count) const {
   Value source = getSource(program.getIndex(first));
   if (order == PeerOrder::Rotated || count == 1)
     return source;
-  // The block of `count` coordinates that holds it.
+  // The block of `count` coordinates that contains it.
   OpBuilder &builder = program.getBuilder();
   Value inBlock = arith::RemUIOp::create(builder, loc, source, program.getIndex(count));
   return arith::SubIOp::create(builder, loc, source, inBlock);

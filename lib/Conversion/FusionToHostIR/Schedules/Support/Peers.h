@@ -1,4 +1,4 @@
-//===- Peers.h - in which order a device turns to its peers -*- C++ -*-===//
+//===- Peers.h - order of a device's peers -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -13,38 +13,34 @@
 
 namespace tandem {
 
-/// In which order the devices of an axis exchange with each other. At distance
-/// d, device r exchanges with r - d and r + d (rotated), or with the one whose
-/// number differs in the bits of d (xor).
+/// The order in which the devices of an axis exchange. At distance d, device r exchanges with r - d
+/// and r + d (rotated), or with r ^ d (xor). Example: at distance 1 of 4, device 0 exchanges with 3
+/// and 1 (rotated), or with 1 (xor).
 enum class PeerOrder { Rotated, Xor };
 
-/// The peers of a device on one mesh axis, by distance: 0 is the device itself.
-/// All devices of the axis turn to the peer at distance d in step d, so each is
-/// turned to by one.
+/// The peers of a device on one mesh axis, by distance; distance 0 is the device itself. In step d
+/// all devices use distance d, so each receives from one device.
 class Peers {
 public:
   /// `me` is this device's coordinate, of `devices`; for `xor` a power of two.
   Peers(ProgramBuilder &program, Location loc, Value me, int64_t devices, PeerOrder order)
       : program(program), loc(loc), me(me), devices(devices), order(order) {}
 
-  /// Whom this device gives to at `distance`, and who then gives to it.
+  /// The devices that this one sends to, and receives from, at `distance`.
   Value getTarget(Value distance) const;
   Value getSource(Value distance) const;
 
-  /// The lowest coordinate of the run of `count` devices at distances `first`,
-  /// `first` + 1, ..., counted modulo the number of devices: the first of the
-  /// sources, or the last of the targets.
+  /// The lowest coordinate of the run of `count` devices at distances `first`, `first` + 1, ...,
+  /// modulo the number of devices: the first source, or the last target.
   Value getFirstSource(int64_t first, int64_t count) const;
   Value getFirstTarget(int64_t first, int64_t count) const;
 
-  /// Whether the devices at such distances are neighbours, modulo the number of
-  /// devices.
+  /// Whether the devices at these distances are adjacent, modulo the number of devices.
   static bool areNeighbours(PeerOrder order, int64_t first, int64_t count);
 
   using PieceFn = function_ref<LogicalResult(Value first, int64_t count, bool isFirst)>;
-  /// Emits `body` for the run of `count` coordinates from `first` on: for all
-  /// of them, or, on devices where the run goes over the last coordinate, for
-  /// the piece before and the one behind.
+  /// Emits `body` for the run of `count` coordinates from `first`: once, or twice on devices where
+  /// the run wraps past the last coordinate.
   LogicalResult forEachPiece(Value first, int64_t count, PieceFn body) const;
 
 private:
