@@ -1,4 +1,4 @@
-//===- Pricer.cpp - what a candidate would take on a machine ----*- C++ -*-===//
+//===- Pricer.cpp - the price of a candidate on a machine -------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

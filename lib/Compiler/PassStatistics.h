@@ -1,4 +1,4 @@
-//===- PassStatistics.h - what passes counted -------------------*- C++ -*-===//
+//===- PassStatistics.h - statistics of Tandem's passes ---------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

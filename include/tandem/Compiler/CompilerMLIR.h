@@ -1,4 +1,4 @@
-//===- CompilerMLIR.h - the compiler for those who have MLIR ----*- C++ -*-===//
+//===- CompilerMLIR.h - the compiler for modules in memory ------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

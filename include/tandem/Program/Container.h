@@ -1,4 +1,4 @@
-//===- Container.h - the frame of a .tsp file -------------------*- C++ -*-===//
+//===- Container.h - the container format of a .tsp file --------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Machine.h - what a machine costs -------------------------*- C++ -*-===//
+//===- Machine.h - machine files and their cost formulas --------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

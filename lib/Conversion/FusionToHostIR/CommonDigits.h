@@ -1,4 +1,4 @@
-//===- CommonDigits.h - both sides of a reshard as one list of digits -*- C++ -*-===//
+//===- CommonDigits.h - both sides of a reshard in common digits -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

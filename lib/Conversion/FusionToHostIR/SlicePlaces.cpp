@@ -1,4 +1,4 @@
-//===- SlicePlaces.cpp - which slices of two values are the same -*- C++ -*-===//
+//===- SlicePlaces.cpp - slices common to two values ------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

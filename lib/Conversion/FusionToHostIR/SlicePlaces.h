@@ -1,4 +1,4 @@
-//===- SlicePlaces.h - which slices of two values are the same -*- C++ -*-===//
+//===- SlicePlaces.h - slices common to two values --------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

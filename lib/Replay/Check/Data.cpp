@@ -1,4 +1,4 @@
-//===- Data.cpp - does a program compute what its oracle does ---*- C++ -*-===//
+//===- Data.cpp - comparison with the unsharded reference -------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- DataKernels.cpp - what commands compute, in a field ---*- C++ -*-===//
+//===- DataKernels.cpp - kernels in a finite field --------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Field.cpp - the numbers among the elements of a field ---*- C++ -*-===//
+//===- Field.cpp - the numbers among field elements -------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

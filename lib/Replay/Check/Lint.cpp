@@ -1,4 +1,4 @@
-//===- Lint.cpp - what is legal but costs ---*- C++ -*-===//
+//===- Lint.cpp - legal but slow code ---------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Lint.h - what is legal but costs ---*- C++ -*-===//
+//===- Lint.h - legal but slow code -----------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Order.h - what is before what, over all ranks ---*- C++ -*-===//
+//===- Order.h - happens-before over all ranks ------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

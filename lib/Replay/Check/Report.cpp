@@ -1,4 +1,4 @@
-//===- Report.cpp - what was found, for people and for programs ---*- C++ -*-===//
+//===- Report.cpp - reports as text and JSON --------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

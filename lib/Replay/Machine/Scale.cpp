@@ -1,4 +1,4 @@
-//===- Scale.cpp - what if a parameter were another ---*- C++ -*-===//
+//===- Scale.cpp - scaled parameters of a machine ---------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CommandCosts.h - what commands take, each alone ---*- C++ -*-===//
+//===- CommandCosts.h - the time of each command alone ----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Compare.cpp - a simulated run beside a measured one ---*- C++ -*-===//
+//===- Compare.cpp - simulated against measured times -----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- SimulatorImpl.h - what the parts of the simulator share ---*- C++ -*-===//
+//===- SimulatorImpl.h - parts of the simulator -----------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Shares.cpp - what a rank's time went into ---*- C++ -*-===//
+//===- Shares.cpp - a rank's time by activity -------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Svg.cpp - a timeline as a picture ---*- C++ -*-===//
+//===- Svg.cpp - drawing of a timeline --------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

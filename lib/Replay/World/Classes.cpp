@@ -1,4 +1,4 @@
-//===- Classes.cpp - ranks that one of them stands for ----------*- C++ -*-===//
+//===- Classes.cpp - classes of equivalent ranks ----------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- World.cpp - what is asked of a loaded world ---*- C++ -*-===//
+//===- World.cpp - queries of a loaded world --------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Streams.cpp - what is ordered before what ----------------*- C++ -*-===//
+//===- Streams.cpp - order of streams, redundant syncs ----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Streams.h - what is ordered before what ------------------*- C++ -*-===//
+//===- Streams.h - order of streams, redundant syncs ------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

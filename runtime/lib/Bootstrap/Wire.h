@@ -1,4 +1,4 @@
-//===- Wire.h - what ranks say to each other at start -----------*- C++ -*-===//
+//===- Wire.h - wire format of the TCP bootstrap ----------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Interfaces.cpp - what the interfaces define themselves ---*- C++ -*-===//
+//===- Interfaces.cpp - default methods of the interfaces -------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Targets.h - what a program may ask of its channels -------*- C++ -*-===//
+//===- Targets.h - compile targets and channel capabilities -----*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Views.cpp - lowering of ops that only look at their operand in another way -*- C++ -*-===//
+//===- Views.cpp - lowering of ops whose result is a view -------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

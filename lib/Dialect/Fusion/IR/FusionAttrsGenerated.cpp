@@ -1,4 +1,4 @@
-//===- FusionAttrsGenerated.cpp - what tablegen writes for the attributes -*- C++ -*-===//
+//===- FusionAttrsGenerated.cpp - generated code of the attributes -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- FusionOpsGenerated.cpp - what tablegen writes for the operations -*- C++ -*-===//
+//===- FusionOpsGenerated.cpp - generated code of the operations -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- OpVerify.h - pieces that the verifiers of the ops share -*- C++ -*-===//
+//===- OpVerify.h - helpers of op verifiers ---------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

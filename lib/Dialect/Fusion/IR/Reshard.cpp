@@ -1,4 +1,4 @@
-//===- Reshard.cpp - what a reshard is -*- C++ -*-===//
+//===- Reshard.cpp - classification of reshards -----------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

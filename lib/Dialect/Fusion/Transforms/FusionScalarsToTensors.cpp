@@ -60,7 +60,7 @@ static LogicalResult convertOp(Operation *op) {
   }
   if (!OpTrait::hasElementwiseMappableTraits(op))
     return success();
-  // A scalar beside tensors (the condition of a select) is repeated.
+  // A scalar operand of an op on tensors (the condition of a select) is broadcast.
   if (auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType())) {
     for (OpOperand &operand : op->getOpOperands()) {
       auto other = dyn_cast<RankedTensorType>(operand.get().getType());

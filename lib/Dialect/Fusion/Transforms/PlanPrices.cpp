@@ -1,4 +1,4 @@
-//===- PlanPrices.cpp - what the ways to run an op locally take -*- C++ -*-===//
+//===- PlanPrices.cpp - prices of the local plans of an op ------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ReduceBefore.cpp - partial values before ops that need them whole -*- C++ -*-===//
+//===- ReduceBefore.cpp - reductions before nonlinear ops -------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- ChannelOps.cpp - who am I, and whom can I talk to -*- C++ -*-===//
+//===- ChannelOps.cpp - ranks, meshes and channels --------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

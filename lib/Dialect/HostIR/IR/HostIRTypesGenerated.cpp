@@ -1,4 +1,4 @@
-//===- HostIRTypesGenerated.cpp - what tablegen writes for types and attributes -*- C++ -*-===//
+//===- HostIRTypesGenerated.cpp - generated code of types and attributes -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- LocalizeBuffers.cpp - slices in place of whole buffers -*- C++ -*-===//
+//===- LocalizeBuffers.cpp - shrinks buffers to one iteration ---*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

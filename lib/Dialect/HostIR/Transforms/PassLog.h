@@ -1,4 +1,4 @@
-//===- PassLog.h - how a pass says what it did -*- C++ -*-===//
+//===- PassLog.h - remarks of a pass ----------------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

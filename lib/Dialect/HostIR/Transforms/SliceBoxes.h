@@ -1,4 +1,4 @@
-//===- SliceBoxes.h - boxes in the slice of a buffer that a block uses -*- C++ -*-===//
+//===- SliceBoxes.h - boxes within a slice of a buffer ----------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Environment.h - what the environment says of the job -----*- C++ -*-===//
+//===- Environment.h - the job, from environment variables ------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- AbortBoard.cpp - that a rank gives up, said to its host -----*- C++ -*-===//
+//===- AbortBoard.cpp - aborts, announced on a host -------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -35,7 +35,7 @@ void AbortBoard::Unmap::operator()(const Page *page) const {
   ::munmap(const_cast<Page *>(page), sizeof(Page)); // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
-/// Processes that have it in common see the same processes in /proc; "" where nobody can say.
+/// Equal for processes that see the same processes in /proc; "" if unknown.
 static std::string hostName() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);

@@ -1,4 +1,4 @@
-//===- AbortBoard.h - that a rank gives up, said to its host -------*- C++ -*-===//
+//===- AbortBoard.h - aborts, announced on a host ---------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- LocalGroup.h - what the ranks of one process share ---*- C++ -*-===//
+//===- LocalGroup.h - state shared by ranks of one process ------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Peers.cpp - endpoints, control messages, who is alive ----*- C++ -*-===//
+//===- Peers.cpp - endpoints, control messages, dead peers ------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

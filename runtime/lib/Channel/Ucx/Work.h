@@ -1,4 +1,4 @@
-//===- Work.h - what streams ask of the progress thread ---------*- C++ -*-===//
+//===- Work.h - requests to the progress thread -----------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

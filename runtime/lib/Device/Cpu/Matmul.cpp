@@ -348,7 +348,7 @@ public:
     int64_t stride = bias.present() ? bias.layout.strides[0] : 0;
     converts = bias.present() && bias.layout.dtype != out.layout.dtype;
     if (converts) {
-      // The output is f32, beside factors of another type.
+      // The output is f32, the factors are not.
       convert = ConvertPlan(denseLike(bias.layout, DType::F32), bias.layout);
       stride = 1;
     }

@@ -1,4 +1,4 @@
-//===- Driver.h - what a GPU vendor must offer ------------------*- C++ -*-===//
+//===- Driver.h - the table of GPU vendor functions -------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

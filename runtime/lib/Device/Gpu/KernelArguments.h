@@ -1,4 +1,4 @@
-//===- KernelArguments.h - what the host tells the GPU's kernels ---*- C++ -*-===//
+//===- KernelArguments.h - argument structs of the GPU kernels --*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

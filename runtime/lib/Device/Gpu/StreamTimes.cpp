@@ -1,4 +1,4 @@
-//===- StreamTimes.cpp - when the work of a stream ran --------------------===//
+//===- StreamTimes.cpp - times of commands on a GPU stream ----------------===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- StreamTimes.h - when the work of a stream ran ------------*- C++ -*-===//
+//===- StreamTimes.h - times of commands on a GPU stream --------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

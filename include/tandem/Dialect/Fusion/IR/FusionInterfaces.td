@@ -1,4 +1,4 @@
-//===- FusionInterfaces.td - what an op of a fusion provides -*- tablegen -*-===//
+//===- FusionInterfaces.td - interfaces of fusion ops ------*- tablegen -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

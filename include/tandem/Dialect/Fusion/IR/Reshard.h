@@ -1,4 +1,4 @@
-//===- Reshard.h - what a reshard is -*- C++ -*-===//
+//===- Reshard.h - classification of reshards -------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- Peers.cpp - in which order a device turns to its peers -*- C++ -*-===//
+//===- Peers.cpp - order of a device's peers --------------------*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -1,4 +1,4 @@
-//===- CollectiveBuilder.cpp - what expanded collectives are built of -*- C++ -*-===//
+//===- CollectiveBuilder.cpp - builder of expanded collectives --*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
