@@ -73,7 +73,7 @@ private:
   std::map<std::pair<StreamPriority, uint32_t>, std::unique_ptr<Stream>> streams;
   uint32_t instances = 0;
 
-  mutable std::mutex mutex; ///< guards what follows
+  mutable std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
   std::list<Watched *> watched;
   Status reason;

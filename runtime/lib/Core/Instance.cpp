@@ -204,8 +204,8 @@ Status InstanceImpl::replay(Slot &slot) {
   if (slot.graph && slot.graphBindings != slot.bindings && slot.graph->updates())
     TANDEM_RETURN_IF_ERROR(recapture(slot));
   if (!slot.graph || slot.graphBindings != slot.bindings) {
-    // The own run first: that also asks the channels whether they have failed. The lock is an
-    // abort's, too.
+    // This run first, which also asks the channels for errors. Unlock: an abort needs the lock,
+    // too.
     lock.unlock();
     TANDEM_RETURN_IF_ERROR(finish(&slot == &slots[0] ? slots[1] : slots[0]));
     TANDEM_RETURN_IF_ERROR(context.awaitRuns());
@@ -240,7 +240,7 @@ Status InstanceImpl::finish(Slot &slot) {
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
       if (Status status = slot.ends[s]->synchronize(); !status.ok())
-        context.poison(status.withPrefix(prefix())); // the device says more than a command did
+        context.poison(status.withPrefix(prefix())); // the device's message is more specific
   if (context.health().ok())
     if (Status status = context.checkRun(); !status.ok())
       context.poison(status.withPrefix(prefix()));
@@ -259,7 +259,7 @@ Status InstanceImpl::finish(Slot &slot) {
 }
 
 bool InstanceImpl::hasEnded(Slot &slot) const {
-  if (slot.enqueuing) // till then its ends are those of an earlier run
+  if (slot.enqueuing) // until then its ends belong to an earlier run
     return false;
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s] && !slot.ends[s]->reached())

@@ -54,16 +54,16 @@ private:
   struct Slot {
     Frame frame;
     std::vector<void *> pointers;             ///< per view
-    uint64_t bindings = 0;                    ///< the state of the bindings that `pointers` shows
+    uint64_t bindings = 0;                    ///< the state of the bindings in `pointers`
     std::vector<std::unique_ptr<Event>> ends; ///< per stream
     std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
     std::atomic<bool> inFlight{false};
-    std::atomic<bool> enqueuing{false}; ///< a thread is at it, and may be kept by a channel
+    std::atomic<bool> enqueuing{false}; ///< a thread is enqueuing, possibly blocked in a channel
     std::atomic<std::chrono::steady_clock::rep> deadline{0};
     std::atomic<uint64_t> run{0};     ///< its frame's epoch
     std::unique_ptr<Graph> graph;     ///< guarded by graphMutex
-    uint64_t graphBindings = 0;       ///< those that `graph` was captured with
-    std::atomic<bool> replays{false}; ///< that run is one of `graph`
+    uint64_t graphBindings = 0;       ///< the bindings that `graph` was captured with
+    std::atomic<bool> replays{false}; ///< the run is a replay of `graph`
   };
 
   void report(const Status &error, Marker marker) override;

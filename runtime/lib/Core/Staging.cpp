@@ -13,7 +13,7 @@ namespace tandem {
 
 namespace {
 
-/// The device as a transport of host memory sees it: only a name.
+/// The device as the inner transport sees it: only a name.
 class HostFacade final : public Device {
 public:
   explicit HostFacade(Device &device) : device(device) {}

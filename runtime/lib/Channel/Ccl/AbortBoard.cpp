@@ -23,8 +23,8 @@
 namespace tandem::ccl {
 
 struct AbortBoard::Page {
-  uint64_t number = 0; ///< that this is the page of the address
-  /// 0: all is well; 1: a reason is being written; 2: it is there.
+  uint64_t number = 0; ///< identifies the page of an address
+  /// 0: no abort; 1: the reason is being written; 2: it is complete.
   std::atomic<uint32_t> said{0};
   char reason[1024] = {};
 };
@@ -78,7 +78,7 @@ AbortBoard::PagePtr AbortBoard::open(const std::string &address) {
   std::istringstream rest(address.substr(host.size()));
   if (!(rest >> number >> process >> file))
     return nullptr;
-  // Whatever else it may be by now, to open it must not wait.
+  // The descriptor may be something else by now: opening must not block.
   std::string path = fmt::format("/proc/{}/fd/{}", process, file);
   int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (opened < 0)

@@ -33,7 +33,7 @@ public:
   AbortBoard(const AbortBoard &) = delete;
   AbortBoard &operator=(const AbortBoard &) = delete;
 
-  /// One line, by which the other ranks find this rank's page.
+  /// One line of text that locates this rank's page.
   const std::string &address() const { return where; }
   /// Once, by one thread. `members`: the addresses of all members, this rank's among them.
   void connect(const std::vector<std::string> &members);
@@ -60,7 +60,7 @@ private:
   Page *own = nullptr;
   std::string where;
   std::vector<PagePtr> others;          ///< by member; null: this rank, or not reached
-  std::atomic<bool> isConnected{false}; ///< they stay as they are
+  std::atomic<bool> isConnected{false}; ///< `others` is final
 };
 
 } // namespace tandem::ccl

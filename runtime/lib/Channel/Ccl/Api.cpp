@@ -17,11 +17,11 @@ namespace tandem::ccl {
 
 namespace {
 
-/// From here on NCCL's source says what Communicator relies on.
+/// From this version on, NCCL's source meets Communicator's assumptions.
 constexpr int kSplitsFrom = 22700;
 
-/// Whether the user leaves it to the channel which calls block, and what a child shares: NCCL takes
-/// the environment's word over its caller's.
+/// Whether the channel decides about blocking calls and shared resources: NCCL prefers environment
+/// variables over its caller's settings.
 bool mayChoose() {
   auto value = [](const char *name) {
     const char *text = std::getenv(name);
@@ -32,9 +32,8 @@ bool mayChoose() {
 }
 
 Expected<Api> load() {
-  // Connections made when a message first needs them would wait for the peer inside the call that
-  // enqueues, where ranks need not come in one order. Read when the library makes its first
-  // communicator; a value of the user's stays.
+  // Lazy connections would wait for the peer inside the enqueuing call, where ranks may have
+  // different orders. NCCL reads this when it creates its first communicator; a user's value stays.
   ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   TANDEM_ASSIGN_OR_RETURN(
       SharedLibrary library,

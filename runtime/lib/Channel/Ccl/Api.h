@@ -35,18 +35,18 @@ namespace tandem::ccl {
   X(ncclSend)                                                                                      \
   X(ncclRecv)
 
-/// Pointers to them, under their own names: `api.ncclSend(...)`.
+/// Pointers to these functions under their own names: `api.ncclSend(...)`.
 struct Api {
 #define X(name) decltype(&::name) name = nullptr;
   TANDEM_NCCL_FUNCTIONS(X)
 #undef X
-  decltype(&::ncclCommSplit) ncclCommSplit = nullptr; ///< null where there is none
+  decltype(&::ncclCommSplit) ncclCommSplit = nullptr; ///< null if missing
   /// Runs use a blocking child of a non-blocking communicator (see Communicator); equal on all
   /// ranks of a group.
   bool splits = false;
 
-  /// Opens libnccl.so.2, or what TANDEM_NCCL_LIBRARY names, once per process. Unsupported, with the
-  /// loader's message, where it is missing, or older than 2.18.
+  /// Opens libnccl.so.2 (or the library in TANDEM_NCCL_LIBRARY) once per process. Unsupported, with
+  /// the loader's message, if it is missing or older than 2.18.
   static Expected<const Api *> get();
 
   /// "<what>: <NCCL's text> (<its last words>)"; success and "in progress" are no errors.

@@ -38,10 +38,10 @@ public:
                                                         const ncclUniqueId &id,
                                                         std::vector<uint32_t> group, uint32_t self,
                                                         std::chrono::milliseconds timeout);
-  /// Leaves with the others if they come, else alone.
+  /// Leaves together with the other members, or alone if they do not leave in time.
   ~Communicator();
 
-  /// Calls `body(api, communicator)`, which enqueues, and waits until NCCL has taken it in.
+  /// Calls `body(api, communicator)`, which enqueues, and waits until NCCL has accepted it.
   template <typename Body> Status call(const char *what, Body &&body) {
     if (aborting)
       return abortError();
@@ -57,36 +57,36 @@ public:
 
   /// Asynchronous errors of NCCL. Does not block.
   Status poll();
-  /// Tells NCCL to give up, and returns, whoever is in it; what NCCL then still does is done on a
-  /// thread.
+  /// Aborts NCCL and returns, even if threads are in its calls. NCCL finishes on a separate thread.
   void abort(const Status &why);
-  /// Sends something to everybody and reduces something, so that what NCCL loads and connects at
-  /// first use is there before the program runs. Collective.
+  /// Sends to every member and reduces, so that NCCL's lazy loading and connecting happen before
+  /// the program runs. Collective.
   Status warmUp(std::chrono::milliseconds timeout);
 
   const Api &api;
   const std::shared_ptr<DeviceState> state;
   const std::vector<uint32_t> group;
   const uint32_t self;
-  /// Of its unique id: equal on all members.
+  /// A hash of its unique id: equal on all members.
   const uint64_t number;
 
 private:
-  /// What NCCL has of it, which may outlive the rest on a thread that NCCL does not let go of.
+  /// NCCL's handles. They may outlive the communicator on a thread that is stuck in NCCL.
   struct Handles {
     ncclComm_t root = nullptr;
-    /// What commands use: the root or its child. While it is made NCCL writes it, on a thread.
+    /// The communicator for commands: the root or its child. NCCL writes it on a thread during
+    /// creation.
     ncclComm_t run = nullptr;
-    std::mutex calls; ///< of whoever is in `run`
+    std::mutex calls; ///< held during calls on `run`
   };
-  /// True when what is done on a thread is through.
+  /// True when the work of a thread is done.
   using Through = std::shared_ptr<std::atomic<bool>>;
 
   Communicator(const Api &api, std::shared_ptr<DeviceState> state, std::vector<uint32_t> group,
                uint32_t self, uint64_t number)
       : api(api), state(std::move(state)), group(std::move(group)), self(self), number(number) {}
   Status make(const ncclUniqueId &id, std::chrono::milliseconds timeout);
-  /// Until NCCL is through with what `comm` was asked.
+  /// Waits until NCCL has completed the last call on `comm`.
   Status settle(ncclComm_t comm, const char *what, std::chrono::steady_clock::time_point deadline);
   Status abortError();
   void leave();
@@ -95,11 +95,11 @@ private:
   Status firstCalls(char *memory, uint64_t bytes, gpu::StreamHandle on);
 
   const std::shared_ptr<Handles> handles = std::make_shared<Handles>();
-  std::mutex polls; ///< whoever polls is out before anything is given back
+  std::mutex polls; ///< held by poll(); taken before handles are freed
   std::atomic<bool> aborting{false};
   std::mutex reasonMutex;
   Status reason;
-  Through gone; ///< set: an abort is under way
+  Through gone; ///< set during an abort
 };
 
 using CommunicatorRef = std::shared_ptr<Communicator>;

@@ -20,12 +20,12 @@ namespace {
 cudaStream_t native(GpuStream &stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 Status track(GpuStream &stream, Marker marker) {
-  if (stream.capturing()) // NCCL counts the graphs that hold its work
+  if (stream.capturing()) // NCCL tracks the graphs that contain its work
     stream.capturing()->updatable = false;
   return stream.track(marker);
 }
 
-/// An operand as NCCL needs it: where it lies if it is dense, else a dense copy.
+/// An operand for NCCL: in place if dense, else a dense copy.
 class Packed {
 public:
   Packed() = default;
@@ -183,7 +183,7 @@ public:
   }
 
 private:
-  /// What stays on this rank where messages do the rest.
+  /// The copy within this rank, for collectives by messages.
   Status moveOwn(GpuStream &stream, const char *from, char *to) const {
     bool isRoot = self == root;
     if (kind == CollectiveKind::AllToAll || (kind == CollectiveKind::Scatter && isRoot))

@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeout{60000};
 
-/// Communicators that no channel uses at the moment, by group. Instances come and go in one order
-/// on all ranks, so all members of a group find the same one here.
+/// Unused communicators by group. All ranks create and destroy instances in the same order, so all
+/// members of a group find the same one.
 struct Pool {
   std::map<std::vector<uint32_t>, std::vector<CommunicatorRef>> idle;
 };
@@ -133,8 +133,8 @@ private:
 
   DeviceState &state() const { return *communicator->state; }
 
-  /// This rank's lines of one kind (and peer) against what the member says; NCCL matches by order
-  /// alone, and would hang or mix up what differs.
+  /// Compares this rank's lines of one kind (and peer) with the member's: NCCL matches by order
+  /// only, and would hang or mix up differing commands.
   Status match(char kind, const std::string &peer, const std::vector<std::string> &theirs,
                uint32_t member, Marker &culprit) const {
     size_t n = 0;
@@ -167,7 +167,7 @@ private:
   const std::shared_ptr<AbortBoard> board;
   CommunicatorRef communicator;
   const gpu::Kernels &kernels;
-  std::vector<Line> lines; ///< of what was prepared, in order
+  std::vector<Line> lines; ///< of the prepared commands, in order
   std::atomic<bool> aborted{false};
 };
 
@@ -186,9 +186,8 @@ public:
     if (!gpu)
       mine = Status(Code::Unsupported,
                     fmt::format("channel ccl connects GPUs, and device {} is none", device.name()));
-    // One exchange: state of this rank, its group and GPU, the communicator that it would take from
-    // the pool, how it makes one, where its abort board is; from the first member of a new one, the
-    // id.
+    // One exchange of: this rank's status, group and GPU, its pooled communicator, how it creates
+    // communicators, its abort board; and for a new communicator the id, from the first member.
     CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
     ncclUniqueId id{};
     bool leads = mine.ok() && !communicator && !desc.group.empty() && desc.self == 0;
@@ -275,8 +274,8 @@ private:
 
   const Api &api;
   std::shared_ptr<Pool> pool = std::make_shared<Pool>();
-  /// Of all ranks of the world: what a rank of another group has not waited for may come here
-  /// through a third one.
+  /// Of all ranks of the world: wrong data of another group may reach this one through a third
+  /// group.
   std::shared_ptr<AbortBoard> board = std::make_shared<AbortBoard>();
 };
 

@@ -29,7 +29,7 @@ Status failed(const char *what) {
   return Status(Code::Io, fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
-/// The abstract address (without a file) of this name.
+/// The abstract address (not a file) of this name.
 socklen_t fill(sockaddr_un &address, const std::string &name) {
   std::memset(&address, 0, sizeof address);
   address.sun_family = AF_UNIX;
@@ -52,7 +52,7 @@ Status waitUntilReadable(int fd, Clock::time_point deadline, const char *what) {
   }
 }
 
-/// A message of one byte with room for a descriptor beside it, aligned as the system wants it.
+/// A message of one byte with space for a descriptor, aligned as required.
 struct Message {
   Message() {
     header.msg_iov = &data;
@@ -60,7 +60,7 @@ struct Message {
     header.msg_control = control;
     header.msg_controllen = sizeof control;
   }
-  Message(const Message &) = delete; // it points into itself
+  Message(const Message &) = delete; // contains pointers to itself
   Message &operator=(const Message &) = delete;
 
   char byte = 1;
@@ -121,7 +121,7 @@ Status DescriptorServer::give(int fd, size_t count, Clock::time_point deadline) 
       return failed("accept");
     if (!sameUser(client.get()))
       continue; // not one of this job
-    // Whoever has asked and left does without: it says itself what was wrong.
+    // A client that has left reports its own error.
     if (Status status = sendDescriptor(client.get(), fd);
         !status.ok() && errno != EPIPE && errno != ECONNRESET)
       return status;

@@ -29,15 +29,14 @@ private:
   int fd;
 };
 
-/// Where other processes of this host (of the same user) ask for a descriptor: a Unix socket
-/// without a name in any folder.
+/// Gives descriptors to other processes of the same host and user, over an abstract Unix socket.
 class DescriptorServer {
 public:
   static Expected<DescriptorServer> open();
-  /// What the others must know.
+  /// The address for the clients.
   const std::string &address() const { return name; }
-  /// Gives `fd` to `count` of them; waits for them. Those that wait when the server goes are told
-  /// so.
+  /// Sends `fd` to `count` clients and waits for them. Clients still waiting when the server is
+  /// destroyed get an error.
   Status give(int fd, size_t count, std::chrono::steady_clock::time_point deadline);
 
 private:
@@ -45,7 +44,7 @@ private:
   std::string name;
 };
 
-/// Asks the server at `address`; does not wait for it. It must be open.
+/// Sends a request to the server at `address`, which must be open; does not wait.
 Expected<Descriptor> askForDescriptor(const std::string &address);
 /// Waits for the answer. Aborted if the server has gone.
 Expected<Descriptor> receiveDescriptor(const Descriptor &asked,

@@ -31,13 +31,13 @@ std::string bootId() {
   return id.empty() ? "unknown" : id;
 }
 
-/// Tells processes apart, also of several containers.
+/// Identifies the process, also across containers.
 std::string processId() {
   static const uint64_t random = uint64_t(std::random_device{}()) << 32 | std::random_device{}();
   return fmt::format("{}-{:x}", ::getpid(), random); // a fork keeps the one and changes the other
 }
 
-/// What a rank says of itself: an error, or a line of fields.
+/// A rank's description of itself: an error, or a line of fields.
 struct Card {
   std::string error;
   std::string group, host, process, socket;
@@ -90,7 +90,7 @@ class Exchange {
 public:
   Exchange(PeerMemory &peers, const ChannelDesc &desc) : peers(peers), desc(desc) {}
 
-  /// What all members must know.
+  /// The description for the other members.
   std::string introduce() {
     const gpu::DeviceInfo &info = peers.state->driver->info();
     Card mine;
@@ -123,7 +123,7 @@ public:
         return Status(Code::Aborted, fmt::format("rank {}: {}", rank, all[rank].substr(1)));
     for (uint32_t rank : desc.group)
       cards.push_back(Card::parse(all[rank]));
-    uint32_t sharing = 0; // ranks of this process, whatever their group, that have this GPU
+    uint32_t sharing = 0; // ranks of this process with this GPU, in any group
     for (const std::string &text : all) {
       Card card = Card::parse(text);
       sharing += card.process == processId() && card.gpu == driver.info().index;
