@@ -37,7 +37,7 @@ enum class PartialKind {
   Never,
 };
 
-/// One digit of a dimension's index, read as a mixed-radix number: `extent` indices of `dim`.
+/// One factor of dimension `dim`, of `extent` indices. Example: 24 as the pieces 4 and 6.
 struct DimPiece {
   int64_t dim;
   int64_t extent;
@@ -50,7 +50,6 @@ struct DimPiece {
 /// are 2 and 4 (dimension 0) and 6 (dimension 1); the result's are 2 (dimension 0), 4 and 6
 /// (dimension 1). A piece that the other side cuts differently, as in `reshape 2x3 -> 3x2`, is a
 /// factor of its own of kind Whole.
-/// `reshape 2x3 -> 3x2`, is a factor of its own that is needed whole.
 struct AxesRule {
   /// A repeated dimension of extent 1, which cannot have device digits.
   static constexpr int64_t kNone = -1;
@@ -62,11 +61,11 @@ struct AxesRule {
   SmallVector<SmallVector<DimPiece>> operandPieces, resultPieces;
   ReduceKind reduceKind = ReduceKind::Sum;
   PartialKind partial = PartialKind::Alike;
-  /// An operand that is added once (a bias): neither it nor the result beside it is partial.
+  /// An operand that is added once (a bias): neither it nor the result is partial.
   std::optional<unsigned> addedOnce;
-  /// The operand that keeps its place if operands do not fit each other (a layer's weight).
+  /// The operand that is not resharded if operands do not fit each other (a layer's weight).
   std::optional<unsigned> stationary;
-  /// One call on each device computes all that is needed whole: no slices of such a dimension.
+  /// One call per device computes the whole result: no stream digits on dimensions of kind Whole.
   bool callsOnce = false;
 
   bool regroups() const { return !operandPieces.empty(); }
