@@ -7,7 +7,7 @@
 
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
-#include "StreamGroups.h"
+#include "FindLoops.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -29,12 +29,12 @@ struct FusionFormLoopsPass : public tandem::impl::FusionFormLoopsBase<FusionForm
   void runOnOperation() override;
 
 private:
-  void form(const StreamGroup &group, Block &block);
+  void form(const StreamLoop &group, Block &block);
 };
 } // namespace
 
 /// A group of ops that is no loop: nothing is sliced and nothing communicated.
-static bool isPlain(const StreamGroup &group) {
+static bool isPlain(const StreamLoop &group) {
   return group.streamSizes.empty() && llvm::none_of(group.ops, [](Operation *op) {
            auto reshard = dyn_cast<fusion::ReshardOp>(op);
            return reshard && !fusion::classifyReshard(reshard.getInput().getType(),
@@ -44,7 +44,7 @@ static bool isPlain(const StreamGroup &group) {
 }
 
 /// Makes the group a loop op at the end of the block.
-void FusionFormLoopsPass::form(const StreamGroup &group, Block &block) {
+void FusionFormLoopsPass::form(const StreamLoop &group, Block &block) {
   OpBuilder builder(block.getTerminator());
   llvm::SmallDenseSet<Operation *> inside(group.ops.begin(), group.ops.end());
   auto isInside = [&](OpOperand &use) { return inside.contains(use.getOwner()); };
@@ -103,10 +103,10 @@ void FusionFormLoopsPass::runOnOperation() {
   if (func.isExternal() || !func.getBody().hasOneBlock())
     return;
   Block &block = func.getBody().front();
-  FailureOr<std::vector<StreamGroup>> groups = getStreamGroups(block);
+  FailureOr<std::vector<StreamLoop>> groups = findStreamLoops(block);
   if (failed(groups))
     return signalPassFailure();
-  for (const StreamGroup &group : *groups) {
+  for (const StreamLoop &group : *groups) {
     if (isPlain(group))
       for (Operation *op : group.ops)
         op->moveBefore(block.getTerminator());

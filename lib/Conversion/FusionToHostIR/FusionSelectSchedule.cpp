@@ -126,60 +126,56 @@ private:
     return success();
   }
 
-  LogicalResult select(StreamLoopOp loop, Pricer *pricer) {
-    FailureOr<StreamGroup> group = getStreamGroup(loop, [&] { return loop.emitError(); });
-    if (failed(group))
+  LogicalResult select(StreamLoopOp op, Pricer *pricer) {
+    auto emitError = [&] { return op.emitError(); };
+    FailureOr<StreamLoop> loop = getStreamLoop(op, emitError);
+    if (failed(loop))
       return failure();
-    if (loop.getScheduleAttr())
-      return keep(loop, *group);
-    if (pricer && selectByCost(loop, *group, *pricer))
+    if (op.getScheduleAttr())
+      return keep(op, *loop);
+    if (pricer && selectByCost(op, *loop, *pricer))
       return success();
-    return selectFallback(loop, *group);
-  }
-
-  /// The annotated schedule is kept, or it is an error.
-  LogicalResult keep(StreamLoopOp loop, const StreamGroup &group) {
-    auto emitError = [&] { return loop.emitError(); };
-    const Schedule *schedule = getSchedule(group.schedule);
-    if (!schedule)
-      return loop.emitError("expected a registered schedule, found ") << group.schedule;
-    if (schedule->isOneSided(group) && !oneSided)
-      return loop.emitError("schedule ")
-             << schedule->getName()
-             << " needs one-sided messages, which the target's channels do not have; name another "
-                "one";
-    if (failed(schedule->matches(group, emitError)))
+    FailureOr<ScheduleAttr> fallback = getFallbackSchedule(*loop, emitError);
+    if (failed(fallback))
       return failure();
-    ++user;
-    say(loop.getLoc(), [&](raw_ostream &os) {
-      os << describe(loop) << " keeps schedule " << schedule->getName();
+    choose(op, *fallback, ScheduleSource::Fallback);
+    say(op.getLoc(), [&](raw_ostream &os) {
+      os << describe(op) << " goes through schedule " << describe(*fallback);
     });
     return success();
   }
 
-  void choose(StreamLoopOp loop, ScheduleAttr schedule, ScheduleSource source) {
-    loop.setScheduleAttr(schedule);
-    loop.setSource(source);
-    ++chosen[getSchedule(schedule)->getName()];
-    ++(source == ScheduleSource::Cost ? numByCost : numFallback);
+  /// The annotated schedule is kept, or it is an error.
+  LogicalResult keep(StreamLoopOp op, const StreamLoop &loop) {
+    const Schedule *schedule = getSchedule(loop.schedule);
+    if (!schedule)
+      return op.emitError("expected a registered schedule, found ") << loop.schedule;
+    FailureOr<SchedulePlan> plan = schedule->match(loop, [&] { return op.emitError(); });
+    if (failed(plan))
+      return failure();
+    if (plan->isOneSided && !oneSided)
+      return op.emitError("schedule ")
+             << schedule->getName()
+             << " needs one-sided messages, which the target's channels do not have; name another "
+                "one";
+    ++user;
+    say(op.getLoc(),
+        [&](raw_ostream &os) { os << describe(op) << " keeps schedule " << schedule->getName(); });
+    return success();
   }
 
-  /// Of the schedules that can run the loop, the one that ranks highest without a cost model.
-  LogicalResult selectFallback(StreamLoopOp loop, const StreamGroup &group) {
-    ScheduleAttr fallback = getFallbackSchedule(group);
-    choose(loop, fallback, ScheduleSource::Fallback);
-    say(loop.getLoc(), [&](raw_ostream &os) {
-      os << describe(loop) << " goes through schedule " << describe(fallback);
-    });
-    // The reason why even that one does not match is the error.
-    FailureOr<StreamGroup> now = getStreamGroup(loop, [&] { return loop.emitError(); });
-    return success(succeeded(now) && succeeded(getSchedule(fallback)->matches(
-                                         *now, [&] { return loop.emitError(); })));
+  void choose(StreamLoopOp op, ScheduleAttr schedule, ScheduleSource source) {
+    op.setScheduleAttr(schedule);
+    op.setSource(source);
+    ++chosen[getSchedule(schedule)->getName()];
+    ++(source == ScheduleSource::Cost ? numByCost : numFallback);
   }
 
   //===--------------------------------------------------------------------===//
   // By cost
   //===--------------------------------------------------------------------===//
+
+  using Slices = std::optional<std::pair<unsigned, StreamFactor>>;
 
   struct Priced {
     ScheduleAttr schedule;
@@ -187,92 +183,139 @@ private:
     bool isOneSided = false;
   };
 
-  /// The schedules that can run the loop with its present digits and have a price; the baseline
-  /// first. The loop's own schedule is changed.
-  SmallVector<Priced> price(StreamLoopOp loop, StreamGroup group, Pricer &pricer) const {
-    SmallVector<Priced> priced;
-    SilenceDiagnostics silence(loop.getContext());
-    for (ScheduleAttr candidate : getCandidates(group)) {
-      const Schedule *schedule = getSchedule(candidate);
-      group.schedule = candidate;
-      bool isOneSided = schedule->isOneSided(group);
-      if ((isOneSided && !oneSided) ||
-          failed(schedule->matches(group, [&] { return loop.emitError(); })))
-        continue;
-      loop.setScheduleAttr(candidate);
-      loop.setSource(ScheduleSource::Cost);
-      if (FailureOr<double> seconds = pricer.price(loop); succeeded(seconds))
-        priced.push_back({candidate, *seconds, isOneSided});
+  /// Candidates with the same slices. Once priced, those that have a price, in their order.
+  struct Choice {
+    Slices slices; ///< of a reshard of the loop, by its number
+    SmallVector<Priced> schedules;
+
+    /// The quickest: the first, which is the plainest, unless the gain is worth it.
+    const Priced &getBest() const {
+      const Priced *best = schedules.begin();
+      for (const Priced &other : schedules)
+        if (other.seconds < best->seconds &&
+            other.seconds < (1 - Pricer::kLeastGain) * schedules.front().seconds)
+          best = &other;
+      return *best;
     }
-    loop.removeScheduleAttr();
-    loop.removeSourceAttr();
-    return priced;
-  }
-
-  /// The quickest: the baseline, unless the gain is worth it.
-  static Priced getBest(ArrayRef<Priced> priced) {
-    Priced best = priced.front();
-    for (const Priced &other : priced)
-      if (other.seconds < best.seconds &&
-          other.seconds < (1 - Pricer::kLeastGain) * priced.front().seconds)
-        best = other;
-    return best;
-  }
-
-  struct Sliced {
-    unsigned reshard = 0; ///< its number in the loop
-    StreamFactor factor;
-    Priced best;
-    bool gains = false;
   };
+
+  /// The candidates of all schedules by their slices; the loop as it is comes first.
+  static SmallVector<Choice, 0> getChoices(const StreamLoop &loop) {
+    SmallVector<Choice, 0> choices;
+    for (const Candidate &candidate : getCandidates(loop)) {
+      auto *known = llvm::find_if(
+          choices, [&](const Choice &choice) { return choice.slices == candidate.slices; });
+      if (known == choices.end()) {
+        choices.push_back({candidate.slices, {}});
+        known = &choices.back();
+      }
+      known->schedules.push_back({candidate.schedule});
+    }
+    return choices;
+  }
+
+  /// Prices the schedules of a loop whose slices are cut; those that cannot run it, or have no
+  /// price, are dropped. The loop's own schedule is changed.
+  void price(StreamLoopOp op, StreamLoop loop, SmallVector<Priced> &schedules,
+             Pricer &pricer) const {
+    SilenceDiagnostics silence(op.getContext());
+    llvm::erase_if(schedules, [&](Priced &priced) {
+      loop.schedule = priced.schedule;
+      FailureOr<SchedulePlan> plan =
+          getSchedule(priced.schedule)->match(loop, [&] { return op.emitError(); });
+      if (failed(plan) || (plan->isOneSided && !oneSided))
+        return true;
+      op.setScheduleAttr(priced.schedule);
+      op.setSource(ScheduleSource::Cost);
+      FailureOr<double> seconds = pricer.price(op);
+      if (succeeded(seconds))
+        priced.seconds = *seconds;
+      priced.isOneSided = plan->isOneSided;
+      return failed(seconds);
+    });
+    op.removeScheduleAttr();
+    op.removeSourceAttr();
+  }
+
+  /// The same on a copy with the choice's slices. No schedules are left if the loop cannot have
+  /// these slices.
+  void priceSliced(StreamLoopOp op, Choice &choice, Pricer &pricer) const {
+    OwningOpRef<StreamLoopOp> copy(op.clone());
+    SilenceDiagnostics silence(op.getContext());
+    auto getSliced = [&]() -> FailureOr<StreamLoop> {
+      if (failed(streamReshard(copy->getReshards()[choice.slices->first], choice.slices->second)))
+        return failure();
+      for (Operation &member : copy->getBody().front().without_terminator())
+        if (isLocalComputation(&member) && failed(verifyLocal(&member, nullptr)))
+          return failure();
+      return getStreamLoop(*copy, [&] { return op.emitError(); });
+    };
+    FailureOr<StreamLoop> loop = getSliced();
+    if (failed(loop))
+      choice.schedules.clear();
+    else
+      price(*copy, *loop, choice.schedules, pricer);
+  }
 
   /// What a loop gets.
   struct Decision {
-    std::optional<std::pair<unsigned, StreamFactor>> slices; ///< of a reshard, by its number
+    Slices slices;
     ScheduleAttr schedule;
   };
   /// By the loop's signature: most loops of a network are those of its first layer.
   std::unordered_map<std::string, Decision> decisions;
 
-  void slice(StreamLoopOp loop, const Decision &decision) {
-    if (!decision.slices)
-      return;
-    ++sliced;
-    (void)streamReshard(loop.getReshards()[decision.slices->first], decision.slices->second);
+  void apply(StreamLoopOp op, const Decision &decision) {
+    if (decision.slices) {
+      ++sliced;
+      (void)streamReshard(op.getReshards()[decision.slices->first], decision.slices->second);
+    }
+    choose(op, decision.schedule, ScheduleSource::Cost);
   }
 
   /// Whether the loop has got its schedule, and slices if they are worth it.
-  bool selectByCost(StreamLoopOp loop, const StreamGroup &group, Pricer &pricer) {
-    std::string signature = getSignature(loop);
+  bool selectByCost(StreamLoopOp op, const StreamLoop &loop, Pricer &pricer) {
+    std::string signature = getSignature(op);
     if (auto known = decisions.find(signature); known != decisions.end() && !log) {
-      slice(loop, known->second);
-      choose(loop, known->second.schedule, ScheduleSource::Cost);
+      apply(op, known->second);
       return true;
     }
-    SmallVector<Priced> whole = price(loop, group, pricer);
-    if (whole.empty())
+    SmallVector<Choice, 0> choices = getChoices(loop);
+    Choice &whole = choices.front();
+    price(op, loop, whole.schedules, pricer);
+    if (whole.schedules.empty())
       return false;
-    Decision decision{std::nullopt, getBest(whole).schedule};
-    if (std::optional<Sliced> slices = selectSlices(loop, getBest(whole).seconds, pricer)) {
-      if (slices->gains)
-        decision = {std::pair(slices->reshard, slices->factor), slices->best.schedule};
-      say(loop.getLoc(), [&](raw_ostream &os) {
-        os << describe(loop) << (slices->gains ? " gets " : " stays whole, not ")
-           << describe(slices->factor) << ": " << inMicroseconds(slices->best.seconds) << ", "
-           << inMicroseconds(whole.front().seconds) << " whole (" << pricer.getMachineName() << ")";
-      });
+    double seconds = whole.getBest().seconds;
+    // The slices that make the loop quickest, of those that gain enough if there are any.
+    const Choice *best = nullptr;
+    bool gains = false;
+    for (Choice &choice : llvm::drop_begin(choices)) {
+      priceSliced(op, choice, pricer);
+      if (choice.schedules.empty())
+        continue;
+      const Priced &trial = choice.getBest();
+      bool trialGains = seconds - trial.seconds >= pricer.getLeastGain(trial.isOneSided) * seconds;
+      if (!best ||
+          std::pair(!trialGains, trial.seconds) < std::pair(!gains, best->getBest().seconds)) {
+        best = &choice;
+        gains = trialGains;
+      }
     }
+    if (best)
+      say(op.getLoc(), [&](raw_ostream &os) {
+        os << describe(op) << (gains ? " gets " : " stays whole, not ")
+           << describe(best->slices->second) << ": " << inMicroseconds(best->getBest().seconds)
+           << ", " << inMicroseconds(whole.schedules.front().seconds) << " whole ("
+           << pricer.getMachineName() << ")";
+      });
+    const Choice &taken = gains ? *best : whole;
+    Decision decision{taken.slices, taken.getBest().schedule};
+    apply(op, decision);
     decisions.try_emplace(std::move(signature), decision);
-    slice(loop, decision);
-    if (log)
-      if (FailureOr<StreamGroup> now = getStreamGroup(loop, [&] { return loop.emitError(); });
-          succeeded(now))
-        whole = price(loop, *now, pricer);
-    choose(loop, decision.schedule, ScheduleSource::Cost);
-    say(loop.getLoc(), [&](raw_ostream &os) {
-      os << describe(loop) << " goes through schedule " << describe(decision.schedule) << ": ";
+    say(op.getLoc(), [&](raw_ostream &os) {
+      os << describe(op) << " goes through schedule " << describe(decision.schedule) << ": ";
       llvm::interleave(
-          whole, os,
+          taken.schedules, os,
           [&](const Priced &priced) {
             os << describe(priced.schedule) << " " << inMicroseconds(priced.seconds);
           },
@@ -280,43 +323,6 @@ private:
       os << " (" << pricer.getMachineName() << ")";
     });
     return true;
-  }
-
-  /// The slices that make the loop quickest, of those that gain enough if there are any. None if no
-  /// reshard of the loop can have slices.
-  std::optional<Sliced> selectSlices(StreamLoopOp loop, double seconds, Pricer &pricer) const {
-    std::optional<Sliced> best;
-    for (auto [number, reshard] : llvm::enumerate(loop.getReshards()))
-      for (const StreamFactor &factor : getStreamFactors(reshard, oneSided)) {
-        std::optional<Sliced> trial = trySlices(loop, number, factor, pricer);
-        if (!trial)
-          continue;
-        trial->gains =
-            seconds - trial->best.seconds >= pricer.getLeastGain(trial->best.isOneSided) * seconds;
-        if (!best || std::pair(!trial->gains, trial->best.seconds) <
-                         std::pair(!best->gains, best->best.seconds))
-          best = trial;
-      }
-    return best;
-  }
-
-  /// None if the loop cannot have these slices.
-  std::optional<Sliced> trySlices(StreamLoopOp loop, unsigned number, const StreamFactor &factor,
-                                  Pricer &pricer) const {
-    OwningOpRef<StreamLoopOp> copy(loop.clone());
-    SilenceDiagnostics silence(loop.getContext());
-    if (failed(streamReshard(copy->getReshards()[number], factor)))
-      return std::nullopt;
-    for (Operation &op : copy->getBody().front().without_terminator())
-      if (isLocalComputation(&op) && failed(verifyLocal(&op, nullptr)))
-        return std::nullopt;
-    FailureOr<StreamGroup> group = getStreamGroup(*copy, [&] { return loop.emitError(); });
-    if (failed(group))
-      return std::nullopt;
-    SmallVector<Priced> priced = price(*copy, *group, pricer);
-    if (priced.empty())
-      return std::nullopt;
-    return Sliced{number, factor, getBest(priced), false};
   }
 };
 } // namespace

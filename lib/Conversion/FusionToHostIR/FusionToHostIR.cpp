@@ -9,7 +9,7 @@
 
 #include "OpLowering.h"
 #include "Schedule.h"
-#include "StreamGroups.h"
+#include "StreamLoop.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -112,23 +112,24 @@ static LogicalResult emitConstants(Block &block, ProgramBuilder &builder) {
 
 LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, ProgramBuilder &builder) {
   auto emitError = [&] { return loop.emitError(); };
-  FailureOr<StreamGroup> group = getStreamGroup(loop, emitError);
-  if (failed(group))
+  FailureOr<StreamLoop> sliced = getStreamLoop(loop, emitError);
+  if (failed(sliced))
     return failure();
-  if (!group->schedule)
+  if (!sliced->schedule)
     return loop.emitError("expected a schedule; run fusion-select-schedule");
-  const Schedule *schedule = getSchedule(group->schedule);
+  const Schedule *schedule = getSchedule(sliced->schedule);
   if (!schedule)
-    return loop.emitError("expected a registered schedule, found ") << group->schedule;
-  if (failed(schedule->matches(*group, emitError)))
+    return loop.emitError("expected a registered schedule, found ") << sliced->schedule;
+  FailureOr<SchedulePlan> plan = schedule->match(*sliced, emitError);
+  if (failed(plan))
     return failure();
   if (log) {
     InFlightDiagnostic remark = loop.emitRemark();
-    remark << schedule->getName() << ": " << group->numSlices() << " slices of ";
+    remark << schedule->getName() << ": " << sliced->numSlices() << " slices of ";
     llvm::interleave(
-        group->ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
+        sliced->ops, remark, [&](Operation *op) { remark << op->getName().getStringRef(); }, " + ");
   }
-  numLoops += !group->streamSizes.empty();
+  numLoops += !sliced->streamSizes.empty();
   numReshards += loop.getReshards().size();
 
   // Values of the loop and outside of it are the same buffers.
@@ -139,8 +140,8 @@ LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, Program
   for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
     if (Value buffer = builder.getBuffer(result))
       builder.setBuffer(value, buffer);
-  if (failed(emitConstants(body, builder)) || failed(emitWhole(group->before, builder)) ||
-      failed(schedule->emit(*group, builder)) || failed(emitWhole(group->after, builder)))
+  if (failed(emitConstants(body, builder)) || failed(emitWhole(sliced->before, builder)) ||
+      failed(plan->emit(builder)) || failed(emitWhole(sliced->after, builder)))
     return failure();
   for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
     builder.setBuffer(result, builder.getBuffer(value));

@@ -244,7 +244,7 @@ LogicalResult LoopEmitter::finish() {
 
 LogicalResult tandem::emitWhole(ArrayRef<Operation *> ops, ProgramBuilder &program,
                                 bool sendsMessages) {
-  StreamGroup group;
+  StreamLoop group;
   group.ops.assign(ops.begin(), ops.end());
   LoopEmitter emitter(group, program);
   emitter.sendsMessages = sendsMessages;

@@ -10,7 +10,7 @@
 
 #include "ProgramBuilder.h"
 #include "ReshardPlan.h"
-#include "StreamGroups.h"
+#include "StreamLoop.h"
 #include "tandem/Support/LLVM.h"
 
 namespace tandem {
@@ -26,9 +26,9 @@ struct SliceBuffer {
 /// what they share from `prepare` to `finish`. A schedule makes one per group; lowerings read it.
 class LoopEmitter {
 public:
-  LoopEmitter(const StreamGroup &group, ProgramBuilder &program) : group(group), program(program) {}
+  LoopEmitter(const StreamLoop &group, ProgramBuilder &program) : group(group), program(program) {}
 
-  const StreamGroup &group;
+  const StreamLoop &group;
   ProgramBuilder &program;
 
   //===--------------------------------------------------------------------===//

@@ -305,24 +305,20 @@ FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op, const SliceInde
   return Planner(op, index, builder, emitError).plan();
 }
 
-SliceIndex tandem::getSymbolicIndex(ArrayRef<int64_t> sizes) {
+FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op,
+                                           function_ref<InFlightDiagnostic()> emitError) {
   SliceIndex index;
-  for (int64_t size : sizes)
-    index.digits.push_back({{size, {}}});
-  return index;
-}
-
-SliceIndex tandem::getSymbolicIndex(fusion::ReshardOp op) {
-  auto sizes = fusion::getStreamSizes(op.getResult().getType());
-  return getSymbolicIndex(succeeded(sizes) ? ArrayRef<int64_t>(*sizes) : ArrayRef<int64_t>());
+  if (auto sizes = fusion::getStreamSizes(op.getResult().getType()); succeeded(sizes))
+    for (int64_t size : *sizes)
+      index.digits.push_back({{size, {}}});
+  return planReshard(op, index, nullptr, emitError);
 }
 
 FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshards) {
   FailureOr<ReshardPlan> common = failure();
   for (fusion::ReshardOp reshard : reshards) {
     SilenceDiagnostics silence(reshard.getContext());
-    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
-                                              [&] { return reshard.emitError(); });
+    FailureOr<ReshardPlan> plan = planReshard(reshard, [&] { return reshard.emitError(); });
     if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)
       return failure();
     auto owner = [](const ReshardPlan &plan) {

@@ -115,15 +115,21 @@ struct ReshardPlan {
 
 /// Reads both sides of `op` as one list of digits and says what the slice at `index` (the whole
 /// value if the result is not streamed) is. With a null `builder` nothing is emitted and indices
-/// are null: for asking only. Errors go through `emitError` and say what was found and what is
-/// accepted. Example: `[didx("x"), -] -> [stream(4), -]` of 8x6 with "x" = 4 at index i is
-/// OwnerMoves: owner i sends {2}, {6}, which arrive at {4 @ i, 2}, {6}.
+/// are null. Errors go through `emitError` and say what was found and what is accepted. Example:
+/// `[didx("x"), -] -> [stream(4), -]` of 8x6 with "x" = 4 at index i is OwnerMoves: owner i sends
+/// {2}, {6}, which arrive at {4 @ i, 2}, {6}.
 FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
                                    OpBuilder *builder,
                                    function_ref<InFlightDiagnostic()> emitError);
+/// The plan of any slice, without indices: what kind of communication it is, and whether it can be
+/// lowered.
+FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op,
+                                   function_ref<InFlightDiagnostic()> emitError);
 
-/// A stream digit of the operand of a reduction that counts those who get a slice each: the loop
-/// that makes the operand hands slice by slice to its owner.
+/// A stream digit of the operand of a reduction that counts the devices that get a slice each: the
+/// loop that makes the operand hands slice by slice to its owner. Example: the reduce-scatter of
+/// 8x6 with "x" = 4, `[stream(4), -]` partial over x to `[didx("x"), -]`. Iteration i computes the
+/// partial sums of rows 2i and 2i+1, which device i gets.
 struct ScatteredDigit {
   ReshardPlan plan;        ///< of the whole reshard: a ReduceScatter
   size_t streamDigit = 0;  ///< its number among the operand's stream digits
@@ -132,18 +138,18 @@ struct ScatteredDigit {
 };
 
 /// The digit, if `op` reduces and scatters among several devices, its operand has such a digit, and
-/// its result is not streamed.
+/// its result is not streamed. In the example above it is stream digit 0, of dimension 0 and number
+/// 0 there. Of `[-, serial(2) * stream(4)]` to `[-, serial(2) * didx("x")]` it is stream digit 0,
+/// of dimension 1 and number 1 there. Of `[stream(4), -]` to `[-, didx("x")]` there is none: each
+/// device gets a part of each slice.
 std::optional<ScatteredDigit> getScatteredDigit(fusion::ReshardOp op);
 
-/// The plan of one of these reshards if each slice of any of them has one owner, and that of slices
-/// of one number is the same device: they can be exchanged together. Failure, without an error, if
-/// not.
+/// The plan of one of these reshards if each slice of any of them has one owner, and slices of one
+/// number have the same one: they can be exchanged together. Failure, without an error, if not.
+/// Examples with "x" = 4: `[didx("x"), -] -> [stream(4), -]` of 8x6 and `[-, didx("x")] -> [-,
+/// stream(4)]` of 4x12 have the common owner, device i of slice i. `[didx("x"), -] -> [stream(2),
+/// -]` has none: devices 0 and 1 own slice 0.
 FailureOr<ReshardPlan> getCommonOwner(ArrayRef<fusion::ReshardOp> reshards);
-
-/// An index for asking: one part a stream digit of `sizes`, without values.
-SliceIndex getSymbolicIndex(ArrayRef<int64_t> sizes);
-/// That of a reshard's own result.
-SliceIndex getSymbolicIndex(fusion::ReshardOp op);
 
 } // namespace tandem
 

@@ -19,12 +19,11 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
   if (failed(streams) || !streams->empty())
     return std::nullopt;
   SilenceDiagnostics silence(op.getContext());
-  FailureOr<ReshardPlan> plan =
-      planReshard(op, SliceIndex(), nullptr, [&] { return op.emitError(); });
+  FailureOr<ReshardPlan> plan = planReshard(op, [&] { return op.emitError(); });
   if (failed(plan) || plan->kind != ReshardKind::ReduceScatter || plan->groupSize() == 1)
     return std::nullopt;
 
-  // Where the owners' digits stand, one beside the other: their dimension, and what adding 1 to
+  // Where the owners' digits stand, next to each other: their dimension, and what adding 1 to
   // the last one adds to the index.
   const CommonDigit *last = nullptr;
   for (const CommonDigit &digit : plan->digits)

@@ -9,13 +9,31 @@
 #define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULE_H
 
 #include "LoopEmitter.h"
-#include "StreamGroups.h"
+#include "StreamLoop.h"
 #include "tandem/Dialect/Fusion/IR/ScheduleInfo.h"
+#include "tandem/Dialect/Fusion/Transforms/StreamReshard.h"
 #include "tandem/Support/LLVM.h"
+#include <functional>
 
 namespace tandem {
 
-/// An algorithm that makes a stream loop host IR.
+/// How a schedule lowers one loop: all that `Schedule::match` has found out. It refers to the loop,
+/// which must live as long and stay as it is.
+struct SchedulePlan {
+  /// Emits the commands. An op that has no lowering is an error, reported at the op.
+  std::function<LogicalResult(ProgramBuilder &program)> emit;
+  /// Whether the commands are one-sided messages, which not all channels have.
+  bool isOneSided = false;
+};
+
+/// A schedule with options that is worth a price.
+struct Candidate {
+  fusion::ScheduleAttr schedule;
+  /// The slices to cut a reshard into first, by its number in the loop; none: the loop as it is.
+  std::optional<std::pair<unsigned, fusion::StreamFactor>> slices = std::nullopt;
+};
+
+/// An algorithm that makes a stream loop host IR. Const, and so used by several threads.
 class Schedule {
 public:
   virtual ~Schedule() = default;
@@ -28,45 +46,40 @@ public:
     return fusion::ScheduleAttr::get(context, getName(), options.getDictionary(context));
   }
 
-  /// Appends the options that are worth a price for the group. Those that do not match are passed
-  /// over later.
-  virtual void getCandidates(const StreamGroup &group,
-                             SmallVectorImpl<fusion::ScheduleAttr> &candidates) const = 0;
+  /// Appends what is worth a price for the loop: options, and slices to try. Candidates that do not
+  /// match are passed over later.
+  virtual void getCandidates(const StreamLoop &loop,
+                             SmallVectorImpl<Candidate> &candidates) const = 0;
 
-  /// How much the schedule suits a group that it matches, where nothing is known of the machine:
-  /// the highest rank is chosen. Negative: never without a cost model. The schedule of rank 0
-  /// matches all groups.
-  virtual int getFallbackRank(const StreamGroup &group) const { return -1; }
+  /// How well the schedule suits the loop where nothing is known of the machine: of those that
+  /// match, the one of the highest rank is chosen. Negative: never without a price. One schedule
+  /// has rank 0, for all loops: it is the last resort.
+  virtual int getFallbackRank(const StreamLoop &loop) const { return -1; }
 
-  /// Whether the group's commands would be one-sided messages, which not all channels have.
-  virtual bool isOneSided(const StreamGroup &group) const { return false; }
-
-  /// Whether `emit` can lower the group. If not, says why through `why`: what was found and what is
-  /// accepted.
-  virtual LogicalResult matches(const StreamGroup &group,
-                                function_ref<InFlightDiagnostic()> why) const = 0;
-
-  /// Emits the group. Only called if it matches.
-  virtual LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const = 0;
+  /// The plan for the loop with the options `loop.schedule`. Failure if the schedule cannot lower
+  /// it; then `why` gets the reason: what was expected and what was found.
+  virtual FailureOr<SchedulePlan> match(const StreamLoop &loop,
+                                        function_ref<InFlightDiagnostic()> why) const = 0;
 };
 
 /// The schedule that an attribute names, or null. In a context with registered schedules attributes
 /// are verified, so there is one.
 const Schedule *getSchedule(fusion::ScheduleAttr schedule);
 
-/// Adds a schedule to those that are there. Before the first context is made.
+/// Adds a schedule. To be called before the first context is made.
 void registerSchedule(std::unique_ptr<Schedule> schedule);
 
-/// The candidates of all schedules for a group, the unoverlapped baseline first.
-SmallVector<fusion::ScheduleAttr> getCandidates(const StreamGroup &group);
+/// The candidates of all schedules for a loop. The first is the unoverlapped baseline.
+SmallVector<Candidate> getCandidates(const StreamLoop &loop);
 
-/// What a group gets that has neither an annotation nor a price: of the schedules that match, the
-/// one of the highest rank.
-fusion::ScheduleAttr getFallbackSchedule(const StreamGroup &group);
+/// What a loop gets that has neither an annotation nor a price. Failure if no schedule matches;
+/// then `why` gets the reason.
+FailureOr<fusion::ScheduleAttr> getFallbackSchedule(StreamLoop loop,
+                                                    function_ref<InFlightDiagnostic()> why);
 
-/// Slice by slice: the ops of the group in order, on the worker of the iteration. Without stream
+/// Slice by slice: the ops of the loop in order, on the worker of the iteration. Without stream
 /// digits, one op after another on the main stream. `sendsMessages`: see LoopEmitter.
-LogicalResult emitPipeline(const StreamGroup &group, ProgramBuilder &program, bool sendsMessages);
+LogicalResult emitPipeline(const StreamLoop &loop, ProgramBuilder &program, bool sendsMessages);
 
 std::unique_ptr<Schedule> createPipelineSchedule();
 std::unique_ptr<Schedule> createExchangeSchedule();

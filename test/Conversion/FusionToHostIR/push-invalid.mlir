@@ -56,7 +56,7 @@ func.func @apart(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> ten
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 
 func.func @slices(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>> {
-  // expected-error @below {{schedule push: expected one slice a device beside 'merge', found 2}}
+  // expected-error @below {{schedule push: expected one slice per device with 'merge', found 2}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push, merge = [1, 3]>} : tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(8), -]>>
 }

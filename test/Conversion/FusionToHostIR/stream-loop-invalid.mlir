@@ -31,7 +31,7 @@ func.func @no_schedule(%x: !rows) -> !whole {
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 !whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 !slices = tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
-!columns = tensor<16x8xf32, #fusion.axes<#tp, [-, stream(4)]>>
+!columns = tensor<16x8xf32, #fusion.axes<#tp, [-, stream(2)]>>
 func.func @two_loops(%x: !whole) -> (!whole, !whole) {
   // expected-error @+1 {{expected the ops of a stream loop to be sliced alike, found 'math.exp' and 'math.tanh' that are not}}
   %0:2 = fusion.stream_loop schedule <pipeline> from fallback (%x, %x) : (!whole, !whole) -> (!whole, !whole) {

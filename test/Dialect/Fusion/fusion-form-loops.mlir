@@ -152,3 +152,40 @@ func.func @truths(%x: !rows, %z: !slices) -> (!slices, !slices) {
   %b = arith.select %t, %z, %g : !truths, !slices
   return %a, %b : !slices, !slices
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2, "y" = 2]>
+!rows = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), didx("y")]>>
+!slices = tensor<16x8xf32, #fusion.axes<#tp, [stream("x"), didx("y")]>>
+!w = tensor<8x4xf32, #fusion.axes<#tp, [didx("y"), -]>>
+!terms = tensor<16x4xf32, #fusion.axes<#tp, [stream("x"), -], partial = ["y"]>>
+!y = tensor<16x4xf32, #fusion.axes<#tp, [stream("x"), -]>>
+
+// The annotated schedule gathers, but cannot all-reduce the slices: two loops. pipeline can do both: one loop.
+// CHECK-LABEL: func.func @gather_only(
+// CHECK: %[[P:.+]] = fusion.stream_loop schedule <push> from annotation (%arg0, %arg1)
+// CHECK: fusion.reshard
+// CHECK-NEXT: fusion.matmul
+// CHECK-NEXT: fusion.yield
+// CHECK: fusion.stream_loop (%[[P]])
+// CHECK: fusion.reshard
+// CHECK-NEXT: math.exp
+func.func @gather_only(%x: !rows, %w: !w) -> !y {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<push>} : !rows -> !slices
+  %1 = fusion.matmul %0, %w : !slices, !w -> !terms
+  %2 = fusion.reshard %1 : !terms -> !y
+  %3 = math.exp %2 : !y
+  return %3 : !y
+}
+// CHECK-LABEL: func.func @both(
+// CHECK: fusion.stream_loop schedule <pipeline> from annotation (%arg0, %arg1)
+// CHECK-NOT: fusion.stream_loop
+// CHECK: math.exp
+func.func @both(%x: !rows, %w: !w) -> !y {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<pipeline>} : !rows -> !slices
+  %1 = fusion.matmul %0, %w : !slices, !w -> !terms
+  %2 = fusion.reshard %1 : !terms -> !y
+  %3 = math.exp %2 : !y
+  return %3 : !y
+}

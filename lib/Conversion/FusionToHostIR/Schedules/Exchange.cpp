@@ -7,8 +7,10 @@
 
 #include "../Schedule.h"
 
-#include "Support/OwnerSlices.h"
+#include "Support/GatherLoop.h"
 #include "Support/Peers.h"
+#include "Support/ScatterLoop.h"
+#include "Support/SliceFactors.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
@@ -16,232 +18,188 @@
 using namespace mlir;
 using namespace tandem;
 
-//===----------------------------------------------------------------------===//
-// Reductions
-//===----------------------------------------------------------------------===//
+/// A view that is sent, and the one that is received at the same time.
+using Exchanged = std::pair<Value, Value>;
 
-/// At distance d = 1 ... P-1 a device computes the slices of the peer at that
-/// distance, sends them to it and receives its own from the peer at the same
-/// distance on the other side; last, the own ones, for which nobody waits. What
-/// comes from one device has a slot of its own, and one reduction combines them
-/// all: no partial sum is rounded on its way through other devices.
-static LogicalResult emitExchangeReduce(const StreamGroup &group, const ScatteredDigit &scattered,
-                                        ProgramBuilder &program) {
-  ScatterLoop scatter(group, scattered);
-  LoopEmitter body(group, program);
+static void emitGroup(ProgramBuilder &program, Location loc, ArrayRef<Exchanged> pieces, Value to,
+                      Value from, Value channel, Value stream) {
   OpBuilder &builder = program.getBuilder();
-  Location loc = scatter.scatter.getLoc();
+  auto together = hostir::GroupOp::create(builder, loc, channel, stream);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&together.getBody());
+  for (auto [out, in] : pieces) {
+    hostir::RecvOp::create(builder, loc, in, from);
+    hostir::SendOp::create(builder, loc, out, to);
+  }
+}
+
+/// In step d = 1 ... P-1 device r computes the slices of device r - d, sends them to it, and
+/// receives its own slices from device r + d. The own slices are computed last: no device waits for
+/// them. The receive memory has a slot for each source, and one reduction combines all slots. So
+/// each partial sum is rounded once, before it is sent, and not again on its way through other
+/// devices. Example with P = 4: in step 1 device 0 computes the slice of device 3 and sends it,
+/// while it receives its own slice from device 1; devices 2 and 3 follow in steps 2 and 3.
+static LogicalResult emitReduce(const ScatterLoop &scatter, ProgramBuilder &program) {
+  LoopEmitter body(scatter.loop, program);
+  OpBuilder &builder = program.getBuilder();
+  Location loc = scatter.getLoc();
   const OwnerDigits &digits = scatter.digits;
-  int64_t devices = digits.devices, slices = digits.numSlices();
-  auto type = MemRefType::get(scatter.getReceivedShape(),
-                              scatter.scatter.getResult().getType().getElementType());
+  const ReshardPlan &plan = scatter.scattered.plan;
+  fusion::ReshardOp op = scatter.scatter;
+  auto type = MemRefType::get(scatter.getReceivedShape(), op.getType().getElementType());
   Value received = hostir::AllocOp::create(builder, loc, type, program.getMainStream(),
                                            IntegerAttr(), IntegerAttr());
   if (failed(scatter.prepare(body)))
     return failure();
-  const ReshardPlan &plan = scattered.plan;
   Value me = program.getGroupPosition(loc, plan.mesh, plan.axes);
   Value channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
-  Peers peers(program, loc, me, devices, PeerOrder::Rotated);
-  int64_t streams = program.getNumStreams(group.schedule, devices * slices);
-
-  // The slices for the device at `distance`, or the own ones if it is null.
-  auto compute = [&](Value distance, Value step) -> LogicalResult {
-    Value owner = distance ? peers.getTarget(distance) : me;
-    Value from = distance ? peers.getSource(distance) : me;
-    Value place = scatter.getPlace(program, received, from);
-    return program.loop(loc, 0, slices, [&](Value number) {
-      Value iteration = number;
-      if (devices > 1) {
-        Value before = arith::MulIOp::create(builder, loc, step, program.getIndex(slices));
-        iteration = arith::AddIOp::create(builder, loc, before, number);
-      }
-      Value stream = program.getStream(loc, iteration, streams);
-      SliceIndex index = digits.getIndex(builder, loc, owner, number, /*isFirst=*/false);
-      return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
-        if (!distance)
-          return scatter.emitOwn(body, place, slice, stream);
-        if (failed(scatter.emitProducers(body, slice, stream)))
-          return failure();
-        // Slices of one number lie alike in the pieces of all owners.
-        Value out = scatter.getComputed(program, slice);
-        Value in = scatter.getTarget(program, place, slice);
-        auto together = hostir::GroupOp::create(builder, loc, channel, stream);
-        OpBuilder::InsertionGuard guard(builder);
-        builder.createBlock(&together.getBody());
-        hostir::RecvOp::create(builder, loc, in, from);
-        hostir::SendOp::create(builder, loc, out, owner);
-        return success();
-      });
-    });
+  Peers peers(program, loc, me, digits.devices, PeerOrder::Rotated);
+  int64_t streams =
+      program.getNumStreams(scatter.loop.schedule, digits.devices * digits.numSlices());
+  auto streamOf = [&](Value step) {
+    return [&, step](Value number) {
+      return program.getStream(loc, digits.getIteration(program, loc, step, number), streams);
+    };
   };
 
   LogicalResult done = success();
   program.fork(loc, streams);
   program.onMesh(loc, plan.mesh, [&] {
-    done = program.loop(loc, 1, devices, [&](Value distance) {
+    done = program.loop(loc, 1, digits.devices, [&](Value distance) {
       Value step = arith::SubIOp::create(builder, loc, distance, program.getIndex(1));
-      return compute(distance, step);
+      Value to = peers.getTarget(distance), from = peers.getSource(distance);
+      Value place = scatter.getPlace(program, received, from);
+      return scatter.computeFor(body, to, streamOf(step),
+                                [&](Value, const SliceIndex &slice, Value stream) {
+                                  // Slices of one number lie alike in the pieces of all owners.
+                                  Exchanged piece{scatter.getComputed(program, slice),
+                                                  scatter.getTarget(program, place, slice)};
+                                  emitGroup(program, loc, piece, to, from, channel, stream);
+                                  return success();
+                                });
     });
     if (succeeded(done))
-      done = compute({}, program.getIndex(devices - 1));
+      done = scatter.computeOwn(body, me, scatter.getPlace(program, received, me),
+                                streamOf(program.getIndex(digits.devices - 1)));
   });
   program.join(loc, streams);
   program.onMesh(loc, plan.mesh, [&] { scatter.reduce(program, received); });
   return done;
 }
 
-//===----------------------------------------------------------------------===//
-// Gathers, and the schedule
-//===----------------------------------------------------------------------===//
-
-namespace {
-
-/// For gathers whose slices have one owner each, the same for all of them. Own
-/// slices first, without communication; then at distance d = 1 ... P-1 this
-/// device sends its own slices to (me - d) and receives those of (me + d), and
-/// computes on them.
-///
-/// For a reduction that hands each slice to its owner: see emitExchangeReduce.
-///
-/// Slices of several owners, and those that add up to copies of one result,
-/// where a user has named it: slice by slice in order, each in messages from
-/// its owners to those who get it, without a collective.
-class Exchange : public Schedule {
-  fusion::ScheduleInfo getInfo() const override {
-    return {"exchange", {{"streams", fusion::ScheduleOption::Kind::Integer}}};
-  }
-  LogicalResult matches(const StreamGroup &group,
-                        function_ref<InFlightDiagnostic()> why) const override;
-  LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override;
-  void getCandidates(const StreamGroup &group,
-                     SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override {
-    if (!group.streamSizes.empty())
-      candidates.push_back(getAttr(group.place->getContext()));
-  }
-  int getFallbackRank(const StreamGroup &group) const override;
-};
-
-} // namespace
-
-LogicalResult Exchange::matches(const StreamGroup &group,
-                                function_ref<InFlightDiagnostic()> why) const {
-  if (getScatter(group))
-    return checkScatter(group, why);
-  // A collective is as good, unless messages are asked for.
-  if (std::string reason; !group.scheduleIsNamed && failed(getOwnerPlan(group, &reason)))
-    return why() << "schedule exchange " << reason;
-  for (fusion::ReshardOp reshard : group.reshards()) {
-    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr, why);
-    if (failed(plan))
-      return failure();
-    // Among one device there is nothing to exchange: emitted as pipeline does.
-    if (plan->reduces() && !plan->movesNothing())
-      return why() << "schedule exchange reduces slices that have one owner "
-                      "each, in the loop that "
-                      "computes them, found other ones; pipeline reduces all";
-  }
-  return success();
-}
-
-LogicalResult Exchange::emit(const StreamGroup &group, ProgramBuilder &program) const {
-  if (std::optional<ScatteredDigit> scattered = getScatter(group))
-    return emitExchangeReduce(group, *scattered, program);
-  FailureOr<ReshardPlan> symbolic = getOwnerPlan(group);
-  if (failed(symbolic))
-    return emitPipeline(group, program, /*sendsMessages=*/true);
-  OpBuilder &builder = program.getBuilder();
-  Location loc = group.ops.front()->getLoc();
-  OwnerDigits digits = getOwnerDigits(group, *symbolic);
-  int64_t devices = digits.devices;
-  int64_t slices = digits.numSlices();
-
-  SmallVector<GatherLoop, 1> gathers;
-  for (fusion::ReshardOp reshard : group.reshards())
-    gathers.emplace_back(group, reshard);
-  LoopEmitter body(group, program);
+/// Own slices first, without communication. Then in step d = 1 ... P-1 device r sends its own
+/// slices to device r - d, receives those of device r + d, and computes on them.
+static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &program) {
+  LoopEmitter body(gather.loop, program);
   if (failed(body.prepare()))
     return failure();
-  Value me = program.getGroupPosition(loc, symbolic->mesh, symbolic->axes);
-
-  int64_t streams = program.getNumStreams(group.schedule, devices * slices);
-  Value channel;
-  if (devices > 1)
-    channel = program.getChannel(symbolic->mesh, symbolic->axes, hostir::Capability::TwoSided);
-
-  // Own slices: nothing to wait for.
-  auto own = [&](Value number) -> LogicalResult {
-    Value stream = program.getStream(loc, number, streams);
-    SliceIndex index = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-      return GatherLoop::emitOwn(gathers, body, slice, stream);
-    });
+  OpBuilder &builder = program.getBuilder();
+  Location loc = gather.getLoc();
+  const OwnerDigits &digits = gather.digits;
+  const ReshardPlan &plan = gather.plan;
+  Value me = program.getGroupPosition(loc, plan.mesh, plan.axes), channel;
+  if (digits.devices > 1)
+    channel = program.getChannel(plan.mesh, plan.axes, hostir::Capability::TwoSided);
+  Peers peers(program, loc, me, digits.devices, PeerOrder::Rotated);
+  int64_t streams =
+      program.getNumStreams(gather.loop.schedule, digits.devices * digits.numSlices());
+  auto streamOf = [&](Value step) {
+    return [&, step](Value number) {
+      return program.getStream(loc, digits.getIteration(program, loc, step, number), streams);
+    };
   };
-  auto remote = [&](Value distance) -> LogicalResult {
-    Value count = program.getIndex(devices);
-    Value from = arith::RemUIOp::create(
-        builder, loc, arith::AddIOp::create(builder, loc, me, distance).getResult(), count);
-    Value behind = arith::SubIOp::create(builder, loc, count, distance);
-    Value to = arith::RemUIOp::create(
-        builder, loc, arith::AddIOp::create(builder, loc, me, behind).getResult(), count);
-    auto exchange = [&](const SliceIndex &slice, const SliceIndex &mine,
-                        Value stream) -> LogicalResult {
-      SmallVector<std::pair<Value, Value>> pieces; // what is sent, where it is received
-      for (GatherLoop &gather : gathers) {
-        FailureOr<ReshardPlan> given = gather.getPlan(mine, builder),
-                               taken = gather.getPlan(slice, builder);
+  auto exchangeWith = [&](Value distance) {
+    Value from = peers.getSource(distance), to = peers.getTarget(distance);
+    auto arrive = [&](Value number, const SliceIndex &theirs, Value stream) -> LogicalResult {
+      // Slices of one number are of one shape, whoever owns them.
+      SliceIndex mine = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
+      for (unsigned digit : gather.loop.raggedDigits)
+        mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;
+      SmallVector<Exchanged> pieces;
+      for (fusion::ReshardOp reshard : gather.gathers) {
+        FailureOr<ReshardPlan> given = GatherLoop::getSlice(reshard, mine, builder),
+                               taken = GatherLoop::getSlice(reshard, theirs, builder);
         if (failed(given) || failed(taken))
           return failure();
-        Value source = program.getBuffer(gather.reshard.getInput());
-        Value gathered = program.getBuffer(gather.reshard.getResult());
+        Value source = program.getBuffer(reshard.getInput()),
+              gathered = program.getBuffer(reshard.getResult());
         Value out = makeView(builder, loc, source, given->source, true);
         pieces.push_back({out, makeView(builder, loc, gathered, taken->target, true)});
       }
-      auto together = hostir::GroupOp::create(builder, loc, channel, stream);
-      {
-        OpBuilder::InsertionGuard guard(builder);
-        builder.createBlock(&together.getBody());
-        for (auto [out, in] : pieces) {
-          hostir::RecvOp::create(builder, loc, in, from);
-          hostir::SendOp::create(builder, loc, out, to);
-        }
-      }
-      return body.emitSlices(gathers.front().consumers, slice, stream,
-                             /*isStreamUsed=*/true);
+      emitGroup(program, loc, pieces, to, from, channel, stream);
+      return success();
     };
-    auto step = [&](Value number) -> LogicalResult {
-      SliceIndex mine = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
-      SliceIndex theirs = digits.getIndex(builder, loc, from, number, /*isFirst=*/false);
-      Value iteration = distance;
-      if (slices > 1)
-        iteration = arith::AddIOp::create(
-            builder, loc,
-            arith::MulIOp::create(builder, loc, distance, program.getIndex(slices)).getResult(),
-            number);
-      Value stream = program.getStream(loc, iteration, streams);
-      return body.forEachShape(loc, theirs, [&](const SliceIndex &slice) {
-        // Slices of one number are of one shape, whoever owns them.
-        for (unsigned digit : group.raggedDigits)
-          mine.digits[digit].front().isShort = slice.digits[digit].front().isShort;
-        return exchange(slice, mine, stream);
-      });
-    };
-    return program.loop(loc, 0, slices, step);
+    return gather.computeFrom(body, from, streamOf(distance), arrive);
   };
 
   LogicalResult done = success();
   program.fork(loc, streams);
-  program.onMesh(loc, symbolic->mesh, [&] {
-    done = program.loop(loc, 0, slices, own);
+  program.onMesh(loc, plan.mesh, [&] {
+    done = gather.computeOwn(body, me, streamOf(program.getIndex(0)));
     if (succeeded(done))
-      done = program.loop(loc, 1, devices, remote);
+      done = program.loop(loc, 1, digits.devices, exchangeWith);
   });
   program.join(loc, streams);
   return succeeded(done) ? body.finish() : done;
 }
 
-/// Mesh axes that split another dimension afterwards, or none, also those of
-/// one device.
+namespace {
+
+/// Pairwise send and receive, for gathers and reductions whose slices have one owner each.
+///
+/// If it is annotated, also for other data movement (slices of several owners, and those that add
+/// up to copies of one result): slice by slice in order, each in messages from its owners to the
+/// devices that get it, without a collective.
+class Exchange : public Schedule {
+  fusion::ScheduleInfo getInfo() const override {
+    return {"exchange", {{"streams", fusion::ScheduleOption::Kind::Integer}}};
+  }
+  FailureOr<SchedulePlan> match(const StreamLoop &loop,
+                                function_ref<InFlightDiagnostic()> why) const override;
+  void getCandidates(const StreamLoop &loop,
+                     SmallVectorImpl<Candidate> &candidates) const override {
+    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext());
+    if (!loop.streamSizes.empty())
+      candidates.push_back({schedule});
+    addSliced(loop, schedule, getOwnerFactor, candidates);
+  }
+  int getFallbackRank(const StreamLoop &loop) const override;
+};
+
+} // namespace
+
+FailureOr<SchedulePlan> Exchange::match(const StreamLoop &loop,
+                                        function_ref<InFlightDiagnostic()> why) const {
+  if (ScatterLoop::isScatterLoop(loop)) {
+    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
+    if (failed(scatter))
+      return failure();
+    return SchedulePlan{
+        [scatter = *scatter](ProgramBuilder &program) { return emitReduce(scatter, program); }};
+  }
+  std::string reason;
+  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  if (succeeded(gather))
+    return SchedulePlan{
+        [gather = *gather](ProgramBuilder &program) { return emitGather(gather, program); }};
+  // A collective is as good, unless messages are asked for.
+  if (!loop.scheduleIsNamed)
+    return why() << "schedule exchange " << reason;
+  for (fusion::ReshardOp reshard : loop.reshards()) {
+    FailureOr<ReshardPlan> plan = planReshard(reshard, why);
+    if (failed(plan))
+      return failure();
+    // Among one device there is nothing to exchange: emitted as pipeline does.
+    if (plan->reduces() && !plan->movesNothing())
+      return why() << "schedule exchange reduces slices that have one owner each, in the loop that "
+                      "computes them, found other ones; pipeline reduces all";
+  }
+  return SchedulePlan{[&loop](ProgramBuilder &program) {
+    return emitPipeline(loop, program, /*sendsMessages=*/true);
+  }};
+}
+
+/// How many mesh axes split another dimension afterwards, or none, also those of one device.
 static int64_t countMoved(RankedTensorType from, RankedTensorType to) {
   fusion::AxesAttr fromAxes = fusion::getAxes(from), toAxes = fusion::getAxes(to);
   return llvm::count_if(fromAxes.getMesh().getAxes(), [&](const MeshAxis &axis) {
@@ -250,8 +208,8 @@ static int64_t countMoved(RankedTensorType from, RankedTensorType to) {
 }
 
 /// Gathers along one mesh axis: a collective per slice would be a broadcast.
-int Exchange::getFallbackRank(const StreamGroup &group) const {
-  SmallVector<fusion::ReshardOp> reshards = group.reshards();
+int Exchange::getFallbackRank(const StreamLoop &loop) const {
+  SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   bool suits = llvm::all_of(reshards, [](fusion::ReshardOp op) {
     RankedTensorType from = op.getInput().getType(), to = op.getResult().getType();
     fusion::Reshard reshard = fusion::classifyReshard(from, to);

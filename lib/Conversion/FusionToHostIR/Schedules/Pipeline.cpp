@@ -6,71 +6,69 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Schedule.h"
-
-#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "Support/SliceFactors.h"
 
 using namespace mlir;
 using namespace tandem;
 
 namespace {
 
-/// Per slice: each op of the group in order on the iteration's stream, reshards
-/// as collectives. A group that is not streamed has one slice, on the main
-/// stream: the plain sequence. Always matches where its reshards can be
-/// lowered.
+/// Per slice: each op of the loop in order on the iteration's stream, reshards as collectives. A
+/// loop that is not streamed has one slice, on the main stream: the unoverlapped baseline. Matches
+/// wherever its reshards can be lowered.
 class Pipeline : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     return {"pipeline", {{"streams", fusion::ScheduleOption::Kind::Integer}}};
   }
 
-  LogicalResult matches(const StreamGroup &group,
-                        function_ref<InFlightDiagnostic()> why) const override {
-    for (fusion::ReshardOp reshard : group.reshards())
-      if (failed(planReshard(reshard, getSymbolicIndex(reshard), nullptr, why)))
+  FailureOr<SchedulePlan> match(const StreamLoop &loop,
+                                function_ref<InFlightDiagnostic()> why) const override {
+    for (fusion::ReshardOp reshard : loop.reshards())
+      if (failed(planReshard(reshard, why)))
         return failure();
-    return success();
+    return SchedulePlan{[&loop](ProgramBuilder &program) {
+      return emitPipeline(loop, program, /*sendsMessages=*/false);
+    }};
   }
 
-  void getCandidates(const StreamGroup &group,
-                     SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override {
-    candidates.push_back(getAttr(group.place->getContext()));
+  void getCandidates(const StreamLoop &loop,
+                     SmallVectorImpl<Candidate> &candidates) const override {
+    fusion::ScheduleAttr schedule = getAttr(loop.place->getContext());
+    candidates.push_back({schedule});
+    addSliced(loop, schedule, getOwnerFactor, candidates);
+    addSliced(loop, schedule, getRangeFactors, candidates);
   }
-  int getFallbackRank(const StreamGroup &group) const override { return 0; }
-
-  LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override {
-    return emitPipeline(group, program, /*sendsMessages=*/false);
-  }
+  int getFallbackRank(const StreamLoop &loop) const override { return 0; }
 };
 
 } // namespace
 
-LogicalResult tandem::emitPipeline(const StreamGroup &all, ProgramBuilder &program,
+LogicalResult tandem::emitPipeline(const StreamLoop &all, ProgramBuilder &program,
                                    bool sendsMessages) {
   if (all.streamSizes.empty())
     return emitWhole(all.ops, program, sendsMessages);
-  // A reduction whose operand is sliced by receiver runs whole, behind the
-  // loop.
-  StreamGroup group = all;
-  SmallVector<Operation *> behind;
-  llvm::erase_if(group.ops, [&](Operation *op) {
-    bool isBehind = isa<fusion::ReshardOp>(op) && group.accumulators.erase(op);
-    if (isBehind)
-      behind.push_back(op);
-    return isBehind;
+  // A reduction whose operand is sliced by receiver runs whole, after the loop.
+  StreamLoop loop = all;
+  SmallVector<Operation *> after;
+  llvm::erase_if(loop.ops, [&](Operation *op) {
+    bool isAfter = isa<fusion::ReshardOp>(op) && loop.accumulators.erase(op);
+    if (isAfter)
+      after.push_back(op);
+    return isAfter;
   });
-  LoopEmitter body(group, program);
+  LoopEmitter body(loop, program);
   body.sendsMessages = sendsMessages;
-  Location loc = group.ops.front()->getLoc();
+  Location loc = loop.ops.front()->getLoc();
   if (failed(body.prepare()))
     return failure();
-  int64_t slices = group.numSlices();
-  int64_t streams = program.getNumStreams(group.schedule, slices);
+  int64_t slices = loop.numSlices();
+  int64_t streams = program.getNumStreams(loop.schedule, slices);
   program.fork(loc, streams);
   auto iteration = [&](Value i) -> LogicalResult {
     Value stream = program.getStream(loc, i, streams);
-    SliceIndex index = getSliceIndex(program.getBuilder(), loc, group.streamSizes, i);
+    SliceIndex index = getSliceIndex(program.getBuilder(), loc, loop.streamSizes, i);
     return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-      return body.emitSlices(group.ops, slice, stream, /*isStreamUsed=*/false);
+      return body.emitSlices(loop.ops, slice, stream, /*isStreamUsed=*/false);
     });
   };
   if (failed(program.loop(loc, 0, slices, iteration)))
@@ -78,7 +76,7 @@ LogicalResult tandem::emitPipeline(const StreamGroup &all, ProgramBuilder &progr
   program.join(loc, streams);
   if (failed(body.finish()))
     return failure();
-  return emitWhole(behind, program);
+  return emitWhole(after, program);
 }
 
 std::unique_ptr<Schedule> tandem::createPipelineSchedule() { return std::make_unique<Pipeline>(); }

@@ -7,8 +7,10 @@
 
 #include "../Schedule.h"
 
-#include "Support/OwnerSlices.h"
+#include "Support/GatherLoop.h"
 #include "Support/Peers.h"
+#include "Support/ScatterLoop.h"
+#include "Support/SliceFactors.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
@@ -25,27 +27,19 @@ using namespace tandem;
 
 namespace {
 
-/// What both halves are made of: one stream that copies and never waits for a
-/// peer, one or more that compute, a channel, and a signal slot for each
-/// source.
+/// Distances [first, first + count) that are computed at once.
+struct Batch {
+  int64_t first, count;
+};
+
+/// What gathers and reductions are made of: one stream that copies and never waits for a peer, one
+/// or more that compute, a channel, and a signal slot for each source.
 class PushLoop {
 public:
-  PushLoop(const StreamGroup &group, const ReshardPlan &plan, OwnerDigits digits, Location loc,
+  PushLoop(const StreamLoop &loop, const ReshardPlan &plan, const OwnerDigits &digits, Location loc,
            ProgramBuilder &program);
 
-  static PeerOrder getOrder(fusion::ScheduleAttr schedule);
-
-  /// Distances [first, first + count) that are computed at once.
-  struct Batch {
-    int64_t first, count;
-  };
-  /// All distances 0 ... devices - 1, nearest first, as `merge` cuts them.
-  static SmallVector<Batch> getGatherBatches(fusion::ScheduleAttr schedule, int64_t devices);
-  /// The same, farthest first.
-  static SmallVector<Batch> getReduceBatches(fusion::ScheduleAttr schedule, int64_t devices);
-
-  /// Work begins behind what the main stream has done, and the main stream goes
-  /// on behind it.
+  /// Work begins after what the main stream has done, and the main stream goes on after it.
   void fork() const { program.fork(loc, numForked()); }
   void join() const { program.join(loc, numForked()); }
   Value getCopyStream() const;
@@ -61,11 +55,10 @@ public:
   /// Holds `stream` until slice `number` of device `from` has come.
   void waitFor(Value from, Value number, Value stream) const;
 
-  const StreamGroup &group;
   ProgramBuilder &program;
   OpBuilder &builder;
   Location loc;
-  OwnerDigits digits;
+  int64_t devices;
   Value me;
   Peers peers;
 
@@ -78,43 +71,20 @@ private:
 
 } // namespace
 
-PushLoop::PushLoop(const StreamGroup &group, const ReshardPlan &plan, OwnerDigits digits,
-                   Location loc, ProgramBuilder &program)
-    : group(group), program(program), builder(program.getBuilder()), loc(loc), digits(digits),
-      me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
-      peers(program, loc, me, digits.devices, getOrder(group.schedule)),
-      channel(program.getChannel(plan.mesh, plan.axes, hostir::Capability::OneSided)),
-      firstSignal(program.takeSignals(digits.devices)) {
-  // Worker 0 copies. One compute stream is the main stream, which spares both
-  // ends an event.
-  computeStreams = std::min(group.schedule.getInteger("streams"), program.getWorkers() - 1);
-  computeStreams = std::max<int64_t>(computeStreams, 1);
-}
-
-PeerOrder PushLoop::getOrder(fusion::ScheduleAttr schedule) {
+static PeerOrder getOrder(fusion::ScheduleAttr schedule) {
   return schedule.getWord("order") == "xor" ? PeerOrder::Xor : PeerOrder::Rotated;
 }
 
-SmallVector<PushLoop::Batch> PushLoop::getGatherBatches(fusion::ScheduleAttr schedule,
-                                                        int64_t devices) {
-  SmallVector<int64_t> counts(schedule.getIntegers("merge"));
-  if (counts.empty())
-    counts.assign(devices, 1);
-  SmallVector<Batch> batches;
-  int64_t first = 0;
-  for (int64_t count : counts) {
-    batches.push_back({first, count});
-    first += count;
-  }
-  return batches;
-}
-
-SmallVector<PushLoop::Batch> PushLoop::getReduceBatches(fusion::ScheduleAttr schedule,
-                                                        int64_t devices) {
-  SmallVector<Batch> batches = getGatherBatches(schedule, devices);
-  for (Batch &batch : batches)
-    batch.first = devices - batch.first - batch.count;
-  return batches;
+PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const OwnerDigits &digits,
+                   Location loc, ProgramBuilder &program)
+    : program(program), builder(program.getBuilder()), loc(loc), devices(digits.devices),
+      me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
+      peers(program, loc, me, devices, getOrder(stream.schedule)),
+      channel(program.getChannel(plan.mesh, plan.axes, hostir::Capability::OneSided)),
+      firstSignal(program.takeSignals(devices)) {
+  // Worker 0 copies. One compute stream is the main stream, which spares both ends an event.
+  computeStreams = std::min(stream.schedule.getInteger("streams"), program.getWorkers() - 1);
+  computeStreams = std::max<int64_t>(computeStreams, 1);
 }
 
 Value PushLoop::getCopyStream() const {
@@ -156,70 +126,63 @@ void PushLoop::waitFor(Value from, Value number, Value stream) const {
 
 namespace {
 
+/// Own slices go to the peers' receive memory while they are computed on; then what has arrived is.
 class PushGather {
 public:
-  PushGather(const StreamGroup &group, const ReshardPlan &plan, ProgramBuilder &program)
-      : group(group), loc(group.reshards().front().getLoc()),
-        loop(group, plan, getOwnerDigits(group, plan), loc, program), body(group, program),
-        program(program), builder(program.getBuilder()), devices(loop.digits.devices),
-        slices(loop.digits.numSlices()) {
-    for (fusion::ReshardOp reshard : group.reshards())
-      gathers.emplace_back(group, reshard);
-  }
+  PushGather(const GatherLoop &gather, ProgramBuilder &program)
+      : gather(gather), loop(gather.loop, gather.plan, gather.digits, gather.getLoc(), program),
+        body(gather.loop, program), program(program), builder(program.getBuilder()),
+        loc(gather.getLoc()) {}
 
+  /// `batches`: none if the slices of each device are computed alone.
+  LogicalResult emit(ArrayRef<Batch> batches);
+
+private:
   /// Gives the gathered values receive memory, and the results of the loop theirs.
   LogicalResult prepare();
   LogicalResult pushOwn();
-  LogicalResult compute();
-  LogicalResult finish() { return body.finish(); }
-
-  const StreamGroup &group;
-  Location loc;
-  PushLoop loop;
-
-private:
-  LogicalResult computeOwn(Value number);
+  LogicalResult compute(ArrayRef<Batch> batches);
   LogicalResult computeFrom(Value distance);
-  LogicalResult computeBatch(PushLoop::Batch batch, Value number);
+  LogicalResult computeBatch(Batch batch, Value number);
   /// Waits for slice `number` of a device, which then is in the gathered values.
   LogicalResult receive(Value from, Value number, const SliceIndex &slice, Value stream);
-  Value getStream(Value step, Value number);
 
+  const GatherLoop &gather;
+  PushLoop loop;
   LoopEmitter body;
   ProgramBuilder &program;
   OpBuilder &builder;
-  int64_t devices, slices;
-  SmallVector<GatherLoop, 1> gathers;
+  Location loc;
   SmallVector<Value> received; ///< peers write here; one for each gather
 };
 
 } // namespace
 
 LogicalResult PushGather::prepare() {
-  for (GatherLoop &gather : gathers) {
-    Value gathered = gather.reshard.getResult();
-    auto type = cast<RankedTensorType>(gathered.getType());
+  for (fusion::ReshardOp reshard : gather.gathers) {
+    RankedTensorType type = reshard.getType();
     received.push_back(
         program.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType()));
     // A result of the program is in the embedder's memory, which peers cannot access.
-    if (!program.getBuffer(gathered))
-      program.setBuffer(gathered, received.back());
+    if (!program.getBuffer(reshard.getResult()))
+      program.setBuffer(reshard.getResult(), received.back());
   }
   return body.prepare();
 }
 
 LogicalResult PushGather::pushOwn() {
-  return program.loop(loc, 1, devices, [&](Value distance) {
+  return program.loop(loc, 1, loop.devices, [&](Value distance) {
     Value peer = loop.peers.getTarget(distance);
-    return program.loop(loc, 0, slices, [&](Value number) {
-      SliceIndex index = loop.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
+    return program.loop(loc, 0, gather.digits.numSlices(), [&](Value number) {
+      SliceIndex index = gather.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
       return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
         SmallVector<PushLoop::Piece> pieces;
-        for (auto [gather, to] : llvm::zip_equal(gathers, received)) {
-          FailureOr<ReshardPlan> plan = gather.getPlan(slice, builder);
+        for (auto [gathered, to] : llvm::zip_equal(gather.gathers, received)) {
+          fusion::ReshardOp reshard = gathered;
+          FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
           if (failed(plan))
             return failure();
-          Value source = program.getBuffer(gather.reshard.getInput());
+          Value source = program.getBuffer(reshard.getInput());
           pieces.push_back({makeView(builder, loc, source, plan->source, true),
                             makeView(builder, loc, to, plan->target, true)});
         }
@@ -230,46 +193,14 @@ LogicalResult PushGather::pushOwn() {
   });
 }
 
-LogicalResult PushGather::compute() {
-  SmallVector<PushLoop::Batch> batches = PushLoop::getGatherBatches(group.schedule, devices);
-  if (group.schedule.getIntegers("merge").empty()) {
-    if (failed(program.loop(loc, 0, slices, [&](Value number) { return computeOwn(number); })))
-      return failure();
-    return program.loop(loc, 1, devices, [&](Value distance) { return computeFrom(distance); });
-  }
-  for (auto [number, batch] : llvm::enumerate(batches)) {
-    LogicalResult done = batch.count > 1    ? computeBatch(batch, program.getIndex(number))
-                         : batch.first == 0 ? computeOwn(program.getIndex(0))
-                                            : computeFrom(program.getIndex(batch.first));
-    if (failed(done))
-      return failure();
-  }
-  return success();
-}
-
-Value PushGather::getStream(Value step, Value number) {
-  if (slices > 1)
-    step = arith::AddIOp::create(
-        builder, loc,
-        arith::MulIOp::create(builder, loc, step, program.getIndex(slices)).getResult(), number);
-  return loop.getComputeStream(step);
-}
-
-LogicalResult PushGather::computeOwn(Value number) {
-  Value stream = getStream(program.getIndex(0), number);
-  SliceIndex index = loop.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/true);
-  return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-    return GatherLoop::emitOwn(gathers, body, slice, stream);
-  });
-}
-
 LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &slice, Value stream) {
   loop.waitFor(from, number, stream);
-  for (auto [gather, arrived] : llvm::zip_equal(gathers, received)) {
-    Value gathered = program.getBuffer(gather.reshard.getResult());
+  for (auto [op, arrived] : llvm::zip_equal(gather.gathers, received)) {
+    fusion::ReshardOp reshard = op;
+    Value gathered = program.getBuffer(reshard.getResult());
     if (gathered == arrived)
       continue;
-    FailureOr<ReshardPlan> plan = gather.getPlan(slice, builder);
+    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
     if (failed(plan))
       return failure();
     Value source = makeView(builder, loc, arrived, plan->target, true);
@@ -281,60 +212,71 @@ LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &sl
 
 LogicalResult PushGather::computeFrom(Value distance) {
   Value from = loop.peers.getSource(distance);
-  return program.loop(loc, 0, slices, [&](Value number) {
-    Value stream = getStream(distance, number);
-    SliceIndex index = loop.digits.getIndex(builder, loc, from, number, /*isFirst=*/false);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
-      if (failed(receive(from, number, slice, stream)))
-        return failure();
-      return body.emitSlices(gathers.front().consumers, slice, stream,
-                             /*isStreamUsed=*/true);
-    });
-  });
+  return gather.computeFrom(
+      body, from,
+      [&](Value number) {
+        return loop.getComputeStream(gather.digits.getIteration(program, loc, distance, number));
+      },
+      [&](Value number, const SliceIndex &slice, Value stream) {
+        return receive(from, number, slice, stream);
+      });
 }
 
-LogicalResult PushGather::computeBatch(PushLoop::Batch batch, Value number) {
+LogicalResult PushGather::computeBatch(Batch batch, Value number) {
   Value stream = loop.getComputeStream(number), zero = program.getIndex(0);
   for (int64_t distance = batch.first; distance < batch.first + batch.count; ++distance) {
     Value from = distance == 0 ? loop.me : loop.peers.getSource(program.getIndex(distance));
-    SliceIndex slice = loop.digits.getIndex(builder, loc, from, zero, distance == 0);
-    if (distance != 0) {
-      if (failed(receive(from, zero, slice, stream)))
-        return failure();
-      continue;
-    }
-    for (const GatherLoop &gather : gathers)
-      if (failed(gather.copyOwn(body, slice, stream)))
-        return failure();
+    SliceIndex slice = gather.digits.getIndex(builder, loc, from, zero, distance == 0);
+    if (failed(distance == 0 ? gather.copyOwn(body, slice, stream)
+                             : receive(from, zero, slice, stream)))
+      return failure();
   }
   Value first = loop.peers.getFirstSource(batch.first, batch.count);
   return loop.peers.forEachPiece(
       first, batch.count, [&](Value piece, int64_t count, bool isFirstPiece) {
-        SliceIndex slice = loop.digits.getIndex(builder, loc, piece, zero,
-                                                batch.first == 0 && isFirstPiece, count);
-        return body.emitSlices(gathers.front().consumers, slice, stream,
-                               /*isStreamUsed=*/true);
+        SliceIndex slice = gather.digits.getIndex(builder, loc, piece, zero,
+                                                  batch.first == 0 && isFirstPiece, count);
+        return body.emitSlices(gather.consumers, slice, stream, /*isStreamUsed=*/true);
       });
 }
 
-/// Gathers: own slices go to the peers' receive memory while they are computed on; then what has
-/// arrived is. `plan` is that of a slice of the group's reshards, which have the same owners.
-static LogicalResult emitPushGather(const StreamGroup &group, const ReshardPlan &plan,
-                                    ProgramBuilder &program) {
-  PushGather gather(group, plan, program);
-  if (failed(gather.prepare()))
+LogicalResult PushGather::compute(ArrayRef<Batch> batches) {
+  auto computeOwn = [&] {
+    return gather.computeOwn(body, loop.me, [&](Value number) {
+      Value zero = program.getIndex(0);
+      return loop.getComputeStream(gather.digits.getIteration(program, loc, zero, number));
+    });
+  };
+  if (batches.empty()) {
+    if (failed(computeOwn()))
+      return failure();
+    return program.loop(loc, 1, loop.devices,
+                        [&](Value distance) { return computeFrom(distance); });
+  }
+  for (auto [number, batch] : llvm::enumerate(batches)) {
+    LogicalResult done = batch.count > 1    ? computeBatch(batch, program.getIndex(number))
+                         : batch.first == 0 ? computeOwn()
+                                            : computeFrom(program.getIndex(batch.first));
+    if (failed(done))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult PushGather::emit(ArrayRef<Batch> batches) {
+  if (failed(prepare()))
     return failure();
-  gather.loop.fork();
+  loop.fork();
   LogicalResult done = success();
-  // All puts are issued before the first wait: where streams share a queue,
-  // none stands behind it.
-  program.onMesh(gather.loc, plan.mesh, [&] {
-    done = gather.pushOwn();
+  // All puts are issued before the first wait: where streams share a queue, no put is queued behind
+  // a wait.
+  program.onMesh(loc, gather.plan.mesh, [&] {
+    done = pushOwn();
     if (succeeded(done))
-      done = gather.compute();
+      done = compute(batches);
   });
-  gather.loop.join();
-  return succeeded(done) ? gather.finish() : done;
+  loop.join();
+  return succeeded(done) ? body.finish() : done;
 }
 
 //===----------------------------------------------------------------------===//
@@ -343,47 +285,37 @@ static LogicalResult emitPushGather(const StreamGroup &group, const ReshardPlan 
 
 namespace {
 
+/// Slices are computed in the order of the devices that get them, the own ones last. Each goes to
+/// its owner's receive memory; the owner then reduces what has arrived.
 class PushReduce {
 public:
-  PushReduce(const StreamGroup &group, const ScatteredDigit &scattered, ProgramBuilder &program)
-      : scatter(group, scattered), loc(scatter.scatter.getLoc()),
-        loop(group, scattered.plan, scatter.digits, loc, program), body(group, program),
-        program(program), builder(program.getBuilder()), devices(loop.digits.devices),
-        slices(loop.digits.numSlices()) {}
+  PushReduce(const ScatterLoop &scatter, ProgramBuilder &program)
+      : scatter(scatter), loc(scatter.getLoc()),
+        loop(scatter.loop, scatter.scattered.plan, scatter.digits, loc, program),
+        body(scatter.loop, program), program(program), builder(program.getBuilder()) {}
 
-  LogicalResult prepare();
+  /// `batches`: none if the slices for each device are computed alone.
+  LogicalResult emit(ArrayRef<Batch> batches);
+
+private:
   /// Computes all slices and pushes those of others.
-  LogicalResult compute();
+  LogicalResult compute(ArrayRef<Batch> batches);
+  LogicalResult computeFor(Value step, Value distance);
+  LogicalResult computeBatch(Batch batch, Value step);
+  void pushTo(Value peer, Value number, const SliceIndex &slice);
   void reduce();
 
-private:
-  LogicalResult computeFor(Value step, Value distance);
-  LogicalResult computeOwn(Value step);
-  LogicalResult computeBatch(PushLoop::Batch batch, Value step);
-  void pushTo(Value peer, Value number, const SliceIndex &slice);
-
-  ScatterLoop scatter;
-
-public:
+  const ScatterLoop &scatter;
   Location loc;
   PushLoop loop;
-
-private:
   LoopEmitter body;
   ProgramBuilder &program;
   OpBuilder &builder;
-  int64_t devices, slices;
   Value received; ///< [source, own piece...]: peers write here
   Value place;    ///< this device's part of it
 };
 
 } // namespace
-
-LogicalResult PushReduce::prepare() {
-  Type element = scatter.scatter.getResult().getType().getElementType();
-  received = program.allocSymmetric(loc, scatter.getReceivedShape(), element);
-  return scatter.prepare(body);
-}
 
 void PushReduce::pushTo(Value peer, Value number, const SliceIndex &slice) {
   Value from = scatter.getComputed(program, slice);
@@ -391,44 +323,29 @@ void PushReduce::pushTo(Value peer, Value number, const SliceIndex &slice) {
 }
 
 LogicalResult PushReduce::computeFor(Value step, Value distance) {
-  Value stream = loop.getComputeStream(step), peer = loop.peers.getTarget(distance);
-  return program.loop(loc, 0, slices, [&](Value number) {
-    SliceIndex index = loop.digits.getIndex(builder, loc, peer, number, /*isFirst=*/false);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
-      if (failed(scatter.emitProducers(body, slice, stream)))
-        return failure();
-      hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
-      pushTo(peer, number, slice);
-      return success();
-    });
-  });
+  Value compute = loop.getComputeStream(step), peer = loop.peers.getTarget(distance);
+  return scatter.computeFor(
+      body, peer, [&](Value) { return compute; },
+      [&](Value number, const SliceIndex &slice, Value stream) {
+        hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
+        pushTo(peer, number, slice);
+        return success();
+      });
 }
 
-LogicalResult PushReduce::computeOwn(Value step) {
-  Value stream = loop.getComputeStream(step);
-  return program.loop(loc, 0, slices, [&](Value number) {
-    SliceIndex index = loop.digits.getIndex(builder, loc, loop.me, number, /*isFirst=*/false);
-    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
-      return scatter.emitOwn(body, place, slice, stream);
-    });
-  });
-}
-
-LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
+LogicalResult PushReduce::computeBatch(Batch batch, Value step) {
   Value stream = loop.getComputeStream(step), zero = program.getIndex(0);
   Value first = loop.peers.getFirstTarget(batch.first, batch.count);
-  if (failed(loop.peers.forEachPiece(
-          first, batch.count, [&](Value piece, int64_t count, bool) -> LogicalResult {
-            return scatter.emitProducers(body,
-                                         loop.digits.getIndex(builder, loc, piece, zero,
-                                                              /*isFirst=*/false, count),
-                                         stream);
-          })))
+  auto computePiece = [&](Value piece, int64_t count, bool) {
+    SliceIndex slice = scatter.digits.getIndex(builder, loc, piece, zero, /*isFirst=*/false, count);
+    return scatter.emitProducers(body, slice, stream);
+  };
+  if (failed(loop.peers.forEachPiece(first, batch.count, computePiece)))
     return failure();
   hostir::SyncOp::create(builder, loc, loop.getCopyStream(), stream);
   for (int64_t distance = batch.first + batch.count; distance-- > batch.first;) {
     Value to = distance == 0 ? loop.me : loop.peers.getTarget(program.getIndex(distance));
-    SliceIndex slice = loop.digits.getIndex(builder, loc, to, zero, /*isFirst=*/false);
+    SliceIndex slice = scatter.digits.getIndex(builder, loc, to, zero, /*isFirst=*/false);
     if (distance == 0)
       hostir::CopyOp::create(builder, loc, scatter.getComputed(program, slice),
                              scatter.getTarget(program, place, slice), stream);
@@ -438,17 +355,20 @@ LogicalResult PushReduce::computeBatch(PushLoop::Batch batch, Value step) {
   return success();
 }
 
-LogicalResult PushReduce::compute() {
+LogicalResult PushReduce::compute(ArrayRef<Batch> batches) {
   place = scatter.getPlace(program, received, loop.me);
-  if (scatter.group.schedule.getIntegers("merge").empty()) {
-    LogicalResult done = program.loop(loc, 1, devices, [&](Value step) {
-      Value distance = arith::SubIOp::create(builder, loc, program.getIndex(devices), step);
+  auto computeOwn = [&](Value step) {
+    Value stream = loop.getComputeStream(step);
+    return scatter.computeOwn(body, loop.me, place, [&](Value) { return stream; });
+  };
+  if (batches.empty()) {
+    LogicalResult done = program.loop(loc, 1, loop.devices, [&](Value step) {
+      Value distance = arith::SubIOp::create(builder, loc, program.getIndex(loop.devices), step);
       return computeFor(step, distance);
     });
-    return succeeded(done) ? computeOwn(program.getIndex(devices)) : done;
+    return succeeded(done) ? computeOwn(program.getIndex(loop.devices)) : done;
   }
-  for (auto [number, batch] :
-       llvm::enumerate(PushLoop::getReduceBatches(scatter.group.schedule, devices))) {
+  for (auto [number, batch] : llvm::enumerate(batches)) {
     Value step = program.getIndex(number);
     LogicalResult done = batch.count > 1    ? computeBatch(batch, step)
                          : batch.first == 0 ? computeOwn(step)
@@ -460,28 +380,26 @@ LogicalResult PushReduce::compute() {
 }
 
 void PushReduce::reduce() {
-  Value main = program.getMainStream(), last = program.getIndex(slices - 1);
-  (void)program.loop(loc, 1, devices, [&](Value distance) {
+  Value main = program.getMainStream(), last = program.getIndex(scatter.digits.numSlices() - 1);
+  (void)program.loop(loc, 1, loop.devices, [&](Value distance) {
     loop.waitFor(loop.peers.getSource(distance), last, main);
     return success();
   });
   scatter.reduce(program, received);
 }
 
-/// Reduction: slices are computed in the order of those who get them, the own
-/// last; each goes to its owner's receive memory, who then reduces what has
-/// arrived. `scattered` is the digit of the group's scatter.
-static LogicalResult emitPushReduce(const StreamGroup &group, const ScatteredDigit &scattered,
-                                    ProgramBuilder &program) {
-  PushReduce reduce(group, scattered, program);
-  if (failed(reduce.prepare()))
+LogicalResult PushReduce::emit(ArrayRef<Batch> batches) {
+  fusion::ReshardOp op = scatter.scatter;
+  received = program.allocSymmetric(loc, scatter.getReceivedShape(), op.getType().getElementType());
+  if (failed(scatter.prepare(body)))
     return failure();
-  reduce.loop.fork();
+  loop.fork();
   LogicalResult done = success();
-  program.onMesh(reduce.loc, scattered.plan.mesh, [&] { done = reduce.compute(); });
-  reduce.loop.join();
+  MeshAttr mesh = scatter.scattered.plan.mesh;
+  program.onMesh(loc, mesh, [&] { done = compute(batches); });
+  loop.join();
   // Waiting begins when all is on its way.
-  program.onMesh(reduce.loc, scattered.plan.mesh, [&] { reduce.reduce(); });
+  program.onMesh(loc, mesh, [&] { reduce(); });
   return done;
 }
 
@@ -491,9 +409,8 @@ static LogicalResult emitPushReduce(const StreamGroup &group, const ScatteredDig
 
 namespace {
 
-/// For a gather whose slices have one owner each, and for a reduction whose
-/// slices have: one-sided copies by one stream, a signal behind each, and no
-/// barrier (docs/schedules.md).
+/// For gathers and reductions whose slices have one owner each: one-sided copies by one stream, a
+/// signal after each, and no barrier (docs/schedules.md).
 class Push : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
@@ -502,126 +419,125 @@ class Push : public Schedule {
              {"order", Option::Kind::Word, 0, {"rotated", "xor"}},
              {"merge", Option::Kind::Integers, 1}}};
   }
-  LogicalResult matches(const StreamGroup &group,
-                        function_ref<InFlightDiagnostic()> why) const override;
-  LogicalResult emit(const StreamGroup &group, ProgramBuilder &program) const override;
-  void getCandidates(const StreamGroup &group,
-                     SmallVectorImpl<fusion::ScheduleAttr> &candidates) const override;
-  bool isOneSided(const StreamGroup &group) const override;
+  FailureOr<SchedulePlan> match(const StreamLoop &loop,
+                                function_ref<InFlightDiagnostic()> why) const override;
+  void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
 };
 
 } // namespace
 
 /// Whether none of the reshards moves anything.
-static bool movesNothing(const StreamGroup &group) {
-  return llvm::all_of(group.reshards(), [&](fusion::ReshardOp reshard) {
+static bool movesNothing(const StreamLoop &loop) {
+  return llvm::all_of(loop.reshards(), [&](fusion::ReshardOp reshard) {
     SilenceDiagnostics silence(reshard.getContext());
-    FailureOr<ReshardPlan> plan = planReshard(reshard, getSymbolicIndex(reshard), nullptr,
-                                              [&] { return reshard.emitError(); });
+    FailureOr<ReshardPlan> plan = planReshard(reshard, [&] { return reshard.emitError(); });
     return succeeded(plan) && plan->movesNothing();
   });
 }
 
-/// Whether the schedule's options fit the plan's devices, which own `slices`
-/// slices each.
-static LogicalResult checkOptions(const StreamGroup &group, const ReshardPlan &plan, int64_t slices,
-                                  bool reduces, function_ref<InFlightDiagnostic()> why) {
-  fusion::ScheduleAttr schedule = group.schedule;
+/// All distances 0 ... devices - 1 as `merge` cuts them: nearest first, or farthest first for a
+/// reduction. Example: merge = [1, 1, 2] of 4 devices gives 0, 1, 2-3, or 3, 2, 0-1. None without
+/// `merge`.
+static SmallVector<Batch> cutBatches(ArrayRef<int64_t> merge, int64_t devices, bool reduces) {
+  SmallVector<Batch> batches;
+  int64_t done = 0;
+  for (int64_t count : merge) {
+    batches.push_back({reduces ? devices - done - count : done, count});
+    done += count;
+  }
+  return batches;
+}
+
+/// The batches that the options ask for, if these fit the plan's devices, which own `slices` slices
+/// each.
+static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const ReshardPlan &plan,
+                                                int64_t slices, bool reduces,
+                                                function_ref<InFlightDiagnostic()> why) {
+  fusion::ScheduleAttr schedule = loop.schedule;
   int64_t devices = plan.groupSize();
-  bool isXor = PushLoop::getOrder(schedule) == PeerOrder::Xor;
+  bool isXor = getOrder(schedule) == PeerOrder::Xor;
   if (isXor && !llvm::isPowerOf2_64(devices))
-    return why() << "schedule push, order xor: expected a number of devices "
-                    "that is a power of 2, "
-                    "found "
-                 << devices << "; order rotated takes any";
+    return why()
+           << "schedule push, order xor: expected a number of devices that is a power of 2, found "
+           << devices << "; order rotated takes any";
   ArrayRef<int64_t> merge = schedule.getIntegers("merge");
   if (merge.empty())
-    return success();
+    return SmallVector<Batch>();
   int64_t sum = std::accumulate(merge.begin(), merge.end(), int64_t(0));
   if (sum != devices)
     return why() << "schedule push: expected 'merge' to sum to the " << devices
                  << " devices, the own one among them, found " << sum;
   if (plan.axes.size() != 1)
-    return why() << "schedule push: 'merge' takes slices of devices along one "
-                    "mesh axis, found "
+    return why() << "schedule push: 'merge' takes slices of devices along one mesh axis, found "
                  << plan.axes.size();
   if (slices != 1)
-    return why() << "schedule push: expected one slice a device beside "
-                    "'merge', found "
-                 << slices;
-  if (!group.digitMaps.empty())
-    return why() << "schedule push: 'merge' takes slices of one stream digit, "
-                    "found an op of the loop "
-                    "whose result has others";
-  auto batches = reduces ? PushLoop::getReduceBatches(schedule, devices)
-                         : PushLoop::getGatherBatches(schedule, devices);
-  for (const PushLoop::Batch &batch : batches)
-    if (!Peers::areNeighbours(PushLoop::getOrder(schedule), batch.first, batch.count))
-      return why() << "schedule push, order xor: expected each number of "
-                      "'merge' to be a power of 2 "
-                      "that divides the number of devices "
+    return why() << "schedule push: expected one slice per device with 'merge', found " << slices;
+  if (!loop.digitMaps.empty())
+    return why() << "schedule push: 'merge' takes slices of one stream digit, found an op of the "
+                    "loop whose result has others";
+  SmallVector<Batch> batches = cutBatches(merge, devices, reduces);
+  for (const Batch &batch : batches)
+    if (!Peers::areNeighbours(getOrder(schedule), batch.first, batch.count))
+      return why() << "schedule push, order xor: expected each number of 'merge' to be a power of "
+                      "2 that divides the number of devices "
                    << (reduces ? "behind" : "before") << " it, found " << batch.count << " with "
                    << batch.first;
   if (reduces || llvm::all_of(merge, [](int64_t count) { return count == 1; }) ||
       (isXor && merge.size() == 1))
-    return success();
-  // Devices merge different rows, and a library may add in another order where
-  // a matmul has more of them. So copies of its result would not be
-  // bit-identical.
+    return batches;
+  // Devices merge different rows, and a library may add in another order where a matmul has more of
+  // them. So copies of its result would not be bit-identical.
   StringAttr axis = plan.axes.front();
-  for (Operation *op : group.ops) {
+  for (Operation *op : loop.ops) {
     if (!isa<fusion::MatmulOp>(op))
       continue;
     fusion::AxesAttr axes = fusion::getAxes(op->getResult(0).getType());
     if (axes && axes.dimOfDeviceAxis(axis) < 0 && !llvm::is_contained(axes.getPartial(), axis))
-      return why() << "schedule push: 'merge' takes matmuls whose results "
-                      "differ between the "
+      return why() << "schedule push: 'merge' takes matmuls whose results differ between the "
                       "devices along "
                    << axis
-                   << ", found a result that is replicated there, whose copies "
-                      "could differ "
+                   << ", found a result that is replicated there, whose copies could differ "
                    << "in rounding";
   }
-  return success();
+  return batches;
 }
 
-LogicalResult Push::matches(const StreamGroup &group,
-                            function_ref<InFlightDiagnostic()> why) const {
-  if (movesNothing(group))
-    return success();
-  if (std::optional<ScatteredDigit> scattered = getScatter(group)) {
-    if (failed(checkScatter(group, why)))
+FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
+                                    function_ref<InFlightDiagnostic()> why) const {
+  if (movesNothing(loop))
+    return SchedulePlan{[&loop](ProgramBuilder &program) {
+      return emitPipeline(loop, program, /*sendsMessages=*/false);
+    }};
+  if (ScatterLoop::isScatterLoop(loop)) {
+    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
+    if (failed(scatter))
       return failure();
-    int64_t devices = scattered->plan.groupSize();
-    OwnerDigits digits = getOwnerDigits(group, scattered->streamDigit, devices);
-    return checkOptions(group, scattered->plan, digits.numSlices(),
-                        /*reduces=*/true, why);
+    FailureOr<SmallVector<Batch>> batches = getBatches(
+        loop, scatter->scattered.plan, scatter->digits.numSlices(), /*reduces=*/true, why);
+    if (failed(batches))
+      return failure();
+    return SchedulePlan{[scatter = *scatter, batches = *batches](ProgramBuilder &program) {
+                          return PushReduce(scatter, program).emit(batches);
+                        },
+                        /*isOneSided=*/true};
   }
   std::string reason;
-  FailureOr<ReshardPlan> plan = getOwnerPlan(group, &reason);
-  if (failed(plan))
+  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  if (failed(gather))
     return why() << "schedule push " << reason;
-  return checkOptions(group, *plan, getOwnerDigits(group, *plan).numSlices(),
-                      /*reduces=*/false, why);
+  FailureOr<SmallVector<Batch>> batches =
+      getBatches(loop, gather->plan, gather->digits.numSlices(), /*reduces=*/false, why);
+  if (failed(batches))
+    return failure();
+  return SchedulePlan{[gather = *gather, batches = *batches](ProgramBuilder &program) {
+                        return PushGather(gather, program).emit(batches);
+                      },
+                      /*isOneSided=*/true};
 }
 
-LogicalResult Push::emit(const StreamGroup &group, ProgramBuilder &program) const {
-  if (movesNothing(group))
-    return emitPipeline(group, program, /*sendsMessages=*/false);
-  if (std::optional<ScatteredDigit> scattered = getScatter(group))
-    return emitPushReduce(group, *scattered, program);
-  FailureOr<ReshardPlan> plan = getOwnerPlan(group);
-  return succeeded(plan) ? emitPushGather(group, *plan, program) : failure();
-}
-
-bool Push::isOneSided(const StreamGroup &group) const { return !movesNothing(group); }
-
-void Push::getCandidates(const StreamGroup &group,
-                         SmallVectorImpl<fusion::ScheduleAttr> &candidates) const {
-  if (group.streamSizes.empty() || group.reshards().empty())
-    return;
-  Builder builder(group.place->getContext());
-  auto add = [&](int64_t streams, ArrayRef<int64_t> merge) {
+void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
+  Builder builder(loop.place->getContext());
+  auto getPush = [&](int64_t streams, ArrayRef<int64_t> merge) {
     NamedAttrList options;
     if (streams)
       options.set("streams", builder.getI64IntegerAttr(streams));
@@ -629,21 +545,39 @@ void Push::getCandidates(const StreamGroup &group,
       options.set("order", builder.getStringAttr("xor"));
       options.set("merge", builder.getDenseI64ArrayAttr(merge));
     }
-    candidates.push_back(getAttr(builder.getContext(), options));
+    return getAttr(builder.getContext(), options);
   };
-  add(0, {});
-  add(2, {});
-  // Few at first (of a reduction: at last), then as many as there have been.
-  int64_t devices = group.numSlices();
-  if (!llvm::isPowerOf2_64(devices) || devices < 4)
-    return;
-  SmallVector<int64_t> merge{1};
-  for (int64_t count = 1; count < devices; count *= 2)
-    merge.push_back(count);
-  if (getScatter(group))
-    std::reverse(merge.begin(), merge.end());
-  add(0, merge);
-  add(2, merge);
+  // Few devices at first (of a reduction: at last), then as many as there have been. Example of 8:
+  // 1, 1, 2, 4.
+  auto getMerge = [](int64_t devices, bool reduces) {
+    SmallVector<int64_t> merge;
+    if (!llvm::isPowerOf2_64(devices) || devices < 4)
+      return merge;
+    merge.push_back(1);
+    for (int64_t count = 1; count < devices; count *= 2)
+      merge.push_back(count);
+    if (reduces)
+      std::reverse(merge.begin(), merge.end());
+    return merge;
+  };
+  if (!loop.streamSizes.empty() && !loop.reshards().empty()) {
+    SmallVector<int64_t> merge = getMerge(loop.numSlices(), ScatterLoop::isScatterLoop(loop));
+    for (int64_t streams : {0, 2})
+      candidates.push_back({getPush(streams, {})});
+    for (int64_t streams : {0, 2})
+      if (!merge.empty())
+        candidates.push_back({getPush(streams, merge)});
+  }
+  for (int64_t streams : {0, 2}) {
+    addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
+    addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);
+  }
+  for (auto [number, reshard] : llvm::enumerate(loop.reshards()))
+    for (const fusion::StreamFactor &factor : getOwnerFactor(reshard))
+      if (SmallVector<int64_t> merge = getMerge(factor.count, factor.toOwners); !merge.empty())
+        for (int64_t streams : {0, 2})
+          candidates.push_back(
+              {getPush(streams, merge), std::pair(static_cast<unsigned>(number), factor)});
 }
 
 std::unique_ptr<Schedule> tandem::createPushSchedule() { return std::make_unique<Push>(); }

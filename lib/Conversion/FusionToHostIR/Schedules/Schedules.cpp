@@ -14,8 +14,7 @@
 using namespace mlir;
 using namespace tandem;
 
-/// Those of the project, the unoverlapped baseline first, and those that are
-/// registered later.
+/// Those of the project, the unoverlapped baseline first, then those that are registered later.
 static std::vector<std::unique_ptr<Schedule>> &getSchedules() {
   static auto *all = [] {
     auto *schedules = new std::vector<std::unique_ptr<Schedule>>();
@@ -38,26 +37,33 @@ const Schedule *tandem::getSchedule(fusion::ScheduleAttr schedule) {
   return nullptr;
 }
 
-SmallVector<fusion::ScheduleAttr> tandem::getCandidates(const StreamGroup &group) {
-  SmallVector<fusion::ScheduleAttr> candidates;
+SmallVector<Candidate> tandem::getCandidates(const StreamLoop &loop) {
+  SmallVector<Candidate> candidates;
   for (const std::unique_ptr<Schedule> &schedule : getSchedules())
-    schedule->getCandidates(group, candidates);
+    schedule->getCandidates(loop, candidates);
   return candidates;
 }
 
-fusion::ScheduleAttr tandem::getFallbackSchedule(const StreamGroup &group) {
-  SilenceDiagnostics silence(group.place->getContext());
-  const Schedule *best = nullptr;
-  int highest = -1;
+FailureOr<fusion::ScheduleAttr>
+tandem::getFallbackSchedule(StreamLoop loop, function_ref<InFlightDiagnostic()> why) {
+  fusion::ScheduleAttr best;
+  int highest = 0;
   for (const std::unique_ptr<Schedule> &schedule : getSchedules()) {
-    int rank = schedule->getFallbackRank(group);
-    if (rank > highest && (rank == 0 || succeeded(schedule->matches(
-                                            group, [&] { return group.place->emitError(); })))) {
-      best = schedule.get();
-      highest = rank;
-    }
+    int rank = schedule->getFallbackRank(loop);
+    if (rank < highest || (rank == 0 && best))
+      continue;
+    loop.schedule = schedule->getAttr(loop.place->getContext());
+    SilenceDiagnostics silence(loop.place->getContext());
+    if (rank > 0 && failed(schedule->match(loop, [&] { return loop.place->emitError(); })))
+      continue;
+    best = loop.schedule;
+    highest = rank;
   }
-  return best->getAttr(group.place->getContext());
+  // The reason why even the last resort does not match is the error.
+  loop.schedule = best;
+  if (highest == 0 && failed(getSchedule(best)->match(loop, why)))
+    return failure();
+  return best;
 }
 
 namespace {

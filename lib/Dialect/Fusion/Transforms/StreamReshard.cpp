@@ -1,4 +1,4 @@
-//===- StreamReshard.cpp - slices for a reshard and what is beside it -*- C++ -*-===//
+//===- StreamReshard.cpp - slices for a reshard and the compute next to it -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -15,44 +15,6 @@
 using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
-
-static int64_t getGroupSize(const Reshard &reshard, MeshAttr mesh) {
-  int64_t size = 1;
-  for (StringAttr axis : reshard.axes)
-    size *= mesh.axisSize(axis);
-  return size;
-}
-
-/// With more devices, one slice per owner is fine enough, and pricing more would take several times
-/// as long.
-static constexpr int64_t kFewDevices = 16;
-
-SmallVector<StreamFactor> fusion::getStreamFactors(ReshardOp op, bool oneSided) {
-  RankedTensorType from = op.getInput().getType(), to = op.getType();
-  Reshard reshard = classifyReshard(from, to);
-  bool gathers = reshard.kind == ReshardKind::AllGather;
-  bool reduces =
-      reshard.kind == ReshardKind::AllReduce || reshard.kind == ReshardKind::ReduceScatter;
-  if ((!gathers && !reduces) || getAxes(from).hasStream() || getAxes(to).hasStream())
-    return {};
-  int64_t group = getGroupSize(reshard, getAxes(to).getMesh());
-  SmallVector<StreamFactor> factors;
-  if (reshard.axes.size() == 1)
-    for (int64_t each : {1, 2, 4}) {
-      if (each > 1 && (!oneSided || group > kFewDevices))
-        break;
-      if (gathers)
-        factors.push_back({reshard.fromDim, group * each, 1, /*toOwners=*/false, each});
-      if (reshard.kind == ReshardKind::ReduceScatter)
-        factors.push_back({reshard.toDim, group * each, 1, /*toOwners=*/true, each});
-    }
-  for (int64_t dim = 0; dim < to.getRank(); ++dim)
-    for (int64_t count : {2, 4, 8}) {
-      bool split = gathers ? dim == reshard.fromDim : dim == reshard.toDim;
-      factors.push_back({dim, count, split ? group : 1});
-    }
-  return factors;
-}
 
 namespace {
 

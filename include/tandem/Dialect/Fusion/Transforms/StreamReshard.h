@@ -1,4 +1,4 @@
-//===- StreamReshard.h - slices for a reshard and what is beside it -*- C++ -*-===//
+//===- StreamReshard.h - slices for a reshard and the compute next to it -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Support/LLVM.h"
+#include <tuple>
 
 namespace tandem::fusion {
 
@@ -25,14 +26,12 @@ struct StreamFactor {
   bool toOwners = false;
   /// How many of `count` slices belong to one device's shard, as a separate digit.
   int64_t perOwner = 1;
-};
 
-/// Candidate factors of an unstreamed reshard that communicates. For a gather: one slice per owner.
-/// For a reduce-scatter: one slice per receiver. For both: 2, 4 and 8 slices along each dimension.
-/// With `oneSided` messages and at most 16 devices also 2 and 4 slices per owner or receiver, to
-/// hide the first or last transfer. (Two-sided messages of a channel run in order and occupy both
-/// GPUs.) All slices have equal size.
-SmallVector<StreamFactor> getStreamFactors(ReshardOp op, bool oneSided);
+  bool operator==(const StreamFactor &other) const {
+    return std::tie(dim, count, pieces, toOwners, perOwner) ==
+           std::tie(other.dim, other.count, other.pieces, other.toOwners, other.perOwner);
+  }
+};
 
 /// Writes the factor into the types of the reshard's result, of the reduced value, and of the ops
 /// computed slice by slice with it: consumers of a gather, the producer of a reduction. For a

@@ -1,62 +1,42 @@
-//===- StreamGroups.cpp - which ops run in one stream loop -*- C++ -*-===//
+//===- FindLoops.cpp - which ops of a block run in one stream loop -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 
-#include "StreamGroups.h"
+#include "FindLoops.h"
 
-#include "GroupOrder.h"
-#include "OpLowering.h"
 #include "ReshardPlan.h"
+#include "Schedule.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Support/SilenceDiagnostics.h"
+
+#include "llvm/ADT/SetVector.h"
+#include <queue>
 
 using namespace mlir;
 using namespace tandem;
 
-SmallVector<fusion::ReshardOp> StreamGroup::reshards() const {
-  SmallVector<fusion::ReshardOp> found;
-  for (Operation *op : ops)
-    if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
-      found.push_back(reshard);
-  return found;
-}
-
-int64_t StreamGroup::numSlices() const {
-  int64_t n = 1;
-  for (int64_t size : streamSizes)
-    n *= size;
-  return n;
-}
-
-DigitMap StreamGroup::getDigitMap(Operation *producer) const {
-  auto found = digitMaps.find(producer);
-  return found == digitMaps.end() ? getIdentity(streamSizes) : found->second;
-}
-
 namespace {
 
-class Grouper {
+class LoopFinder {
 public:
-  /// `isLoop`: the block is the body of a loop op.
-  Grouper(Block &block, bool isLoop) : block(block), isLoop(isLoop) {}
-  FailureOr<std::vector<StreamGroup>> run();
+  explicit LoopFinder(Block &block) : block(block) {}
+  FailureOr<std::vector<StreamLoop>> run();
 
 private:
   static constexpr unsigned kNoGroup = ~0u;
 
   LogicalResult add(Operation *op);
-  std::pair<unsigned, std::optional<unsigned>> findGroup(Operation *op, ArrayRef<int64_t> sizes);
-  std::optional<DigitMap> getMapThrough(Operation *op, OpOperand &operand);
-  std::optional<DigitMap> getMapInGroup(Operation *op, unsigned group);
-  bool accumulates(Operation *op, unsigned operand);
-  static bool scatters(Operation *op);
+  /// The groups by their dependences; among those that are free, by their first op. Error at the
+  /// block's op if they depend on each other in a circle.
+  FailureOr<std::vector<StreamLoop>> sort();
+  std::pair<unsigned, LoopMember> findGroup(Operation *op, bool isStreamed);
   void findBeforeScatter();
   bool dependsOn(Operation *op, unsigned group);
-  bool canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated);
   bool canUnite(unsigned group, unsigned other);
   void unite(Operation *op);
   void merge(unsigned into, unsigned from);
@@ -69,8 +49,7 @@ private:
   bool canJoinWhole(Operation *op, unsigned group);
 
   Block &block;
-  bool isLoop;
-  std::vector<StreamGroup> groups;
+  std::vector<StreamLoop> groups;
   DenseMap<Operation *, unsigned> groupOf;
   DenseMap<Operation *, unsigned> number; // position in the block
   DenseSet<Operation *> beforeScatter;
@@ -80,101 +59,13 @@ private:
 
 } // namespace
 
-/// The stream digits of `op`'s result as those of the loop that makes `operand`, if an iteration of
-/// it makes all that the op reads for its slices.
-std::optional<DigitMap> Grouper::getMapThrough(Operation *op, OpOperand &operand) {
-  Operation *producer = operand.get().getDefiningOp();
-  std::optional<DigitMap> match = matchSlices(op, operand);
-  if (!match)
-    return std::nullopt;
-  DigitMap ofProducer = groups[groupOf.lookup(producer)].getDigitMap(producer), map;
-  for (ArrayRef<DigitPart> parts : *match) {
-    SmallVector<DigitPart> &mine = map.emplace_back();
-    for (const DigitPart &part : parts) {
-      if (part.digit < 0) {
-        mine.push_back(part);
-        continue;
-      }
-      ArrayRef<DigitPart> whole = ofProducer[part.digit];
-      int64_t size = 1;
-      for (const DigitPart &one : whole)
-        size *= one.size;
-      if (part.size == size)
-        mine.append(whole.begin(), whole.end());
-      else if (whole.size() == 1 && whole.front().digit >= 0)
-        mine.push_back({whole.front().digit, part.size, part.inner * whole.front().inner});
-      else
-        return std::nullopt;
-    }
-  }
-  return map;
-}
-
-/// The same through the first operand that `group` makes, if it makes one.
-std::optional<DigitMap> Grouper::getMapInGroup(Operation *op, unsigned group) {
-  for (OpOperand &operand : op->getOpOperands())
-    if (Operation *producer = operand.get().getDefiningOp();
-        producer && groupOf.lookup_or(producer, kNoGroup) == group)
-      return getMapThrough(op, operand);
-  return std::nullopt;
-}
-
-/// Whether each digit is made of whole digits of a loop over `sizes`.
-static bool isOfWholeDigits(const DigitMap &map, ArrayRef<int64_t> sizes) {
-  return llvm::all_of(map, [&](ArrayRef<DigitPart> parts) {
-    return llvm::all_of(parts, [&](const DigitPart &part) {
-      return part.digit >= 0 && part.size == sizes[part.digit];
-    });
-  });
-}
-
-/// Whether `op` can be run slice by slice of `operand`, whose stream digits stand on dimensions
-/// that the op combines over, and else on those of the result's stream digits.
-bool Grouper::accumulates(Operation *op, unsigned operand) {
-  const OpLowering *lowering = getLowering(op);
-  if (!fusion::isLocalComputation(op) || !lowering || !lowering->accumulates())
-    return false;
-  fusion::AxesRule rule = *fusion::getAxesRule(op);
-  auto isReduction = [&](const Place &place) {
-    return std::get<0>(place) != fusion::AxesRule::kNone &&
-           rule.factors[std::get<0>(place)] == fusion::FactorKind::Reduction;
-  };
-  auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
-  SmallVector<Place> places = getPlaces(type, rule.operands[operand]);
-  if (llvm::none_of(places, isReduction))
-    return false;
-  // Which slice is the first is known of whole digits.
-  Operation *sliced = op->getOperand(operand).getDefiningOp();
-  unsigned group = groupOf.lookup(sliced);
-  DigitMap map = groups[group].getDigitMap(sliced);
-  if (!isOfWholeDigits(map, groups[group].streamSizes))
-    return false;
-  // Whatever else the loop has made must lie in the same slices.
-  for (OpOperand &other : op->getOpOperands()) {
-    Operation *producer = other.get().getDefiningOp();
-    if (producer && groupOf.lookup_or(producer, kNoGroup) == group &&
-        (groups[group].getDigitMap(producer) != map ||
-         getPlaces(cast<RankedTensorType>(other.get().getType()),
-                   rule.operands[other.getOperandNumber()]) != places))
-      return false;
-  }
-  llvm::erase_if(places, isReduction);
-  return places == getPlaces(cast<RankedTensorType>(op->getResult(0).getType()), rule.results[0]);
-}
-
-/// Whether the operand of `op` is sliced by the device that gets each slice.
-bool Grouper::scatters(Operation *op) {
-  auto reshard = dyn_cast<fusion::ReshardOp>(op);
-  return reshard && getScatteredDigit(reshard);
-}
-
 /// Collects the ops that make the partial sums of annotated scatters. A loop that receives slices
 /// begins with the own ones, one that hands them out ends with those: they are two, and an
 /// annotation says which of them the compute between belongs to. Without one, it is the gather's.
-void Grouper::findBeforeScatter() {
+void LoopFinder::findBeforeScatter() {
   SmallVector<Operation *> worklist;
   for (auto reshard : block.getOps<fusion::ReshardOp>())
-    if (reshard.getScheduleAttr() && scatters(reshard))
+    if (reshard.getScheduleAttr() && isScatter(reshard))
       worklist.push_back(reshard);
   while (!worklist.empty()) {
     Operation *op = worklist.pop_back_val();
@@ -189,7 +80,7 @@ void Grouper::findBeforeScatter() {
 }
 
 /// Whether `op` needs, through ops outside of it, what `group` makes.
-bool Grouper::dependsOn(Operation *op, unsigned group) {
+bool LoopFinder::dependsOn(Operation *op, unsigned group) {
   unsigned first = number[groups[group].ops.front()];
   SmallVector<Operation *> worklist{op};
   SmallPtrSet<Operation *, 16> seen;
@@ -215,29 +106,6 @@ bool Grouper::dependsOn(Operation *op, unsigned group) {
   return false;
 }
 
-/// Whether `op` may run in the loop of `group`: of what the group makes it reads the slice of its
-/// own iteration (of the loop's slices, if it accumulates over those of an operand), and all its
-/// other operands can be there before the loop starts.
-bool Grouper::canJoin(Operation *op, unsigned group, std::optional<unsigned> accumulated) {
-  std::optional<DigitMap> map;
-  return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
-    Operation *producer = operand.get().getDefiningOp();
-    if (!producer)
-      return true;
-    if (groupOf.lookup_or(producer, kNoGroup) != group)
-      return !dependsOn(producer, group);
-    if (groups[group].accumulators.contains(producer))
-      return false;
-    if (accumulated)
-      return !isa<fusion::ReshardOp>(op) || !groups[group].digitMaps.contains(producer);
-    std::optional<DigitMap> mine = getMapThrough(op, operand);
-    if (!mine || (map && *map != *mine))
-      return false;
-    map = std::move(mine);
-    return true;
-  });
-}
-
 /// Whether reshards can run in one loop: they are annotated alike, and the same devices own their
 /// slices, or no slice of any has an owner.
 static bool canShareLoop(ArrayRef<fusion::ReshardOp> reshards) {
@@ -254,7 +122,7 @@ static bool canShareLoop(ArrayRef<fusion::ReshardOp> reshards) {
 
 /// Whether `op` is no reshard, or one that may be in a loop with those of the group: no two
 /// different annotations.
-static bool agreesWithAnnotations(Operation *op, const StreamGroup &group) {
+static bool agreesWithAnnotations(Operation *op, const StreamLoop &group) {
   auto reshard = dyn_cast<fusion::ReshardOp>(op);
   if (!reshard || !reshard.getScheduleAttr())
     return true;
@@ -263,10 +131,47 @@ static bool agreesWithAnnotations(Operation *op, const StreamGroup &group) {
   });
 }
 
+/// The schedule that the group's reshards are annotated with, and where.
+static void findAnnotation(StreamLoop &group) {
+  group.place = group.ops.front();
+  SmallVector<fusion::ReshardOp> reshards = group.reshards(); // llvm::reverse keeps a reference
+  for (fusion::ReshardOp reshard : llvm::reverse(reshards)) {
+    if (!group.schedule)
+      group.place = reshard;
+    if (fusion::ScheduleAttr named = reshard.getScheduleAttr()) {
+      group.place = reshard;
+      group.schedule = named;
+      group.scheduleIsNamed = true;
+    }
+  }
+}
+
+/// Whether the schedule that the group's reshards are annotated with, if any, can run it.
+static bool canRunAsAnnotated(StreamLoop group) {
+  findAnnotation(group);
+  const Schedule *schedule = group.schedule ? getSchedule(group.schedule) : nullptr;
+  if (!schedule)
+    return true;
+  SilenceDiagnostics silence(group.place->getContext());
+  return succeeded(schedule->match(group, [&] { return group.place->emitError(); }));
+}
+
+/// Whether a reshard, as a further one of the group's, would keep an annotated schedule from
+/// running the loop: then they are two loops. Example: a gather annotated with a schedule that only
+/// gathers, and an all-reduce of each slice of what is computed.
+static bool wouldHinderAnnotation(Operation *op, const LoopMember &member,
+                                  const StreamLoop &group) {
+  if (!isa<fusion::ReshardOp>(op) || group.reshards().empty())
+    return false;
+  StreamLoop both = group;
+  both.add(op, member);
+  return !canRunAsAnnotated(std::move(both)) && canRunAsAnnotated(group);
+}
+
 /// Whether two loops may be one: they run over slices alike, neither needs what the other makes,
 /// and their reshards can share a loop.
-bool Grouper::canUnite(unsigned group, unsigned other) {
-  const StreamGroup &a = groups[group], &b = groups[other];
+bool LoopFinder::canUnite(unsigned group, unsigned other) {
+  const StreamLoop &a = groups[group], &b = groups[other];
   if (a.streamSizes != b.streamSizes || a.raggedDigits != b.raggedDigits)
     return false;
   SmallVector<fusion::ReshardOp> reshards = a.reshards();
@@ -279,7 +184,7 @@ bool Grouper::canUnite(unsigned group, unsigned other) {
 }
 
 /// Makes one loop of those that `op` reads the same slices of, as far as they may be one.
-void Grouper::unite(Operation *op) {
+void LoopFinder::unite(Operation *op) {
   unsigned into = kNoGroup;
   for (OpOperand &operand : op->getOpOperands()) {
     Operation *producer = operand.get().getDefiningOp();
@@ -298,36 +203,32 @@ void Grouper::unite(Operation *op) {
   }
 }
 
-void Grouper::merge(unsigned into, unsigned group) {
-  StreamGroup &to = groups[into], &from = groups[group];
+void LoopFinder::merge(unsigned into, unsigned group) {
+  StreamLoop &to = groups[into], &from = groups[group];
   for (Operation *member : from.ops)
     groupOf[member] = into;
   to.ops.append(from.ops);
   llvm::sort(to.ops, [&](Operation *a, Operation *b) { return number[a] < number[b]; });
   to.accumulators.insert(from.accumulators.begin(), from.accumulators.end());
   to.digitMaps.insert(from.digitMaps.begin(), from.digitMaps.end());
-  from = StreamGroup();
+  from = StreamLoop();
 }
 
-/// The group that `op` joins, and the operand that it accumulates over if it does.
-std::pair<unsigned, std::optional<unsigned>> Grouper::findGroup(Operation *op,
-                                                                ArrayRef<int64_t> sizes) {
+/// The streamed group that `op` joins, and how.
+std::pair<unsigned, LoopMember> LoopFinder::findGroup(Operation *op, bool isStreamed) {
   for (OpOperand &operand : op->getOpOperands()) {
     Operation *producer = operand.get().getDefiningOp();
     unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
     if (group == kNoGroup || groups[group].streamSizes.empty() ||
-        groups[group].accumulators.contains(producer) ||
         (beforeScatter.contains(op) && !groups[group].reshards().empty()) ||
         !agreesWithAnnotations(op, groups[group]))
       continue;
-    if (!sizes.empty() && getMapThrough(op, operand) && canJoin(op, group, std::nullopt))
-      return {group, std::nullopt};
-    unsigned number = operand.getOperandNumber();
-    bool handsOut = groups[group].reshards().empty() && scatters(op);
-    if ((accumulates(op, number) || handsOut) && canJoin(op, group, number))
-      return {group, number};
+    auto isLater = [&](Operation *other) { return dependsOn(other, group); };
+    auto member = groups[group].getMember(op, operand, isStreamed, isLater);
+    if (member && !wouldHinderAnnotation(op, *member, groups[group]))
+      return {group, std::move(*member)};
   }
-  return {kNoGroup, std::nullopt};
+  return {kNoGroup, {}};
 }
 
 //===----------------------------------------------------------------------===//
@@ -336,11 +237,10 @@ std::pair<unsigned, std::optional<unsigned>> Grouper::findGroup(Operation *op,
 
 /// Whether slices can be chosen for a reshard: a gather, or a reduction if `reduces`, without
 /// stream digits and without an annotation.
-bool Grouper::isOpen(fusion::ReshardOp op, bool reduces) const {
+bool LoopFinder::isOpen(fusion::ReshardOp op, bool reduces) const {
   RankedTensorType from = op.getInput().getType(), to = op.getResult().getType();
   fusion::AxesAttr fromAxes = fusion::getAxes(from), toAxes = fusion::getAxes(to);
-  if (isLoop || op.getScheduleAttr() || !fromAxes || !toAxes || fromAxes.hasStream() ||
-      toAxes.hasStream())
+  if (op.getScheduleAttr() || !fromAxes || !toAxes || fromAxes.hasStream() || toAxes.hasStream())
     return false;
   fusion::ReshardKind kind = fusion::classifyReshard(from, to).kind;
   return reduces
@@ -354,7 +254,7 @@ static bool isElementwiseComputation(Operation *op) {
 
 /// The ops that make the operand of a reduction, back to the next ones that are not elementwise:
 /// they are sliced with it.
-void Grouper::findProducersOfReductions() {
+void LoopFinder::findProducersOfReductions() {
   for (auto reshard : block.getOps<fusion::ReshardOp>()) {
     if (!isOpen(reshard, /*reduces=*/true))
       continue;
@@ -386,7 +286,7 @@ static bool passesSlices(Operation *op, OpOperand &operand) {
 }
 
 /// Makes one group of gathers that meet at `op`, its operands, before any op reads them.
-void Grouper::uniteGathers(Operation *op) {
+void LoopFinder::uniteGathers(Operation *op) {
   unsigned into = kNoGroup;
   for (Value operand : op->getOperands()) {
     auto reshard = operand.getDefiningOp<fusion::ReshardOp>();
@@ -402,8 +302,8 @@ void Grouper::uniteGathers(Operation *op) {
 }
 
 /// Whether `op`, which computes, can be in a loop with the group, which has no stream digits.
-bool Grouper::canJoinWhole(Operation *op, unsigned group) {
-  const StreamGroup &candidate = groups[group];
+bool LoopFinder::canJoinWhole(Operation *op, unsigned group) {
+  const StreamLoop &candidate = groups[group];
   if (candidate.ops.empty() || !candidate.streamSizes.empty())
     return false;
   auto isOpenGather = [&](fusion::ReshardOp reshard) { return isOpen(reshard, false); };
@@ -428,7 +328,7 @@ bool Grouper::canJoinWhole(Operation *op, unsigned group) {
 }
 
 /// The group that an op without stream digits joins.
-unsigned Grouper::findWholeGroup(Operation *op) {
+unsigned LoopFinder::findWholeGroup(Operation *op) {
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op)) {
     Operation *producer = reshard.getInput().getDefiningOp();
     if (!producer || reductionOf.lookup(producer) != op)
@@ -436,7 +336,7 @@ unsigned Grouper::findWholeGroup(Operation *op) {
     unsigned group = groupOf.lookup(producer);
     return groups[group].streamSizes.empty() ? group : kNoGroup;
   }
-  if (isLoop || !fusion::isLocalComputation(op))
+  if (!fusion::isLocalComputation(op))
     return kNoGroup;
   uniteGathers(op);
   // A gather that the op reads before what other gathers lead to.
@@ -455,118 +355,83 @@ unsigned Grouper::findWholeGroup(Operation *op) {
 // All ops
 //===----------------------------------------------------------------------===//
 
-LogicalResult Grouper::add(Operation *op) {
-  if (op->getNumResults() == 0)
-    return op->emitError("expected an op with results");
-  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  if (!type || !fusion::getAxes(type))
-    return op->emitError("expected results with axes, found ")
-           << op->getResult(0).getType() << "; run fusion-propagate-axes";
-  auto sizes = fusion::getStreamSizes(type);
+LogicalResult LoopFinder::add(Operation *op) {
+  auto sizes = getStreamDigits(op);
   if (failed(sizes))
-    return op->emitError("expected known extents and mesh sizes, found ")
-           << type << "; run fusion-specialize";
+    return failure();
   // A loop that is formed is a group of its own, whatever the digits of its results.
   if (isa<fusion::StreamLoopOp>(op))
     sizes->clear();
   if (!sizes->empty())
     unite(op);
-  auto [group, accumulated] = findGroup(op, *sizes);
+  auto [group, member] = findGroup(op, !sizes->empty());
   if (group == kNoGroup && sizes->empty())
     group = findWholeGroup(op);
   if (group == kNoGroup) {
     group = groups.size();
-    groups.emplace_back().streamSizes = *sizes;
-    SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
-    if (!sizes->empty())
-      for (auto [i, place] : llvm::enumerate(getPlaces(type, dims)))
-        if (std::get<3>(place))
-          groups[group].raggedDigits.push_back(i);
+    groups.emplace_back().begin(op, *sizes);
+  } else {
+    groups[group].add(op, member);
   }
-  if (accumulated)
-    groups[group].accumulators[op] = *accumulated;
-  else if (std::optional<DigitMap> map = getMapInGroup(op, group);
-           !sizes->empty() && map && *map != getIdentity(groups[group].streamSizes))
-    groups[group].digitMaps[op] = std::move(*map);
-  groups[group].ops.push_back(op);
   groupOf[op] = group;
   return success();
 }
 
-/// The schedule that the group's reshards are annotated with, and where.
-static void findAnnotation(StreamGroup &group) {
-  group.place = group.ops.front();
-  SmallVector<fusion::ReshardOp> reshards = group.reshards(); // llvm::reverse keeps a reference
-  for (fusion::ReshardOp reshard : llvm::reverse(reshards)) {
-    if (!group.schedule)
-      group.place = reshard;
-    if (fusion::ScheduleAttr named = reshard.getScheduleAttr()) {
-      group.place = reshard;
-      group.schedule = named;
-      group.scheduleIsNamed = true;
-    }
+FailureOr<std::vector<StreamLoop>> LoopFinder::sort() {
+  SmallVector<SmallVector<unsigned>> users(groups.size());
+  SmallVector<unsigned> missing(groups.size(), 0);
+  for (auto [i, group] : llvm::enumerate(groups)) {
+    llvm::SmallSetVector<unsigned, 4> producers;
+    for (Operation *op : group.ops)
+      for (Value operand : op->getOperands())
+        if (Operation *producer = operand.getDefiningOp())
+          if (unsigned other = groupOf.lookup_or(producer, i); other != i)
+            producers.insert(other);
+    for (unsigned producer : producers)
+      users[producer].push_back(i);
+    missing[i] = producers.size();
   }
+
+  auto isLater = [&](unsigned a, unsigned b) {
+    return number[groups[a].ops.front()] > number[groups[b].ops.front()];
+  };
+  std::priority_queue<unsigned, std::vector<unsigned>, decltype(isLater)> ready(isLater);
+  // Those that were united with others are empty.
+  unsigned left = 0;
+  for (auto [i, group] : llvm::enumerate(groups)) {
+    left += !group.ops.empty();
+    if (!group.ops.empty() && missing[i] == 0)
+      ready.push(i);
+  }
+  std::vector<StreamLoop> sorted;
+  for (; !ready.empty(); --left) {
+    unsigned i = ready.top();
+    ready.pop();
+    for (unsigned user : users[i])
+      if (--missing[user] == 0)
+        ready.push(user);
+    sorted.push_back(std::move(groups[i]));
+    sorted.back().moveReshardsFirst();
+  }
+  if (left)
+    return block.getParentOp()->emitError("stream loops depend on each other in a circle");
+  return sorted;
 }
 
-FailureOr<std::vector<StreamGroup>> Grouper::run() {
+FailureOr<std::vector<StreamLoop>> LoopFinder::run() {
   for (auto [i, op] : llvm::enumerate(block))
     number[&op] = i;
   findBeforeScatter();
   findProducersOfReductions();
-  for (Operation &op : block.without_terminator()) {
-    if (op.hasTrait<OpTrait::ConstantLike>())
-      continue;
-    if (failed(add(&op)))
+  for (Operation &op : block.without_terminator())
+    if (!op.hasTrait<OpTrait::ConstantLike>() && failed(add(&op)))
       return failure();
-  }
-  // Those that were united with others are empty.
-  llvm::erase_if(groups, [](const StreamGroup &group) { return group.ops.empty(); });
-  for (StreamGroup &group : groups)
-    findAnnotation(group);
-  return sortGroups(block, std::move(groups));
+  for (StreamLoop &group : groups)
+    if (!group.ops.empty())
+      findAnnotation(group);
+  return sort();
 }
 
-FailureOr<std::vector<StreamGroup>> tandem::getStreamGroups(Block &block) {
-  return Grouper(block, /*isLoop=*/false).run();
-}
-
-FailureOr<StreamGroup> tandem::getStreamGroup(fusion::StreamLoopOp loop,
-                                              function_ref<InFlightDiagnostic()> why) {
-  FailureOr<std::vector<StreamGroup>> groups = Grouper(loop.getBody().front(), true).run();
-  if (failed(groups))
-    return failure();
-  StreamGroup all, *sliced = nullptr;
-  for (StreamGroup &group : *groups) {
-    if (group.streamSizes.empty())
-      continue;
-    if (sliced)
-      return why() << "expected the ops of a stream loop to be sliced alike, found '"
-                   << sliced->ops.front()->getName() << "' and '" << group.ops.front()->getName()
-                   << "' that are not";
-    sliced = &group;
-  }
-  llvm::SmallDenseSet<Operation *> later;
-  if (sliced) {
-    all = *sliced;
-    later.insert(all.ops.begin(), all.ops.end());
-  }
-  for (const StreamGroup &group : *groups) {
-    if (&group == sliced)
-      continue;
-    for (Operation *op : group.ops) {
-      bool isBehind = llvm::any_of(op->getOperands(), [&](Value operand) {
-        return later.contains(operand.getDefiningOp());
-      });
-      if (isBehind)
-        later.insert(op);
-      if (!sliced)
-        all.ops.push_back(op);
-      else
-        (isBehind ? all.after : all.before).push_back(op);
-    }
-  }
-  all.place = loop;
-  all.schedule = loop.getScheduleAttr();
-  all.scheduleIsNamed = loop.getSource() == fusion::ScheduleSource::Annotation;
-  return all;
+FailureOr<std::vector<StreamLoop>> tandem::findStreamLoops(Block &block) {
+  return LoopFinder(block).run();
 }

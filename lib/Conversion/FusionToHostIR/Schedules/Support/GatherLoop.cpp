@@ -1,0 +1,201 @@
+//===- GatherLoop.cpp - loops that compute on gathered slices -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GatherLoop.h"
+
+#include "../../OpLowering.h"
+
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace tandem;
+
+/// Whether the owners each hold a copy of a value of this type.
+static bool isCopiedAlong(RankedTensorType type, const ReshardPlan &plan) {
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  return llvm::any_of(plan.axes, [&](StringAttr axis) {
+    return axes.getMesh().axisSize(axis) > 1 && axes.dimOfDeviceAxis(axis) < 0 &&
+           !llvm::is_contained(axes.getPartial(), axis);
+  });
+}
+
+/// Whether `op`, which accumulates over an owner's slices, rounds on the way to a result of which
+/// the owners hold copies: each begins with its own slice, so their copies would differ.
+static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan) {
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (!rule || !rule->addsUp() || type.getElementType().isInteger())
+    return false;
+  // The dimension on which the owners' digit stands.
+  fusion::AxesAttr sliced = fusion::getAxes(op->getOperand(operand));
+  int64_t dim = 0;
+  size_t stream = 0;
+  for (auto [i, digits] : llvm::enumerate(sliced.getDims()))
+    for (const fusion::Digit &digit : digits.getDigits())
+      if (digit.isStream() && stream++ == plan.ownerDigit)
+        dim = static_cast<int64_t>(i);
+  int64_t factor = rule->operands[operand][dim];
+  if (factor == fusion::AxesRule::kNone || rule->factors[factor] != fusion::FactorKind::Reduction)
+    return false;
+  return isCopiedAlong(type, plan);
+}
+
+/// Whether a slice of one side lies together in its buffer.
+static bool isDense(const ReshardPlan &plan, bool ofSource) {
+  bool sawKept = false;
+  for (const CommonDigit &digit : plan.digits) {
+    const SideDigit &side = ofSource ? digit.source : digit.target;
+    if (side.size == 1 || side.isDevice())
+      continue;
+    if (sawKept && digit.target.isStream())
+      return false;
+    sawKept |= !digit.target.isStream() || digit.target.chunk != 0;
+  }
+  return true;
+}
+
+/// Whether `op` rounds on the way to a result of which the owners hold copies, and might do so
+/// otherwise if it reads an own slice where it lies: with other strides than a received one, a
+/// library may add up in another order.
+static bool mightDiffer(Operation *op, const ReshardPlan &plan) {
+  std::optional<fusion::AxesRule> rule = fusion::getAxesRule(op);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  return rule && rule->addsUp() && !type.getElementType().isInteger() &&
+         isCopiedAlong(type, plan) && !(isDense(plan, true) && isDense(plan, false));
+}
+
+/// Why slices of these reshards have no owners, or not the same ones.
+static std::string explainNoOwner(ArrayRef<fusion::ReshardOp> reshards) {
+  for (fusion::ReshardOp reshard : reshards) {
+    if (succeeded(getCommonOwner(reshard)))
+      continue;
+    fusion::AxesAttr from = fusion::getAxes(reshard.getInput()),
+                     to = fusion::getAxes(reshard.getResult());
+    std::string axes = fusion::formatAxes(from) + " to " + fusion::formatAxes(to);
+    if (from.getPartial() != to.getPartial())
+      return "reduces what its loop computes in slices of one owner each: the operand has stream "
+             "digits where the result has the device's, and the result has none; found " +
+             axes;
+    if (!to.hasStream())
+      return "gathers into slices: stream digits in place of the device's; found " + axes;
+    return "gathers slices of one owner each, along one mesh axis or neighbours in one dimension; "
+           "found " +
+           axes;
+  }
+  return "gathers slices that have the same owners, found others";
+}
+
+GatherLoop::GatherLoop(const StreamLoop &loop, ReshardPlan slicePlan)
+    : loop(loop), plan(std::move(slicePlan)),
+      digits(loop, plan.ownerDigit, plan.groupSize(), plan.ownerOuter, plan.ownerInner),
+      gathers(loop.reshards()), consumers(ArrayRef(loop.ops).drop_front(gathers.size())) {
+  for (fusion::ReshardOp gather : gathers)
+    if (llvm::any_of(gather->getUsers(), [&](Operation *user) {
+          const OpLowering *lowering = getLowering(user);
+          return !llvm::is_contained(consumers, user) || !lowering || !lowering->readsPlaces() ||
+                 mightDiffer(user, *getCommonOwner(gather));
+        }))
+      copied.insert(gather);
+}
+
+FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &reason) {
+  SmallVector<fusion::ReshardOp> reshards = loop.reshards();
+  if (reshards.empty()) {
+    reason = "gathers or reduces, found a loop without a reshard";
+    return failure();
+  }
+  FailureOr<ReshardPlan> plan = getCommonOwner(reshards);
+  if (failed(plan)) {
+    reason = explainNoOwner(reshards);
+    return failure();
+  }
+  if (!llvm::equal(reshards, ArrayRef(loop.ops).take_front(reshards.size())) ||
+      llvm::any_of(reshards, [&](fusion::ReshardOp reshard) {
+        return loop.contains(reshard.getInput().getDefiningOp());
+      })) {
+    reason = "gathers what is there before its loop, found what the loop itself computes";
+    return failure();
+  }
+  for (auto [op, sliced] : loop.accumulators)
+    if (wouldDiffer(op, sliced, *plan)) {
+      reason = "begins with the own slices, each device with others, but here slices are added up "
+               "to a result of which devices hold copies: these would differ in rounding; pipeline "
+               "has one order";
+      return failure();
+    }
+  return GatherLoop(loop, std::move(*plan));
+}
+
+Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }
+
+FailureOr<ReshardPlan> GatherLoop::getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
+                                            OpBuilder &builder) {
+  return planReshard(gather, slice, &builder, [&] { return gather.emitError(); });
+}
+
+static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, const SliceIndex &slice,
+                               Value stream) {
+  OpBuilder &builder = body.getBuilder();
+  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather, slice, builder);
+  if (failed(plan))
+    return failure();
+  Location loc = gather.getLoc();
+  Value from = body.program.getBuffer(gather.getInput()),
+        to = body.program.getBuffer(gather.getResult());
+  Value source = makeView(builder, loc, from, plan->source, true);
+  Value target = makeView(builder, loc, to, plan->target, true);
+  hostir::CopyOp::create(builder, loc, source, target, stream);
+  return success();
+}
+
+LogicalResult GatherLoop::copyOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const {
+  return failure(llvm::any_of(gathers, [&](fusion::ReshardOp gather) {
+    return failed(copySlice(gather, body, slice, stream));
+  }));
+}
+
+LogicalResult GatherLoop::emitOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const {
+  for (fusion::ReshardOp gather : gathers) {
+    if (copied.contains(gather)) {
+      if (failed(copySlice(gather, body, slice, stream)))
+        return failure();
+      continue;
+    }
+    FailureOr<ReshardPlan> plan = getSlice(gather, slice, body.getBuilder());
+    if (failed(plan))
+      return failure();
+    body.readFrom(gather.getResult(), {body.program.getBuffer(gather.getInput()), plan->source});
+  }
+  LogicalResult done = body.emitSlices(consumers, slice, stream, /*isStreamUsed=*/!copied.empty());
+  body.clearPlaces();
+  return done;
+}
+
+LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getStream) const {
+  Location loc = getLoc();
+  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
+    Value stream = getStream(number);
+    SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/true);
+    return body.forEachShape(loc, index,
+                             [&](const SliceIndex &slice) { return emitOwn(body, slice, stream); });
+  });
+}
+
+LogicalResult GatherLoop::computeFrom(LoopEmitter &body, Value owner, StreamFn getStream,
+                                      TransferFn arrive) const {
+  Location loc = getLoc();
+  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
+    Value stream = getStream(number);
+    SliceIndex index = digits.getIndex(body.getBuilder(), loc, owner, number, /*isFirst=*/false);
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
+      if (failed(arrive(number, slice, stream)))
+        return failure();
+      return body.emitSlices(consumers, slice, stream, /*isStreamUsed=*/true);
+    });
+  });
+}

@@ -1,0 +1,59 @@
+//===- GatherLoop.h - loops that compute on gathered slices -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_GATHERLOOP_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_GATHERLOOP_H
+
+#include "../../ReshardPlan.h"
+#include "OwnerSlices.h"
+#include "tandem/Support/LLVM.h"
+
+namespace tandem {
+
+/// A loop that begins with gathers, its only reshards, whose slices have one owner each, the same
+/// for all of them; the loop computes on what has arrived. Refers to the loop. Example:
+/// `[didx("x"), -]` to `[stream(4), -]` of 8 rows on 4 devices, then a matmul: slice i is rows 2i
+/// and 2i+1, which device i owns. The device reads its own slice in the operand of the gather,
+/// where the rows are 0 and 1.
+class GatherLoop {
+public:
+  /// Nothing if the loop is another one. Then `reason` says what was expected and found, as the end
+  /// of a sentence "schedule s ...".
+  static FailureOr<GatherLoop> match(const StreamLoop &loop, std::string &reason);
+
+  const StreamLoop &loop;
+  ReshardPlan plan; ///< of any slice of one of the gathers, without indices
+  OwnerDigits digits;
+  SmallVector<fusion::ReshardOp, 1> gathers;
+  ArrayRef<Operation *> consumers;
+
+  Location getLoc() const;
+  /// The pieces of a gather's slice in its operand (on the owner) and in the gathered value; emits
+  /// their indices.
+  static FailureOr<ReshardPlan> getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
+                                         OpBuilder &builder);
+  /// Copies an own slice of all gathers into the gathered values.
+  LogicalResult copyOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const;
+  /// Computes on the own slices of device `me`, which need no wait.
+  LogicalResult computeOwn(LoopEmitter &body, Value me, StreamFn getStream) const;
+  /// Computes on the slices of another owner: each after `arrive`, which emits what brings it into
+  /// the gathered values.
+  LogicalResult computeFrom(LoopEmitter &body, Value owner, StreamFn getStream,
+                            TransferFn arrive) const;
+
+private:
+  GatherLoop(const StreamLoop &loop, ReshardPlan plan);
+  LogicalResult emitOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const;
+
+  /// Gathers whose own slices must be in the gathered value: an op outside of the loop reads it, an
+  /// op looks at it as a whole, or must read own and received slices alike.
+  DenseSet<Operation *> copied;
+};
+
+} // namespace tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_GATHERLOOP_H

@@ -1,0 +1,153 @@
+//===- ScatterLoop.cpp - loops that hand slices to their owners -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "ScatterLoop.h"
+
+#include "../../OpLowering.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace tandem;
+
+ScatterLoop::ScatterLoop(const StreamLoop &loop, ScatteredDigit digit)
+    : loop(loop), scatter(loop.reshards().front()), scattered(std::move(digit)),
+      digits(loop, scattered.streamDigit, scattered.plan.groupSize()) {
+  llvm::copy_if(loop.ops, std::back_inserter(producers),
+                [&](Operation *op) { return op != scatter; });
+}
+
+bool ScatterLoop::isScatterLoop(const StreamLoop &loop) {
+  SmallVector<fusion::ReshardOp> reshards = loop.reshards();
+  return reshards.size() == 1 && loop.accumulators.contains(reshards.front());
+}
+
+FailureOr<ScatterLoop> ScatterLoop::match(const StreamLoop &loop,
+                                          function_ref<InFlightDiagnostic()> why) {
+  StringRef name = loop.schedule.getName();
+  fusion::ReshardOp scatter = loop.reshards().front();
+  if (!scatter.getInput().hasOneUse())
+    return why() << "schedule " << name << ": expected what is reduced to have no other users";
+  if (loop.accumulators.size() != 1)
+    return why()
+           << "schedule " << name
+           << ": expected no other op to combine slices in a loop whose slices go to their owners";
+  return ScatterLoop(loop, *getScatteredDigit(scatter));
+}
+
+Location ScatterLoop::getLoc() const {
+  fusion::ReshardOp op = scatter;
+  return op.getLoc();
+}
+
+SmallVector<int64_t> ScatterLoop::getReceivedShape() const {
+  fusion::ReshardOp op = scatter;
+  SmallVector<int64_t> shape{digits.devices};
+  shape.append(*fusion::getLocalShape(op.getResult().getType()));
+  return shape;
+}
+
+Value ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value device) const {
+  OpBuilder &builder = program.getBuilder();
+  auto type = cast<MemRefType>(received.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
+      steps(type.getRank(), builder.getIndexAttr(1));
+  offsets[0] = device;
+  for (int64_t extent : type.getShape())
+    sizes.push_back(builder.getIndexAttr(extent));
+  sizes[0] = builder.getIndexAttr(1);
+  auto placeType = memref::SubViewOp::inferRankReducedResultType(type.getShape().drop_front(), type,
+                                                                 offsets, sizes, steps);
+  fusion::ReshardOp op = scatter;
+  return memref::SubViewOp::create(builder, op.getLoc(), cast<MemRefType>(placeType), received,
+                                   offsets, sizes, steps);
+}
+
+LogicalResult ScatterLoop::prepare(LoopEmitter &body) const {
+  fusion::ReshardOp op = scatter;
+  (void)body.program.getOrAllocBuffer(op.getResult());
+  for (Operation *producer : producers)
+    if (failed(body.prepare(producer)))
+      return failure();
+  return success();
+}
+
+LogicalResult ScatterLoop::emitProducers(LoopEmitter &body, const SliceIndex &slice,
+                                         Value stream) const {
+  return body.emitSlices(producers, slice, stream, /*isStreamUsed=*/true);
+}
+
+Value ScatterLoop::getComputed(ProgramBuilder &program, const SliceIndex &slice) const {
+  fusion::ReshardOp op = scatter;
+  return makeView(program.getBuilder(), op.getLoc(), program.getBuffer(op.getInput()),
+                  getLocalDims(op.getInput().getType(), &slice), true);
+}
+
+LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, const SliceIndex &slice) const {
+  fusion::ReshardOp op = scatter;
+  LocalDims dims = getLocalDims(op.getInput().getType(), &slice);
+  // The owner has one index of the owners' digit.
+  dims[scattered.dim][scattered.localDigit] = {1, program.getIndex(0), 0};
+  return dims;
+}
+
+Value ScatterLoop::getTarget(ProgramBuilder &program, Value place, const SliceIndex &slice) const {
+  fusion::ReshardOp op = scatter;
+  return makeView(program.getBuilder(), op.getLoc(), place, getTargetDims(program, slice), true);
+}
+
+LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, Value place, const SliceIndex &slice,
+                                   Value stream) const {
+  fusion::ReshardOp op = scatter;
+  ProgramBuilder &program = body.program;
+  // A matmul writes straight into the receive memory.
+  const OpLowering *producer = getLowering(op.getInput().getDefiningOp());
+  bool inPlace = producer && producer->writesPlaces();
+  if (inPlace)
+    body.writeTo(op.getInput(), {place, getTargetDims(program, slice)});
+  LogicalResult done = emitProducers(body, slice, stream);
+  body.clearPlaces();
+  if (!inPlace) {
+    Value from = getComputed(program, slice), to = getTarget(program, place, slice);
+    hostir::CopyOp::create(program.getBuilder(), op.getLoc(), from, to, stream);
+  }
+  return done;
+}
+
+void ScatterLoop::reduce(ProgramBuilder &program, Value received) const {
+  OpBuilder &builder = program.getBuilder();
+  fusion::ReshardOp op = scatter;
+  auto kind = ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
+  hostir::ReduceOp::create(builder, op.getLoc(), kind, received, program.getBuffer(op.getResult()),
+                           builder.getDenseI64ArrayAttr({0}), program.getMainStream());
+}
+
+LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, Value place,
+                                      StreamFn getStream) const {
+  Location loc = getLoc();
+  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
+    Value stream = getStream(number);
+    SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/false);
+    return body.forEachShape(
+        loc, index, [&](const SliceIndex &slice) { return emitOwn(body, place, slice, stream); });
+  });
+}
+
+LogicalResult ScatterLoop::computeFor(LoopEmitter &body, Value owner, StreamFn getStream,
+                                      TransferFn deliver) const {
+  Location loc = getLoc();
+  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
+    Value stream = getStream(number);
+    SliceIndex index = digits.getIndex(body.getBuilder(), loc, owner, number, /*isFirst=*/false);
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
+      if (failed(emitProducers(body, slice, stream)))
+        return failure();
+      return deliver(number, slice, stream);
+    });
+  });
+}

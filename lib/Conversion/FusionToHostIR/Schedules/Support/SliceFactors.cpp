@@ -1,0 +1,87 @@
+//===- SliceFactors.cpp - the slices that schedules try -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "SliceFactors.h"
+
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include <limits>
+
+using namespace mlir;
+using namespace tandem;
+
+/// Among more devices one slice per owner is fine enough; prices would take several times as long.
+static constexpr int64_t kFewDevices = 16;
+
+static int64_t getGroupSize(const fusion::Reshard &reshard, MeshAttr mesh) {
+  int64_t size = 1;
+  for (StringAttr axis : reshard.axes)
+    size *= mesh.axisSize(axis);
+  return size;
+}
+
+/// The reshard and the number of devices that communicate, of a gather or reduction without slices.
+static std::optional<std::pair<fusion::Reshard, int64_t>> classify(fusion::ReshardOp op) {
+  RankedTensorType from = op.getInput().getType(), to = op.getType();
+  if (fusion::getAxes(from).hasStream() || fusion::getAxes(to).hasStream())
+    return std::nullopt;
+  fusion::Reshard reshard = fusion::classifyReshard(from, to);
+  if (reshard.kind != fusion::ReshardKind::AllGather &&
+      reshard.kind != fusion::ReshardKind::AllReduce &&
+      reshard.kind != fusion::ReshardKind::ReduceScatter)
+    return std::nullopt;
+  int64_t devices = getGroupSize(reshard, fusion::getAxes(to).getMesh());
+  return std::pair(std::move(reshard), devices);
+}
+
+/// As many slices for every owner or receiver as `counts` say, one factor for each.
+static SmallVector<fusion::StreamFactor>
+getOwnerFactors(fusion::ReshardOp op, ArrayRef<int64_t> counts, int64_t mostDevices) {
+  auto found = classify(op);
+  if (!found || found->first.axes.size() != 1 || found->second > mostDevices ||
+      found->first.kind == fusion::ReshardKind::AllReduce)
+    return {};
+  auto &[reshard, devices] = *found;
+  bool gathers = reshard.kind == fusion::ReshardKind::AllGather;
+  SmallVector<fusion::StreamFactor> factors;
+  for (int64_t each : counts)
+    factors.push_back({gathers ? reshard.fromDim : reshard.toDim, devices * each, 1,
+                       /*toOwners=*/!gathers, each});
+  return factors;
+}
+
+SmallVector<fusion::StreamFactor> tandem::getOwnerFactor(fusion::ReshardOp op) {
+  return getOwnerFactors(op, 1, std::numeric_limits<int64_t>::max());
+}
+
+SmallVector<fusion::StreamFactor> tandem::getFineOwnerFactors(fusion::ReshardOp op) {
+  return getOwnerFactors(op, {2, 4}, kFewDevices);
+}
+
+SmallVector<fusion::StreamFactor> tandem::getRangeFactors(fusion::ReshardOp op) {
+  auto found = classify(op);
+  if (!found)
+    return {};
+  auto &[reshard, devices] = *found;
+  bool gathers = reshard.kind == fusion::ReshardKind::AllGather;
+  int64_t split = gathers ? reshard.fromDim : reshard.toDim;
+  SmallVector<fusion::StreamFactor> factors;
+  for (int64_t dim = 0; dim < op.getType().getRank(); ++dim)
+    for (int64_t count : {2, 4, 8})
+      factors.push_back({dim, count, dim == split ? devices : 1});
+  return factors;
+}
+
+void tandem::addSliced(
+    const StreamLoop &loop, fusion::ScheduleAttr schedule,
+    function_ref<SmallVector<fusion::StreamFactor>(fusion::ReshardOp)> getFactors,
+    SmallVectorImpl<Candidate> &candidates) {
+  if (!loop.streamSizes.empty())
+    return;
+  for (auto [number, reshard] : llvm::enumerate(loop.reshards()))
+    for (const fusion::StreamFactor &factor : getFactors(reshard))
+      candidates.push_back({schedule, std::pair(static_cast<unsigned>(number), factor)});
+}
