@@ -87,3 +87,32 @@ func.func @nested(%x: !whole) -> !whole {
   }
   return %0 : !whole
 }
+
+// -----
+
+// stream_loop_c5: the syntax has no schedule without its source; attributes can be set one by one.
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @schedule_without_source(%x: !whole) -> !whole {
+  // expected-error @+1 {{expected a schedule with its source, or neither}}
+  %0 = "fusion.stream_loop"(%x) <{schedule = #fusion.schedule<pipeline>}> ({
+  ^bb0(%a: !whole):
+    %1 = math.exp %a : !whole
+    fusion.yield %1 : !whole
+  }) : (!whole) -> !whole
+  return %0 : !whole
+}
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
+func.func @source_without_schedule(%x: !whole) -> !whole {
+  // expected-error @+1 {{expected a schedule with its source, or neither}}
+  %0 = "fusion.stream_loop"(%x) <{source = #fusion<schedule_source cost>}> ({
+  ^bb0(%a: !whole):
+    %1 = math.exp %a : !whole
+    fusion.yield %1 : !whole
+  }) : (!whole) -> !whole
+  return %0 : !whole
+}
