@@ -33,6 +33,14 @@ static bool isItsOwnTerm(Operation *constant, ReduceKind kind) {
          (matchPattern(constant, m_Constant(&elements)) && elements.empty());
 }
 
+static AxisSet getSingleDeviceAxes(MeshAttr mesh) {
+  AxisSet axes;
+  for (const MeshAxis &axis : mesh.getAxes())
+    if (axis.size == 1)
+      axes.insert(axis.name);
+  return axes;
+}
+
 LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError) {
   auto fail = [&](const Twine &reason) -> LogicalResult {
     if (emitError)
@@ -52,6 +60,9 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       if (factor == AxesRule::kNone)
         continue;
       DimAxesAttr digits = getDimPlacement(axes, dim);
+      // The axis of a single device between two pieces of a dimension belongs to either.
+      if (rule->regroups())
+        digits = dropDevices(digits, axes.getMesh(), getSingleDeviceAxes(axes.getMesh()));
       if (rule->factors[factor] == FactorKind::Whole && digits.hasDevice())
         return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
                     ", which is needed whole, found " + formatDimAxes(digits));
