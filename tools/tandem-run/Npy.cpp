@@ -9,6 +9,7 @@
 
 #include "Files.h"
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fmt/format.h>
@@ -17,12 +18,19 @@
 using namespace tandem;
 using namespace tandem::run;
 
-/// Names come from a file that somebody else has made: they must not leave the folder.
-static std::string fileName(const std::string &name) {
-  std::string result;
+/// Names come from the program's file: they must not leave the folder. A name that an earlier entry
+/// has taken (an input and a result may share theirs) is followed by a number.
+static std::string fileName(const std::string &name, const nlohmann::json &entries) {
+  std::string stem;
   for (char c : name)
-    result += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
-  return (result.empty() || result[0] == '.' ? "_" + result : result) + ".npy";
+    stem += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
+  if (stem.empty() || stem[0] == '.')
+    stem = "_" + stem;
+  std::string file = stem + ".npy";
+  auto isTaken = [&](const nlohmann::json &entry) { return entry["file"] == file; };
+  for (int i = 2; std::any_of(entries.begin(), entries.end(), isTaken); ++i)
+    file = fmt::format("{}-{}.npy", stem, i);
+  return file;
 }
 
 Expected<NpyFolder> NpyFolder::create(const std::string &path) {
@@ -53,7 +61,7 @@ Status NpyFolder::add(const std::string &name, bool isResult, const Tensor &tens
   head += static_cast<char>(header.size() >> 8);
 
   auto entries = nlohmann::json::parse(index);
-  std::string file = fileName(name);
+  std::string file = fileName(name, entries);
   entries.push_back({{"name", name},
                      {"role", isResult ? "output" : "input"},
                      {"dtype", toString(tensor.dtype)},

@@ -65,14 +65,14 @@ func.func @argument(%0: tensor<8xf32> {fusion.nam = "x"}) {
 
 // -----
 
-// expected-error @+1 {{expected a name of its own of argument 2, found "x", which argument 0 has}}
+// expected-error @+1 {{expected arguments with different names, found "x" for 0 and 2}}
 func.func @same_arguments(%0: tensor<8xf32> {fusion.name = "x"}, %1: tensor<8xf32>, %2: tensor<8xf32> {fusion.name = "x"}) {
   return
 }
 
 // -----
 
-// expected-error @+1 {{expected a name of its own of result 1, found "y", which result 0 has}}
+// expected-error @+1 {{expected results with different names, found "y" for 0 and 1}}
 func.func @same_results(%0: tensor<8xf32>) -> (tensor<8xf32> {fusion.name = "y"}, tensor<8xf32> {fusion.name = "y"}) {
   return %0, %0 : tensor<8xf32>, tensor<8xf32>
 }
@@ -83,4 +83,12 @@ func.func @same_results(%0: tensor<8xf32>) -> (tensor<8xf32> {fusion.name = "y"}
 func.func @others(%0: tensor<8x16xf32>) -> tensor<16x8xf32> {
   %1 = fusion.permute %0 [1, 0] {llvm.note = 1} : tensor<8x16xf32> -> tensor<16x8xf32>
   return %1 : tensor<16x8xf32>
+}
+
+// -----
+
+// The second argument is "arg1" if it has no name.
+// expected-error @+1 {{expected arguments with different names, found "arg1" for 1 and 0}}
+func.func @default_name(%a: tensor<4xf32> {fusion.name = "arg1"}, %b: tensor<4xf32>) {
+  return
 }

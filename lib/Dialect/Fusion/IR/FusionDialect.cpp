@@ -65,17 +65,20 @@ LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttrib
 }
 
 /// `dictionaries`: the attributes of all arguments, or of all results; `attr` is in number `index`.
+/// A name differs from those of the others, also from the "arg1" or "res1" of one without a name.
 static LogicalResult verifyNameAttr(Operation *op, NamedAttribute attr, StringRef what,
                                     ArrayAttr dictionaries, unsigned index) {
   auto name = dyn_cast<StringAttr>(attr.getValue());
   if (!name || name.empty())
     return op->emitOpError() << "expected a string that is not empty in '" << kNameAttrName
                              << "', found " << attr.getValue();
-  for (unsigned other = 0; other < index; ++other)
-    if (cast<DictionaryAttr>(dictionaries[other]).get(kNameAttrName) == name)
-      return op->emitOpError() << "expected a name of its own of " << what << ' ' << index
-                               << ", found " << name << ", which " << what << ' ' << other
-                               << " has";
+  for (unsigned other = 0; other < dictionaries.size(); ++other) {
+    Attribute given = cast<DictionaryAttr>(dictionaries[other]).get(kNameAttrName);
+    if (given ? other < index && given == name
+              : other != index && name == (what.take_front(3) + Twine(other)).str())
+      return op->emitOpError() << "expected " << what << "s with different names, found " << name
+                               << " for " << other << " and " << index;
+  }
   return success();
 }
 
