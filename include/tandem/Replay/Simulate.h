@@ -86,7 +86,8 @@ std::string report(const replay::World &world, const machine::Machine &machine,
 /// Keys: program, machine, ranks, seconds, sequential_seconds, speedup, slowest_rank,
 /// exposed_seconds, utilisation [{engine, average, most}], critical_path [{rank, command, kind,
 /// name, location, begin, end}], per_rank [{seconds, compute_seconds, communication_seconds,
-/// exposed_seconds, sequential_seconds, path {kind: seconds}}].
+/// exposed_seconds, sequential_seconds, bytes_sent (in messages), bytes_collective (payload), path
+/// {kind: seconds}}].
 std::string reportJson(const replay::World &world, const machine::Machine &machine,
                        const Result &result);
 

@@ -48,6 +48,51 @@ const replay::Name &nameOf(const replay::World &world, replay::CommandId command
   return world.names[world.commands[command].name];
 }
 
+/// Bytes that a rank gives to other ranks: a send or a put of its own slice counts once, and what
+/// stays on the rank does not count. A collective has its payload: the larger of its two operands.
+struct Traffic {
+  uint64_t messages = 0, collectives = 0;
+};
+
+Traffic trafficOf(const replay::World &world, const replay::Rank &rank) {
+  Traffic traffic;
+  for (replay::CommandId id = rank.begin; id < rank.end; ++id) {
+    const replay::Command &command = world.commands[id];
+    auto bytes = [&](uint32_t k) -> uint64_t {
+      const replay::View *view = world.operand(rank, command, k);
+      return view ? world.layoutOf(*view).numBytes() : 0;
+    };
+    if (command.kind == replay::Kind::Send || command.kind == replay::Kind::Put)
+      traffic.messages += bytes(0);
+    else if (command.kind == replay::Kind::Collective)
+      traffic.collectives += std::max(bytes(0), bytes(1));
+  }
+  return traffic;
+}
+
+std::string sizeText(double bytes) {
+  if (bytes < 1e4)
+    return fmt::format("{:.0f} B", bytes);
+  return bytes < 1e7 ? fmt::format("{:.1f} kB", bytes / 1e3)
+                     : fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
+void trafficText(const replay::World &world, std::string &text) {
+  auto line = [&](const char *what, uint64_t Traffic::*bytes) {
+    uint64_t sum = 0, most = 0;
+    for (const replay::Rank &rank : world.ranks) {
+      uint64_t mine = trafficOf(world, rank).*bytes;
+      sum += mine;
+      most = std::max(most, mine);
+    }
+    if (most > 0)
+      fmt::format_to(std::back_inserter(text), "{:<21} {} a rank, at most {}\n", what,
+                     sizeText(double(sum) / double(world.ranks.size())), sizeText(double(most)));
+  };
+  line("sent in messages", &Traffic::messages);
+  line("payload collectives", &Traffic::collectives);
+}
+
 void stepsText(const replay::World &world, const Result &result, std::string &text) {
   auto out = std::back_inserter(text);
   // Shows the longest steps, in order of time.
@@ -93,6 +138,7 @@ std::string report(const replay::World &world, const machine::Machine &machine,
                  timeText(compute / ranks), percent(compute / ranks, result.seconds));
   fmt::format_to(out, "exposed communication {} per rank, {:.1f} % of the time\n",
                  timeText(exposed / ranks), percent(exposed / ranks, result.seconds));
+  trafficText(world, text);
   for (const Utilisation &engine : result.utilisation)
     fmt::format_to(out, "used {:<16} {:5.1f} %, at most {:.1f} %\n", engine.engine,
                    100 * engine.average, 100 * engine.most);
@@ -115,7 +161,9 @@ std::string reportJson(const replay::World &world, const machine::Machine &machi
                        const Result &result) {
   json perRank = json::array(), path = json::array(), engines = json::array();
   double exposed = 0;
-  for (const RankResult &rank : result.ranks) {
+  for (size_t r = 0; r < result.ranks.size(); ++r) {
+    const RankResult &rank = result.ranks[r];
+    Traffic traffic = trafficOf(world, world.ranks[r]);
     json kinds = {{"host", rank.path.issue}, {"latency", rank.path.latency}};
     for (size_t k = 0; k < kNumKinds; ++k)
       if (rank.path.byKind[k] > 0)
@@ -126,6 +174,8 @@ std::string reportJson(const replay::World &world, const machine::Machine &machi
                        {"communication_seconds", rank.shares.communication},
                        {"exposed_seconds", rank.shares.exposed},
                        {"sequential_seconds", rank.sequential},
+                       {"bytes_sent", traffic.messages},
+                       {"bytes_collective", traffic.collectives},
                        {"path", kinds}});
   }
   for (const PathStep &step : result.path) {
