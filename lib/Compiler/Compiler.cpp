@@ -198,7 +198,9 @@ LogicalResult Compilation::verify() {
   if (!options.verifyOutput)
     return success();
   auto fail = [&](const tandem::Status &status) {
-    return module.emitError("the stream program would be refused: ") << status.message();
+    Operation *program = SymbolTable::lookupSymbolIn(module, entry);
+    return emitError(program ? program->getLoc() : module.getLoc())
+           << "the stream program would be refused: " << status.message();
   };
   auto file = tandem::ProgramFile::fromMemory(result.output);
   if (!file)
