@@ -114,16 +114,18 @@ static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   builder.addOnFunctions(createFusionSelectSchedule(select));
 }
 
-/// From loops with schedules to planned host programs.
-static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
-                          const ChannelAbilities &channels) {
-  bool log = options.log;
+static void addConversion(PipelineBuilder &builder, const TandemLowerOptions &options) {
   ConvertFusionToHostIROptions convert;
   convert.workers = options.workers;
   convert.ranks = options.ranks;
-  convert.log = log;
+  convert.log = options.log;
   builder.addOnModule(createConvertFusionToHostIR(convert));
+}
 
+/// From host programs to planned ones.
+static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &options,
+                          const ChannelAbilities &channels) {
+  bool log = options.log;
   // Merges equal tests of mesh membership, and the code that they guard.
   builder.addOnModule(createCSEPass());
   // Merges equal views of one slice, for localize-buffers.
@@ -215,6 +217,7 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
                             target->has(hostir::Capability::OneSided)};
   addReshardPasses(builder, options, channels);
   addLoopPasses(builder, options, channels);
+  addConversion(builder, options);
   addHostPasses(builder, options, channels);
   return success();
 }
@@ -226,5 +229,8 @@ void tandem::buildLoweringPasses(OpPassManager &manager, const TandemLowerOption
     addReshardPasses(builder, options, channels);
   if (start <= LoweringStart::FormLoops)
     addLoopPasses(builder, options, channels);
-  addHostPasses(builder, options, channels);
+  if (start == LoweringStart::Host)
+    addHostPasses(builder, options, channels);
+  else
+    addConversion(builder, options);
 }

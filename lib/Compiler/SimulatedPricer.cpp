@@ -16,6 +16,7 @@
 #include "tandem/Dialect/Fusion/IR/FusionDialect.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/HostIR/IR/HostIRDialect.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Replay/Machine.h"
 #include "tandem/Replay/Simulate.h"
 #include "tandem/Replay/World.h"
@@ -82,7 +83,7 @@ private:
   const Options options;
   const std::shared_ptr<PricedMachine> priced;
   const machine::Machine &machine;
-  std::optional<PassManager> passesFrom[3]; ///< created at first use
+  std::optional<PassManager> passesFrom[4]; ///< created at first use
 };
 
 } // namespace
@@ -112,7 +113,8 @@ PassManager &SimulatedPricer::getPasses(MLIRContext *context, LoweringStart star
     TandemLowerOptions lowering;
     lowering.machine = options.machine;
     lowering.workers = options.workers;
-    lowering.disable.push_back("hostir-verify");
+    // What never changes a command: checks, and where buffers begin and end.
+    lowering.disable = {"hostir-verify", "hostir-insert-deallocs", "hostir-plan-buffers"};
     buildLoweringPasses(*passes, lowering, {options.collectives, options.oneSided}, start);
   }
   return *passes;
@@ -139,6 +141,24 @@ static func::FuncOp createFunction(fusion::StreamLoopOp loop) {
   return func;
 }
 
+/// Whether there is a choice of how many commands the program has: launches that may be fused.
+static bool hasLaunches(ModuleOp module) {
+  return module.walk([](hostir::LaunchOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+/// Addresses have no price: each buffer gets memory of its own.
+static void placeBuffers(hostir::ProgramOp program) {
+  int64_t bytes = 0;
+  program.walk([&](hostir::AllocOp alloc) {
+    MemRefType type = alloc.getBuffer().getType();
+    alloc.setOffset(bytes);
+    bytes += llvm::alignTo(
+        type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8), 64);
+  });
+  program.setArenaBytes(bytes);
+  program.setSymmetricBytes(bytes);
+}
+
 FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) {
   MLIRContext *context = op->getContext();
   // A candidate that cannot be lowered is not a user error.
@@ -151,6 +171,12 @@ FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) 
   std::string name = func.getSymName().str();
   if (failed(getPasses(context, start).run(*module)))
     return failure();
+  // Of programs without launches, the passes behind the conversion only expand collectives.
+  if ((!options.collectives || hasLaunches(*module)) &&
+      failed(getPasses(context, LoweringStart::Host).run(*module)))
+    return failure();
+  auto program = module->lookupSymbol<hostir::ProgramOp>(name);
+  placeBuffers(program);
   return simulate(*module, name, machine.sharesOnlyPorts());
 }
 

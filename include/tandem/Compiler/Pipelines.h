@@ -67,10 +67,11 @@ enum class LoweringStart {
   PropagateAxes, ///< sizes are known; types may be undecided
   FormLoops,     ///< ops are local or reshards
   Convert,       ///< loops have schedules
+  Host,          ///< host programs
 };
 
-/// Appends the pipeline's passes from `start` on. The options must be valid; the abilities replace
-/// `target`.
+/// Appends the pipeline's passes from `start` up to the conversion to host programs, or, from Host
+/// on, those behind it. The options must be valid; the abilities replace `target`.
 void buildLoweringPasses(OpPassManager &manager, const TandemLowerOptions &options,
                          const ChannelAbilities &channels, LoweringStart start);
 
