@@ -14,6 +14,10 @@ namespace tandem::target {
 static Opcode opcodeOf(const Instr &instr) { return static_cast<Opcode>(instr.op); }
 
 LogicalResult Evaluator::operand(const Instr &instr, uint32_t slot, uint32_t &result) {
+  if (surveying) { // the run that writes the command resolves it
+    result = 0;
+    return success();
+  }
   const View &view = views[slot];
   std::optional<uint32_t> number = tables.view(view);
   if (LLVM_UNLIKELY(!number))

@@ -122,7 +122,6 @@ LogicalResult Translation::writeRanks() {
   ranks.assign(code->numRanks, sp::Blob(0, 0, 0));
   if (options.uniform) {
     Evaluator evaluator(*code, options.maxCommands, options.maxSteps);
-    evaluator.surveying = true; // the ranks that raise each slot are not known yet
     FailureOr<bool> isUniform = UniformWalk(evaluator, *options.uniform).run();
     if (failed(isUniform))
       return failure();
