@@ -122,7 +122,7 @@ LogicalResult Compilation::findEntry() {
     else if (candidates.empty())
       diag << "no public function to compile";
     else
-      diag << "several public functions: an entry must be named";
+      diag << "several public functions: name one as the entry";
     for (Operation &op : *module.getBody())
       if (isCandidate(op))
         diag.attachNote(op.getLoc()) << "found @" << nameOf(op);
@@ -200,7 +200,7 @@ LogicalResult Compilation::verify() {
   auto fail = [&](const tandem::Status &status) {
     Operation *program = SymbolTable::lookupSymbolIn(module, entry);
     return emitError(program ? program->getLoc() : module.getLoc())
-           << "the stream program would be refused: " << status.message();
+           << "the stream program is invalid: " << status.message();
   };
   auto file = tandem::ProgramFile::fromMemory(result.output);
   if (!file)
@@ -251,7 +251,7 @@ void capturing(MLIRContext &context, CompileResult &result, Function compile) {
                                 [](const Diagnostic &d) { return d.severity == Severity::Error; });
   if (!explained)
     result.diagnostics.push_back(
-        {Severity::Error, "compilation failed without saying why", "", 0, 0, {}});
+        {Severity::Error, "compilation failed without a diagnostic", "", 0, 0, {}});
 }
 
 OwningOpRef<ModuleOp> parseBuffer(MLIRContext &context, std::unique_ptr<llvm::MemoryBuffer> buffer,

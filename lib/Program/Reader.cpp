@@ -101,7 +101,8 @@ public:
 
   Expected<std::shared_ptr<const Program>> oracle() const override {
     if (!hasOracle())
-      return Status(Code::InvalidArgument, fmt::format("{}: the file has no oracle", source->name));
+      return Status(Code::InvalidArgument,
+                    fmt::format("{}: the file has no unsharded reference", source->name));
     return load(*table->oracle(), 0, 1, true);
   }
 
@@ -121,8 +122,7 @@ private:
     if (std::memcmp(header.magic, sp::kMagic, sizeof header.magic) != 0)
       return invalid("not a stream program: header field magic is wrong");
     if (header.version != sp::kVersion)
-      return invalid("header field version: the file has {}, this runtime reads {}", header.version,
-                     sp::kVersion);
+      return invalid("header field version: found {}, expected {}", header.version, sp::kVersion);
     if (header.reserved != 0)
       return invalid("header field reserved: expected 0, found {}", header.reserved);
     if (header.fileSize != source->size)

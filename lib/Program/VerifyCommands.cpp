@@ -119,10 +119,10 @@ private:
     bool isMessage =
         command.kind() == sp::CommandKind::send || command.kind() == sp::CommandKind::recv;
     if (groupLeft == 0)
-      return isMessage ? invalid("stands outside a group") : Status();
+      return isMessage ? invalid("is outside a group") : Status();
     const sp::Command &head = *table.commands()->Get(groupHead);
     if (!isMessage)
-      return invalid("stands inside the group of command {}, which has {} more messages", groupHead,
+      return invalid("is inside the group of command {}, which has {} more messages", groupHead,
                      groupLeft);
     if (command.stream() != head.stream() || command.channel() != head.channel())
       return invalid("is on stream {} and channel {}, its group (command {}) on {} and {}",
@@ -159,7 +159,7 @@ private:
       return invalid("field channel: this rank does not take part in channel {}",
                      command.channel());
     if (!(channel.capabilities() & needed))
-      return invalid("field channel: channel {} does not ask for {}", command.channel(),
+      return invalid("field channel: channel {} lacks {}", command.channel(),
                      sp::EnumNameCapability(static_cast<sp::Capability>(needed)));
     return Status();
   }
@@ -416,7 +416,7 @@ private:
     // (channel, peer, direction, tag) names a message.
     uint64_t end = uint64_t(command.channel()) << 33 | uint64_t(command.peer()) << 1 | isSend;
     if (!tags[end].insert(command.aux()).second)
-      return invalid("field aux: tag {} stands twice for this channel, peer and direction",
+      return invalid("field aux: tag {} is used twice for this channel, peer and direction",
                      command.aux());
     if (!isSend)
       TANDEM_RETURN_IF_ERROR(written(refs[0], "buffer"));

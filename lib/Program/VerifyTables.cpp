@@ -306,7 +306,7 @@ private:
       if (member >= program.ranks)
         return invalid("group: rank {} of {}", member, program.ranks);
       if (!seen.insert(member).second)
-        return invalid("group: rank {} stands twice", member);
+        return invalid("group: rank {} is listed twice", member);
     }
     if (channel.self() >= size || channel.group()->Get(channel.self()) != program.thisRank)
       return invalid("self: group[{}] is not this rank", channel.self());

@@ -113,7 +113,7 @@ class Several(SeveralTest):
                 lacks = (r"^FAILED needs_all: rank 0: .*needs .*collectives.*this context has ucx" if channel == "ucx"
                          else "^verified needs_all")
                 self.check(done, [(damaged, hash_is), (files[1], "^verified matmul"), (damaged, hash_is),
-                                  (files[3], "^FAILED long: rank 0: --verify: the file has no oracle$"),
+                                  (files[3], "^FAILED long: rank 0: --verify: the file has no unsharded reference$"),
                                   (files[4], lacks), (files[5], "^verified gather")],
                            "2 passed, 4 failed" if channel == "ucx" else "3 passed, 3 failed")
                 self.assertLess(done.seconds, 20 * harness.SLOWER) # nobody waits until the timeout

@@ -151,7 +151,7 @@ class TorchBench(harness.Test):
         report = self.bench("-n", "2", *SHAPES, f"--timeout={3 * harness.SLOWER}", fault="hang", code=1)
         self.assertEqual((report["failure"], report["not_measured"], len(report["rows"])), ("", [], 3))
         m = self.measurement(report, 0, "torch fused", "graph")
-        self.assertRegex(m["failure"], r"torch fused, graph: first run: no end in time")
+        self.assertRegex(m["failure"], r"torch fused, graph: first run: not finished in time")
         self.assertNotIn("median_us", m)
         self.assertRegex(self.measurement(report, 1, "torch fused", "graph")["refused"], "has failed before: .*no end in time")
         for row in (0, 1):

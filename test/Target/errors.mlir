@@ -64,14 +64,14 @@ hostir.program @p(%in: memref<8xf32>, %out: memref<8xf32> {hostir.result}) {
   }
 }
 
-// UNPLANNED: unplanned.mlir:3:8: error: 'hostir.alloc' op has no place in the arena: expected `offset`, which hostir-plan-buffers writes
+// UNPLANNED: unplanned.mlir:3:8: error: 'hostir.alloc' op has no offset in the arena (run hostir-plan-buffers first)
 //--- unplanned.mlir
 hostir.program @p(%in: memref<8xf32>) {
   %main = hostir.main_stream
   %b = hostir.alloc on %main : memref<8xf32>
 }
 
-// INPUT: error: the stream program would be refused: memory: rank 0: command 0 (copy "copy #0"): dst: writes to the input argument "arg0"
+// INPUT: error: the stream program is invalid: memory: rank 0: command 0 (copy "copy #0"): dst: writes to the input argument "arg0"
 //--- input.mlir
 hostir.program @p(%in: memref<8xf32>) {
   %main = hostir.main_stream

@@ -75,7 +75,7 @@ Status run::checkWritable(const std::string &path) {
   if (folder.empty())
     folder = ".";
   if (!fs::is_directory(folder, error))
-    return cannotWrite(path, fmt::format("\"{}\" is no folder", folder.string()));
+    return cannotWrite(path, fmt::format("\"{}\" is not a folder", folder.string()));
   return ::access(folder.c_str(), W_OK | X_OK) == 0 ? Status()
                                                     : cannotWrite(path, std::strerror(errno));
 }
@@ -84,17 +84,18 @@ Status run::makeFolderAnew(const std::string &path,
                            const std::function<bool(const std::string &)> &ours) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_directory(path, error))
-    return Status(Code::Io, fmt::format("\"{}\" is no folder", path));
+    return Status(Code::Io, fmt::format("\"{}\" is not a folder", path));
   std::vector<fs::path> old;
   if (fs::exists(path, error)) {
     fs::directory_iterator entry(path, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
       if (!fs::is_regular_file(entry->symlink_status(error)) ||
           !ours(entry->path().filename().string()))
-        return Status(Code::Io,
-                      fmt::format("\"{}\" holds \"{}\", which is not of an earlier stage: give an "
-                                  "empty or a new folder",
-                                  path, entry->path().filename().string()));
+        return Status(
+            Code::Io,
+            fmt::format(
+                "\"{}\" holds \"{}\", which no earlier --stage wrote: name an empty or new folder",
+                path, entry->path().filename().string()));
       old.push_back(entry->path());
     }
   } else {

@@ -16,7 +16,7 @@ std::vector<std::string> tandem::run::targetNames() { return {}; }
 CompiledProgram tandem::run::compileProgram(const CompileRequest &request) {
   CompiledProgram result;
   result.errors = request.path + ": this tool was built without the compiler "
-                                 "(TANDEM_ENABLE_COMPILER=OFF); compile the program elsewhere with "
-                                 "tandem-compile and run the .tsp";
+                                 "(TANDEM_ENABLE_COMPILER=OFF); compile the program with "
+                                 "tandem-compile on another machine and run the .tsp";
   return result;
 }

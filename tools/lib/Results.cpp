@@ -109,8 +109,8 @@ static Status judgeOne(const Program &program, const ArgumentInfo &info, const P
                        ResultReport &report) {
   if (out.shape != reference.shape || out.dtype != reference.dtype)
     return Status(Code::InvalidProgram,
-                  fmt::format("argument \"{}\": the oracle's is {}, the program's {}", info.name,
-                              reference.layout().str(), out.layout().str()));
+                  fmt::format("argument \"{}\": the unsharded reference has {}, the program {}",
+                              info.name, reference.layout().str(), out.layout().str()));
   Comparison comparison = compare(out, reference, path, program.index().reduced_wire());
   if (report.name.empty())
     report = {info.name, info.dtype, comparison};

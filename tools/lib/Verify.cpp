@@ -58,7 +58,7 @@ Expected<Tensor> run::assemble(const ArgumentInfo &info, const Placement &placem
     if (differs >= 0)
       return Status(Code::Internal,
                     fmt::format("argument \"{}\", index {}: rank {} holds another value than rank "
-                                "{}; copies must be equal to the last bit",
+                                "{}; replicas must be equal to the last bit",
                                 info.name, indexText(info.shape, differs), rank,
                                 rankOf(placement, differs, shard.term)));
   }

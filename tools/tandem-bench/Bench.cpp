@@ -314,7 +314,7 @@ Expected<uint32_t> bench::checkSuite(const Options &options, uint32_t ranks) {
     TANDEM_ASSIGN_OR_RETURN(auto suite, readSuite(options.folder));
     if (ranks && ranks != suite->ranks())
       return Status(Code::InvalidArgument,
-                    fmt::format("the programs of \"{}\" are for {} ranks, asked for are {}",
+                    fmt::format("the programs of \"{}\" are for {} ranks, -n asks for {}",
                                 options.folder, suite->ranks(), ranks));
     ranks = suite->ranks();
   }

@@ -430,7 +430,7 @@ Expected<std::string> Calibration::apply(const std::string &base, const std::str
   // The base has been read as a machine: it has all the fields.
   Json file = Json::parse(base, nullptr, false);
   if (file.is_discarded())
-    return Status(Code::InvalidArgument, "the base file is no JSON");
+    return Status(Code::InvalidArgument, "the base file is not JSON");
   file["name"] = name;
   file["sources"][kSource] = {{"kind", "measured"}, {"text", how}};
   applyMatmuls(file["device"]);

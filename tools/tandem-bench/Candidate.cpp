@@ -121,7 +121,7 @@ Status Candidate::checkTimes(tandem_instance *instance) const {
   TANDEM_RETURN_IF_ERROR(context->check(tandem_command_times(instance, &times, &count)));
   bool any = std::any_of(times, times + count, [](const auto &time) { return time.end_ns > 0; });
   return any || count == 0 ? Status()
-                           : Status(Code::InvalidArgument, "a traced run noted no command's time");
+                           : Status(Code::InvalidArgument, "a traced run recorded no times");
 }
 
 Status Candidate::compare(const std::vector<Tensor> &whole, uint64_t seed, uint32_t set,

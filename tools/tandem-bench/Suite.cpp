@@ -300,8 +300,9 @@ Status checkStage(const std::string &folder) {
   json list = json::parse(*text, nullptr, false);
   if (list.is_object() && list.contains("tandem_bench") && list.contains("link_bytes"))
     return Status();
-  return Status(Code::InvalidArgument,
-                fmt::format("\"{}\" is no stage's list: give an empty or a new folder", path));
+  return Status(
+      Code::InvalidArgument,
+      fmt::format("\"{}\" was not written by --stage: name an empty or new folder", path));
 }
 
 } // namespace

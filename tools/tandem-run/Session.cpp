@@ -133,7 +133,7 @@ private:
     // So that nobody is missing where placements are gathered.
     TANDEM_RETURN_IF_ERROR(shardsOf(*program).status());
     if (options.verify && !file->hasOracle())
-      return Status(Code::InvalidArgument, "--verify: the file has no oracle");
+      return Status(Code::InvalidArgument, "--verify: the file has no unsharded reference");
     return Status::success();
   }
 

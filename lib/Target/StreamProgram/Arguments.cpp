@@ -57,7 +57,7 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
     ArgumentInfo info;
     info.isResult = bool(program.getArgAttr(number, hostir::kResultAttrName));
     if (results > 0 && !info.isResult)
-      return program.emitOpError("argument ") << number << ": an input stands after a result";
+      return program.emitOpError("argument ") << number << ": an input follows a result";
     unsigned place = info.isResult ? results++ : inputs++;
     StringAttr name = program.getArgAttrOfType<StringAttr>(number, hostir::kNameAttrName);
     info.name = name ? name.str() : ((info.isResult ? "res" : "arg") + Twine(place)).str();

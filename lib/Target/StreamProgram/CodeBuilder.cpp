@@ -54,8 +54,7 @@ LogicalResult CodeBuilder::arguments() {
              << " dimensions and 2^60 elements, found " << arg.getType();
     if (hostir::isSymmetric(type))
       return program.emitOpError("argument ")
-             << arg.getArgNumber()
-             << ": symmetric memory of the embedder has no place in a stream program yet";
+             << arg.getArgNumber() << ": arguments in symmetric memory are not supported yet";
     uint32_t number = define(arg);
     StringAttr given = program.getArgAttrOfType<StringAttr>(number, hostir::kNameAttrName);
     code->names.push_back(

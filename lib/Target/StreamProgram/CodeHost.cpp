@@ -247,7 +247,7 @@ LogicalResult CodeBuilder::channel(hostir::ChannelOp op) {
         other.linkClass != op.getLinkClass()) {
       InFlightDiagnostic diag = op.emitOpError("channel \"")
                                 << op.getName()
-                                << "\" stands for another mesh, axes or link class elsewhere";
+                                << "\" has another mesh, axes or link class elsewhere";
       diag.attachNote(channelOps[op.getName()].getLoc()) << "see the other channel";
       return diag;
     }

@@ -103,8 +103,7 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
     return op.emitOpError("expected a buffer of static shape with at most ")
            << kMaxRank << " dimensions and 2^60 elements, found " << type;
   if (!op.getOffset())
-    return op.emitOpError("has no place in the arena: expected `offset`, which "
-                          "hostir-plan-buffers writes");
+    return op.emitOpError("has no offset in the arena (run hostir-plan-buffers first)");
   bool symmetric = hostir::isSymmetric(type);
   int64_t arena = (symmetric ? program.getSymmetricBytes() : program.getArenaBytes()).value_or(0);
   int64_t offset = *op.getOffset(), pitch = op.getPitch().value_or(0), bytes = layout->bytes();
@@ -112,7 +111,7 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   if ((offset < 0 && pitch == 0) || offset < farBefore || pitch < 0 || offset % 64 != 0 ||
       pitch % 64 != 0)
     return op.emitOpError("expected offset and pitch that are multiples of 64 and not negative "
-                          "(offset may be, beside a pitch), found ")
+                          "(offset may be negative with a pitch), found ")
            << offset << " and " << pitch;
   // A loop with fewer iterations than workers has fewer slots; one that begins with a later worker
   // has none for earlier workers.

@@ -119,7 +119,7 @@ LogicalResult Evaluator::execute(const Instr &instr) {
     uint32_t worker = allocation.perWorker && stream > 0 ? stream - 1 : 0;
     uint32_t place = worker - allocation.firstWorker;
     if (worker < allocation.firstWorker || place >= allocation.places)
-      return error(instr) << "a buffer of worker " << worker << ", the arena has places for "
+      return error(instr) << "a buffer of worker " << worker << ", the arena has slots for "
                           << allocation.places << " from worker " << allocation.firstWorker
                           << " on";
     views[instr.dst] = {tables.life(allocation.firstBuffer + place), allocation.layout, 0};

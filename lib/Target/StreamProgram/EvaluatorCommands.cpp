@@ -129,7 +129,7 @@ LogicalResult Evaluator::command(const Instr &instr) {
 LogicalResult Evaluator::message(const Instr &instr) {
   bool isSend = opcodeOf(instr) == Opcode::Send;
   if (!openGroup)
-    return error(instr) << "expected to stand inside a hostir.group";
+    return error(instr) << "expected to be inside a hostir.group";
   uint16_t number;
   uint32_t buffer;
   const ChannelInfo *info = channel(instr, openGroup->d, number);

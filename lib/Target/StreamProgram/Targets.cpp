@@ -19,11 +19,11 @@ namespace {
 enum : uint32_t { kTwoSided = 1, kOneSided = 2, kCollectives = 4 };
 
 constexpr TargetInfo kTargets[] = {
-    {"cpu-ucx", "host memory, one process a rank, UCX", kTwoSided | kOneSided, ""},
+    {"cpu-ucx", "host memory, one process per rank, UCX", kTwoSided | kOneSided, ""},
     {"cpu-local", "host memory, ranks as threads of one process",
      kTwoSided | kOneSided | kCollectives, ""},
-    {"cuda-ucx", "NVIDIA GPUs, messages alone: UCX by staging, or NCCL", kTwoSided, "sm_90"},
-    {"cuda-nccl", "NVIDIA GPUs, one a rank, NCCL; also runs on the CPU", kTwoSided | kCollectives,
+    {"cuda-ucx", "NVIDIA GPUs, messages only: UCX by staging, or NCCL", kTwoSided, "sm_90"},
+    {"cuda-nccl", "NVIDIA GPUs, one per rank, NCCL; also runs on the CPU", kTwoSided | kCollectives,
      "sm_90"},
     {"cuda-peer", "NVIDIA GPUs of one node, one-sided copies between them, and NCCL",
      kTwoSided | kOneSided | kCollectives, "sm_90"},

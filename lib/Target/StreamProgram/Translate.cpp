@@ -73,7 +73,7 @@ LogicalResult Translation::findPrograms() {
     if (other.getOracleOf() != entry)
       continue;
     if (oracle)
-      return other.emitOpError("a second oracle of @") << entry;
+      return other.emitOpError("a second unsharded reference of @") << entry;
     oracle = other;
   }
   return success();
@@ -172,7 +172,7 @@ LogicalResult Translation::writeOracle() {
             (*oracleArguments)[i].isResult == arguments[i].isResult;
   if (!alike) {
     InFlightDiagnostic diag = oracle.emitOpError("expected the logical arguments of @")
-                              << entry << ", whose oracle it is";
+                              << entry << ", whose unsharded reference it is";
     diag.attachNote(program.getLoc()) << "see @" << entry;
     return diag;
   }

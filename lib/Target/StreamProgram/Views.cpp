@@ -143,8 +143,7 @@ private:
         if (!sawOne)
           stride = source.strides[i];
         else if (source.strides[i] != stride * count && !isEmpty)
-          return error() << "dimensions that do not lie one behind the other cannot be merged: "
-                         << source.str();
+          return error() << "dimensions that are not contiguous cannot be merged: " << source.str();
         sawOne = true;
         count *= source.shape[i];
       }

@@ -181,8 +181,9 @@ Status usable(const tandem_context *context) {
 Status inside(const Memory &memory, uint64_t offset, uint64_t bytes) {
   if (offset <= memory.size() && bytes <= memory.size() - offset)
     return Status();
-  return Status(Code::InvalidArgument, fmt::format("{} bytes at {} do not lie inside the {} there",
-                                                   bytes, offset, memory.size()));
+  return Status(Code::InvalidArgument,
+                fmt::format("{} bytes at {} are not inside the {} bytes there", bytes, offset,
+                            memory.size()));
 }
 
 } // namespace

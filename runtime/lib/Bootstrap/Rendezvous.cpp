@@ -68,9 +68,9 @@ private:
         continue;
       for (uint32_t rank = 1; rank < env.worldSize; ++rank)
         if (entries[1 + strangers.size() + rank].revents)
-          return Status(Code::Aborted, fmt::format("rank 0: rank {} ({}) ended before all ranks "
-                                                   "were there",
-                                                   rank, peers[rank].peerName()));
+          return Status(Code::Aborted,
+                        fmt::format("rank 0: rank {} ({}) ended before all ranks had connected",
+                                    rank, peers[rank].peerName()));
       TANDEM_RETURN_IF_ERROR(hear());
       if (entries[0].revents & POLLIN)
         acceptOne();

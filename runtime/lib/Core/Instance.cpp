@@ -48,7 +48,7 @@ Status InstanceImpl::bind(uint32_t i, const TensorView &view, uint64_t bytes) {
   Layout expected = Layout::dense(info.dtype, info.localShape.data(),
                                   static_cast<unsigned>(info.localShape.size()));
   if (!info.present)
-    return Status(Code::InvalidArgument, where + "this rank holds nothing of it");
+    return Status(Code::InvalidArgument, where + "this rank holds no part of it");
   if (view.layout.dtype != expected.dtype || !view.layout.sameShape(expected))
     return Status(Code::InvalidArgument,
                   fmt::format("{}expected {}, found {}", where, expected.str(), view.layout.str()));
@@ -226,7 +226,7 @@ Status InstanceImpl::wait() {
 Status InstanceImpl::trace(bool on) {
   if (on && !context.device().timesCommands())
     return Status(Code::Unsupported,
-                  fmt::format("device {} cannot say when commands run", context.device().name()));
+                  fmt::format("device {} cannot time commands", context.device().name()));
   // Runs in flight still write to the old addresses.
   TANDEM_RETURN_IF_ERROR(wait());
   commandTimes.assign(on ? data.commands()->size() : 0, {});
@@ -341,8 +341,8 @@ std::string InstanceImpl::describeStall() {
       parts.push_back(fmt::format("stream {} in {}{}", s, fmt::join(commands, " or "),
                                   commands.size() < at.size() ? " or a later one" : ""));
   }
-  std::string where =
-      parts.empty() ? "no stream is in a command of it" : fmt::format("{}", fmt::join(parts, "; "));
+  std::string where = parts.empty() ? "no stream is in one of its commands"
+                                    : fmt::format("{}", fmt::join(parts, "; "));
   return fmt::format("run of @{}: {}", programHandle->name(), where);
 }
 

@@ -175,8 +175,7 @@ public:
       facade = std::make_unique<HostFacade>(device);
       if (bootstrap.rank() == 0)
         fmt::print(stderr,
-                   "tandem: channel {} moves host memory: what device {} sends and receives is "
-                   "copied through it\n",
+                   "tandem: channel {} moves host memory: data of device {} is copied through it\n",
                    inner->name(), device.name());
     }
     TANDEM_ASSIGN_OR_RETURN(auto channel, inner->createChannel(desc, *facade, bootstrap));

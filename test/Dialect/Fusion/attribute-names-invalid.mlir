@@ -1,7 +1,7 @@
 // RUN: tandem-opt %s -fusion-specialize -split-input-file -verify-diagnostics -o /dev/null
 
 func.func @typo(%0: tensor<8x16xf32>, %1: tensor<16x16xf32>) -> tensor<8x16xf32> {
-  // expected-error @+1 {{expected an attribute that it has, found 'tranpose_b'; did you mean 'transpose_b'?}}
+  // expected-error @+1 {{expected an attribute of this op, found 'tranpose_b'; did you mean 'transpose_b'?}}
   %2 = fusion.matmul %0, %1 {tranpose_b} : tensor<8x16xf32>, tensor<16x16xf32> -> tensor<8x16xf32>
   return %2 : tensor<8x16xf32>
 }
@@ -35,7 +35,7 @@ func.func @reshard(%0: tensor<8xf32>) -> tensor<8xf32, #fusion.axes<#tp, [-]>> {
 // -----
 
 func.func @far(%0: tensor<8x16xf32>) -> tensor<16x8xf32> {
-  // expected-error @+1 {{found 'unroll'; there are 'permutation', 'fusion.schedule', 'fusion.gather'}}
+  // expected-error @+1 {{found 'unroll'; known are 'permutation', 'fusion.schedule', 'fusion.gather'}}
   %1 = fusion.permute %0 [1, 0] {unroll = 4} : tensor<8x16xf32> -> tensor<16x8xf32>
   return %1 : tensor<16x8xf32>
 }
@@ -43,7 +43,7 @@ func.func @far(%0: tensor<8x16xf32>) -> tensor<16x8xf32> {
 // -----
 
 func.func @elementwise(%0: tensor<8xf32>) -> tensor<8xf32> {
-  // expected-error @+1 {{'arith.addf' op expected an attribute that it has, found 'gather'; did you mean 'fusion.gather'?}}
+  // expected-error @+1 {{'arith.addf' op expected an attribute of this op, found 'gather'; did you mean 'fusion.gather'?}}
   %1 = arith.addf %0, %0 {gather = "before"} : tensor<8xf32>
   return %1 : tensor<8xf32>
 }

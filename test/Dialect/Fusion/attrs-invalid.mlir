@@ -168,7 +168,7 @@ func.func private @f(tensor<8xf32, #fusion.axes<#any, [didx("x") * serial(3)]>>)
 
 // axes_c6
 #tp = #tandem.mesh<"tp", ["x" = 2]>
-// expected-error @+1 {{expected a list of partial mesh axes beside 'max', found none}}
+// expected-error @+1 {{expected a list of partial mesh axes with 'max', found none}}
 func.func private @f(tensor<8xf32, #fusion.axes<#tp, [-], partial = max []>>)
 
 // -----
@@ -192,7 +192,7 @@ func.func private @f() attributes {s = #fusion.schedule<push, merged = [1, 3]>}
 // -----
 
 // schedule_c2
-// expected-error @+1 {{schedule exchange has no option 'order'; there are 'streams'}}
+// expected-error @+1 {{schedule exchange has no option 'order'; known are 'streams'}}
 func.func private @f() attributes {s = #fusion.schedule<exchange, order = xor>}
 
 // -----
@@ -226,7 +226,7 @@ func.func private @f() attributes {s = #fusion.schedule<push, order = {}>}
 
 // -----
 
-// expected-error @+1 {{expected an attribute of dialect 'fusion' on an operation, found 'fusion.speed'; there are 'fusion.schedule', 'fusion.gather', 'fusion.oracle_of'}}
+// expected-error @+1 {{expected an attribute of dialect 'fusion' on an operation, found 'fusion.speed'; known are 'fusion.schedule', 'fusion.gather', 'fusion.oracle_of'}}
 func.func private @f() attributes {fusion.speed = 1 : i64}
 
 // -----
@@ -266,12 +266,12 @@ module attributes {fusion.oracle_of = @f} {}
 
 // -----
 
-// expected-error @+1 {{expected a string that is not empty in 'fusion.name', found ""}}
+// expected-error @+1 {{expected a nonempty string in 'fusion.name', found ""}}
 func.func private @f(tensor<8xf32> {fusion.name = ""})
 
 // -----
 
-// expected-error @+1 {{expected an attribute of dialect 'fusion' on an argument, found 'fusion.size'; there are 'fusion.name', 'fusion.shape'}}
+// expected-error @+1 {{expected an attribute of dialect 'fusion' on an argument, found 'fusion.size'; known are 'fusion.name', 'fusion.shape'}}
 func.func private @f(tensor<8xf32> {fusion.size = 8 : i64})
 
 // -----

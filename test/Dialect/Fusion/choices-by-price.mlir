@@ -44,7 +44,7 @@ func.func @tokens(%x: !x, %v: !w, %w: !w) -> !x {
 !w = tensor<8192x8192xbf16, #fusion.axes<#tp, [didx("x"), -]>>
 !y = tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>
 
-// LOG: remark: fusion-insert-reshards: the all-reduce is a reduce-scatter and an all-gather, which take less on h200x8
+// LOG: remark: fusion-insert-reshards: split the all-reduce into a reduce-scatter and an all-gather, which are faster on h200x8
 // RESHARDS-LABEL: func.func @all_reduce
 // RESHARDS: fusion.reshard {{.*}} partial = ["x"]>> -> tensor<8192x8192xbf16, #fusion.axes<#tp, {{.*}}didx("x")
 // RESHARDS-NEXT: fusion.reshard {{.*}} -> tensor<8192x8192xbf16, #fusion.axes<#tp, [-, -]>>

@@ -11,12 +11,12 @@
 // CHECK-NEXT:    return %[[E]]
 // expected-remark @+1 {{fusion-erase-dead-ops: 3 erased}}
 func.func @dead(%0: !rows) -> !rows {
-  // expected-remark @+1 {{fusion-erase-dead-ops: 'fusion.reshard' is erased, for nothing is computed from it}}
+  // expected-remark @+1 {{fusion-erase-dead-ops: 'fusion.reshard' is erased: no result depends on it}}
   %1 = fusion.reshard %0 : !rows -> !whole
   %2 = math.exp %0 : !rows
-  // expected-remark @+1 {{fusion-erase-dead-ops: 'arith.addf' is erased, for nothing is computed from it}}
+  // expected-remark @+1 {{fusion-erase-dead-ops: 'arith.addf' is erased: no result depends on it}}
   %3 = arith.addf %1, %1 : !whole
-  // expected-remark @+1 {{fusion-erase-dead-ops: 'fusion.call' is erased, for nothing is computed from it}}
+  // expected-remark @+1 {{fusion-erase-dead-ops: 'fusion.call' is erased: no result depends on it}}
   %4 = fusion.call @kernel(%3) elementwise [0] : (!whole) -> !whole
   return %2 : !rows
 }

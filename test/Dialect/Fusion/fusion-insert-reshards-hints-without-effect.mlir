@@ -6,8 +6,8 @@
 !rows = tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !w = tensor<4x4xf32, #all>
 func.func @local(%0: !rows, %1: !w) -> !rows {
-  // expected-warning @+2 {{'fusion.schedule' has no effect, for no reshard beside this op communicates}}
-  // expected-warning @+1 {{'fusion.gather' has no effect, for this op has no reshard that could stand there}}
+  // expected-warning @+2 {{'fusion.schedule' has no effect: no reshard of this op communicates}}
+  // expected-warning @+1 {{'fusion.gather' has no effect: this op has no reshard on that side}}
   %2 = fusion.matmul %0, %1 {fusion.gather = "before", fusion.schedule = #fusion.schedule<exchange>} : !rows, !w -> !rows
   // expected-warning @+2 {{'fusion.schedule' has no effect}}
   // expected-warning @+1 {{'fusion.gather' has no effect}}

@@ -101,7 +101,7 @@ func.func @f(%0: !a, %1: !b) {
 // reduce_c3
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>) {
-  // expected-error @+1 {{expected operand 0 not to be partial, for what it does to a term is not linear, found it partial by 'sum' over "x"; insert a fusion.reshard before it}}
+  // expected-error @+1 {{expected operand 0 not to be partial, since the operation is not linear, found it partial by 'sum' over "x"; insert a fusion.reshard before it}}
   %1 = fusion.reduce max %0 dims [0] : tensor<8x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<8xf32, #fusion.axes<#tp, [-], partial = ["x"]>>
   return
 }
@@ -259,7 +259,7 @@ func.func @sequence(%0: tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], pa
 
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
-  // expected-error @+1 {{expected an operation that a fusion can hold (fusion, elementwise arith and math, return), found 'tensor.cast'}}
+  // expected-error @+1 {{expected an operation of a fusion (fusion, elementwise arith and math, return), found 'tensor.cast'}}
   %1 = tensor.cast %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> to tensor<?xf32, #fusion.axes<#tp, [-]>>
   return
 }
@@ -291,7 +291,7 @@ func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi16
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func @f(%0: tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>, %1: tensor<8xi1, #fusion.axes<#tp, [-], partial = ["x"]>>) {
   %2 = fusion.reduce max %0 dims [1] : tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8xi1, #fusion.axes<#tp, [didx("x")]>>
-  // expected-error @+1 {{expected truth values that are combined by max (or) or min (and), found partial sums of i1 in operand 0}}
+  // expected-error @+1 {{expected i1 to be combined by max (or) or min (and), found partial sums in operand 0}}
   %3 = fusion.reshard %1 : tensor<8xi1, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<8xi1, #fusion.axes<#tp, [-]>>
   return
 }

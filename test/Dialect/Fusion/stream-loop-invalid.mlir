@@ -4,7 +4,7 @@
 !rows = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 func.func @argument(%x: !rows) -> !whole {
-  // expected-error @+1 {{expected operand 0 and its block argument to differ in stream digits at most, found 'tensor<16x8xf32, #fusion.axes<#tandem.mesh<"tp", ["x" = 4]>, [didx("x"), -]>>' and}}
+  // expected-error @+1 {{expected operand 0 and its block argument to differ only in stream digits, found 'tensor<16x8xf32, #fusion.axes<#tandem.mesh<"tp", ["x" = 4]>, [didx("x"), -]>>' and}}
   %0 = fusion.stream_loop (%x) : (!rows) -> !whole {
   ^bb0(%a: !whole):
     %1 = math.exp %a : !whole

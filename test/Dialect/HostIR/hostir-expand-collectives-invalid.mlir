@@ -24,6 +24,6 @@ hostir.program @one_sided(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) 
   %s = hostir.main_stream
   // expected-note @+1 {{channel "a" cannot}}
   %a = hostir.channel "a" over #tp ["x"] can [one_sided]
-  // expected-error @+1 {{expected a channel that can do 'collectives' or 'two_sided'}}
+  // expected-error @+1 {{expected a channel with 'collectives' or 'two_sided'}}
   hostir.collective all_reduce %x to %y via %a on %s : memref<8xf32> to memref<8xf32>
 }

@@ -28,7 +28,7 @@ hostir.program @other_stream(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result
 
 // CHECK-LABEL: hostir.program @other_elements(
 // CHECK-COUNT-2: hostir.launch @negf
-// LOG: it reads other elements of what is written, or in another order
+// LOG: it reads other elements than the first writes, or in another order
 hostir.program @other_elements(%x: memref<4x4xf32>, %y: memref<4x4xf32> {hostir.result}) {
   %s = hostir.main_stream
   %t = hostir.alloc on %s : memref<4x4xf32>
@@ -40,7 +40,7 @@ hostir.program @other_elements(%x: memref<4x4xf32>, %y: memref<4x4xf32> {hostir.
 // A row of it for all rows.
 // CHECK-LABEL: hostir.program @repeated(
 // CHECK-COUNT-2: hostir.launch
-// LOG: it reads other elements of what is written, or in another order
+// LOG: it reads other elements than the first writes, or in another order
 hostir.program @repeated(%x: memref<4x4xf32>, %y: memref<4x4xf32> {hostir.result}) {
   %s = hostir.main_stream
   %t = hostir.alloc on %s : memref<4x4xf32>

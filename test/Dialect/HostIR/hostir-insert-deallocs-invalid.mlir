@@ -7,7 +7,7 @@ hostir.program @no_end(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
   %c1 = arith.constant 1 : index
   %s = hostir.worker_stream %c0
   %t = hostir.worker_stream %c1
-  // expected-error @+1 {{expected the accesses to be ordered before a place of the alloc's stream, or of the last access's, in the alloc's block}}
+  // expected-error @+1 {{expected a point after all accesses in the alloc's block, on the alloc's stream or on that of the last access}}
   %a = hostir.alloc on %main : memref<16xf32>
   hostir.sync %s after %main
   hostir.sync %t after %main

@@ -48,7 +48,7 @@ hostir.program @other_slice(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
-  // expected-remark @+1 {{kept whole: its first access in a block does not write the whole slice; an access in the loop may lie outside of the slice}}
+  // expected-remark @+1 {{kept whole: its first access in a block does not write the whole slice; an access in the loop may lie outside the slice}}
   %g = hostir.alloc on %main : memref<4x8xf32>
   scf.for %i = %c0 to %c3 step %c1 {
     %j = arith.addi %i, %c1 : index
@@ -69,7 +69,7 @@ hostir.program @two_streams(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
-  // expected-remark @+1 {{kept whole: another stream uses a slice, and no sync in the block says when that is over}}
+  // expected-remark @+1 {{kept whole: another stream uses a slice, and no sync in the block orders the end of this use}}
   %g = hostir.alloc on %main : memref<4x8xf32>
   scf.for %i = %c0 to %c3 step %c1 {
     %s = hostir.worker_stream %i

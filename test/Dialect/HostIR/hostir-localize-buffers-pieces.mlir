@@ -116,7 +116,7 @@ hostir.program @streams(%x: memref<1x3xf32>, %y: memref<1x6xf32> {hostir.result}
   %c2 = arith.constant 2 : index
   %c3 = arith.constant 3 : index
   %c4 = arith.constant 4 : index
-  // expected-remark @+1 {{kept whole: its first access in a block does not write the whole slice; its stream changes inside of the loop}}
+  // expected-remark @+1 {{kept whole: its first access in a block does not write the whole slice; its stream changes inside the loop}}
   %g = hostir.alloc on %main : memref<4x6xf32>
   scf.for %i = %c0 to %c4 step %c1 {
     scf.for %j = %c0 to %c2 step %c1 {

@@ -22,7 +22,7 @@ hostir.program @overtaken(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
   scf.for %i = %c0 to %c4 step %c1 {
-    // expected-error @+1 {{expected each iteration's buffer to be over before the next one takes its place, found an access that is not ordered before it}}
+    // expected-error @+1 {{expected each iteration's buffer to end before the next one reuses its slot, found an access that is not ordered before that}}
     %a = hostir.alloc on %main : memref<16xf32>
     hostir.copy %x to %a on %main : memref<16xf32> to memref<16xf32>
     %s = hostir.worker_stream %i
@@ -56,7 +56,7 @@ hostir.program @symmetric(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
   scf.for %i = %c0 to %c4 step %c1 {
-    // expected-error @+1 {{expected buffers in symmetric memory outside of loops and conditions}}
+    // expected-error @+1 {{expected buffers in symmetric memory outside loops and conditions}}
     %a = hostir.alloc on %main : memref<16xf32, #hostir.symmetric>
     hostir.copy %a to %y on %main : memref<16xf32, #hostir.symmetric> to memref<16xf32>
   }
@@ -140,7 +140,7 @@ hostir.program @too_many_places(%x: memref<4398046511104x4xf32>, %z: memref<16xf
   scf.for %i = %c0 to %c8 step %c1 {
     %s = hostir.worker_stream %i
     hostir.sync %s after %main
-    // expected-error @+1 {{expected a buffer whose places take at most 70368744177664 bytes, found 'memref<4398046511104x4xf32>' for 8 workers}}
+    // expected-error @+1 {{expected a buffer whose slots take at most 70368744177664 bytes, found 'memref<4398046511104x4xf32>' for 8 workers}}
     %a = hostir.alloc on %s : memref<4398046511104x4xf32>
     hostir.copy %x to %a on %s : memref<4398046511104x4xf32> to memref<4398046511104x4xf32>
     hostir.sync %main after %s

@@ -69,7 +69,7 @@ hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
   %main = hostir.main_stream
   // expected-note @+1 {{channel "a" cannot}}
   %a = hostir.channel "a" over #tp ["x"] can [two_sided]
-  // expected-error @+1 {{expected a channel that can do 'collectives', or to have been expanded by 'hostir-expand-collectives'}}
+  // expected-error @+1 {{expected a channel with 'collectives' (or run hostir-expand-collectives)}}
   hostir.collective all_reduce %x to %y via %a on %main : memref<16xf32> to memref<16xf32>
 }
 
@@ -79,7 +79,7 @@ hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
 hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
   %main = hostir.main_stream
   hostir.copy %x to %y on %main : memref<16xf32> to memref<16xf32>
-  // expected-error @+1 {{expected a place in the arena, found none: 'hostir-plan-buffers' has not run}}
+  // expected-error @+1 {{expected an offset in the arena, found none (run hostir-plan-buffers first)}}
   %a = hostir.alloc on %main : memref<16xf32>
   hostir.dealloc %a on %main : memref<16xf32>
 }
@@ -95,7 +95,7 @@ hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) attrib
   %c3 = arith.constant 3 : index
   scf.for %i = %c0 to %c3 step %c1 {
     %s = hostir.worker_stream %i
-    // expected-error @+1 {{expected a place inside the arena of 128 bytes}}
+    // expected-error @+1 {{expected an offset inside the arena of 128 bytes}}
     %a = hostir.alloc on %s {offset = 0 : i64, pitch = 64 : i64} : memref<16xf32>
     hostir.dealloc %a on %s : memref<16xf32>
   }
@@ -134,7 +134,7 @@ hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) attrib
   %c1 = arith.constant 1 : index
   %a = hostir.alloc on %main {offset = 0 : i64} : memref<16xf32>
   scf.for %i = %c0 to %c1 step %c1 {
-    // expected-error @+1 {{expected to stand in the block of the buffer's alloc}}
+    // expected-error @+1 {{expected to be in the block of the buffer's alloc}}
     hostir.dealloc %a on %main : memref<16xf32>
   }
 }
@@ -207,14 +207,14 @@ hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
   hostir.sync %s after %main
   hostir.copy %x to %y on %s : memref<16xf32> to memref<16xf32>
   hostir.sync %main after %s
-  // expected-error @+1 {{expected the main stream to be ordered after all that worker 1 runs when the program ends, found it is not after this}}
+  // expected-error @+1 {{expected the end of the main stream to be ordered after all commands of worker 1, but this command is not}}
   hostir.copy %x to %y on %s : memref<16xf32> to memref<16xf32>
 }
 
 // -----
 
 // verify_c9: a result that is not written
-// expected-error @+1 {{expected result argument 1 to be written, found no command that does}}
+// expected-error @+1 {{expected result argument 1 to be written, found no command that writes it}}
 hostir.program @p(%x: memref<16xf32>, %y: memref<16xf32> {hostir.result}) {
 }
 

@@ -154,7 +154,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>) {
   %main = hostir.main_stream
   // expected-note @+1 {{channel "ch" cannot}}
   %ch = hostir.channel "ch" over #tp ["x"] can [one_sided]
-  // expected-error @+1 {{expected a channel that can do 'collectives' or 'two_sided'}}
+  // expected-error @+1 {{expected a channel with 'collectives' or 'two_sided'}}
   hostir.collective all_reduce %a to %b via %ch on %main : memref<3xf32> to memref<3xf32>
 }
 
@@ -179,7 +179,7 @@ hostir.program @p() {
   %main = hostir.main_stream
   // expected-note @+1 {{channel "ch" cannot}}
   %ch = hostir.channel "ch" over #tp ["x"] can [collectives]
-  // expected-error @+1 {{expected a channel that can do 'two_sided'}}
+  // expected-error @+1 {{expected a channel with 'two_sided'}}
   hostir.group via %ch on %main {
   }
 }
@@ -190,7 +190,7 @@ hostir.program @p() {
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %c0 = arith.constant 0 : index
-  // expected-error @+1 {{'hostir.send' op expected to stand inside a 'hostir.group'}}
+  // expected-error @+1 {{'hostir.send' op expected to be inside a 'hostir.group'}}
   hostir.send %a to %c0 : memref<3xf32>
 }
 
@@ -214,7 +214,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h:
 hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32>, %g: memref<4x3xf32>, %h: memref<4x3xf16>) {
   %main = hostir.main_stream
   %c0 = arith.constant 0 : index
-  // expected-error @+1 {{'hostir.recv' op expected to stand inside a 'hostir.group'}}
+  // expected-error @+1 {{'hostir.recv' op expected to be inside a 'hostir.group'}}
   hostir.recv %a from %c0 : memref<3xf32>
 }
 
@@ -351,7 +351,7 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
   %c1 = arith.constant 1 : index
   // expected-note @+1 {{channel "ch" cannot}}
   %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
-  // expected-error @+1 {{expected a channel that can do 'one_sided'}}
+  // expected-error @+1 {{expected a channel with 'one_sided'}}
   hostir.put %a to %b at %c1 via %ch on %main : memref<3xf32> to memref<3xf32, #hostir.symmetric>
 }
 
@@ -364,6 +364,6 @@ hostir.program @p(%a: memref<3xf32>, %b: memref<3xf32, #hostir.symmetric>) {
   %c1 = arith.constant 1 : index
   // expected-note @+1 {{channel "ch" cannot}}
   %ch = hostir.channel "ch" over #tp ["x"] can [two_sided]
-  // expected-error @+1 {{expected a channel that can do 'one_sided'}}
+  // expected-error @+1 {{expected a channel with 'one_sided'}}
   hostir.signal %c1 = %c1 at %c1 via %ch on %main
 }

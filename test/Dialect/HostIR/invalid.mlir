@@ -86,7 +86,7 @@ hostir.program @p() attributes {arena_bytes = -64 : i64} {
 // -----
 
 // argument attributes
-// expected-error @+1 {{expected a string that is not empty in 'hostir.name', found ""}}
+// expected-error @+1 {{expected a nonempty string in 'hostir.name', found ""}}
 hostir.program @p(%a: memref<4xf32> {hostir.name = ""}) {
 }
 

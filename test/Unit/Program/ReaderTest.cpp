@@ -40,8 +40,7 @@ TEST(Reader, Header) {
   expectError("TANDEMSP", "not a stream program: 8 bytes");
   expectError(withHeader([](sp::Header &h) { h.magic[0] = 'X'; }), "header field magic is wrong");
   expectError(withHeader([](sp::Header &h) { h.version = 7; }),
-              "header field version: the file has 7, this runtime reads " +
-                  std::to_string(sp::kVersion));
+              "header field version: found 7, expected " + std::to_string(sp::kVersion));
   expectError(withHeader([](sp::Header &h) { h.reserved = 1; }),
               "header field reserved: expected 0, found 1");
   expectError(withHeader([](sp::Header &h) { h.fileSize += 1; }), "header field fileSize");
@@ -83,7 +82,7 @@ TEST(Reader, Ranks) {
   EXPECT_FALSE((*file)->hasOracle());
   EXPECT_EQ((*file)->rankProgram(2).status().message(),
             "memory: no rank 2: the program is for 2 ranks");
-  EXPECT_EQ((*file)->oracle().status().message(), "memory: the file has no oracle");
+  EXPECT_EQ((*file)->oracle().status().message(), "memory: the file has no unsharded reference");
 }
 
 TEST(Reader, Oracle) {

@@ -55,11 +55,11 @@ std::vector<Reject> rejects() {
       r.commands[command].channel = 1;
     });
   };
-  lacks("capability-collectives", s::gather, 3, "channel 1 does not ask for collectives");
-  lacks("capability-group", s::group, 6, "channel 1 does not ask for two_sided");
-  lacks("capability-put", s::put, 5, "channel 1 does not ask for one_sided");
-  lacks("capability-signal", s::signal, 5, "channel 1 does not ask for one_sided");
-  lacks("capability-wait-signal", s::waitSignal, 5, "channel 1 does not ask for one_sided");
+  lacks("capability-collectives", s::gather, 3, "channel 1 lacks collectives");
+  lacks("capability-group", s::group, 6, "channel 1 lacks two_sided");
+  lacks("capability-put", s::put, 5, "channel 1 lacks one_sided");
+  lacks("capability-signal", s::signal, 5, "channel 1 lacks one_sided");
+  lacks("capability-wait-signal", s::waitSignal, 5, "channel 1 lacks one_sided");
   add("operand-missing", "operand 1: missing",
       [](P &, R &r) { r.commands[s::copy].operands[1] = sp::kNoView; });
   add("operand-extra", "operand 2: expected none, found view 0",
@@ -172,9 +172,9 @@ std::vector<Reject> rejects() {
   add("group-count", "field aux: 99 messages, only",
       [](P &, R &r) { r.commands[s::group].aux = 99; });
   add("group-long",
-      "command 12 (put \"put #12\"): stands inside the group of command 9, which has 1 more",
+      "command 12 (put \"put #12\"): is inside the group of command 9, which has 1 more",
       [](P &, R &r) { r.commands[s::group].aux = 3; });
-  add("group-short", "command 11 (recv \"recv #11\"): stands outside a group",
+  add("group-short", "command 11 (recv \"recv #11\"): is outside a group",
       [](P &, R &r) { r.commands[s::group].aux = 1; });
   add("group-stream", "is on stream 0 and channel 0, its group (command 9) on 1 and 0",
       [](P &, R &r) { r.commands[s::send].stream = 0; });
@@ -183,7 +183,7 @@ std::vector<Reject> rejects() {
     r.commands[s::recv].channel = 1;
   });
   add("message-peer", "field peer: 2 of 2", [](P &, R &r) { r.commands[s::send].peer = 2; });
-  add("message-tag", "field aux: tag 0 stands twice",
+  add("message-tag", "field aux: tag 0 is used twice",
       [](P &, R &r) { r.commands[s::recv] = r.commands[s::send]; });
   add("message-to-input", "buffer: writes to the input argument",
       [](P &, R &r) { r.commands[s::recv].operands[0] = s::x; });

@@ -144,7 +144,7 @@ std::vector<Reject> rejects() {
       [](P &, R &r) { r.channels[0].capabilities = 0x8f; });
   add("channel-member", "channels[0]: group: rank 2 of 2",
       [](P &, R &r) { r.channels[0].group[0] = 2; });
-  add("channel-twice", "channels[0]: group: rank 1 stands twice",
+  add("channel-twice", "channels[0]: group: rank 1 is listed twice",
       [](P &, R &r) { r.channels[0].group[0] = 1; });
   add("channel-self", "channels[0]: self: group[0] is not this rank",
       [](P &, R &r) { r.channels[0].self = 0; });

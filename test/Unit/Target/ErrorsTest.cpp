@@ -132,8 +132,7 @@ TEST(Errors, ViewsOutOfBounds) {
 TEST(Errors, BuffersWithoutAPlace) {
   std::string pitch = "  %s = hostir.worker_stream %c1\n";
   EXPECT_EQ(errorsOf(program("  %b = hostir.alloc on %main : memref<8xf32>\n")),
-            "'hostir.alloc' op has no place in the arena: expected `offset`, which "
-            "hostir-plan-buffers writes\n");
+            "'hostir.alloc' op has no offset in the arena (run hostir-plan-buffers first)\n");
   EXPECT_EQ(
       errorsOf(program("  %b = hostir.alloc on %main {offset = 256 : i64} : memref<8xf32>\n")),
       "'hostir.alloc' op a buffer of 32 bytes at offset 256 does not fit in the 256 bytes of the "
@@ -142,7 +141,7 @@ TEST(Errors, BuffersWithoutAPlace) {
       errorsOf(program(
           pitch +
           "  %b = hostir.alloc on %s {offset = 128 : i64, pitch = 128 : i64} : memref<8xf32>\n")),
-      "'hostir.alloc' op rank 0: a buffer of worker 1, the arena has places for 1 from "
+      "'hostir.alloc' op rank 0: a buffer of worker 1, the arena has slots for 1 from "
       "worker 0 on\n");
 }
 
@@ -151,7 +150,7 @@ TEST(Errors, ChannelsOfOneName) {
                      "memref<8xf32>) {\n"
                      "  %a = hostir.channel \"c\" over #tp [\"x\"] can [two_sided]\n"
                      "  %b = hostir.channel \"c\" over #tp [\"y\"] can [two_sided]\n}\n"),
-            "'hostir.channel' op channel \"c\" stands for another mesh, axes or link class "
+            "'hostir.channel' op channel \"c\" has another mesh, axes or link class "
             "elsewhere\nnote: see the other channel\n");
 }
 
@@ -194,15 +193,16 @@ TEST(Errors, WorldAndRank) {
 }
 
 TEST(Errors, Arguments) {
-  EXPECT_EQ(errorsOf("hostir.program @p(%a: memref<4xf32, #hostir.symmetric>) {\n}\n"),
-            "'hostir.program' op argument 0: symmetric memory of the embedder has no place in a "
-            "stream program yet\n");
+  EXPECT_EQ(
+      errorsOf("hostir.program @p(%a: memref<4xf32, #hostir.symmetric>) {\n}\n"),
+      "'hostir.program' op argument 0: arguments in symmetric memory are not supported yet\n");
 }
 
 TEST(Errors, Oracle) {
   EXPECT_EQ(errorsOf(program("") +
                      "hostir.program @o(%in: memref<8xf32>) attributes {oracle_of = @p} {\n}\n"),
-            "'hostir.program' op expected the logical arguments of @p, whose oracle it is\nnote: "
+            "'hostir.program' op expected the logical arguments of @p, whose unsharded reference "
+            "it is\nnote: "
             "see @p\n");
 }
 

@@ -140,7 +140,7 @@ LogicalResult AxesAttr::verify(function_ref<InFlightDiagnostic()> emitError, Mes
     if (failed(use(axis)))
       return failure();
   if (partial.empty() && partialKind != ReduceKind::Sum)
-    return emitError() << "expected a list of partial mesh axes beside '"
+    return emitError() << "expected a list of partial mesh axes with '"
                        << stringifyReduceKind(partialKind) << "', found none";
   return success();
 }

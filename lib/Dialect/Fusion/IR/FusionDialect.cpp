@@ -70,8 +70,8 @@ static LogicalResult verifyNameAttr(Operation *op, NamedAttribute attr, StringRe
                                     ArrayAttr dictionaries, unsigned index) {
   auto name = dyn_cast<StringAttr>(attr.getValue());
   if (!name || name.empty())
-    return op->emitOpError() << "expected a string that is not empty in '" << kNameAttrName
-                             << "', found " << attr.getValue();
+    return op->emitOpError() << "expected a nonempty string in '" << kNameAttrName << "', found "
+                             << attr.getValue();
   for (unsigned other = 0; other < dictionaries.size(); ++other) {
     Attribute given = cast<DictionaryAttr>(dictionaries[other]).get(kNameAttrName);
     if (given ? other < index && given == name

@@ -55,7 +55,7 @@ std::string fusion::suggestName(StringRef found, ArrayRef<StringRef> known) {
   }
   if (!closest.empty())
     return "; did you mean '" + closest.str() + "'?";
-  return known.empty() ? "; there are none" : "; there are '" + llvm::join(known, "', '") + "'";
+  return known.empty() ? "; none are known" : "; known are '" + llvm::join(known, "', '") + "'";
 }
 
 LogicalResult fusion::verifyAttributeNames(Operation *op) {
@@ -67,7 +67,7 @@ LogicalResult fusion::verifyAttributeNames(Operation *op) {
         op->getName().getAttributeNames(), [](StringAttr known) { return known.getValue(); });
     if (isLocalComputation(op))
       known.append({kScheduleAttrName, kGatherAttrName});
-    return op->emitOpError() << "expected an attribute that it has, found '" << name << "'"
+    return op->emitOpError() << "expected an attribute of this op, found '" << name << "'"
                              << suggestName(name, known);
   }
   return success();

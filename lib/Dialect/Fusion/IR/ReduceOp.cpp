@@ -29,7 +29,7 @@ LogicalResult ReduceOp::verify() {
       failed(verifyShape(*this, "the result", getType().getShape(), shapes.front())))
     return failure();
   if (input.getElementType().isInteger(1) && getKind() == ReduceKind::Sum)
-    return emitOpError() << "expected max (or) or min (and) of truth values, found sum of i1";
+    return emitOpError() << "expected max (or) or min (and) of i1, found sum";
   return verifyElementType(*this, "the result", getType(), input.getElementType());
 }
 

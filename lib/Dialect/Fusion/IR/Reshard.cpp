@@ -301,7 +301,7 @@ Reshard fusion::classifyReshard(RankedTensorType from, RankedTensorType to) {
   if (!a || !b)
     return unsupportedReshard("expected decided axes on both sides, found none");
   if (from.getShape() != to.getShape())
-    return unsupportedReshard("expected one shape on both sides, found two");
+    return unsupportedReshard("expected equal shapes on both sides, found different ones");
   FailureOr<SmallVector<AxisState>> fromStates = getStates(from), toStates = getStates(to);
   if (failed(fromStates) || failed(toStates))
     return unsupportedReshard("expected known extents and mesh sizes, found '?' (run "

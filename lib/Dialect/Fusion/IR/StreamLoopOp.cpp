@@ -30,7 +30,7 @@ LogicalResult StreamLoopOp::verifyBoundary(TypeRange outside, TypeRange inside, 
   for (auto [i, types] : llvm::enumerate(llvm::zip_equal(outside, inside)))
     if (auto [mine, partners] = types; !differInStreamsOnly(mine, partners))
       return emitOpError() << "expected " << what << ' ' << i << " and its " << partner
-                           << " to differ in stream digits at most, found " << mine << " and "
+                           << " to differ only in stream digits, found " << mine << " and "
                            << partners;
   return success();
 }

@@ -114,8 +114,8 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       continue;
     }
     if (rule->addedOnce && axes.isPartial())
-      return fail("expected no bias beside a result that is partial over \"" +
-                  axes.getPartial().front().getValue() + "\": each term would have it");
+      return fail("expected no bias with a result that is partial over \"" +
+                  axes.getPartial().front().getValue() + "\": each partial sum would include it");
     std::optional<AxesConflict> conflict;
     AxesAttr inferred = inferResultAxes(op, i, operandAxes, conflict);
     if (conflict)

@@ -46,7 +46,7 @@ void fusion::eraseHints(Operation *op, bool isMended) {
   if (schedule && !isAlone &&
       !hasReshard(op, [&](ReshardOp reshard) { return reshard.getScheduleAttr() == schedule; }))
     op->emitWarning() << "'" << kScheduleAttrName
-                      << "' has no effect, for no reshard beside this op communicates";
+                      << "' has no effect: no reshard of this op communicates";
   auto gather = dyn_cast_if_present<StringAttr>(op->removeDiscardableAttr(kGatherAttrName));
   if (!gather || isAlone)
     return;
@@ -56,5 +56,5 @@ void fusion::eraseHints(Operation *op, bool isMended) {
                      : isMended;
   if (!isHeard)
     op->emitWarning() << "'" << kGatherAttrName
-                      << "' has no effect, for this op has no reshard that could stand there";
+                      << "' has no effect: this op has no reshard on that side";
 }

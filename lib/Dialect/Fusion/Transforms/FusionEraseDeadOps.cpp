@@ -34,7 +34,7 @@ struct FusionEraseDeadOpsPass
         if (!isOpTriviallyDead(&op))
           continue;
         say(op.getLoc(), [&](raw_ostream &os) {
-          os << "'" << op.getName() << "' is erased, for nothing is computed from it";
+          os << "'" << op.getName() << "' is erased: no result depends on it";
         });
         op.erase();
         ++erased;

@@ -129,7 +129,7 @@ private:
         continue;
       ++numSplit;
       say(loc, [&](raw_ostream &os) {
-        os << "the all-reduce is a reduce-scatter and an all-gather, which take less on "
+        os << "split the all-reduce into a reduce-scatter and an all-gather, which are faster on "
            << pricer->getMachineName();
       });
     }
@@ -151,7 +151,7 @@ private:
     bool isAfter = secondsAfter < (1 - Pricer::kLeastGain) * secondsBefore;
     say(op->getLoc(), [&](raw_ostream &os) {
       os << "reshards stand " << (isAfter ? "behind" : "before") << " the op: "
-         << llvm::formatv("{0:F1} us before, {1:F1} us behind on {2}", secondsBefore * 1e6,
+         << llvm::formatv("{0:F1} us before, {1:F1} us after on {2}", secondsBefore * 1e6,
                           secondsAfter * 1e6, pricer->getMachineName());
     });
     return isAfter ? after : before;
@@ -196,7 +196,7 @@ private:
     auto sum = arith::AddFOp::create(builder, op.getLoc(), op.getResult(), wide);
     op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
     op.getBiasMutable().clear();
-    say(op.getLoc(), [](raw_ostream &os) { os << "the bias is added behind the reduction"; });
+    say(op.getLoc(), [](raw_ostream &os) { os << "the bias is added after the reduction"; });
     return op;
   }
 
@@ -276,9 +276,8 @@ private:
         continue;
       for (StringAttr axis : wanted.getPartial())
         if (!llvm::is_contained(axes.getPartial(), axis))
-          return op->emitOpError()
-                 << "expected a result that is not partial over " << axis
-                 << ", for no operand leads to that, found " << formatAxes(wanted);
+          return op->emitOpError() << "expected a result that is not partial over " << axis
+                                   << ", since no operand is, found " << formatAxes(wanted);
       auto type = cast<RankedTensorType>(result.getType());
       if (failed(fits(type, axes)))
         return failure();

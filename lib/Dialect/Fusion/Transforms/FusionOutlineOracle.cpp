@@ -77,7 +77,7 @@ struct FusionOutlineOraclePass
         if (of && of.getValue() == function.getSymName())
           continue;
         (function.emitOpError() << "expected the symbol @" << name
-                                << " to be free for the oracle, found it taken")
+                                << " to be free for the unsharded reference, found it taken")
                 .attachNote(other->getLoc())
             << "taken here";
         return signalPassFailure();
@@ -89,7 +89,8 @@ struct FusionOutlineOraclePass
       makeWhole(twin);
       symbols.insert(twin, std::next(function->getIterator()));
       ++numOracles;
-      say(function.getLoc(), [&](raw_ostream &os) { os << "made the oracle @" << name; });
+      say(function.getLoc(),
+          [&](raw_ostream &os) { os << "created the unsharded reference @" << name; });
     }
   }
 };

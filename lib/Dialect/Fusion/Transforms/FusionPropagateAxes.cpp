@@ -186,7 +186,7 @@ private:
         ++(beside ? fromUses : replicated);
         if (failed(beside ? decide(value, whole(getAxes(beside)), beside, "the other operand does")
                           : decide(value, AxesAttr::getReplicated(mesh, type.getRank()), Value(),
-                                   "nothing says otherwise")))
+                                   "by default")))
           return failure();
       }
     }

@@ -50,9 +50,9 @@ static LogicalResult verifyElements(Operation *op) {
       AxesAttr axes = getAxes(tensor);
       if (tensor.getElementType().isInteger(1) && axes && axes.isPartial() &&
           axes.getPartialKind() == ReduceKind::Sum)
-        return op->emitOpError() << "expected truth values that are combined by max (or) or min "
-                                    "(and), found partial sums of i1 in "
-                                 << what << ' ' << i;
+        return op->emitOpError()
+               << "expected i1 to be combined by max (or) or min (and), found partial sums in "
+               << what << ' ' << i;
     }
   return success();
 }
@@ -67,11 +67,11 @@ static LogicalResult verifyPartial(Operation *op) {
     if (!axes || !axes.isPartial() ||
         (rule->partial == PartialKind::AlikeSame && axes.getPartialKind() == rule->reduceKind))
       continue;
-    return op->emitOpError() << "expected operand " << i
-                             << " not to be partial, for what it does to a term is not linear, "
-                                "found it partial by '"
-                             << stringifyReduceKind(axes.getPartialKind()) << "' over "
-                             << axes.getPartial().front() << "; insert a fusion.reshard before it";
+    return op->emitOpError()
+           << "expected operand " << i
+           << " not to be partial, since the operation is not linear, found it partial by '"
+           << stringifyReduceKind(axes.getPartialKind()) << "' over " << axes.getPartial().front()
+           << "; insert a fusion.reshard before it";
   }
   return success();
 }
@@ -146,10 +146,9 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
     if (isa<StreamLoopOp, YieldOp>(op))
       return success();
     if (!local && !reshard && !isa<func::ReturnOp>(op))
-      return op->emitOpError()
-             << "expected an operation that a fusion can hold (fusion, elementwise arith and math, "
-                "return), found '"
-             << op->getName() << "'";
+      return op->emitOpError() << "expected an operation of a fusion (fusion, elementwise arith "
+                                  "and math, return), found '"
+                               << op->getName() << "'";
     // fusion-insert-reshards reduces partial operands of the dialect's nonlinear ops.
     bool mayReduce = stage != VerifyStage::Resharded && !isElementwise(op);
     if (local && (failed(verifySupported(op)) || (!mayReduce && failed(verifyPartial(op)))))

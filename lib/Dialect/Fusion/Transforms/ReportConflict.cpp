@@ -32,7 +32,7 @@ LogicalResult fusion::reportConflict(Operation *op, const AxesConflict &conflict
     for (int i = 0; i < maxNotes && origins.contains(value); ++i) {
       value = origins.lookup(value);
       if (!value) {
-        diag.attachNote(op->getOperand(operand).getLoc()) << "... for nothing says otherwise";
+        diag.attachNote(op->getOperand(operand).getLoc()) << "... by default";
         break;
       }
       diag.attachNote(value.getLoc())

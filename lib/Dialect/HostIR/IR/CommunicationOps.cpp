@@ -74,7 +74,7 @@ LogicalResult CollectiveOp::verify() {
 
   if (channel && !channel.can(Capability::Collectives) && !channel.can(Capability::TwoSided)) {
     InFlightDiagnostic diag = emitOpError()
-                              << "expected a channel that can do 'collectives' or 'two_sided'";
+                              << "expected a channel with 'collectives' or 'two_sided'";
     diag.attachNote(channel.getLoc()) << "channel " << channel.getNameAttr() << " cannot";
     return diag;
   }
@@ -103,7 +103,7 @@ LogicalResult GroupOp::verifyRegions() {
 static LogicalResult verifyMessage(Operation *op, Value peer) {
   auto group = op->getParentOfType<GroupOp>();
   if (!group)
-    return op->emitOpError() << "expected to stand inside a 'hostir.group'";
+    return op->emitOpError() << "expected to be inside a 'hostir.group'";
   return verifyPosition(op, "a peer", peer, group.getChannel());
 }
 

@@ -43,8 +43,7 @@ LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned re
   if (name == kNameAttrName) {
     auto string = dyn_cast<StringAttr>(value);
     if (!string || string.empty())
-      return op->emitOpError() << "expected a string that is not empty in '" << name << "', found "
-                               << value;
+      return op->emitOpError() << "expected a nonempty string in '" << name << "', found " << value;
     return success();
   }
   if (name == kTypeAttrName) {

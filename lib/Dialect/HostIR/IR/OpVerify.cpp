@@ -54,7 +54,7 @@ LogicalResult hostir::verifyCapability(Operation *op, Value channel, Capability 
   ChannelOp channelOp = getChannelOp(channel);
   if (!channelOp || channelOp.can(capability))
     return success();
-  InFlightDiagnostic diag = op->emitOpError() << "expected a channel that can do '"
+  InFlightDiagnostic diag = op->emitOpError() << "expected a channel with '"
                                               << stringifyCapability(capability) << "'";
   diag.attachNote(channelOp.getLoc()) << "channel " << channelOp.getNameAttr() << " cannot";
   return diag;

@@ -45,11 +45,11 @@ static StringRef whatForbids(Operation *op, const LaunchGroup &group) {
                ? "a buffer ends in between, on another stream"
                : "";
   if (isa<PutOp, SignalOp, WaitSignalOp>(op))
-    return "a one-sided message stands in between";
+    return "a one-sided message is in between";
   if (isa<AllocOp, scf::ForOp, scf::IfOp, GroupOp>(op) || isMemoryEffectFree(op))
     return "";
   if (!isa<HostIRDialect>(op->getDialect()))
-    return "an unknown op stands in between";
+    return "an unknown op is in between";
   if (group.isSymmetric())
     return "peers may see that it is done";
   for (OpOperand &operand : op->getOpOperands()) {

@@ -198,8 +198,8 @@ struct InsertDeallocs : public hostir::impl::InsertDeallocsBase<InsertDeallocs> 
       return success();
     }
     InFlightDiagnostic diag = alloc.emitOpError()
-                              << "expected the accesses to be ordered before a place of the "
-                                 "alloc's stream, or of the last access's, in the alloc's block";
+                              << "expected a point after all accesses in the alloc's block, on the "
+                                 "alloc's stream or on that of the last access";
     if (life.lastAccess)
       diag.attachNote(life.lastAccess->getLoc()) << "the last access";
     return diag;

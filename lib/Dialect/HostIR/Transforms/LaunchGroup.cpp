@@ -112,7 +112,7 @@ std::optional<LaunchGroup> LaunchGroup::merge(const LaunchGroup &first, const La
       continue;
     }
     if (first.writes(view.root)) {
-      why = "it reads other elements of what is written, or in another order";
+      why = "it reads other elements than the first writes, or in another order";
       return std::nullopt;
     }
     const auto *known =
@@ -125,7 +125,7 @@ std::optional<LaunchGroup> LaunchGroup::merge(const LaunchGroup &first, const La
     sources.push_back({true, 0, number});
   }
   if (!isFed) {
-    why = "it reads nothing of what is written";
+    why = "it reads no element that the first writes";
     return std::nullopt;
   }
   for (const Output &output : second.outputs) {

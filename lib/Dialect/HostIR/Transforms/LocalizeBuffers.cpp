@@ -110,7 +110,7 @@ std::string Localizer::addAccess(OpOperand &use) {
     return "a view of it has no elements";
   std::optional<StridedBox> box = computeBox(use.get());
   if (!box)
-    return "a view of it is not understood";
+    return "a view of it cannot be analysed";
   // A slice cannot be allocated inside a group.
   auto group = op->getParentOfType<GroupOp>();
   accesses.push_back({&use, group ? group : op, places.lookup(op), std::move(*box)});
@@ -159,7 +159,7 @@ std::string Localizer::checkPart(Part &part) {
   part.last = part.accesses.back().inBlock;
   for (const Access &access : part.accesses) {
     if (!compactStrides(part.slice, access.box.dims))
-      return "a view of it is not understood";
+      return "a view of it cannot be analysed";
     Value stream = getStream(access.operand->getOwner());
     if (isSameStream(stream, part.stream()))
       continue;
@@ -169,7 +169,7 @@ std::string Localizer::checkPart(Part &part) {
       return "another stream uses a slice without a sync in the block";
     Operation *end = findSync(use, part.block()->end(), part.stream(), stream);
     if (!end)
-      return "another stream uses a slice, and no sync in the block says when that is over";
+      return "another stream uses a slice, and no sync in the block orders the end of this use";
     if (part.last->isBeforeInBlock(end))
       part.last = end;
   }
@@ -257,12 +257,12 @@ std::string Localizer::checkOnePart() {
   for (Access &access : part.accesses) {
     std::optional<LinearIndex> offset = placeInSlice(access.box, begin, part.slice);
     if (!offset)
-      return "an access in the loop may lie outside of the slice";
+      return "an access in the loop may lie outside the slice";
     access.offset = std::move(*offset);
     access.inBlock = block->findAncestorOpInBlock(*access.inBlock);
   }
   if (!isFixedIn(part.stream(), *block))
-    return "its stream changes inside of the loop";
+    return "its stream changes inside the loop";
   parts.clear();
   parts.push_back(std::move(part));
   return checkPart(parts.front());

@@ -77,7 +77,7 @@ LogicalResult Planner::verify(const BufferLife &life) {
     return alloc.emitOpError() << "expected a buffer of at most " << kMaxArenaBytes
                                << " bytes, found " << alloc.getType();
   if (bytesOf(alloc) * numPlaces(life) > kMaxArenaBytes)
-    return alloc.emitOpError() << "expected a buffer whose places take at most " << kMaxArenaBytes
+    return alloc.emitOpError() << "expected a buffer whose slots take at most " << kMaxArenaBytes
                                << " bytes, found " << alloc.getType() << " for " << numPlaces(life)
                                << " workers";
   if (life.unordered) {
@@ -89,15 +89,15 @@ LogicalResult Planner::verify(const BufferLife &life) {
   }
   if (life.overlapsItself) {
     InFlightDiagnostic diag = alloc.emitOpError()
-                              << "expected each iteration's buffer to be over before the next one "
-                                 "takes its place, found an access that is not ordered before it";
+                              << "expected each iteration's buffer to end before the next one "
+                                 "reuses its slot, found an access that is not ordered before that";
     if (life.lastAccess)
       diag.attachNote(life.lastAccess->getLoc()) << "the last access";
     return diag;
   }
   if (isSymmetric(alloc.getType()) && alloc->getParentOp() != program)
-    return alloc.emitOpError() << "expected buffers in symmetric memory outside of loops and "
-                                  "conditions: peers reach into them at any time";
+    return alloc.emitOpError() << "expected buffers in symmetric memory outside loops and "
+                                  "conditions: peers may access them at any time";
   return success();
 }
 
@@ -319,7 +319,7 @@ struct PlanBuffers : public hostir::impl::PlanBuffersBase<PlanBuffers> {
     if (log)
       say(*this, program) << "planned " << lives->size() << " buffers: " << planner.arenaBytes
                           << " + " << planner.symmetricBytes << " symmetric bytes, "
-                          << planner.bytesUnshared << " if none shared memory";
+                          << planner.bytesUnshared << " without sharing";
   }
 };
 } // namespace

@@ -71,9 +71,9 @@ static LogicalResult verifyCollective(CollectiveOp op) {
   auto channel = op.getChannel().getDefiningOp<ChannelOp>();
   if (!channel || channel.can(Capability::Collectives))
     return success();
-  InFlightDiagnostic diag = op.emitOpError()
-                            << "expected a channel that can do 'collectives', or to have been "
-                               "expanded by 'hostir-expand-collectives'";
+  InFlightDiagnostic diag =
+      op.emitOpError()
+      << "expected a channel with 'collectives' (or run hostir-expand-collectives)";
   diag.attachNote(channel.getLoc()) << "channel " << channel.getNameAttr() << " cannot";
   return diag;
 }
@@ -111,7 +111,7 @@ static LogicalResult verifyDealloc(AllocOp alloc) {
   if (!dealloc)
     return alloc.emitOpError() << "expected exactly one 'hostir.dealloc', found none";
   if (dealloc->getBlock() != alloc->getBlock())
-    return dealloc.emitOpError() << "expected to stand in the block of the buffer's alloc";
+    return dealloc.emitOpError() << "expected to be in the block of the buffer's alloc";
   if (Operation *use = findUseAfter(alloc, dealloc)) {
     InFlightDiagnostic diag = use->emitOpError() << "expected no use of a buffer after its dealloc";
     diag.attachNote(dealloc.getLoc()) << "the dealloc";
@@ -140,7 +140,7 @@ static LogicalResult verifyArguments(ProgramOp program) {
     Operation *writer = writers.lookup(argument);
     if (isResult && !writer && cast<MemRefType>(argument.getType()).getNumElements() != 0)
       return program.emitOpError() << "expected result argument " << index
-                                   << " to be written, found no command that does";
+                                   << " to be written, found no command that writes it";
     if (!isResult && writer && !isSymmetric(argument.getType()))
       return writer->emitOpError() << "expected no write to input argument " << index;
   }
@@ -164,8 +164,8 @@ public:
     for (auto [stream, last] : llvm::enumerate(lastCommands))
       if (last.first > end[stream])
         return last.second->emitOpError()
-               << "expected the main stream to be ordered after all that worker " << stream - 1
-               << " runs when the program ends, found it is not after this";
+               << "expected the end of the main stream to be ordered after all commands of worker "
+               << stream - 1 << ", but this command is not";
     return success();
   }
 
@@ -248,8 +248,8 @@ struct Verify : public hostir::impl::VerifyBase<Verify> {
       std::optional<uint64_t> arena =
           isSymmetric(alloc.getType()) ? program.getSymmetricBytes() : program.getArenaBytes();
       if (!alloc.getOffset() || !arena)
-        return alloc.emitOpError() << "expected a place in the arena, found none: "
-                                      "'hostir-plan-buffers' has not run";
+        return alloc.emitOpError()
+               << "expected an offset in the arena, found none (run hostir-plan-buffers first)";
       auto found = lives->find(alloc);
       int64_t firstWorker = 0, lastWorker = 0;
       if (found != lives->end()) {
@@ -280,7 +280,7 @@ struct Verify : public hostir::impl::VerifyBase<Verify> {
     overflows |= llvm::AddOverflow(end, bytes, end);
     if (!overflows && begin >= 0 && end <= arena)
       return success();
-    return alloc.emitOpError() << "expected a place inside the arena of " << arena << " bytes";
+    return alloc.emitOpError() << "expected an offset inside the arena of " << arena << " bytes";
   }
 };
 } // namespace

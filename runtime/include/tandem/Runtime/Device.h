@@ -94,7 +94,7 @@ public:
   /// return soon after its channel or device was aborted. An error ends the run.
   virtual Status execute(const Frame &frame) = 0;
   Status enqueue(Stream &stream, const Frame &frame) final;
-  std::string whyNoGraph() const override { return "a thread of the host does it"; }
+  std::string whyNoGraph() const override { return "a host thread runs it"; }
 };
 
 /// A captured run of a program, like a cudaGraphExec_t.

@@ -174,7 +174,7 @@ Status Communicator::settle(ncclComm_t comm, const char *what, Clock::time_point
     if (state->aborted)
       return state->abortReason();
     if (Clock::now() > deadline)
-      return Status(Code::Timeout, fmt::format("{}: no end in time", what));
+      return Status(Code::Timeout, fmt::format("{}: not finished in time", what));
   }
 }
 

@@ -34,7 +34,7 @@ Status checkAbortBoard(const AbortBoard &board) {
   if (!abort)
     return Status();
   return Status(Code::Aborted,
-                fmt::format("rank {} gave up, and what came from it since may be wrong: {}",
+                fmt::format("rank {} aborted, and data received from it since may be wrong: {}",
                             abort->member, abort->reason));
 }
 
@@ -185,7 +185,7 @@ public:
     Status mine;
     if (!gpu)
       mine = Status(Code::Unsupported,
-                    fmt::format("channel ccl connects GPUs, and device {} is none", device.name()));
+                    fmt::format("channel ccl: expected a GPU, found device {}", device.name()));
     // One exchange of: this rank's status, group and GPU, its pooled communicator, how it creates
     // communicators, its abort board; and for a new communicator the id, from the first member.
     CommunicatorRef communicator = mine.ok() ? takeIdle(desc.group) : nullptr;
@@ -258,10 +258,10 @@ private:
       if (lineOf(all[rank], 2) != lineOf(all[desc.group[0]], 2))
         return Status(
             Code::InvalidProgram,
-            fmt::format("channel ccl: ranks {} and {} make communicators in different ways: NCCL's "
-                        "version, NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES must be "
-                        "the same",
-                        desc.group[0], rank));
+            fmt::format(
+                "channel ccl: ranks {} and {} create communicators differently: NCCL's version, "
+                "NCCL_COMM_BLOCKING and NCCL_COMM_SPLIT_SHARE_RESOURCES must be equal",
+                desc.group[0], rank));
       auto [other, fresh] = owners.emplace(lineOf(all[rank], 1), rank);
       if (!fresh)
         return Status(

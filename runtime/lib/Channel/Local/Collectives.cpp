@@ -67,7 +67,7 @@ public:
       group->changed.notify_all();
       if (!group->aborted.ok())
         return group->aborted;
-      return gone != size ? group->leftError(gone) : Status(Code::Aborted, "another rank gave up");
+      return gone != size ? group->leftError(gone) : Status(Code::Aborted, "another rank aborted");
     }
     // Every member is now in this function, and none waits for anything outside it. The waits below
     // end even after an abort, and no rank leaves while its input is read.

@@ -101,7 +101,7 @@ public:
     GroupRef group;
     Status mine;
     if (!device.hostMemory())
-      mine = Status(Code::Unsupported, "the local channel moves host memory, and device \"" +
+      mine = Status(Code::Unsupported, "the local channel needs host memory, device \"" +
                                            std::string(device.name()) + "\" has its own");
     if (mine.ok() && !desc.group.empty()) {
       group = world->group(generation, desc);
@@ -179,8 +179,8 @@ Status WorldImpl::allGather(uint32_t rank, const void *mine, size_t bytes, void 
       for (uint32_t r = 0; r < size; ++r)
         if (!arrived[r])
           who += fmt::format("{}{}", who.empty() ? "" : ", ", r);
-      return Status(Code::Timeout, fmt::format("rank {}: no word from rank {} in {} ms", rank, who,
-                                               timeout.count()));
+      return Status(Code::Timeout, fmt::format("rank {}: no message from rank {} in {} ms", rank,
+                                               who, timeout.count()));
     }
   }
   auto pieces = result; // kept until all ranks have reached the next exchange

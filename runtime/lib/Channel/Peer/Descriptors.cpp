@@ -42,7 +42,7 @@ Status waitUntilReadable(int fd, Clock::time_point deadline, const char *what) {
   while (true) {
     auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (left.count() <= 0)
-      return Status(Code::Timeout, fmt::format("{}: no word in time", what));
+      return Status(Code::Timeout, fmt::format("{}: no answer in time", what));
     pollfd entry{fd, POLLIN, 0};
     int ready = ::poll(&entry, 1, static_cast<int>(left.count()));
     if (ready > 0)
@@ -145,7 +145,7 @@ Expected<Descriptor> receiveDescriptor(const Descriptor &asked, Clock::time_poin
   ssize_t size = ::recvmsg(asked.get(), &message.header, MSG_CMSG_CLOEXEC);
   cmsghdr *header = CMSG_FIRSTHDR(&message.header);
   if (size != 1 || !header || header->cmsg_type != SCM_RIGHTS)
-    return Status(Code::Aborted, "a peer has given up before it gave a handle of its memory");
+    return Status(Code::Aborted, "a peer aborted before it sent a handle of its memory");
   int fd = -1;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
   return Descriptor(fd);

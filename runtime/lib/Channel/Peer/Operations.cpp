@@ -93,8 +93,8 @@ public:
 
   /// The driver may wait for another rank's graph, which waits for this rank's.
   std::string whyNoGraph() const override {
-    return peers->ranksShareQueues() ? "ranks of one process share this GPU, and the driver makes "
-                                       "a graph only when what runs there is over"
+    return peers->ranksShareQueues() ? "ranks of one process share this GPU, and the driver "
+                                       "creates graphs only while it is idle"
                                      : "";
   }
 

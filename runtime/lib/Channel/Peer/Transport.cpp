@@ -121,7 +121,7 @@ public:
     auto *gpu = dynamic_cast<gpu::GpuAccess *>(&device);
     if (!gpu) {
       Status none(Code::Unsupported,
-                  fmt::format("channel peer connects GPUs, and device {} is none", device.name()));
+                  fmt::format("channel peer: expected a GPU, found device {}", device.name()));
       allGatherStrings(bootstrap, "!" + none.message()).status().ignore();
       return none;
     }

@@ -158,7 +158,7 @@ TEST(PlanBuffers, RandomProgramsNeverShareWhatIsAliveAtOnce) {
     RankProgram flat = flatten(program, 0);
     int64_t arena = *program.getArenaBytes();
     ASSERT_EQ(findConflicts(flat, arena), "") << "seed " << seed << "\n" << text;
-    // "planned 3 buffers: 256 + 0 symmetric bytes, 512 if none shared memory"
+    // "planned 3 buffers: 256 + 0 symmetric bytes, 512 without sharing"
     int64_t none = -1;
     StringRef(test.diagnostics).split("symmetric bytes, ").second.consumeInteger(10, none);
     ASSERT_LE(arena, none) << "seed " << seed << "\n" << text << test.diagnostics;

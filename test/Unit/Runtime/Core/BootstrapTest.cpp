@@ -76,7 +76,7 @@ TEST(LocalWorld, GathersInRankOrder) {
 TEST(LocalWorld, SaysWhoIsMissing) {
   auto world = LocalWorld::create(3, std::chrono::milliseconds(50));
   auto bootstrap = world->bootstrap(0);
-  EXPECT_EQ(bootstrap->barrier().message(), "rank 0: no word from rank 1, 2 in 50 ms");
+  EXPECT_EQ(bootstrap->barrier().message(), "rank 0: no message from rank 1, 2 in 50 ms");
   auto other = LocalWorld::create(2, std::chrono::seconds(30));
   auto first = other->bootstrap(0);
   other->bootstrap(1); // and gone again

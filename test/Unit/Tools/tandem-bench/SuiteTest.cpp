@@ -195,7 +195,7 @@ TEST_F(SuiteTest, FilesAreReplacedAsAWhole) {
   EXPECT_TRUE(run::checkWritable(folder + "/other").ok());
   EXPECT_FALSE(std::filesystem::exists(folder + "/other"));
   EXPECT_FALSE(run::checkWritable(folder).ok());
-  EXPECT_THAT(run::checkWritable(folder + "/none/report").message(), HasSubstr("no folder"));
+  EXPECT_THAT(run::checkWritable(folder + "/none/report").message(), HasSubstr("not a folder"));
 }
 
 TEST(Texts, SayWhatWasAskedFor) {

@@ -295,7 +295,7 @@ void expectHeldRunsEnd(const char *graphs) {
   EXPECT_LT(Clock::now() - start, seconds(20));
   for (const Status &status : ended) {
     EXPECT_TRUE(status.code() == Code::Timeout || // or heard of the other's
-                status.message().find("gave up") != std::string::npos)
+                status.message().find("aborted, and data") != std::string::npos)
         << status.message();
     EXPECT_THAT(status.message(), HasSubstr("no end after 2000 ms"));
   }
@@ -359,7 +359,7 @@ TEST_F(Ccl, WhatComesThroughAnotherIsNotBelieved) {
   for (int r : {1, 2}) {
     EXPECT_EQ(results[r].code(), Code::Aborted);
     EXPECT_THAT(results[r].message(),
-                HasSubstr("rank 0 gave up, and what came from it since may be wrong: "));
+                HasSubstr("rank 0 aborted, and data received from it since may be wrong: "));
     EXPECT_THAT(results[r].message(), HasSubstr("no end after 2000 ms"));
   }
 }
