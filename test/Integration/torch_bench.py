@@ -153,7 +153,7 @@ class TorchBench(harness.Test):
         m = self.measurement(report, 0, "torch fused", "graph")
         self.assertRegex(m["failure"], r"torch fused, graph: first run: not finished in time")
         self.assertNotIn("median_us", m)
-        self.assertRegex(self.measurement(report, 1, "torch fused", "graph")["refused"], "has failed before: .*no end in time")
+        self.assertRegex(self.measurement(report, 1, "torch fused", "graph")["refused"], "has failed before: .*not finished in time")
         for row in (0, 1):
             self.assertTrue(self.measurement(report, row, "torch fused", "direct")["verified"])
 

@@ -231,7 +231,7 @@ func.func @f(%0: !stream) {
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 func.func @f(%0: !part) {
-  // expected-error @+1 {{expected operand 0 not to be partial, for what it does to a term is not linear}}
+  // expected-error @+1 {{expected operand 0 not to be partial, since the operation is not linear}}
   %1 = fusion.call @kernel(%0) elementwise [0] : (!part) -> !part
   return
 }

@@ -19,7 +19,7 @@ func.func @argument(%x: !rows) -> !whole {
 !rows = tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
 !whole = tensor<16x8xf32, #fusion.axes<#tp, [-, -]>>
 func.func @result(%x: !rows) -> !whole {
-  // expected-error @+1 {{expected result 0 and its yielded value to differ in stream digits at most}}
+  // expected-error @+1 {{expected result 0 and its yielded value to differ only in stream digits}}
   %0 = fusion.stream_loop (%x) : (!rows) -> !whole {
   ^bb0(%a: !rows):
     %1 = math.exp %a : !rows

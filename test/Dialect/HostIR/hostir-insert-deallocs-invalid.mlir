@@ -29,7 +29,7 @@ hostir.program @joined_later(%x: memref<16xf32>, %y: memref<16xf32> {hostir.resu
   scf.for %i = %c0 to %c4 step %c1 {
     hostir.sync %main after %s
     hostir.sync %main after %t
-    // expected-error @+1 {{expected the accesses to be ordered before a place}}
+    // expected-error @+1 {{expected a point after all accesses in the alloc's block}}
     %a = hostir.alloc on %main : memref<16xf32>
     hostir.sync %s after %main
     hostir.sync %t after %main
