@@ -141,7 +141,6 @@ static void findAnnotation(StreamLoop &group) {
     if (fusion::ScheduleAttr named = reshard.getScheduleAttr()) {
       group.place = reshard;
       group.schedule = named;
-      group.scheduleIsNamed = true;
     }
   }
 }

@@ -237,6 +237,5 @@ FailureOr<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op,
   loop.moveReshardsFirst();
   loop.place = op;
   loop.schedule = op.getScheduleAttr();
-  loop.scheduleIsNamed = op.getSource() == fusion::ScheduleSource::Annotation;
   return loop;
 }

@@ -40,8 +40,6 @@ struct StreamLoop {
   SmallVector<Operation *> before, after;
   /// The schedule of a loop op, or the annotation of its reshards while loops are formed.
   fusion::ScheduleAttr schedule;
-  /// Whether the schedule is an annotation: then it must be kept.
-  bool scheduleIsNamed = false;
   /// The op at which errors are reported.
   Operation *place = nullptr;
 

@@ -147,9 +147,9 @@ namespace {
 
 /// Pairwise send and receive, for gathers and reductions whose slices have one owner each.
 ///
-/// If it is annotated, also for other data movement (slices of several owners, and those that add
-/// up to copies of one result): slice by slice in order, each in messages from its owners to the
-/// devices that get it, without a collective.
+/// Also for other data movement (a reshard without slices, slices of several owners, and those that
+/// add up to copies of one result): slice by slice in order, each in messages from its owners to
+/// the devices that get it, without a collective. It is chosen by price or by annotation.
 class Exchange : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     return {"exchange", {{"streams", fusion::ScheduleOption::Kind::Integer}}};
@@ -159,8 +159,7 @@ class Exchange : public Schedule {
   void getCandidates(const StreamLoop &loop,
                      SmallVectorImpl<Candidate> &candidates) const override {
     fusion::ScheduleAttr schedule = getAttr(loop.place->getContext());
-    if (!loop.streamSizes.empty())
-      candidates.push_back({schedule});
+    candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);
   }
   int getFallbackRank(const StreamLoop &loop) const override;
@@ -182,9 +181,6 @@ FailureOr<SchedulePlan> Exchange::match(const StreamLoop &loop,
   if (succeeded(gather))
     return SchedulePlan{
         [gather = *gather](ProgramBuilder &program) { return emitGather(gather, program); }};
-  // A collective is as good, unless messages are asked for.
-  if (!loop.scheduleIsNamed)
-    return why() << "schedule exchange " << reason;
   for (fusion::ReshardOp reshard : loop.reshards()) {
     FailureOr<ReshardPlan> plan = planReshard(reshard, why);
     if (failed(plan))
@@ -216,7 +212,8 @@ int Exchange::getFallbackRank(const StreamLoop &loop) const {
     return reshard.kind == fusion::ReshardKind::AllGather && reshard.axes.size() == 1 &&
            fusion::slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
   });
-  return suits && !reshards.empty() ? 1 : -1;
+  std::string reason;
+  return suits && !reshards.empty() && succeeded(GatherLoop::match(loop, reason)) ? 1 : -1;
 }
 
 std::unique_ptr<Schedule> tandem::createExchangeSchedule() { return std::make_unique<Exchange>(); }
