@@ -118,8 +118,8 @@ func.func @one_gather(%0: tensor<8x6xf32, #rows>, %1: tensor<6x4xf32, #columns>,
 // Several rows of the table are written out, what shrinks the data first; a schedule that takes them whole gets them
 // whole, and keeps its place on each otherwise.
 // CHECK-LABEL: @sequence
-// CHECK:         %[[A:.*]] = fusion.reshard %arg0 {row = "1 of 2: reduce-scatter over gpu onto dimension 1"} : {{.*}} -> tensor<8x16xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>>
-// CHECK:         %[[B:.*]] = fusion.reshard %[[A]] {row = "2 of 2: all-gather over node from dimension 0"} : {{.*}} -> tensor<8x16xf32, #fusion.axes<#pod, [stream, didx("gpu")]>>
+// CHECK:         %[[A:.*]] = fusion.reshard %arg0 {part} : {{.*}} -> tensor<8x16xf32, #fusion.axes<#pod, [didx("node"), didx("gpu")]>>
+// CHECK:         %[[B:.*]] = fusion.reshard %[[A]] {part} : {{.*}} -> tensor<8x16xf32, #fusion.axes<#pod, [stream, didx("gpu")]>>
 // CHECK-NEXT:    return %[[B]]
 func.func @sequence(%0: !both) -> tensor<8x16xf32, #fusion.axes<#pod, [stream, didx("gpu")]>> {
   %1 = fusion.reshard %0 : !both -> tensor<8x16xf32, #fusion.axes<#pod, [stream, didx("gpu")]>>
@@ -127,8 +127,8 @@ func.func @sequence(%0: !both) -> tensor<8x16xf32, #fusion.axes<#pod, [stream, d
 }
 
 // CHECK-LABEL: @annotated_sequence
-// CHECK-NEXT:    fusion.reshard %arg0 {row = "1 of 2: {{.*}}", schedule = #fusion.schedule<exchange>}
-// CHECK-NEXT:    fusion.reshard %{{.*}} {row = "2 of 2: {{.*}}", schedule = #fusion.schedule<exchange>}
+// CHECK-NEXT:    fusion.reshard %arg0 {part, schedule = #fusion.schedule<exchange>}
+// CHECK-NEXT:    fusion.reshard %{{.*}} {part, schedule = #fusion.schedule<exchange>}
 // CHECK-NEXT:    return
 func.func @annotated_sequence(%0: !both) {
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<exchange>} : !both -> tensor<8x16xf32, #fusion.axes<#pod, [-, didx("gpu")]>>

@@ -136,8 +136,8 @@ func.func @meshes(%0: tensor<8x4xf32, #fusion.axes<#a, [didx("x"), -]>>, %1: ten
 // CHECK-NEXT:    %[[R:.*]] = fusion.reduce sum %arg0 {{.*}} -> tensor<8xf32, #fusion.axes<#a, [didx("x")]>>
 // CHECK-NEXT:    fusion.reshard %[[R]] : {{.*}} -> tensor<8xf32, #fusion.axes<#b, [-]>>
 // CHECK-NEXT:    %[[P:.*]] = fusion.reduce sum %arg0 {{.*}} -> tensor<4xf32, #fusion.axes<#a, [-], partial = ["x"]>>
-// CHECK-NEXT:    %[[S:.*]] = fusion.reshard %[[P]] {row = "1 of 2: all-reduce over x"} : {{.*}} -> tensor<4xf32, #fusion.axes<#a, [-]>>
-// CHECK-NEXT:    fusion.reshard %[[S]] {row = "2 of 2
+// CHECK-NEXT:    %[[S:.*]] = fusion.reshard %[[P]] {part} : {{.*}} -> tensor<4xf32, #fusion.axes<#a, [-]>>
+// CHECK-NEXT:    fusion.reshard %[[S]] {part} : {{.*}} -> tensor<4xf32, #fusion.axes<#b, [didx("x")]>>
 // CHECK-NEXT:    %[[C:.*]] = fusion.slice %arg0 {{.*}} -> tensor<8x2xf32, #fusion.axes<#a, [didx("x"), -]>>
 // CHECK-NEXT:    fusion.reshard %[[C]]
 // CHECK-NEXT:    %[[W:.*]] = fusion.reshard %arg0 : {{.*}} -> tensor<8x4xf32, #fusion.axes<#b, [-, -]>>

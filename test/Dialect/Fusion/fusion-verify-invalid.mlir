@@ -248,6 +248,7 @@ func.func @constant() {
 
 // -----
 
+// reshard_c4
 #pod = #tandem.mesh<"pod", ["node" = 2, "gpu" = 2]>
 func.func @sequence(%0: tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], partial = ["gpu"]>>) {
   // expected-error @+1 {{expected one row of the reshard table, found 2 (fusion-insert-reshards writes them out)}}
@@ -261,16 +262,6 @@ func.func @sequence(%0: tensor<8x8xf32, #fusion.axes<#pod, [didx("node"), -], pa
 func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
   // expected-error @+1 {{expected an operation of a fusion (fusion, elementwise arith and math, return), found 'tensor.cast'}}
   %1 = tensor.cast %0 : tensor<8xf32, #fusion.axes<#tp, [-]>> to tensor<?xf32, #fusion.axes<#tp, [-]>>
-  return
-}
-
-// -----
-
-// reshard_c4
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-func.func @f(%0: tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
-  // expected-error @+1 {{expected 'all-gather over x from dimension 0' in 'row', found '1 of 2: all-reduce over x'}}
-  %1 = fusion.reshard %0 {row = "1 of 2: all-reduce over x"} : tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<8x8xf32, #fusion.axes<#tp, [-, -]>>
   return
 }
 

@@ -5,8 +5,8 @@
 // one device. The first is two kinds at once, written out.
 
 // FUSION-LABEL: func.func @pod_turn(
-// FUSION: fusion.reshard %{{.+}} {row = "1 of 2: all-to-all over node from dimension 0 onto dimension 1"}
-// FUSION: fusion.reshard %{{.+}} {row = "2 of 2: all-to-all over gpu from dimension 0 onto dimension 0"} : {{.*}} -> tensor<12x8xf32, #fusion.axes<#{{.+}}, [didx("gpu"), didx("node")]>>
+// FUSION: fusion.reshard %{{.+}} {part} : {{.*}} -> tensor<12x8xf32, #fusion.axes<#{{.+}}, [serial(2) * didx("gpu"), didx("node")]>>
+// FUSION: fusion.reshard %{{.+}} {part} : {{.*}} -> tensor<12x8xf32, #fusion.axes<#{{.+}}, [didx("gpu"), didx("node")]>>
 // FUSION: fusion.reshard %{{.+}} : {{.*}} -> tensor<12x8xf32, #fusion.axes<#{{.+}}, [-, -]>>
 //
 // HOSTIR: hostir.collective all_to_all %{{.+}} to %{{.+}} via %[[NODE:.+]] on

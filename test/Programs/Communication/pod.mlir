@@ -6,8 +6,8 @@
 
 // FUSION-LABEL: func.func @pod(
 // FUSION: %[[TERM:.+]] = fusion.reduce
-// FUSION: %[[ROWS:.+]] = fusion.reshard %[[TERM]] {row = "1 of 2: reduce-scatter over gpu onto dimension 0"} : {{.*}} -> tensor<12x6xf32, #fusion.axes<#{{.+}}, [didx("gpu"), didx("node")]>>
-// FUSION: fusion.reshard %[[ROWS]] {row = "2 of 2: all-gather over node from dimension 1"} : {{.*}} -> tensor<12x6xf32, #fusion.axes<#{{.+}}, [didx("gpu"), -]>>
+// FUSION: %[[ROWS:.+]] = fusion.reshard %[[TERM]] {part} : {{.*}} -> tensor<12x6xf32, #fusion.axes<#{{.+}}, [didx("gpu"), didx("node")]>>
+// FUSION: fusion.reshard %[[ROWS]] {part} : {{.*}} -> tensor<12x6xf32, #fusion.axes<#{{.+}}, [didx("gpu"), -]>>
 //
 // HOSTIR-DAG: hostir.channel "pod.gpu.collectives"
 // HOSTIR-DAG: hostir.channel "pod.node.collectives"

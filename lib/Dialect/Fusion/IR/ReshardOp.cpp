@@ -54,7 +54,7 @@ struct MergeReshards : public OpRewritePattern<ReshardOp> {
 
   LogicalResult matchAndRewrite(ReshardOp op, PatternRewriter &rewriter) const override {
     auto first = op.getInput().getDefiningOp<ReshardOp>();
-    if (!first || first.getScheduleAttr() || first.getRowAttr() || op.getRowAttr() ||
+    if (!first || first.getScheduleAttr() || first.getPart() || op.getPart() ||
         !first->hasOneUse())
       return failure();
     // The first result's partial sums must be partial sums of the merged reshard too.

@@ -28,8 +28,7 @@ void fusion::alignOperands(Operation *op, AxesAttr axes,
     if (schedule && classifyReshard(type, wanted).isLocal())
       schedule = {};
     OpBuilder builder(op);
-    operand.set(
-        ReshardOp::create(builder, op->getLoc(), wanted, operand.get(), schedule, StringAttr()));
+    operand.set(ReshardOp::create(builder, op->getLoc(), wanted, operand.get(), schedule));
     aligned(op, operand.getOperandNumber());
   }
 }

@@ -206,7 +206,7 @@ private:
     auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
     if (schedule && classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal())
       schedule = {};
-    return ReshardOp::create(builder, op->getLoc(), type, value, schedule, StringAttr());
+    return ReshardOp::create(builder, op->getLoc(), type, value, schedule);
   }
 
   /// `value` with other axes for `op`: an existing reshard or a new one.

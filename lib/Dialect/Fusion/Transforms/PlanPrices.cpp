@@ -29,8 +29,7 @@ double fusion::priceLocalPlan(Operation *op, const LocalPlan &plan, Pricer &pric
     if (value.getType() == type)
       return value;
     bool isLocal = classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal();
-    return ReshardOp::create(builder, loc, type, value, isLocal ? ScheduleAttr() : schedule,
-                             StringAttr());
+    return ReshardOp::create(builder, loc, type, value, isLocal ? ScheduleAttr() : schedule);
   };
   // Constants become arguments: the program does not reshard them either.
   OwningOpRef<func::FuncOp> func(

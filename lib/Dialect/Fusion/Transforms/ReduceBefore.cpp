@@ -205,8 +205,8 @@ void fusion::reduceReturned(func::FuncOp function, ArrayRef<Value> decided, cons
       OpBuilder builder(ret);
       RankedTensorType type =
           withAxes(cast<RankedTensorType>(operand.get().getType()), reduced(axes));
-      operand.set(ReshardOp::create(builder, operand.get().getLoc(), type, operand.get(),
-                                    ScheduleAttr(), StringAttr()));
+      operand.set(
+          ReshardOp::create(builder, operand.get().getLoc(), type, operand.get(), ScheduleAttr()));
       say(ret.getLoc(), [&](raw_ostream &os) {
         os << "result " << operand.getOperandNumber() << " of the function is reduced";
       });

@@ -132,7 +132,7 @@ static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Lo
   llvm::DenseMap<Key, RootedReshard> standing;
   SmallVector<ReshardOp> reshards = llvm::to_vector(block.getOps<ReshardOp>());
   for (ReshardOp op : reshards) {
-    if (op.getRowAttr() || classifyReshard(op.getInput().getType(), op.getType()).isLocal())
+    if (op.getPart() || classifyReshard(op.getInput().getType(), op.getType()).isLocal())
       continue;
     RootedReshard here = findRoot(op);
     auto [it, isNew] =
@@ -147,7 +147,7 @@ static void shareBehindViews(Block &block, llvm::function_ref<void(ReshardOp, Lo
       OpBuilder builder(first.op);
       auto type = cast<RankedTensorType>(first.root.getType());
       auto root = ReshardOp::create(builder, first.op.getLoc(), withAxes(type, first.axes),
-                                    first.root, first.op.getScheduleAttr(), StringAttr());
+                                    first.root, first.op.getScheduleAttr());
       replaceByViews(first, root.getResult());
       first = {root, first.root, first.axes, {}};
     }
@@ -164,7 +164,7 @@ void fusion::shareReshards(func::FuncOp function,
     llvm::DenseMap<Key, SmallVector<ReshardOp, 1>> standing;
     for (ReshardOp op : llvm::make_early_inc_range(block.getOps<ReshardOp>())) {
       // Parts of a written-out sequence stay.
-      if (op.getRowAttr())
+      if (op.getPart())
         continue;
       // The schedule is part of the key: reshards with different schedules stay apart.
       Key key = {{op.getInput(), getAxes(op.getType()).getPlacement()}, op.getScheduleAttr()};

@@ -33,7 +33,7 @@ static SmallVector<RankedTensorType> getScatteredTypes(ReshardOp op, StringAttr 
 static Value createReshards(OpBuilder &builder, ReshardOp op, Value input,
                             RankedTensorType scattered) {
   auto create = [&](RankedTensorType type, Value value) {
-    return ReshardOp::create(builder, op.getLoc(), type, value, ScheduleAttr(), StringAttr());
+    return ReshardOp::create(builder, op.getLoc(), type, value, ScheduleAttr());
   };
   return create(op.getType(), scattered ? create(scattered, input) : input);
 }

@@ -44,16 +44,15 @@ FailureOr<int64_t> fusion::writeOutReshard(ReshardOp op) {
   for (auto [number, step] : llvm::enumerate(reshard.steps)) {
     std::string text = std::to_string(number + 1) + " of " + std::to_string(reshard.steps.size()) +
                        ": " + describeReshard(step);
-    StringAttr row = builder.getStringAttr(text);
     ReshardOp part = op;
     if (number + 1 == reshard.steps.size())
       op.getInputMutable().assign(value);
     else
       part = ReshardOp::create(builder, loc,
                                withAxes(from, withSlices(step.to, getAxes(from), getAxes(to))),
-                               value, schedule, row);
-    part.setRowAttr(row);
-    part->setLoc(NameLoc::get(row, loc));
+                               value, schedule);
+    part.setPart(true);
+    part->setLoc(NameLoc::get(builder.getStringAttr(text), loc));
     // A word on how data moves is no word where none does.
     if (step.isLocal())
       part.removeScheduleAttr();

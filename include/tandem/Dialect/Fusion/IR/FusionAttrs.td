@@ -81,12 +81,12 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     static AxesAttr getReplicated(MeshAttr mesh, int64_t rank);
     bool isPartial() const { return !getPartial().empty(); }
     bool hasStream() const;
-    /// See `fusion::getLocalShape`.
+    /// See `fusion::getLocalShape`. Example with "x" = 4: 16x6 as `[didx("x") * stream(2), -]` is 4x6.
     ::llvm::FailureOr<::llvm::SmallVector<int64_t>> getLocalShape(::mlir::RankedTensorType type) const;
     /// The same without stream digits. They become serial; trailing serial digits are dropped, adjacent ones merged.
     /// Example: `[stream(2) * serial(2) * didx("x") * stream(3)]` is `[serial(4) * didx("x")]`.
     AxesAttr getPlacement() const;
-    /// The same with other dims.
+    /// The same mesh and partial list with other dims.
     AxesAttr withDims(::llvm::ArrayRef<DimAxesAttr> dims) const;
     /// The same with another (or an empty) partial list.
     AxesAttr withPartial(::llvm::ArrayRef<::mlir::StringAttr> partial, ReduceKind kind) const;

@@ -37,7 +37,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
     The two axes attributes alone decide what is communicated: an all-gather, an all-reduce, and so on. The annotation
     `schedule` names the schedule of the reshard's stream loop; `fusion-form-loops` moves it to the loop.
     `fusion-insert-reshards` writes a reshard of several rows of the table (`docs/fusion.md`, "Kinds of reshard") as one
-    reshard per row, and `row` names the row.
+    reshard per row. Each is marked `part`: it is neither merged with others nor shared.
 
     Constraints:
     - reshard_c1: operand and result have the same shape and element type.
@@ -45,8 +45,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
     - reshard_c3: the result is partial only where the operand is, over the same mesh axes and by the same reduction.
 
     Placement constraints:
-    - reshard_c4: it is at most one row of the table, unless its schedule takes several at once. `row`, if present, names
-      that row.
+    - reshard_c4: it is at most one row of the table, unless its schedule takes several at once.
 
     Example:
     ```mlir
@@ -56,7 +55,7 @@ def Fusion_ReshardOp : Fusion_Op<"reshard"> {
     ```
   }];
   let arguments = (ins Fusion_Tensor:$input, OptionalAttr<Fusion_ScheduleAttr>:$schedule,
-                       OptionalAttr<StrAttr>:$row);
+                       UnitAttr:$part);
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasFolder = 1;

@@ -171,12 +171,13 @@ def FusionInsertReshards : Pass<"fusion-insert-reshards", "::mlir::func::FuncOp"
 
     Some cases do not depend on the option. A contraction of dimensions that are split alike runs first; its partial result
     is resharded, and a bias is added afterwards. An op whose result is smaller than its operand (`reduce`, `slice`) runs
-    before a reshard to another mesh, so fewer bytes move; the hint "before" overrides this. A value that must be reduced before an op is reduced to where the op's result is.
+    before a reshard to another mesh, so fewer bytes move; the hint "before" overrides this. A value that must be reduced
+    before an op is reduced to where the op's result is.
 
     With `gather=cost` an all-reduce becomes a reduce-scatter and an all-gather if that takes less: the reduce-scatter can
-    overlap the op that produces the partial sums. A reshard that combines several kinds is written as a sequence, and each
-    part states its `row`. (A reshard whose schedule takes several kinds at once stays whole.) A reshard without a kind is
-    an error.
+    overlap the op that produces the partial sums. A reshard that combines several kinds is written as a sequence. Each
+    part is marked `part`, and timelines show its row. (A reshard whose schedule takes several kinds at once stays whole.)
+    A reshard without a kind is an error.
 
     Two attributes of an op are hints for its reshards; the pass erases them. `fusion.gather`, "before" or "after",
     overrides the option. `fusion.schedule` is the schedule of the op's reshards that communicate, also of the reduction of
@@ -283,7 +284,7 @@ def FusionVerify : Pass<"fusion-verify", "::mlir::func::FuncOp"> {
       their reduction.
     - `propagated`: every tensor is decided.
     - `resharded`: every op but `fusion.reshard` runs on one mesh and without communication. Every reshard is one row of
-      the table; `row`, if present, names it.
+      the table.
 
     The pass changes nothing. For example, with `stage=propagated`
     ```mlir
