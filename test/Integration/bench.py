@@ -125,7 +125,7 @@ class Bench(harness.Test):
     def test_traced_calibration(self):
         done = harness.run([BENCH, "-n", "2", "--channel=local", f"--calibrate={self.path('m.json')}", "--modes=traced"])
         self.assertEqual(done.code, 2, str(done))
-        self.assertIn("--modes: a calibration is about runs that are not traced", done.err)
+        self.assertIn("--modes: a calibration does not trace", done.err)
 
     def test_calibration(self):
         """A machine file with numbers of this host, which the simulator takes, and those of the base where there are none."""
