@@ -74,22 +74,27 @@ uint16_t portOf(std::string_view job) {
   return static_cast<uint16_t>(20000 + hashText(job) % 12000);
 }
 
-Status readTandem(const Reader &reader, BootstrapEnvironment &env) {
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_RANK"}, env.rank, 0, kMaxWorld - 1));
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
+using Names = std::initializer_list<const char *>;
+
+/// Where the local variables are not set, all ranks are on one node.
+Status readRank(const Reader &reader, BootstrapEnvironment &env, Names rank, Names worldSize,
+                Names localRank, Names localSize) {
+  TANDEM_RETURN_IF_ERROR(reader.number(rank, env.rank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(reader.number(worldSize, env.worldSize, 1, kMaxWorld));
   env.localRank = env.rank;
   env.localSize = env.worldSize;
-  TANDEM_RETURN_IF_ERROR(reader.number({"TANDEM_LOCAL_RANK"}, env.localRank, 0, kMaxWorld - 1));
-  return reader.number({"TANDEM_LOCAL_WORLD_SIZE"}, env.localSize, 1, kMaxWorld);
+  TANDEM_RETURN_IF_ERROR(reader.number(localRank, env.localRank, 0, kMaxWorld - 1));
+  return reader.number(localSize, env.localSize, 1, kMaxWorld);
+}
+
+Status readTandem(const Reader &reader, BootstrapEnvironment &env) {
+  return readRank(reader, env, {"TANDEM_RANK"}, {"TANDEM_WORLD_SIZE"}, {"TANDEM_LOCAL_RANK"},
+                  {"TANDEM_LOCAL_WORLD_SIZE"});
 }
 
 Status readTorch(const Reader &reader, BootstrapEnvironment &env) {
-  TANDEM_RETURN_IF_ERROR(reader.number({"RANK"}, env.rank, 0, kMaxWorld - 1));
-  TANDEM_RETURN_IF_ERROR(reader.number({"WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
-  env.localRank = env.rank;
-  env.localSize = env.worldSize;
-  TANDEM_RETURN_IF_ERROR(reader.number({"LOCAL_RANK"}, env.localRank, 0, kMaxWorld - 1));
-  TANDEM_RETURN_IF_ERROR(reader.number({"LOCAL_WORLD_SIZE"}, env.localSize, 1, kMaxWorld));
+  TANDEM_RETURN_IF_ERROR(
+      readRank(reader, env, {"RANK"}, {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}));
   env.addresses = {reader.get({"MASTER_ADDR"}).value};
   TANDEM_RETURN_IF_ERROR(reader.number({"MASTER_PORT"}, env.port, 1, 65534));
   if (Variable store = reader.get({"TORCHELASTIC_USE_AGENT_STORE"}); store.value == "True")
@@ -100,14 +105,8 @@ Status readTorch(const Reader &reader, BootstrapEnvironment &env) {
 }
 
 Status readOpenMpi(const Reader &reader, BootstrapEnvironment &env) {
-  TANDEM_RETURN_IF_ERROR(reader.number({"OMPI_COMM_WORLD_RANK"}, env.rank, 0, kMaxWorld - 1));
-  TANDEM_RETURN_IF_ERROR(reader.number({"OMPI_COMM_WORLD_SIZE"}, env.worldSize, 1, kMaxWorld));
-  env.localRank = env.rank;
-  env.localSize = env.worldSize;
-  TANDEM_RETURN_IF_ERROR(
-      reader.number({"OMPI_COMM_WORLD_LOCAL_RANK"}, env.localRank, 0, kMaxWorld - 1));
-  TANDEM_RETURN_IF_ERROR(
-      reader.number({"OMPI_COMM_WORLD_LOCAL_SIZE"}, env.localSize, 1, kMaxWorld));
+  TANDEM_RETURN_IF_ERROR(readRank(reader, env, {"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"},
+                                  {"OMPI_COMM_WORLD_LOCAL_RANK"}, {"OMPI_COMM_WORLD_LOCAL_SIZE"}));
   Variable job =
       reader.get({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"});
   if (job.set())
@@ -126,12 +125,8 @@ Status readOpenMpi(const Reader &reader, BootstrapEnvironment &env) {
 }
 
 Status readSlurm(const Reader &reader, BootstrapEnvironment &env) {
-  TANDEM_RETURN_IF_ERROR(reader.number({"SLURM_PROCID"}, env.rank, 0, kMaxWorld - 1));
-  TANDEM_RETURN_IF_ERROR(
-      reader.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, env.worldSize, 1, kMaxWorld));
-  env.localRank = env.rank;
-  env.localSize = env.worldSize;
-  TANDEM_RETURN_IF_ERROR(reader.number({"SLURM_LOCALID"}, env.localRank, 0, kMaxWorld - 1));
+  TANDEM_RETURN_IF_ERROR(readRank(reader, env, {"SLURM_PROCID"},
+                                  {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {"SLURM_LOCALID"}, {}));
   Variable tasks = reader.get({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
   if (tasks.set()) {
     auto perNode = parseSlurmTasksPerNode(tasks.value);

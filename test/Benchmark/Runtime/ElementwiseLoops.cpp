@@ -12,8 +12,6 @@
 //===----------------------------------------------------------------------===//
 
 #if defined(TANDEM_VECTORISED_LOOPS)
-#include "../../../runtime/lib/Device/Cpu/TileF16C.inc"
-
 #include "../../../runtime/lib/Device/Cpu/TileFunctions.inc"
 #define TANDEM_LOOPS vectorised
 #define TANDEM_ERF erfOf

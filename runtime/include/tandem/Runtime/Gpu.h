@@ -28,21 +28,6 @@ Expected<std::unique_ptr<Transport>> createCclTransport();
 /// may share a GPU. Unsupported without a GPU driver.
 Expected<std::unique_ptr<Transport>> createPeerTransport();
 
-namespace gpu {
-struct DeviceState;
-class Kernels;
-
-/// Access of channels to a GPU device (by dynamic_cast; null: not a GPU). See
-/// Device/Gpu/ChannelInterface.h.
-class GpuAccess {
-public:
-  virtual ~GpuAccess();
-  virtual std::shared_ptr<DeviceState> shared() const = 0;
-  /// Owned by the device.
-  virtual const Kernels &kernels() const = 0;
-};
-} // namespace gpu
-
 } // namespace tandem
 
 #endif // TANDEM_RUNTIME_GPU_H

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Operations.h"
+#include "PeerMemory.h"
 
 #include <fmt/format.h>
 

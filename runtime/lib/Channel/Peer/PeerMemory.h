@@ -55,6 +55,21 @@ private:
   friend class Exchange;
 };
 
+using PeerMemoryRef = std::shared_ptr<PeerMemory>;
+
+/// An abort writes this value into the rank's own signals. It is above every epoch, and its
+/// difference to any epoch is positive as a signed number.
+inline constexpr uint64_t kReleased = uint64_t(1) << 62;
+
+// Puts and signals by the GPU (Operations.cpp). `kernels`: of the device; outlives the operations.
+Expected<std::unique_ptr<Operation>> preparePut(PeerMemoryRef peers, const gpu::Kernels &kernels,
+                                                const Put &put);
+Expected<std::unique_ptr<Operation>> prepareSignal(PeerMemoryRef peers, const gpu::Kernels &kernels,
+                                                   const Signal &signal);
+Expected<std::unique_ptr<Operation>> prepareWaitSignal(PeerMemoryRef peers, uint32_t self,
+                                                       const gpu::Kernels &kernels,
+                                                       const WaitSignal &wait);
+
 } // namespace tandem::peer
 
 #endif // TANDEM_CHANNEL_PEER_PEERMEMORY_H

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Operations.h"
+#include "PeerMemory.h"
 
 #include "tandem/Runtime/Gpu.h"
 

@@ -109,45 +109,4 @@ Status UcxChannel::checkPeer(const char *what, uint32_t peer) const {
                             state->members.size()));
 }
 
-Expected<std::unique_ptr<Operation>>
-UcxChannel::prepareGroup(const std::vector<Message> &messages) {
-  for (const Message &message : messages)
-    TANDEM_RETURN_IF_ERROR(checkPeer(message.isSend ? "send" : "recv", message.peer));
-  return makeGroup(state, messages);
-}
-
-Expected<std::unique_ptr<Operation>> UcxChannel::preparePut(const Put &put) {
-  TANDEM_RETURN_IF_ERROR(checkPeer("put", put.peer));
-  const Member &member = state->members[put.peer];
-  uint64_t span = put.dst.spanBytes();
-  if (!put.dst.sameShape(put.src.layout) || put.dst.dtype != put.src.layout.dtype)
-    return Status(Code::InvalidProgram, fmt::format("{}, put: {} does not fit {}", state->where(),
-                                                    put.src.layout.str(), put.dst.str()));
-  if (!member.base || span > member.halfBytes || put.offset > member.halfBytes - span)
-    return Status(
-        Code::InvalidProgram,
-        fmt::format("{}, put: bytes {} to {} are outside the {} bytes of symmetric memory "
-                    "of rank {}",
-                    state->where(), put.offset, put.offset + span, member.halfBytes, member.rank));
-  return makePut(state, put);
-}
-
-Expected<std::unique_ptr<Operation>> UcxChannel::prepareSignal(const tandem::Signal &signal) {
-  TANDEM_RETURN_IF_ERROR(checkPeer("signal", signal.peer));
-  const Member &member = state->members[signal.peer];
-  if (signal.slot >= member.numSignals)
-    return Status(Code::InvalidProgram,
-                  fmt::format("{}, signal: slot {} is not below the {} of rank {}", state->where(),
-                              signal.slot, member.numSignals, member.rank));
-  return makeSignal(state, signal);
-}
-
-Expected<std::unique_ptr<Operation>> UcxChannel::prepareWaitSignal(const WaitSignal &wait) {
-  if (wait.slot >= state->symmetric.numSignals)
-    return Status(Code::InvalidProgram,
-                  fmt::format("{}, wait_signal: slot {} is not below {}", state->where(), wait.slot,
-                              state->symmetric.numSignals));
-  return makeWaitSignal(state, wait);
-}
-
 void UcxChannel::abort(const Status &reason) { state->worker->fail(reason, true); }

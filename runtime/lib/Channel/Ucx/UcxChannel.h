@@ -85,15 +85,6 @@ private:
   std::chrono::milliseconds closeTimeout;
 };
 
-// The operations; arguments have been checked.
-std::unique_ptr<Operation> makeGroup(std::shared_ptr<ChannelState> state,
-                                     const std::vector<Message> &messages);
-std::unique_ptr<Operation> makePut(std::shared_ptr<ChannelState> state, const Put &put);
-std::unique_ptr<Operation> makeSignal(std::shared_ptr<ChannelState> state,
-                                      const tandem::Signal &signal);
-std::unique_ptr<Operation> makeWaitSignal(std::shared_ptr<ChannelState> state,
-                                          const WaitSignal &wait);
-
 } // namespace tandem::ucx
 
 #endif // TANDEM_CHANNEL_UCX_UCXCHANNEL_H

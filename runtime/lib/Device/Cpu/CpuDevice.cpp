@@ -6,17 +6,254 @@
 //===----------------------------------------------------------------------===//
 
 #include "CpuDevice.h"
-#include "CpuStream.h"
 
 #include "tandem/Runtime/HostOps.h"
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <utility>
 
 namespace tandem {
 
 namespace cpu {
+
+int setOpenMPThreads(int threads) {
+  // Looked up at run time: nothing here is compiled with OpenMP.
+  static const auto set =
+      reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  static const auto get = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+  if (!set || !get)
+    return 0;
+  int before = get();
+  set(threads);
+  return before;
+}
+
 namespace {
+
+/// State shared by the streams and events of one device; outlives them all.
+struct Shared {
+  unsigned matmulThreads = 1;
+
+  std::atomic<bool> aborted{false};
+  std::mutex mutex; ///< guards reason, and the waits for events
+  std::condition_variable eventReached;
+  Status reason;
+  std::atomic<int> waiters{0};
+
+  void abort(const Status &why) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!aborted) {
+      reason = why.ok() ? Status(Code::Aborted, "the device was aborted") : why;
+      aborted = true;
+    }
+    eventReached.notify_all();
+  }
+
+  Status abortReason() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return reason;
+  }
+};
+
+/// Counts records: `issued` when enqueued, `last` when the stream has reached them.
+class CpuEvent final : public Event {
+public:
+  explicit CpuEvent(std::shared_ptr<Shared> shared) : shared(std::move(shared)) {}
+  bool reached() override { return last.load() >= issued.load(); }
+  Status synchronize() override {
+    return waitFor(issued.load()) ? Status() : shared->abortReason();
+  }
+
+  void reach(uint64_t ticket) {
+    // A thread that sees the ticket may destroy the event at once; the stream keeps the shared
+    // state alive.
+    Shared &state = *shared;
+    last.store(ticket);
+    // Sequentially consistent with waitFor: the waiter sees the ticket, or this thread sees the
+    // waiter.
+    if (state.waiters.load() > 0) {
+      std::lock_guard<std::mutex> lock(state.mutex);
+      state.eventReached.notify_all();
+    }
+  }
+
+  /// False if the device was aborted meanwhile.
+  bool waitFor(uint64_t ticket) {
+    if (last.load() >= ticket)
+      return true;
+    std::unique_lock<std::mutex> lock(shared->mutex);
+    ++shared->waiters;
+    shared->eventReached.wait(lock, [&] { return shared->aborted || last.load() >= ticket; });
+    --shared->waiters;
+    return last.load() >= ticket;
+  }
+
+  std::atomic<uint64_t> issued{0};
+
+private:
+  std::atomic<uint64_t> last{0};
+  std::shared_ptr<Shared> shared;
+};
+
+class CpuStream final : public Stream {
+public:
+  explicit CpuStream(std::shared_ptr<Shared> shared) : shared(std::move(shared)) {}
+  ~CpuStream() override {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      stopping = true;
+      wake.notify_all();
+    }
+    if (worker.joinable())
+      worker.join();
+  }
+
+  Status enqueueHost(HostOperation &operation, const Frame &frame) override {
+    return push({&operation, nullptr, timeOf(frame.times, operation.marker), &frame, 0,
+                 operation.marker, false});
+  }
+
+  Status record(Event &event, Marker marker) override {
+    auto &e = static_cast<CpuEvent &>(event);
+    return push({nullptr, &e, timeOf(eventTimes, marker), nullptr, ++e.issued, marker, false});
+  }
+
+  Status wait(Event &event, Marker marker) override {
+    auto &e = static_cast<CpuEvent &>(event);
+    uint64_t ticket = e.issued;
+    if (ticket == 0)
+      return Status();
+    return push({nullptr, &e, timeOf(eventTimes, marker), nullptr, ticket, marker, true});
+  }
+
+  void timeEvents(CommandTime *times) override { eventTimes = times; }
+
+  Status synchronize() override {
+    std::unique_lock<std::mutex> lock(mutex);
+    uint64_t target = pushed;
+    drained.wait(lock, [&] { return done >= target; });
+    lock.unlock();
+    return shared->aborted ? shared->abortReason() : Status();
+  }
+
+  bool idle() override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return done == pushed;
+  }
+
+  Marker position() const override { return current.load(std::memory_order_relaxed); }
+
+private:
+  struct Task {
+    HostOperation *operation; ///< or null, then:
+    CpuEvent *event;          ///< an event to reach or to wait for
+    CommandTime *time;        ///< where to store when it ran, or null
+    const Frame *frame;
+    uint64_t ticket;
+    Marker marker;
+    bool isWait;
+  };
+
+  Status push(const Task &task) {
+    if (shared->aborted)
+      return shared->abortReason();
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!worker.joinable()) {
+      try {
+        worker = std::thread([this] { work(); });
+      } catch (const std::exception &error) {
+        return Status(Code::Internal,
+                      std::string("cannot start a thread for a stream: ") + error.what());
+      }
+    }
+    queue.push_back(task);
+    ++pushed;
+    if (sleeping)
+      wake.notify_one();
+    return Status();
+  }
+
+  void work() {
+    setOpenMPThreads(static_cast<int>(shared->matmulThreads));
+    std::vector<Task> batch;
+    std::unique_lock<std::mutex> lock(mutex);
+    while (true) {
+      sleeping = true;
+      wake.wait(lock, [&] { return stopping || !queue.empty(); });
+      sleeping = false;
+      if (queue.empty())
+        return;
+      batch.swap(queue);
+      lock.unlock();
+      for (const Task &task : batch)
+        execute(task);
+      lock.lock();
+      done += batch.size();
+      batch.clear();
+      current.store(kNoMarker, std::memory_order_relaxed);
+      drained.notify_all();
+    }
+  }
+
+  void execute(const Task &task) {
+    if (shared->aborted)
+      return;
+    current.store(task.marker, std::memory_order_relaxed);
+    if (!task.time)
+      return run(task);
+    auto now = [] {
+      return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    };
+    int64_t begin = now();
+    // Waiting threads may read the times once the record is reached.
+    if (task.event && !task.isWait)
+      *task.time = {begin, begin};
+    run(task);
+    if (!task.event || task.isWait)
+      *task.time = {begin, now()};
+  }
+
+  static void run(const Task &task) {
+    if (task.event) {
+      if (task.isWait)
+        task.event->waitFor(task.ticket);
+      else
+        task.event->reach(task.ticket);
+      return;
+    }
+    Status status;
+    try {
+      status = task.operation->execute(*task.frame);
+    } catch (const std::exception &error) { // out of memory, or from the vendor's library
+      status = Status(Code::Internal, error.what());
+    }
+    if (!status.ok() && task.frame->errors)
+      task.frame->errors->report(status, task.marker);
+  }
+
+  CommandTime *timeOf(CommandTime *times, Marker marker) const {
+    return times && marker != kNoMarker ? &times[static_cast<uint32_t>(marker)] : nullptr;
+  }
+
+  std::shared_ptr<Shared> shared;
+  std::thread worker; ///< started by the first task
+  std::mutex mutex;
+  std::condition_variable wake, drained;
+  std::vector<Task> queue;
+  CommandTime *eventTimes = nullptr; ///< set by the thread that enqueues
+  uint64_t pushed = 0, done = 0;
+  bool sleeping = false, stopping = false;
+  std::atomic<Marker> current{kNoMarker};
+};
 
 class CpuMemory final : public Memory {
 public:
@@ -27,46 +264,23 @@ public:
   ~CpuMemory() override { std::free(base); }
 };
 
-class CopyOperation final : public HostOperation {
+/// Runs a plan from one operand to another; a CombinePlan also reads what is there.
+template <typename Plan> class PlanOperation final : public HostOperation {
 public:
-  CopyOperation(const Operand &dst, const Operand &src)
-      : dst(dst.slot), src(src.slot), plan(dst.layout, src.layout) {}
+  PlanOperation(const Operand &dst, const Operand &src, Plan plan)
+      : dst(dst.slot), src(src.slot), plan(std::move(plan)) {}
   Status execute(const Frame &frame) override {
-    plan.run(frame.pointers[dst], frame.pointers[src]);
+    void *to = frame.pointers[dst], *from = frame.pointers[src];
+    if constexpr (std::is_same_v<Plan, CombinePlan>)
+      plan.run(to, {to, from});
+    else
+      plan.run(to, from);
     return Status();
   }
 
 private:
   uint32_t dst, src;
-  CopyPlan plan;
-};
-
-class AccumulateOperation final : public HostOperation {
-public:
-  AccumulateOperation(const Operand &dst, const Operand &src, ReduceOp op)
-      : dst(dst.slot), src(src.slot), plan(dst.layout, {dst.layout, src.layout}, op) {}
-  Status execute(const Frame &frame) override {
-    plan.run(frame.pointers[dst], {frame.pointers[dst], frame.pointers[src]});
-    return Status();
-  }
-
-private:
-  uint32_t dst, src;
-  CombinePlan plan;
-};
-
-class ReduceOperation final : public HostOperation {
-public:
-  ReduceOperation(const Operand &dst, const Operand &src, uint64_t dims, ReduceOp op)
-      : dst(dst.slot), src(src.slot), plan(dst.layout, src.layout, dims, op) {}
-  Status execute(const Frame &frame) override {
-    plan.run(frame.pointers[dst], frame.pointers[src]);
-    return Status();
-  }
-
-private:
-  uint32_t dst, src;
-  ReducePlan plan;
+  Plan plan;
 };
 
 class CpuDevice final : public Device {
@@ -96,18 +310,18 @@ public:
 
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
                                                    const Operand &src) override {
-    return std::make_unique<CopyOperation>(dst, src);
+    return makeOperation(dst, src, CopyPlan(dst.layout, src.layout));
   }
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
     return cpu::prepareMatmul(desc, shared->matmulThreads);
   }
   Expected<std::unique_ptr<Operation>> prepareAccumulate(const Operand &dst, const Operand &src,
                                                          ReduceOp op) override {
-    return std::make_unique<AccumulateOperation>(dst, src, op);
+    return makeOperation(dst, src, CombinePlan(dst.layout, {dst.layout, src.layout}, op));
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
                                                      uint64_t dims, ReduceOp op) override {
-    return std::make_unique<ReduceOperation>(dst, src, dims, op);
+    return makeOperation(dst, src, ReducePlan(dst.layout, src.layout, dims, op));
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return cpu::prepareLaunch(desc);
@@ -116,6 +330,12 @@ public:
   void abort(const Status &reason) override { shared->abort(reason); }
 
 private:
+  template <typename Plan>
+  static std::unique_ptr<Operation> makeOperation(const Operand &dst, const Operand &src,
+                                                  Plan plan) {
+    return std::make_unique<PlanOperation<Plan>>(dst, src, std::move(plan));
+  }
+
   std::shared_ptr<Shared> shared;
 };
 

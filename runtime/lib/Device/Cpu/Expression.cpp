@@ -101,7 +101,17 @@ public:
       : code(code), outputs(outputs), types(types), nest(nest), functions(functions),
         places(code.size()), isNeeded(code.size(), false), lastUse(code.size(), 0) {}
 
-  Plan run();
+  Plan run() {
+    findUses();
+    findDirectStores();
+    for (uint32_t i = 0; i < code.size(); ++i)
+      if (isNeeded[i] && function(i))
+        compute(i);
+    for (const sp::ExprInstr &instr : code)
+      if (isStore(instr.op()) && directOutput[instr.a()] != instr.b())
+        plan.stores.push_back({instr.b(), place(instr.a())});
+    return std::move(plan);
+  }
 
 private:
   template <typename Fn> void forOperands(const sp::ExprInstr &instr, Fn fn) const {
@@ -109,18 +119,110 @@ private:
     for (unsigned k = 0; k < registersRead(instr.op()); ++k)
       fn(k, used[k]);
   }
-  void findUses();
-  void findDirectStores();
-  void compute(uint32_t i);
-  Place place(uint32_t r);
-  Place load(uint32_t r);
-  uint32_t newRegister();
+
+  void findUses() {
+    auto end = static_cast<uint32_t>(code.size());
+    for (uint32_t i = end; i-- > 0;) {
+      if (!isStore(code[i].op()) && !isNeeded[i])
+        continue;
+      forOperands(code[i], [&](unsigned, uint32_t r) {
+        isNeeded[r] = true;
+        // Stores come last: an output may alias an input that is read later.
+        lastUse[r] = std::max(lastUse[r], isStore(code[i].op()) ? end : i);
+      });
+    }
+  }
+
+  /// A result goes directly to its output if no input is read after it: see findUses.
+  void findDirectStores() {
+    directOutput.assign(code.size(), kNone);
+    uint32_t lastRead = 0;
+    for (uint32_t i = 0; i < code.size(); ++i)
+      if (isNeeded[i])
+        forOperands(code[i], [&](unsigned, uint32_t r) {
+          if (isLoad(code[r].op()))
+            lastRead = i;
+        });
+    for (const sp::ExprInstr &instr : code) {
+      if (!isStore(instr.op()))
+        continue;
+      uint32_t value = instr.a(), output = instr.b();
+      if (function(value) && value >= lastRead && isStoredAsIs(types[output]) &&
+          nest.isAdjacent(output) && directOutput[value] == kNone)
+        directOutput[value] = output;
+    }
+  }
+
+  void compute(uint32_t i) {
+    Step step{function(i), {}, {}, kNone};
+    bool sameWidth = true;
+    forOperands(code[i], [&](unsigned k, uint32_t r) {
+      step.operands[k] = place(r);
+      sameWidth &= widthOf(typeOf(r)) == widthOf(typeOf(i));
+    });
+    auto releaseAll = [&] { forOperands(code[i], [&](unsigned, uint32_t r) { release(i, r); }); };
+    // The result may reuse an operand's register of equal element width: each element is read
+    // before it is written.
+    if (sameWidth)
+      releaseAll();
+    places[i] =
+        directOutput[i] == kNone ? Place{false, newRegister()} : Place{true, directOutput[i]};
+    if (!sameWidth)
+      releaseAll();
+    step.result = places[i];
+    plan.steps.push_back(step);
+  }
+
+  Place place(uint32_t r) {
+    if (places[r].index != kNone)
+      return places[r];
+    const sp::ExprInstr &instr = code[r];
+    if (instr.op() == sp::ExprOp::constant) {
+      places[r] = {false, plan.numRegisters++};
+      plan.constants.push_back({places[r].index, widthOf(instr.type()), instr.bits()});
+      lastUse[r] = kNone;
+    } else {
+      places[r] = load(r);
+    }
+    return places[r];
+  }
+
+  Place load(uint32_t r) {
+    uint32_t operand = outputs + code[r].a();
+    if (isStoredAsIs(types[operand]) && nest.isAdjacent(operand))
+      return {true, operand};
+    if (nest.steps(operand).isInvariant && nest.hasWholeRows()) {
+      // Never freed: tile-invariant.
+      Place place{false, plan.numRegisters++};
+      plan.prologue.push_back({nullptr, place, {}, operand});
+      lastUse[r] = kNone;
+      return place;
+    }
+    Place place{false, newRegister()};
+    plan.steps.push_back({nullptr, place, {}, operand});
+    return place;
+  }
+
+  uint32_t newRegister() {
+    if (freeRegisters.empty())
+      return plan.numRegisters++;
+    uint32_t r = freeRegisters.back();
+    freeRegisters.pop_back();
+    return r;
+  }
+
   sp::RegisterType typeOf(uint32_t r) const { return resultType(code[r].op(), code[r].type()); }
   TileFunction function(uint32_t i) const {
     bool reads = registersRead(code[i].op()) > 0;
     return functionOf(functions, code[i], reads ? typeOf(code[i].a()) : sp::RegisterType::f32);
   }
-  void release(uint32_t i, uint32_t r);
+
+  void release(uint32_t i, uint32_t r) {
+    if (lastUse[r] != i || places[r].isMemory)
+      return;
+    freeRegisters.push_back(places[r].index);
+    lastUse[r] = kNone; // an instruction may use it twice
+  }
 
   const std::vector<sp::ExprInstr> &code;
   uint32_t outputs;
@@ -134,115 +236,6 @@ private:
   std::vector<uint32_t> freeRegisters;
   Plan plan;
 };
-
-void Planner::findUses() {
-  auto end = static_cast<uint32_t>(code.size());
-  for (uint32_t i = end; i-- > 0;) {
-    if (!isStore(code[i].op()) && !isNeeded[i])
-      continue;
-    forOperands(code[i], [&](unsigned, uint32_t r) {
-      isNeeded[r] = true;
-      // Stores come last: an output may alias an input that is read later.
-      lastUse[r] = std::max(lastUse[r], isStore(code[i].op()) ? end : i);
-    });
-  }
-}
-
-/// A result goes directly to its output if no input is read after it: see findUses.
-void Planner::findDirectStores() {
-  directOutput.assign(code.size(), kNone);
-  uint32_t lastRead = 0;
-  for (uint32_t i = 0; i < code.size(); ++i)
-    if (isNeeded[i])
-      forOperands(code[i], [&](unsigned, uint32_t r) {
-        if (isLoad(code[r].op()))
-          lastRead = i;
-      });
-  for (const sp::ExprInstr &instr : code) {
-    if (!isStore(instr.op()))
-      continue;
-    uint32_t value = instr.a(), output = instr.b();
-    if (function(value) && value >= lastRead && isStoredAsIs(types[output]) &&
-        nest.isAdjacent(output) && directOutput[value] == kNone)
-      directOutput[value] = output;
-  }
-}
-
-uint32_t Planner::newRegister() {
-  if (freeRegisters.empty())
-    return plan.numRegisters++;
-  uint32_t r = freeRegisters.back();
-  freeRegisters.pop_back();
-  return r;
-}
-
-Place Planner::load(uint32_t r) {
-  uint32_t operand = outputs + code[r].a();
-  if (isStoredAsIs(types[operand]) && nest.isAdjacent(operand))
-    return {true, operand};
-  if (nest.steps(operand).isInvariant && nest.hasWholeRows()) {
-    // Never freed: tile-invariant.
-    Place place{false, plan.numRegisters++};
-    plan.prologue.push_back({nullptr, place, {}, operand});
-    lastUse[r] = kNone;
-    return place;
-  }
-  Place place{false, newRegister()};
-  plan.steps.push_back({nullptr, place, {}, operand});
-  return place;
-}
-
-Place Planner::place(uint32_t r) {
-  if (places[r].index != kNone)
-    return places[r];
-  const sp::ExprInstr &instr = code[r];
-  if (instr.op() == sp::ExprOp::constant) {
-    places[r] = {false, plan.numRegisters++};
-    plan.constants.push_back({places[r].index, widthOf(instr.type()), instr.bits()});
-    lastUse[r] = kNone;
-  } else {
-    places[r] = load(r);
-  }
-  return places[r];
-}
-
-void Planner::release(uint32_t i, uint32_t r) {
-  if (lastUse[r] != i || places[r].isMemory)
-    return;
-  freeRegisters.push_back(places[r].index);
-  lastUse[r] = kNone; // an instruction may use it twice
-}
-
-void Planner::compute(uint32_t i) {
-  Step step{function(i), {}, {}, kNone};
-  bool sameWidth = true;
-  forOperands(code[i], [&](unsigned k, uint32_t r) {
-    step.operands[k] = place(r);
-    sameWidth &= widthOf(typeOf(r)) == widthOf(typeOf(i));
-  });
-  auto releaseAll = [&] { forOperands(code[i], [&](unsigned, uint32_t r) { release(i, r); }); };
-  // The result may reuse an operand's register of equal element width: each element is read before
-  // it is written.
-  if (sameWidth)
-    releaseAll();
-  places[i] = directOutput[i] == kNone ? Place{false, newRegister()} : Place{true, directOutput[i]};
-  if (!sameWidth)
-    releaseAll();
-  step.result = places[i];
-  plan.steps.push_back(step);
-}
-
-Plan Planner::run() {
-  findUses();
-  findDirectStores();
-  for (uint32_t i = 0; i < code.size(); ++i)
-    if (isNeeded[i] && function(i))
-      compute(i);
-  for (const sp::ExprInstr &instr : code)
-    if (isStore(instr.op()) && directOutput[instr.a()] != instr.b())
-      plan.stores.push_back({instr.b(), place(instr.a())});
-  return std::move(plan);
-}
 
 //===----------------------------------------------------------------------===//
 // Memory

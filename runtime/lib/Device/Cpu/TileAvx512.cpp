@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "TileF16C.inc"
 #include "TileFunctions.inc"
 
 namespace tandem::cpu {

@@ -7,8 +7,6 @@
 
 #include "Tile.h"
 
-#include "tandem/Runtime/HostOps.h"
-
 namespace tandem::cpu {
 extern const TileFunctions baselineTileFunctions;
 #if defined(__x86_64__)
@@ -16,27 +14,6 @@ extern const TileFunctions avx2TileFunctions;
 extern const TileFunctions avx512TileFunctions;
 #endif
 } // namespace tandem::cpu
-
-namespace {
-namespace tile {
-void loadF16(float *to, const uint16_t *from, int64_t n) {
-  tandem::loadAsF32(tandem::DType::F16, from, 1, n, to);
-}
-void storeF16(uint16_t *to, const float *from, int64_t n) {
-  tandem::storeFromF32(tandem::DType::F16, from, to, 1, n);
-}
-// NOLINTNEXTLINE(readability-identifier-naming): the table names functions as the schema does.
-void round_f16(void *result, const void *a, const void *, const void *, int64_t n) {
-  constexpr int64_t piece = 64;
-  uint16_t halves[piece];
-  for (int64_t i = 0; i < n; i += piece) {
-    int64_t m = n - i < piece ? n - i : piece;
-    storeF16(halves, static_cast<const float *>(a) + i, m);
-    loadF16(static_cast<float *>(result) + i, halves, m);
-  }
-}
-} // namespace tile
-} // namespace
 
 #include "TileFunctions.inc"
 

@@ -4,23 +4,241 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The one header of the GPU device that channels ccl and peer include (tools/lint checks it). A
-// channel obtains `GpuAccess` (tandem/Runtime/Gpu.h) from its device and may use:
-//
-//   Driver          vendor calls: memory, streams, events, sharing memory between processes
-//   DeviceState     the device's state: abort flag, pollers for asynchronous errors, signal words
-//   GpuStream       the stream that an operation is issued on, GpuOperation for its own operations
-//   Kernels         the device's kernels; CopyPlan copies between strided views
-//   Scratch         device memory owned by an operation
-//   SymmetricBlock  symmetric memory of ranks in this process
+// channel obtains `GpuAccess` from its device and may use what is declared here, and the Driver.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TANDEM_LIB_DEVICE_GPU_CHANNELINTERFACE_H
 #define TANDEM_LIB_DEVICE_GPU_CHANNELINTERFACE_H
 
-#include "Driver.h"         // IWYU pragma: export
-#include "GpuStream.h"      // IWYU pragma: export
-#include "Kernels.h"        // IWYU pragma: export
-#include "SymmetricBlock.h" // IWYU pragma: export
+#include "Driver.h"
+#include "KernelArguments.h"
+#include "StreamTimes.h"
+
+#include "tandem/Runtime/Device.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace tandem::gpu {
+
+/// State shared by the streams, events, memory and channels of one device; outlives them all.
+struct DeviceState {
+  explicit DeviceState(std::unique_ptr<Driver> driver) : driver(std::move(driver)) {}
+
+  const std::unique_ptr<Driver> driver;
+  HostClock clock{*driver};
+  std::atomic<bool> aborted{false};
+  /// Work did not end after an abort: its memory cannot be freed.
+  std::atomic<bool> stuck{false};
+  std::mutex mutex; ///< guards the fields below
+  std::condition_variable changed;
+
+  void abort(const Status &why);
+  Status abortReason();
+
+  /// Registers a function that threads waiting for the GPU call now and then; it reports
+  /// asynchronous errors, for example of a communication library. Any thread.
+  void addPoller(const void *owner, std::function<Status()> poller);
+  void removePoller(const void *owner);
+  Status poll();
+
+  /// Eight bytes of host memory for a stream, initially all ones; return with giveWord().
+  Expected<void *> takeWord();
+  void giveWord(void *word);
+  /// Eight bytes of device memory, zero until an abort. Kernels that signal a peer read it first
+  /// and do nothing if it is set. Allocated at first use.
+  Expected<void *> releaseWord();
+  /// A device word that signals are copied from, initially zero. An abort clears these words after
+  /// setting releaseWord(). Return with giveSignalWord() when it is unused; null if none is left.
+  uint64_t *takeSignalWord();
+  void giveSignalWord(uint64_t *word);
+  static constexpr uint64_t kSignalWords = 254; ///< per device
+  /// The array of all signal words; null before the first releaseWord().
+  void *signalWords();
+  /// Eight bytes of device memory, zero until an abort has cleared the signal words. Waits for a
+  /// peer may end only then, because a later command may copy a signal. Null before the first
+  /// releaseWord().
+  void *letGoWord();
+  ~DeviceState();
+
+private:
+  std::mutex wordMutex;
+  std::vector<void *> pages, words;
+  std::vector<uint64_t *> freeSignalWords;
+  uint64_t *release = nullptr; ///< followed by the signal words
+  Status reason;
+  std::mutex pollerMutex;
+  std::map<const void *, std::function<Status()>> pollers;
+};
+
+/// GPU memory owned by a plan.
+class Scratch {
+public:
+  Scratch() = default;
+  Scratch(Scratch &&other) noexcept { *this = std::move(other); }
+  Scratch &operator=(Scratch &&other) noexcept;
+  ~Scratch();
+  /// Not initialised.
+  static Expected<Scratch> make(std::shared_ptr<DeviceState> state, uint64_t bytes);
+  void *data() const { return memory; }
+  uint64_t size() const { return bytes; }
+
+private:
+  std::shared_ptr<DeviceState> state;
+  void *memory = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// Sleeps between polls, longer the longer it has waited: GPU work is short, failures are not.
+class Backoff {
+public:
+  void pause();
+
+private:
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
+
+/// What the streams of a capture share while it lasts.
+struct Capture {
+  /// Device memory that holds the run number while the graph runs. Readers set countRun.
+  void *epoch = nullptr;
+  /// Whether an executable graph may be updated. False if a library tracks its nodes in a graph.
+  bool updatable = true;
+
+  /// A device word that holds epoch * perRun + value while the graph runs, and zero after an abort
+  /// has released this rank's waits. Null if none is available.
+  uint64_t *signalWord(uint64_t perRun, uint64_t value);
+
+  DeviceState *state = nullptr;
+  /// The kernel run_words, the graph's first node, if a command reads the run number.
+  FunctionHandle countRun = nullptr;
+  std::vector<SignalWord> signalWords;
+  bool closed = false;           ///< signalWords is final: the graph's first node already writes it
+  std::vector<uint64_t *> taken; ///< begins with the words of signalWords
+};
+
+/// A stream as the operations on it see it.
+class GpuStream : public Stream {
+public:
+  void *native() final { return handle; }
+  /// Null outside a capture.
+  Capture *capturing() const { return capture; }
+  /// Eight bytes of device memory for the run number.
+  void *epochWord() const { return static_cast<std::byte *>(scratch) + kWorkspaceBytes; }
+  /// The last issued work was a copy by the copy engines. A second such copy starts at once; a
+  /// kernel starts some microseconds later.
+  bool followsCopy() const { return afterCopy; }
+  void noteCopy() { copied = true; }
+  /// Eight bytes of host memory where a waiting kernel on this stream writes its command's number.
+  void *progressWord() const { return progress; }
+
+  /// kWorkspaceBytes of device memory.
+  void *workspace() const { return scratch; }
+  /// For operations whose work may wait for a peer: position() reports `marker` until it ends.
+  virtual Status track(Marker marker) = 0;
+
+protected:
+  StreamHandle handle = nullptr;
+  void *scratch = nullptr;  ///< workspace, then the epoch
+  void *progress = nullptr; ///< host memory
+  Capture *capture = nullptr;
+  bool copied = false, afterCopy = false; ///< the operation being issued, and the previous one
+};
+
+/// GPU work, issued to the vendor's stream in order.
+class GpuOperation : public Operation {
+public:
+  Status enqueue(Stream &stream, const Frame &frame) final;
+  /// Issues the work on the vendor's stream; any thread, one at a time per stream.
+  virtual Status issue(GpuStream &stream, const Frame &frame) = 0;
+};
+
+/// The module of Kernels.cu on one GPU.
+class Kernels {
+public:
+  /// Loads the module and every kernel of it.
+  static Expected<std::unique_ptr<Kernels>> load(Driver &driver);
+  ~Kernels();
+
+  Expected<FunctionHandle> get(const std::string &name) const;
+  /// At most `units` threads; fewer if that fills the GPU.
+  Status launch(FunctionHandle function, uint64_t units, StreamHandle stream,
+                void **arguments) const;
+  /// At most `blocks` blocks of 256 threads; fewer if that fills the GPU.
+  Status launchBlocks(FunctionHandle function, uint64_t blocks, StreamHandle stream,
+                      void **arguments) const;
+
+  Driver &driver;
+
+private:
+  explicit Kernels(Driver &driver) : driver(driver) {}
+  ModuleHandle module = nullptr;
+  std::map<std::string, FunctionHandle> functions;
+};
+
+/// A kernel argument, for the argument array of launches.
+template <typename T> void *argument(T &value) {
+  return const_cast<void *>(static_cast<const void *>(&value));
+}
+
+/// Copies between views of one shape and dtype.
+class CopyPlan {
+public:
+  CopyPlan() = default;
+  static Expected<CopyPlan> make(const Kernels &kernels, const Layout &dst, const Layout &src);
+  Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
+  /// True if the copy engines do a nonempty copy.
+  bool isCopy() const { return bytes > 0 && variants.empty(); }
+
+private:
+  struct Variant {
+    unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
+    FunctionHandle function = nullptr;
+    Nest nest;
+  };
+  uint64_t bytes = 0, rows = 1; ///< of a copy by the copy engines
+  uint64_t dstPitch = 0, srcPitch = 0;
+  std::vector<Variant> variants; ///< widest first; empty: the copy engines copy
+};
+
+/// Memory of Driver::allocateShared(). Peers of the same process share ownership: after an error, a
+/// rank may leave while their copies into its memory are still in flight. (Peers of other processes
+/// have mapped it.)
+class SymmetricBlock {
+public:
+  static Expected<std::shared_ptr<SymmetricBlock>> allocate(std::shared_ptr<DeviceState> state,
+                                                            uint64_t bytes);
+  /// The block that starts at `base` in this process, or null.
+  static std::shared_ptr<SymmetricBlock> find(const void *base);
+  ~SymmetricBlock();
+
+  void *data() const { return base; }
+
+private:
+  SymmetricBlock(std::shared_ptr<DeviceState> state, void *base)
+      : state(std::move(state)), base(base) {}
+
+  const std::shared_ptr<DeviceState> state;
+  void *const base;
+};
+
+/// Access of channels to a GPU device (by dynamic_cast; null: not a GPU).
+class GpuAccess {
+public:
+  virtual ~GpuAccess();
+  virtual std::shared_ptr<DeviceState> shared() const = 0;
+  /// Owned by the device.
+  virtual const Kernels &kernels() const = 0;
+};
+
+} // namespace tandem::gpu
 
 #endif // TANDEM_LIB_DEVICE_GPU_CHANNELINTERFACE_H

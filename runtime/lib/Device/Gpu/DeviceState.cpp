@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "GpuStream.h"
+#include "ChannelInterface.h"
 
 #include <algorithm>
 #include <cstring>

@@ -6,13 +6,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "GpuDevice.h"
-#include "SymmetricBlock.h"
 
 #include "tandem/Runtime/Gpu.h"
 
 #include <charconv>
 #include <cstring>
 #include <fmt/format.h>
+#include <type_traits>
 
 namespace tandem {
 
@@ -92,46 +92,22 @@ private:
   std::shared_ptr<SymmetricBlock> block; ///< for symmetric memory
 };
 
-class CopyOperation final : public GpuOperation {
+/// Runs a plan from one operand to another; a CombinePlan also reads what is there.
+template <typename Plan> class PlanOperation final : public GpuOperation {
 public:
-  CopyOperation(Tools tools, CopyPlan plan, uint32_t dst, uint32_t src)
-      : tools(std::move(tools)), plan(std::move(plan)), dst(dst), src(src) {}
+  PlanOperation(Tools tools, Plan plan, const Operand &dst, const Operand &src)
+      : tools(std::move(tools)), plan(std::move(plan)), dst(dst.slot), src(src.slot) {}
   Status issue(GpuStream &stream, const Frame &frame) override {
-    return plan.run(*tools->kernels, stream.native(), frame.pointers[dst], frame.pointers[src]);
+    void *to = frame.pointers[dst], *from = frame.pointers[src];
+    if constexpr (std::is_same_v<Plan, CombinePlan>)
+      return plan.run(*tools->kernels, stream.native(), to, to, from);
+    else
+      return plan.run(*tools->kernels, stream.native(), to, from);
   }
 
 private:
   Tools tools;
-  CopyPlan plan;
-  uint32_t dst, src;
-};
-
-class AccumulateOperation final : public GpuOperation {
-public:
-  AccumulateOperation(Tools tools, CombinePlan plan, uint32_t dst, uint32_t src)
-      : tools(std::move(tools)), plan(std::move(plan)), dst(dst), src(src) {}
-  Status issue(GpuStream &stream, const Frame &frame) override {
-    return plan.run(*tools->kernels, stream.native(), frame.pointers[dst], frame.pointers[dst],
-                    frame.pointers[src]);
-  }
-
-private:
-  Tools tools;
-  CombinePlan plan;
-  uint32_t dst, src;
-};
-
-class ReduceOperation final : public GpuOperation {
-public:
-  ReduceOperation(Tools tools, ReducePlan plan, uint32_t dst, uint32_t src)
-      : tools(std::move(tools)), plan(std::move(plan)), dst(dst), src(src) {}
-  Status issue(GpuStream &stream, const Frame &frame) override {
-    return plan.run(*tools->kernels, stream.native(), frame.pointers[dst], frame.pointers[src]);
-  }
-
-private:
-  Tools tools;
-  ReducePlan plan;
+  Plan plan;
   uint32_t dst, src;
 };
 
@@ -145,7 +121,7 @@ public:
   const Kernels &kernels() const override { return *tools->kernels; }
 
   Expected<std::unique_ptr<Stream>> createStream(StreamPriority priority) override {
-    TANDEM_ASSIGN_OR_RETURN(auto stream, GpuStream::create(state, priority));
+    TANDEM_ASSIGN_OR_RETURN(auto stream, DeviceStream::create(state, priority));
     return std::unique_ptr<Stream>(std::move(stream));
   }
   Expected<std::unique_ptr<Event>> createEvent() override {
@@ -168,7 +144,7 @@ public:
   Expected<std::unique_ptr<Operation>> prepareCopy(const Operand &dst,
                                                    const Operand &src) override {
     TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(*tools->kernels, dst.layout, src.layout));
-    return std::make_unique<CopyOperation>(tools, std::move(plan), dst.slot, src.slot);
+    return std::make_unique<PlanOperation<CopyPlan>>(tools, std::move(plan), dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc) override {
     return gpu::prepareMatmul(tools, desc);
@@ -177,13 +153,13 @@ public:
                                                          ReduceOp op) override {
     TANDEM_ASSIGN_OR_RETURN(CombinePlan plan, CombinePlan::make(*tools->kernels, dst.layout,
                                                                 dst.layout, src.layout, op));
-    return std::make_unique<AccumulateOperation>(tools, std::move(plan), dst.slot, src.slot);
+    return std::make_unique<PlanOperation<CombinePlan>>(tools, std::move(plan), dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
                                                      uint64_t dims, ReduceOp op) override {
     TANDEM_ASSIGN_OR_RETURN(ReducePlan plan,
                             ReducePlan::make(*tools->kernels, dst.layout, src.layout, dims, op));
-    return std::make_unique<ReduceOperation>(tools, std::move(plan), dst.slot, src.slot);
+    return std::make_unique<PlanOperation<ReducePlan>>(tools, std::move(plan), dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return gpu::prepareLaunch(tools, desc);

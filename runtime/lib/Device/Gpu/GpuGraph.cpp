@@ -101,7 +101,7 @@ public:
   Replay &operator*() { return *replay; }
   Status launch(Stream &stream, const Frame &frame) override {
     // All of the device's streams are of this kind.
-    return static_cast<GpuStream &>(stream).submit(*replay, frame, replay);
+    return static_cast<DeviceStream &>(stream).submit(*replay, frame, replay);
   }
   bool updates() const override { return replay->updates(); }
 
@@ -122,7 +122,7 @@ Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
 }
 
 /// Makes the other streams join the capture before `body` and the first stream after it.
-Status captureAll(Driver &driver, const std::vector<GpuStream *> &streams, EventHandle event,
+Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, EventHandle event,
                   const Capture &known, const std::function<Status()> &body) {
   StreamHandle first = streams[0]->native();
   if (known.countRun)
@@ -143,11 +143,11 @@ Status captureAll(Driver &driver, const std::vector<GpuStream *> &streams, Event
 }
 
 /// `known`: findings of an earlier capture of the same work.
-Status captureOnce(Driver &driver, const std::vector<GpuStream *> &streams, Capture &how,
+Status captureOnce(Driver &driver, const std::vector<DeviceStream *> &streams, Capture &how,
                    const Capture &known, const std::function<Status()> &body, GraphHandle *graph) {
   EventHandle event = nullptr;
   TANDEM_RETURN_IF_ERROR(driver.createEvent(&event, false));
-  for (GpuStream *stream : streams)
+  for (DeviceStream *stream : streams)
     stream->beginCapture(how);
   Status status = driver.beginCapture(streams[0]->native());
   if (status.ok()) {
@@ -156,7 +156,7 @@ Status captureOnce(Driver &driver, const std::vector<GpuStream *> &streams, Capt
     if (status.ok())
       status = ended;
   }
-  for (GpuStream *stream : streams)
+  for (DeviceStream *stream : streams)
     stream->endCapture();
   driver.destroyEvent(event).ignore();
   return status;
@@ -169,9 +169,9 @@ Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState>
                                               std::unique_ptr<Graph> previous,
                                               const std::function<Status()> &body) {
   Driver &driver = *state->driver;
-  std::vector<GpuStream *> mine;
+  std::vector<DeviceStream *> mine;
   for (Stream *stream : streams)
-    mine.push_back(static_cast<GpuStream *>(stream));
+    mine.push_back(static_cast<DeviceStream *>(stream));
   Capture how;
   how.epoch = mine[0]->epochWord();
   std::unique_ptr<GpuGraph> made(static_cast<GpuGraph *>(previous.release()));

@@ -7,10 +7,14 @@
 
 #include "GpuStream.h"
 
-#include "Profiler.h"
-
 #include <cstring>
 #include <exception>
+
+// A header of the CUDA toolkit; it opens the profiler's library by itself.
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define TANDEM_HAVE_NVTX 1
+#endif
 
 namespace tandem::gpu {
 
@@ -19,6 +23,36 @@ using Clock = std::chrono::steady_clock;
 namespace {
 /// How long work may take to end after an abort before the device counts as stuck.
 constexpr std::chrono::seconds kGrace{10};
+
+/// An NVTX range of domain "tandem" on the calling thread while the object lives. Costs one pointer
+/// test without a profiler. With one (loaded from NVTX_INJECTION64_PATH), GPU work that the host
+/// issues meanwhile carries the range's name.
+class ProfilerRange {
+public:
+  ProfilerRange(const ProfilerRange &) = delete;
+  ProfilerRange &operator=(const ProfilerRange &) = delete;
+#if TANDEM_HAVE_NVTX
+  /// `name` may be freed before the range ends.
+  explicit ProfilerRange(const char *name) {
+    nvtxEventAttributes_t attributes{};
+    attributes.version = NVTX_VERSION;
+    attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    attributes.message.ascii = name;
+    nvtxDomainRangePushEx(domain(), &attributes);
+  }
+  ~ProfilerRange() { nvtxDomainRangePop(domain()); }
+
+private:
+  static nvtxDomainHandle_t domain() {
+    static nvtxDomainHandle_t made = nvtxDomainCreateA("tandem");
+    return made;
+  }
+
+#else
+  explicit ProfilerRange(const char *) {}
+#endif
+};
 } // namespace
 
 //===----------------------------------------------------------------------===//
@@ -66,21 +100,20 @@ Status GpuEvent::synchronize() {
 //===----------------------------------------------------------------------===//
 
 Status GpuOperation::enqueue(Stream &stream, const Frame &frame) {
-  return static_cast<GpuStream &>(stream).submit(*this,
-                                                 frame); // all streams of the device are GpuStreams
+  return static_cast<DeviceStream &>(stream).submit(*this, frame); // all of the device's are
 }
 
-Expected<std::unique_ptr<GpuStream>> GpuStream::create(std::shared_ptr<DeviceState> state,
-                                                       StreamPriority priority) {
+Expected<std::unique_ptr<DeviceStream>> DeviceStream::create(std::shared_ptr<DeviceState> state,
+                                                             StreamPriority priority) {
   Driver &driver = *state->driver;
-  std::unique_ptr<GpuStream> stream(new GpuStream(std::move(state)));
+  std::unique_ptr<DeviceStream> stream(new DeviceStream(std::move(state)));
   TANDEM_RETURN_IF_ERROR(driver.createStream(&stream->handle, priority));
   TANDEM_RETURN_IF_ERROR(driver.allocate(kWorkspaceBytes + 64, &stream->scratch));
   TANDEM_ASSIGN_OR_RETURN(stream->progress, stream->state->takeWord());
   return stream;
 }
 
-GpuStream::~GpuStream() {
+DeviceStream::~DeviceStream() {
   {
     std::lock_guard<std::mutex> lock(mutex);
     stopping = true;
@@ -105,7 +138,8 @@ GpuStream::~GpuStream() {
     state->giveWord(progress);
 }
 
-Status GpuStream::submit(GpuOperation &operation, const Frame &frame, std::shared_ptr<void> keep) {
+Status DeviceStream::submit(GpuOperation &operation, const Frame &frame,
+                            std::shared_ptr<void> keep) {
   Task task;
   task.keep = std::move(keep);
   task.operation = &operation;
@@ -115,7 +149,7 @@ Status GpuStream::submit(GpuOperation &operation, const Frame &frame, std::share
   return take(task);
 }
 
-Status GpuStream::enqueueHost(HostOperation &operation, const Frame &frame) {
+Status DeviceStream::enqueueHost(HostOperation &operation, const Frame &frame) {
   Task task;
   task.host = &operation;
   task.frame = &frame;
@@ -124,7 +158,7 @@ Status GpuStream::enqueueHost(HostOperation &operation, const Frame &frame) {
   return take(task);
 }
 
-Status GpuStream::record(Event &event, Marker marker) {
+Status DeviceStream::record(Event &event, Marker marker) {
   Task task;
   task.event = static_cast<GpuEvent *>(&event);
   task.ticket = ++task.event->issued;
@@ -133,7 +167,7 @@ Status GpuStream::record(Event &event, Marker marker) {
   return take(task);
 }
 
-Status GpuStream::wait(Event &event, Marker marker) {
+Status DeviceStream::wait(Event &event, Marker marker) {
   Task task;
   task.event = static_cast<GpuEvent *>(&event);
   task.ticket = task.event->issued;
@@ -143,7 +177,7 @@ Status GpuStream::wait(Event &event, Marker marker) {
   return task.ticket ? take(task) : Status();
 }
 
-Status GpuStream::take(const Task &task) {
+Status DeviceStream::take(const Task &task) {
   if (state->aborted)
     return state->abortReason();
   std::lock_guard<std::mutex> lock(mutex);
@@ -156,7 +190,7 @@ Status GpuStream::take(const Task &task) {
   return push(task);
 }
 
-Status GpuStream::push(const Task &task) {
+Status DeviceStream::push(const Task &task) {
   if (!worker.joinable()) {
     try {
       worker = std::thread([this] { work(); });
@@ -171,7 +205,7 @@ Status GpuStream::push(const Task &task) {
   return Status();
 }
 
-Status GpuStream::issueTask(const Task &task) {
+Status DeviceStream::issueTask(const Task &task) {
   Driver &driver = *state->driver;
   if (task.operation) {
     current.store(task.marker, std::memory_order_relaxed);
@@ -192,7 +226,7 @@ Status GpuStream::issueTask(const Task &task) {
   return Status();
 }
 
-void GpuStream::work() {
+void DeviceStream::work() {
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     wake.wait(lock, [&] { return stopping || !queue.empty(); });
@@ -209,7 +243,7 @@ void GpuStream::work() {
   }
 }
 
-void GpuStream::execute(const Task &task) {
+void DeviceStream::execute(const Task &task) {
   if (state->aborted)
     return;
   current.store(task.marker, std::memory_order_relaxed);
@@ -243,7 +277,7 @@ void GpuStream::execute(const Task &task) {
     state->abort(status);
 }
 
-Status GpuStream::executeHost(const Task &task) {
+Status DeviceStream::executeHost(const Task &task) {
   auto now = [] { return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1); };
   ProfilerRange range(task.host->name);
   int64_t begin = task.time ? now() : 0;
@@ -253,7 +287,7 @@ Status GpuStream::executeHost(const Task &task) {
   return status;
 }
 
-Status GpuStream::drain() {
+Status DeviceStream::drain() {
   Clock::time_point giveUp = Clock::time_point::max();
   for (Backoff backoff; !state->stuck; backoff.pause()) {
     bool done = false;
@@ -268,7 +302,7 @@ Status GpuStream::drain() {
   return state->abortReason();
 }
 
-Status GpuStream::synchronize() {
+Status DeviceStream::synchronize() {
   {
     std::unique_lock<std::mutex> lock(mutex);
     drained.wait(lock, [&] { return pending == 0; });
@@ -277,7 +311,7 @@ Status GpuStream::synchronize() {
   return state->aborted ? state->abortReason() : status;
 }
 
-bool GpuStream::idle() {
+bool DeviceStream::idle() {
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (pending)
@@ -287,7 +321,7 @@ bool GpuStream::idle() {
   return !state->driver->queryStream(handle, &done).ok() || done;
 }
 
-Status GpuStream::track(Marker marker) {
+Status DeviceStream::track(Marker marker) {
   if (marker == kNoMarker)
     return Status();
   std::lock_guard<std::mutex> lock(trackedMutex);
@@ -313,7 +347,7 @@ Status GpuStream::track(Marker marker) {
   return state->driver->record(event, handle);
 }
 
-void GpuStream::beginCapture(Capture &into) {
+void DeviceStream::beginCapture(Capture &into) {
   std::unique_lock<std::mutex> lock(mutex);
   drained.wait(lock, [&] { return pending == 0; });
   capture = &into;
@@ -322,12 +356,12 @@ void GpuStream::beginCapture(Capture &into) {
   captured.clear();
 }
 
-std::vector<Marker> GpuStream::capturedWaits() const {
+std::vector<Marker> DeviceStream::capturedWaits() const {
   std::lock_guard<std::mutex> lock(trackedMutex);
   return captured;
 }
 
-Marker GpuStream::position() const {
+Marker DeviceStream::position() const {
   Marker now = current.load(std::memory_order_relaxed);
   if (now != kNoMarker)
     return now;

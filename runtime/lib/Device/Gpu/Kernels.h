@@ -12,41 +12,11 @@
 #ifndef TANDEM_LIB_DEVICE_GPU_KERNELS_H
 #define TANDEM_LIB_DEVICE_GPU_KERNELS_H
 
-#include "Driver.h"
-#include "KernelArguments.h"
+#include "ChannelInterface.h"
 
-#include <map>
 #include <vector>
 
 namespace tandem::gpu {
-
-/// The module of Kernels.cu on one GPU.
-class Kernels {
-public:
-  /// Loads the module and every kernel of it.
-  static Expected<std::unique_ptr<Kernels>> load(Driver &driver);
-  ~Kernels();
-
-  Expected<FunctionHandle> get(const std::string &name) const;
-  /// At most `units` threads; fewer if that fills the GPU.
-  Status launch(FunctionHandle function, uint64_t units, StreamHandle stream,
-                void **arguments) const;
-  /// At most `blocks` blocks of 256 threads; fewer if that fills the GPU.
-  Status launchBlocks(FunctionHandle function, uint64_t blocks, StreamHandle stream,
-                      void **arguments) const;
-
-  Driver &driver;
-
-private:
-  explicit Kernels(Driver &driver) : driver(driver) {}
-  ModuleHandle module = nullptr;
-  std::map<std::string, FunctionHandle> functions;
-};
-
-/// A kernel argument, for the argument array of launches.
-template <typename T> void *argument(T &value) {
-  return const_cast<void *>(static_cast<const void *>(&value));
-}
 
 /// Loops over operands of one shape (at most kMaxNestOperands), merged where strides allow. The
 /// first operand decides their order.
@@ -74,26 +44,6 @@ private:
   std::vector<int64_t> extents;              ///< outermost first, none of extent 1
   std::vector<std::vector<int64_t>> strides; ///< [operand][dimension], elements
   uint64_t elements = 0;
-};
-
-/// Copies between views of one shape and dtype.
-class CopyPlan {
-public:
-  CopyPlan() = default;
-  static Expected<CopyPlan> make(const Kernels &kernels, const Layout &dst, const Layout &src);
-  Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
-  /// True if the copy engines do a nonempty copy.
-  bool isCopy() const { return bytes > 0 && variants.empty(); }
-
-private:
-  struct Variant {
-    unsigned bytes = 0; ///< of a unit; addresses must be multiples of it
-    FunctionHandle function = nullptr;
-    Nest nest;
-  };
-  uint64_t bytes = 0, rows = 1; ///< of a copy by the copy engines
-  uint64_t dstPitch = 0, srcPitch = 0;
-  std::vector<Variant> variants; ///< widest first; empty: the copy engines copy
 };
 
 /// dst = a op b, elementwise.

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "SymmetricBlock.h"
+#include "ChannelInterface.h"
 
 namespace tandem::gpu {
 
