@@ -97,8 +97,8 @@ Status checkAccess(const ExpressionTypes &types, uint32_t operand, DType dtype);
 bool isInjective(const Layout &layout);
 
 enum class Overlap { None, Same, Partial };
-/// How two views of one memory overlap; `a` and `b` in bytes. Exact for views of few contiguous
-/// pieces; views of very many interleaved pieces count as None.
+/// How two views of one memory overlap; `a` and `b` in bytes. Views of too many pieces count as
+/// None.
 Overlap overlap(uint64_t a, const Layout &layoutA, uint64_t b, const Layout &layoutB);
 
 } // namespace tandem::program

@@ -210,6 +210,22 @@ uint64_t ArgumentInfo::localBytes() const {
       .numBytes();
 }
 
+std::vector<Shard> shardsOf(const Program &program) {
+  std::vector<Shard> result;
+  for (uint32_t i = 0; i < program.arguments().size(); ++i) {
+    const sp::Shard &stored = *program.data().shards()->Get(i);
+    Shard &shard = result.emplace_back();
+    shard.present = stored.present();
+    shard.offset = stored.offset();
+    shard.term = stored.term();
+    if (stored.shape()) {
+      shard.shape.assign(stored.shape()->begin(), stored.shape()->end());
+      shard.strides.assign(stored.strides()->begin(), stored.strides()->end());
+    }
+  }
+  return result;
+}
+
 Expected<std::shared_ptr<const ProgramFile>> ProgramFile::open(const std::string &path,
                                                                const ProgramLimits &limits) {
   auto source = std::make_unique<program::Source>();

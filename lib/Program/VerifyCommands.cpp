@@ -7,6 +7,8 @@
 
 #include "ProgramImpl.h"
 
+#include "tandem/Program/ByteSet.h"
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -30,8 +32,6 @@ Overlap overlap(const Ref &a, const Ref &b) {
     return Overlap::None;
   return program::overlap(a.address, *a.layout, b.address, *b.layout);
 }
-
-std::string shapeText(const Layout &layout) { return layout.str(); }
 
 /// Whether `whole` has one more dimension than `part`, outermost, of extent `count`.
 bool isStackOf(const Layout &whole, const Layout &part, uint64_t count) {
@@ -224,7 +224,7 @@ private:
       return invalid("{}: writes to the input argument \"{}\"", what,
                      program.args[ref.argument].name);
     if (!isInjective(*ref.layout))
-      return invalid("{}: {} writes elements more than once", what, shapeText(*ref.layout));
+      return invalid("{}: {} writes elements more than once", what, ref.layout->str());
     return Status();
   }
 
@@ -237,8 +237,8 @@ private:
 
   static Status sameShape(const Ref &a, const Ref &b, std::string_view what) {
     if (!a.layout->sameShape(*b.layout))
-      return invalid("{}: expected the shape of {}, found {}", what, shapeText(*a.layout),
-                     shapeText(*b.layout));
+      return invalid("{}: expected the shape of {}, found {}", what, a.layout->str(),
+                     b.layout->str());
     return Status();
   }
 
@@ -276,8 +276,8 @@ private:
       TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "a"));
     TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[2], "b"));
     if (out.rank < 2 || a.rank < 2 || b.rank < 2)
-      return invalid("expected at least 2 dimensions, found out {}, a {}, b {}", shapeText(out),
-                     shapeText(a), shapeText(b));
+      return invalid("expected at least 2 dimensions, found out {}, a {}, b {}", out.str(), a.str(),
+                     b.str());
     bool ta = command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
     bool tb = command.flags() & static_cast<uint8_t>(sp::CommandFlags::transpose_b);
     int64_t m = a.shape[a.rank - (ta ? 1 : 2)], k = a.shape[a.rank - (ta ? 2 : 1)];
@@ -291,13 +291,13 @@ private:
              out.shape[out.rank - 1 - d] == (extentA == 1 ? extentB : extentA);
     }
     if (!fits)
-      return invalid("shapes do not fit: out {}, a {}{}, b {}{}", shapeText(out), shapeText(a),
-                     ta ? " transposed" : "", shapeText(b), tb ? " transposed" : "");
+      return invalid("shapes do not fit: out {}, a {}{}, b {}{}", out.str(), a.str(),
+                     ta ? " transposed" : "", b.str(), tb ? " transposed" : "");
     if (refs[3].present) {
       if (refs[3].layout->dtype != out.dtype)
         TANDEM_RETURN_IF_ERROR(sameDType(refs[1], refs[3], "bias"));
       if (refs[3].layout->rank != 1 || refs[3].layout->shape[0] != n)
-        return invalid("bias: expected [{}], found {}", n, shapeText(*refs[3].layout));
+        return invalid("bias: expected [{}], found {}", n, refs[3].layout->str());
     }
     TANDEM_RETURN_IF_ERROR(written(refs[0], "out"));
     TANDEM_RETURN_IF_ERROR(disjoint(refs[0], refs[1], "a"));
@@ -316,7 +316,7 @@ private:
     TANDEM_RETURN_IF_ERROR(combines(src.dtype, command.reduce_op()));
     TANDEM_RETURN_IF_ERROR(sameDType(refs[0], refs[1], "src"));
     if (command.value() == 0 || (command.value() >> src.rank) != 0)
-      return invalid("field value: dimensions {:#x} of {}", command.value(), shapeText(src));
+      return invalid("field value: dimensions {:#x} of {}", command.value(), src.str());
     unsigned d = 0;
     bool fits = true;
     for (unsigned s = 0; s < src.rank; ++s) {
@@ -326,7 +326,7 @@ private:
       ++d;
     }
     if (!fits || d != dst.rank)
-      return invalid("dst: {} is not {} without dimensions {:#x}", shapeText(dst), shapeText(src),
+      return invalid("dst: {} is not {} without dimensions {:#x}", dst.str(), src.str(),
                      command.value());
     TANDEM_RETURN_IF_ERROR(written(refs[0], "dst"));
     return disjoint(refs[0], refs[1], "src");
@@ -359,9 +359,9 @@ private:
       return layout.rank > 0 && static_cast<uint64_t>(layout.shape[0]) == size;
     };
     if (out.present && stackOut && !isStack(*out.layout))
-      return invalid("out: expected {} slices, found {}", size, shapeText(*out.layout));
+      return invalid("out: expected {} slices, found {}", size, out.layout->str());
     if (in.present && stackIn && !isStack(*in.layout))
-      return invalid("in: expected {} slices, found {}", size, shapeText(*in.layout));
+      return invalid("in: expected {} slices, found {}", size, in.layout->str());
     if (!out.present || !in.present)
       return Status();
     TANDEM_RETURN_IF_ERROR(sameDType(out, in, "in"));
@@ -369,8 +369,8 @@ private:
                 : stackOut          ? isStackOf(*out.layout, *in.layout, size)
                                     : isStackOf(*in.layout, *out.layout, size);
     if (!fits)
-      return invalid("shapes do not fit: out {}, in {}, group of {}", shapeText(*out.layout),
-                     shapeText(*in.layout), size);
+      return invalid("shapes do not fit: out {}, in {}, group of {}", out.layout->str(),
+                     in.layout->str(), size);
     return collectiveAliasing(kind, out, in, channel.self());
   }
 
@@ -513,6 +513,31 @@ private:
 };
 
 } // namespace
+
+/// The same elements in the same order; ignores strides of dimensions of size 1.
+static bool sameElements(const Layout &a, const Layout &b) {
+  if (a.dtype != b.dtype || !a.sameShape(b))
+    return false;
+  for (unsigned d = 0; d < a.rank; ++d)
+    if (a.shape[d] > 1 && a.strides[d] != b.strides[d])
+      return false;
+  return true;
+}
+
+Overlap overlap(uint64_t a, const Layout &layoutA, uint64_t b, const Layout &layoutB) {
+  uint64_t spanA = layoutA.spanBytes(), spanB = layoutB.spanBytes();
+  if (spanA == 0 || spanB == 0 || a + spanA <= b || b + spanB <= a)
+    return Overlap::None;
+  if (a == b && sameElements(layoutA, layoutB))
+    return Overlap::Same;
+  return commonBytes(a, ByteSet(layoutA), b, ByteSet(layoutB)).value_or(0) ? Overlap::Partial
+                                                                           : Overlap::None;
+}
+
+bool isInjective(const Layout &layout) {
+  ByteSet set(layout);
+  return set.isNested && set.bytes == layout.numBytes();
+}
 
 Status verifyCommands(const ProgramImpl &program) { return CommandVerifier(program).run(); }
 

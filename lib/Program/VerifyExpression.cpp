@@ -7,6 +7,7 @@
 
 #include "ProgramImpl.h"
 
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -29,65 +30,34 @@ struct Signature {
 };
 
 Signature signatureOf(ExprOp op) {
-  switch (op) {
-  case ExprOp::load:
-  case ExprOp::constant:
-    return {kAll, 0};
-  case ExprOp::store:
-  case ExprOp::neg:
-  case ExprOp::abs:
-  case ExprOp::convert:
-  case ExprOp::convert_unsigned:
-  case ExprOp::bitcast:
-    return {kAll, 1};
-  case ExprOp::add:
-  case ExprOp::sub:
-  case ExprOp::mul:
-  case ExprOp::div:
-  case ExprOp::rem:
-  case ExprOp::max:
-  case ExprOp::min:
-  case ExprOp::cmp_lt:
-  case ExprOp::cmp_le:
-  case ExprOp::cmp_eq:
-    return {kAll, 2};
-  case ExprOp::select:
-    return {kAll, 3};
-  case ExprOp::pow:
-    return {kFloats, 2};
-  case ExprOp::exp:
-  case ExprOp::exp2:
-  case ExprOp::expm1:
-  case ExprOp::log:
-  case ExprOp::log1p:
-  case ExprOp::sqrt:
-  case ExprOp::rsqrt:
-  case ExprOp::tanh:
-  case ExprOp::erf:
-  case ExprOp::erfc:
-  case ExprOp::sin:
-  case ExprOp::cos:
-  case ExprOp::floor:
-  case ExprOp::ceil:
-  case ExprOp::round:
-  case ExprOp::roundeven:
-  case ExprOp::trunc:
-    return {kFloats, 1};
-  case ExprOp::fma:
-    return {kFloats, 3};
-  case ExprOp::round_f16:
-  case ExprOp::round_bf16:
-    return {kF32, 1};
-  case ExprOp::bit_and:
-  case ExprOp::bit_or:
-  case ExprOp::bit_xor:
-  case ExprOp::shl:
-  case ExprOp::shr:
-    return {kIntegers, 2};
-  case ExprOp::wrap_i8:
-    return {kI32, 1};
-  }
-  return {};
+  using E = ExprOp;
+  struct Row {
+    Signature signature;
+    std::initializer_list<ExprOp> ops;
+  };
+  static const Row rows[] = {
+      {{kAll, 0}, {E::load, E::constant}},
+      {{kAll, 1}, {E::store, E::neg, E::abs, E::convert, E::convert_unsigned, E::bitcast}},
+      {{kAll, 2}, {E::add, E::sub, E::mul, E::div, E::rem, E::max, E::min}},
+      {{kAll, 2}, {E::cmp_lt, E::cmp_le, E::cmp_eq}},
+      {{kAll, 3}, {E::select}},
+      {{kFloats, 1}, {E::exp, E::exp2, E::expm1, E::log, E::log1p, E::sqrt, E::rsqrt, E::tanh}},
+      {{kFloats, 1}, {E::erf, E::erfc, E::sin, E::cos}},
+      {{kFloats, 1}, {E::floor, E::ceil, E::round, E::roundeven, E::trunc}},
+      {{kFloats, 2}, {E::pow}},
+      {{kFloats, 3}, {E::fma}},
+      {{kF32, 1}, {E::round_f16, E::round_bf16}},
+      {{kIntegers, 2}, {E::bit_and, E::bit_or, E::bit_xor, E::shl, E::shr}},
+      {{kI32, 1}, {E::wrap_i8}},
+  };
+  static const std::array<Signature, 256> byOp = [] {
+    std::array<Signature, 256> table{};
+    for (const Row &row : rows)
+      for (ExprOp known : row.ops)
+        table[static_cast<uint8_t>(known)] = row.signature;
+    return table;
+  }();
+  return byOp[static_cast<uint8_t>(op)];
 }
 
 std::string_view nameOf(RegisterType type) { return sp::EnumNameRegisterType(type); }

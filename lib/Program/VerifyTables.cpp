@@ -69,14 +69,25 @@ public:
     TANDEM_RETURN_IF_ERROR(alignment());
     TANDEM_RETURN_IF_ERROR(counts());
     TANDEM_RETURN_IF_ERROR(shards());
-    TANDEM_RETURN_IF_ERROR(buffers());
-    TANDEM_RETURN_IF_ERROR(layouts());
-    TANDEM_RETURN_IF_ERROR(views());
-    TANDEM_RETURN_IF_ERROR(channels());
+    TANDEM_RETURN_IF_ERROR(each(table.buffers(), "buffers", &TableVerifier::buffer));
+    TANDEM_RETURN_IF_ERROR(each(table.layouts(), "layouts", &TableVerifier::layout));
+    TANDEM_RETURN_IF_ERROR(each(table.views(), "views", &TableVerifier::view));
+    TANDEM_RETURN_IF_ERROR(launchOperands());
+    TANDEM_RETURN_IF_ERROR(each(table.channels(), "channels", &TableVerifier::channel));
     return kernels();
   }
 
 private:
+  /// Verifies each element of a table; an error names it.
+  template <typename Table, typename Element>
+  Status each(const Table *all, const char *name,
+              Status (TableVerifier::*verify)(const Element &)) {
+    for (uint32_t i = 0, e = sizeOfVector(all); i < e; ++i)
+      if (Status status = (this->*verify)(*all->Get(i)); !status.ok())
+        return status.withPrefix(fmt::format("{}[{}]: ", name, i));
+    return Status();
+  }
+
   Status alignment() {
     auto check = [](bool aligned, const char *field) {
       return aligned
@@ -98,6 +109,9 @@ private:
     if (table.num_events() > limits.maxEvents)
       return invalid("field num_events: expected at most {}, found {}", limits.maxEvents,
                      table.num_events());
+    if (sizeOfVector(table.channels()) > kMaxChannels)
+      return invalid("field channels: expected at most {}, found {}", kMaxChannels,
+                     sizeOfVector(table.channels()));
     uint32_t slots = sizeOfVector(table.signal_slots());
     if (slots > limits.maxSignals)
       return invalid("field signal_slots: expected at most {} slots, found {}", limits.maxSignals,
@@ -181,15 +195,6 @@ private:
     return Status();
   }
 
-  Status buffers() {
-    for (uint32_t i = 0, e = sizeOfVector(table.buffers()); i < e; ++i) {
-      Status status = buffer(*table.buffers()->Get(i));
-      if (!status.ok())
-        return status.withPrefix(fmt::format("buffers[{}]: ", i));
-    }
-    return Status();
-  }
-
   Status buffer(const sp::Buffer &buffer) {
     TANDEM_RETURN_IF_ERROR(nameIndex(buffer.name()));
     if (buffer.space() == sp::Space::argument) {
@@ -220,15 +225,6 @@ private:
     return Status();
   }
 
-  Status layouts() {
-    for (uint32_t i = 0, e = sizeOfVector(table.layouts()); i < e; ++i) {
-      Status status = layout(*table.layouts()->Get(i));
-      if (!status.ok())
-        return status.withPrefix(fmt::format("layouts[{}]: ", i));
-    }
-    return Status();
-  }
-
   Status layout(const sp::Layout &in) {
     if (!validDType(in.dtype()))
       return invalid("unknown dtype {}", static_cast<unsigned>(in.dtype()));
@@ -251,12 +247,7 @@ private:
     return Status();
   }
 
-  Status views() {
-    for (uint32_t i = 0, e = sizeOfVector(table.views()); i < e; ++i) {
-      Status status = view(*table.views()->Get(i));
-      if (!status.ok())
-        return status.withPrefix(fmt::format("views[{}]: ", i));
-    }
+  Status launchOperands() {
     for (uint32_t i = 0, e = sizeOfVector(table.launch_operands()); i < e; ++i)
       if (table.launch_operands()->Get(i) >= sizeOfVector(table.views()))
         return invalid("launch_operands[{}]: view {} of {}", i, table.launch_operands()->Get(i),
@@ -280,18 +271,6 @@ private:
     if (view.offset() > size || layout.spanBytes() > size - view.offset())
       return invalid("{} at offset {} does not lie inside the {} bytes of its buffer", layout.str(),
                      view.offset(), size);
-    return Status();
-  }
-
-  Status channels() {
-    uint32_t count = sizeOfVector(table.channels());
-    if (count > kMaxChannels)
-      return invalid("field channels: expected at most {}, found {}", kMaxChannels, count);
-    for (uint32_t i = 0; i < count; ++i) {
-      Status status = channel(*table.channels()->Get(i));
-      if (!status.ok())
-        return status.withPrefix(fmt::format("channels[{}]: ", i));
-    }
     return Status();
   }
 

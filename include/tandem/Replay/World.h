@@ -96,14 +96,6 @@ struct Buffer {
   Space space = Space::Arena;
 };
 
-/// The location of a rank's shard in the logical tensor; see `Shard` of the stream program.
-struct Shard {
-  bool present = true;
-  uint32_t term = 0;
-  int64_t offset = 0;                  ///< elements
-  std::vector<int64_t> shape, strides; ///< elements; equal lengths
-};
-
 /// One instruction of expression code, as in the stream program.
 struct Instruction {
   sp::ExprOp op{};
@@ -157,7 +149,7 @@ struct ChannelInfo {
 };
 
 /// The k-th collective of a channel among the members of one group.
-struct Collective {
+struct MatchedCollective {
   uint32_t channel = 0, group = 0; ///< into World::channels, World::groups
   uint32_t sequence = 0;
   uint32_t members = 0; ///< first index into World::members; one per member of the group, in order
@@ -235,7 +227,7 @@ struct World {
   }
   const Layout &layoutOf(const View &view) const { return layouts[view.layout]; }
   /// Group size of the channel of a command.
-  uint32_t groupSize(const Collective &collective) const {
+  uint32_t groupSize(const MatchedCollective &collective) const {
     return static_cast<uint32_t>(groups[collective.group].size());
   }
   /// The slot of a signal or wait_signal; null if the target rank has no such slot.
@@ -253,7 +245,7 @@ struct World {
   std::vector<Kernel> kernels;               ///< interned over all ranks
   std::vector<std::vector<uint32_t>> groups; ///< of world ranks, interned over all ranks
   std::vector<Span> spans;                   ///< per group, in a world of classes; else empty
-  std::vector<Collective> collectives;
+  std::vector<MatchedCollective> collectives;
   std::vector<CommandId> members;  ///< of collectives; kNone = that rank issues none
   std::vector<Slot> slots;         ///< numSlots of rank 0, of rank 1, ...
   std::vector<uint32_t> firstSlot; ///< per rank, into slots; one more at the end

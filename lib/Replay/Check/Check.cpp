@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Data.h"
-#include "Remote.h"
+#include "LocalPass.h"
+#include "Order.h"
 
 #include <algorithm>
 #include <atomic>

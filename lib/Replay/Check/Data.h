@@ -25,27 +25,9 @@ using Values = std::vector<Value>;
 /// Not a value of the field. Adding it changes nothing: it is 0 modulo the prime.
 inline constexpr Value kMissing = field::kPrime;
 
-/// Calls f(local element, logical element) for each element of a rank's shard, in local order.
-template <typename F> void forEachElement(const replay::Shard &shard, F &&f) {
-  std::vector<int64_t> index(shard.shape.size(), 0);
-  int64_t count = shard.present ? 1 : 0, at = shard.offset;
-  for (int64_t extent : shard.shape)
-    count *= extent;
-  for (int64_t local = 0; local < count; ++local) {
-    f(static_cast<uint64_t>(local), static_cast<uint64_t>(at));
-    for (size_t d = shard.shape.size(); d-- > 0;) {
-      at += shard.strides[d];
-      if (++index[d] < shard.shape[d])
-        break;
-      at -= shard.shape[d] * shard.strides[d];
-      index[d] = 0;
-    }
-  }
-}
-
 /// The position of a logical element in a rank's shard, if it is there. The shard has at most
 /// kMaxRank dimensions.
-std::optional<uint64_t> localOf(const replay::Shard &shard, DType dtype, uint64_t logical);
+std::optional<uint64_t> localOf(const Shard &shard, DType dtype, uint64_t logical);
 
 /// Whether a view repeats elements: a dimension has stride 0.
 bool repeats(const Layout &layout);

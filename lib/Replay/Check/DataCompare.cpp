@@ -51,7 +51,7 @@ private:
     DType dtype = world.arguments[a].dtype;
     const DataMemory &memory = run.argument(r, a);
     if (run.isComplete)
-      return forEachElement(shard, [&](uint64_t local, uint64_t logical) {
+      return shard.forEach([&](uint64_t local, uint64_t logical) {
         f(static_cast<size_t>(logical), local, memory.at(local * sizeOf(dtype), dtype));
       });
     for (size_t e = 0; e < expected.size(); ++e)

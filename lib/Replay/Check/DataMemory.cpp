@@ -78,18 +78,7 @@ template <typename F> static void forEachOffset(const Layout &layout, F &&f) {
   }
 }
 
-/// Offset in elements of the element with a row-major index.
-static uint64_t offsetOf(const Layout &layout, uint64_t element) {
-  uint64_t offset = 0;
-  for (unsigned d = layout.rank; d-- > 0;) {
-    auto extent = static_cast<uint64_t>(layout.shape[d]);
-    offset += element % extent * static_cast<uint64_t>(layout.strides[d]);
-    element /= extent;
-  }
-  return offset;
-}
-
-std::optional<uint64_t> localOf(const replay::Shard &shard, DType dtype, uint64_t logical) {
+std::optional<uint64_t> localOf(const Shard &shard, DType dtype, uint64_t logical) {
   // The shard as a view of the logical tensor.
   Layout held;
   held.dtype = dtype;

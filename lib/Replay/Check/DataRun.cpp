@@ -88,7 +88,7 @@ void DataRun::fillInputs(const Density &density) {
         held.add(local, inputTerm(mode, info, a, logical, shard.term));
       };
       if (isComplete) {
-        forEachElement(shard, add);
+        shard.forEach(add);
       } else {
         done += static_cast<double>(kept.size());
         for (uint64_t logical : kept)
@@ -96,10 +96,7 @@ void DataRun::fillInputs(const Density &density) {
             add(*local, logical);
         held.sort();
       }
-      int64_t count = shard.present ? 1 : 0;
-      for (int64_t extent : shard.shape)
-        count *= extent;
-      ranks[r].arguments[a].write(0, Layout::dense(info.dtype, {count}), held);
+      ranks[r].arguments[a].write(0, Layout::dense(info.dtype, {shard.numElements()}), held);
     }
   }
 }
@@ -435,7 +432,7 @@ static void append(Elements &all, uint64_t first, const Elements &piece) {
 }
 
 void DataRun::beginCollective(uint32_t index) {
-  const Collective &collective = world.collectives[index];
+  const MatchedCollective &collective = world.collectives[index];
   const CommandId *members = world.members.data() + collective.members;
   const std::vector<uint32_t> &group = world.groups[collective.group];
   const Command &any = world.commands[members[0]];

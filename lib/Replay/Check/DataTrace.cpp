@@ -50,6 +50,16 @@ std::optional<uint64_t> elementOf(const Layout &layout, uint64_t offset) {
   return element;
 }
 
+uint64_t offsetOf(const Layout &layout, uint64_t element) {
+  uint64_t offset = 0;
+  for (unsigned d = layout.rank; d-- > 0;) {
+    auto extent = static_cast<uint64_t>(layout.shape[d]);
+    offset += element % extent * static_cast<uint64_t>(layout.strides[d]);
+    element /= extent;
+  }
+  return offset;
+}
+
 namespace {
 
 /// Row-major index of the element at an address of a written view; its strides are nested.
@@ -62,13 +72,8 @@ std::optional<uint64_t> elementAt(const World &world, const View &view, uint64_t
 
 DataPlace placeOf(const World &world, uint32_t rank, const View &view, uint64_t element) {
   const Layout &layout = world.layoutOf(view);
-  uint64_t offset = 0;
-  for (unsigned d = layout.rank; d-- > 0;) {
-    auto extent = static_cast<uint64_t>(layout.shape[d]);
-    offset += element % extent * static_cast<uint64_t>(layout.strides[d]);
-    element /= extent;
-  }
-  return {rank, view.space, view.argument, view.address + offset * sizeOf(layout.dtype)};
+  return {rank, view.space, view.argument,
+          view.address + offsetOf(layout, element) * sizeOf(layout.dtype)};
 }
 
 class Tracer {

@@ -26,6 +26,9 @@ struct DataPlace {
 /// nested.
 std::optional<uint64_t> elementOf(const Layout &layout, uint64_t offset);
 
+/// Elements from a view's first one to the one with a row-major number.
+uint64_t offsetOf(const Layout &layout, uint64_t element);
+
 /// The history of a value at the end of a run.
 struct Trace {
   /// Its last writer; if that only moved it, the last writer of its source, and so on. Of a message

@@ -10,35 +10,13 @@
 
 #include "CheckImpl.h"
 
+#include "tandem/Program/ByteSet.h"
+
 #include <map>
 #include <memory>
 #include <mutex>
 
 namespace tandem::check {
-
-/// A layout as a set of bytes: runs of `run` bytes at all combinations of `dims`, largest stride
-/// first. Ignores order, repetition and dimensions of size 1.
-struct ByteSet {
-  struct Dim {
-    uint64_t extent, stride; ///< bytes
-  };
-  std::vector<Dim> dims;
-  uint64_t run = 0;   ///< bytes; 0: the set is empty
-  uint64_t span = 0;  ///< bytes from the first to the end of the last
-  uint64_t bytes = 0; ///< number of bytes in the set
-
-  explicit ByteSet(const Layout &layout);
-};
-
-/// Number of common bytes of two sets at two addresses.
-uint64_t commonBytes(uint64_t a, const ByteSet &setA, uint64_t b, const ByteSet &setB);
-
-/// A piece [begin, end) of memory.
-struct Interval {
-  uint64_t begin, end;
-};
-/// Appends the set at `address` as sorted disjoint intervals; false above a million.
-bool intervals(uint64_t address, const ByteSet &set, std::vector<Interval> &out);
 
 /// A place in one rank's memory.
 struct Place {

@@ -56,6 +56,14 @@ LocalResult checkRank(const World &world, uint32_t rank, const CheckOptions &opt
 std::string describeBytes(const World &world, uint32_t rank, const FootprintTable &footprints,
                           const Place &a, const Place &b);
 
+class Order;
+
+/// Checks races between puts and other accesses (section 3), R2, and signals of the wrong run
+/// (section 2). For programs that finish.
+void checkRemote(const World &world, const CheckOptions &options, const Execution &execution,
+                 const std::vector<LocalResult> &locals, const FootprintTable &footprints,
+                 Order &order, Findings &findings);
+
 } // namespace tandem::check
 
 #endif // TANDEM_CHECK_LOCALPASS_H

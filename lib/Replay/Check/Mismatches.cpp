@@ -98,12 +98,12 @@ private:
       return fmt::format("rank {} writes outside the {} symmetric bytes of rank {}",
                          world.rankOf(m.a), world.ranks[m.rank].symmetricBytes, m.rank);
     case Mismatch::CollectiveMissing: {
-      const replay::Collective &c = world.collectives[command(m.a).partner];
+      const replay::MatchedCollective &c = world.collectives[command(m.a).partner];
       return fmt::format("{}: rank {} issues {} collectives, rank {} more", channel(c.channel),
                          m.rank, c.sequence, world.rankOf(m.a));
     }
     default: {
-      const replay::Collective &c = world.collectives[command(m.a).partner];
+      const replay::MatchedCollective &c = world.collectives[command(m.a).partner];
       const char *what = m.kind == Mismatch::CollectiveKind       ? "kind"
                          : m.kind == Mismatch::CollectiveRoot     ? "root"
                          : m.kind == Mismatch::CollectiveReduceOp ? "reduction"

@@ -180,7 +180,7 @@ void Order::visit(CommandId c) {
 }
 
 void Order::visitCollective(CommandId c) {
-  const Collective &collective = world.collectives[world.commands[c].partner];
+  const MatchedCollective &collective = world.collectives[world.commands[c].partner];
   auto kind = static_cast<tandem::CollectiveKind>(world.commands[c].op);
   uint32_t root = world.commands[c].peer, self = world.rankOf(c);
   bool fromRoot =

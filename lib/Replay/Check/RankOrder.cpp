@@ -71,7 +71,7 @@ public:
   }
 
   void beginCollective(uint32_t index) override {
-    const replay::Collective &collective = world.collectives[index];
+    const replay::MatchedCollective &collective = world.collectives[index];
     const CommandId *members = &world.members[collective.members];
     const std::vector<uint32_t> &group = world.groups[collective.group];
     const Command &first = world.commands[members[0]];

@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Remote.h"
+#include "LocalPass.h"
+#include "Order.h"
 
 #include <algorithm>
 #include <optional>

@@ -5,20 +5,292 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "JsonFields.h"
 #include "tandem/Replay/Machine.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace tandem::machine {
 
 namespace {
 
 using nlohmann::json;
+
+enum class Unit : uint8_t { Time, Bandwidth, Rate, Count };
+
+struct UnitName {
+  const char *text;
+  Unit unit;
+  double factor;
+};
+constexpr UnitName kUnits[] = {
+    {"s", Unit::Time, 1},         {"ms", Unit::Time, 1e-3},       {"us", Unit::Time, 1e-6},
+    {"ns", Unit::Time, 1e-9},     {"GB/s", Unit::Bandwidth, 1e9}, {"TB/s", Unit::Bandwidth, 1e12},
+    {"GFLOP/s", Unit::Rate, 1e9}, {"TFLOP/s", Unit::Rate, 1e12},  {"1", Unit::Count, 1},
+};
+
+/// "us" out of an array, shortened where it is long.
+std::string shown(const json &value) {
+  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() > 60)
+    text.replace(57, std::string::npos, "...");
+  return text;
+}
+
+const json kNothing;
+const json kNoObject = json::object();
+const json kNoList = json::array();
+
+/// Reads fields of a machine file. Keeps the first error; later reads give zero, so a parser checks
+/// once at the end. A number is `[value, unit, source]`.
+class Fields {
+public:
+  struct Scale {
+    Unit unit = Unit::Count;
+    double factor = 0; ///< to SI
+  };
+
+  class Object {
+  public:
+    Object(Fields &fields, const json *value, std::string path)
+        : path(std::move(path)), fields(fields), value(value) {}
+
+    bool has(const char *field) const { return value && value->contains(field); }
+
+    bool isText(const char *field, const char *text) {
+      const json &found = member(field);
+      return found.is_string() && found.get_ref<const std::string &>() == text;
+    }
+
+    std::string text(const char *field) {
+      const json &found = member(field);
+      if (found.is_string())
+        return found.get<std::string>();
+      fields.fail(at(field), fmt::format("expected a text, found {}", shown(found)));
+      return "";
+    }
+
+    /// The field's index in `choices`.
+    unsigned choice(const char *field, const std::vector<const char *> &choices) {
+      const json &found = member(field);
+      return fields.ok() ? fields.choiceOf(found, at(field), choices) : 0;
+    }
+
+    /// An integer.
+    uint64_t count(const char *field, uint64_t least, uint64_t most) {
+      const json &found = member(field);
+      if (found.is_number_unsigned() && found.get<uint64_t>() >= least &&
+          found.get<uint64_t>() <= most)
+        return found.get<uint64_t>();
+      fields.fail(at(field), fmt::format("expected a whole number from {} to {}, found {}", least,
+                                         most, shown(found)));
+      return least;
+    }
+
+    /// In SI units.
+    double number(const char *field, Unit unit, double least, double most) {
+      const json &found = member(field);
+      if (!fields.ok())
+        return least;
+      if (!found.is_array() || found.size() != 3) {
+        fields.fail(at(field),
+                    fmt::format("expected [value, unit, source], found {}", shown(found)));
+        return least;
+      }
+      Scale scale = fields.scaleOf(found[1], at(field), {unit});
+      fields.countSource(found[2], at(field));
+      return fields.checked(found[0], at(field), scale, least, most);
+    }
+
+    Curve curve(const char *field, Unit unit, double least, double most) {
+      const json &found = member(field);
+      if (!fields.ok())
+        return Curve(least);
+      if (!found.is_array() || found.size() != 3 || !found[0].is_array())
+        return Curve(number(field, unit, least, most));
+      Scale scale = fields.scaleOf(found[1], at(field), {unit});
+      fields.countSource(found[2], at(field));
+      std::vector<std::pair<double, double>> points;
+      for (const json &point : found[0]) {
+        bool good = point.is_array() && point.size() == 2 && point[0].is_number() &&
+                    point[0].get<double>() >= 0 &&
+                    (points.empty() || point[0].get<double>() > points.back().first);
+        if (!good) {
+          fields.fail(
+              at(field),
+              fmt::format("expected [bytes, value] with bytes ascending, found {}", shown(point)));
+          return Curve(least);
+        }
+        points.emplace_back(point[0].get<double>(),
+                            fields.checked(point[1], at(field), scale, least, most));
+      }
+      if (points.empty()) {
+        fields.fail(at(field), "expected at least one point");
+        return Curve(least);
+      }
+      return Curve(std::move(points));
+    }
+
+    Scale unit(const char *field, const std::vector<Unit> &units) {
+      const json &found = member(field);
+      return fields.ok() ? fields.scaleOf(found, at(field), units) : Scale{units.front(), 1};
+    }
+
+    /// One of `sources`; counts it.
+    void source(const char *field) {
+      const json &found = member(field);
+      if (fields.ok())
+        fields.countSource(found, at(field));
+    }
+
+    Object object(const char *field, const std::vector<const char *> &known) {
+      const json &found = member(field);
+      return value ? fields.at(found, at(field), known) : Object(fields, nullptr, at(field));
+    }
+
+    /// An object of any fields.
+    const json &anyObject(const char *field) {
+      const json &found = member(field);
+      if (found.is_object())
+        return found;
+      fields.fail(at(field), fmt::format("expected an object, found {}", shown(found)));
+      return kNoObject;
+    }
+
+    const json &list(const char *field) {
+      const json &found = member(field);
+      if (found.is_array())
+        return found;
+      fields.fail(at(field), fmt::format("expected a list, found {}", shown(found)));
+      return kNoList;
+    }
+
+    std::string path; ///< "" for the root
+
+  private:
+    friend class Fields;
+
+    const json &member(const char *field) {
+      if (!value)
+        return kNothing;
+      auto found = value->find(field);
+      if (found != value->end())
+        return *found;
+      fields.fail(at(field), "missing");
+      value = nullptr;
+      return kNothing;
+    }
+
+    std::string at(const char *field) const { return path.empty() ? field : path + "." + field; }
+
+    Fields &fields;
+    const json *value; ///< null after an error
+  };
+
+  /// `source`: the text's name in messages. Counts the numbers in `machine`.
+  Fields(std::string source, Machine &machine) : file(std::move(source)), machine(machine) {}
+
+  bool ok() const { return error.ok(); }
+  const Status &status() const { return error; }
+
+  void fail(const std::string &path, const std::string &what) {
+    if (error.ok())
+      error = Status(Code::InvalidArgument,
+                     fmt::format("{}: {}{}{}", file, path, path.empty() ? "" : ": ", what));
+  }
+
+  Object root(const json &value, const std::vector<const char *> &known) {
+    return at(value, "", known);
+  }
+  /// `value` as an object whose fields are all in `known`.
+  Object at(const json &value, const std::string &path, const std::vector<const char *> &known) {
+    if (!ok())
+      return {*this, nullptr, path};
+    if (!value.is_object()) {
+      fail(path, fmt::format("expected an object, found {}", shown(value)));
+      return {*this, nullptr, path};
+    }
+    for (const auto &item : value.items()) {
+      const std::string &key = item.key();
+      if (std::find(known.begin(), known.end(), key) == known.end())
+        fail(path.empty() ? key : fmt::format("{}.{}", path, key),
+             fmt::format("unknown field, expected one of {}", fmt::join(known, ", ")));
+    }
+    return {*this, ok() ? &value : nullptr, path};
+  }
+
+  unsigned choiceOf(const json &value, const std::string &path,
+                    const std::vector<const char *> &choices) {
+    for (unsigned i = 0; i < choices.size(); ++i)
+      if (value.is_string() && value.get_ref<const std::string &>() == choices[i])
+        return i;
+    fail(path, fmt::format("expected one of {}, found {}", fmt::join(choices, ", "), shown(value)));
+    return 0;
+  }
+
+  /// Four positive numbers.
+  std::array<double, 4> row(const json &value, const std::string &path) {
+    std::array<double, 4> result{1, 1, 1, 1};
+    bool good = value.is_array() && value.size() == result.size();
+    for (size_t i = 0; good && i < result.size(); ++i) {
+      good = value[i].is_number() && value[i].get<double>() > 0 && value[i].get<double>() < 1e15;
+      if (good)
+        result[i] = value[i].get<double>();
+    }
+    if (!good)
+      fail(path, fmt::format("expected [m, n, k, value], all above 0, found {}", shown(value)));
+    return result;
+  }
+
+private:
+  Scale scaleOf(const json &value, const std::string &path, const std::vector<Unit> &units) {
+    std::vector<const char *> accepted;
+    for (const UnitName &name : kUnits)
+      if (std::find(units.begin(), units.end(), name.unit) != units.end()) {
+        if (value.is_string() && value.get_ref<const std::string &>() == name.text)
+          return {name.unit, name.factor};
+        accepted.push_back(name.text);
+      }
+    fail(path, fmt::format("expected one of the units {}, found {}", fmt::join(accepted, ", "),
+                           shown(value)));
+    return {units.front(), 0};
+  }
+
+  void countSource(const json &value, const std::string &path) {
+    for (const Source &source : machine.sources)
+      if (value.is_string() && value.get_ref<const std::string &>() == source.name) {
+        ++machine.numbersBySource[source.kind];
+        return;
+      }
+    fail(path, fmt::format("expected the name of a source, found {}", shown(value)));
+  }
+
+  /// Checks a number against its bounds, which are in SI units.
+  double checked(const json &value, const std::string &path, const Scale &scale, double least,
+                 double most) {
+    double result = value.is_number() ? value.get<double>() * scale.factor : NAN;
+    if (result >= least && result <= most)
+      return result;
+    if (ok() && scale.factor > 0)
+      fail(path, fmt::format("expected a number from {} to {}, found {}", least / scale.factor,
+                             most / scale.factor, shown(value)));
+    return least;
+  }
+
+  std::string file;
+  Machine &machine;
+  Status error;
+};
 
 class Parser {
 public:
@@ -210,6 +482,15 @@ const std::vector<const char *> Parser::kCostFields = {
     "kernel", "matmul", "copy", "message", "collective", "event", "signal", "wait_signal"};
 
 } // namespace
+
+std::string pathOf(const std::string &given) {
+  if (given.find('/') != std::string::npos || ::access(given.c_str(), R_OK) == 0)
+    return given;
+  const char *folder = std::getenv("TANDEM_MACHINES");
+  std::string path = std::string(folder ? folder : TANDEM_MACHINES) + "/" + given;
+  bool suffix = given.size() > 5 && given.compare(given.size() - 5, 5, ".json") == 0;
+  return suffix ? path : path + ".json";
+}
 
 Expected<Machine> Machine::parse(std::string_view text, const std::string &source) {
   json file;

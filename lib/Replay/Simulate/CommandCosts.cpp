@@ -96,7 +96,7 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
 }
 
 const machine::CollectiveCost &CommandCosts::collective(uint32_t index) {
-  const replay::Collective &collective = world.collectives[index];
+  const replay::MatchedCollective &collective = world.collectives[index];
   const std::vector<uint32_t> &group = world.groups[collective.group];
   const replay::Span *span = world.spans.empty() ? nullptr : &world.spans[collective.group];
   auto size = span ? span->ranks : static_cast<uint32_t>(group.size());

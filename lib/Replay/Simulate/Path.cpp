@@ -89,7 +89,7 @@ PathFinder::Origin PathFinder::originOf(CommandId id) const {
   case Kind::Group:
     return originOfGroup(id);
   case Kind::Collective: {
-    const replay::Collective &collective = world.collectives[command.partner];
+    const replay::MatchedCollective &collective = world.collectives[command.partner];
     CommandId last = id;
     for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
       CommandId member = world.members[collective.members + m];

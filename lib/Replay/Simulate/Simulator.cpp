@@ -292,7 +292,7 @@ private:
   }
 
   template <typename Fn> void forMembers(uint32_t index, Fn &&fn) const {
-    const replay::Collective &collective = world.collectives[index];
+    const replay::MatchedCollective &collective = world.collectives[index];
     for (uint32_t m = 0; m < world.groupSize(collective); ++m)
       if (CommandId member = world.members[collective.members + m]; member != kNone)
         fn(member);

@@ -48,18 +48,6 @@ Kernel decodeKernel(const sp::Kernel &in) {
   return kernel;
 }
 
-Shard decodeShard(const sp::Shard &in) {
-  Shard shard;
-  shard.present = in.present();
-  shard.term = in.term();
-  shard.offset = in.offset();
-  for (uint32_t d = 0; d < count(in.shape()); ++d) {
-    shard.shape.push_back(in.shape()->Get(d));
-    shard.strides.push_back(in.strides()->Get(d));
-  }
-  return shard;
-}
-
 /// Numbers objects shared by many ranks. Thread-safe.
 class Interner {
 public:
@@ -143,8 +131,7 @@ public:
       rank.kernels.push_back(interner.kernel(*data.kernels()->Get(k)));
       rank.kernelOutputs.push_back(interner.outputsOf(rank.kernels.back()));
     }
-    for (uint32_t i = 0; i < count(data.shards()); ++i)
-      rank.shards.push_back(decodeShard(*data.shards()->Get(i)));
+    rank.shards = shardsOf(program);
     for (uint32_t c = 0; c < count(data.channels()); ++c) {
       const auto *group = data.channels()->Get(c)->group();
       rank.groups.push_back(count(group) ? interner.group({group->begin(), group->end()}) : kNone);

@@ -209,7 +209,7 @@ private:
 
   void collectives() {
     std::map<std::pair<uint32_t, uint32_t>, std::vector<bool>> reported;
-    for (const Collective &collective : world.collectives) {
+    for (const MatchedCollective &collective : world.collectives) {
       const CommandId *first = &world.members[collective.members];
       uint32_t size = world.groupSize(collective);
       const CommandId *reference =

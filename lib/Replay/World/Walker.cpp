@@ -149,7 +149,7 @@ struct Walker::Impl {
   }
 
   void arrive(uint32_t index) {
-    const Collective &collective = world.collectives[index];
+    const MatchedCollective &collective = world.collectives[index];
     if (++arrived[index] == world.groupSize(collective))
       driver.beginCollective(index);
   }
@@ -177,7 +177,7 @@ struct Walker::Impl {
         finishMessage(command.partner);
       return;
     case Kind::Collective: {
-      const Collective &collective = world.collectives[command.partner];
+      const MatchedCollective &collective = world.collectives[command.partner];
       for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
         CommandId member = world.members[collective.members + m];
         state[member] = Complete;
@@ -233,7 +233,7 @@ struct Walker::Impl {
           return world.commands[m].partner;
       return kNone;
     case Kind::Collective: {
-      const Collective &collective = world.collectives[command.partner];
+      const MatchedCollective &collective = world.collectives[command.partner];
       for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
         CommandId member = world.members[collective.members + m];
         if (member == kNone || state[member] == Ahead)
