@@ -24,8 +24,8 @@ using run::Tensor;
 /// A megabyte or two of random numbers, made once. Its length divides no power of 2, so that rows
 /// of a matrix differ.
 static const Tensor &randomBlock(DType type) {
-  static std::array<Tensor, 4> blocks;
-  static std::array<std::once_flag, 4> made;
+  static std::array<Tensor, kNumDTypes> blocks;
+  static std::array<std::once_flag, kNumDTypes> made;
   auto index = static_cast<size_t>(type);
   std::call_once(made[index], [&] {
     ArgumentInfo info;
@@ -69,7 +69,7 @@ Status InputPool::fill(BoundMemory &memory, const ArgumentInfo &info, uint64_t b
 }
 
 Expected<BoundMemory *> InputPool::get(uint32_t argument, const ArgumentInfo &info,
-                                       const run::Shard &shard, uint32_t set) {
+                                       const Shard &shard, uint32_t set) {
   std::string key = fmt::format(
       "{} {} {} {} {} {}+{}:{} {}", set, argument, info.name, toString(info.dtype), info.partial,
       shard.offset, fmt::join(shard.shape, ","), fmt::join(shard.strides, ","), shard.term);

@@ -27,8 +27,8 @@ public:
   InputPool(run::RankContext &context, uint64_t seed, bool exact)
       : context(context), seed(seed), exact(exact) {}
 
-  Expected<run::BoundMemory *> get(uint32_t argument, const ArgumentInfo &info,
-                                   const run::Shard &shard, uint32_t set);
+  Expected<run::BoundMemory *> get(uint32_t argument, const ArgumentInfo &info, const Shard &shard,
+                                   uint32_t set);
 
 private:
   Status fill(run::BoundMemory &memory, const ArgumentInfo &info, uint64_t begin) const;

@@ -8,10 +8,15 @@
 #ifndef TANDEM_BENCH_RUNNER_H
 #define TANDEM_BENCH_RUNNER_H
 
-#include "Candidate.h"
+#include "Options.h"
+#include "RankContext.h"
+#include "Results.h"
+#include "Suite.h"
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem::bench {
@@ -41,6 +46,12 @@ struct Slot {
 /// another one begins than in the round before, and neighbours read different sets; a candidate
 /// reads one set after the other.
 Slot slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets);
+
+class Candidate;
+
+/// What the oracles of a row have said, by role and set: they do not depend on the schedule. Rank
+/// 0.
+using References = std::map<std::pair<Role, uint32_t>, run::Reference>;
 
 /// One rank's contexts, and how it times a row with the others. All calls are collective.
 class Runner {

@@ -8,14 +8,19 @@
 #include "Session.h"
 
 #include "Clock.h"
+#include "Files.h"
 #include "Inputs.h"
-#include "Measure.h"
-#include "Npy.h"
 #include "Ranks.h"
 #include "Results.h"
+#include "tandem/Replay/Simulate.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 using namespace tandem;
@@ -23,6 +28,163 @@ using namespace tandem::run;
 using Clock = std::chrono::steady_clock;
 
 namespace {
+
+/// Names come from the program's file: they must not leave the folder. A name that an earlier entry
+/// has taken (an input and a result may share theirs) is followed by a number.
+std::string fileName(const std::string &name, const nlohmann::json &entries) {
+  std::string stem;
+  for (char c : name)
+    stem += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' ? c : '_';
+  if (stem.empty() || stem[0] == '.')
+    stem = "_" + stem;
+  std::string file = stem + ".npy";
+  auto isTaken = [&](const nlohmann::json &entry) { return entry["file"] == file; };
+  for (int i = 2; std::any_of(entries.begin(), entries.end(), isTaken); ++i)
+    file = fmt::format("{}-{}.npy", stem, i);
+  return file;
+}
+
+/// Writes <name>.npy files of one folder (made if need be) and, at the end, index.json: a list of
+/// {name, role: "input"|"output", dtype, shape, file}. NumPy has no bf16: such a tensor is written
+/// as uint16, the upper half of the f32 with the same value
+/// (`(a.astype(np.uint32) << 16).view(np.float32)`, or `a.view(ml_dtypes.bfloat16)`).
+class NpyFolder {
+public:
+  static Expected<NpyFolder> create(const std::string &path) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error)
+      return Status(Code::Io, fmt::format("cannot make folder \"{}\": {}", path, error.message()));
+    NpyFolder folder(path);
+    folder.index = "[]";
+    return folder;
+  }
+
+  Status add(const std::string &name, bool isResult, const Tensor &tensor) {
+    // By DType; NumPy has no bf16.
+    static constexpr const char *descriptors[kNumDTypes] = {"<f4", "<f2", "<u2", "<i4",
+                                                            "<f8", "<i8", "|i1", "|b1"};
+    const char *descriptor = descriptors[static_cast<unsigned>(tensor.dtype)];
+    std::string shape;
+    for (int64_t extent : tensor.shape)
+      shape += fmt::format("{},", extent);
+    std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                     descriptor, shape);
+    // Magic, version 1.0 and length are 10 bytes; the data starts at a multiple of 64.
+    header.append(63 - (10 + header.size()) % 64, ' ');
+    header += '\n';
+    std::string head("\x93NUMPY\x01\x00", 8);
+    head += static_cast<char>(header.size() & 0xff);
+    head += static_cast<char>(header.size() >> 8);
+
+    auto entries = nlohmann::json::parse(index);
+    std::string file = fileName(name, entries);
+    entries.push_back({{"name", name},
+                       {"role", isResult ? "output" : "input"},
+                       {"dtype", toString(tensor.dtype)},
+                       {"shape", tensor.shape},
+                       {"file", file}});
+    index = entries.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+    std::string bytes = head + header;
+    bytes.append(reinterpret_cast<const char *>(tensor.data.data()), tensor.data.size());
+    return writeFile(path + "/" + file, bytes);
+  }
+
+  Status finish() { return writeFile(path + "/index.json", index + "\n"); }
+
+private:
+  explicit NpyFolder(std::string path) : path(std::move(path)) {}
+  std::string path, index;
+};
+
+/// One rank's run, in nanoseconds of its own monotonic clock.
+struct MeasuredRun {
+  int64_t begin = 0, end = 0;
+  const tandem_command_time *times = nullptr; ///< `count` of them, one per command
+  uint64_t count = 0;
+};
+
+/// What a rank sends: {begin, end, offset}, then two numbers a command.
+std::string encode(const MeasuredRun &mine, int64_t offset) {
+  const int64_t head[] = {mine.begin, mine.end, offset};
+  std::string text(reinterpret_cast<const char *>(head), sizeof head);
+  if (mine.count)
+    text.append(reinterpret_cast<const char *>(mine.times), mine.count * sizeof *mine.times);
+  return text;
+}
+
+int64_t numberAt(const std::string &text, size_t index) {
+  int64_t value = 0;
+  std::memcpy(&value, text.data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+constexpr size_t kHead = 3;
+
+/// Times of all ranks on one clock, from the earliest rank's start on.
+Expected<simulate::Result> join(const replay::World &world, const std::vector<std::string> &all) {
+  simulate::Result result;
+  result.begin.assign(world.commands.size(), 0);
+  result.end.assign(world.commands.size(), 0);
+  int64_t start = std::numeric_limits<int64_t>::max();
+  for (uint32_t r = 0; r < all.size(); ++r) {
+    const replay::Rank &rank = world.ranks[r];
+    if (all[r].size() != (kHead + 2 * uint64_t(rank.end - rank.begin)) * sizeof(int64_t))
+      return Status(Code::Internal, fmt::format("rank {} has measured another program", r));
+    start = std::min(start, numberAt(all[r], 0) - numberAt(all[r], 2));
+  }
+  for (uint32_t r = 0; r < all.size(); ++r) {
+    int64_t zero = start + numberAt(all[r], 2);
+    auto seconds = [&](int64_t time) { return static_cast<double>(time - zero) * 1e-9; };
+    const replay::Rank &rank = world.ranks[r];
+    result.seconds = std::max(result.seconds, seconds(numberAt(all[r], 1)));
+    // What was not noted (a wait for what was never recorded) ends with what is before it.
+    std::vector<double> last(rank.numStreams, seconds(numberAt(all[r], 0)));
+    for (replay::CommandId c = rank.begin; c < rank.end; ++c) {
+      const replay::Command &command = world.commands[c];
+      if (replay::isMessage(command.kind)) {
+        result.begin[c] = result.begin[command.next];
+        result.end[c] = result.end[command.next];
+        continue;
+      }
+      int64_t begin = numberAt(all[r], kHead + 2 * size_t(c - rank.begin)),
+              end = numberAt(all[r], kHead + 2 * size_t(c - rank.begin) + 1);
+      result.begin[c] = begin ? seconds(begin) : last[command.stream];
+      result.end[c] = begin ? seconds(end) : last[command.stream];
+      last[command.stream] = result.end[c];
+    }
+  }
+  // A message has arrived when its receiver says so.
+  for (replay::CommandId c = 0; c < world.commands.size(); ++c) {
+    const replay::Command &command = world.commands[c];
+    if (command.kind == replay::Kind::Send && command.partner != replay::kNone)
+      result.end[c] = result.end[world.commands[command.partner].next];
+  }
+  return result;
+}
+
+Status draw(const ProgramFile &file, const std::vector<std::string> &all, const std::string &origin,
+            const std::string &trace, const std::string &svg) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(file));
+  TANDEM_ASSIGN_OR_RETURN(simulate::Result result, join(*world, all));
+  timeline::Timeline timeline = simulate::makeTimeline(*world, result, origin, world->numRanks());
+  if (!trace.empty())
+    TANDEM_RETURN_IF_ERROR(timeline::writeTrace(timeline, trace));
+  return svg.empty() ? Status() : timeline::writeSvg(timeline, svg);
+}
+
+/// Gathers the ranks' runs; rank 0 writes `trace` and `svg` (empty: not wanted). Collective; an
+/// error of rank 0's files is an error on all ranks.
+Status drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun &mine,
+               const std::string &origin, const std::string &trace, const std::string &svg) {
+  TANDEM_ASSIGN_OR_RETURN(int64_t offset, clockOffset(bootstrap));
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, encode(mine, offset)));
+  std::string problem;
+  if (bootstrap.rank() == 0)
+    problem = draw(file, all, origin, trace, svg).message();
+  TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
+  return verdicts[0].empty() ? Status() : Status(Code::Io, verdicts[0]);
+}
 
 class Session {
 public:
@@ -130,8 +292,6 @@ private:
     if (!mine)
       return mine.status().withPrefix(path + ": ");
     program = *mine;
-    // So that nobody is missing where placements are gathered.
-    TANDEM_RETURN_IF_ERROR(shardsOf(*program).status());
     if (options.verify && !file->hasOracle())
       return Status(Code::InvalidArgument, "--verify: the file has no unsharded reference");
     return Status::success();

@@ -13,6 +13,7 @@
 #include "tandem-c/Runtime.h"
 #include "tandem/Runtime/Bootstrap.h"
 
+#include <functional>
 #include <memory>
 
 namespace tandem::run {
@@ -37,6 +38,24 @@ Status runRank(RankJob &job, const std::string &program, std::string_view bytes,
 
 /// The program's ranks are those that were launched.
 Status checkRanks(const ProgramFile &file, uint32_t launched);
+
+/// A .tsp, or why there is none: a word that all ranks have alike.
+struct ProgramBytes {
+  std::string bytes, problem;
+};
+
+/// The bytes of program `index`. Collective where ranks must meet for that; an error: they cannot.
+using ProgramSource = std::function<Expected<ProgramBytes>(size_t index)>;
+
+/// Runs all programs of the options on this rank, as long as the ranks can go on together, and
+/// returns the exit code. Collective. Rank 0 says how each has ended as soon as it has, then (of
+/// several) the total, and writes the reports; `note` hears of each. Others say only what rank 0
+/// does not know.
+int runSeries(RankJob &job, const ProgramSource &source,
+              const std::function<void(const Tally &)> &note = {});
+
+/// Ends with 1; says why.
+int failed(const std::string &message);
 
 } // namespace tandem::run
 

@@ -8,8 +8,9 @@
 #ifndef TANDEM_RUN_SHAREDPROGRAMS_H
 #define TANDEM_RUN_SHAREDPROGRAMS_H
 
-#include "Series.h"
+#include "Session.h"
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -31,26 +32,28 @@ public:
   SharedPrograms &operator=(const SharedPrograms &) = delete;
 
   int fd() const { return file; }
-  size_t size() const;
+  size_t size() const { return entries.size(); }
   /// A copy; `index` < size().
   Expected<ProgramBytes> program(size_t index) const;
 
   /// By rank 0, after each program.
-  void note(const Tally &tally);
+  void note(const Tally &tally) const;
   /// What was noted last.
   Tally tally() const;
 
 private:
-  struct Head;
-  struct Entry;
-  explicit SharedPrograms(int fd) : file(fd) {}
-  Status map(size_t count);
-  Entry *entries() const;
+  struct Head {
+    uint64_t count, tally; ///< of rank 0: passed << 32 | failed
+  };
+  struct Entry {
+    uint64_t offset, size; ///< of the bytes, or of the problem
+    uint64_t isProgram;
+  };
+  SharedPrograms(int fd, bool owned) : file(fd), owned(owned) {}
 
-  int file;
-  bool owned = false;
-  Head *head = nullptr; ///< mapped with the entries alone: who runs one program need not hold all
-  size_t mapped = 0;    ///< bytes
+  int file; ///< a Head, the entries, then the bytes
+  bool owned;
+  std::vector<Entry> entries;
 };
 
 } // namespace tandem::run
