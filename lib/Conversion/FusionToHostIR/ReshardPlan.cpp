@@ -118,30 +118,30 @@ LogicalResult Planner::classifyAcross() {
                          << " to mesh @" << to.getName().getValue()
                          << ", but from all devices of its mesh to one device; reduce it on its "
                             "own mesh first";
-    result.kind = ReshardKind::Reduce;
+    result.kind = SliceMove::Reduce;
     result.reduction = sourceAxes.getPartialKind();
     result.groupMesh = from;
     result.root = to.worldRank(0);
     result.axes = allAxes(from);
     return success();
   }
-  result.kind = ReshardKind::Transfer;
+  result.kind = SliceMove::Transfer;
   result.staysLocal =
       fusion::classifyReshard(sourceType, targetType).kind == fusion::ReshardKind::Nothing;
   if (result.staysLocal)
     return success();
   if (fromOne && !toOne && simple && scattered.empty()) {
-    result.kind = ReshardKind::Broadcast;
+    result.kind = SliceMove::Broadcast;
     result.root = from.worldRank(0);
     result.axes = allAxes(to);
   } else if (fromOne && !toOne && simple && to.position(from.worldRank(0)) != -1 &&
              static_cast<int64_t>(scattered.size()) == countAxes(to) && areOneFactor(scattered)) {
-    result.kind = ReshardKind::Scatter;
+    result.kind = SliceMove::Scatter;
     result.root = from.worldRank(0);
     nameAxes(scattered, false);
   } else if (!fromOne && toOne && simple && from.position(to.worldRank(0)) != -1 &&
              static_cast<int64_t>(gathered.size()) == countAxes(from) && areOneFactor(gathered)) {
-    result.kind = ReshardKind::Gather;
+    result.kind = SliceMove::Gather;
     result.groupMesh = from;
     result.root = to.worldRank(0);
     nameAxes(gathered, true);
@@ -199,12 +199,12 @@ LogicalResult Planner::classify() {
   if (!reduced.empty()) {
     bool simple = !moves && gathered.empty() && owned.empty();
     if (simple && scattered.empty()) {
-      result.kind = ReshardKind::AllReduce;
+      result.kind = SliceMove::AllReduce;
       return success();
     }
     if (simple && scattered.size() == reduced.size() && used.size() == reduced.size() &&
         areOneFactor(scattered)) {
-      result.kind = ReshardKind::ReduceScatter;
+      result.kind = SliceMove::ReduceScatter;
       nameAxes(scattered, false);
       return success();
     }
@@ -223,26 +223,26 @@ LogicalResult Planner::classify() {
     return a->source.axis == b->target.axis;
   };
   if (alone && scattered.empty() && isWhole(gathered)) {
-    result.kind = ReshardKind::AllGather;
+    result.kind = SliceMove::AllGather;
     nameAxes(gathered, true);
   } else if (alone && gathered.empty()) {
-    result.kind = ReshardKind::LocalSlice;
+    result.kind = SliceMove::LocalSlice;
   } else if (alone && isWhole(gathered) && isWhole(scattered) &&
              llvm::equal(gathered, scattered, areAlike)) {
-    result.kind = ReshardKind::AllToAll;
+    result.kind = SliceMove::AllToAll;
     nameAxes(gathered, true);
   } else if (!moves && gathered.empty() && scattered.empty() && isWhole(owned) &&
              llvm::all_of(owned, [&](const CommonDigit *digit) {
                return digit->target.stream == owned.front()->target.stream;
              })) {
-    result.kind = ReshardKind::OwnerMoves;
+    result.kind = SliceMove::OwnerMoves;
     nameAxes(owned, true);
     result.owner = getOwner(owned);
     result.ownerDigit = owned.front()->target.stream;
     result.ownerOuter = owned.front()->target.outer;
     result.ownerInner = owned.back()->target.inner;
   } else {
-    result.kind = ReshardKind::Transfer;
+    result.kind = SliceMove::Transfer;
     result.axes.clear();
   }
   return success();
@@ -251,7 +251,7 @@ LogicalResult Planner::classify() {
 /// Each side's local digits. Labels number the common digits, so that both sides cut into the same
 /// pieces.
 void Planner::fillDims() {
-  if (result.kind == ReshardKind::Transfer)
+  if (result.kind == SliceMove::Transfer)
     return;
   result.source.resize(sourceType.getRank());
   result.target.resize(targetType.getRank());
@@ -263,7 +263,7 @@ void Planner::fillDims() {
       DigitLabel sourceLabel = label;
       if (target.isDevice())
         sourceLabel =
-            result.kind == ReshardKind::LocalSlice
+            result.kind == SliceMove::LocalSlice
                 ? DigitLabel::coordinate(llvm::find(result.axes, target.axis) - result.axes.begin())
                 : DigitLabel::rank(sourceRanks++);
       result.source[digit.dim].push_back(
@@ -319,7 +319,7 @@ FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshar
   for (fusion::ReshardOp reshard : reshards) {
     SilenceDiagnostics silence(reshard.getContext());
     FailureOr<ReshardPlan> plan = planReshard(reshard, [&] { return reshard.emitError(); });
-    if (failed(plan) || plan->kind != ReshardKind::OwnerMoves)
+    if (failed(plan) || plan->kind != SliceMove::OwnerMoves)
       return failure();
     auto owner = [](const ReshardPlan &plan) {
       return std::tuple(plan.mesh, ArrayRef(plan.axes), plan.ownerDigit, plan.ownerOuter,

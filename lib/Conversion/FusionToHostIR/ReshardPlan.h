@@ -14,7 +14,8 @@
 
 namespace tandem {
 
-enum class ReshardKind {
+/// How one slice of a reshard gets to its devices; fusion::ReshardKind is that of the whole value.
+enum class SliceMove {
   Copy,          // same placement
   LocalSlice,    // replicated to split: everyone takes its piece
   AllGather,     // split to replicated
@@ -78,7 +79,7 @@ struct CommonDigit {
 /// What one slice of a reshard is: the communication, and the pieces of the local source and target
 /// buffers.
 struct ReshardPlan {
-  ReshardKind kind = ReshardKind::Copy;
+  SliceMove kind = SliceMove::Copy;
   MeshAttr sourceMesh, mesh;
   MeshAttr groupMesh;           ///< whose devices communicate: the source's for Reduce and Gather,
                                 ///< else the target's; not for Transfer
@@ -104,10 +105,10 @@ struct ReshardPlan {
     return size;
   }
   /// Whether all communication is among groups of one device.
-  bool movesNothing() const { return kind != ReshardKind::Transfer && groupSize() == 1; }
+  bool movesNothing() const { return kind != SliceMove::Transfer && groupSize() == 1; }
   bool reduces() const {
-    return kind == ReshardKind::AllReduce || kind == ReshardKind::ReduceScatter ||
-           kind == ReshardKind::Reduce;
+    return kind == SliceMove::AllReduce || kind == SliceMove::ReduceScatter ||
+           kind == SliceMove::Reduce;
   }
   /// Position in the group of a device of the group's mesh, where all of its axes communicate.
   int64_t groupPosition(int64_t worldRank) const;

@@ -20,7 +20,7 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
     return std::nullopt;
   SilenceDiagnostics silence(op.getContext());
   FailureOr<ReshardPlan> plan = planReshard(op, [&] { return op.emitError(); });
-  if (failed(plan) || plan->kind != ReshardKind::ReduceScatter || plan->groupSize() == 1)
+  if (failed(plan) || plan->kind != SliceMove::ReduceScatter || plan->groupSize() == 1)
     return std::nullopt;
 
   // Where the owners' digits stand, next to each other: their dimension, and what adding 1 to

@@ -110,7 +110,7 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
     if (!info.type) {
       shard.walk.shape.assign(info.shape.begin(), info.shape.end());
       const Layout &layout = code.layouts[code.argumentLayouts[number]];
-      shard.walk.strides.assign(layout.strides.begin(), layout.strides.end());
+      shard.walk.strides.assign(layout.strides.begin(), layout.strides.begin() + layout.rank);
       continue;
     }
     int64_t position = info.positions[rank];

@@ -17,7 +17,7 @@ namespace tandem::target {
 struct ArgumentInfo {
   std::string name, axes, mesh;
   bool isResult = false, isPartial = false;
-  sp::DType dtype = sp::DType::f32;
+  DType dtype = DType::F32;
   sp::ReduceOp partialOp = sp::ReduceOp::sum;
   uint32_t partialTerms = 1;
   SmallVector<int64_t, 4> shape; ///< logical

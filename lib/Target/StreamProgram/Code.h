@@ -107,7 +107,8 @@ struct Allocation {
   uint32_t firstBuffer; ///< number of the first slot's buffer
 };
 
-struct Launch {
+/// A launch of kernels[kernel].
+struct KernelLaunch {
   uint32_t kernel;
   SmallVector<uint32_t, 4> operands; ///< view slots, outputs first
 };
@@ -141,7 +142,7 @@ struct Code : hostir::NumberedProgram {
   std::vector<ViewMap> maps;
   std::vector<Allocation> allocations;
   std::vector<BufferInfo> buffers;
-  std::vector<Launch> launches;
+  std::vector<KernelLaunch> launches;
   std::vector<KernelCode> kernels;
   std::vector<hostir::MeshRanks> meshes;
   std::vector<ChannelInfo> channels;

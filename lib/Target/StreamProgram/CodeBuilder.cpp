@@ -46,7 +46,7 @@ LogicalResult CodeBuilder::run() {
 LogicalResult CodeBuilder::arguments() {
   for (BlockArgument arg : program.getBody().getArguments()) {
     auto type = dyn_cast<MemRefType>(arg.getType());
-    std::optional<Layout> layout = type ? Layout::dense(type) : std::nullopt;
+    std::optional<Layout> layout = type ? denseLayout(type) : std::nullopt;
     if (!layout || !type.getLayout().isIdentity())
       return program.emitOpError("argument ")
              << arg.getArgNumber()
@@ -60,7 +60,8 @@ LogicalResult CodeBuilder::arguments() {
     code->names.push_back(
         {given ? given.str() : ("arg" + Twine(number)).str(), locationText(arg.getLoc())});
     code->argumentLayouts.push_back(code->layouts.intern(*layout));
-    code->buffers.push_back({sp::Space::argument, number, 0, layout->bytes(),
+    code->buffers.push_back({sp::Space::argument, number, 0,
+                             static_cast<int64_t>(layout->numBytes()),
                              static_cast<uint32_t>(code->names.size() - 1)});
   }
   return success();

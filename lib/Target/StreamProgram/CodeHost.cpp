@@ -91,7 +91,7 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
             static_cast<uint8_t>(o.getKind());
         return true;
       })
-      .Case([&](ReduceOp o) {
+      .Case([&](hostir::ReduceOp o) {
         Instr &instr = two(Opcode::Reduce, "reduce", o.getSource(), o.getTarget(), o.getStream());
         instr.aux = static_cast<uint8_t>(o.getKind());
         instr.c = 0;
@@ -181,7 +181,7 @@ LogicalResult CodeBuilder::kernel(hostir::KernelOp op) {
   KernelCode kernel{op.getSymName().str(), std::move(*expression), {}, {}, gpuArch.str()};
   kernel.outputs = op.getResultTypes().size();
   for (Type type : llvm::concat<const Type>(op.getResultTypes(), op.getArgumentTypes()))
-    kernel.operandTypes.push_back(*dtypeOf(type));
+    kernel.operandTypes.push_back(static_cast<sp::DType>(*dtypeOf(type)));
   if (!gpuArch.empty()) {
     FailureOr<std::string> ptx = buildPtx(op, gpuArch);
     if (failed(ptx))
@@ -199,7 +199,7 @@ LogicalResult CodeBuilder::launch(hostir::LaunchOp op) {
   auto [known, isNew] = kernelNumbers.try_emplace(op.getKernel(), code->kernels.size());
   if (isNew && failed(this->kernel(kernel)))
     return failure();
-  Launch launch{known->second, {}};
+  KernelLaunch launch{known->second, {}};
   for (ValueRange values : {ValueRange(op.getOutputs()), ValueRange(op.getInputs())})
     for (Value value : values)
       launch.operands.push_back(slot(value));

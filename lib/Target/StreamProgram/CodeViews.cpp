@@ -87,6 +87,11 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
         << resultType.getElementType();
     return failure();
   }
+  if (resultType.getRank() > kMaxRank) {
+    op->emitOpError("expected a view of at most ")
+        << kMaxRank << " dimensions, found " << resultType.getRank();
+    return failure();
+  }
   uint32_t dst = define(op->getResult(0));
   Instr &instr = emit(op, Opcode::Map);
   instr.dst = dst;
@@ -98,7 +103,7 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
 
 LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   auto type = cast<MemRefType>(op.getBuffer().getType());
-  std::optional<Layout> layout = Layout::dense(type);
+  std::optional<Layout> layout = denseLayout(type);
   if (!layout)
     return op.emitOpError("expected a buffer of static shape with at most ")
            << kMaxRank << " dimensions and 2^60 elements, found " << type;
@@ -106,7 +111,8 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
     return op.emitOpError("has no offset in the arena (run hostir-plan-buffers first)");
   bool symmetric = hostir::isSymmetric(type);
   int64_t arena = (symmetric ? program.getSymmetricBytes() : program.getArenaBytes()).value_or(0);
-  int64_t offset = *op.getOffset(), pitch = op.getPitch().value_or(0), bytes = layout->bytes();
+  int64_t offset = *op.getOffset(), pitch = op.getPitch().value_or(0),
+          bytes = static_cast<int64_t>(layout->numBytes());
   constexpr int64_t farBefore = -(int64_t(1) << 56);
   if ((offset < 0 && pitch == 0) || offset < farBefore || pitch < 0 || offset % 64 != 0 ||
       pitch % 64 != 0)

@@ -108,8 +108,8 @@ LogicalResult Evaluator::execute(const Instr &instr) {
   case Opcode::Dim: {
     const Layout &layout = code.layouts[views[instr.a].layout];
     int64_t dim = ints[instr.b];
-    if (dim < 0 || dim >= layout.rank())
-      return error(instr) << "dimension " << dim << " of " << layout.rank();
+    if (dim < 0 || dim >= layout.rank)
+      return error(instr) << "dimension " << dim << " of " << unsigned(layout.rank);
     ints[instr.dst] = layout.shape[dim];
     return success();
   }

@@ -150,7 +150,7 @@ LogicalResult Evaluator::message(const Instr &instr) {
   uint32_t peerRank = info->membersOf(info->group[rank])[other];
   const Layout &layout = code.layouts[views[instr.a].layout];
   return matcher->message({number, isSend ? rank : peerRank, isSend ? peerRank : rank, tag, isSend,
-                           layout.dtype, static_cast<uint64_t>(layout.bytes()),
+                           layout.dtype, layout.numBytes(),
                            static_cast<uint32_t>(&instr - code.instrs.data())});
 }
 
@@ -176,7 +176,7 @@ LogicalResult Evaluator::collective(const Instr &instr) {
   bool stackIn = kind == C::reduce_scatter || kind == C::all_to_all || kind == C::scatter;
   bool stackOut = kind == C::all_gather || kind == C::all_to_all || kind == C::gather;
   auto fits = [&](const Layout &stack) {
-    return stack.rank() > 0 && stack.shape[0] == info->groupSize;
+    return stack.rank > 0 && stack.shape[0] == info->groupSize;
   };
   if ((stackIn && !fits(inLayout)) || (stackOut && !fits(outLayout)))
     return error(instr) << "expected " << info->groupSize << " slices for the group of channel \""
@@ -191,12 +191,11 @@ LogicalResult Evaluator::collective(const Instr &instr) {
   raw.peer = static_cast<uint32_t>(root);
   if (!matcher)
     return success();
-  int64_t bytes = (stackIn ? outLayout : inLayout).bytes();
+  uint64_t bytes = (stackIn ? outLayout : inLayout).numBytes();
   if (kind == C::all_to_all)
     bytes /= info->groupSize;
   return matcher->collective(number, {instr.aux, instr.width, static_cast<uint8_t>(inLayout.dtype),
-                                      instr.c == kNone ? kNone : static_cast<uint32_t>(root),
-                                      static_cast<uint64_t>(bytes),
+                                      instr.c == kNone ? kNone : static_cast<uint32_t>(root), bytes,
                                       static_cast<uint32_t>(&instr - code.instrs.data())});
 }
 
@@ -240,7 +239,7 @@ bool Evaluator::isExclusive(uint32_t to, const RawCommand &raw) {
 }
 
 LogicalResult Evaluator::launch(const Instr &instr) {
-  const Launch &launch = code.launches[instr.a];
+  const KernelLaunch &launch = code.launches[instr.a];
   uint32_t first = tables.launchOperands.size();
   for (uint32_t slot : launch.operands) {
     uint32_t view;

@@ -10,6 +10,7 @@
 
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/Support/LLVM.h"
+#include "tandem/Program/Types.h"
 #include "tandem/Program/stream_program_generated.h"
 #include "tandem/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
@@ -18,34 +19,13 @@ namespace tandem::target {
 
 namespace sp = ::tandem::sp;
 
-/// The runtime's limit on dimensions.
-inline constexpr unsigned kMaxRank = 16;
-
 /// The schema's number of an element type, if any.
-std::optional<sp::DType> dtypeOf(Type elementType);
-/// Bytes of one element.
-unsigned sizeOf(sp::DType type);
-
-/// Element type, extents and strides (in elements) of a view.
-struct Layout {
-  sp::DType dtype;
-  SmallVector<int64_t, 4> shape, strides;
-
-  /// Row-major. None if the element type has no number, an extent is dynamic, or there are too many
-  /// dimensions or bytes.
-  static std::optional<Layout> dense(MemRefType type);
-  bool operator==(const Layout &o) const {
-    return dtype == o.dtype && shape == o.shape && strides == o.strides;
-  }
-  unsigned rank() const { return shape.size(); }
-  int64_t numElements() const;
-  /// Bytes of the elements.
-  int64_t bytes() const { return numElements() * sizeOf(dtype); }
-  /// Bytes from the first element to the end of the last; none on overflow or negative strides.
-  std::optional<int64_t> span() const;
-  /// "f32[4,8]", with strides unless row-major.
-  std::string str() const;
-};
+std::optional<DType> dtypeOf(Type elementType);
+/// The row-major layout of a type; none if the element type has no number, an extent is dynamic, or
+/// there are too many dimensions or bytes.
+std::optional<Layout> denseLayout(MemRefType type);
+/// As Layout::spanBytes(); none if that overflows, or an extent or a stride is negative.
+std::optional<int64_t> spanOf(const Layout &layout);
 
 /// Numbers distinct layouts.
 class LayoutTable {

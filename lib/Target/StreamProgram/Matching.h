@@ -18,7 +18,7 @@ struct Message {
   uint32_t channel, from, to; ///< world ranks
   uint32_t number;            ///< number of earlier messages with this channel, from and to
   bool isSend;
-  sp::DType dtype;
+  DType dtype;
   uint64_t bytes;
   uint32_t instr; ///< the operation
 };

@@ -142,8 +142,9 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   std::vector<flatbuffers::Offset<sp::Layout>> layoutList;
   for (uint32_t number : layouts.list()) {
     const Layout &layout = code.layouts[number];
-    auto shape = ints(layout.shape), strides = ints(layout.strides);
-    layoutList.push_back(sp::CreateLayout(b, layout.dtype, shape, strides));
+    auto shape = ints({layout.shape.data(), layout.rank});
+    auto strides = ints({layout.strides.data(), layout.rank});
+    layoutList.push_back(sp::CreateLayout(b, static_cast<sp::DType>(layout.dtype), shape, strides));
   }
   std::vector<sp::View> viewList;
   viewList.reserve(views.size());

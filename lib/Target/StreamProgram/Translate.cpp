@@ -196,8 +196,9 @@ void Translation::writeIndex() {
          mesh = b.CreateString(info.mesh);
     auto shape = b.CreateVector(info.shape.data(), info.shape.size());
     list.push_back(sp::CreateArgument(
-        b, name, info.isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input, info.dtype,
-        shape, axes, mesh, info.isPartial, info.partialOp, info.partialTerms));
+        b, name, info.isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input,
+        static_cast<sp::DType>(info.dtype), shape, axes, mesh, info.isPartial, info.partialOp,
+        info.partialTerms));
   }
   auto name = b.CreateString(entry.str()), target = b.CreateString(options.target),
        producer = b.CreateString(options.producer);

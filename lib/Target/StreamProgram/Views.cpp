@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Views.h"
+#include <algorithm>
 
 using namespace mlir;
 
@@ -53,12 +54,12 @@ private:
     return operand.isSlot ? ints[operand.value] : operand.value;
   }
   void dimension(int64_t extent, int64_t stride) {
-    result.shape.push_back(extent);
-    result.strides.push_back(stride);
+    result.shape[result.rank] = extent;
+    result.strides[result.rank++] = stride;
   }
 
   LogicalResult subview() {
-    for (unsigned d = 0; d < source.rank(); ++d) {
+    for (unsigned d = 0; d < source.rank; ++d) {
       int64_t extent = source.shape[d], size = value(map.sizes[d]), step = value(map.strides[d]);
       int64_t reach = 0, stride = 0;
       if (size < 0 || step < 0)
@@ -98,7 +99,7 @@ private:
       map.memoOffset = map.offsets[0].value * bytes;
     for (auto [size, stride] : llvm::zip(map.sizes, map.strides))
       dimension(value(size), value(stride));
-    if (!result.span())
+    if (!spanOf(result))
       return error() << "expected sizes and strides that are not negative nor too large, found "
                      << result.str();
     return success();
@@ -112,8 +113,9 @@ private:
 
   LogicalResult expand() {
     // A view of rank 0 has no groups: all extents are 1.
-    result.shape.assign(map.sizes.size(), 1);
-    result.strides.assign(map.sizes.size(), 1);
+    result.rank = static_cast<uint8_t>(map.sizes.size());
+    std::fill_n(result.shape.begin(), result.rank, 1);
+    std::fill_n(result.strides.begin(), result.rank, 1);
     for (auto [d, group] : llvm::enumerate(map.groups)) {
       int64_t stride = source.strides[d], count = 1;
       for (int64_t i : llvm::reverse(group)) {
@@ -156,10 +158,10 @@ private:
     result = source;
     SmallVector<int64_t> strides;
     int64_t offset = 0;
-    bool holds = source.rank() == static_cast<unsigned>(map.resultType.getRank()) &&
+    bool holds = source.rank == static_cast<unsigned>(map.resultType.getRank()) &&
                  dtypeOf(map.resultType.getElementType()) == source.dtype &&
                  succeeded(map.resultType.getStridesAndOffset(strides, offset));
-    for (unsigned d = 0; holds && d < source.rank(); ++d) {
+    for (unsigned d = 0; holds && d < source.rank; ++d) {
       int64_t extent = map.resultType.getDimSize(d);
       holds = (ShapedType::isDynamic(extent) || extent == source.shape[d]) &&
               (ShapedType::isDynamic(strides[d]) || strides[d] == source.strides[d] ||

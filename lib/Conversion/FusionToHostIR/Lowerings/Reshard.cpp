@@ -15,28 +15,28 @@
 using namespace mlir;
 using namespace tandem;
 
-static std::optional<hostir::CollectiveKind> getCollective(ReshardKind kind) {
+static std::optional<hostir::CollectiveKind> getCollective(SliceMove kind) {
   switch (kind) {
-  case ReshardKind::AllGather:
+  case SliceMove::AllGather:
     return hostir::CollectiveKind::AllGather;
-  case ReshardKind::AllReduce:
+  case SliceMove::AllReduce:
     return hostir::CollectiveKind::AllReduce;
-  case ReshardKind::ReduceScatter:
+  case SliceMove::ReduceScatter:
     return hostir::CollectiveKind::ReduceScatter;
-  case ReshardKind::AllToAll:
+  case SliceMove::AllToAll:
     return hostir::CollectiveKind::AllToAll;
-  case ReshardKind::OwnerMoves:
-  case ReshardKind::Broadcast:
+  case SliceMove::OwnerMoves:
+  case SliceMove::Broadcast:
     return hostir::CollectiveKind::Broadcast;
-  case ReshardKind::Reduce:
+  case SliceMove::Reduce:
     return hostir::CollectiveKind::Reduce;
-  case ReshardKind::Gather:
+  case SliceMove::Gather:
     return hostir::CollectiveKind::Gather;
-  case ReshardKind::Scatter:
+  case SliceMove::Scatter:
     return hostir::CollectiveKind::Scatter;
-  case ReshardKind::Copy:
-  case ReshardKind::LocalSlice:
-  case ReshardKind::Transfer:
+  case SliceMove::Copy:
+  case SliceMove::LocalSlice:
+  case SliceMove::Transfer:
     return std::nullopt;
   }
   return std::nullopt;
@@ -44,10 +44,9 @@ static std::optional<hostir::CollectiveKind> getCollective(ReshardKind kind) {
 
 /// Whether the collective has a dimension for the ranks on one side. The other dimensions must
 /// agree, so views of other kinds keep dimensions of extent 1.
-static bool hasRankDim(ReshardKind kind) {
-  return kind == ReshardKind::AllGather || kind == ReshardKind::ReduceScatter ||
-         kind == ReshardKind::AllToAll || kind == ReshardKind::Gather ||
-         kind == ReshardKind::Scatter;
+static bool hasRankDim(SliceMove kind) {
+  return kind == SliceMove::AllGather || kind == SliceMove::ReduceScatter ||
+         kind == SliceMove::AllToAll || kind == SliceMove::Gather || kind == SliceMove::Scatter;
 }
 
 /// A message from device `from` of `fromMesh` to device `to` of `toMesh`, on a channel of these
@@ -95,7 +94,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   if (failed(plan))
     return failure();
   bool direct = loop.sendsMessages && !plan->reduces() && getCollective(plan->kind);
-  if (plan->kind == ReshardKind::Transfer || direct) {
+  if (plan->kind == SliceMove::Transfer || direct) {
     Transfer(program, loc, *plan, sourceBuffer, targetBuffer, stream).emit();
     return success();
   }
@@ -133,7 +132,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
         MemRefType::get(cast<MemRefType>(target.getType()).getShape(),
                         cast<MemRefType>(target.getType()).getElementType()),
         stream, IntegerAttr(), IntegerAttr());
-  bool arrives = there && plan->kind == ReshardKind::Broadcast;
+  bool arrives = there && plan->kind == SliceMove::Broadcast;
   if (arrives)
     emitMessage(program, loc, plan->root, source, deputy, there, stream);
   program.onMesh(loc, plan->groupMesh, [&] {

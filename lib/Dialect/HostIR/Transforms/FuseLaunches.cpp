@@ -5,13 +5,17 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LaunchGroup.h"
 #include "PassLog.h"
+#include "StridedBox.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+#include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace tandem::hostir {
 #define GEN_PASS_DEF_FUSELAUNCHES
@@ -21,6 +25,270 @@ namespace tandem::hostir {
 using namespace mlir;
 using namespace tandem;
 using namespace tandem::hostir;
+
+//===----------------------------------------------------------------------===//
+// Views
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// An operand of a launch: its view, and the buffer behind it.
+struct LaunchView {
+  Value view, root;
+  std::optional<StridedBox> box;
+
+  /// Whether both access the same elements in the same order.
+  bool isSame(const LaunchView &other) const {
+    if (view == other.view)
+      return true;
+    if (root != other.root || !box || !other.box || !(box->offset == other.box->offset))
+      return false;
+    // The shapes are equal (operands of a launch); strides of extents of 1 do not matter.
+    return llvm::equal(box->dims, other.box->dims, [](const BoxDim &a, const BoxDim &b) {
+      return a.size == b.size && (a.size == 1 || a.stride == b.stride);
+    });
+  }
+};
+} // namespace
+
+/// Like computeBox, also for casts to known strides: broadcasts, and views of slices.
+static std::optional<StridedBox> boxOf(Value view) {
+  auto cast = view.getDefiningOp<memref::ReinterpretCastOp>();
+  if (!cast)
+    return computeBox(view);
+  if (cast.isDynamicOffset(0) || llvm::any_of(cast.getStaticSizes(), ShapedType::isDynamic) ||
+      llvm::any_of(cast.getStaticStrides(), ShapedType::isDynamic))
+    return std::nullopt;
+  // A cast's sizes, strides and offset are relative to the buffer.
+  StridedBox box;
+  box.offset.constant = cast.getStaticOffset(0);
+  for (auto [size, stride] : llvm::zip_equal(cast.getStaticSizes(), cast.getStaticStrides()))
+    box.dims.push_back({size, stride});
+  return box;
+}
+
+/// Views by value, analysed once.
+using LaunchViews = llvm::DenseMap<Value, LaunchView>;
+
+static const LaunchView &getLaunchView(LaunchViews &views, Value view) {
+  auto [it, isNew] = views.try_emplace(view);
+  if (isNew)
+    it->second = {view, getViewRoot(view), boxOf(view)};
+  return it->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Groups
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Launches of one block and stream that run as one, in place of the last.
+class LaunchGroup {
+public:
+  /// The source of a member's input: one of `inputs`, or a result of an earlier member.
+  struct Source {
+    bool isInput;
+    unsigned member, number; ///< a member's result; an input's number
+  };
+  struct Member {
+    LaunchOp launch;
+    KernelOp kernel;
+    SmallVector<Source> sources; ///< one per input
+  };
+  struct Output {
+    LaunchView view;
+    unsigned member, number;
+  };
+
+  /// Members in text order, which is also the order of computation.
+  SmallVector<Member> members;
+  SmallVector<LaunchView> inputs; ///< distinct
+  SmallVector<Output> outputs;    ///< of all members
+
+  Value stream() const { return hostir::getStream(last()); }
+  LaunchOp last() const { return members.back().launch; }
+
+  int64_t numOps() const {
+    int64_t count = 0;
+    for (Member member : members)
+      count += static_cast<int64_t>(member.kernel.getBody().front().getOperations().size()) - 1;
+    return count;
+  }
+
+  bool reads(Value root) const {
+    return llvm::any_of(inputs, [&](const LaunchView &view) { return view.root == root; });
+  }
+
+  bool writes(Value root) const {
+    return llvm::any_of(outputs, [&](const Output &output) { return output.view.root == root; });
+  }
+
+  bool touches(Value root) const { return reads(root) || writes(root); }
+
+  bool isSymmetric() const {
+    auto isSymmetricView = [](const LaunchView &view) {
+      return hostir::isSymmetric(view.view.getType());
+    };
+    return llvm::any_of(inputs, isSymmetricView) ||
+           llvm::any_of(outputs, [&](const Output &o) { return isSymmetricView(o.view); });
+  }
+
+  /// The group of one launch.
+  static LaunchGroup create(LaunchOp launch, KernelOp kernel, LaunchViews &views) {
+    LaunchGroup group;
+    Member member{launch, kernel, {}};
+    for (Value input : launch.getInputs()) {
+      LaunchView view = getLaunchView(views, input);
+      const auto *known =
+          llvm::find_if(group.inputs, [&](const LaunchView &other) { return other.isSame(view); });
+      member.sources.push_back({true, 0, static_cast<unsigned>(known - group.inputs.begin())});
+      if (known == group.inputs.end())
+        group.inputs.push_back(view);
+    }
+    for (auto [number, output] : llvm::enumerate(launch.getOutputs()))
+      group.outputs.push_back({getLaunchView(views, output), 0, static_cast<unsigned>(number)});
+    group.members.push_back(std::move(member));
+    return group;
+  }
+
+  /// `first` and `second` as one group, if an input of the second is an output of the first and all
+  /// other operands allow it. Otherwise none, with the reason in `why`.
+  static std::optional<LaunchGroup> merge(const LaunchGroup &first, const LaunchGroup &second,
+                                          StringRef &why) {
+    LaunchGroup merged = first;
+    auto shift = static_cast<unsigned>(first.members.size());
+    bool isFed = false;
+    SmallVector<Source> sources; // of the second's inputs
+    for (const LaunchView &view : second.inputs) {
+      const auto *writer = llvm::find_if(
+          first.outputs, [&](const Output &output) { return output.view.isSame(view); });
+      if (writer != first.outputs.end()) {
+        sources.push_back({false, writer->member, writer->number});
+        isFed = true;
+        continue;
+      }
+      if (first.writes(view.root)) {
+        why = "it reads other elements than the first writes, or in another order";
+        return std::nullopt;
+      }
+      const auto *known =
+          llvm::find_if(first.inputs, [&](const LaunchView &other) { return other.isSame(view); });
+      unsigned number = known - first.inputs.begin();
+      if (known == first.inputs.end()) {
+        number = merged.inputs.size();
+        merged.inputs.push_back(view);
+      }
+      sources.push_back({true, 0, number});
+    }
+    if (!isFed) {
+      why = "it reads no element that the first writes";
+      return std::nullopt;
+    }
+    for (const Output &output : second.outputs) {
+      // In place is fine: elementwise.
+      bool overlaps = llvm::any_of(first.inputs, [&](const LaunchView &view) {
+        return view.root == output.view.root && !view.isSame(output.view);
+      });
+      if (first.writes(output.view.root) || overlaps) {
+        why = "it writes a buffer that the first uses";
+        return std::nullopt;
+      }
+      merged.outputs.push_back({output.view, output.member + shift, output.number});
+    }
+    for (const Member &member : second.members) {
+      Member moved = member;
+      for (Source &source : moved.sources) {
+        if (source.isInput)
+          source = sources[source.number];
+        else
+          source.member += shift;
+      }
+      merged.members.push_back(std::move(moved));
+    }
+    return merged;
+  }
+};
+} // namespace
+
+/// A kernel of all members with the outputs in `isKept`; without a name.
+static KernelOp buildFusedKernel(OpBuilder &builder, Location loc, const LaunchGroup &group,
+                                 ArrayRef<bool> isKept) {
+  auto elementOf = [](const LaunchView &view) {
+    return cast<MemRefType>(view.view.getType()).getElementType();
+  };
+  SmallVector<Type> inputs = llvm::map_to_vector(group.inputs, elementOf), results;
+  for (auto [output, kept] : llvm::zip_equal(group.outputs, isKept))
+    if (kept)
+      results.push_back(elementOf(output.view));
+
+  OperationState state(loc, KernelOp::getOperationName());
+  auto &properties = state.getOrAddProperties<KernelOp::Properties>();
+  properties.sym_name = builder.getStringAttr("");
+  properties.sym_visibility = builder.getStringAttr("private");
+  properties.function_type = TypeAttr::get(builder.getFunctionType(inputs, results));
+  auto *body = new Block();
+  state.addRegion()->push_back(body);
+  auto kernel = cast<KernelOp>(builder.create(state));
+
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(body);
+  for (Type type : inputs)
+    body->addArgument(type, loc);
+  SmallVector<SmallVector<Value>> yielded; // by member
+  for (LaunchGroup::Member member : group.members) {
+    IRMapping mapping;
+    Block &source = member.kernel.getBody().front();
+    for (auto [argument, from] : llvm::zip_equal(source.getArguments(), member.sources))
+      mapping.map(argument, from.isInput ? body->getArgument(from.number)
+                                         : yielded[from.member][from.number]);
+    for (Operation &op : source.without_terminator())
+      builder.clone(op, mapping);
+    SmallVector<Value> &values = yielded.emplace_back();
+    for (Value value : source.getTerminator()->getOperands())
+      values.push_back(mapping.lookup(value));
+  }
+  SmallVector<Value> values;
+  for (auto [output, kept] : llvm::zip_equal(group.outputs, isKept))
+    if (kept)
+      values.push_back(yielded[output.member][output.number]);
+  YieldOp::create(builder, loc, values);
+  return kernel;
+}
+
+/// The group's computation as text: groups with equal texts share a kernel.
+static std::string getFusedKey(const LaunchGroup &group, ArrayRef<bool> isKept) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  for (LaunchGroup::Member member : group.members) {
+    os << member.kernel.getSymName() << '(';
+    for (const LaunchGroup::Source &source : member.sources)
+      os << (source.isInput ? "i" : "m") << source.member << '.' << source.number << ',';
+    os << ')';
+  }
+  for (auto [output, kept] : llvm::zip_equal(group.outputs, isKept))
+    if (kept)
+      os << output.member << '.' << output.number << ',';
+  return key;
+}
+
+/// A descriptive name: "addf_tanh_and_3_more".
+static std::string getFusedName(const LaunchGroup &group) {
+  constexpr int64_t most = 4;
+  std::string name;
+  int64_t more = 0, named = 0;
+  for (LaunchGroup::Member member : group.members)
+    for (Operation &op : member.kernel.getBody().front().without_terminator()) {
+      if (op.hasTrait<OpTrait::ConstantLike>())
+        continue;
+      if (named == most) {
+        ++more;
+        continue;
+      }
+      name += (named++ ? "_" : "") + op.getName().stripDialect().str();
+    }
+  if (more)
+    name += "_and_" + std::to_string(more) + "_more";
+  return named ? name : "fused";
+}
 
 //===----------------------------------------------------------------------===//
 // What a group may move behind
@@ -87,15 +355,183 @@ public:
   /// Finds the groups, then rewrites those of several launches. Calls `onFused(launch, members,
   /// buffers)` and `onKept(launch, why)`.
   void run(function_ref<void(LaunchOp, size_t, size_t)> onFused,
-           function_ref<void(LaunchOp, StringRef)> onKept);
+           function_ref<void(LaunchOp, StringRef)> onKept) {
+    for (LaunchOp launch : block.getOps<LaunchOp>())
+      visit(launch, onKept);
+    for (const std::optional<LaunchGroup> &group : groups) {
+      if (!group || group->members.size() < 2)
+        continue;
+      auto [fused, buffers] = rewrite(*group);
+      if (fused)
+        onFused(fused, group->members.size(), buffers);
+    }
+  }
 
 private:
-  void visit(LaunchOp launch, function_ref<void(LaunchOp, StringRef)> onKept);
-  std::optional<LaunchGroup> tryMerge(size_t earlier, const LaunchGroup &group, StringRef &why);
-  StringRef whatForbidsMove(size_t earlier, const LaunchGroup &group);
-  bool isDead(const LaunchGroup &group, const LaunchGroup::Output &output) const;
-  std::pair<LaunchOp, size_t> rewrite(const LaunchGroup &group);
-  LaunchOp createFused(const LaunchGroup &group, ArrayRef<bool> isKept, ValueRange outputs);
+  void visit(LaunchOp launch, function_ref<void(LaunchOp, StringRef)> onKept) {
+    auto kernel = kernels.symbols.lookup<KernelOp>(launch.getKernel());
+    if (!kernel)
+      return;
+    size_t number = groups.size();
+    groups.push_back(LaunchGroup::create(launch, kernel, views));
+    groupOf[launch] = number;
+    // The latest writer first: ops between an earlier writer and here may then be in the group.
+    llvm::SmallSetVector<size_t, 4> sources;
+    auto addSources = [&](const LaunchGroup &group) {
+      for (const LaunchView &view : group.inputs)
+        if (auto found = writer.find(view.root); found != writer.end())
+          sources.insert(found->second);
+    };
+    addSources(*groups[number]);
+    llvm::SmallDenseSet<size_t> tried;
+    for (;;) {
+      std::optional<size_t> latest;
+      for (size_t source : sources)
+        if (!tried.contains(source) && source != number && groups[source] &&
+            (!latest || groups[*latest]->last()->isBeforeInBlock(groups[source]->last())))
+          latest = source;
+      if (!latest)
+        break;
+      tried.insert(*latest);
+      StringRef why;
+      std::optional<LaunchGroup> merged = tryMerge(*latest, *groups[number], why);
+      if (!merged) {
+        onKept(launch, why);
+        continue;
+      }
+      for (const LaunchGroup::Member &member : groups[*latest]->members)
+        groupOf[member.launch] = number;
+      groups[*latest].reset();
+      groups[number] = std::move(merged);
+    }
+    for (const LaunchGroup::Output &output : groups[number]->outputs)
+      writer[output.view.root] = number;
+  }
+
+  std::optional<LaunchGroup> tryMerge(size_t earlier, const LaunchGroup &group, StringRef &why) {
+    const LaunchGroup &first = *groups[earlier];
+    if (!isSameStream(first.stream(), group.stream())) {
+      why = "it is on another stream";
+      return std::nullopt;
+    }
+    std::optional<LaunchGroup> merged = LaunchGroup::merge(first, group, why);
+    if (!merged)
+      return std::nullopt;
+    if (static_cast<int64_t>(merged->inputs.size() + merged->outputs.size()) > maxOperands ||
+        merged->numOps() > maxOps) {
+      why = "the kernel would be too large";
+      return std::nullopt;
+    }
+    why = whatForbidsMove(earlier, group);
+    if (!why.empty())
+      return std::nullopt;
+    return merged;
+  }
+
+  StringRef whatForbidsMove(size_t earlier, const LaunchGroup &group) {
+    const LaunchGroup &first = *groups[earlier];
+    StringRef why;
+    for (Operation *op = first.last()->getNextNode(); op != group.last(); op = op->getNextNode()) {
+      if (auto launch = dyn_cast<LaunchOp>(op)) {
+        // Skip launches that are already in the group, or in another one that runs later.
+        auto found = groupOf.find(launch);
+        if (found != groupOf.end()) {
+          const LaunchGroup &other = *groups[found->second];
+          if (other.last() != launch)
+            continue;
+          if (llvm::any_of(group.members, [&](auto &member) { return member.launch == launch; }))
+            continue;
+          auto meets = [&](const LaunchView &view, bool writes) {
+            return first.writes(view.root) || (writes && first.reads(view.root));
+          };
+          if (llvm::any_of(other.inputs, [&](const LaunchView &v) { return meets(v, false); }) ||
+              llvm::any_of(other.outputs, [&](const auto &o) { return meets(o.view, true); }))
+            return "a launch in between uses the same buffers";
+          continue;
+        }
+      }
+      op->walk<WalkOrder::PreOrder>([&](Operation *nested) {
+        why = whatForbids(nested, first);
+        return why.empty() ? WalkResult::advance() : WalkResult::interrupt();
+      });
+      if (!why.empty())
+        return why;
+    }
+    return "";
+  }
+
+  /// Whether only the group uses the buffer of this output.
+  bool isDead(const LaunchGroup &group, const LaunchGroup::Output &output) const {
+    auto alloc = output.view.root.getDefiningOp<AllocOp>();
+    if (!alloc || hostir::isSymmetric(alloc.getType()) || group.reads(alloc))
+      return false;
+    SmallVector<Value> left = {output.view.root};
+    while (!left.empty())
+      for (Operation *user : left.pop_back_val().getUsers()) {
+        if (isView(user))
+          left.push_back(user->getResult(0));
+        else if (!isa<DeallocOp>(user) &&
+                 llvm::none_of(group.members, [&](auto &member) { return member.launch == user; }))
+          return false;
+      }
+    return true;
+  }
+
+  /// The group's launch (null if its outputs are unused), and the number of removed buffers.
+  std::pair<LaunchOp, size_t> rewrite(const LaunchGroup &group) {
+    SmallVector<bool> isKept;
+    llvm::SetVector<Value> dead;
+    SmallVector<Value> outputs;
+    for (const LaunchGroup::Output &output : group.outputs) {
+      isKept.push_back(!isDead(group, output));
+      if (isKept.back())
+        outputs.push_back(output.view.view);
+      else
+        dead.insert(output.view.root);
+    }
+    LaunchOp fused = outputs.empty() ? LaunchOp() : createFused(group, isKept, outputs);
+    for (LaunchGroup::Member member : group.members) {
+      kernels.replaced.insert(member.kernel);
+      member.launch.erase();
+    }
+    for (Value root : dead) {
+      SmallVector<Operation *> users(root.getUsers());
+      for (size_t i = 0; i < users.size(); ++i)
+        if (isView(users[i]))
+          llvm::append_range(users, users[i]->getResult(0).getUsers());
+      for (Operation *user : llvm::reverse(users))
+        user->erase();
+      root.getDefiningOp()->erase();
+    }
+    return {fused, dead.size()};
+  }
+
+  LaunchOp createFused(const LaunchGroup &group, ArrayRef<bool> isKept, ValueRange outputs) {
+    LaunchOp last = group.last();
+    OpBuilder builder(last);
+    Location loc = builder.getFusedLoc(llvm::map_to_vector(
+        group.members, [](LaunchGroup::Member member) { return member.launch.getLoc(); }));
+    KernelOp &kernel = kernels.fused[getFusedKey(group, isKept)];
+    if (!kernel) {
+      OpBuilder atModule(last->getParentOfType<ProgramOp>());
+      kernel = buildFusedKernel(atModule, loc, group, isKept);
+      kernel.setSymName(
+          (last->getParentOfType<ProgramOp>().getSymName() + "." + getFusedName(group)).str());
+      kernels.symbols.insert(kernel); // makes the name unique
+    }
+    SmallVector<Value> inputs =
+        llvm::map_to_vector(group.inputs, [](const LaunchView &view) { return view.view; });
+    auto fused = LaunchOp::create(builder, loc, FlatSymbolRefAttr::get(kernel.getSymNameAttr()),
+                                  inputs, outputs, last.getStream());
+    // Buffers that it reads must not be freed before it.
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (&op == fused)
+        break;
+      if (auto dealloc = dyn_cast<DeallocOp>(op); dealloc && group.touches(dealloc.getBuffer()))
+        dealloc->moveAfter(fused);
+    }
+    return fused;
+  }
 
   Block &block;
   Kernels &kernels;
@@ -107,186 +543,6 @@ private:
 };
 
 } // namespace
-
-StringRef BlockFuser::whatForbidsMove(size_t earlier, const LaunchGroup &group) {
-  const LaunchGroup &first = *groups[earlier];
-  StringRef why;
-  for (Operation *op = first.last()->getNextNode(); op != group.last(); op = op->getNextNode()) {
-    if (auto launch = dyn_cast<LaunchOp>(op)) {
-      // Skip launches that are already in the group, or in another one that runs later.
-      auto found = groupOf.find(launch);
-      if (found != groupOf.end()) {
-        const LaunchGroup &other = *groups[found->second];
-        if (other.last() != launch)
-          continue;
-        if (llvm::any_of(group.members, [&](auto &member) { return member.launch == launch; }))
-          continue;
-        auto meets = [&](const LaunchView &view, bool writes) {
-          return first.writes(view.root) || (writes && first.reads(view.root));
-        };
-        if (llvm::any_of(other.inputs, [&](const LaunchView &v) { return meets(v, false); }) ||
-            llvm::any_of(other.outputs, [&](const auto &o) { return meets(o.view, true); }))
-          return "a launch in between uses the same buffers";
-        continue;
-      }
-    }
-    op->walk<WalkOrder::PreOrder>([&](Operation *nested) {
-      why = whatForbids(nested, first);
-      return why.empty() ? WalkResult::advance() : WalkResult::interrupt();
-    });
-    if (!why.empty())
-      return why;
-  }
-  return "";
-}
-
-std::optional<LaunchGroup> BlockFuser::tryMerge(size_t earlier, const LaunchGroup &group,
-                                                StringRef &why) {
-  const LaunchGroup &first = *groups[earlier];
-  if (!isSameStream(first.stream(), group.stream())) {
-    why = "it is on another stream";
-    return std::nullopt;
-  }
-  std::optional<LaunchGroup> merged = LaunchGroup::merge(first, group, why);
-  if (!merged)
-    return std::nullopt;
-  if (static_cast<int64_t>(merged->inputs.size() + merged->outputs.size()) > maxOperands ||
-      merged->numOps() > maxOps) {
-    why = "the kernel would be too large";
-    return std::nullopt;
-  }
-  why = whatForbidsMove(earlier, group);
-  if (!why.empty())
-    return std::nullopt;
-  return merged;
-}
-
-void BlockFuser::visit(LaunchOp launch, function_ref<void(LaunchOp, StringRef)> onKept) {
-  auto kernel = kernels.symbols.lookup<KernelOp>(launch.getKernel());
-  if (!kernel)
-    return;
-  size_t number = groups.size();
-  groups.push_back(LaunchGroup::create(launch, kernel, views));
-  groupOf[launch] = number;
-  // The latest writer first: ops between an earlier writer and here may then be in the group.
-  llvm::SmallSetVector<size_t, 4> sources;
-  auto addSources = [&](const LaunchGroup &group) {
-    for (const LaunchView &view : group.inputs)
-      if (auto found = writer.find(view.root); found != writer.end())
-        sources.insert(found->second);
-  };
-  addSources(*groups[number]);
-  llvm::SmallDenseSet<size_t> tried;
-  for (;;) {
-    std::optional<size_t> latest;
-    for (size_t source : sources)
-      if (!tried.contains(source) && source != number && groups[source] &&
-          (!latest || groups[*latest]->last()->isBeforeInBlock(groups[source]->last())))
-        latest = source;
-    if (!latest)
-      break;
-    tried.insert(*latest);
-    StringRef why;
-    std::optional<LaunchGroup> merged = tryMerge(*latest, *groups[number], why);
-    if (!merged) {
-      onKept(launch, why);
-      continue;
-    }
-    for (const LaunchGroup::Member &member : groups[*latest]->members)
-      groupOf[member.launch] = number;
-    groups[*latest].reset();
-    groups[number] = std::move(merged);
-  }
-  for (const LaunchGroup::Output &output : groups[number]->outputs)
-    writer[output.view.root] = number;
-}
-
-/// Whether only the group uses the buffer of this output.
-bool BlockFuser::isDead(const LaunchGroup &group, const LaunchGroup::Output &output) const {
-  auto alloc = output.view.root.getDefiningOp<AllocOp>();
-  if (!alloc || hostir::isSymmetric(alloc.getType()) || group.reads(alloc))
-    return false;
-  SmallVector<Value> left = {output.view.root};
-  while (!left.empty())
-    for (Operation *user : left.pop_back_val().getUsers()) {
-      if (isView(user))
-        left.push_back(user->getResult(0));
-      else if (!isa<DeallocOp>(user) &&
-               llvm::none_of(group.members, [&](auto &member) { return member.launch == user; }))
-        return false;
-    }
-  return true;
-}
-
-LaunchOp BlockFuser::createFused(const LaunchGroup &group, ArrayRef<bool> isKept,
-                                 ValueRange outputs) {
-  LaunchOp last = group.last();
-  OpBuilder builder(last);
-  Location loc = builder.getFusedLoc(llvm::map_to_vector(
-      group.members, [](LaunchGroup::Member member) { return member.launch.getLoc(); }));
-  KernelOp &kernel = kernels.fused[getFusedKey(group, isKept)];
-  if (!kernel) {
-    OpBuilder atModule(last->getParentOfType<ProgramOp>());
-    kernel = buildFusedKernel(atModule, loc, group, isKept);
-    kernel.setSymName(
-        (last->getParentOfType<ProgramOp>().getSymName() + "." + getFusedName(group)).str());
-    kernels.symbols.insert(kernel); // makes the name unique
-  }
-  SmallVector<Value> inputs =
-      llvm::map_to_vector(group.inputs, [](const LaunchView &view) { return view.view; });
-  auto fused = LaunchOp::create(builder, loc, FlatSymbolRefAttr::get(kernel.getSymNameAttr()),
-                                inputs, outputs, last.getStream());
-  // Buffers that it reads must not be freed before it.
-  for (Operation &op : llvm::make_early_inc_range(block)) {
-    if (&op == fused)
-      break;
-    if (auto dealloc = dyn_cast<DeallocOp>(op); dealloc && group.touches(dealloc.getBuffer()))
-      dealloc->moveAfter(fused);
-  }
-  return fused;
-}
-
-/// The group's launch (null if its outputs are unused), and the number of removed buffers.
-std::pair<LaunchOp, size_t> BlockFuser::rewrite(const LaunchGroup &group) {
-  SmallVector<bool> isKept;
-  llvm::SetVector<Value> dead;
-  SmallVector<Value> outputs;
-  for (const LaunchGroup::Output &output : group.outputs) {
-    isKept.push_back(!isDead(group, output));
-    if (isKept.back())
-      outputs.push_back(output.view.view);
-    else
-      dead.insert(output.view.root);
-  }
-  LaunchOp fused = outputs.empty() ? LaunchOp() : createFused(group, isKept, outputs);
-  for (LaunchGroup::Member member : group.members) {
-    kernels.replaced.insert(member.kernel);
-    member.launch.erase();
-  }
-  for (Value root : dead) {
-    SmallVector<Operation *> users(root.getUsers());
-    for (size_t i = 0; i < users.size(); ++i)
-      if (isView(users[i]))
-        llvm::append_range(users, users[i]->getResult(0).getUsers());
-    for (Operation *user : llvm::reverse(users))
-      user->erase();
-    root.getDefiningOp()->erase();
-  }
-  return {fused, dead.size()};
-}
-
-void BlockFuser::run(function_ref<void(LaunchOp, size_t, size_t)> onFused,
-                     function_ref<void(LaunchOp, StringRef)> onKept) {
-  for (LaunchOp launch : block.getOps<LaunchOp>())
-    visit(launch, onKept);
-  for (const std::optional<LaunchGroup> &group : groups) {
-    if (!group || group->members.size() < 2)
-      continue;
-    auto [fused, buffers] = rewrite(*group);
-    if (fused)
-      onFused(fused, group->members.size(), buffers);
-  }
-}
 
 //===----------------------------------------------------------------------===//
 // Pass
