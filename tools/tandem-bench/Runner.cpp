@@ -173,9 +173,8 @@ private:
     uint32_t count = 0;
     TANDEM_RETURN_IF_ERROR(context->check(tandem_command_times(instance, &times, &count)));
     bool any = std::any_of(times, times + count, [](const auto &time) { return time.end_ns > 0; });
-    return any || count == 0
-               ? Status()
-               : Status(Code::InvalidArgument, "a traced run recorded no times");
+    return any || count == 0 ? Status()
+                             : Status(Code::InvalidArgument, "a traced run recorded no times");
   }
 
   Status bind(PreparedProgram &instance, uint32_t set) {
