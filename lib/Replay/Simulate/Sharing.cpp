@@ -14,7 +14,7 @@
 namespace tandem::simulate {
 
 Sharing::Resource Sharing::addResource(double capacity, double shared) {
-  ResourceState state{capacity, capacity, shared, 0, {}};
+  ResourceState state{capacity, capacity, shared, 0, false, {}};
   resources.push_back(std::move(state));
   return static_cast<Resource>(resources.size() - 1);
 }
@@ -22,9 +22,33 @@ Sharing::Resource Sharing::addResource(double capacity, double shared) {
 void Sharing::setCapacity(Resource resource, double capacity, double now) {
   if (resources[resource].capacity == capacity)
     return;
+  moveTo(now);
   resources[resource].capacity = capacity;
+  touch(resource);
+}
+
+/// To be called before anything changes.
+void Sharing::moveTo(double now) {
+  if (now != changedAt)
+    settle();
+  changedAt = now;
+}
+
+/// The members of a resource get new rates when they are asked for: many changes have one time.
+void Sharing::touch(Resource resource) {
+  if (resources[resource].isChanged)
+    return;
+  resources[resource].isChanged = true;
+  changed.push_back(resource);
+}
+
+void Sharing::settle() {
   ++changes;
-  updateMembers(resource, now);
+  for (Resource resource : changed) {
+    resources[resource].isChanged = false;
+    updateMembers(resource, changedAt);
+  }
+  changed.clear();
 }
 
 double Sharing::rateOf(const ActivityState &activity) const {
@@ -71,6 +95,7 @@ void Sharing::updateMembers(Resource resource, double now) {
 
 Sharing::Activity Sharing::start(double work, double maxRate, const Use *uses, size_t numUses,
                                  uint32_t tag, double now) {
+  moveTo(now);
   Activity index;
   if (unused.empty()) {
     index = static_cast<Activity>(activities.size());
@@ -93,14 +118,17 @@ Sharing::Activity Sharing::start(double work, double maxRate, const Use *uses, s
                              uses[i].demand, uses[i].contention});
     members.push_back({index, static_cast<uint32_t>(i)});
   }
-  activity.updated = ++changes; // the last one
   for (size_t i = 0; i < numUses; ++i)
-    updateMembers(uses[i].resource, now);
-  update(index, now);
+    touch(uses[i].resource);
+  if (numUses == 0)
+    update(index, now);
   return index;
 }
 
 double Sharing::nextEnd() {
+  // What ends now does so at any rate.
+  if (heap.empty() || activities[heap.front()].end > changedAt)
+    settle();
   return heap.empty() ? std::numeric_limits<double>::infinity() : activities[heap.front()].end;
 }
 
@@ -113,6 +141,7 @@ void Sharing::leave(Resource resource, uint32_t position) {
 }
 
 uint32_t Sharing::finishNext() {
+  (void)nextEnd();
   Activity index = heap.front();
   Activity last = heap.back();
   heap.pop_back();
@@ -122,14 +151,13 @@ uint32_t Sharing::finishNext() {
   }
   ActivityState &activity = activities[index];
   activity.heapAt = kNone;
-  double now = activity.end;
+  moveTo(activity.end);
   for (const UseState &use : activity.uses) {
     resources[use.resource].consumed += activity.work * use.demand;
     leave(use.resource, use.position);
   }
-  ++changes;
   for (const UseState &use : activity.uses)
-    updateMembers(use.resource, now);
+    touch(use.resource);
   uint32_t tag = activity.tag;
   unused.push_back(index);
   return tag;

@@ -60,6 +60,7 @@ private:
   };
   struct ResourceState {
     double capacity, full, shared, consumed = 0;
+    bool isChanged = false; ///< in `changed`
     std::vector<Member> members;
   };
   struct UseState {
@@ -80,6 +81,9 @@ private:
   void update(Activity activity, double now);
   /// Updates members once per change: activities share several resources.
   void updateMembers(Resource resource, double now);
+  void moveTo(double now);
+  void touch(Resource resource);
+  void settle();
   void leave(Resource resource, uint32_t position);
   bool before(Activity a, Activity b) const;
   void place(size_t at, Activity activity);
@@ -91,7 +95,9 @@ private:
   std::vector<Activity> unused;
   std::vector<Activity> heap; ///< by end, then by start order
   uint64_t nextOrder = 0;
-  uint64_t changes = 0; ///< number of starts, ends and capacity changes
+  std::vector<Resource> changed; ///< at `changedAt`; their members have not been updated
+  double changedAt = 0;
+  uint64_t changes = 0; ///< number of times at which something has changed
 };
 
 } // namespace tandem::simulate

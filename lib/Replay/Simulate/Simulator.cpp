@@ -44,7 +44,9 @@ public:
   Status run() {
     walker.advance();
     while (true) {
-      double timer = timers.empty() ? kNever : timers.top().time, work = sharing.nextEnd();
+      double timer = timers.empty() ? kNever : timers.top().time;
+      // What begins now goes before what ends now, and may change when that is.
+      double work = timer == now ? kNever : sharing.nextEnd();
       if (timer == kNever && work == kNever)
         break;
       if (timer <= work) {
