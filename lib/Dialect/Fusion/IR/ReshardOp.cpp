@@ -54,8 +54,7 @@ struct MergeReshards : public OpRewritePattern<ReshardOp> {
 
   LogicalResult matchAndRewrite(ReshardOp op, PatternRewriter &rewriter) const override {
     auto first = op.getInput().getDefiningOp<ReshardOp>();
-    if (!first || first.getScheduleAttr() || first.getPart() || op.getPart() ||
-        !first->hasOneUse())
+    if (!first || first.getScheduleAttr() || first.getPart() || op.getPart() || !first->hasOneUse())
       return failure();
     // The first result's partial sums must be partial sums of the merged reshard too.
     AxesAttr from = fusion::getAxes(first.getInput()), to = fusion::getAxes(op.getType());
