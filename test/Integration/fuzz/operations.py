@@ -115,19 +115,24 @@ class Operations:
         if value.dtype == "i32":
             return
         lhs = value
-        if len(lhs.shape) < 2:
+        # A vector is a matrix of one row (left) or of one column (right), which the result does not have.
+        if not lhs.shape or (len(lhs.shape) < 2 and self.chance(0.5)):
             lhs = self.pick(lambda v: len(v.shape) >= 2 and v.dtype == value.dtype)
             if not lhs:
                 return
-        transpose_a, transpose_b = self.chance(0.25), self.chance(0.3)
-        m, k = lhs.shape[-2:]
-        m, k = (k, m) if transpose_a else (m, k)
+        is_column = self.chance(0.15)
+        transpose_a = len(lhs.shape) > 1 and self.chance(0.25)
+        transpose_b = not is_column and self.chance(0.3)
+        k = lhs.shape[-2 if transpose_a else -1]
+        rows = lhs.shape[-1:] if transpose_a else lhs.shape[-2:-1]
         n = self.extent()
         batch = lhs.shape[:-2]
         fits = lambda v: (v.dtype == lhs.dtype and len(v.shape) >= 2 and v.shape[-1 if transpose_b else -2] == k
                           and len(v.shape) <= 4 and all(a == b or 1 in (a, b) for a, b in
                                                         zip(v.shape[:-2][::-1], batch[::-1])))
-        rhs = self.pick(fits) if self.chance(0.4) else None
+        rhs = self.pick(fits) if not is_column and self.chance(0.4) else None
+        if is_column:
+            rhs = self.pick(lambda v: v.shape == (k,) and v.dtype == lhs.dtype) or self.argument((k,), lhs.dtype)
         if not rhs:
             own = tuple(b if self.chance(0.8) else 1 for b in batch)[r.randint(0, len(batch)):]
             if not batch and self.chance(0.1):
@@ -136,21 +141,21 @@ class Operations:
             if math.prod(shape) > MAX_ELEMENTS:
                 return
             rhs = self.argument(shape, lhs.dtype)
-        n = rhs.shape[-2 if transpose_b else -1]
+        columns = () if is_column else (rhs.shape[-2 if transpose_b else -1],)
         a, b = batch, rhs.shape[:-2]
         rank = max(len(a), len(b))
         a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
-        shape = tuple(q if p == 1 else p for p, q in zip(a, b)) + (m, n)
+        shape = tuple(q if p == 1 else p for p, q in zip(a, b)) + rows + columns
         bound = k * lhs.bound * rhs.bound
         if math.prod(shape) > MAX_ELEMENTS or bound > 500:
             return
         lhs = self.streamed(lhs, len(lhs.shape) - (2 if transpose_a else 1))
         if self.chance(0.2):
-            rhs = self.streamed(rhs, len(rhs.shape) - (1 if transpose_b else 2))
+            rhs = self.streamed(rhs, len(rhs.shape) - (1 if transpose_b or is_column else 2))
         operands = [lhs, rhs]
-        if self.chance(0.25):
-            bias = self.pick(lambda v: v.shape == (n,) and v.dtype == lhs.dtype) if self.chance(0.5) else None
-            operands.append(bias or self.argument((n,), lhs.dtype))
+        if columns and self.chance(0.25):
+            bias = self.pick(lambda v: v.shape == columns and v.dtype == lhs.dtype) if self.chance(0.5) else None
+            operands.append(bias or self.argument(columns, lhs.dtype))
         if self.chance(0.1):
             operands[0:2] = operands[1::-1] if not (transpose_a or transpose_b) and lhs is rhs else operands[0:2]
         self.add("matmul", operands, shape, self.result_axes(shape, operands), bound + 1,
@@ -162,7 +167,8 @@ class Operations:
         dims = sorted(r.sample(range(rank), min(rank, r.choices((1, 2, 3), (7, 2, 1))[0])))
         if len(dims) == rank and self.chance(0.7):
             return
-        shape = tuple(n for i, n in enumerate(value.shape) if i not in dims)
+        keep = self.chance(0.25)
+        shape = tuple(1 if i in dims else n for i, n in enumerate(value.shape) if keep or i not in dims)
         # The maximum of nothing is infinite, which most ops turn into NaN.
         reduction = r.choice(("sum", "sum", "sum", "max", "min")) if math.prod(value.shape) else "sum"
         bound = value.bound
@@ -174,7 +180,7 @@ class Operations:
             value = self.streamed(value, r.choice(dims))
         self.add("reduce", [value], shape, self.result_axes(shape, [value]), bound,
                  exact=value.exact and (reduction != "sum" or value.dtype == "i32"), reduction=reduction,
-                 dims=tuple(dims), words=self.words())
+                 dims=tuple(dims), keep_dims=keep, words=self.words())
 
     def broadcast(self, value):
         shape, dims = [], []

@@ -184,7 +184,8 @@ def format_plain(op, types):
         bias = f" bias {operands[2]}" if len(operands) == 3 else ""
         return f"fusion.matmul {operands[0]}, {operands[1]}{bias}{flags} : {', '.join(inputs)} -> {result}"
     if op.kind == "reduce":
-        return f"fusion.reduce {attributes['reduction']} {names} dims {array('dims')} : {inputs[0]} -> {result}"
+        keep = " {keep_dims}" if attributes.get("keep_dims") else ""
+        return f"fusion.reduce {attributes['reduction']} {names} dims {array('dims')}{keep} : {inputs[0]} -> {result}"
     if op.kind == "broadcast":
         return f"fusion.broadcast {names} dims {array('dims')} : {inputs[0]} -> {result}"
     if op.kind == "permute":
@@ -218,8 +219,9 @@ def unknown_extents(program):
         elif op.kind == "permute":
             result = frozenset(i for i, p in enumerate(op.attributes["permutation"]) if p in inputs[0])
         elif op.kind == "reduce":
-            kept = [d for d in range(rank + len(op.attributes["dims"])) if d not in op.attributes["dims"]]
-            result = frozenset(i for i, d in enumerate(kept) if d in inputs[0])
+            kept = [d for d in range(len(program.value(op.operands[0]).shape))
+                    if op.attributes.get("keep_dims") or d not in op.attributes["dims"]]
+            result = frozenset(i for i, d in enumerate(kept) if d in inputs[0] and d not in op.attributes["dims"])
         elif op.kind == "broadcast":
             # A `?` stands for the operand's extent: not where it is repeated.
             extents = program.value(op.operands[0]).shape
@@ -231,10 +233,11 @@ def unknown_extents(program):
             lhs, rhs = (len(program.value(name).shape) for name in op.operands[:2])
             m = lhs - 1 if op.attributes.get("transpose_a") else lhs - 2
             n = rhs - 2 if op.attributes.get("transpose_b") else rhs - 1
-            result = {rank - 2} if m in inputs[0] else set()
-            result |= {rank - 1} if n in inputs[1] else set()
-            for i in range(rank - 2):
-                a, b = i - rank + lhs, i - rank + rhs
+            has_n, batch = rhs > 1, rank - (lhs > 1) - (rhs > 1)
+            result = {rank - 1 - has_n} if lhs > 1 and m in inputs[0] else set()
+            result |= {rank - 1} if has_n and n in inputs[1] else set()
+            for i in range(batch):
+                a, b = i - batch + lhs - 2, i - batch + rhs - 2
                 if a in inputs[0] or b in inputs[1]:
                     result.add(i)
             result = frozenset(result)

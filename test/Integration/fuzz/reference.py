@@ -78,7 +78,7 @@ def evaluate_op(op, operands):
         product = np.matmul(lhs, rhs)
         return product + operands[2] if len(operands) == 3 else product
     if op.kind == "reduce":
-        return REDUCTION[a["reduction"]](operands[0], axis=tuple(a["dims"]),
+        return REDUCTION[a["reduction"]](operands[0], axis=tuple(a["dims"]), keepdims=bool(a.get("keep_dims")),
                                          initial=identity(a["reduction"], op.result.dtype))
     if op.kind == "broadcast":
         shape = [1] * len(op.result.shape)
