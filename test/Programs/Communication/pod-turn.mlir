@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s --tandem-lower="snapshots=%t" -o %t.mlir && cat %t/*-fusion-insert-reshards.mlir | FileCheck %s --check-prefix=FUSION
+// RUN: rm -rf %t && tandem-opt %s --tandem-lower="snapshots=%t" -o %t.mlir && cat %t/*-fusion-insert-reshards.mlir | FileCheck %s --check-prefix=FUSION
 // RUN: cat %t/*-convert-fusion-to-hostir.mlir | FileCheck %s --check-prefix=HOSTIR
 
 // A mesh of two axes: rows of nodes and their devices become columns of nodes, and rows of devices alone; then all goes to

@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s --tandem-lower="snapshots=%t" -o %t.mlir && cat %t/*-fusion-insert-reshards.mlir | FileCheck %s --check-prefix=FUSION
+// RUN: rm -rf %t && tandem-opt %s --tandem-lower="snapshots=%t" -o %t.mlir && cat %t/*-fusion-insert-reshards.mlir | FileCheck %s --check-prefix=FUSION
 // RUN: cat %t/*-convert-fusion-to-hostir.mlir | FileCheck %s --check-prefix=HOSTIR
 
 // Two mesh axes at once: terms of the devices of a node are reduced and scattered, then columns are gathered from the

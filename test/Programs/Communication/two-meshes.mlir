@@ -1,4 +1,4 @@
-// RUN: tandem-opt %s --tandem-lower="snapshots=%t" -o %t.mlir && cat %t/*-convert-fusion-to-hostir.mlir | FileCheck %s --check-prefix=HOSTIR
+// RUN: rm -rf %t && tandem-opt %s --tandem-lower="snapshots=%t" -o %t.mlir && cat %t/*-convert-fusion-to-hostir.mlir | FileCheck %s --check-prefix=HOSTIR
 // RUN: tandem-compile %s --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=0 | FileCheck %s --check-prefix=FIRST
 // RUN: tandem-compile --dump %t.tsp --rank=3 | FileCheck %s --check-prefix=SECOND
 
