@@ -45,7 +45,8 @@ enum {
   TANDEM_F64 = 4,
   TANDEM_I64 = 5,
   TANDEM_I8 = 6,
-  TANDEM_I1 = 7 /* one byte, 0 or 1 */
+  TANDEM_I1 = 7, /* one byte, 0 or 1 */
+  TANDEM_I16 = 8 /* not reduced */
 };
 
 typedef struct tandem_context tandem_context;

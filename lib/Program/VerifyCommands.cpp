@@ -308,6 +308,8 @@ private:
   static Status combines(DType dtype, sp::ReduceOp op) {
     if (dtype == DType::I1 && op == sp::ReduceOp::sum)
       return invalid("field reduce_op: a sum of i1");
+    if (!isReducible(dtype))
+      return invalid("field reduce_op: a reduction of {}", toString(dtype));
     return Status();
   }
 
@@ -362,6 +364,10 @@ private:
       return invalid("out: expected {} slices, found {}", size, out.layout->str());
     if (in.present && stackIn && !isStack(*in.layout))
       return invalid("in: expected {} slices, found {}", size, in.layout->str());
+    bool reduces = kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+                   kind == CollectiveKind::Reduce;
+    if (reduces && in.present)
+      TANDEM_RETURN_IF_ERROR(combines(in.layout->dtype, command.reduce_op()));
     if (!out.present || !in.present)
       return Status();
     TANDEM_RETURN_IF_ERROR(sameDType(out, in, "in"));

@@ -226,6 +226,7 @@ tandem::sp::RegisterType tandem::registerOf(DType dtype) {
   case DType::I32:
   case DType::I8:
   case DType::I1:
+  case DType::I16:
     break;
   }
   return sp::RegisterType::i32;

@@ -37,7 +37,7 @@ DTYPES = FLOATS + ("i32", "f64", "i8")
 TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0, "f64": 1e-12, "i64": 0, "i8": 0}
 #: What read_dump gives.
 NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": np.float32, "i32": np.int32, "f64": np.float64,
-         "i64": np.int64, "i8": np.int8}
+         "i64": np.int64, "i8": np.int8, "i16": np.int16}
 
 
 def tool(name):

@@ -45,6 +45,8 @@ class Program:
     written: str = "f32"
     #: The tensors of that dtype, if others are in f32.
     narrow: tuple = ()
+    #: Tensors of another dtype: (name, dtype) pairs.
+    others: tuple = ()
     #: Of the file, without ".mlir"; "": that of the row.
     file: str = ""
     #: The sizes of the mesh's axes for a number of ranks, as the tools take them; None: one axis "x" of that size.
@@ -226,6 +228,10 @@ PROGRAMS = [
           lambda t: {"y": t["s"] * (t["x"] @ t["w"]) + t["s"] ** 2 * t["r"], "squared": t["s"] ** 2}, variant=True),
     layer("larger", "scalars", "x 48 16, y 48 16, a, b", "z 48 16",
           lambda t: {"z": t["x"] if t["a"] > t["b"] else t["y"]}, variant=True),
+    # The bits of f16.
+    Program("signs", ("f16",), lambda p: {"x": (48, 16), "bits": (48, 16), "y": (48, 16)},
+            lambda p, t: {"bits": t["x"].astype(np.float16).view(np.int16).astype(np.float64), "y": -abs(t["x"])},
+            written="f16", exact=True, others=(("bits", "i16"),), file="bits", variant=True),
     # Stream loops.
     layer("gather-k", "stream-contracted", "x 16 48, w 48 24, b 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
     layer("gather-k-chunks", "stream-contracted", "x 16 48, w 48 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"]},
@@ -344,6 +350,7 @@ class ProgramTest(harness.CombinationTest):
         outputs = c.program.reference(c.ranks, {name: array.astype(wide) for name, array in tensors.items()})
         self.assertTrue(outputs)
         dtypes = {name: "f32" if c.program.narrow and name not in c.program.narrow else c.dtype for name in tensors}
+        dtypes.update(c.program.others)
         for name, array in tensors.items():
             self.assertEqual(array.dtype, NUMPY[dtypes[name]], name)
         for name, reference in outputs.items():

@@ -58,6 +58,8 @@ double Tensor::get(int64_t i) const {
     return static_cast<double>(static_cast<int64_t>(wide));
   case DType::I8:
     return static_cast<int8_t>(raw);
+  case DType::I16:
+    return static_cast<int16_t>(raw);
   case DType::I1:
     return raw;
   }
@@ -83,6 +85,7 @@ void Tensor::set(int64_t i, double value) {
   case DType::I32:
   case DType::I64:
   case DType::I8:
+  case DType::I16:
     return setBits(i, static_cast<uint64_t>(static_cast<int64_t>(value)));
   }
 }

@@ -62,8 +62,8 @@ public:
 
   Status add(const std::string &name, bool isResult, const Tensor &tensor) {
     // By DType; NumPy has no bf16.
-    static constexpr const char *descriptors[kNumDTypes] = {"<f4", "<f2", "<u2", "<i4",
-                                                            "<f8", "<i8", "|i1", "|b1"};
+    static constexpr const char *descriptors[kNumDTypes] = {"<f4", "<f2", "<u2", "<i4", "<f8",
+                                                            "<i8", "|i1", "|b1", "<i2"};
     const char *descriptor = descriptors[static_cast<unsigned>(tensor.dtype)];
     std::string shape;
     for (int64_t extent : tensor.shape)

@@ -27,19 +27,22 @@ enum class DType : uint8_t {
   F64 = 4,
   I64 = 5,
   I8 = 6,
-  I1 = 7
+  I1 = 7,
+  I16 = 8
 };
-inline constexpr unsigned kNumDTypes = 8;
+inline constexpr unsigned kNumDTypes = 9;
 
 /// Bytes of one element; an i1 is a byte, 0 or 1.
 constexpr unsigned sizeOf(DType type) {
-  constexpr unsigned bytes[kNumDTypes] = {4, 2, 2, 4, 8, 8, 1, 1};
+  constexpr unsigned bytes[kNumDTypes] = {4, 2, 2, 4, 8, 8, 1, 1, 2};
   return bytes[static_cast<unsigned>(type)];
 }
 constexpr bool isFloat(DType type) {
   return type == DType::F32 || type == DType::F16 || type == DType::BF16 || type == DType::F64;
 }
-/// "f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1".
+/// Whether values of the type can be combined by sum, max or min.
+constexpr bool isReducible(DType type) { return type != DType::I16; }
+/// "f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16".
 std::string_view toString(DType type);
 
 /// Numbers as in the stream program.

@@ -13,13 +13,16 @@
 namespace tandem {
 
 /// The element types of tensors, buffers and kernels, as in the stream program.
-inline constexpr llvm::StringLiteral kElementTypes = "f32, f16, bf16, f64, i32, i64, i8 or i1";
+inline constexpr llvm::StringLiteral kElementTypes = "f32, f16, bf16, f64, i32, i64, i16, i8 or i1";
 
 inline bool isElementType(mlir::Type type) {
   return type.isF32() || type.isF16() || type.isBF16() || type.isF64() ||
-         type.isSignlessInteger(32) || type.isSignlessInteger(64) || type.isSignlessInteger(8) ||
-         type.isSignlessInteger(1);
+         type.isSignlessInteger(32) || type.isSignlessInteger(64) || type.isSignlessInteger(16) ||
+         type.isSignlessInteger(8) || type.isSignlessInteger(1);
 }
+
+/// Whether elements can be combined by sum, max or min: i16 is for the bits of f16 and bf16.
+inline bool isReducible(mlir::Type type) { return !type.isInteger(16); }
 
 /// Bytes of one element in memory; an i1 takes one.
 inline int64_t getElementBytes(mlir::Type type) { return (type.getIntOrFloatBitWidth() + 7) / 8; }

@@ -7,6 +7,7 @@
 
 #include "CodeBuilder.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
+#include "tandem/Support/ElementTypes.h"
 #include <algorithm>
 
 using namespace mlir;
@@ -83,8 +84,8 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
     return false;
   }
   if (!dtypeOf(resultType.getElementType())) {
-    op->emitOpError("expected elements of type f32, f16, bf16, f64, i32, i64, i8 or i1, found ")
-        << resultType.getElementType();
+    op->emitOpError("expected elements of ")
+        << kElementTypes << ", found " << resultType.getElementType();
     return failure();
   }
   if (resultType.getRank() > kMaxRank) {

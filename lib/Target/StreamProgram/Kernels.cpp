@@ -23,22 +23,22 @@ namespace {
 
 using sp::RegisterType;
 
-/// The register type of `type`: f16 and bf16 are computed in f32, i1 (0 or 1) and i8 in i32. None
-/// if kernels do not support it.
+/// The register type of `type`: f16 and bf16 are computed in f32, i1 (0 or 1), i8 and i16 in i32.
+/// None if kernels do not support it.
 std::optional<RegisterType> registerTypeOf(Type type) {
   if (type.isF32() || type.isF16() || type.isBF16())
     return RegisterType::f32;
   if (type.isF64())
     return RegisterType::f64;
-  if (type.isInteger(1) || type.isInteger(8) || type.isInteger(32))
+  if (type.isInteger(1) || type.isInteger(8) || type.isInteger(16) || type.isInteger(32))
     return RegisterType::i32;
   if (type.isInteger(64))
     return RegisterType::i64;
   return std::nullopt;
 }
 
-/// Emits one kernel. f16 and bf16 are rounded at stores and `arith.truncf`; i8 results are reduced
-/// modulo 2^8 at once.
+/// Emits one kernel. f16 and bf16 are rounded at stores and `arith.truncf`; i8 and i16 results are
+/// reduced modulo 2^8 and 2^16 at once.
 class ExpressionBuilder {
 public:
   explicit ExpressionBuilder(hostir::KernelOp kernel) : kernel(kernel) {}
@@ -85,10 +85,24 @@ private:
   uint32_t negate(uint32_t truth) {
     return emit(sp::ExprOp::bit_xor, RegisterType::i32, truth, integer(RegisterType::i32, 1));
   }
-  /// The low 8 bits of an i32 register as an unsigned number.
-  uint32_t lowByte(uint32_t value) {
-    return emit(sp::ExprOp::bit_and, RegisterType::i32, value, integer(RegisterType::i32, 255));
+  /// An instruction on i32 with a constant.
+  uint32_t onInt(sp::ExprOp op, uint32_t value, int64_t number) {
+    return emit(op, RegisterType::i32, value, integer(RegisterType::i32, number));
   }
+  /// The low bits of an i32 register, as many as `type` has, as an unsigned number.
+  uint32_t lowBits(Type type, uint32_t value) {
+    return onInt(sp::ExprOp::bit_and, value, (int64_t(1) << type.getIntOrFloatBitWidth()) - 1);
+  }
+  /// The same as a signed number. Of other types than i8 and i16 the register itself.
+  uint32_t wrap(Type type, uint32_t value) {
+    if (type.isInteger(8))
+      return emit(sp::ExprOp::wrap_i8, RegisterType::i32, value);
+    if (type.isInteger(16))
+      return onInt(sp::ExprOp::shr, onInt(sp::ExprOp::shl, value, 16), 16);
+    return value;
+  }
+  uint32_t bitsOfHalf(uint32_t value);
+  uint32_t halfOfBits(uint32_t bits);
   /// An i32 register's value as `type`.
   uint32_t convertTo(RegisterType type, uint32_t value) {
     return type == RegisterType::i32 ? value : emit(sp::ExprOp::convert, type, value);
@@ -101,6 +115,9 @@ private:
       computed;
   std::vector<sp::ExprInstr> instrs;
 };
+
+/// Integers narrower than their register; truth values aside.
+bool isNarrow(Type type) { return type.isInteger(8) || type.isInteger(16); }
 
 /// The type of the operands of a comparison or cast.
 RegisterType operandType(Operation *op) {
@@ -236,8 +253,8 @@ ExpressionBuilder::Result ExpressionBuilder::fromInteger(Operation *op, bool isS
   uint32_t value = reg(op->getOperand(0));
   if (from.isInteger(1) && isSigned) // -1
     value = emit(sp::ExprOp::neg, RegisterType::i32, value);
-  if (from.isInteger(8) && !isSigned)
-    value = lowByte(value);
+  if (isNarrow(from) && !isSigned)
+    value = lowBits(from, value);
   bool hasUnsigned = from.isInteger(32) || from.isInteger(64);
   return emit(!isSigned && hasUnsigned ? sp::ExprOp::convert_unsigned : sp::ExprOp::convert, to,
               value);
@@ -249,10 +266,10 @@ ExpressionBuilder::Result ExpressionBuilder::toInteger(arith::FPToSIOp op) {
     return std::nullopt;
   RegisterType type = resultTypeOf(op);
   uint32_t value = emit(sp::ExprOp::convert, type, reg(op.getIn()));
-  if (!op.getType().isInteger(8))
+  if (!isNarrow(op.getType()))
     return value;
-  value = emit(sp::ExprOp::max, type, value, integer(type, -128));
-  return emit(sp::ExprOp::min, type, value, integer(type, 127));
+  int64_t end = int64_t(1) << (op.getType().getIntOrFloatBitWidth() - 1);
+  return onInt(sp::ExprOp::min, onInt(sp::ExprOp::max, value, -end), end - 1);
 }
 
 /// extsi and extui.
@@ -263,8 +280,8 @@ ExpressionBuilder::Result ExpressionBuilder::widen(Operation *op, bool isSigned)
     return emit(sp::ExprOp::convert_unsigned, RegisterType::i64, value);
   if (from.isInteger(1) && isSigned)
     value = emit(sp::ExprOp::neg, RegisterType::i32, value);
-  if (from.isInteger(8) && !isSigned)
-    value = lowByte(value);
+  if (isNarrow(from) && !isSigned)
+    value = lowBits(from, value);
   return convertTo(resultTypeOf(op), value);
 }
 
@@ -272,29 +289,74 @@ ExpressionBuilder::Result ExpressionBuilder::narrow(arith::TruncIOp op) {
   uint32_t value = reg(op.getIn());
   if (operandType(op) == RegisterType::i64)
     value = emit(sp::ExprOp::convert, RegisterType::i32, value);
-  if (op.getType().isInteger(8))
-    return emit(sp::ExprOp::wrap_i8, RegisterType::i32, value);
-  if (op.getType().isInteger(1))
-    return emit(sp::ExprOp::bit_and, RegisterType::i32, value, integer(RegisterType::i32, 1));
-  return value;
+  return op.getType().isInteger(1) ? lowBits(op.getType(), value) : wrap(op.getType(), value);
 }
 
-/// Between types whose registers have the bits in memory.
+/// The 16 bits of the f16 nearest to an f32 register.
+uint32_t ExpressionBuilder::bitsOfHalf(uint32_t value) {
+  using E = sp::ExprOp;
+  uint32_t half = emit(E::round_f16, RegisterType::f32, value);
+  uint32_t bits = emit(E::bitcast, RegisterType::i32, half);
+  uint32_t size = onInt(E::bit_and, bits, 0x7fffffff), high = onInt(E::shr, size, 13);
+  // Exponents begin at -15 instead of -127; infinities and NaN have the largest one.
+  uint32_t normal = onInt(E::sub, high, 112 << 10);
+  uint32_t special = onInt(E::bit_or, onInt(E::bit_and, high, 0x3ff), 0x7c00);
+  // Below 2^-14 the bits are the number in units of 2^-24.
+  uint32_t units = emit(E::mul, RegisterType::f32, emit(E::abs, RegisterType::f32, half),
+                        number(RegisterType::f32, 0x1p24));
+  uint32_t small = emit(E::convert, RegisterType::i32, units);
+  uint32_t result =
+      emit(E::select, RegisterType::i32, onInt(E::cmp_lt, size, 0x38800000), small, normal);
+  result = emit(E::select, RegisterType::i32, onInt(E::cmp_lt, size, 0x7f800000), result, special);
+  uint32_t sign = onInt(E::bit_and, onInt(E::shr, bits, 16), 0x8000);
+  return emit(E::bit_or, RegisterType::i32, result, sign);
+}
+
+/// The inverse.
+uint32_t ExpressionBuilder::halfOfBits(uint32_t bits) {
+  using E = sp::ExprOp;
+  uint32_t size = onInt(E::bit_and, bits, 0x7fff), high = onInt(E::shl, size, 13);
+  uint32_t units = emit(E::mul, RegisterType::f32, emit(E::convert, RegisterType::f32, size),
+                        number(RegisterType::f32, 0x1p-24));
+  uint32_t small = emit(E::bitcast, RegisterType::i32, units);
+  uint32_t result = emit(E::select, RegisterType::i32, onInt(E::cmp_lt, size, 0x400), small,
+                         onInt(E::add, high, int64_t(112) << 23));
+  result = emit(E::select, RegisterType::i32, onInt(E::cmp_lt, size, 0x7c00), result,
+                onInt(E::add, high, int64_t(224) << 23));
+  uint32_t sign = onInt(E::shl, onInt(E::bit_and, bits, 0x8000), 16);
+  return emit(E::bitcast, RegisterType::f32, emit(E::bit_or, RegisterType::i32, result, sign));
+}
+
+/// Registers of 32 and 64 bits have the bits of memory; f16 and bf16 are in f32.
 ExpressionBuilder::Result ExpressionBuilder::bitcast(arith::BitcastOp op) {
   Type from = op.getIn().getType(), to = op.getType();
+  uint32_t value = reg(op.getIn());
   if (from == to)
-    return reg(op.getIn());
-  if (from.getIntOrFloatBitWidth() < 32)
+    return value;
+  if (from.getIntOrFloatBitWidth() < 16)
     return std::nullopt;
-  return emit(sp::ExprOp::bitcast, resultTypeOf(op), reg(op.getIn()));
+  if (from.isF16())
+    value = bitsOfHalf(value);
+  else if (from.isBF16())
+    value = onInt(sp::ExprOp::shr,
+                  emit(sp::ExprOp::bitcast, RegisterType::i32,
+                       emit(sp::ExprOp::round_bf16, RegisterType::f32, value)),
+                  16);
+  else if (!from.isInteger(16))
+    return emit(sp::ExprOp::bitcast, resultTypeOf(op), value);
+  if (to.isF16())
+    return halfOfBits(value);
+  if (to.isBF16())
+    return emit(sp::ExprOp::bitcast, RegisterType::f32, onInt(sp::ExprOp::shl, value, 16));
+  return wrap(to, value);
 }
 
 /// Modulo the width, as in expression code for 32 and 64 bits.
 uint32_t ExpressionBuilder::shift(Operation *op, sp::ExprOp which) {
   RegisterType type = resultTypeOf(op);
   uint32_t amount = reg(op->getOperand(1));
-  if (op->getResult(0).getType().isInteger(8))
-    amount = emit(sp::ExprOp::bit_and, type, amount, integer(type, 7));
+  if (Type result = op->getResult(0).getType(); isNarrow(result))
+    amount = onInt(sp::ExprOp::bit_and, amount, result.getIntOrFloatBitWidth() - 1);
   return emit(which, type, reg(op->getOperand(0)), amount);
 }
 
@@ -311,11 +373,11 @@ ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
   auto operand = [&](unsigned i) { return reg(op->getOperand(i)); };
   auto unary = [&](E e) { return Result(emit(e, type, operand(0))); };
   auto binary = [&](E e) { return Result(emit(e, type, operand(0), operand(1))); };
-  // i8 wraps at once; i1 has no arithmetic.
+  // i8 and i16 wrap at once; i1 has no arithmetic.
   auto wrapped = [&](Result result) -> Result {
     if (onTruth)
       return std::nullopt;
-    return resultType.isInteger(8) ? emit(E::wrap_i8, type, *result) : *result;
+    return wrap(resultType, *result);
   };
   // log2(x) = ln(x) / ln(2).
   auto scaledLog = [&](double base) {

@@ -396,6 +396,15 @@ FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
     Value rounded = arith::TruncFOp::create(b, loc, narrow, value);
     return arith::ExtFOp::create(b, loc, type, rounded).getResult();
   }
+  // f16 and bf16 are in f32.
+  if (isa<arith::BitcastOp>(op) && op->getResult(0).getType().getIntOrFloatBitWidth() == 16) {
+    Value value = operands[0];
+    if (Type from = shaped(op->getOperand(0).getType()); value.getType() != from)
+      value = arith::TruncFOp::create(b, loc, from, value);
+    Type to = shaped(op->getResult(0).getType());
+    value = arith::BitcastOp::create(b, loc, to, value);
+    return to == type ? value : arith::ExtFOp::create(b, loc, type, value).getResult();
+  }
   if (isa<arith::DivSIOp, arith::RemSIOp>(op))
     return divide(op, operands[0], operands[1]);
   if (isa<arith::RemFOp>(op))

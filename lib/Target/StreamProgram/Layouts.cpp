@@ -32,6 +32,8 @@ std::optional<DType> dtypeOf(Type type) {
     return DType::I8;
   if (type.isSignlessInteger(1))
     return DType::I1;
+  if (type.isSignlessInteger(16))
+    return DType::I16;
   return std::nullopt;
 }
 

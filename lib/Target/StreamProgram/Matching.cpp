@@ -57,7 +57,7 @@ void Matcher::insert(const Open &message) {
 
 LogicalResult Matcher::message(const Message &m) {
   Open mine = {keyOf(m), m.number, m.instr << 1 | m.isSend,
-               m.bytes << 3 | static_cast<uint64_t>(m.dtype), false};
+               m.bytes << 8 | static_cast<uint64_t>(m.dtype), false};
   uint32_t peer = m.isSend ? m.to : m.from;
   if (peer > rank) {
     inboxes[peer].push_back(mine);
@@ -77,11 +77,11 @@ LogicalResult Matcher::message(const Message &m) {
 
 LogicalResult Matcher::mismatch(const Message &m, const Open &other) const {
   auto size = [](uint64_t bytesAndType) {
-    return (Twine(bytesAndType >> 3) + " bytes of " +
-            sp::EnumNameDType(static_cast<sp::DType>(bytesAndType & 7)))
+    return (Twine(bytesAndType >> 8) + " bytes of " +
+            sp::EnumNameDType(static_cast<sp::DType>(bytesAndType & 255)))
         .str();
   };
-  std::string mine = size(m.bytes << 3 | static_cast<uint64_t>(m.dtype));
+  std::string mine = size(m.bytes << 8 | static_cast<uint64_t>(m.dtype));
   std::string theirs = size(other.bytesAndType);
   InFlightDiagnostic diag = code.ops[m.instr]->emitOpError("message ");
   diag << m.number << " from rank " << m.from << " to rank " << m.to << " over channel \""

@@ -50,7 +50,7 @@ private:
     uint64_t key; ///< channel, from, to
     uint32_t number;
     uint32_t instrAndSide; ///< 2 * instr + isSend
-    uint64_t bytesAndType; ///< 8 * bytes + dtype
+    uint64_t bytesAndType; ///< 256 * bytes + dtype
     bool closed;
   };
   /// The index of a message in `table`, or a free one.

@@ -46,13 +46,12 @@ struct tandem_local_world {
   std::shared_ptr<LocalWorld> world;
 };
 
-static_assert(TANDEM_F32 == static_cast<int>(DType::F32) &&
-              TANDEM_F16 == static_cast<int>(DType::F16) &&
-              TANDEM_BF16 == static_cast<int>(DType::BF16) &&
-              TANDEM_I32 == static_cast<int>(DType::I32) &&
-              TANDEM_F64 == static_cast<int>(DType::F64) &&
-              TANDEM_I64 == static_cast<int>(DType::I64) &&
-              TANDEM_I8 == static_cast<int>(DType::I8) && TANDEM_I1 == static_cast<int>(DType::I1));
+static_assert(
+    TANDEM_F32 == static_cast<int>(DType::F32) && TANDEM_F16 == static_cast<int>(DType::F16) &&
+    TANDEM_BF16 == static_cast<int>(DType::BF16) && TANDEM_I32 == static_cast<int>(DType::I32) &&
+    TANDEM_F64 == static_cast<int>(DType::F64) && TANDEM_I64 == static_cast<int>(DType::I64) &&
+    TANDEM_I8 == static_cast<int>(DType::I8) && TANDEM_I1 == static_cast<int>(DType::I1) &&
+    TANDEM_I16 == static_cast<int>(DType::I16));
 static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument) &&
               TANDEM_INVALID_PROGRAM == static_cast<int>(Code::InvalidProgram) &&
               TANDEM_UNSUPPORTED == static_cast<int>(Code::Unsupported) &&

@@ -26,9 +26,10 @@ func.func @truth(%0: tensor<8xf32, #fusion.axes<#tandem.mesh<"m", ["x" = 2]>, [-
 
 // -----
 
-func.func @bits_of_halves(%0: tensor<8xf16, #fusion.axes<#tandem.mesh<"m", ["x" = 2]>, [-]>>) {
-  // expected-error @+1 {{expected types of 32 or 64 bits, found 'f16' and 'bf16'}}
-  %1 = arith.bitcast %0 : tensor<8xf16, #fusion.axes<#tandem.mesh<"m", ["x" = 2]>, [-]>> to tensor<8xbf16, #fusion.axes<#tandem.mesh<"m", ["x" = 2]>, [-]>>
+// Bits are not summed.
+func.func @bits(%0: tensor<8xi16, #fusion.axes<#tandem.mesh<"m", ["x" = 2]>, [-], partial = ["x"]>>) {
+  // expected-error @+1 {{expected elements that can be reduced, found partial values of 'i16' in operand 0}}
+  %1 = arith.addi %0, %0 : tensor<8xi16, #fusion.axes<#tandem.mesh<"m", ["x" = 2]>, [-], partial = ["x"]>>
   return
 }
 

@@ -269,10 +269,10 @@ func.func @other_op(%0: tensor<8xf32, #fusion.axes<#tp, [-]>>) {
 
 // Elements that no later stage has, and those that one has.
 #tp = #tandem.mesh<"tp", ["x" = 2]>
-func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi16, #fusion.axes<#tp, [didx("x")]>>) {
+func.func @f(%0: tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>, %1: tensor<8xi4, #fusion.axes<#tp, [didx("x")]>>) {
   %2 = arith.addi %0, %0 : tensor<8xi32, #fusion.axes<#tp, [didx("x")]>>
-  // expected-error @+1 {{expected elements of f32, f16, bf16, f64, i32, i64, i8 or i1, found 'i16' in operand 0}}
-  %3 = arith.addi %1, %1 : tensor<8xi16, #fusion.axes<#tp, [didx("x")]>>
+  // expected-error @+1 {{expected elements of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'i4' in operand 0}}
+  %3 = arith.addi %1, %1 : tensor<8xi4, #fusion.axes<#tp, [didx("x")]>>
   return
 }
 

@@ -224,6 +224,15 @@ func.func @f(%0: tensor<8x4xf32>) {
 // -----
 
 // reduce_c2
+func.func @f(%0: tensor<8x4xi16>) {
+  // expected-error @+1 {{expected elements that can be reduced, found 'i16', which holds the bits of f16 or bf16}}
+  %1 = fusion.reduce max %0 dims [1] : tensor<8x4xi16> -> tensor<8xi16>
+  return
+}
+
+// -----
+
+// reduce_c2
 func.func @f(%0: tensor<8x4xf32>) {
   // expected-error @+1 {{expected shape [8x1] of the result, found [8]}}
   %1 = fusion.reduce sum %0 dims [1] {keep_dims} : tensor<8x4xf32> -> tensor<8xf32>

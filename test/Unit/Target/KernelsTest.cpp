@@ -237,12 +237,46 @@ TEST(Kernels, CastsOfIntegers) {
        "%r = arith.bitcast %y : f32 to i32\n",
        0x3f800000, 0, static_cast<int32_t>(0xbf800000)},
       {"%r = math.absi %a : i32\n", -9, 0, 9},
+      // i16 wraps: 30000 + 30000 = -5536.
+      {"%x = arith.trunci %a : i32 to i16\n%y = arith.addi %x, %x : i16\n"
+       "%r = arith.extsi %y : i16 to i32\n",
+       30000, 0, -5536},
+      {"%x = arith.trunci %a : i32 to i16\n%r = arith.extui %x : i16 to i32\n", -1, 0, 65535},
       {"%x = arith.trunci %a : i32 to i1\n%y = arith.trunci %b : i32 to i1\n"
        "%c = arith.cmpi slt, %x, %y : i1\n%r = arith.extui %c : i1 to i32\n",
        1, 0, 1}, // -1 < 0
   };
   for (const Case &c : cases)
     EXPECT_EQ(evaluateInts(c.text, c.a, c.b), c.result) << c.text;
+}
+
+/// Every f16 and bf16, as bits and back; and the bits of some numbers.
+TEST(Kernels, BitsOfHalves) {
+  for (const char *type : {"f16", "bf16"}) {
+    std::string text = std::string("%x = arith.trunci %a : i32 to i16\n") +
+                       "%h = arith.bitcast %x : i16 to " + type + "\n%m = arith.negf %h : " + type +
+                       "\n%n = arith.negf %m : " + type + "\n%y = arith.bitcast %n : " + type +
+                       " to i16\n%r = arith.extui %y : i16 to i32\n";
+    for (int32_t bits = 0; bits < 1 << 16; bits += 97) {
+      int32_t exponent = type[0] == 'f' ? 0x7c00 : 0x7f80;
+      bool isNaN = (bits & 0x7fff) > exponent;
+      int32_t found = evaluateInts(text.c_str(), bits, 0);
+      EXPECT_TRUE(isNaN ? (found & 0x7fff) > exponent : found == bits)
+          << type << ' ' << bits << ' ' << found;
+    }
+  }
+  auto bitsOf = [](int32_t number, const char *type) {
+    return evaluateInts(std::string("%f = arith.sitofp %a : i32 to f32\n") +
+                            "%s = arith.constant 0.000030517578125 : f32\n" // 2^-15
+                            "%g = arith.mulf %f, %s : f32\n%h = arith.truncf %g : f32 to " +
+                            type + "\n%y = arith.bitcast %h : " + type +
+                            " to i16\n%r = arith.extui %y : i16 to i32\n",
+                        number, 0);
+  };
+  EXPECT_EQ(bitsOf(1 << 15, "f16"), 0x3c00);    // 1
+  EXPECT_EQ(bitsOf(-(3 << 14), "f16"), 0xbe00); // -1.5
+  EXPECT_EQ(bitsOf(1, "f16"), 0x0200);          // 2^-15, a subnormal number
+  EXPECT_EQ(bitsOf(-(3 << 14), "bf16"), 0xbfc0);
 }
 
 TEST(Kernels, CastsRoundAndNumbersWinOverNaN) {

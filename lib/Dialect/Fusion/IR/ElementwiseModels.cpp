@@ -78,13 +78,13 @@ struct TruncFModel : ElementwiseModel<TruncFModel> {
   }
 };
 
-/// Between types whose registers have the bits of memory.
+/// Between types of 16, 32 or 64 bits.
 struct BitcastModel : ElementwiseModel<BitcastModel> {
   LogicalResult verifySupported(Operation *op) const {
     Type from = getElementTypeOrSelf(op->getOperand(0)),
          to = getElementTypeOrSelf(op->getResult(0));
-    if (from != to && to.getIntOrFloatBitWidth() < 32)
-      return op->emitOpError() << "expected types of 32 or 64 bits, found " << from << " and "
+    if (from != to && to.getIntOrFloatBitWidth() < 16)
+      return op->emitOpError() << "expected types of 16, 32 or 64 bits, found " << from << " and "
                                << to;
     return success();
   }

@@ -7,6 +7,7 @@
 
 #include "OpVerify.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
 using namespace tandem::fusion;
@@ -30,6 +31,9 @@ LogicalResult ReduceOp::verify() {
     return failure();
   if (input.getElementType().isInteger(1) && getKind() == ReduceKind::Sum)
     return emitOpError() << "expected max (or) or min (and) of i1, found sum";
+  if (!isReducible(input.getElementType()))
+    return emitOpError() << "expected elements that can be reduced, found "
+                         << input.getElementType() << ", which holds the bits of f16 or bf16";
   return verifyElementType(*this, "the result", getType(), input.getElementType());
 }
 

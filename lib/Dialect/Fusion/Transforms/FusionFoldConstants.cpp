@@ -48,14 +48,17 @@ static TypedAttr getIdentity(OpBuilder &builder, Location loc, ReduceKind kind, 
 static Value foldResult(OpBuilder &builder, Operation *op) {
   Location loc = op->getLoc();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  if (auto reduce = dyn_cast<ReduceOp>(op); reduce && isEmpty(reduce.getInput().getType()))
-    return makeConstant(builder, loc, type,
-                        getIdentity(builder, loc, reduce.getKind(), type.getElementType()));
-  if (auto matmul = dyn_cast<MatmulOp>(op); matmul && isEmpty(matmul.getLhs().getType())) {
-    if (matmul.getBias())
-      return BroadcastOp::create(builder, loc, type, matmul.getBias(),
-                                 ArrayRef<int64_t>{type.getRank() - 1});
-    return makeConstant(builder, loc, type, builder.getZeroAttr(type.getElementType()));
+  // The other dimensions have elements, so a reduced one has none.
+  if (std::optional<AxesRule> rule = getAxesRule(op);
+      rule && rule->reduces() && llvm::any_of(op->getOperandTypes(), isEmpty)) {
+    if (!rule->addedOnce)
+      return makeConstant(builder, loc, type,
+                          getIdentity(builder, loc, rule->reduceKind, type.getElementType()));
+    SmallVector<int64_t> dims =
+        llvm::map_to_vector(rule->operands[*rule->addedOnce], [&](int64_t factor) -> int64_t {
+          return llvm::find(rule->results[0], factor) - rule->results[0].begin();
+        });
+    return BroadcastOp::create(builder, loc, type, op->getOperand(*rule->addedOnce), dims);
   }
   if (auto concat = dyn_cast<ConcatOp>(op)) {
     SmallVector<Value> inputs;
@@ -80,7 +83,7 @@ static Value foldConstants(OpBuilder &builder, Operation *op) {
   }
   // A constant is partial only if copies of it combine to itself.
   SmallVector<OpFoldResult> results;
-  if (isa<ReshardOp, PermuteOp, ReshapeOp, BroadcastOp, SliceOp>(op))
+  if (op->hasTrait<SelectsElements>())
     results.push_back(operands.front());
   else if (!isElementwise(op) || failed(op->fold(operands, results)) || results.size() != 1)
     return {};

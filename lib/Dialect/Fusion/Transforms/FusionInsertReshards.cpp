@@ -172,32 +172,35 @@ private:
     FailureOr<LocalPlan> plan = planFor(op, reason, say);
     if (failed(plan))
       return op->emitOpError() << reason;
-    // A bias is added once, not to each partial sum.
-    if (auto matmul = dyn_cast<MatmulOp>(op); matmul && matmul.getBias() &&
-                                              plan->results.front().isPartial() &&
-                                              !getAxes(matmul.getType()).isPartial())
-      return makeLocal(moveBiasBehind(matmul, say), say);
+    // A bias is added once, so not to each partial sum.
+    if (getAxesRule(op)->addedOnce && plan->results.front().isPartial() &&
+        !getAxes(op->getResult(0)).isPartial()) {
+      moveBiasBehind(op, say);
+      return makeLocal(op, say);
+    }
     return apply(op, *plan, say);
   }
 
-  /// Adds the bias to the matmul's result instead, after the reduction.
-  MatmulOp moveBiasBehind(MatmulOp op, const PassLog &say) {
-    RankedTensorType type = op.getType();
+  /// Adds the op's bias to its reduced result instead.
+  void moveBiasBehind(Operation *op, const PassLog &say) {
+    AxesRule rule = *getAxesRule(op);
+    Value result = op->getResult(0), bias = op->getOperand(*rule.addedOnce);
+    auto type = cast<RankedTensorType>(result.getType());
     AxesAttr axes = getAxes(type);
+    auto dims = llvm::map_to_vector(rule.operands[*rule.addedOnce], [&](int64_t factor) -> int64_t {
+      return llvm::find(rule.results[0], factor) - rule.results[0].begin();
+    });
+    auto digits = llvm::map_to_vector(dims, [&](int64_t dim) { return axes.getDims()[dim]; });
     OpBuilder builder(op->getContext());
     builder.setInsertionPointAfter(op);
-    auto biasAxes =
-        AxesAttr::get(op.getContext(), axes.getMesh(), axes.getDims().back(), {}, ReduceKind::Sum);
-    Value bias = op.getBias();
+    auto biasAxes = AxesAttr::get(op->getContext(), axes.getMesh(), digits, {}, ReduceKind::Sum);
     if (!samePlacement(biasAxes, getAxes(bias)))
       bias = reshardTo(builder, op, bias, biasAxes);
-    auto wide = BroadcastOp::create(builder, op.getLoc(), type, bias,
-                                    ArrayRef<int64_t>{type.getRank() - 1});
-    auto sum = arith::AddFOp::create(builder, op.getLoc(), op.getResult(), wide);
-    op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
-    op.getBiasMutable().clear();
-    say(op.getLoc(), [](raw_ostream &os) { os << "the bias is added after the reduction"; });
-    return op;
+    auto wide = BroadcastOp::create(builder, op->getLoc(), type, bias, dims);
+    auto sum = arith::AddFOp::create(builder, op->getLoc(), result, wide);
+    result.replaceAllUsesExcept(sum.getResult(), sum);
+    op->eraseOperand(*rule.addedOnce);
+    say(op->getLoc(), [](raw_ostream &os) { os << "the bias is added after the reduction"; });
   }
 
   /// Creates a reshard next to `op`, with the op's schedule if it communicates.

@@ -256,11 +256,8 @@ private:
     return success();
   }
 
-  /// A bias is added once, so its matmul's result is reduced first.
-  static bool hasBias(Operation *op) {
-    auto matmul = dyn_cast<MatmulOp>(op);
-    return matmul && matmul.getBias();
-  }
+  /// A bias is added once, so the result beside it is reduced first.
+  static bool hasBias(Operation *op) { return getAxesRule(op)->addedOnce.has_value(); }
 
   LogicalResult decideResult(Operation *op, unsigned number, AxesAttr axes) {
     if (hasBias(op))

@@ -48,6 +48,10 @@ static LogicalResult verifyElements(Operation *op) {
         return op->emitOpError() << "expected elements of " << kElementTypes << ", found "
                                  << tensor.getElementType() << " in " << what << ' ' << i;
       AxesAttr axes = getAxes(tensor);
+      if (!isReducible(tensor.getElementType()) && axes && axes.isPartial())
+        return op->emitOpError()
+               << "expected elements that can be reduced, found partial values of "
+               << tensor.getElementType() << " in " << what << ' ' << i;
       if (tensor.getElementType().isInteger(1) && axes && axes.isPartial() &&
           axes.getPartialKind() == ReduceKind::Sum)
         return op->emitOpError()

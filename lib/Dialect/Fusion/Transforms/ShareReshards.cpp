@@ -1,4 +1,4 @@
-//===- ShareReshards.cpp - one reshard for all who ask for the same pieces -*- C++ -*-===//
+//===- ShareReshards.cpp - one reshard for all users of the same pieces -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -7,6 +7,7 @@
 
 #include "ShareReshards.h"
 
+#include "ChooseFactors.h"
 #include "Retype.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
@@ -72,11 +73,17 @@ static AxesAttr inferView(Operation *view, AxesAttr axes) {
   return inferResultAxes(view, 0, axes, conflict);
 }
 
+/// Whether a local op only gives its operand other dimensions (permute, reshape).
+static bool isView(Operation *op) {
+  return op->hasTrait<SelectsElements>() && isLocalComputation(op) &&
+         sizeOf(op->getResult(0).getType()) == sizeOf(op->getOperand(0).getType());
+}
+
 /// Follows permutes and reshapes upward while they could run after the reshard instead.
 static RootedReshard findRoot(ReshardOp op) {
   RootedReshard found{op, op.getInput(), getAxes(op.getType()), {}};
   while (auto *view = found.root.getDefiningOp()) {
-    if (!isa<PermuteOp, ReshapeOp>(view) || view->getBlock() != op->getBlock())
+    if (!isView(view) || view->getBlock() != op->getBlock())
       break;
     AxesAttr axes = inferOperandAxes(view, 0, 0, found.axes, AxesAttr());
     AxesAttr back = axes ? inferView(view, axes) : AxesAttr();

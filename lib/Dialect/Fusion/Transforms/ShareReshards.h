@@ -1,4 +1,4 @@
-//===- ShareReshards.h - one reshard for all who ask for the same pieces -*- C++ -*-===//
+//===- ShareReshards.h - one reshard for all users of the same pieces -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -33,6 +33,7 @@ ncclDataType_t typeOf(DType type) {
   case DType::F32:
     return ncclFloat32;
   case DType::F16:
+  case DType::I16: // is only moved
     return ncclFloat16;
   case DType::BF16:
     return ncclBfloat16;

@@ -385,6 +385,9 @@ private:
     case DType::I8:
       std::copy_n(static_cast<int8_t *>(narrow), n, static_cast<int32_t *>(to));
       return;
+    case DType::I16:
+      std::copy_n(static_cast<int16_t *>(narrow), n, static_cast<int32_t *>(to));
+      return;
     case DType::I1:
       std::transform(static_cast<uint8_t *>(narrow), static_cast<uint8_t *>(narrow) + n,
                      static_cast<int32_t *>(to), [](uint8_t x) { return x != 0; });
@@ -414,6 +417,11 @@ private:
                      [](int32_t x) { return static_cast<uint8_t>(x); });
       break;
     }
+    case DType::I16:
+      std::transform(static_cast<const int32_t *>(from), static_cast<const int32_t *>(from) + n,
+                     static_cast<uint16_t *>(narrow),
+                     [](int32_t x) { return static_cast<uint16_t>(x); });
+      break;
     default:
       direct = false;
       narrow = const_cast<void *>(from); // only read

@@ -64,6 +64,8 @@ Expected<std::unique_ptr<Kernels>> Kernels::load(Driver &driver) {
       names.push_back(fmt::format("copy_{}_{}", width, bits));
     for (unsigned number = 0; number < kNumDTypes; ++number) {
       auto type = static_cast<DType>(number);
+      if (!isReducible(type))
+        continue;
       for (unsigned pack : {1u, kWidest / sizeOf(type)})
         for (const char *kernel : {"combine", "reduce_apart", "reduce_together"})
           names.push_back(fmt::format("{}_{}_{}_{}", kernel, toString(type), pack, bits));

@@ -35,6 +35,12 @@ struct KnownAttributes : public mlir::OpTrait::TraitBase<OpT, KnownAttributes> {
   static LogicalResult verifyTrait(Operation *op) { return verifyAttributeNames(op); }
 };
 
+/// Every element of the one result is an element of the one operand (permute, slice, ...): of a
+/// constant with one value, it is that value.
+template <typename OpT>
+// NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility)
+struct SelectsElements : public mlir::OpTrait::TraitBase<OpT, SelectsElements> {};
+
 } // namespace tandem::fusion
 
 #define GET_OP_CLASSES

@@ -18,6 +18,11 @@ def Fusion_KnownAttributes : NativeOpTrait<"KnownAttributes"> {
   let cppNamespace = "::tandem::fusion";
 }
 
+// Every element of the result is an element of the one operand.
+def Fusion_SelectsElements : NativeOpTrait<"SelectsElements"> {
+  let cppNamespace = "::tandem::fusion";
+}
+
 class Fusion_Op<string mnemonic, list<Trait> traits = []>
     : Op<Fusion_Dialect, mnemonic, !listconcat(traits, [Pure, Fusion_KnownAttributes])> {
   let hasVerifier = 1;
@@ -29,9 +34,9 @@ class Fusion_Op<string mnemonic, list<Trait> traits = []>
 class Fusion_LocalOp<string mnemonic, list<Trait> traits = []>
     : Fusion_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<Fusion_TensorOpInterface>])>;
 
-def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, F64, I32, I64, I8, I1]>;
+def Fusion_Tensor : RankedTensorOf<[F32, F16, BF16, F64, I32, I64, I16, I8, I1]>;
 
-def Fusion_ReshardOp : Fusion_Op<"reshard"> {
+def Fusion_ReshardOp : Fusion_Op<"reshard", [Fusion_SelectsElements]> {
   let summary = "The same value with other axes; the only op that communicates";
   let description = [{
     The two axes attributes alone decide what is communicated: an all-gather, an all-reduce, and so on. The annotation
@@ -116,7 +121,7 @@ def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
     Constraints:
     - reduce_c1: dims are distinct, ascending, in range.
     - reduce_c2: the result has the remaining dimensions in order, or with `keep_dims` all dimensions, and the same
-      element type. A sum is not of i1.
+      element type. A sum is not of i1, and no reduction is of i16.
 
     Placement constraints:
     - reduce_c3: the operand is partial only if both reductions are the same.
@@ -136,7 +141,7 @@ def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
   let hasFolder = 1;
 }
 
-def Fusion_BroadcastOp : Fusion_LocalOp<"broadcast"> {
+def Fusion_BroadcastOp : Fusion_LocalOp<"broadcast", [Fusion_SelectsElements]> {
   let summary = "New dimensions, and repetition of dimensions of extent 1";
   let description = [{
     Operand dimension i becomes result dimension `dims[i]`. Result dimensions that `dims` does not name are new. A `?` in
@@ -162,7 +167,7 @@ def Fusion_BroadcastOp : Fusion_LocalOp<"broadcast"> {
   let hasFolder = 1;
 }
 
-def Fusion_PermuteOp : Fusion_LocalOp<"permute"> {
+def Fusion_PermuteOp : Fusion_LocalOp<"permute", [Fusion_SelectsElements]> {
   let summary = "Dimensions in another order";
   let description = [{
     Result dimension i is operand dimension `permutation[i]`.
@@ -186,7 +191,7 @@ def Fusion_PermuteOp : Fusion_LocalOp<"permute"> {
   let hasCanonicalizer = 1;
 }
 
-def Fusion_ReshapeOp : Fusion_LocalOp<"reshape"> {
+def Fusion_ReshapeOp : Fusion_LocalOp<"reshape", [Fusion_SelectsElements]> {
   let summary = "Dimensions split and merged; row-major order of the elements is kept";
   let description = [{
     Constraints:
@@ -209,7 +214,7 @@ def Fusion_ReshapeOp : Fusion_LocalOp<"reshape"> {
   let hasCanonicalizer = 1;
 }
 
-def Fusion_SliceOp : Fusion_LocalOp<"slice"> {
+def Fusion_SliceOp : Fusion_LocalOp<"slice", [Fusion_SelectsElements]> {
   let summary = "A box of a tensor, with steps";
   let description = [{
     result[i, ...] = input[offset + step * i, ...] in each dimension. Example: offset 1 and step 2 select 1, 3, 5, ...

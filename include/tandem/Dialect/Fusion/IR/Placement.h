@@ -1,4 +1,4 @@
-//===- Placement.h - who holds what, and what one iteration handles -*- C++ -*-===//
+//===- Placement.h - elements of a device, and of an iteration -*- C++ -*-===//
 //
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception

@@ -22,11 +22,11 @@ class HostIR_Command<string mnemonic, list<Trait> traits = []>
     : HostIR_Op<mnemonic, !listconcat(traits, [MemoryEffects<[MemWrite<HostIR_IssueOrder>]>])>;
 
 /// A local buffer, or a view of one.
-def HostIR_Buffer : ConfinedType<MemRefOf<[F32, F16, BF16, F64, I32, I64, I8, I1]>, [
+def HostIR_Buffer : ConfinedType<MemRefOf<[F32, F16, BF16, F64, I32, I64, I16, I8, I1]>, [
     CPred<"::llvm::cast<::mlir::MemRefType>($_self).hasStaticShape()">,
     CPred<"::tandem::hostir::hasStaticStrides(::llvm::cast<::mlir::MemRefType>($_self))">,
     CPred<"::tandem::hostir::isBufferSpace(::llvm::cast<::mlir::MemRefType>($_self))">],
-    "memref of f32, f16, bf16, f64, i32, i64, i8 or i1 with static shape and strides in default or symmetric memory",
+    "memref of f32, f16, bf16, f64, i32, i64, i16, i8 or i1 with static shape and strides in default or symmetric memory",
     "::mlir::MemRefType">;
 
 //===----------------------------------------------------------------------===//
@@ -86,7 +86,7 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
     `arith` and `math` on scalars. `hostir.launch` applies it to every element.
 
     Constraints:
-    - kernel_c1: argument and result types are f32, f16, bf16, f64, i32, i64, i8 or i1 scalars.
+    - kernel_c1: argument and result types are f32, f16, bf16, f64, i32, i64, i16, i8 or i1 scalars.
     - kernel_c2: the body holds only `arith` and `math` ops without regions, and ends in `hostir.yield`.
 
     Example:
