@@ -143,7 +143,7 @@ TEST_F(GpuTuning, AFileThatIsNotWholeIsNotUsed) {
     std::ofstream(path) << wrong;
     testing::internal::CaptureStderr();
     Uses uses = use();
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("not used"), std::string::npos);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("ignored"), std::string::npos);
     EXPECT_GE(uses.prepare[1], 7);
     EXPECT_EQ(readAll(path), text);
   }
