@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem-bench: small shapes on two ranks. Whether figures are good is not asked; that they fit each other is."""
 
+import csv
 import json
 import os
 import statistics
 import subprocess
+import xml.etree.ElementTree as ElementTree
 
 import harness
 
@@ -22,11 +24,23 @@ class Bench(harness.Test):
             report = json.load(file)
         self.assertEqual(report["failure"], "", str(done))
         self.assertEqual([row["op"] for row in report["rows"]], ["ag", "rs", "ar"])
+        lines = list(csv.DictReader(open(self.path("b.csv"))))
+        svg = ElementTree.parse(self.path("b.svg")).getroot()
+        drawn = [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
         for row in report["rows"]:
             names = ["sequence", "matmul", "communication", "auto", "pipeline:slices=2", "exchange", "push"]
             self.assertEqual([(m["what"], m["mode"]) for m in row["measurements"]],
                              [(name, mode) for name in names for mode in modes])
             self.check_row(row, report)
+        measured = [m for row in report["rows"] for m in row["measurements"]]
+        self.assertEqual(len(lines), len(measured))
+        for line, m in zip(lines, measured):
+            self.assertEqual((line["what"], line["mode"]), (m["what"], m["mode"]))
+            self.assertEqual(bool(line["refused"]), "refused" in m)
+            if "refused" not in m:
+                self.assertAlmostEqual(float(line["median_us"]) / m["median_us"], 1, 4)
+        bars = [text for text in drawn if text and " ms" in text]
+        self.assertEqual(len(bars), sum("refused" not in m for m in measured))
         # A reduction that ends replicated has slices of no one owner.
         self.assertIn("owner", [m for m in report["rows"][2]["measurements"] if m["what"] == "push"][0]["refused"])
         return report
@@ -51,7 +65,7 @@ class Bench(harness.Test):
             self.assertTrue(m["verified"], m)
 
     def reports(self):
-        return [f"--json={self.path('b.json')}"]
+        return [f"--{kind}={self.path('b.' + kind)}" for kind in ("json", "csv", "svg")]
 
     def test_threads_and_processes(self):
         for channel in harness.CHANNELS:
@@ -219,10 +233,11 @@ class Bench(harness.Test):
     def test_reports_that_cannot_be_written(self):
         """Are an error before anything is measured."""
         folder = self.make_stage(2, "matmul-2")
-        done = harness.run([BENCH, folder, "--channel=local", *QUICK, f"--json={self.path('none')}/report"])
-        self.assertEqual(done.code, 2, str(done))
-        self.assertIn("cannot write", done.err)
-        self.assertNotIn("rounds", done.out)
+        for option in ("json", "csv", "svg"):
+            done = harness.run([BENCH, folder, "--channel=local", *QUICK, f"--{option}={self.path('none')}/report"])
+            self.assertEqual(done.code, 2, str(done))
+            self.assertIn("cannot write", done.err)
+            self.assertNotIn("rounds", done.out)
 
     def test_nothing_could_be_run(self):
         done = harness.run([BENCH, "-n", "2", "--channel=local", "--dtypes=f32", "--shapes=ag:3x5x7", "--schedules=push",

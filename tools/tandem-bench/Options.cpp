@@ -59,10 +59,13 @@ public:
     addRanks();
     addHow();
     line.text("--json", o.json, "FILE", "all figures")->group("Reports");
-    schedules.push_back(
-        line.real("--fail-if-slower", o.failIfSlower, 0, 1e6, "PCT",
-                  "exit status 3 if `auto` is more than PCT % slower than the baseline in any case")
-            ->group("Reports"));
+    for (CLI::Option *option :
+         {line.text("--csv", o.csv, "FILE", "one line per case"),
+          line.text("--svg", o.svg, "FILE", "a chart"),
+          line.real(
+              "--fail-if-slower", o.failIfSlower, 0, 1e6, "PCT",
+              "exit status 3 if `auto` is more than PCT % slower than the baseline in any case")})
+      schedules.push_back(option->group("Reports"));
   }
 
   Status parse(const std::vector<std::string> &arguments) {

@@ -62,7 +62,7 @@ struct Options {
   double linkRate = 0; ///< bytes/s; 0: measured
   uint64_t linkBytes = uint64_t(64) << 20;
 
-  std::string json;
+  std::string json, csv, svg;
   double failIfSlower = -1; ///< percent; -1: not asked
   /// What --help or --version prints, and nothing is measured; else "".
   std::string text;

@@ -83,11 +83,15 @@ std::string tableHead(const Options &options, const Report &report);
 std::string tableRow(const RowReport &row);
 std::string tableEnd(const Options &options, const Report &report);
 
-/// Writes the file of --json, if it was asked for.
-Status writeReport(const Options &options, const Report &report);
+/// Writes the files that were asked for. The first error, after all have been tried.
+Status writeFiles(const Options &options, const Report &report);
 
 /// Keys: see docs/benchmarking.md.
 std::string reportJson(const Options &options, const Report &report);
+/// One line a measurement.
+std::string reportCsv(const Report &report);
+/// A block of bars a shape: medians with p10 to p90, the sequence's and the limit's times as lines.
+std::string reportSvg(const Options &options, const Report &report);
 
 } // namespace tandem::bench
 

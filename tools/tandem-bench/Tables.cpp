@@ -93,7 +93,49 @@ std::string bench::reportJson(const Options &options, const Report &report) {
   return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-Status bench::writeReport(const Options &options, const Report &report) {
-  return options.json.empty() ? Status()
-                              : run::writeFile(options.json, reportJson(options, report));
+/// Commas and quotes in a field.
+static std::string quoted(const std::string &text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"')
+      result += '"';
+    result += c == '\n' ? ' ' : c;
+  }
+  return result + "\"";
+}
+
+std::string bench::reportCsv(const Report &report) {
+  std::string text = "op,m,n,k,dtype,what,role,mode,median_us,p10_us,p90_us,ratio_to_sequence,"
+                     "ratio_to_limit,host_us,predicted_us,verified,refused\n";
+  auto field = [](const std::optional<double> &value, double factor = 1) {
+    return value ? fmt::format("{:.6g}", *value * factor) : std::string();
+  };
+  for (const RowReport &row : report.rows)
+    for (const Entry &entry : row.entries) {
+      const Measurement &m = entry.measurement;
+      text += fmt::format("{},{},{},{},{},{},{},{},", toString(row.shape.op), row.shape.m,
+                          row.shape.n, row.shape.k, tandem::toString(row.shape.dtype),
+                          quoted(m.name), toString(m.role), toString(m.mode));
+      text += entry.seconds ? fmt::format("{:.6g},{:.6g},{:.6g},", entry.seconds->median * 1e6,
+                                          entry.seconds->p10 * 1e6, entry.seconds->p90 * 1e6)
+                            : ",,,";
+      text += fmt::format("{},{},{},{},{},{}\n", field(entry.toSequence), field(entry.toLimit),
+                          entry.seconds ? fmt::format("{:.6g}", entry.host * 1e6) : "",
+                          field(entry.predicted, 1e6), m.verified ? "yes" : "no",
+                          m.refused.empty() ? "" : quoted(m.refused));
+    }
+  return text;
+}
+
+Status bench::writeFiles(const Options &options, const Report &report) {
+  Status first;
+  auto write = [&](const std::string &path, auto make) {
+    Status written = path.empty() ? Status() : run::writeFile(path, make());
+    if (first.ok())
+      first = written;
+  };
+  write(options.json, [&] { return reportJson(options, report); });
+  write(options.csv, [&] { return reportCsv(report); });
+  write(options.svg, [&] { return reportSvg(options, report); });
+  return first;
 }

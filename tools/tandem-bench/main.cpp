@@ -181,7 +181,7 @@ private:
 
   Status open() {
     report.ranks = bootstrap.worldSize();
-    for (const std::string *path : {&options.json, &options.calibrate})
+    for (const std::string *path : {&options.json, &options.csv, &options.svg, &options.calibrate})
       if (!path->empty())
         TANDEM_RETURN_IF_ERROR(checkWritable(*path));
     TANDEM_ASSIGN_OR_RETURN(suite, openSuite(options, report.ranks));
@@ -251,7 +251,7 @@ private:
       std::fflush(stdout);
       report.rows.push_back(std::move(made));
       // However this ends, what was measured is there; an error is said at the end.
-      writeReport(options, report).ignore();
+      writeFiles(options, report).ignore();
     }
   }
 
@@ -296,7 +296,7 @@ int writeReports(const Options &options, const Report &report) {
   std::fflush(stdout);
   int status =
       report.failure.empty() && report.wrong().empty() && !report.ranNothing() ? 0 : kWrong;
-  Status written = writeReport(options, report);
+  Status written = writeFiles(options, report);
   if (!written.ok()) {
     fmt::print(stderr, "tandem-bench: {}\n", written.message());
     status = kWrong;

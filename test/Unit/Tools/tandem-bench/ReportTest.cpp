@@ -78,6 +78,7 @@ TEST(Row, RatiosAreThoseOfItsMode) {
   EXPECT_TRUE(report.slower(26).empty());
   EXPECT_TRUE(report.unjudged().empty());
   EXPECT_THAT(tableRow(row), HasSubstr("refused: because"));
+  EXPECT_THAT(reportCsv(report), HasSubstr("push\",fused,graph,,,,,,,,no,\"because\""));
 }
 
 TEST(Row, WithoutLinkOrSequence) {
@@ -123,4 +124,8 @@ TEST(Report, PredictionsAndWrongResults) {
   EXPECT_DOUBLE_EQ(*row.entries[0].predictionError(), -.5);
   EXPECT_DOUBLE_EQ(*report.medianPredictionError(), .375);
   EXPECT_THAT(report.wrong(), ElementsAre("ag 64x32x16 f32, auto, direct: argument \"y\""));
+  // Text of messages is no markup.
+  row.entries[1].measurement.name = "a<b&\"c\"";
+  report.rows = {row};
+  EXPECT_THAT(reportSvg(Options(), report), HasSubstr("a&lt;b&amp;&quot;c&quot;"));
 }
