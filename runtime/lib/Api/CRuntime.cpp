@@ -299,7 +299,7 @@ tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, u
   return guarded(instance->context, [&]() -> Status {
     if (!shape && rank)
       return missing("shape");
-    if (dtype < TANDEM_F32 || dtype > TANDEM_I1)
+    if (static_cast<uint32_t>(dtype) >= kNumDTypes)
       return Status(Code::InvalidArgument,
                     fmt::format("argument {}: unknown dtype {}", index, dtype));
     if (rank > kMaxRank)

@@ -105,8 +105,8 @@ std::vector<Reject> rejects() {
       [](P &, R &r) { r.buffers[6] = buffer(r.buffers[6], 0, 192); });
 
   // Layouts and views.
-  add("layout-dtype", "layouts[3]: unknown dtype 8",
-      [](P &, R &r) { r.layouts[3].dtype = static_cast<sp::DType>(8); });
+  add("layout-dtype", "layouts[3]: unknown dtype 99",
+      [](P &, R &r) { r.layouts[3].dtype = static_cast<sp::DType>(99); });
   add("layout-strides", "layouts[3]: shape has 2 dimensions, strides 1",
       [](P &, R &r) { r.layouts[3].strides.pop_back(); });
   add("layout-rank", "layouts[3]: expected at most 16 dimensions, found 17", [](P &, R &r) {
