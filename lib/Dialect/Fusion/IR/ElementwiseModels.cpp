@@ -48,6 +48,10 @@ struct ElementwiseModel : FusionTensorOpInterface::FallbackModel<ModelT> {
       return op->emitOpError() << "expected numbers, found truth values (i1)";
     return success();
   }
+
+private:
+  ElementwiseModel() = default;
+  friend ModelT;
 };
 
 struct NumberModel : ElementwiseModel<NumberModel> {};

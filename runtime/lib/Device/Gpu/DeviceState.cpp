@@ -8,7 +8,9 @@
 #include "ChannelInterface.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace tandem::gpu {
 
