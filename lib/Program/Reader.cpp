@@ -218,10 +218,10 @@ std::vector<Shard> shardsOf(const Program &program) {
     shard.present = stored.present();
     shard.offset = stored.offset();
     shard.term = stored.term();
-    if (stored.shape()) {
+    if (stored.shape())
       shard.shape.assign(stored.shape()->begin(), stored.shape()->end());
+    if (stored.strides())
       shard.strides.assign(stored.strides()->begin(), stored.strides()->end());
-    }
   }
   return result;
 }

@@ -167,6 +167,10 @@ private:
     info.term = shard.term();
     if (info.term >= info.terms)
       return invalid("term: expected less than {}, found {}", info.terms, info.term);
+    if (sizeOfVector(shard.shape()) > kMaxShardRank ||
+        sizeOfVector(shard.shape()) != sizeOfVector(shard.strides()))
+      return invalid("shape and strides: expected equal ranks of at most {}, found {} and {}",
+                     kMaxShardRank, sizeOfVector(shard.shape()), sizeOfVector(shard.strides()));
     if (shard.present()) {
       uint64_t logical = 0, local = 0, walked = 0, last = 0;
       TANDEM_RETURN_IF_ERROR(countBytes(argument.shape(), info.dtype, logical));
@@ -175,10 +179,6 @@ private:
                        shard.local_shape()->size());
       TANDEM_RETURN_IF_ERROR(
           countBytes(shard.local_shape(), info.dtype, local).withPrefix("local_shape: "));
-      if (sizeOfVector(shard.shape()) > kMaxShardRank ||
-          sizeOfVector(shard.shape()) != sizeOfVector(shard.strides()))
-        return invalid("shape and strides: expected equal ranks of at most {}, found {} and {}",
-                       kMaxShardRank, sizeOfVector(shard.shape()), sizeOfVector(shard.strides()));
       TANDEM_RETURN_IF_ERROR(countBytes(shard.shape(), info.dtype, walked).withPrefix("shape: "));
       if (walked != local)
         return invalid("shape has {} elements, local_shape {}", walked, local);

@@ -147,6 +147,7 @@ static void findAnnotation(StreamLoop &group) {
 
 /// Whether the schedule that the group's reshards are annotated with, if any, can run it.
 static bool canRunAsAnnotated(StreamLoop group) {
+  group.moveReshardsFirst(); // as sort() does in the end
   findAnnotation(group);
   const Schedule *schedule = group.schedule ? getSchedule(group.schedule) : nullptr;
   if (!schedule)

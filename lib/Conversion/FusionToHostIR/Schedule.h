@@ -29,7 +29,8 @@ struct SchedulePlan {
 /// A schedule with options that is worth a price.
 struct Candidate {
   fusion::ScheduleAttr schedule;
-  /// The slices to cut a reshard into first, by its number in the loop; none: the loop as it is.
+  /// The slices to cut a reshard into first, by its number in the loop op
+  /// (StreamLoopOp::getReshards()); none: the loop as it is.
   std::optional<std::pair<unsigned, fusion::StreamFactor>> slices = std::nullopt;
 };
 

@@ -47,7 +47,7 @@ public:
     }
     for (uint32_t known = 0; number(rows) != known;) {
       known = static_cast<uint32_t>(first.size());
-      if (known > numRanks / 2)
+      if (known > 1 && known > numRanks / 2)
         return std::nullopt; // not worth it
       describeNeighbours(rows);
     }

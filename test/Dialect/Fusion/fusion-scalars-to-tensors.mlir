@@ -40,3 +40,13 @@ func.func @open(%s: f32, %n: index) -> tensor<?xf32> {
   %0 = tensor.splat %s[%n] : tensor<?xf32>
   return %0 : tensor<?xf32>
 }
+
+// -----
+
+// No fusion: left alone.
+// CHECK-LABEL: func.func private @helper(%arg0: i32) -> index
+// CHECK: arith.index_cast %arg0 : i32 to index
+func.func private @helper(%n: i32) -> index {
+  %0 = arith.index_cast %n : i32 to index
+  return %0 : index
+}

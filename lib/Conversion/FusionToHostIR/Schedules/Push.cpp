@@ -572,7 +572,7 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
     addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);
   }
-  for (auto [number, reshard] : llvm::enumerate(loop.reshards()))
+  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
     for (const fusion::StreamFactor &factor : getOwnerFactor(reshard))
       if (SmallVector<int64_t> merge = getMerge(factor.count, factor.toOwners); !merge.empty())
         for (int64_t streams : {0, 2})

@@ -50,7 +50,7 @@ tandem::getFallbackSchedule(StreamLoop loop, function_ref<InFlightDiagnostic()> 
   int highest = 0;
   for (const std::unique_ptr<Schedule> &schedule : getSchedules()) {
     int rank = schedule->getFallbackRank(loop);
-    if (rank < highest || (rank == 0 && best))
+    if (rank < 0 || (best && rank <= highest))
       continue;
     loop.schedule = schedule->getAttr(loop.place->getContext());
     SilenceDiagnostics silence(loop.place->getContext());

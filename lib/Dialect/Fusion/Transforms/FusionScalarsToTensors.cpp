@@ -73,6 +73,18 @@ static LogicalResult convertOp(Operation *op) {
   return success();
 }
 
+/// A function without tensors is no fusion. It is left alone, with its control flow.
+static bool computesOnTensors(func::FuncOp function) {
+  auto isTensor = [](Type type) { return isa<RankedTensorType>(type); };
+  return llvm::any_of(function.getArgumentTypes(), isTensor) ||
+         function
+             .walk([&](Operation *op) {
+               return llvm::any_of(op->getResultTypes(), isTensor) ? WalkResult::interrupt()
+                                                                   : WalkResult::advance();
+             })
+             .wasInterrupted();
+}
+
 namespace {
 struct FusionScalarsToTensorsPass
     : public fusion::impl::FusionScalarsToTensorsBase<FusionScalarsToTensorsPass> {
@@ -80,7 +92,7 @@ struct FusionScalarsToTensorsPass
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
-    if (function.isExternal())
+    if (function.isExternal() || !computesOnTensors(function))
       return;
     PassLog say("fusion-scalars-to-tensors", log);
     for (BlockArgument argument : function.getArguments()) {

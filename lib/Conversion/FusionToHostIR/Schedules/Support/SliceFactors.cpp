@@ -75,13 +75,17 @@ SmallVector<fusion::StreamFactor> tandem::getRangeFactors(fusion::ReshardOp op) 
   return factors;
 }
 
+SmallVector<fusion::ReshardOp> tandem::getNumberedReshards(const StreamLoop &loop) {
+  return cast<fusion::StreamLoopOp>(loop.place).getReshards();
+}
+
 void tandem::addSliced(
     const StreamLoop &loop, fusion::ScheduleAttr schedule,
     function_ref<SmallVector<fusion::StreamFactor>(fusion::ReshardOp)> getFactors,
     SmallVectorImpl<Candidate> &candidates) {
   if (!loop.streamSizes.empty())
     return;
-  for (auto [number, reshard] : llvm::enumerate(loop.reshards()))
+  for (auto [number, reshard] : llvm::enumerate(getNumberedReshards(loop)))
     for (const fusion::StreamFactor &factor : getFactors(reshard))
       candidates.push_back({schedule, std::pair(static_cast<unsigned>(number), factor)});
 }

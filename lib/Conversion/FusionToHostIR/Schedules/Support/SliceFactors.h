@@ -22,6 +22,10 @@ SmallVector<fusion::StreamFactor> getFineOwnerFactors(fusion::ReshardOp op);
 /// 2, 4 and 8 slices along each dimension of a gather or reduction.
 SmallVector<fusion::StreamFactor> getRangeFactors(fusion::ReshardOp op);
 
+/// A loop's reshards as `Candidate::slices` numbers them: in the order of the loop op, while
+/// `loop.reshards()` begins with those that need nothing of the loop.
+SmallVector<fusion::ReshardOp> getNumberedReshards(const StreamLoop &loop);
+
 /// Appends `schedule` with the factors of each reshard of a loop that has no slices yet.
 void addSliced(const StreamLoop &loop, fusion::ScheduleAttr schedule,
                function_ref<SmallVector<fusion::StreamFactor>(fusion::ReshardOp)> getFactors,
