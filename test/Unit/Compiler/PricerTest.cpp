@@ -203,8 +203,9 @@ TEST_F(PricerTest, OneRankStandsForItsClass) {
         simulateBoth(pod(c.nodes, c.gpus, c.schedule), TANDEM_MACHINES "/dgx-h100-pod.json");
     ASSERT_TRUE(both);
     EXPECT_EQ(both->numClasses, c.classes);
-    if (c.classes)
+    if (c.classes) {
       EXPECT_DOUBLE_EQ(both->classes, both->all);
+    }
   }
 }
 
