@@ -246,7 +246,8 @@ Slot bench::slotOf(uint32_t round, size_t turn, size_t count, uint32_t sets) {
 Status Runner::start() {
   spins = std::thread::hardware_concurrency() >= hostRanks();
   TANDEM_ASSIGN_OR_RETURN(offset, clockOffset(bootstrap));
-  // Ranks as threads prepare in a world of its own, where nobody would hear that one has gone.
+  // Ranks as threads prepare in a world of its own, where the others would not hear that one has
+  // gone.
   TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
   for (Mode mode : options.modes) {
     ContextRequest request{options.device, options.channel, options.timeout, mode == Mode::Direct};

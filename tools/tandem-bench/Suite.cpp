@@ -291,7 +291,7 @@ bool isOfStage(const std::string &name) {
   return std::regex_match(name, ours);
 }
 
-/// A report may have been written as bench.json, too: it is nobody's to remove.
+/// A report may have been written as bench.json, too: it must not be removed.
 Status checkStage(const std::string &folder) {
   std::string path = folder + "/bench.json";
   auto text = run::readFile(path);
@@ -319,7 +319,7 @@ Variant bench::compileVariant(Role role, const std::string &name, const std::str
   run::CompiledProgram compiled = run::compileProgram(request);
   if (compiled.ok)
     return {role, name, std::move(compiled.bytes), ""};
-  // The first line; places in a text that nobody sees help nobody.
+  // The first line; places in a text that the user does not see do not help.
   std::string error = compiled.errors.substr(0, compiled.errors.find('\n'));
   size_t at = error.find("error: ");
   return {role, name, "", at == std::string::npos ? error : error.substr(at + 7)};

@@ -194,7 +194,8 @@ public:
 
   Status run() {
     TANDEM_RETURN_IF_ERROR(agree(load(), Step::Own));
-    // Ranks as threads prepare in a world of its own, where nobody would hear that one has gone.
+    // Ranks as threads prepare in a world of its own, where the others would not hear that one has
+    // gone.
     if (!job.context)
       TANDEM_RETURN_IF_ERROR(agree(makeContext(), Step::Context));
     context = job.context.get();
@@ -246,7 +247,7 @@ private:
       return Refused;
     case Code::Aborted:
       return Heard;
-    default: // after these nobody knows what the device and the peers still do
+    default: // after these the state of the device and the peers is unknown
       return Broken;
     }
   }

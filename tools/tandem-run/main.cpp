@@ -78,7 +78,8 @@ std::string problemOf(const Options &options, const Status &status) {
   return message.substr(0, end);
 }
 
-/// Reads or compiles all programs. `ranks`, if 0, becomes what the first says that is one.
+/// Reads or compiles all programs. `ranks`, if 0, becomes the number of ranks of the first valid
+/// program.
 std::vector<ProgramBytes> gatherPrograms(const Options &options, uint32_t &ranks) {
   std::vector<ProgramBytes> programs;
   for (const std::string &program : options.programs) {
@@ -107,8 +108,8 @@ int runNone(const Options &options, const std::vector<ProgramBytes> &programs) {
   return runSeries(job, [&](size_t index) { return programs[index]; });
 }
 
-/// Where nobody has gathered the programs, rank 0 compiles for all, and each rank reads a .tsp
-/// itself. What one rank cannot read, or is for another number of ranks, none runs.
+/// If the launcher has not gathered the programs, rank 0 compiles for all, and each rank reads a
+/// .tsp itself. What one rank cannot read, or is for another number of ranks, none runs.
 Expected<ProgramBytes> meetForProgram(const Options &options, const std::string &program,
                                       Bootstrap &bootstrap) {
   bool compile = isSource(program), mine = !compile || bootstrap.rank() == 0;
@@ -192,7 +193,7 @@ int runAsRank(const Options &options, const BootstrapEnvironment &env) {
       return failed(opened.status().message());
     shared = std::move(*opened);
   } else if (!options.several() && !isSource(options.programs[0])) {
-    // Nobody waits for a world that does not fit: every rank sees that by itself.
+    // Every rank sees by itself that the world does not fit, so no rank waits for it.
     const std::string &program = options.programs[0];
     auto bytes = readFile(program);
     auto fits = bytes ? checkProgram(program, *bytes, env.worldSize, false) : bytes.status();

@@ -150,12 +150,8 @@ LogicalResult ConvertFusionToHostIR::emitLoop(fusion::StreamLoopOp loop, Program
 
 /// An op outside of loops runs whole.
 static LogicalResult emitPlain(Operation *op, ProgramBuilder &builder) {
-  if (op->getNumResults() == 0)
-    return op->emitError("expected an op with results");
-  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  if (!type || !fusion::getAxes(type))
-    return op->emitError("expected results with axes, found ")
-           << op->getResult(0).getType() << "; run fusion-propagate-axes";
+  if (failed(getStreamDigits(op)))
+    return failure();
   if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
     if (!fusion::classifyReshard(reshard.getInput().getType(), reshard.getType()).isLocal())
       return op->emitError("expected a reshard that communicates in a stream loop; run "

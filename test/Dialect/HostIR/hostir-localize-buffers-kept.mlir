@@ -152,7 +152,7 @@ hostir.program @others(%x: memref<8xf32>, %y: memref<8xf32> {hostir.result}) {
   %b = hostir.alloc on %s : memref<8xf32>
   // expected-remark @+1 {{kept whole: it is not a plain buffer of the main stream}}
   %c = hostir.alloc on %main : memref<8xf32, #hostir.symmetric>
-  // expected-remark @+1 {{kept whole: nobody uses it}}
+  // expected-remark @+1 {{kept whole: it is not used}}
   %d = hostir.alloc on %main : memref<8xf32>
 }
 

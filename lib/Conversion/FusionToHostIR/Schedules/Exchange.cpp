@@ -111,7 +111,7 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
   auto exchangeWith = [&](Value distance) {
     Value from = peers.getSource(distance), to = peers.getTarget(distance);
     auto arrive = [&](Value number, const SliceIndex &theirs, Value stream) -> LogicalResult {
-      // Slices of one number are of one shape, whoever owns them.
+      // Slices of one number have one shape on every device.
       SliceIndex mine = digits.getIndex(builder, loc, me, number, /*isFirst=*/true);
       for (unsigned digit : gather.loop.raggedDigits)
         mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;

@@ -274,7 +274,7 @@ std::string Localizer::analyze() {
   if (std::string why = collect(alloc); !why.empty())
     return why;
   if (accesses.empty())
-    return "nobody uses it";
+    return "it is not used";
   if (std::string why = checkParts(); !why.empty())
     if (std::string other = checkOnePart(); !other.empty())
       return why + "; " + other;
