@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-TOLERANCE = {"f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 1e-3, "bf16": 8e-3, "i32": 0}
 #: Ops that move elements and leave them as they are.
 MOVEMENT = ("reshard", "permute", "reshape", "slice", "concat", "broadcast")
 
@@ -17,6 +17,8 @@ def rounded(array, dtype):
         return np.asarray(array, bool)
     if dtype == "i32":
         return np.asarray(array).astype(np.int64).astype(np.int32).astype(np.int64)
+    if dtype == "f64":
+        return np.asarray(array, np.float64)
     single = np.asarray(array, np.float64).astype(np.float32)
     if dtype == "f16":
         single = single.astype(np.float16)
