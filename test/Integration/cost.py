@@ -17,6 +17,7 @@ still be wrong: loops are priced one by one, a candidate is missing, or a choice
 import dataclasses
 import itertools
 import os
+import pathlib
 import re
 
 import harness
@@ -28,8 +29,8 @@ SLACK = 1 / (1 - 0.06)
 MACHINES = (("h200x8", "cuda-peer"), ("mi300x8", "cuda-nccl"), ("dgx-h100-pod", "cuda-peer"), ("cpu2", "cpu-local"))
 #: Numbers of devices that divide what the programs split.
 DEVICES = (None, 2, 3, 4, 8)
-#: What names a schedule of one-sided messages needs a target that has them.
-ONE_SIDED = re.compile(r"(^|_)push|_xor|_rotated|_pod$")
+#: A schedule of one-sided messages needs a target that has them.
+ONE_SIDED = re.compile(r"schedule<(push|hierarchical)")
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHOICES = os.path.join(HERE, "choices.mlir")
 MACHINE_FILES = os.path.join(HERE, "..", "..", "machines")
@@ -63,11 +64,12 @@ class Program:
 
 def programs(options):
     for n, function in enumerate(functions()):
+        one_sided = ONE_SIDED.search(pathlib.Path(function.path).read_text())
         for d, devices in enumerate(function.devices):
             if devices not in DEVICES:
                 continue
             for machine, target in MACHINES if options.all else [MACHINES[(n + d) % len(MACHINES)]]:
-                if ONE_SIDED.search(function.name) and target == "cuda-nccl":
+                if one_sided and target == "cuda-nccl":
                     target = "cuda-peer"
                 yield Program(function, devices, machine, target)
 

@@ -105,6 +105,9 @@ def layer(name, file, operands, results, reference, dtypes=FLOATS, **more):
     return Program(name, dtypes, lambda p: shapes, lambda p, t: reference(t), file=file, **more)
 
 
+#: Nodes of devices, by the number of ranks.
+NODES = {4: "node=1,gpu=4", 6: "node=3,gpu=2", 8: "node=2,gpu=4", 16: "node=2,gpu=8"}
+
 #: Factors of two bytes, everything else in f32.
 WIDE = {"dtypes": ("f16", "bf16"), "written": "bf16", "narrow": ("x", "w", "dy")}
 
@@ -166,6 +169,17 @@ PROGRAMS = [
           mesh=lambda p: "node=2,gpu=3", reduced_wire=True, variant=True),
     layer("exchange-pod", "push-pod", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(6,),
           mesh=lambda p: "node=2,gpu=3", variant=True),
+    # A ring across nodes, puts inside of each.
+    *(layer(name, "hierarchical", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=tuple(NODES),
+            mesh=NODES.get, variant=True) for name in ("gather-nodes", "gather-halves")),
+    layer("gather-only", "hierarchical-gather", "x 48 16", "y 48 16", lambda t: {"y": t["x"]}, DTYPES, ranks=tuple(NODES),
+          mesh=NODES.get, exact=True, variant=True),
+    *(layer(name, "hierarchical", "x 48 48, w 48 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=tuple(NODES),
+            mesh=NODES.get, reduced_wire=True, variant=True) for name in ("reduce-nodes", "reduce-halves")),
+    layer("gather-nodes", "hierarchical", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(4,),
+          mesh=lambda p: "node=4,gpu=1", variant=True),
+    layer("reduce-nodes", "hierarchical", "x 48 48, w 48 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=(4,),
+          mesh=lambda p: "node=4,gpu=1", reduced_wire=True, variant=True),
     # Tensor-parallel layers.
     layer("column-parallel", "", "x 48 16, w 16 24, b 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
     layer("column-parallel-nt", "column-parallel", "x 48 16, w 24 16", "y 48 24",

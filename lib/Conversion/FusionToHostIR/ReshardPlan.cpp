@@ -331,3 +331,11 @@ FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshar
   }
   return common;
 }
+
+bool tandem::movesNothing(ArrayRef<fusion::ReshardOp> reshards) {
+  return llvm::all_of(reshards, [](fusion::ReshardOp reshard) {
+    SilenceDiagnostics silence(reshard.getContext());
+    FailureOr<ReshardPlan> plan = planReshard(reshard, [&] { return reshard.emitError(); });
+    return succeeded(plan) && plan->movesNothing();
+  });
+}

@@ -152,6 +152,9 @@ std::optional<ScatteredDigit> getScatteredDigit(fusion::ReshardOp op);
 /// -]` has none: devices 0 and 1 own slice 0.
 FailureOr<ReshardPlan> getCommonOwner(ArrayRef<fusion::ReshardOp> reshards);
 
+/// Whether each of these reshards is among groups of one device.
+bool movesNothing(ArrayRef<fusion::ReshardOp> reshards);
+
 } // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_RESHARDPLAN_H

@@ -14,7 +14,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
-#include "tandem/Support/SilenceDiagnostics.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -426,15 +425,6 @@ class Push : public Schedule {
 
 } // namespace
 
-/// Whether none of the reshards moves anything.
-static bool movesNothing(const StreamLoop &loop) {
-  return llvm::all_of(loop.reshards(), [&](fusion::ReshardOp reshard) {
-    SilenceDiagnostics silence(reshard.getContext());
-    FailureOr<ReshardPlan> plan = planReshard(reshard, [&] { return reshard.emitError(); });
-    return succeeded(plan) && plan->movesNothing();
-  });
-}
-
 /// All distances 0 ... devices - 1 as `merge` cuts them: nearest first, or farthest first for a
 /// reduction. Example: merge = [1, 1, 2] of 4 devices gives 0, 1, 2-3, or 3, 2, 0-1. None without
 /// `merge`.
@@ -504,7 +494,7 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
 
 FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
                                     function_ref<InFlightDiagnostic()> why) const {
-  if (movesNothing(loop))
+  if (movesNothing(loop.reshards()))
     return SchedulePlan{[&loop](ProgramBuilder &program) {
       return emitPipeline(loop, program, /*sendsMessages=*/false);
     }};

@@ -21,6 +21,7 @@ static std::vector<std::unique_ptr<Schedule>> &getSchedules() {
     schedules->push_back(createPipelineSchedule());
     schedules->push_back(createExchangeSchedule());
     schedules->push_back(createPushSchedule());
+    schedules->push_back(createHierarchicalSchedule());
     return schedules;
   }();
   return *all;

@@ -1,0 +1,545 @@
+//===- Hierarchical.cpp - a ring across nodes, puts inside each node -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Schedule.h"
+
+#include "Support/GatherLoop.h"
+#include "Support/Peers.h"
+#include "Support/ScatterLoop.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+
+using namespace mlir;
+using namespace tandem;
+
+//===----------------------------------------------------------------------===//
+// Nodes
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The devices that communicate, as nodes with equally many devices each. The last axis of the mesh
+/// numbers the devices of a node, the other axes number the nodes. Example: of ["node" = 2, "gpu" =
+/// 4] device 6 has number 2 in node 1.
+struct Nodes {
+  SmallVector<StringAttr> across, inside; ///< the axes of either kind that communicate
+  int64_t nodes = 1, devices = 1;         ///< how many nodes, and devices in each
+  bool isInsideFirst = false;             ///< the owners' digit is inside * across
+
+  /// Failure, with the reason through `why`, if owners are not numbered node by node or the other
+  /// way round.
+  static FailureOr<Nodes> match(const ReshardPlan &plan, function_ref<InFlightDiagnostic()> why);
+};
+
+/// What gathers and reductions share: streams, channels, and this device's coordinates.
+class HierarchicalLoop {
+public:
+  HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location loc, ProgramBuilder &program);
+
+  void fork() const { program.fork(loc, numForked()); }
+  void join() const { program.join(loc, numForked()); }
+  /// The stream of the puts inside of the node, and of the messages between nodes.
+  Value getCopyStream() const { return getWorker(0); }
+  Value getNetworkStream() const { return getWorker(1); }
+  void sync(Value stream, Value after) const {
+    hostir::SyncOp::create(builder, loc, stream, after);
+  }
+
+  /// The number among the owners of device `inside` of node `across`.
+  Value getOwner(Value across, Value inside) const;
+
+  /// A view that is sent to the previous node, and the one that the next node's is received in.
+  using Hop = std::pair<Value, Value>;
+  /// One group of messages between the devices of one number on neighbouring nodes.
+  void hop(ArrayRef<Hop> pieces) const;
+
+  /// Raises this device's signal at a device of the node, after the puts that precede it.
+  void signal(Value peer, Value step, Value number, int64_t slices) const;
+  void put(Value source, Value target, Value peer) const {
+    hostir::PutOp::create(builder, loc, source, target, peer, insideChannel, getCopyStream());
+  }
+  /// Holds `stream` until slice `number` of step `step` has come from a device of the node.
+  void waitFor(Value from, Value step, Value number, int64_t slices, Value stream) const;
+
+  ProgramBuilder &program;
+  OpBuilder &builder;
+  Location loc;
+  const Nodes &nodes;
+  Value node, device; ///< this device's coordinates
+  Peers across, inside;
+
+private:
+  int64_t numForked() const { return std::min<int64_t>(2, program.getWorkers()); }
+  Value getWorker(int64_t number) const {
+    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
+  }
+  /// step * slices + number + 1: values of a signal grow from step to step.
+  Value getValue(Value step, Value number, int64_t slices) const;
+  Value getSlot(Value from) const {
+    return arith::AddIOp::create(builder, loc, from, program.getIndex(firstSignal));
+  }
+
+  Value acrossChannel, insideChannel; ///< null if there is one node, or one device per node
+  int64_t firstSignal = 0;
+};
+
+} // namespace
+
+FailureOr<Nodes> Nodes::match(const ReshardPlan &plan, function_ref<InFlightDiagnostic()> why) {
+  Nodes result;
+  StringAttr last = plan.mesh.getAxes().back().name;
+  for (StringAttr axis : plan.axes) {
+    (axis == last ? result.inside : result.across).push_back(axis);
+    (axis == last ? result.devices : result.nodes) *= plan.mesh.axisSize(axis);
+  }
+  result.isInsideFirst = !result.inside.empty() && plan.axes.front() == last;
+  if (!result.inside.empty() && plan.axes.front() != last && plan.axes.back() != last)
+    return why() << "schedule hierarchical: expected the mesh's last axis, " << last
+                 << ", to be the first or the last of the axes that split the dimension, found it "
+                    "between others";
+  return result;
+}
+
+static Value getPosition(ProgramBuilder &program, Location loc, MeshAttr mesh,
+                         ArrayRef<StringAttr> axes) {
+  return axes.empty() ? program.getIndex(0) : program.getGroupPosition(loc, mesh, axes);
+}
+
+HierarchicalLoop::HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location loc,
+                                   ProgramBuilder &program)
+    : program(program), builder(program.getBuilder()), loc(loc), nodes(nodes),
+      node(getPosition(program, loc, mesh, nodes.across)),
+      device(getPosition(program, loc, mesh, nodes.inside)),
+      across(program, loc, node, nodes.nodes, PeerOrder::Rotated),
+      inside(program, loc, device, nodes.devices, PeerOrder::Rotated) {
+  if (nodes.nodes > 1)
+    acrossChannel = program.getChannel(mesh, nodes.across, hostir::Capability::TwoSided);
+  if (nodes.devices > 1) {
+    insideChannel = program.getChannel(mesh, nodes.inside, hostir::Capability::OneSided);
+    firstSignal = program.takeSignals(nodes.devices);
+  }
+}
+
+Value HierarchicalLoop::getOwner(Value acrossIndex, Value insideIndex) const {
+  auto [outer, inner] = nodes.isInsideFirst ? std::pair(insideIndex, acrossIndex)
+                                            : std::pair(acrossIndex, insideIndex);
+  int64_t innerSize = nodes.isInsideFirst ? nodes.nodes : nodes.devices;
+  Value before = arith::MulIOp::create(builder, loc, outer, program.getIndex(innerSize));
+  return arith::AddIOp::create(builder, loc, before, inner);
+}
+
+void HierarchicalLoop::hop(ArrayRef<Hop> pieces) const {
+  Value one = program.getIndex(1), to = across.getTarget(one), from = across.getSource(one);
+  auto group = hostir::GroupOp::create(builder, loc, acrossChannel, getNetworkStream());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&group.getBody());
+  for (auto [out, in] : pieces) {
+    hostir::RecvOp::create(builder, loc, in, from);
+    hostir::SendOp::create(builder, loc, out, to);
+  }
+}
+
+Value HierarchicalLoop::getValue(Value step, Value number, int64_t slices) const {
+  Value before = arith::MulIOp::create(builder, loc, step, program.getIndex(slices));
+  Value value = arith::AddIOp::create(builder, loc, before, number);
+  return arith::AddIOp::create(builder, loc, value, program.getIndex(1));
+}
+
+void HierarchicalLoop::signal(Value peer, Value step, Value number, int64_t slices) const {
+  hostir::SignalOp::create(builder, loc, getSlot(device), getValue(step, number, slices), peer,
+                           insideChannel, getCopyStream());
+}
+
+void HierarchicalLoop::waitFor(Value from, Value step, Value number, int64_t slices,
+                               Value stream) const {
+  hostir::WaitSignalOp::create(builder, loc, getSlot(from), getValue(step, number, slices),
+                               insideChannel, stream);
+}
+
+//===----------------------------------------------------------------------===//
+// Gathers
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// In step n a device has the slices of the device of its own number on the n-th next node: it
+/// forwards them to the previous node, puts them to the other devices of its node, and computes on
+/// them and on what those devices put.
+class HierarchicalGather {
+public:
+  HierarchicalGather(const GatherLoop &gather, const Nodes &nodes, ProgramBuilder &program)
+      : gather(gather), loop(nodes, gather.plan.mesh, gather.getLoc(), program),
+        body(gather.loop, program), program(program), builder(program.getBuilder()),
+        loc(gather.getLoc()), slices(gather.digits.numSlices()) {}
+
+  LogicalResult emit();
+
+private:
+  LogicalResult prepare();
+  LogicalResult step(Value step, bool isFirst, bool forwards);
+  LogicalResult forward(Value step, bool isOwn);
+  LogicalResult spread(Value step, bool isOwn);
+  LogicalResult compute(Value step, bool isOwn);
+  /// Copies an arrived slice into the results of the program, if the gathered values are some.
+  LogicalResult copyArrived(const SliceIndex &slice, Value stream);
+  /// A slice where this device has it: in its operand, or where it has arrived.
+  FailureOr<Value> getSource(size_t gathered, const SliceIndex &slice, bool isOwn);
+  FailureOr<Value> getPlace(size_t gathered, const SliceIndex &slice);
+
+  const GatherLoop &gather;
+  HierarchicalLoop loop;
+  LoopEmitter body;
+  ProgramBuilder &program;
+  OpBuilder &builder;
+  Location loc;
+  int64_t slices;
+  SmallVector<Value> received; ///< symmetric memory for each gather
+};
+
+} // namespace
+
+LogicalResult HierarchicalGather::prepare() {
+  for (fusion::ReshardOp reshard : gather.gathers) {
+    RankedTensorType type = reshard.getType();
+    received.push_back(
+        program.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType()));
+    // A result of the program is in the embedder's memory, which peers cannot access.
+    if (!program.getBuffer(reshard.getResult()))
+      program.setBuffer(reshard.getResult(), received.back());
+  }
+  return body.prepare();
+}
+
+FailureOr<Value> HierarchicalGather::getPlace(size_t gathered, const SliceIndex &slice) {
+  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather.gathers[gathered], slice, builder);
+  if (failed(plan))
+    return failure();
+  return makeView(builder, loc, received[gathered], plan->target, true);
+}
+
+FailureOr<Value> HierarchicalGather::getSource(size_t gathered, const SliceIndex &slice,
+                                               bool isOwn) {
+  if (!isOwn)
+    return getPlace(gathered, slice);
+  fusion::ReshardOp reshard = gather.gathers[gathered];
+  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
+  if (failed(plan))
+    return failure();
+  return makeView(builder, loc, program.getBuffer(reshard.getInput()), plan->source, true);
+}
+
+LogicalResult HierarchicalGather::copyArrived(const SliceIndex &slice, Value stream) {
+  for (auto [op, place] : llvm::zip_equal(gather.gathers, received)) {
+    fusion::ReshardOp reshard = op;
+    Value gathered = program.getBuffer(reshard.getResult());
+    if (gathered == place)
+      continue;
+    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
+    if (failed(plan))
+      return failure();
+    Value source = makeView(builder, loc, place, plan->target, true);
+    Value target = makeView(builder, loc, gathered, plan->target, true);
+    hostir::CopyOp::create(builder, loc, source, target, stream);
+  }
+  return success();
+}
+
+/// Sends the slices of `step` to the previous node and receives those of the next step.
+LogicalResult HierarchicalGather::forward(Value step, bool isOwn) {
+  Value next = arith::AddIOp::create(builder, loc, step, program.getIndex(1));
+  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
+  Value nextOwner = loop.getOwner(loop.across.getSource(next), loop.device);
+  return program.loop(loc, 0, slices, [&](Value number) {
+    SliceIndex taken = gather.digits.getIndex(builder, loc, nextOwner, number, /*isFirst=*/false);
+    return body.forEachShape(loc, taken, [&](const SliceIndex &theirs) -> LogicalResult {
+      // Slices of one number have one shape on every device.
+      SliceIndex mine = gather.digits.getIndex(builder, loc, owner, number, isOwn);
+      for (unsigned digit : gather.loop.raggedDigits)
+        mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;
+      SmallVector<HierarchicalLoop::Hop> pieces;
+      for (size_t i = 0; i < gather.gathers.size(); ++i) {
+        FailureOr<Value> out = getSource(i, mine, isOwn), in = getPlace(i, theirs);
+        if (failed(out) || failed(in))
+          return failure();
+        pieces.push_back({*out, *in});
+      }
+      loop.hop(pieces);
+      return success();
+    });
+  });
+}
+
+/// Puts the slices of `step` where they belong on the other devices of the node.
+LogicalResult HierarchicalGather::spread(Value step, bool isOwn) {
+  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
+  return program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
+    Value peer = loop.inside.getTarget(distance);
+    return program.loop(loc, 0, slices, [&](Value number) {
+      SliceIndex index = gather.digits.getIndex(builder, loc, owner, number, isOwn);
+      return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
+        for (size_t i = 0; i < gather.gathers.size(); ++i) {
+          FailureOr<Value> source = getSource(i, slice, isOwn), target = getPlace(i, slice);
+          if (failed(source) || failed(target))
+            return failure();
+          loop.put(*source, *target, peer);
+        }
+        loop.signal(peer, step, number, slices);
+        return success();
+      });
+    });
+  });
+}
+
+LogicalResult HierarchicalGather::compute(Value step, bool isOwn) {
+  auto onMain = [&](Value) { return program.getMainStream(); };
+  Value from = loop.across.getSource(step);
+  Value owner = loop.getOwner(from, loop.device);
+  LogicalResult done = isOwn
+                           ? gather.computeOwn(body, owner, onMain)
+                           : gather.computeFrom(body, owner, onMain,
+                                                [&](Value, const SliceIndex &slice, Value stream) {
+                                                  return copyArrived(slice, stream);
+                                                });
+  if (failed(done))
+    return failure();
+  return program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
+    Value peer = loop.inside.getSource(distance);
+    return gather.computeFrom(body, loop.getOwner(from, peer), onMain,
+                              [&](Value number, const SliceIndex &slice, Value stream) {
+                                loop.waitFor(peer, step, number, slices, stream);
+                                return copyArrived(slice, stream);
+                              });
+  });
+}
+
+LogicalResult HierarchicalGather::step(Value step, bool isFirst, bool forwards) {
+  if (!isFirst) {
+    // What the last hop has brought, before the next one is issued.
+    loop.sync(loop.getCopyStream(), loop.getNetworkStream());
+    loop.sync(program.getMainStream(), loop.getNetworkStream());
+  }
+  if (forwards && failed(forward(step, isFirst)))
+    return failure();
+  if (failed(spread(step, isFirst)))
+    return failure();
+  return compute(step, isFirst);
+}
+
+LogicalResult HierarchicalGather::emit() {
+  if (failed(prepare()))
+    return failure();
+  loop.fork();
+  LogicalResult done = success();
+  int64_t last = loop.nodes.nodes - 1;
+  program.onMesh(loc, gather.plan.mesh, [&] {
+    done = step(program.getIndex(0), /*isFirst=*/true, /*forwards=*/last > 0);
+    if (succeeded(done))
+      done = program.loop(loc, 1, last,
+                          [&](Value n) { return step(n, /*isFirst=*/false, /*forwards=*/true); });
+    if (succeeded(done) && last > 0)
+      done = step(program.getIndex(last), /*isFirst=*/false, /*forwards=*/false);
+  });
+  loop.join();
+  return succeeded(done) ? body.finish() : done;
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// In step i each node computes the slices of the (i + 1)-th next node, the own ones last. Its
+/// devices put them to the device of the owner's number, which adds them to the partial sum that
+/// comes from the next node, and sends the sum to the previous node.
+class HierarchicalReduce {
+public:
+  HierarchicalReduce(const ScatterLoop &scatter, const Nodes &nodes, ProgramBuilder &program)
+      : scatter(scatter), loop(nodes, scatter.scattered.plan.mesh, scatter.getLoc(), program),
+        body(scatter.loop, program), program(program), builder(program.getBuilder()),
+        loc(scatter.getLoc()), slices(scatter.digits.numSlices()) {}
+
+  LogicalResult emit();
+
+private:
+  LogicalResult compute(Value step);
+  void reduce(Value step, bool isFirst, bool isLast);
+  /// The number of the place of device `from` of the node in step `step`; the last one is for what
+  /// the next node sends.
+  Value getNumber(Value step, Value from);
+  /// The places of the node's devices in a step, with that of the next node if `withNext`.
+  Value getPlaces(Value step, bool withNext);
+
+  const ScatterLoop &scatter;
+  HierarchicalLoop loop;
+  LoopEmitter body;
+  ProgramBuilder &program;
+  OpBuilder &builder;
+  Location loc;
+  int64_t slices;
+  Value received; ///< [step * (devices + 1) + source, own piece...]
+  Value sum;      ///< what is sent to the previous node
+};
+
+} // namespace
+
+Value HierarchicalReduce::getNumber(Value step, Value from) {
+  Value before =
+      arith::MulIOp::create(builder, loc, step, program.getIndex(loop.nodes.devices + 1));
+  return arith::AddIOp::create(builder, loc, before, from);
+}
+
+Value HierarchicalReduce::getPlaces(Value step, bool withNext) {
+  auto type = cast<MemRefType>(received.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
+      strides(type.getRank(), builder.getIndexAttr(1));
+  offsets[0] = getNumber(step, program.getIndex(0));
+  for (int64_t extent : type.getShape())
+    sizes.push_back(builder.getIndexAttr(extent));
+  sizes[0] = builder.getIndexAttr(loop.nodes.devices + withNext);
+  return memref::SubViewOp::create(builder, loc, received, offsets, sizes, strides);
+}
+
+LogicalResult HierarchicalReduce::compute(Value step) {
+  auto onMain = [&](Value) { return program.getMainStream(); };
+  Value next = arith::AddIOp::create(builder, loc, step, program.getIndex(1));
+  Value node = loop.across.getSource(next);
+  Value place = scatter.getPlace(program, received, getNumber(step, loop.device));
+  LogicalResult done = program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
+    Value peer = loop.inside.getTarget(distance);
+    return scatter.computeFor(body, loop.getOwner(node, peer), onMain,
+                              [&](Value number, const SliceIndex &slice, Value stream) {
+                                loop.sync(loop.getCopyStream(), stream);
+                                loop.put(scatter.getComputed(program, slice),
+                                         scatter.getTarget(program, place, slice), peer);
+                                loop.signal(peer, step, number, slices);
+                                return success();
+                              });
+  });
+  if (failed(done))
+    return failure();
+  return scatter.computeOwn(body, loop.getOwner(node, loop.device), place, onMain);
+}
+
+void HierarchicalReduce::reduce(Value step, bool isFirst, bool isLast) {
+  Value stream = loop.getNetworkStream();
+  loop.sync(stream, program.getMainStream());
+  if (!isFirst) {
+    Value next = program.getIndex(loop.nodes.devices);
+    HierarchicalLoop::Hop piece{sum, scatter.getPlace(program, received, getNumber(step, next))};
+    loop.hop(piece);
+  }
+  Value last = program.getIndex(slices - 1);
+  (void)program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
+    loop.waitFor(loop.inside.getSource(distance), step, last, slices, stream);
+    return success();
+  });
+  fusion::ReshardOp op = scatter.scatter;
+  auto kind = ReduceKindAttr::get(builder.getContext(), scatter.scattered.plan.reduction);
+  hostir::ReduceOp::create(builder, loc, kind, getPlaces(step, /*withNext=*/!isFirst),
+                           isLast ? program.getBuffer(op.getResult()) : sum,
+                           builder.getDenseI64ArrayAttr({0}), stream);
+}
+
+LogicalResult HierarchicalReduce::emit() {
+  fusion::ReshardOp op = scatter.scatter;
+  int64_t steps = loop.nodes.nodes;
+  SmallVector<int64_t> shape = scatter.getReceivedShape();
+  shape.front() = steps * (loop.nodes.devices + 1);
+  Type element = op.getType().getElementType();
+  received = program.allocSymmetric(loc, shape, element);
+  if (steps > 1)
+    sum = program.alloc(loc, MemRefType::get(ArrayRef(shape).drop_front(), element));
+  if (failed(scatter.prepare(body)))
+    return failure();
+  loop.fork();
+  LogicalResult done = success();
+  auto emitStep = [&](Value step, bool isFirst, bool isLast) -> LogicalResult {
+    if (failed(compute(step)))
+      return failure();
+    reduce(step, isFirst, isLast);
+    return success();
+  };
+  program.onMesh(loc, scatter.scattered.plan.mesh, [&] {
+    if (steps > 1)
+      done = emitStep(program.getIndex(0), /*isFirst=*/true, /*isLast=*/false);
+    if (succeeded(done))
+      done = program.loop(loc, 1, steps - 1, [&](Value step) {
+        return emitStep(step, /*isFirst=*/false, /*isLast=*/false);
+      });
+    if (succeeded(done))
+      done = emitStep(program.getIndex(steps - 1), /*isFirst=*/steps == 1, /*isLast=*/true);
+  });
+  loop.join();
+  return done;
+}
+
+//===----------------------------------------------------------------------===//
+// The schedule
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// For gathers and reductions over several nodes whose slices have one owner each: each slice
+/// crosses the network once per node, and is spread inside of each node by one-sided copies
+/// (docs/schedules.md).
+class Hierarchical : public Schedule {
+  fusion::ScheduleInfo getInfo() const override { return {"hierarchical", {}}; }
+  void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
+  FailureOr<SchedulePlan> match(const StreamLoop &loop,
+                                function_ref<InFlightDiagnostic()> why) const override;
+};
+
+} // namespace
+
+void Hierarchical::getCandidates(const StreamLoop &loop,
+                                 SmallVectorImpl<Candidate> &candidates) const {
+  // Along one axis it is a ring or a push, which are candidates of their own.
+  auto isAcrossNodes = [](fusion::ReshardOp op) {
+    return llvm::count_if(fusion::getAxes(op.getType()).getMesh().getAxes(),
+                          [](const MeshAxis &axis) { return axis.size > 1; }) > 1;
+  };
+  if (!loop.streamSizes.empty() && llvm::any_of(loop.reshards(), isAcrossNodes))
+    candidates.push_back({getAttr(loop.place->getContext())});
+}
+
+FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
+                                            function_ref<InFlightDiagnostic()> why) const {
+  if (movesNothing(loop.reshards()))
+    return SchedulePlan{[&loop](ProgramBuilder &program) {
+      return emitPipeline(loop, program, /*sendsMessages=*/false);
+    }};
+  if (ScatterLoop::isScatterLoop(loop)) {
+    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
+    if (failed(scatter))
+      return failure();
+    FailureOr<Nodes> nodes = Nodes::match(scatter->scattered.plan, why);
+    if (failed(nodes))
+      return failure();
+    return SchedulePlan{[scatter = *scatter, nodes = *nodes](ProgramBuilder &program) {
+                          return HierarchicalReduce(scatter, nodes, program).emit();
+                        },
+                        /*isOneSided=*/nodes->devices > 1};
+  }
+  std::string reason;
+  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  if (failed(gather))
+    return why() << "schedule hierarchical " << reason;
+  FailureOr<Nodes> nodes = Nodes::match(gather->plan, why);
+  if (failed(nodes))
+    return failure();
+  return SchedulePlan{[gather = *gather, nodes = *nodes](ProgramBuilder &program) {
+                        return HierarchicalGather(gather, nodes, program).emit();
+                      },
+                      /*isOneSided=*/nodes->devices > 1};
+}
+
+std::unique_ptr<Schedule> tandem::createHierarchicalSchedule() {
+  return std::make_unique<Hierarchical>();
+}
