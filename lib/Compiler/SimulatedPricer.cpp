@@ -202,7 +202,7 @@ FailureOr<double> SimulatedPricer::simulate(ModuleOp module, StringRef name, boo
   simulate::Options options;
   options.totalOnly = true;
   auto result = simulate::simulate(**world, machine, options);
-  if (!result)
+  if (!result || result->outOfReach != replay::kNone)
     return failure();
   return result->seconds;
 }

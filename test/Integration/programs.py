@@ -172,6 +172,8 @@ PROGRAMS = [
     # A ring across nodes, puts inside of each.
     *(layer(name, "hierarchical", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=tuple(NODES),
             mesh=NODES.get, variant=True) for name in ("gather-nodes", "gather-halves")),
+    layer("gather-merged", "hierarchical", "x 48 48, w 48 48", "y 48 48", lambda t: {"y": t["x"] @ t["w"]},
+          ranks=tuple(NODES), mesh=NODES.get, variant=True),
     layer("gather-only", "hierarchical-gather", "x 48 16", "y 48 16", lambda t: {"y": t["x"]}, DTYPES, ranks=tuple(NODES),
           mesh=NODES.get, exact=True, variant=True),
     *(layer(name, "hierarchical", "x 48 48, w 48 16", "y 48 16", lambda t: {"y": t["x"] @ t["w"]}, ranks=tuple(NODES),

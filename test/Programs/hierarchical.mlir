@@ -3,6 +3,8 @@
 // RUN: tandem-compile %s --entry=gather_nodes --mesh node=3,gpu=2 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: tandem-compile %s --entry=reduce_halves --mesh node=2,gpu=3 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: tandem-compile %s --entry=gather_halves --mesh node=1,gpu=1 --dump | FileCheck %s --check-prefix=ALONE
+// RUN: tandem-compile %s --entry=gather_merged --mesh node=2,gpu=2 --dump --rank=1 | FileCheck %s --check-prefix=MERGED
+// RUN: sed 's/hierarchical>} : !x ->/hierarchical, merge = "node"> } : !x ->/' %s > %t.mlir && not tandem-compile %t.mlir --entry=gather_nodes --mesh node=2,gpu=2 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=REPLICATED
 
 // Gathers and reductions over nodes of devices: a ring across nodes, puts inside of each. Rank 1 is device 1 of node 0.
 //
@@ -41,6 +43,14 @@
 // REDUCE-NEXT: s2 reduce sum arg2:f32[12,16] <- sym{{.*}}:f32[3,12,16]
 //
 // ALONE-NOT: channel
+//
+// MERGED: s0 matmul {{.*}} = arg0:f32[12,48]
+// MERGED: s0 wait_signal c1 slot 0 value 1
+// MERGED-NEXT: s0 matmul {{.*}} = sym0:f32[12,48]
+// MERGED: s0 wait_signal c1 slot 0 value 2
+// MERGED-NEXT: s0 matmul {{.*}} = sym0+4608:f32[24,48]
+//
+// REPLICATED: error: schedule hierarchical: 'merge' takes matmuls whose results differ between the devices along "node"
 
 #pod = #tandem.mesh<"pod", ["node" = ?, "gpu" = ?]>
 !x = tensor<48x16xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>
@@ -80,4 +90,16 @@ func.func @reduce_halves(%x: !xk {fusion.name = "x"}, %w: !wk {fusion.name = "w"
   %0 = fusion.matmul %x, %w : !xk, !wk -> !terms2
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<hierarchical>} : !terms2 -> !x
   return %1 : !x
+}
+
+// All slices of another node at once.
+!rows = tensor<48x48xf32, #fusion.axes<#pod, [didx("node") * didx("gpu"), -]>>
+!all = tensor<48x48xf32, #fusion.axes<#pod, [stream("node") * stream("gpu"), -]>>
+!ws = tensor<48x48xf32, #fusion.axes<#pod, [-, didx("node") * didx("gpu")]>>
+!out = tensor<48x48xf32, #fusion.axes<#pod, [stream("node") * stream("gpu"), didx("node") * didx("gpu")]>>
+
+func.func @gather_merged(%x: !rows {fusion.name = "x"}, %w: !ws {fusion.name = "w"}) -> (!out {fusion.name = "y"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<hierarchical, merge = "node">} : !rows -> !all
+  %1 = fusion.matmul %0, %w : !all, !ws -> !out
+  return %1 : !out
 }

@@ -69,6 +69,9 @@ struct Result {
   /// Begin and end by replay::CommandId. Begin is when work starts; for a wait, when it reaches the
   /// head of its stream.
   std::vector<double> begin, end;
+  /// The first put to another node, if the machine's copy engines do the puts: they reach only the
+  /// own node, so the machine cannot run the program. kNone: there is none.
+  replay::CommandId outOfReach = replay::kNone;
 };
 
 /// An error if the program does not fit the machine, or does not finish. The message says where it

@@ -142,6 +142,9 @@ std::string report(const replay::World &world, const machine::Machine &machine,
   for (const Utilisation &engine : result.utilisation)
     fmt::format_to(out, "used {:<16} {:5.1f} %, at most {:.1f} %\n", engine.engine,
                    100 * engine.average, 100 * engine.most);
+  if (result.outOfReach != replay::kNone)
+    fmt::format_to(out, "not on this machine: {} goes to another node, copy engines do not\n",
+                   world.describe(result.outOfReach));
   if (result.ranks.empty())
     return text;
   const RankResult &slowest = result.ranks[result.slowestRank];

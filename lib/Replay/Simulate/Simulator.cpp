@@ -247,6 +247,8 @@ private:
     const Command &command = world.commands[id];
     double bytes = costs.bytes(world.ranks[rank], command, 1);
     if (machine.oneSided.mover == Mover::Copy) {
+      if (costs.reachOf(rank, command) == replay::Reach::Network)
+        result.outOfReach = std::min(result.outOfReach, id);
       fabric.countCopy(rank, 1, now);
       fabric.countCopy(command.peer, 1, now);
     }

@@ -10,6 +10,7 @@
 #include "Support/GatherLoop.h"
 #include "Support/Peers.h"
 #include "Support/ScatterLoop.h"
+#include "Support/SliceFactors.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -98,7 +99,8 @@ FailureOr<Nodes> Nodes::match(const ReshardPlan &plan, function_ref<InFlightDiag
     (axis == last ? result.inside : result.across).push_back(axis);
     (axis == last ? result.devices : result.nodes) *= plan.mesh.axisSize(axis);
   }
-  result.isInsideFirst = !result.inside.empty() && plan.axes.front() == last;
+  result.isInsideFirst =
+      !result.inside.empty() && !result.across.empty() && plan.axes.front() == last;
   if (!result.inside.empty() && plan.axes.front() != last && plan.axes.back() != last)
     return why() << "schedule hierarchical: expected the mesh's last axis, " << last
                  << ", to be the first or the last of the axes that split the dimension, found it "
@@ -173,8 +175,10 @@ namespace {
 /// them and on what those devices put.
 class HierarchicalGather {
 public:
-  HierarchicalGather(const GatherLoop &gather, const Nodes &nodes, ProgramBuilder &program)
-      : gather(gather), loop(nodes, gather.plan.mesh, gather.getLoc(), program),
+  /// `merges`: computes on all slices of another node at once.
+  HierarchicalGather(const GatherLoop &gather, const Nodes &nodes, bool merges,
+                     ProgramBuilder &program)
+      : gather(gather), merges(merges), loop(nodes, gather.plan.mesh, gather.getLoc(), program),
         body(gather.loop, program), program(program), builder(program.getBuilder()),
         loc(gather.getLoc()), slices(gather.digits.numSlices()) {}
 
@@ -192,7 +196,11 @@ private:
   FailureOr<Value> getSource(size_t gathered, const SliceIndex &slice, bool isOwn);
   FailureOr<Value> getPlace(size_t gathered, const SliceIndex &slice);
 
+  /// Waits for the slices of a whole node, then computes on them at once.
+  LogicalResult computeNode(Value step);
+
   const GatherLoop &gather;
+  bool merges;
   HierarchicalLoop loop;
   LoopEmitter body;
   ProgramBuilder &program;
@@ -318,6 +326,26 @@ LogicalResult HierarchicalGather::compute(Value step, bool isOwn) {
   });
 }
 
+LogicalResult HierarchicalGather::computeNode(Value step) {
+  Value stream = program.getMainStream(), zero = program.getIndex(0);
+  Value from = loop.across.getSource(step);
+  auto arrive = [&](Value device) {
+    SliceIndex slice = gather.digits.getIndex(builder, loc, loop.getOwner(from, device), zero,
+                                              /*isFirst=*/false);
+    return copyArrived(slice, stream);
+  };
+  if (failed(arrive(loop.device)) ||
+      failed(program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
+        Value peer = loop.inside.getSource(distance);
+        loop.waitFor(peer, step, zero, slices, stream);
+        return arrive(peer);
+      })))
+    return failure();
+  SliceIndex all = gather.digits.getIndex(builder, loc, loop.getOwner(from, zero), zero,
+                                          /*isFirst=*/false, loop.nodes.devices);
+  return body.emitSlices(gather.consumers, all, stream, /*isStreamUsed=*/true);
+}
+
 LogicalResult HierarchicalGather::step(Value step, bool isFirst, bool forwards) {
   if (!isFirst) {
     // What the last hop has brought, before the next one is issued.
@@ -328,7 +356,7 @@ LogicalResult HierarchicalGather::step(Value step, bool isFirst, bool forwards) 
     return failure();
   if (failed(spread(step, isFirst)))
     return failure();
-  return compute(step, isFirst);
+  return merges && !isFirst ? computeNode(step) : compute(step, isFirst);
 }
 
 LogicalResult HierarchicalGather::emit() {
@@ -490,7 +518,9 @@ namespace {
 /// crosses the network once per node, and is spread inside of each node by one-sided copies
 /// (docs/schedules.md).
 class Hierarchical : public Schedule {
-  fusion::ScheduleInfo getInfo() const override { return {"hierarchical", {}}; }
+  fusion::ScheduleInfo getInfo() const override {
+    return {"hierarchical", {{"merge", fusion::ScheduleOption::Kind::Word, 0, {"none", "node"}}}};
+  }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
                                 function_ref<InFlightDiagnostic()> why) const override;
@@ -505,8 +535,18 @@ void Hierarchical::getCandidates(const StreamLoop &loop,
     return llvm::count_if(fusion::getAxes(op.getType()).getMesh().getAxes(),
                           [](const MeshAxis &axis) { return axis.size > 1; }) > 1;
   };
-  if (!loop.streamSizes.empty() && llvm::any_of(loop.reshards(), isAcrossNodes))
-    candidates.push_back({getAttr(loop.place->getContext())});
+  if (llvm::none_of(loop.reshards(), isAcrossNodes))
+    return;
+  Builder builder(loop.place->getContext());
+  for (bool merges : {false, true}) {
+    NamedAttrList options;
+    if (merges)
+      options.set("merge", builder.getStringAttr("node"));
+    fusion::ScheduleAttr schedule = getAttr(builder.getContext(), options);
+    if (!loop.streamSizes.empty())
+      candidates.push_back({schedule});
+    addSliced(loop, schedule, getOwnerFactor, candidates);
+  }
 }
 
 FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
@@ -515,6 +555,7 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
     return SchedulePlan{[&loop](ProgramBuilder &program) {
       return emitPipeline(loop, program, /*sendsMessages=*/false);
     }};
+  bool merges = loop.schedule.getWord("merge") == "node";
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
     if (failed(scatter))
@@ -522,6 +563,8 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
     FailureOr<Nodes> nodes = Nodes::match(scatter->scattered.plan, why);
     if (failed(nodes))
       return failure();
+    if (merges)
+      return why() << "schedule hierarchical: expected a gather with 'merge', found a reduction";
     return SchedulePlan{[scatter = *scatter, nodes = *nodes](ProgramBuilder &program) {
                           return HierarchicalReduce(scatter, nodes, program).emit();
                         },
@@ -534,8 +577,14 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
   FailureOr<Nodes> nodes = Nodes::match(gather->plan, why);
   if (failed(nodes))
     return failure();
-  return SchedulePlan{[gather = *gather, nodes = *nodes](ProgramBuilder &program) {
-                        return HierarchicalGather(gather, nodes, program).emit();
+  if (merges && nodes->isInsideFirst)
+    return why()
+           << "schedule hierarchical: expected the slices of a node's devices to be neighbours "
+              "with 'merge', found those of devices with one number";
+  if (merges && failed(gather->verifyMerged(nodes->across, why)))
+    return failure();
+  return SchedulePlan{[gather = *gather, nodes = *nodes, merges](ProgramBuilder &program) {
+                        return HierarchicalGather(gather, nodes, merges, program).emit();
                       },
                       /*isOneSided=*/nodes->devices > 1};
 }

@@ -131,6 +131,32 @@ FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &rea
   return GatherLoop(loop, std::move(*plan));
 }
 
+LogicalResult GatherLoop::verifyMerged(ArrayRef<StringAttr> axes,
+                                       function_ref<InFlightDiagnostic()> why) const {
+  StringRef name = loop.schedule.getName();
+  if (digits.numSlices() != 1)
+    return why() << "schedule " << name << ": expected one slice per device with 'merge', found "
+                 << digits.numSlices();
+  if (!loop.digitMaps.empty())
+    return why() << "schedule " << name
+                 << ": 'merge' takes slices of one stream digit, found an op of the loop whose "
+                    "result has others";
+  // A library may add in another order where a matmul has more rows. So devices that merge
+  // different rows would have replicas that are not bit-identical.
+  for (Operation *op : consumers) {
+    if (!isa<fusion::MatmulOp>(op))
+      continue;
+    fusion::AxesAttr result = fusion::getAxes(op->getResult(0).getType());
+    for (StringAttr axis : axes)
+      if (result.dimOfDeviceAxis(axis) < 0 && !llvm::is_contained(result.getPartial(), axis))
+        return why() << "schedule " << name
+                     << ": 'merge' takes matmuls whose results differ between the devices along "
+                     << axis << ", found a result that is replicated there, whose copies could "
+                     << "differ in rounding";
+  }
+  return success();
+}
+
 Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }
 
 FailureOr<ReshardPlan> GatherLoop::getSlice(fusion::ReshardOp gather, const SliceIndex &slice,

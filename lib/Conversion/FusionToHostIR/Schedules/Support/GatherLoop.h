@@ -31,6 +31,11 @@ public:
   SmallVector<fusion::ReshardOp, 1> gathers;
   ArrayRef<Operation *> consumers;
 
+  /// Whether slices of several owners may be computed at once, as a schedule's option 'merge' asks.
+  /// `axes`: devices that differ along them merge different slices. The reason goes through `why`.
+  LogicalResult verifyMerged(ArrayRef<StringAttr> axes,
+                             function_ref<InFlightDiagnostic()> why) const;
+
   Location getLoc() const;
   /// The pieces of a gather's slice in its operand (on the owner) and in the gathered value; emits
   /// their indices.
