@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <fstream>
 
 namespace tandem {
 
@@ -48,6 +49,12 @@ private:
 };
 
 } // namespace
+
+std::string Bootstrap::host() const {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return boot;
+}
 
 std::unique_ptr<Bootstrap> createSelfBootstrap() { return std::make_unique<SelfBootstrap>(); }
 

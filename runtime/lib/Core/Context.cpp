@@ -58,16 +58,42 @@ Expected<Stream *> ContextImpl::stream(uint32_t i, StreamPriority priority) {
   return stream.get();
 }
 
-Expected<Transport *> ContextImpl::transport(uint32_t capabilities) {
-  std::string have;
+Expected<bool> ContextImpl::isOnOneHost(const ChannelDesc &channel, std::string &apart) {
+  if (hosts.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(hosts, allGatherStrings(bootstrap(), bootstrap().host()));
+  }
+  for (uint32_t member : channel.group)
+    if (hosts[member] != hosts[channel.group.front()]) {
+      apart = fmt::format("ranks {} and {}", channel.group.front(), member);
+      return false;
+    }
+  return true;
+}
+
+Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
+  std::string have, apart;
   for (const auto &transport : options.transports) {
-    if ((transport->capabilities() & capabilities) == capabilities)
+    have += fmt::format("{}{} ({}{})", have.empty() ? "" : ", ", transport->name(),
+                        capabilitiesToString(transport->capabilities()),
+                        transport->reach() == Transport::Reach::Host ? ", one host" : "");
+    if ((transport->capabilities() & channel.capabilities) != channel.capabilities)
+      continue;
+    if (transport->reach() == Transport::Reach::World)
       return transport.get();
-    have += fmt::format("{}{} ({})", have.empty() ? "" : ", ", transport->name(),
-                        capabilitiesToString(transport->capabilities()));
+    TANDEM_ASSIGN_OR_RETURN(bool reaches, isOnOneHost(channel, apart));
+    // All ranks take the same transport, although their groups differ.
+    std::vector<std::string> answers;
+    TANDEM_ASSIGN_OR_RETURN(answers, allGatherStrings(bootstrap(), reaches ? "" : apart));
+    auto other = std::find_if(answers.begin(), answers.end(),
+                              [](const std::string &answer) { return !answer.empty(); });
+    if (other == answers.end())
+      return transport.get();
+    apart = *other;
   }
   return Status(Code::Unsupported,
-                fmt::format("needs {}, this context has {}", capabilitiesToString(capabilities),
+                fmt::format("needs {}{}, this context has {}",
+                            capabilitiesToString(channel.capabilities),
+                            apart.empty() ? "" : " between hosts (" + apart + ")",
                             have.empty() ? "no channels" : have));
 }
 

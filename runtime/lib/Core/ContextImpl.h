@@ -51,8 +51,10 @@ public:
 
   /// The context's stream `i` of a priority, made when first asked for; shared by the instances.
   Expected<Stream *> stream(uint32_t i, StreamPriority priority);
-  /// The first transport that has `capabilities`.
-  Expected<Transport *> transport(uint32_t capabilities);
+  /// The first transport that has the channel's capabilities and reaches its groups, on all ranks.
+  /// Collective over the world: each rank gives the channel with its own group. The capabilities
+  /// are equal on all ranks.
+  Expected<Transport *> transport(const ChannelDesc &channel);
   /// Waits for the current runs in flight of all instances, or until health() is an error, which it
   /// then returns. Call it before a driver call that blocks until the device is idle: during such a
   /// call no abort gets through. A run that a thread is still enqueuing does not count, because the
@@ -68,10 +70,14 @@ public:
 
 private:
   void guard();
+  /// Whether the members of the channel's group are on one host; the first two that are not are in
+  /// `apart`. Collective over the world when first called.
+  Expected<bool> isOnOneHost(const ChannelDesc &channel, std::string &apart);
 
   ContextOptions options;
   std::map<std::pair<StreamPriority, uint32_t>, std::unique_ptr<Stream>> streams;
   uint32_t instances = 0;
+  std::vector<std::string> hosts; ///< by rank; empty until first needed
 
   mutable std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;

@@ -131,7 +131,7 @@ Status InstanceImpl::makeChannels() {
       desc.symmetric = symmetricMemory;
     std::string where = fmt::format("channel c{} \"{}\": ", c, desc.name);
     // Equal capabilities were agreed upon, so all ranks choose the same transport, or fail alike.
-    auto transport = context.transport(desc.capabilities);
+    auto transport = context.transport(desc);
     if (!transport)
       return transport.status().withPrefix(prefix() + where);
     auto channel = (*transport)->createChannel(desc, context.device(), context.bootstrap());

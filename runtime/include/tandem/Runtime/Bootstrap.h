@@ -31,6 +31,9 @@ public:
   /// (one node).
   virtual uint32_t localRank() const { return rank(); }
   virtual uint32_t localSize() const { return worldSize(); }
+  /// A text that is equal on the ranks of one host, and only there. Default: the boot of the
+  /// operating system.
+  virtual std::string host() const;
 
   /// Every rank gives `bytes` bytes (the same number on all); `all` receives worldSize() * bytes,
   /// in rank order. Must return an error in bounded time if a rank has ended. After an error the

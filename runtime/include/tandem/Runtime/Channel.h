@@ -135,10 +135,14 @@ public:
 /// Makes channels. One per context and kind.
 class Transport {
 public:
+  /// Which ranks a channel can connect: those of one host (Bootstrap::host()), or any.
+  enum class Reach : uint8_t { Host, World };
+
   virtual ~Transport();
   /// "local", "ucx", "ccl", "peer".
   virtual std::string_view name() const = 0;
   virtual uint32_t capabilities() const = 0;
+  virtual Reach reach() const { return Reach::World; }
   /// True if its channels can access memory of `device` directly. Otherwise the transport is staged
   /// through host memory; see stageThroughHost().
   virtual bool moves(const Device &device) const { return device.hostMemory(); }

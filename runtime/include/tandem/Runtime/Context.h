@@ -21,7 +21,8 @@ namespace tandem {
 
 struct ContextOptions {
   std::unique_ptr<Device> device;
-  /// A program's channel is bound to the first transport with the required capabilities. A
+  /// A program's channel is bound to the first transport that has the required capabilities and
+  /// reaches all members of every group of the channel. All ranks list the same transports. A
   /// transport of host memory is staged if the device has separate memory.
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Bootstrap> bootstrap;

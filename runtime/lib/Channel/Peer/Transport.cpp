@@ -114,6 +114,7 @@ class PeerTransport final : public Transport {
 public:
   std::string_view name() const override { return "peer"; }
   uint32_t capabilities() const override { return OneSided; }
+  Reach reach() const override { return Reach::Host; }
   bool moves(const Device &) const override { return true; } // or says why not
 
   Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,

@@ -360,4 +360,88 @@ TEST(Instance, NoChannelForIt) {
             "rank 0: @needs: channel c0 \"ch\": needs collectives, this context has no channels");
 }
 
+/// A rank of a host of two ranks.
+class TwoPerHost final : public Bootstrap {
+public:
+  explicit TwoPerHost(std::unique_ptr<Bootstrap> inner) : inner(std::move(inner)) {}
+  uint32_t rank() const override { return inner->rank(); }
+  uint32_t worldSize() const override { return inner->worldSize(); }
+  std::string host() const override { return "host " + std::to_string(rank() / 2); }
+  Status allGather(const void *mine, size_t bytes, void *all) override {
+    return inner->allGather(mine, bytes, all);
+  }
+  Status barrier() override { return inner->barrier(); }
+
+private:
+  std::unique_ptr<Bootstrap> inner;
+};
+
+/// Channels of `inner` that do not leave a host.
+class NearTransport final : public Transport {
+public:
+  NearTransport(std::unique_ptr<Transport> inner, std::vector<std::string> &made)
+      : inner(std::move(inner)), made(made) {}
+  std::string_view name() const override { return "near"; }
+  uint32_t capabilities() const override { return inner->capabilities(); }
+  Reach reach() const override { return Reach::Host; }
+  Expected<std::unique_ptr<Channel>> createChannel(const ChannelDesc &desc, Device &device,
+                                                   Bootstrap &bootstrap) override {
+    made.push_back(desc.name);
+    return inner->createChannel(desc, device, bootstrap);
+  }
+
+private:
+  std::unique_ptr<Transport> inner;
+  std::vector<std::string> &made;
+};
+
+/// Prepares channels of the groups {0, 1}, {2, 3} and of {0, 2}, {1, 3} on two hosts. Returns the
+/// channels that the near transport made, by rank, and the status of rank 3.
+std::pair<std::vector<std::vector<std::string>>, Status> prepareOnTwoHosts(bool alsoFar) {
+  ProgramSpec spec(4);
+  spec.name = "pod";
+  for (uint32_t r = 0; r < 4; ++r) {
+    spec.ranks[r].channel({r / 2 * 2, r / 2 * 2 + 1}, TwoSided, "inside");
+    spec.ranks[r].channel({r % 2, r % 2 + 2}, TwoSided, "across");
+  }
+  auto file = ProgramFile::fromMemory(spec.encode());
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  auto world = LocalWorld::create(4, std::chrono::seconds(20)),
+       nearWorld = LocalWorld::create(4, std::chrono::seconds(20));
+  std::pair<std::vector<std::vector<std::string>>, Status> result;
+  result.first.resize(4);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < 4; ++r)
+    threads.emplace_back([&, r] {
+      ContextOptions options;
+      options.device = createCpuDevice();
+      options.transports.push_back(
+          std::make_unique<NearTransport>(nearWorld->transport(r), result.first[r]));
+      if (alsoFar)
+        options.transports.push_back(world->transport(r));
+      options.bootstrap = std::make_unique<TwoPerHost>(world->bootstrap(r));
+      auto context = Context::create(std::move(options));
+      auto instance = Instance::create(**context, *(*file)->rankProgram(r));
+      if (r == 3)
+        result.second = instance.status();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return result;
+}
+
+TEST(Instance, ChannelsBetweenHostsGetATransportThatReachesThem) {
+  auto [made, status] = prepareOnTwoHosts(/*alsoFar=*/true);
+  EXPECT_TRUE(status.ok()) << status.message();
+  for (const std::vector<std::string> &channels : made)
+    EXPECT_EQ(channels, std::vector<std::string>{"inside"});
+}
+
+TEST(Instance, NoTransportBetweenHosts) {
+  auto [made, status] = prepareOnTwoHosts(/*alsoFar=*/false);
+  EXPECT_EQ(status.message(),
+            "rank 3: @pod: channel c1 \"across\": needs two_sided between hosts (ranks 0 and 2), "
+            "this context has near (two_sided|one_sided|collectives, one host)");
+}
+
 } // namespace
