@@ -18,6 +18,17 @@ from harness import environment, finish, start, tandem_run, tool
 programs = None
 
 
+NODES = """
+#pod = #tandem.mesh<"pod", ["node" = ?, "gpu" = ?]>
+!x = tensor<3x2x8xf32, #fusion.axes<#pod, [didx("node"), didx("gpu"), -]>>
+!y = tensor<3x2x8xf32, #fusion.axes<#pod, [-, -, -]>>
+func.func @f(%x: !x {fusion.name = "x"}) -> (!y {fusion.name = "y"}) {
+  %0 = fusion.reshard %x : !x -> !y
+  return %0 : !y
+}
+"""
+
+
 def setUpModule():
     global programs
     programs = harness.made_programs()
@@ -65,6 +76,25 @@ class Launch(harness.Test):
         done = [finish(rank) for rank in ranks]
         self.assertVerified(done[0], 3)
         self.assertEqual([(d.code, d.out) for d in done[1:]], [(0, "")] * 2)
+
+    def test_nodes(self):
+        # Runs on 3 nodes of 2 ranks, and on no other mesh of 6.
+        source = self.path("nodes.mlir")
+        with open(source, "w") as file:
+            file.write(NODES)
+        for per_node, code in ((2, 0), (3, 1)):
+            port = free_port()
+            ranks = start_ranks([{"RANK": r, "WORLD_SIZE": 6, "LOCAL_RANK": r % per_node, "LOCAL_WORLD_SIZE": per_node,
+                                  "MASTER_ADDR": "localhost", "MASTER_PORT": port} for r in range(6)],
+                                source, "--channel=ucx", "--verify")
+            done = [finish(rank) for rank in ranks]
+            if code == 0:
+                self.assertVerified(done[0], 6)
+            else:
+                self.assertIn("divide", done[0].err)
+            self.assertEqual([d.code for d in done], [code] * 6)
+        # Of one host, which nothing says but its name.
+        self.assertIn("divide", tandem_run(source, "-n", 6, "--channel=ucx").err)
 
     def test_slurm_variables(self):
         # The port follows from the job's number: one that no other test has.

@@ -9,9 +9,9 @@
 
 #include "tandem/Compiler/Compiler.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 using namespace tandem;
@@ -59,13 +59,20 @@ bool parseShapes(const CompileRequest &request, compiler::CompileOptions &option
   return true;
 }
 
-/// The axes written as `"x" = ?` in a text.
-std::set<std::string> openAxes(const std::string &path) {
+/// An axis written as `"x" = ?` in a text.
+struct OpenAxis {
+  std::string name;
+  bool continues; ///< the axis before it is open too, and of the same mesh
+};
+
+/// The open axes of a file in their order, each name once.
+std::vector<OpenAxis> openAxes(const std::string &path) {
   std::ifstream file(path);
   std::string text;
   if (file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too: the compiler says so
     text.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  std::set<std::string> axes;
+  std::vector<OpenAxis> axes;
+  size_t last = std::string::npos; // where the open axis before ends
   for (size_t at = text.find('?'); at != std::string::npos; at = text.find('?', at + 1)) {
     size_t end = text.find_last_not_of(" \t", at - 1);
     if (at == 0 || end == std::string::npos || text[end] != '=')
@@ -74,8 +81,15 @@ std::set<std::string> openAxes(const std::string &path) {
     if (end == std::string::npos || end == 0 || text[end] != '"')
       continue;
     size_t begin = text.find_last_of('"', end - 1);
-    if (begin != std::string::npos)
-      axes.insert(text.substr(begin + 1, end - begin - 1));
+    if (begin == std::string::npos)
+      continue;
+    std::string name = text.substr(begin + 1, end - begin - 1);
+    bool continues =
+        last != std::string::npos && text.find_first_not_of(", \t\n", last + 1) == begin;
+    last = at;
+    if (std::none_of(axes.begin(), axes.end(),
+                     [&](const OpenAxis &axis) { return axis.name == name; }))
+      axes.push_back({std::move(name), continues});
   }
   return axes;
 }
@@ -97,8 +111,14 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
     return result;
   if (request.mesh.empty() && request.ranks && request.text.empty())
-    for (const std::string &axis : openAxes(request.path))
-      options.mesh.push_back({axis, request.ranks});
+    for (const OpenAxis &axis : openAxes(request.path)) {
+      options.mesh.push_back({axis.name, request.ranks});
+      if (!axis.continues)
+        continue;
+      uint32_t perNode = request.ranksPerNode ? request.ranksPerNode : request.ranks;
+      options.mesh.back().second = perNode;
+      options.mesh[options.mesh.size() - 2].second = request.ranks / perNode;
+    }
   compiler::CompileResult compiled =
       request.text.empty() ? compiler::compileFile(request.path, options)
                            : compiler::compileText(request.text, options, request.path);

@@ -25,6 +25,9 @@ struct CompileRequest {
   std::string target;
   std::string machine; ///< by whose numbers schedules are chosen; "": by fixed rules
   uint32_t ranks = 0;  ///< 0: not known. Without `mesh`, an axis of size `?` gets it.
+  /// Ranks of each node. Without `mesh`, if a mesh has two axes of size `?`, the second gets it and
+  /// the first the number of nodes. 0: all ranks are on one node.
+  uint32_t ranksPerNode = 0;
 };
 
 struct CompiledProgram {

@@ -87,7 +87,9 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   const std::vector<CLI::Option *> compiling = {
       line.text("--entry", o.entry, "NAME", "function; default: the only one"),
       line.list("--mesh", o.mesh, "x=4[,y=2]",
-                "sizes of mesh axes; an axis of unknown size gets N"),
+                "sizes of mesh axes; an axis of unknown size gets N, two of one mesh get the "
+                "numbers of nodes "
+                "and of ranks on each"),
       line.list("--shape", o.shapes, "arg0=8x16", "extents of an argument; repeatable"),
       line.text("--target", o.target, "NAME", "default cpu-CHANNEL; cuda-nccl with ccl")};
   for (CLI::Option *option : compiling)
