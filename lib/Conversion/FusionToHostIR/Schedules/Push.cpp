@@ -9,6 +9,7 @@
 
 #include "Support/GatherLoop.h"
 #include "Support/Peers.h"
+#include "Support/PushAllReduce.h"
 #include "Support/ScatterLoop.h"
 #include "Support/SliceFactors.h"
 
@@ -408,8 +409,8 @@ LogicalResult PushReduce::emit(ArrayRef<Batch> batches) {
 
 namespace {
 
-/// For gathers and reductions whose slices have one owner each: one-sided copies by one stream, a
-/// signal after each, and no barrier (docs/schedules.md).
+/// For gathers and reductions whose slices have one owner each, and all-reduces slice by slice:
+/// one-sided copies by one stream, a signal after each, and no barrier (docs/schedules.md).
 class Push : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
@@ -498,6 +499,11 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     return SchedulePlan{[&loop](ProgramBuilder &program) {
       return emitPipeline(loop, program, /*sendsMessages=*/false);
     }};
+  if (isAllReduceLoop(loop)) {
+    if (!loop.schedule.getIntegers("merge").empty() || loop.schedule.getInteger("streams") > 1)
+      return why() << "schedule push: expected no 'merge' and one stream for an all-reduce";
+    return matchPushAllReduce(loop, getOrder(loop.schedule), why);
+  }
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
     if (failed(scatter))
@@ -558,6 +564,7 @@ void Push::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
       if (!merge.empty())
         candidates.push_back({getPush(streams, merge)});
   }
+  addSliced(loop, getPush(0, {}), getAllReduceFactors, candidates);
   for (int64_t streams : {0, 2}) {
     addSliced(loop, getPush(streams, {}), getOwnerFactor, candidates);
     addSliced(loop, getPush(streams, {}), getFineOwnerFactors, candidates);

@@ -61,6 +61,17 @@ SmallVector<fusion::StreamFactor> tandem::getFineOwnerFactors(fusion::ReshardOp 
   return getOwnerFactors(op, {2, 4}, kFewDevices);
 }
 
+SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp op) {
+  auto found = classify(op);
+  if (!found || found->first.kind != fusion::ReshardKind::AllReduce || found->second > kFewDevices)
+    return {};
+  SmallVector<fusion::StreamFactor> factors;
+  for (int64_t dim = 0; dim < op.getType().getRank(); ++dim)
+    for (int64_t each : {2, 4, 8})
+      factors.push_back({dim, found->second * each, 1, /*toOwners=*/false, each});
+  return factors;
+}
+
 SmallVector<fusion::StreamFactor> tandem::getRangeFactors(fusion::ReshardOp op) {
   auto found = classify(op);
   if (!found)

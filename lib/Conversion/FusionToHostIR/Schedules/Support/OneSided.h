@@ -1,0 +1,43 @@
+//===- OneSided.h - puts and signals of a schedule --------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_ONESIDED_H
+#define TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_ONESIDED_H
+
+#include "../../ProgramBuilder.h"
+#include "tandem/Support/LLVM.h"
+
+namespace tandem {
+
+/// The one-sided channel along mesh axes, and signals that tell its devices of arrivals. A set of
+/// signals has one slot for each device of the group: the device that raises it.
+class OneSided {
+public:
+  /// `me`: this device's position in the group of `devices`; `sets`: how many sets of signals.
+  OneSided(ProgramBuilder &program, Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes,
+           Value me, int64_t devices, int64_t sets = 1);
+
+  /// Copies `source` to `target`, which is this device's name for its place at the peer.
+  void put(Value source, Value target, Value peer, Value stream) const;
+  /// Tells the peer that all puts before it on this stream have arrived: raises this device's slot
+  /// to `number` + 1.
+  void signal(Value peer, Value number, Value stream, int64_t set = 0) const;
+  /// Holds `stream` until device `from` has told of `number`.
+  void waitFor(Value from, Value number, Value stream, int64_t set = 0) const;
+
+private:
+  Value getSlot(Value device, int64_t set) const;
+
+  ProgramBuilder &program;
+  Location loc;
+  Value me, channel;
+  int64_t devices, firstSignal;
+};
+
+} // namespace tandem
+
+#endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_SCHEDULES_SUPPORT_ONESIDED_H

@@ -1,0 +1,272 @@
+//===- PushAllReduce.cpp - all-reduces by puts, slice by slice --*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PushAllReduce.h"
+
+#include "../../OpLowering.h"
+#include "OneSided.h"
+#include "OwnerSlices.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Support/SilenceDiagnostics.h"
+
+using namespace mlir;
+using namespace tandem;
+
+namespace {
+
+/// A loop that computes partial sums, all-reduces them slice by slice, and may go on with the sums.
+struct AllReduceLoop {
+  const StreamLoop &loop;
+  fusion::ReshardOp reshard;
+  ReshardPlan plan; ///< of any slice, without indices
+  OwnerDigits digits;
+  SmallVector<Operation *> producers, consumers;
+  PeerOrder order;
+};
+
+/// In round k each device computes slice k of every other device and puts it there, then its own,
+/// which it reduces when all partial sums have come, and puts to all others. Round k is reduced and
+/// handed out while round k + 1 is computed.
+class Emission {
+public:
+  Emission(const AllReduceLoop &all, ProgramBuilder &program);
+  LogicalResult emit();
+
+private:
+  enum : int64_t { kPartialSums, kSums }; ///< the sets of signals
+  Value getWorker(int64_t number) const {
+    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
+  }
+  Value getCopyStream() const { return getWorker(0); }
+  Value getReduceStream() const { return getWorker(1); }
+  Value getFinishStream() const { return getWorker(2); }
+  void sync(Value stream, Value after) const {
+    hostir::SyncOp::create(builder, loc, stream, after);
+  }
+
+  LogicalResult prepare();
+  LogicalResult emitRound(Value round);
+  LogicalResult computeOwn(Value round, const SliceIndex &slice);
+  /// What follows the all-reduce, on a slice that has arrived, or is the device's own.
+  LogicalResult finish(const SliceIndex &slice, bool isOwn);
+  SliceIndex getSlice(Value owner, Value round) const {
+    return all.digits.getIndex(builder, loc, owner, round, /*isFirst=*/false);
+  }
+  /// A slice in a buffer of the shape of the value.
+  Value getView(Value buffer, const SliceIndex &slice) const;
+  /// The partial sums of a round, or that of one device.
+  Value getPlaces(Value round) const { return getElement(received, {round}); }
+  Value getPlace(Value round, Value device) const { return getElement(received, {round, device}); }
+  Value getElement(Value buffer, ArrayRef<Value> leading) const;
+
+  const AllReduceLoop &all;
+  ProgramBuilder &program;
+  OpBuilder &builder;
+  Location loc;
+  LoopEmitter body;
+  Value me;
+  Peers peers;
+  OneSided channel;
+  LocalDims sliceDims; ///< of a buffer that holds one slice
+  Value received;      ///< symmetric: [round, source, slice...]
+  Value sums;          ///< symmetric, of the shape of the value: the sums of other devices
+};
+
+} // namespace
+
+Emission::Emission(const AllReduceLoop &all, ProgramBuilder &program)
+    : all(all), program(program), builder(program.getBuilder()),
+      loc(fusion::ReshardOp(all.reshard).getLoc()), body(all.loop, program),
+      me(program.getGroupPosition(loc, all.plan.mesh, all.plan.axes)),
+      peers(program, loc, me, all.digits.devices, all.order),
+      channel(program, loc, all.plan.mesh, all.plan.axes, me, all.digits.devices, /*sets=*/2) {}
+
+Value Emission::getView(Value buffer, const SliceIndex &slice) const {
+  fusion::ReshardOp op = all.reshard;
+  return makeView(builder, loc, buffer, getLocalDims(op.getType(), &slice), true);
+}
+
+Value Emission::getElement(Value buffer, ArrayRef<Value> leading) const {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<OpFoldResult> offsets(leading.begin(), leading.end()), sizes,
+      strides(type.getRank(), builder.getIndexAttr(1));
+  offsets.resize(type.getRank(), builder.getIndexAttr(0));
+  for (auto [i, extent] : llvm::enumerate(type.getShape()))
+    sizes.push_back(builder.getIndexAttr(i < leading.size() ? 1 : extent));
+  auto element = memref::SubViewOp::inferRankReducedResultType(
+      type.getShape().drop_front(leading.size()), type, offsets, sizes, strides);
+  return memref::SubViewOp::create(builder, loc, cast<MemRefType>(element), buffer, offsets, sizes,
+                                   strides);
+}
+
+LogicalResult Emission::prepare() {
+  fusion::ReshardOp op = all.reshard;
+  RankedTensorType type = op.getType();
+  SliceIndex any = getSlice(program.getIndex(0), program.getIndex(0));
+  SmallVector<int64_t> shape{all.digits.numSlices(), all.digits.devices};
+  for (const SmallVector<LocalDigit> &digits : getLocalDims(type, &any)) {
+    SmallVector<LocalDigit> &kept = sliceDims.emplace_back();
+    int64_t extent = 1;
+    for (const LocalDigit &digit : digits)
+      if (digit.isKept()) {
+        kept.push_back(digit);
+        extent *= digit.size;
+      }
+    shape.push_back(extent);
+  }
+  received = program.allocSymmetric(loc, shape, type.getElementType());
+  sums = program.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType());
+  // A result of the program is in the embedder's memory, which peers cannot access.
+  if (!program.getBuffer(op.getResult()))
+    program.setBuffer(op.getResult(), sums);
+  return body.prepare();
+}
+
+LogicalResult Emission::computeOwn(Value round, const SliceIndex &slice) {
+  fusion::ReshardOp op = all.reshard;
+  Value place = getPlace(round, me), stream = program.getMainStream();
+  // A matmul writes straight into the receive memory.
+  const OpLowering *producer = getLowering(op.getInput().getDefiningOp());
+  bool inPlace = producer && producer->writesPlaces();
+  if (inPlace)
+    body.writeTo(op.getInput(), {place, sliceDims});
+  LogicalResult done = body.emitSlices(all.producers, slice, stream, /*isStreamUsed=*/true);
+  body.clearPlaces();
+  if (!inPlace)
+    hostir::CopyOp::create(builder, loc, getView(program.getBuffer(op.getInput()), slice),
+                           makeView(builder, loc, place, sliceDims, true), stream);
+  return done;
+}
+
+LogicalResult Emission::finish(const SliceIndex &slice, bool isOwn) {
+  fusion::ReshardOp op = all.reshard;
+  Value stream = getFinishStream(), result = program.getBuffer(op.getResult());
+  if (!isOwn && result != sums)
+    hostir::CopyOp::create(builder, loc, getView(sums, slice), getView(result, slice), stream);
+  if (all.consumers.empty())
+    return success();
+  return body.emitSlices(all.consumers, slice, stream, /*isStreamUsed=*/true);
+}
+
+LogicalResult Emission::emitRound(Value round) {
+  fusion::ReshardOp op = all.reshard;
+  Value main = program.getMainStream();
+  LogicalResult done = program.loop(loc, 1, all.digits.devices, [&](Value distance) {
+    Value peer = peers.getTarget(distance);
+    SliceIndex slice = getSlice(peer, round);
+    if (failed(body.emitSlices(all.producers, slice, main, /*isStreamUsed=*/true)))
+      return failure();
+    sync(getCopyStream(), main);
+    channel.put(getView(program.getBuffer(op.getInput()), slice),
+                makeView(builder, loc, getPlace(round, me), sliceDims, true), peer,
+                getCopyStream());
+    channel.signal(peer, round, getCopyStream(), kPartialSums);
+    return success();
+  });
+  SliceIndex own = getSlice(me, round);
+  if (failed(done) || failed(computeOwn(round, own)))
+    return failure();
+
+  // The sums of this device's slice, for all.
+  sync(getReduceStream(), main);
+  (void)program.loop(loc, 1, all.digits.devices, [&](Value distance) {
+    channel.waitFor(peers.getSource(distance), round, getReduceStream(), kPartialSums);
+    return success();
+  });
+  Value sum = getView(program.getBuffer(op.getResult()), own);
+  auto kind = ReduceKindAttr::get(builder.getContext(), all.plan.reduction);
+  hostir::ReduceOp::create(builder, loc, kind, getPlaces(round), sum,
+                           builder.getDenseI64ArrayAttr({0}), getReduceStream());
+  if (!all.consumers.empty())
+    sync(getFinishStream(), getReduceStream());
+  (void)program.loop(loc, 1, all.digits.devices, [&](Value distance) {
+    Value peer = peers.getTarget(distance);
+    channel.put(sum, getView(sums, own), peer, getReduceStream());
+    channel.signal(peer, round, getReduceStream(), kSums);
+    return success();
+  });
+
+  if (failed(finish(own, /*isOwn=*/true)))
+    return failure();
+  return program.loop(loc, 1, all.digits.devices, [&](Value distance) {
+    Value from = peers.getSource(distance);
+    channel.waitFor(from, round, getFinishStream(), kSums);
+    return finish(getSlice(from, round), /*isOwn=*/false);
+  });
+}
+
+LogicalResult Emission::emit() {
+  if (failed(prepare()))
+    return failure();
+  int64_t streams = std::min<int64_t>(3, program.getWorkers());
+  program.fork(loc, streams);
+  LogicalResult done = success();
+  program.onMesh(loc, all.plan.mesh, [&] {
+    done =
+        program.loop(loc, 0, all.digits.numSlices(), [&](Value round) { return emitRound(round); });
+  });
+  program.join(loc, streams);
+  return succeeded(done) ? body.finish() : done;
+}
+
+//===----------------------------------------------------------------------===//
+// Matching
+//===----------------------------------------------------------------------===//
+
+bool tandem::isAllReduceLoop(const StreamLoop &loop) {
+  SmallVector<fusion::ReshardOp> reshards = loop.reshards();
+  if (reshards.size() != 1 || loop.streamSizes.empty() || loop.accumulators.contains(reshards[0]))
+    return false;
+  SilenceDiagnostics silence(loop.place->getContext());
+  FailureOr<ReshardPlan> plan = planReshard(reshards[0], [&] { return loop.place->emitError(); });
+  return succeeded(plan) && plan->kind == SliceMove::AllReduce;
+}
+
+FailureOr<SchedulePlan> tandem::matchPushAllReduce(const StreamLoop &loop, PeerOrder order,
+                                                   function_ref<InFlightDiagnostic()> why) {
+  StringRef name = loop.schedule.getName();
+  fusion::ReshardOp reshard = loop.reshards().front();
+  FailureOr<ReshardPlan> plan = planReshard(reshard, why);
+  if (failed(plan))
+    return failure();
+  Operation *producer = reshard.getInput().getDefiningOp();
+  if (!loop.contains(producer) || !reshard.getInput().hasOneUse())
+    return why() << "schedule " << name
+                 << ": expected an all-reduce of what its loop computes for it alone";
+  if (!loop.accumulators.empty() || !loop.digitMaps.empty() || !loop.raggedDigits.empty())
+    return why() << "schedule " << name
+                 << ": expected no op that combines or regroups the slices of an all-reduce, and "
+                    "slices of one size";
+  int64_t devices = plan->groupSize();
+  const int64_t *digit = llvm::find(loop.streamSizes, devices);
+  if (digit == loop.streamSizes.end())
+    return why() << "schedule " << name << ": expected a stream digit for the " << devices
+                 << " devices, each of which reduces its slices, found none of this size";
+  AllReduceLoop all{loop,
+                    reshard,
+                    std::move(*plan),
+                    OwnerDigits(loop, digit - loop.streamSizes.begin(), devices),
+                    {},
+                    {},
+                    order};
+  // What the partial sums need comes before the all-reduce, the rest after it.
+  DenseSet<Operation *> needed{producer};
+  for (Operation *op : llvm::reverse(loop.ops))
+    if (needed.contains(op))
+      for (Value operand : op->getOperands())
+        if (Operation *before = operand.getDefiningOp(); loop.contains(before))
+          needed.insert(before);
+  for (Operation *op : loop.ops)
+    if (op != reshard)
+      (needed.contains(op) ? all.producers : all.consumers).push_back(op);
+  return SchedulePlan{
+      [all = std::move(all)](ProgramBuilder &program) { return Emission(all, program).emit(); },
+      /*isOneSided=*/true};
+}
