@@ -42,7 +42,7 @@ class Bench(harness.Test):
         bars = [text for text in drawn if text and " ms" in text]
         self.assertEqual(len(bars), sum("refused" not in m for m in measured))
         # A reduction that ends replicated has slices of no one owner.
-        self.assertIn("owner", [m for m in report["rows"][2]["measurements"] if m["what"] == "push"][0]["refused"])
+        self.assertIn("owner", [m for m in report["rows"][2]["measurements"] if m["what"] == "exchange"][0]["refused"])
         return report
 
     def check_row(self, row, report):

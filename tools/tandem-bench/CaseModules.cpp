@@ -83,6 +83,8 @@ std::string reduceText(const Case &c, uint32_t ranks, const Schedule &schedule) 
                    : fmt::format("stream({})", schedule.slices);
   std::string terms =
       pipeline && !scatter ? rows : slices(schedule, pipeline ? "serial(\"x\")" : "");
+  if (!pipeline && !scatter) // a slice of the sum for each device and round
+    rows = terms;
   std::string x = tensor(c, c.m, c.k, "[-, didx(\"x\")]");
   std::string w = tensor(c, c.k, c.n, "[didx(\"x\"), -]");
   std::string p = tensor(c, c.m, c.n, fmt::format("[{}, -], partial = [\"x\"]", terms));

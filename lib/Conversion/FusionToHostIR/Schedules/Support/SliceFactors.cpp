@@ -41,8 +41,7 @@ static std::optional<std::pair<fusion::Reshard, int64_t>> classify(fusion::Resha
 static SmallVector<fusion::StreamFactor>
 getOwnerFactors(fusion::ReshardOp op, ArrayRef<int64_t> counts, int64_t mostDevices) {
   auto found = classify(op);
-  if (!found || found->second > mostDevices ||
-      found->first.kind == fusion::ReshardKind::AllReduce)
+  if (!found || found->second > mostDevices || found->first.kind == fusion::ReshardKind::AllReduce)
     return {};
   auto &[reshard, devices] = *found;
   bool gathers = reshard.kind == fusion::ReshardKind::AllGather;
