@@ -173,6 +173,20 @@ PROGRAMS = [
           mesh=lambda p: "node=2,gpu=3", reduced_wire=True, variant=True),
     layer("exchange-pod", "push-pod", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(6,),
           mesh=lambda p: "node=2,gpu=3", variant=True),
+    # From neighbour to neighbour.
+    *(layer(name, "ring", "x 96 16, w 16 24" + bias, "y 96 24", lambda t: {"y": t["x"] @ t["w"] + t.get("b", 0)},
+            ranks=(2, 3, 4, 8, 16), variant=True)
+      for name, bias in (("allgather-matmul-ring", ""), ("allgather-matmul-both", ", b 24"),
+                         ("allgather-matmul-split", ""), ("allgather-chunks-both", ""))),
+    layer("gather-k-both", "ring", "x 16 96, w 96 48", "y 16 48", lambda t: {"y": t["x"] @ t["w"]}, variant=True),
+    Program("ring-document", ("bf16",),
+            lambda p: {"x": (512, 2048), "w": (2048, 1024), "y": (512, 1024)},
+            lambda p, t: {"y": t["x"] @ t["w"]}, ranks=(4, 8, 16), file="ring", variant=True),
+    layer("rows-4d-both", "ring", "x 1 1 96 16, w 16 24, b 24", "y 1 1 96 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]},
+          variant=True),
+    layer("columns-4d-both", "ring", "x 1 1 16 96, w 96 48", "y 1 1 16 48", lambda t: {"y": t["x"] @ t["w"]}, variant=True),
+    *(layer(name, "ring", "x 96 48, w 48 16", "y 96 16", lambda t: {"y": t["x"] @ t["w"]}, reduced_wire=True,
+            variant=True) for name in ("matmul-reduce-scatter-ring", "matmul-reduce-scatter-both")),
     # A ring across nodes, puts inside of each.
     *(layer(name, "hierarchical", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=tuple(NODES),
             mesh=NODES.get, variant=True) for name in ("gather-nodes", "gather-halves")),

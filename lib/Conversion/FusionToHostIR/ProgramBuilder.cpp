@@ -91,10 +91,10 @@ Value ProgramBuilder::getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<Str
 }
 
 Value ProgramBuilder::getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes,
-                                 hostir::Capability capability) {
+                                 hostir::Capability capability, unsigned number) {
   SmallVector<Attribute> names(axes.begin(), axes.end());
   ArrayAttr axesAttr = builder.getArrayAttr(names);
-  Value &channel = channels[{mesh, {axesAttr, static_cast<unsigned>(capability)}}];
+  Value &channel = channels[{mesh, {axesAttr, {static_cast<unsigned>(capability), number}}}];
   if (!channel) {
     std::string name = mesh.getName().str();
     for (StringAttr axis : axes)

@@ -52,8 +52,10 @@ public:
   Value getDeviceIndex(MeshAttr mesh, StringAttr axis);
   /// This device's position in its group along mesh axes, row-major in their order.
   Value getGroupPosition(Location loc, MeshAttr mesh, ArrayRef<StringAttr> axes);
-  /// The channel along mesh axes with this capability; created at first use.
-  Value getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability);
+  /// The channel along mesh axes with this capability; created at first use. Concurrent directions
+  /// need channels of their own, with different numbers.
+  Value getChannel(MeshAttr mesh, ArrayRef<StringAttr> axes, hostir::Capability capability,
+                   unsigned number = 0);
   /// Emits `body` for the devices of `mesh`, under a condition if there are other ranks.
   void onMesh(Location loc, MeshAttr mesh, function_ref<void()> body);
 
@@ -104,8 +106,8 @@ private:
   llvm::StringMap<hostir::KernelOp> kernels; // by key
   std::optional<SymbolTable> symbols;        // of the module, once there are kernels
   DenseMap<std::pair<Attribute, Attribute>, Value> deviceIndices;
-  DenseMap<std::pair<Attribute, std::pair<Attribute, unsigned>>, Value>
-      channels; // mesh, axes, capability
+  DenseMap<std::pair<Attribute, std::pair<Attribute, std::pair<unsigned, unsigned>>>, Value>
+      channels; // mesh, axes, capability, number
   llvm::StringSet<> channelNames;
 };
 

@@ -85,6 +85,7 @@ LogicalResult emitPipeline(const StreamLoop &loop, ProgramBuilder &program, bool
 std::unique_ptr<Schedule> createPipelineSchedule();
 std::unique_ptr<Schedule> createExchangeSchedule();
 std::unique_ptr<Schedule> createPushSchedule();
+std::unique_ptr<Schedule> createRingSchedule();
 std::unique_ptr<Schedule> createHierarchicalSchedule();
 
 } // namespace tandem

@@ -122,7 +122,7 @@ func.func @two(%0: tensor<16x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tenso
 
 // The slices of a reduction are those of nobody.
 func.func @reduces(%0: tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>) -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>> {
-  // expected-error @below {{schedule push reduces what its loop computes in slices of one owner each: the operand has stream digits where the result has the device's, and the result has none; found}}
+  // expected-error @below {{schedule push: expected an all-reduce of what its loop computes for it alone}}
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<push>} : tensor<16x8xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>> -> tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
   return %1 : tensor<16x8xf32, #fusion.axes<#tp, [stream(4), -]>>
 }

@@ -8,6 +8,7 @@
 #include "../Schedule.h"
 
 #include "Support/GatherLoop.h"
+#include "Support/Messages.h"
 #include "Support/Peers.h"
 #include "Support/ScatterLoop.h"
 #include "Support/SliceFactors.h"
@@ -17,21 +18,6 @@
 
 using namespace mlir;
 using namespace tandem;
-
-/// A view that is sent, and the one that is received at the same time.
-using Exchanged = std::pair<Value, Value>;
-
-static void emitGroup(ProgramBuilder &program, Location loc, ArrayRef<Exchanged> pieces, Value to,
-                      Value from, Value channel, Value stream) {
-  OpBuilder &builder = program.getBuilder();
-  auto together = hostir::GroupOp::create(builder, loc, channel, stream);
-  OpBuilder::InsertionGuard guard(builder);
-  builder.createBlock(&together.getBody());
-  for (auto [out, in] : pieces) {
-    hostir::RecvOp::create(builder, loc, in, from);
-    hostir::SendOp::create(builder, loc, out, to);
-  }
-}
 
 /// In step d = 1 ... P-1 device r computes the slices of device r - d, sends them to it, and
 /// receives its own slices from device r + d. The own slices are computed last: no device waits for
@@ -74,7 +60,7 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, ProgramBuilder &prog
                                   // Slices of one number lie alike in the pieces of all owners.
                                   Exchanged piece{scatter.getComputed(program, slice),
                                                   scatter.getTarget(program, place, slice)};
-                                  emitGroup(program, loc, piece, to, from, channel, stream);
+                                  MessageGroup{channel, to, from, stream}.emit(program, loc, piece);
                                   return success();
                                 });
     });
@@ -126,7 +112,7 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
         Value out = makeView(builder, loc, source, given->source, true);
         pieces.push_back({out, makeView(builder, loc, gathered, taken->target, true)});
       }
-      emitGroup(program, loc, pieces, to, from, channel, stream);
+      MessageGroup{channel, to, from, stream}.emit(program, loc, pieces);
       return success();
     };
     return gather.computeFrom(body, from, streamOf(distance), arrive);

@@ -8,6 +8,8 @@
 #include "../Schedule.h"
 
 #include "Support/GatherLoop.h"
+#include "Support/Messages.h"
+#include "Support/OneSided.h"
 #include "Support/Peers.h"
 #include "Support/ScatterLoop.h"
 #include "Support/SliceFactors.h"
@@ -55,18 +57,10 @@ public:
   /// The number among the owners of device `inside` of node `across`.
   Value getOwner(Value across, Value inside) const;
 
-  /// A view that is sent to the previous node, and the one that the next node's is received in.
-  using Hop = std::pair<Value, Value>;
-  /// One group of messages between the devices of one number on neighbouring nodes.
-  void hop(ArrayRef<Hop> pieces) const;
-
-  /// Raises this device's signal at a device of the node, after the puts that precede it.
-  void signal(Value peer, Value step, Value number, int64_t slices) const;
-  void put(Value source, Value target, Value peer) const {
-    hostir::PutOp::create(builder, loc, source, target, peer, insideChannel, getCopyStream());
-  }
-  /// Holds `stream` until slice `number` of step `step` has come from a device of the node.
-  void waitFor(Value from, Value step, Value number, int64_t slices, Value stream) const;
+  /// Messages to the previous node and from the next one, between devices of one number.
+  MessageGroup getHop() const;
+  /// Slice `number` in step `step` as a signal tells of it.
+  Value getNumber(Value step, Value number, int64_t slices) const;
 
   ProgramBuilder &program;
   OpBuilder &builder;
@@ -74,20 +68,14 @@ public:
   const Nodes &nodes;
   Value node, device; ///< this device's coordinates
   Peers across, inside;
+  std::optional<OneSided> puts; ///< inside of the node, unless it is one device
 
 private:
   int64_t numForked() const { return std::min<int64_t>(2, program.getWorkers()); }
   Value getWorker(int64_t number) const {
     return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
   }
-  /// step * slices + number + 1: values of a signal grow from step to step.
-  Value getValue(Value step, Value number, int64_t slices) const;
-  Value getSlot(Value from) const {
-    return arith::AddIOp::create(builder, loc, from, program.getIndex(firstSignal));
-  }
-
-  Value acrossChannel, insideChannel; ///< null if there is one node, or one device per node
-  int64_t firstSignal = 0;
+  Value acrossChannel; ///< null if there is one node
 };
 
 } // namespace
@@ -122,10 +110,8 @@ HierarchicalLoop::HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location l
       inside(program, loc, device, nodes.devices, PeerOrder::Rotated) {
   if (nodes.nodes > 1)
     acrossChannel = program.getChannel(mesh, nodes.across, hostir::Capability::TwoSided);
-  if (nodes.devices > 1) {
-    insideChannel = program.getChannel(mesh, nodes.inside, hostir::Capability::OneSided);
-    firstSignal = program.takeSignals(nodes.devices);
-  }
+  if (nodes.devices > 1)
+    puts.emplace(program, loc, mesh, nodes.inside, device, nodes.devices);
 }
 
 Value HierarchicalLoop::getOwner(Value acrossIndex, Value insideIndex) const {
@@ -136,32 +122,14 @@ Value HierarchicalLoop::getOwner(Value acrossIndex, Value insideIndex) const {
   return arith::AddIOp::create(builder, loc, before, inner);
 }
 
-void HierarchicalLoop::hop(ArrayRef<Hop> pieces) const {
-  Value one = program.getIndex(1), to = across.getTarget(one), from = across.getSource(one);
-  auto group = hostir::GroupOp::create(builder, loc, acrossChannel, getNetworkStream());
-  OpBuilder::InsertionGuard guard(builder);
-  builder.createBlock(&group.getBody());
-  for (auto [out, in] : pieces) {
-    hostir::RecvOp::create(builder, loc, in, from);
-    hostir::SendOp::create(builder, loc, out, to);
-  }
+MessageGroup HierarchicalLoop::getHop() const {
+  Value one = program.getIndex(1);
+  return {acrossChannel, across.getTarget(one), across.getSource(one), getNetworkStream()};
 }
 
-Value HierarchicalLoop::getValue(Value step, Value number, int64_t slices) const {
+Value HierarchicalLoop::getNumber(Value step, Value number, int64_t slices) const {
   Value before = arith::MulIOp::create(builder, loc, step, program.getIndex(slices));
-  Value value = arith::AddIOp::create(builder, loc, before, number);
-  return arith::AddIOp::create(builder, loc, value, program.getIndex(1));
-}
-
-void HierarchicalLoop::signal(Value peer, Value step, Value number, int64_t slices) const {
-  hostir::SignalOp::create(builder, loc, getSlot(device), getValue(step, number, slices), peer,
-                           insideChannel, getCopyStream());
-}
-
-void HierarchicalLoop::waitFor(Value from, Value step, Value number, int64_t slices,
-                               Value stream) const {
-  hostir::WaitSignalOp::create(builder, loc, getSlot(from), getValue(step, number, slices),
-                               insideChannel, stream);
+  return arith::AddIOp::create(builder, loc, before, number);
 }
 
 //===----------------------------------------------------------------------===//
@@ -190,12 +158,6 @@ private:
   LogicalResult forward(Value step, bool isOwn);
   LogicalResult spread(Value step, bool isOwn);
   LogicalResult compute(Value step, bool isOwn);
-  /// Copies an arrived slice into the results of the program, if the gathered values are some.
-  LogicalResult copyArrived(const SliceIndex &slice, Value stream);
-  /// A slice where this device has it: in its operand, or where it has arrived.
-  FailureOr<Value> getSource(size_t gathered, const SliceIndex &slice, bool isOwn);
-  FailureOr<Value> getPlace(size_t gathered, const SliceIndex &slice);
-
   /// Waits for the slices of a whole node, then computes on them at once.
   LogicalResult computeNode(Value step);
 
@@ -208,79 +170,23 @@ private:
   Location loc;
   int64_t slices;
   SmallVector<Value> received; ///< symmetric memory for each gather
+  std::optional<GatherHops> hops;
 };
 
 } // namespace
 
 LogicalResult HierarchicalGather::prepare() {
-  for (fusion::ReshardOp reshard : gather.gathers) {
-    RankedTensorType type = reshard.getType();
-    received.push_back(
-        program.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType()));
-    // A result of the program is in the embedder's memory, which peers cannot access.
-    if (!program.getBuffer(reshard.getResult()))
-      program.setBuffer(reshard.getResult(), received.back());
-  }
+  received = gather.allocReceived(program);
+  hops.emplace(gather, body, received);
   return body.prepare();
-}
-
-FailureOr<Value> HierarchicalGather::getPlace(size_t gathered, const SliceIndex &slice) {
-  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather.gathers[gathered], slice, builder);
-  if (failed(plan))
-    return failure();
-  return makeView(builder, loc, received[gathered], plan->target, true);
-}
-
-FailureOr<Value> HierarchicalGather::getSource(size_t gathered, const SliceIndex &slice,
-                                               bool isOwn) {
-  if (!isOwn)
-    return getPlace(gathered, slice);
-  fusion::ReshardOp reshard = gather.gathers[gathered];
-  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
-  if (failed(plan))
-    return failure();
-  return makeView(builder, loc, program.getBuffer(reshard.getInput()), plan->source, true);
-}
-
-LogicalResult HierarchicalGather::copyArrived(const SliceIndex &slice, Value stream) {
-  for (auto [op, place] : llvm::zip_equal(gather.gathers, received)) {
-    fusion::ReshardOp reshard = op;
-    Value gathered = program.getBuffer(reshard.getResult());
-    if (gathered == place)
-      continue;
-    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
-    if (failed(plan))
-      return failure();
-    Value source = makeView(builder, loc, place, plan->target, true);
-    Value target = makeView(builder, loc, gathered, plan->target, true);
-    hostir::CopyOp::create(builder, loc, source, target, stream);
-  }
-  return success();
 }
 
 /// Sends the slices of `step` to the previous node and receives those of the next step.
 LogicalResult HierarchicalGather::forward(Value step, bool isOwn) {
   Value next = arith::AddIOp::create(builder, loc, step, program.getIndex(1));
-  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
-  Value nextOwner = loop.getOwner(loop.across.getSource(next), loop.device);
-  return program.loop(loc, 0, slices, [&](Value number) {
-    SliceIndex taken = gather.digits.getIndex(builder, loc, nextOwner, number, /*isFirst=*/false);
-    return body.forEachShape(loc, taken, [&](const SliceIndex &theirs) -> LogicalResult {
-      // Slices of one number have one shape on every device.
-      SliceIndex mine = gather.digits.getIndex(builder, loc, owner, number, isOwn);
-      for (unsigned digit : gather.loop.raggedDigits)
-        mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;
-      SmallVector<HierarchicalLoop::Hop> pieces;
-      for (size_t i = 0; i < gather.gathers.size(); ++i) {
-        FailureOr<Value> out = getSource(i, mine, isOwn), in = getPlace(i, theirs);
-        if (failed(out) || failed(in))
-          return failure();
-        pieces.push_back({*out, *in});
-      }
-      loop.hop(pieces);
-      return success();
-    });
-  });
+  return hops->emit(loop.getOwner(loop.across.getSource(step), loop.device),
+                    loop.getOwner(loop.across.getSource(next), loop.device), isOwn, SliceNumbers(),
+                    loop.getHop());
 }
 
 /// Puts the slices of `step` where they belong on the other devices of the node.
@@ -292,12 +198,13 @@ LogicalResult HierarchicalGather::spread(Value step, bool isOwn) {
       SliceIndex index = gather.digits.getIndex(builder, loc, owner, number, isOwn);
       return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {
         for (size_t i = 0; i < gather.gathers.size(); ++i) {
-          FailureOr<Value> source = getSource(i, slice, isOwn), target = getPlace(i, slice);
+          FailureOr<Value> source = hops->getSource(i, slice, isOwn),
+                           target = hops->getPlace(i, slice);
           if (failed(source) || failed(target))
             return failure();
-          loop.put(*source, *target, peer);
+          loop.puts->put(*source, *target, peer, loop.getCopyStream());
         }
-        loop.signal(peer, step, number, slices);
+        loop.puts->signal(peer, loop.getNumber(step, number, slices), loop.getCopyStream());
         return success();
       });
     });
@@ -308,20 +215,21 @@ LogicalResult HierarchicalGather::compute(Value step, bool isOwn) {
   auto onMain = [&](Value) { return program.getMainStream(); };
   Value from = loop.across.getSource(step);
   Value owner = loop.getOwner(from, loop.device);
-  LogicalResult done = isOwn
-                           ? gather.computeOwn(body, owner, onMain)
-                           : gather.computeFrom(body, owner, onMain,
-                                                [&](Value, const SliceIndex &slice, Value stream) {
-                                                  return copyArrived(slice, stream);
-                                                });
+  LogicalResult done =
+      isOwn ? gather.computeOwn(body, owner, onMain)
+            : gather.computeFrom(body, owner, onMain,
+                                 [&](Value, const SliceIndex &slice, Value stream) {
+                                   return gather.copyReceived(body, received, slice, stream);
+                                 });
   if (failed(done))
     return failure();
   return program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
     Value peer = loop.inside.getSource(distance);
     return gather.computeFrom(body, loop.getOwner(from, peer), onMain,
                               [&](Value number, const SliceIndex &slice, Value stream) {
-                                loop.waitFor(peer, step, number, slices, stream);
-                                return copyArrived(slice, stream);
+                                loop.puts->waitFor(peer, loop.getNumber(step, number, slices),
+                                                   stream);
+                                return gather.copyReceived(body, received, slice, stream);
                               });
   });
 }
@@ -332,12 +240,12 @@ LogicalResult HierarchicalGather::computeNode(Value step) {
   auto arrive = [&](Value device) {
     SliceIndex slice = gather.digits.getIndex(builder, loc, loop.getOwner(from, device), zero,
                                               /*isFirst=*/false);
-    return copyArrived(slice, stream);
+    return gather.copyReceived(body, received, slice, stream);
   };
   if (failed(arrive(loop.device)) ||
       failed(program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
         Value peer = loop.inside.getSource(distance);
-        loop.waitFor(peer, step, zero, slices, stream);
+        loop.puts->waitFor(peer, loop.getNumber(step, zero, slices), stream);
         return arrive(peer);
       })))
     return failure();
@@ -441,14 +349,15 @@ LogicalResult HierarchicalReduce::compute(Value step) {
   Value place = scatter.getPlace(program, received, getNumber(step, loop.device));
   LogicalResult done = program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
     Value peer = loop.inside.getTarget(distance);
-    return scatter.computeFor(body, loop.getOwner(node, peer), onMain,
-                              [&](Value number, const SliceIndex &slice, Value stream) {
-                                loop.sync(loop.getCopyStream(), stream);
-                                loop.put(scatter.getComputed(program, slice),
-                                         scatter.getTarget(program, place, slice), peer);
-                                loop.signal(peer, step, number, slices);
-                                return success();
-                              });
+    return scatter.computeFor(
+        body, loop.getOwner(node, peer), onMain,
+        [&](Value number, const SliceIndex &slice, Value stream) {
+          loop.sync(loop.getCopyStream(), stream);
+          loop.puts->put(scatter.getComputed(program, slice),
+                         scatter.getTarget(program, place, slice), peer, loop.getCopyStream());
+          loop.puts->signal(peer, loop.getNumber(step, number, slices), loop.getCopyStream());
+          return success();
+        });
   });
   if (failed(done))
     return failure();
@@ -460,12 +369,12 @@ void HierarchicalReduce::reduce(Value step, bool isFirst, bool isLast) {
   loop.sync(stream, program.getMainStream());
   if (!isFirst) {
     Value next = program.getIndex(loop.nodes.devices);
-    HierarchicalLoop::Hop piece{sum, scatter.getPlace(program, received, getNumber(step, next))};
-    loop.hop(piece);
+    Exchanged piece{sum, scatter.getPlace(program, received, getNumber(step, next))};
+    loop.getHop().emit(program, loc, piece);
   }
   Value last = program.getIndex(slices - 1);
   (void)program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
-    loop.waitFor(loop.inside.getSource(distance), step, last, slices, stream);
+    loop.puts->waitFor(loop.inside.getSource(distance), loop.getNumber(step, last, slices), stream);
     return success();
   });
   fusion::ReshardOp op = scatter.scatter;
@@ -581,7 +490,8 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
     return why()
            << "schedule hierarchical: expected the slices of a node's devices to be neighbours "
               "with 'merge', found those of devices with one number";
-  if (merges && failed(gather->verifyMerged(nodes->across, why)))
+  if (merges && (failed(verifyMerge(loop, gather->digits, why)) ||
+                 failed(gather->verifyMergedMatmuls(nodes->across, why))))
     return failure();
   return SchedulePlan{[gather = *gather, nodes = *nodes, merges](ProgramBuilder &program) {
                         return HierarchicalGather(gather, nodes, merges, program).emit();

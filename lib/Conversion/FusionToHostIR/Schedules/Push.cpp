@@ -8,6 +8,7 @@
 #include "../Schedule.h"
 
 #include "Support/GatherLoop.h"
+#include "Support/OneSided.h"
 #include "Support/Peers.h"
 #include "Support/PushAllReduce.h"
 #include "Support/ScatterLoop.h"
@@ -53,7 +54,7 @@ public:
   /// Copies all pieces of slice `number` of this device to a peer, then signals their arrival.
   void push(ArrayRef<Piece> pieces, Value peer, Value number) const;
   /// Holds `stream` until slice `number` of device `from` has come.
-  void waitFor(Value from, Value number, Value stream) const;
+  void waitFor(Value from, Value number, Value stream) const { puts.waitFor(from, number, stream); }
 
   ProgramBuilder &program;
   OpBuilder &builder;
@@ -65,8 +66,8 @@ public:
 private:
   int64_t numForked() const { return computeStreams == 1 ? 1 : computeStreams + 1; }
 
-  Value channel;
-  int64_t firstSignal, computeStreams;
+  OneSided puts;
+  int64_t computeStreams;
 };
 
 } // namespace
@@ -80,8 +81,7 @@ PushLoop::PushLoop(const StreamLoop &stream, const ReshardPlan &plan, const Owne
     : program(program), builder(program.getBuilder()), loc(loc), devices(digits.devices),
       me(program.getGroupPosition(loc, plan.mesh, plan.axes)),
       peers(program, loc, me, devices, getOrder(stream.schedule)),
-      channel(program.getChannel(plan.mesh, plan.axes, hostir::Capability::OneSided)),
-      firstSignal(program.takeSignals(devices)) {
+      puts(program, loc, plan.mesh, plan.axes, me, devices) {
   // Worker 0 copies. One compute stream is the main stream, which spares both ends an event.
   computeStreams = std::min(stream.schedule.getInteger("streams"), program.getWorkers() - 1);
   computeStreams = std::max<int64_t>(computeStreams, 1);
@@ -100,24 +100,11 @@ Value PushLoop::getComputeStream(Value number) const {
   return hostir::WorkerStreamOp::create(builder, loc, worker);
 }
 
-static Value countFrom(OpBuilder &builder, Location loc, Value number, int64_t first) {
-  Value offset = arith::ConstantIndexOp::create(builder, loc, first);
-  return arith::AddIOp::create(builder, loc, number, offset);
-}
-
 void PushLoop::push(ArrayRef<Piece> pieces, Value peer, Value number) const {
   Value stream = getCopyStream();
   for (const Piece &piece : pieces)
-    hostir::PutOp::create(builder, loc, piece.source, piece.target, peer, channel, stream);
-  Value slot = countFrom(builder, loc, me, firstSignal);
-  hostir::SignalOp::create(builder, loc, slot, countFrom(builder, loc, number, 1), peer, channel,
-                           stream);
-}
-
-void PushLoop::waitFor(Value from, Value number, Value stream) const {
-  Value slot = countFrom(builder, loc, from, firstSignal);
-  hostir::WaitSignalOp::create(builder, loc, slot, countFrom(builder, loc, number, 1), channel,
-                               stream);
+    puts.put(piece.source, piece.target, peer, stream);
+  puts.signal(peer, number, stream);
 }
 
 //===----------------------------------------------------------------------===//
@@ -159,14 +146,7 @@ private:
 } // namespace
 
 LogicalResult PushGather::prepare() {
-  for (fusion::ReshardOp reshard : gather.gathers) {
-    RankedTensorType type = reshard.getType();
-    received.push_back(
-        program.allocSymmetric(loc, *fusion::getLocalShape(type), type.getElementType()));
-    // A result of the program is in the embedder's memory, which peers cannot access.
-    if (!program.getBuffer(reshard.getResult()))
-      program.setBuffer(reshard.getResult(), received.back());
-  }
+  received = gather.allocReceived(program);
   return body.prepare();
 }
 
@@ -195,19 +175,7 @@ LogicalResult PushGather::pushOwn() {
 
 LogicalResult PushGather::receive(Value from, Value number, const SliceIndex &slice, Value stream) {
   loop.waitFor(from, number, stream);
-  for (auto [op, arrived] : llvm::zip_equal(gather.gathers, received)) {
-    fusion::ReshardOp reshard = op;
-    Value gathered = program.getBuffer(reshard.getResult());
-    if (gathered == arrived)
-      continue;
-    FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
-    if (failed(plan))
-      return failure();
-    Value source = makeView(builder, loc, arrived, plan->target, true);
-    Value target = makeView(builder, loc, gathered, plan->target, true);
-    hostir::CopyOp::create(builder, loc, source, target, stream);
-  }
-  return success();
+  return gather.copyReceived(body, received, slice, stream);
 }
 
 LogicalResult PushGather::computeFrom(Value distance) {
@@ -439,11 +407,12 @@ static SmallVector<Batch> cutBatches(ArrayRef<int64_t> merge, int64_t devices, b
   return batches;
 }
 
-/// The batches that the options ask for, if these fit the plan's devices, which own `slices` slices
-/// each.
+/// The batches that the options ask for, if these fit the plan's devices and their slices.
+/// `gather`: the loop, null for a reduction.
 static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const ReshardPlan &plan,
-                                                int64_t slices, bool reduces,
+                                                const OwnerDigits &digits, const GatherLoop *gather,
                                                 function_ref<InFlightDiagnostic()> why) {
+  bool reduces = !gather;
   fusion::ScheduleAttr schedule = loop.schedule;
   int64_t devices = plan.groupSize();
   bool isXor = getOrder(schedule) == PeerOrder::Xor;
@@ -461,11 +430,8 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
   if (plan.axes.size() != 1)
     return why() << "schedule push: 'merge' takes slices of devices along one mesh axis, found "
                  << plan.axes.size();
-  if (slices != 1)
-    return why() << "schedule push: expected one slice per device with 'merge', found " << slices;
-  if (!loop.digitMaps.empty())
-    return why() << "schedule push: 'merge' takes slices of one stream digit, found an op of the "
-                    "loop whose result has others";
+  if (failed(verifyMerge(loop, digits, why)))
+    return failure();
   SmallVector<Batch> batches = cutBatches(merge, devices, reduces);
   for (const Batch &batch : batches)
     if (!Peers::areNeighbours(getOrder(schedule), batch.first, batch.count))
@@ -476,20 +442,8 @@ static FailureOr<SmallVector<Batch>> getBatches(const StreamLoop &loop, const Re
   if (reduces || llvm::all_of(merge, [](int64_t count) { return count == 1; }) ||
       (isXor && merge.size() == 1))
     return batches;
-  // Devices merge different rows, and a library may add in another order where a matmul has more of
-  // them. So copies of its result would not be bit-identical.
-  StringAttr axis = plan.axes.front();
-  for (Operation *op : loop.ops) {
-    if (!isa<fusion::MatmulOp>(op))
-      continue;
-    fusion::AxesAttr axes = fusion::getAxes(op->getResult(0).getType());
-    if (axes && axes.dimOfDeviceAxis(axis) < 0 && !llvm::is_contained(axes.getPartial(), axis))
-      return why() << "schedule push: 'merge' takes matmuls whose results differ between the "
-                      "devices along "
-                   << axis
-                   << ", found a result that is replicated there, whose copies could differ "
-                   << "in rounding";
-  }
+  if (failed(gather->verifyMergedMatmuls(plan.axes, why)))
+    return failure();
   return batches;
 }
 
@@ -508,8 +462,8 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
     if (failed(scatter))
       return failure();
-    FailureOr<SmallVector<Batch>> batches = getBatches(
-        loop, scatter->scattered.plan, scatter->digits.numSlices(), /*reduces=*/true, why);
+    FailureOr<SmallVector<Batch>> batches =
+        getBatches(loop, scatter->scattered.plan, scatter->digits, /*gather=*/nullptr, why);
     if (failed(batches))
       return failure();
     return SchedulePlan{[scatter = *scatter, batches = *batches](ProgramBuilder &program) {
@@ -522,7 +476,7 @@ FailureOr<SchedulePlan> Push::match(const StreamLoop &loop,
   if (failed(gather))
     return why() << "schedule push " << reason;
   FailureOr<SmallVector<Batch>> batches =
-      getBatches(loop, gather->plan, gather->digits.numSlices(), /*reduces=*/false, why);
+      getBatches(loop, gather->plan, gather->digits, &*gather, why);
   if (failed(batches))
     return failure();
   return SchedulePlan{[gather = *gather, batches = *batches](ProgramBuilder &program) {

@@ -20,6 +20,7 @@ static std::vector<std::unique_ptr<Schedule>> &getSchedules() {
     auto *schedules = new std::vector<std::unique_ptr<Schedule>>();
     schedules->push_back(createPipelineSchedule());
     schedules->push_back(createExchangeSchedule());
+    schedules->push_back(createRingSchedule());
     schedules->push_back(createPushSchedule());
     schedules->push_back(createHierarchicalSchedule());
     return schedules;

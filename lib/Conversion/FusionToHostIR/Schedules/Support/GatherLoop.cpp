@@ -131,16 +131,8 @@ FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &rea
   return GatherLoop(loop, std::move(*plan));
 }
 
-LogicalResult GatherLoop::verifyMerged(ArrayRef<StringAttr> axes,
-                                       function_ref<InFlightDiagnostic()> why) const {
-  StringRef name = loop.schedule.getName();
-  if (digits.numSlices() != 1)
-    return why() << "schedule " << name << ": expected one slice per device with 'merge', found "
-                 << digits.numSlices();
-  if (!loop.digitMaps.empty())
-    return why() << "schedule " << name
-                 << ": 'merge' takes slices of one stream digit, found an op of the loop whose "
-                    "result has others";
+LogicalResult GatherLoop::verifyMergedMatmuls(ArrayRef<StringAttr> axes,
+                                              function_ref<InFlightDiagnostic()> why) const {
   // A library may add in another order where a matmul has more rows. So devices that merge
   // different rows would have replicas that are not bit-identical.
   for (Operation *op : consumers) {
@@ -149,7 +141,7 @@ LogicalResult GatherLoop::verifyMerged(ArrayRef<StringAttr> axes,
     fusion::AxesAttr result = fusion::getAxes(op->getResult(0).getType());
     for (StringAttr axis : axes)
       if (result.dimOfDeviceAxis(axis) < 0 && !llvm::is_contained(result.getPartial(), axis))
-        return why() << "schedule " << name
+        return why() << "schedule " << loop.schedule.getName()
                      << ": 'merge' takes matmuls whose results differ between the devices along "
                      << axis << ", found a result that is replicated there, whose copies could "
                      << "differ in rounding";
@@ -162,6 +154,36 @@ Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }
 FailureOr<ReshardPlan> GatherLoop::getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
                                             OpBuilder &builder) {
   return planReshard(gather, slice, &builder, [&] { return gather.emitError(); });
+}
+
+SmallVector<Value> GatherLoop::allocReceived(ProgramBuilder &program) const {
+  SmallVector<Value> received;
+  for (fusion::ReshardOp reshard : gathers) {
+    RankedTensorType type = reshard.getType();
+    received.push_back(
+        program.allocSymmetric(getLoc(), *fusion::getLocalShape(type), type.getElementType()));
+    if (!program.getBuffer(reshard.getResult()))
+      program.setBuffer(reshard.getResult(), received.back());
+  }
+  return received;
+}
+
+LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> received,
+                                       const SliceIndex &slice, Value stream) const {
+  OpBuilder &builder = body.getBuilder();
+  for (auto [op, arrived] : llvm::zip_equal(gathers, received)) {
+    fusion::ReshardOp reshard = op;
+    Value gathered = body.program.getBuffer(reshard.getResult());
+    if (gathered == arrived)
+      continue;
+    FailureOr<ReshardPlan> plan = getSlice(reshard, slice, builder);
+    if (failed(plan))
+      return failure();
+    Value source = makeView(builder, getLoc(), arrived, plan->target, true);
+    Value target = makeView(builder, getLoc(), gathered, plan->target, true);
+    hostir::CopyOp::create(builder, getLoc(), source, target, stream);
+  }
+  return success();
 }
 
 static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, const SliceIndex &slice,
@@ -213,9 +235,10 @@ LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getSt
 }
 
 LogicalResult GatherLoop::computeFrom(LoopEmitter &body, Value owner, StreamFn getStream,
-                                      TransferFn arrive) const {
+                                      TransferFn arrive, SliceNumbers numbers) const {
   Location loc = getLoc();
-  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
+  auto [first, end] = numbers.of(digits);
+  return body.program.loop(loc, first, end, [&](Value number) {
     Value stream = getStream(number);
     SliceIndex index = digits.getIndex(body.getBuilder(), loc, owner, number, /*isFirst=*/false);
     return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {

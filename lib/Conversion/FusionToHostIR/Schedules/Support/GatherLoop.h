@@ -31,24 +31,31 @@ public:
   SmallVector<fusion::ReshardOp, 1> gathers;
   ArrayRef<Operation *> consumers;
 
-  /// Whether slices of several owners may be computed at once, as a schedule's option 'merge' asks.
-  /// `axes`: devices that differ along them merge different slices. The reason goes through `why`.
-  LogicalResult verifyMerged(ArrayRef<StringAttr> axes,
-                             function_ref<InFlightDiagnostic()> why) const;
+  /// With the option 'merge', devices that differ along `axes` compute on different slices at once.
+  /// Failure, with the reason through `why`, if a matmul has a result that is replicated there.
+  LogicalResult verifyMergedMatmuls(ArrayRef<StringAttr> axes,
+                                    function_ref<InFlightDiagnostic()> why) const;
 
   Location getLoc() const;
   /// The pieces of a gather's slice in its operand (on the owner) and in the gathered value; emits
   /// their indices.
   static FailureOr<ReshardPlan> getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
                                          OpBuilder &builder);
+  /// Symmetric memory for each gathered value, where peers write. It becomes the value's buffer,
+  /// unless the value is a result of the program: that is in the embedder's memory, which peers
+  /// cannot access.
+  SmallVector<Value> allocReceived(ProgramBuilder &program) const;
+  /// Copies a slice from there to gathered values that have another buffer.
+  LogicalResult copyReceived(LoopEmitter &body, ArrayRef<Value> received, const SliceIndex &slice,
+                             Value stream) const;
   /// Copies an own slice of all gathers into the gathered values.
   LogicalResult copyOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const;
   /// Computes on the own slices of device `me`, which need no wait.
   LogicalResult computeOwn(LoopEmitter &body, Value me, StreamFn getStream) const;
   /// Computes on the slices of another owner: each after `arrive`, which emits what brings it into
   /// the gathered values.
-  LogicalResult computeFrom(LoopEmitter &body, Value owner, StreamFn getStream,
-                            TransferFn arrive) const;
+  LogicalResult computeFrom(LoopEmitter &body, Value owner, StreamFn getStream, TransferFn arrive,
+                            SliceNumbers numbers = {}) const;
 
 private:
   GatherLoop(const StreamLoop &loop, ReshardPlan plan);

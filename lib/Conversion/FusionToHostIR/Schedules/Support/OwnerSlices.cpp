@@ -55,6 +55,19 @@ SliceIndex OwnerDigits::getIndex(OpBuilder &builder, Location loc, Value owner, 
   return index;
 }
 
+LogicalResult tandem::verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
+                                  function_ref<InFlightDiagnostic()> why) {
+  StringRef name = loop.schedule.getName();
+  if (digits.numSlices() != 1)
+    return why() << "schedule " << name << ": expected one slice per device with 'merge', found "
+                 << digits.numSlices();
+  if (!loop.digitMaps.empty())
+    return why() << "schedule " << name
+                 << ": 'merge' takes slices of one stream digit, found an op of the loop whose "
+                    "result has others";
+  return success();
+}
+
 Value OwnerDigits::getIteration(ProgramBuilder &program, Location loc, Value step,
                                 Value number) const {
   if (numSlices() == 1)

@@ -40,6 +40,20 @@ struct OwnerDigits {
   Value getIteration(ProgramBuilder &program, Location loc, Value step, Value number) const;
 };
 
+/// Whether slices of several owners can be handled at once, as a schedule's option 'merge' asks:
+/// one slice each, of one stream digit. The reason why not goes through `why`.
+LogicalResult verifyMerge(const StreamLoop &loop, const OwnerDigits &digits,
+                          function_ref<InFlightDiagnostic()> why);
+
+/// Slices of one owner, by their numbers: `first` to `end` - 1, by default all.
+struct SliceNumbers {
+  int64_t first = 0, end = -1;
+
+  std::pair<int64_t, int64_t> of(const OwnerDigits &digits) const {
+    return {first, end < 0 ? digits.numSlices() : end};
+  }
+};
+
 /// The stream for slice `number` of an owner.
 using StreamFn = function_ref<Value(Value number)>;
 /// Emits the transfer of slice `number`, whose index is `slice`, on or beside `stream`, on which it

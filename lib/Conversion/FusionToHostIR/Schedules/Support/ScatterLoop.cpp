@@ -127,10 +127,11 @@ void ScatterLoop::reduce(ProgramBuilder &program, Value received) const {
                            builder.getDenseI64ArrayAttr({0}), program.getMainStream());
 }
 
-LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, Value place,
-                                      StreamFn getStream) const {
+LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, Value place, StreamFn getStream,
+                                      SliceNumbers numbers) const {
   Location loc = getLoc();
-  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
+  auto [first, end] = numbers.of(digits);
+  return body.program.loop(loc, first, end, [&](Value number) {
     Value stream = getStream(number);
     SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/false);
     return body.forEachShape(
@@ -139,9 +140,10 @@ LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, Value place,
 }
 
 LogicalResult ScatterLoop::computeFor(LoopEmitter &body, Value owner, StreamFn getStream,
-                                      TransferFn deliver) const {
+                                      TransferFn deliver, SliceNumbers numbers) const {
   Location loc = getLoc();
-  return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
+  auto [first, end] = numbers.of(digits);
+  return body.program.loop(loc, first, end, [&](Value number) {
     Value stream = getStream(number);
     SliceIndex index = digits.getIndex(body.getBuilder(), loc, owner, number, /*isFirst=*/false);
     return body.forEachShape(loc, index, [&](const SliceIndex &slice) -> LogicalResult {

@@ -46,10 +46,11 @@ public:
   Value getComputed(ProgramBuilder &program, const SliceIndex &slice) const;
   Value getTarget(ProgramBuilder &program, Value place, const SliceIndex &slice) const;
   /// Computes the slices of device `me` into its `place`.
-  LogicalResult computeOwn(LoopEmitter &body, Value me, Value place, StreamFn getStream) const;
+  LogicalResult computeOwn(LoopEmitter &body, Value me, Value place, StreamFn getStream,
+                           SliceNumbers numbers = {}) const;
   /// Computes the slices of another owner; after each, `deliver` emits what takes it there.
-  LogicalResult computeFor(LoopEmitter &body, Value owner, StreamFn getStream,
-                           TransferFn deliver) const;
+  LogicalResult computeFor(LoopEmitter &body, Value owner, StreamFn getStream, TransferFn deliver,
+                           SliceNumbers numbers = {}) const;
   /// Combines what has been received, on the main stream.
   void reduce(ProgramBuilder &program, Value received) const;
 

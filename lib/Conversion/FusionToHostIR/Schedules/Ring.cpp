@@ -1,0 +1,361 @@
+//===- Ring.cpp - slices go from neighbour to neighbour ---------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "../Schedule.h"
+
+#include "Support/GatherLoop.h"
+#include "Support/Messages.h"
+#include "Support/Peers.h"
+#include "Support/ScatterLoop.h"
+#include "Support/SliceFactors.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace tandem;
+
+namespace {
+
+/// The options. With two directions, each has its own channel and stream.
+struct Form {
+  int64_t directions = 1;
+  bool splits = false; ///< each direction carries half of every device's slices, all the way round
+
+  /// Failure, with the reason through `why`, if slices of one device cannot be halved.
+  static FailureOr<Form> match(const StreamLoop &loop, int64_t slices,
+                               function_ref<InFlightDiagnostic()> why);
+  SliceNumbers getNumbers(int64_t direction, int64_t slices) const {
+    if (!splits)
+      return {};
+    return direction == 0 ? SliceNumbers{0, slices / 2} : SliceNumbers{slices / 2, slices};
+  }
+};
+
+/// A ring of devices. In direction 0 slices come from the next device, so the device that owns them
+/// is the farther on the longer they travel; in direction 1 it is the other way round.
+class RingLoop {
+public:
+  RingLoop(const Form &form, MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t devices,
+           Location loc, ProgramBuilder &program);
+
+  void fork() const { program.fork(loc, numForked()); }
+  void join() const { program.join(loc, numForked()); }
+  Value getStream(int64_t direction) const {
+    return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(direction));
+  }
+  /// `stream` goes on when `after` has done what it has so far.
+  void sync(Value stream, Value after) const {
+    hostir::SyncOp::create(builder, loc, stream, after);
+  }
+  /// The device at a distance, in the direction that slices come from.
+  Value getDevice(int64_t direction, Value distance) const {
+    return direction == 0 ? peers.getSource(distance) : peers.getTarget(distance);
+  }
+  MessageGroup getGroup(int64_t direction) const;
+  Value addOne(Value step) const {
+    return arith::AddIOp::create(builder, loc, step, program.getIndex(1));
+  }
+
+  const Form form;
+  ProgramBuilder &program;
+  OpBuilder &builder;
+  Location loc;
+  int64_t devices;
+  Value me;
+  Peers peers;
+
+private:
+  int64_t numForked() const { return std::min(form.directions, program.getWorkers()); }
+
+  SmallVector<Value, 2> channels; ///< one for each direction
+};
+
+} // namespace
+
+RingLoop::RingLoop(const Form &form, MeshAttr mesh, ArrayRef<StringAttr> axes, int64_t devices,
+                   Location loc, ProgramBuilder &program)
+    : form(form), program(program), builder(program.getBuilder()), loc(loc), devices(devices),
+      me(program.getGroupPosition(loc, mesh, axes)),
+      peers(program, loc, me, devices, PeerOrder::Rotated) {
+  for (int64_t direction = 0; direction < form.directions; ++direction)
+    channels.push_back(program.getChannel(mesh, axes, hostir::Capability::TwoSided,
+                                          static_cast<unsigned>(direction)));
+}
+
+MessageGroup RingLoop::getGroup(int64_t direction) const {
+  Value one = program.getIndex(1);
+  Value next = getDevice(direction, one), previous = getDevice(1 - direction, one);
+  return {channels[direction], /*to=*/previous, /*from=*/next, getStream(direction)};
+}
+
+FailureOr<Form> Form::match(const StreamLoop &loop, int64_t slices,
+                            function_ref<InFlightDiagnostic()> why) {
+  Form form;
+  form.splits = loop.schedule.getWord("split") == "yes";
+  form.directions = form.splits ? 2 : std::max<int64_t>(1, loop.schedule.getInteger("directions"));
+  if (form.directions > 2)
+    return why() << "schedule ring: expected 1 or 2 directions, found " << form.directions;
+  bool halves = form.splits || (form.directions == 2 && ScatterLoop::isScatterLoop(loop));
+  if (halves && slices % 2 != 0)
+    return why() << "schedule ring: expected an even number of slices per device, half of which go "
+                    "each way, found "
+                 << slices << "; append a stream digit of 2";
+  form.splits = halves;
+  return form;
+}
+
+//===----------------------------------------------------------------------===//
+// Gathers
+//===----------------------------------------------------------------------===//
+
+/// In how many steps slices come from a direction: whole shards come from the nearer side.
+static int64_t countSteps(const Form &form, int64_t direction, int64_t devices) {
+  if (form.splits || form.directions == 1)
+    return devices - 1;
+  return direction == 0 ? llvm::divideCeil(devices - 1, 2) : (devices - 1) / 2;
+}
+
+/// In step 0 the device computes on its own slices, in step d on those that the hops of step d - 1
+/// have brought. The hop of a step is issued before its compute and sends what that reads.
+static LogicalResult emitGather(const GatherLoop &gather, const Form &form,
+                                ProgramBuilder &program) {
+  LoopEmitter body(gather.loop, program);
+  if (failed(body.prepare()))
+    return failure();
+  Location loc = gather.getLoc();
+  RingLoop ring(form, gather.plan.mesh, gather.plan.axes, gather.digits.devices, loc, program);
+  SmallVector<Value> places;
+  for (fusion::ReshardOp reshard : gather.gathers)
+    places.push_back(program.getBuffer(reshard.getResult()));
+  GatherHops hops(gather, body, places);
+  Value main = program.getMainStream();
+  auto onMain = [&](Value) { return main; };
+  auto hop = [&](int64_t direction, Value step, bool isOwn) {
+    Value owner = isOwn ? ring.me : ring.getDevice(direction, step);
+    return hops.emit(owner, ring.getDevice(direction, ring.addOne(step)), isOwn,
+                     form.getNumbers(direction, gather.digits.numSlices()),
+                     ring.getGroup(direction));
+  };
+  auto compute = [&](int64_t direction, Value step) {
+    return gather.computeFrom(
+        body, ring.getDevice(direction, step), onMain,
+        [](Value, const SliceIndex &, Value) { return success(); },
+        form.getNumbers(direction, gather.digits.numSlices()));
+  };
+
+  // Steps [first, end) with the same directions: `computes` have brought slices, `hopping` bring
+  // more.
+  auto emitSteps = [&](int64_t first, int64_t end, int64_t computes, int64_t hopping) {
+    return program.loop(loc, first, end, [&](Value step) -> LogicalResult {
+      for (int64_t direction = 0; direction < computes; ++direction)
+        ring.sync(main, ring.getStream(direction));
+      for (int64_t direction = 0; direction < hopping; ++direction)
+        if (failed(hop(direction, step, /*isOwn=*/false)))
+          return failure();
+      for (int64_t direction = 0; direction < computes; ++direction)
+        if (failed(compute(direction, step)))
+          return failure();
+      return success();
+    });
+  };
+  int64_t steps[2] = {countSteps(form, 0, ring.devices),
+                      form.directions == 2 ? countSteps(form, 1, ring.devices) : 0};
+  auto countFrom = [&](int64_t step) { // directions that bring slices of `step`
+    return static_cast<int64_t>(step <= steps[0]) + static_cast<int64_t>(step <= steps[1]);
+  };
+
+  LogicalResult done = success();
+  ring.fork();
+  program.onMesh(loc, gather.plan.mesh, [&] {
+    for (int64_t direction = 0; direction < countFrom(1) && succeeded(done); ++direction)
+      done = hop(direction, program.getIndex(0), /*isOwn=*/true);
+    if (succeeded(done))
+      done = gather.computeOwn(body, ring.me, onMain);
+    // Runs of equal steps are one loop.
+    for (int64_t first = 1; first <= steps[0] && succeeded(done);) {
+      int64_t end = first + 1;
+      while (end <= steps[0] && countFrom(end) == countFrom(first) &&
+             countFrom(end + 1) == countFrom(first + 1))
+        ++end;
+      done = emitSteps(first, end, countFrom(first), countFrom(first + 1));
+      first = end;
+    }
+  });
+  ring.join();
+  return succeeded(done) ? body.finish() : done;
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+/// Partial sums travel: in step d = 0 ... P-2 the device computes the slices of the device at
+/// distance d + 1, adds the partial sum that has come from the next device, and sends the sum to
+/// the previous one. Its own slices come last, and what arrives then completes them. A step is
+/// computed while the sums of the step before travel. With two directions, each carries half of the
+/// slices.
+static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
+                                ProgramBuilder &program) {
+  LoopEmitter body(scatter.loop, program);
+  OpBuilder &builder = program.getBuilder();
+  Location loc = scatter.getLoc();
+  fusion::ReshardOp op = scatter.scatter;
+  auto type = MemRefType::get(ArrayRef(scatter.getReceivedShape()).drop_front(),
+                              op.getType().getElementType());
+  SmallVector<Value, 2> arrived;
+  for (int64_t direction = 0; direction < form.directions; ++direction)
+    arrived.push_back(program.alloc(loc, type));
+  if (failed(scatter.prepare(body)))
+    return failure();
+  const ReshardPlan &plan = scatter.scattered.plan;
+  RingLoop ring(form, plan.mesh, plan.axes, scatter.digits.devices, loc, program);
+  Value main = program.getMainStream();
+  auto onMain = [&](Value) { return main; };
+  auto kind = ReduceKindAttr::get(builder.getContext(), plan.reduction);
+  auto add = [&](int64_t direction, const SliceIndex &slice, Value target) {
+    hostir::AccumulateOp::create(builder, loc, kind,
+                                 scatter.getTarget(program, arrived[direction], slice), target,
+                                 ring.getStream(direction));
+  };
+  auto emitStep = [&](int64_t direction, Value step, bool isFirst) {
+    MessageGroup group = ring.getGroup(direction);
+    return scatter.computeFor(
+        body, ring.getDevice(direction, ring.addOne(step)), onMain,
+        [&](Value, const SliceIndex &slice, Value stream) {
+          ring.sync(group.stream, stream);
+          Value sum = scatter.getComputed(program, slice);
+          if (!isFirst)
+            add(direction, slice, sum);
+          group.emit(program, loc,
+                     Exchanged{sum, scatter.getTarget(program, arrived[direction], slice)});
+          return success();
+        },
+        form.getNumbers(direction, scatter.digits.numSlices()));
+  };
+  auto emitSteps = [&](Value step, bool isFirst) -> LogicalResult {
+    for (int64_t direction = 0; direction < form.directions; ++direction)
+      if (failed(emitStep(direction, step, isFirst)))
+        return failure();
+    return success();
+  };
+
+  LogicalResult done = success();
+  ring.fork();
+  program.onMesh(loc, plan.mesh, [&] {
+    done = emitSteps(program.getIndex(0), /*isFirst=*/true);
+    if (succeeded(done))
+      done = program.loop(loc, 1, ring.devices - 1,
+                          [&](Value step) { return emitSteps(step, /*isFirst=*/false); });
+    Value result = program.getBuffer(op.getResult());
+    for (int64_t direction = 0; direction < form.directions && succeeded(done); ++direction) {
+      SliceNumbers numbers = form.getNumbers(direction, scatter.digits.numSlices());
+      done = scatter.computeOwn(body, ring.me, result, onMain, numbers);
+      if (failed(done))
+        return;
+      ring.sync(ring.getStream(direction), main);
+      auto [first, end] = numbers.of(scatter.digits);
+      done = program.loop(loc, first, end, [&](Value number) {
+        SliceIndex index =
+            scatter.digits.getIndex(builder, loc, ring.me, number, /*isFirst=*/false);
+        return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+          add(direction, slice, scatter.getTarget(program, result, slice));
+          return success();
+        });
+      });
+    }
+  });
+  ring.join();
+  return done;
+}
+
+//===----------------------------------------------------------------------===//
+// The schedule
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Devices forward what has arrived to their neighbour, in one direction or in both
+/// (docs/schedules.md).
+class Ring : public Schedule {
+  fusion::ScheduleInfo getInfo() const override {
+    using Option = fusion::ScheduleOption;
+    return {
+        "ring",
+        {{"directions", Option::Kind::Integer}, {"split", Option::Kind::Word, 0, {"no", "yes"}}}};
+  }
+  void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
+  FailureOr<SchedulePlan> match(const StreamLoop &loop,
+                                function_ref<InFlightDiagnostic()> why) const override;
+};
+
+} // namespace
+
+/// With more devices, a ring of hops takes longer than anything else, and much time to price.
+static constexpr int64_t kMostDevices = 16;
+
+/// Whole shards both ways suit gathers that feed compute: both arrivals of a step do. Split shards
+/// suit gathers alone. The price decides between them and the other schedules.
+void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
+  Builder builder(loop.place->getContext());
+  auto getRing = [&](bool bothWays, bool splits) {
+    NamedAttrList options;
+    if (splits)
+      options.set("split", builder.getStringAttr("yes"));
+    else if (bothWays)
+      options.set("directions", builder.getI64IntegerAttr(2));
+    return getAttr(builder.getContext(), options);
+  };
+  bool reduces = ScatterLoop::isScatterLoop(loop);
+  if (!loop.streamSizes.empty())
+    candidates.push_back({getRing(/*bothWays=*/!reduces, /*splits=*/false)});
+  auto getFactor = [&](bool ofGathers) {
+    return [ofGathers](fusion::ReshardOp op) {
+      SmallVector<fusion::StreamFactor> factors = getOwnerFactor(op);
+      llvm::erase_if(factors, [&](const fusion::StreamFactor &factor) {
+        return factor.toOwners == ofGathers || factor.count > kMostDevices;
+      });
+      return factors;
+    };
+  };
+  addSliced(loop, getRing(/*bothWays=*/true, /*splits=*/false), getFactor(true), candidates);
+  addSliced(loop, getRing(/*bothWays=*/false, /*splits=*/false), getFactor(false), candidates);
+  if (loop.ops.size() == loop.reshards().size())
+    addSliced(loop, getRing(/*bothWays=*/true, /*splits=*/true), getFineOwnerFactors, candidates);
+}
+
+FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
+                                    function_ref<InFlightDiagnostic()> why) const {
+  if (movesNothing(loop.reshards()))
+    return SchedulePlan{[&loop](ProgramBuilder &program) {
+      return emitPipeline(loop, program, /*sendsMessages=*/false);
+    }};
+  if (ScatterLoop::isScatterLoop(loop)) {
+    FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
+    if (failed(scatter))
+      return failure();
+    FailureOr<Form> form = Form::match(loop, scatter->digits.numSlices(), why);
+    if (failed(form))
+      return failure();
+    return SchedulePlan{[scatter = *scatter, form = *form](ProgramBuilder &program) {
+      return emitReduce(scatter, form, program);
+    }};
+  }
+  std::string reason;
+  FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
+  if (failed(gather))
+    return why() << "schedule ring " << reason;
+  FailureOr<Form> form = Form::match(loop, gather->digits.numSlices(), why);
+  if (failed(form))
+    return failure();
+  return SchedulePlan{[gather = *gather, form = *form](ProgramBuilder &program) {
+    return emitGather(gather, form, program);
+  }};
+}
+
+std::unique_ptr<Schedule> tandem::createRingSchedule() { return std::make_unique<Ring>(); }
