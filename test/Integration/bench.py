@@ -81,7 +81,7 @@ class Bench(harness.Test):
         stage = self.path("stage")
         done = harness.run([BENCH, f"--stage={stage}", "-n", "2", "--channel=local", *SHAPES])
         self.assertEqual(done.code, 0, str(done))
-        self.assertRegex(done.out, r"stage: 23 programs of 3 shapes for 2 ranks, target cpu-local \(2 refused\)")
+        self.assertRegex(done.out, r"stage: 24 programs of 3 shapes for 2 ranks, target cpu-local \(1 refused\)")
         done = harness.run([BENCH, stage, "--channel=local", "--machine=cpu2", "--link-rate=1", "--fail-if-slower=0",
                             *QUICK, *self.reports()])
         report = self.check_reports(done)

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,11 @@ def start(command, env=None, stdout=subprocess.PIPE):
                             text=True, env=env or environment(), start_new_session=True)
 
 
+def start_ranks(environments, *arguments):
+    """tandem-run once for each environment."""
+    return [start([tool("tandem-run"), *arguments], environment(**env)) for env in environments]
+
+
 def finish(process, limit=60):
     begin = time.monotonic()
     try:
@@ -78,6 +84,12 @@ def finish(process, limit=60):
 
 def run(command, env=None, limit=60):
     return finish(start(command, env), limit)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return listener.getsockname()[1]
 
 
 def made_programs():

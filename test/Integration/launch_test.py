@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import unittest
@@ -14,20 +13,10 @@ import unittest
 import numpy as np
 
 import harness
-from harness import environment, finish, start, tandem_run, tool
+from harness import environment, finish, free_port, start, start_ranks, tandem_run, tool
 
 programs = None
 
-
-NODES = """
-#pod = #tandem.mesh<"pod", ["node" = ?, "gpu" = ?]>
-!x = tensor<3x2x8xf32, #fusion.axes<#pod, [didx("node"), didx("gpu"), -]>>
-!y = tensor<3x2x8xf32, #fusion.axes<#pod, [-, -, -]>>
-func.func @f(%x: !x {fusion.name = "x"}) -> (!y {fusion.name = "y"}) {
-  %0 = fusion.reshard %x : !x -> !y
-  return %0 : !y
-}
-"""
 
 
 def setUpModule():
@@ -37,39 +26,6 @@ def setUpModule():
 
 def program(name):
     return os.path.join(programs, name + ".tsp")
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return listener.getsockname()[1]
-
-
-def connect_namespaces(names):
-    """Network namespaces with the addresses 10.9.0.1 and 10.9.0.2, and a link of 1 Gb/s between them."""
-    def ip(*arguments, tool="ip"):
-        return subprocess.run([tool, *arguments], check=True, capture_output=True, text=True).stdout
-
-    for name in names:
-        ip("netns", "add", name)
-    ip("link", "add", "eth1", "netns", names[0], "type", "veth", "peer", "name", "eth1", "netns", names[1])
-    for n, name in enumerate(names):
-        ip("-n", name, "addr", "add", f"10.9.0.{n + 1}/24", "dev", "eth1")
-        ip("-n", name, "link", "set", "eth1", "up")
-        ip("-n", name, "link", "set", "lo", "up")
-        ip("-n", name, "qdisc", "add", "dev", "eth1", "root", "tbf", "rate", "1gbit", "burst", "256kb", "latency", "50ms",
-           tool="tc")
-    # A link that is not up yet has no address for UCX.
-    end = time.monotonic() + 10
-    for name in names:
-        while "state UP" not in ip("-n", name, "link", "show", "eth1"):
-            if time.monotonic() > end:
-                raise OSError("the link does not come up")
-            time.sleep(0.01)
-
-
-def start_ranks(environments, *arguments):
-    return [start([tool("tandem-run"), *arguments], environment(**env)) for env in environments]
 
 
 class Launch(harness.Test):
@@ -100,49 +56,6 @@ class Launch(harness.Test):
         done = [finish(rank) for rank in ranks]
         self.assertVerified(done[0], 3)
         self.assertEqual([(d.code, d.out) for d in done[1:]], [(0, "")] * 2)
-
-    def test_nodes(self):
-        # Runs on 3 nodes of 2 ranks, and on no other mesh of 6.
-        source = self.path("nodes.mlir")
-        with open(source, "w") as file:
-            file.write(NODES)
-        for per_node, code in ((2, 0), (3, 1)):
-            port = free_port()
-            ranks = start_ranks([{"RANK": r, "WORLD_SIZE": 6, "LOCAL_RANK": r % per_node, "LOCAL_WORLD_SIZE": per_node,
-                                  "MASTER_ADDR": "localhost", "MASTER_PORT": port} for r in range(6)],
-                                source, "--channel=ucx", "--verify")
-            done = [finish(rank) for rank in ranks]
-            if code == 0:
-                self.assertVerified(done[0], 6)
-            else:
-                self.assertIn("divide", done[0].err)
-            self.assertEqual([d.code for d in done], [code] * 6)
-        # Of one host, which nothing says but its name.
-        self.assertIn("divide", tandem_run(source, "-n", 6, "--channel=ucx").err)
-
-    def test_network_namespaces(self):
-        # Two nodes of two ranks that share nothing but a network of 1 Gb/s.
-        names = [f"tandem{os.getpid()}{n}" for n in "ab"]
-        try:
-            connect_namespaces(names)
-        except (OSError, subprocess.CalledProcessError) as error:
-            self.skipTest(f"no network namespaces here: {error}")
-        try:
-            program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs", "hierarchical-gather.mlir")
-            node = ("mount -t tmpfs tmpfs /dev/shm && for l in 0 1; do "
-                    'RANK=$((NODE * 2 + l)) LOCAL_RANK=$l "$@" & ranks="$ranks $!"; done; '
-                    "for rank in $ranks; do wait $rank || exit; done")
-            nodes = [start(["ip", "netns", "exec", name, "unshare", "--ipc", "--mount", "sh", "-c", node, "node",
-                            tool("tandem-run"), program, "--channel=ucx", "--verify"],
-                           environment(NODE=n, WORLD_SIZE=4, LOCAL_WORLD_SIZE=2, MASTER_ADDR="10.9.0.1",
-                                       MASTER_PORT=29400, TORCHELASTIC_RUN_ID="namespaces"))
-                     for n, name in enumerate(names)]
-            done = [finish(node) for node in nodes]
-            self.assertVerified(done[0], 4)
-            self.assertEqual([d.code for d in done], [0, 0])
-        finally:
-            for name in names:
-                subprocess.run(["ip", "netns", "del", name], check=False)
 
     def test_slurm_variables(self):
         # The port follows from the job's number: one that no other test has.

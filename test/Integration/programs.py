@@ -180,7 +180,7 @@ PROGRAMS = [
                          ("allgather-matmul-split", ""), ("allgather-chunks-both", ""))),
     layer("gather-k-both", "ring", "x 16 96, w 96 48", "y 16 48", lambda t: {"y": t["x"] @ t["w"]}, variant=True),
     Program("ring-document", ("bf16",),
-            lambda p: {"x": (512, 2048), "w": (2048, 1024), "y": (512, 1024)},
+            lambda p: {"x": (192, 256), "w": (256, 96), "y": (192, 96)},
             lambda p, t: {"y": t["x"] @ t["w"]}, ranks=(4, 8, 16), file="ring", variant=True),
     layer("rows-4d-both", "ring", "x 1 1 96 16, w 16 24, b 24", "y 1 1 96 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]},
           variant=True),

@@ -144,10 +144,10 @@ func.func @matmul_reduce_scatter_both(%x: !xr {fusion.name = "x"}, %w: !wr {fusi
 }
 
 // The program of the ring document, with fewer rows and columns: LHS by rows, RHS by columns.
-!lhs = tensor<512x2048xf32, #fusion.axes<#mesh, [didx("x"), -]>>
-!slices = tensor<512x2048xf32, #fusion.axes<#mesh, [stream("x"), -]>>
-!rhs = tensor<2048x1024xf32, #fusion.axes<#mesh, [-, didx("x")]>>
-!product = tensor<512x1024xf32, #fusion.axes<#mesh, [stream("x"), didx("x")]>>
+!lhs = tensor<192x256xf32, #fusion.axes<#mesh, [didx("x"), -]>>
+!slices = tensor<192x256xf32, #fusion.axes<#mesh, [stream("x"), -]>>
+!rhs = tensor<256x96xf32, #fusion.axes<#mesh, [-, didx("x")]>>
+!product = tensor<192x96xf32, #fusion.axes<#mesh, [stream("x"), didx("x")]>>
 
 func.func @ring_document(%x: !lhs {fusion.name = "x"}, %w: !rhs {fusion.name = "w"}) -> (!product {fusion.name = "y"}) {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<ring>} : !lhs -> !slices

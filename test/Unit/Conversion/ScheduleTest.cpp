@@ -105,7 +105,8 @@ TEST_F(ScheduleTest, ItsOptionsAreVerified) {
 TEST_F(ScheduleTest, IsListedWithTheOthers) {
   EXPECT_FALSE(convert(gatherMatmul("out_of_order")));
   EXPECT_EQ(error,
-            "expected a schedule (exchange, in_order, pipeline, push), found 'out_of_order'");
+            "expected a schedule (exchange, hierarchical, in_order, pipeline, push, ring), "
+            "found 'out_of_order'");
 }
 
 TEST_F(ScheduleTest, SaysWhyItDoesNotMatch) {
