@@ -82,7 +82,7 @@ typedef struct tandem_context_options {
   uint32_t unused;         /* not read: padding in older versions */
   int no_graphs;           /* 1: launch every command by itself, even if the device has
                             * graphs */
-  uint32_t reserved;       /* 0 */
+  uint32_t require_proof;  /* 1: a program without a complete certificate is TANDEM_UNSUPPORTED */
 } tandem_context_options;
 
 typedef struct tandem_argument {

@@ -13,6 +13,7 @@
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Program/Program.h"
+#include "tandem/Support/SourcePosition.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,19 +29,6 @@ using namespace tandem;
 namespace tandem::compiler {
 
 namespace {
-
-/// The source position of a location: the innermost call, the first of several.
-void place(Location loc, Diagnostic &diagnostic) {
-  loc->walk([&](Location l) {
-    auto file = dyn_cast<FileLineColLoc>(l);
-    if (!file)
-      return WalkResult::advance();
-    diagnostic.file = file.getFilename().str();
-    diagnostic.line = file.getLine();
-    diagnostic.column = file.getColumn();
-    return WalkResult::interrupt();
-  });
-}
 
 Diagnostic convert(mlir::Diagnostic &from) {
   Diagnostic to;
@@ -59,7 +47,11 @@ Diagnostic convert(mlir::Diagnostic &from) {
     break;
   }
   to.message = from.str();
-  place(from.getLocation(), to);
+  if (FileLineColLoc position = getSourcePosition(from.getLocation())) {
+    to.file = position.getFilename().str();
+    to.line = position.getLine();
+    to.column = position.getColumn();
+  }
   for (mlir::Diagnostic &note : from.getNotes()) {
     // The text of a whole operation helps only the compiler's authors.
     if (StringRef(note.str()).starts_with("see current operation"))
@@ -170,6 +162,24 @@ LogicalResult Compilation::lower() {
   return lowered;
 }
 
+/// How the loops of a lowered program are run.
+static std::vector<Certificate::Loop> getLoops(hostir::ProgramOp program) {
+  std::vector<Certificate::Loop> loops;
+  if (!program || !program.getChoices())
+    return loops;
+  for (ChoiceAttr choice : program.getChoices()->getAsRange<ChoiceAttr>()) {
+    Certificate::Loop &loop = loops.emplace_back();
+    loop.reshards = choice.getReshards().str();
+    for (StringAttr location : choice.getLocations().getAsRange<StringAttr>())
+      loop.locations.push_back(location.str());
+    loop.what = choice.getWhat().str();
+    loop.source = choice.getSource().str();
+    for (CandidateAttr candidate : choice.getCandidates())
+      loop.candidates.push_back({candidate.getWhat().str(), candidate.getNanoseconds() * 1e-9});
+  }
+  return loops;
+}
+
 LogicalResult Compilation::translate() {
   StreamProgramOptions translation;
   translation.target = options.target;
@@ -186,6 +196,7 @@ LogicalResult Compilation::translate() {
   result.numRanks = stats.numRanks;
   result.numCommands = stats.commands;
   result.numMessages = stats.messages;
+  result.loops = getLoops(module.lookupSymbol<hostir::ProgramOp>(entry));
   if (options.statistics)
     llvm::raw_string_ostream(result.statistics)
         << "translate-to-stream-program\n  " << stats.ranks << " ranks\n  " << stats.commands

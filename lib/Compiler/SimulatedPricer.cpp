@@ -56,12 +56,15 @@ public:
 
   StringRef getMachineName() const override { return machine.name; }
 
-  double getLeastGain(bool oneSided) const override {
+  bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const override {
     auto takesSms = [](machine::Mover mover) { return mover == machine::Mover::Sm; };
     bool beside = oneSided
                       ? takesSms(machine.oneSided.mover)
                       : takesSms(machine.twoSided.mover) || takesSms(machine.collectives.mover);
-    return beside ? std::max(kLeastGain, machine.leastGainBesideSms) : kLeastGain;
+    double fraction = oneSided && !beside ? kLeastGainOfCopies : kLeastGain;
+    if (sliced && beside)
+      fraction = std::max(fraction, machine.leastGainBesideSms);
+    return plain - seconds >= std::max(fraction * plain, kLeastGainSeconds);
   }
 
   FailureOr<double> price(func::FuncOp func, From from) override {

@@ -323,6 +323,8 @@ std::string dumpIndex(const ProgramFile &file) {
   }
   if (file.hasOracle())
     result += fmt::format("  oracle bytes {}\n", index.oracle()->size());
+  if (const Certificate *certificate = file.certificate())
+    result += toText(*certificate);
   return result;
 }
 

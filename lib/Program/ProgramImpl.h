@@ -76,6 +76,9 @@ template <typename... Args> Status invalid(fmt::format_string<Args...> format, A
   return Status(Code::InvalidProgram, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// The certificate in `bytes`; none if it is of another content. An error if it is malformed.
+Expected<std::optional<Certificate>> decodeCertificate(const Bytes &bytes, uint64_t content);
+
 /// Checks the index; `fileSize` bounds the blobs.
 Status verifyIndex(const sp::Index &index, uint64_t fileSize);
 

@@ -86,6 +86,7 @@ public:
   }
   bool hasOracle() const override { return table->oracle() && table->oracle()->size() != 0; }
   const sp::Index &index() const override { return *table; }
+  const Certificate *certificate() const override { return proof ? &*proof : nullptr; }
 
   Expected<std::shared_ptr<const Program>> rankProgram(uint32_t rank) const override {
     if (rank >= numRanks())
@@ -141,7 +142,21 @@ private:
     if (!verifier.VerifyBuffer<sp::Index>(nullptr))
       return invalid("index: not a valid FlatBuffer");
     table = flatbuffers::GetRoot<sp::Index>(indexBytes.begin());
-    return verifyIndex(*table, source->size);
+    TANDEM_RETURN_IF_ERROR(verifyIndex(*table, source->size));
+    return header.certificateOffset == 0 ? Status() : readCertificate(header);
+  }
+
+  Status readCertificate(const sp::Header &header) {
+    TANDEM_RETURN_IF_ERROR(checkRange("header field certificateOffset", header.certificateOffset,
+                                      header.certificateSize));
+    TANDEM_ASSIGN_OR_RETURN(Bytes bytes,
+                            source->read(header.certificateOffset, header.certificateSize));
+    auto found = static_cast<uint32_t>(XXH3_64bits(bytes.begin(), bytes.size));
+    if (found != header.certificateHash)
+      return invalid("certificate: content hash is {:08x}, the header says {:08x}", found,
+                     header.certificateHash);
+    TANDEM_ASSIGN_OR_RETURN(proof, decodeCertificate(bytes, header.indexHash));
+    return Status();
   }
 
   Status checkRange(std::string_view what, uint64_t offset, uint64_t size) const {
@@ -190,6 +205,7 @@ private:
   Bytes indexBytes;
   uint64_t hash = 0;
   const sp::Index *table = nullptr;
+  std::optional<Certificate> proof;
 };
 
 Expected<std::shared_ptr<const ProgramFile>> openSource(std::unique_ptr<Source> source,

@@ -36,7 +36,7 @@
 // HOSTIR: hostir.sync %[[MAIN]] after %[[COPIES]]
 //
 // PLANNED-LABEL: hostir.program @allgather_matmul_push(
-// PLANNED-SAME: arena_bytes = 0 : i64, symmetric_bytes = 3072
+// PLANNED-SAME: arena_bytes = 0 : i64, {{.*}}symmetric_bytes = 3072
 //
 // Slots are the devices' numbers. Rank 1 turns to 0, 3, 2 and is turned to by 2, 3, 0.
 //

@@ -7,7 +7,7 @@
 
 #include "Compile.h"
 
-#include "tandem/Compiler/Compiler.h"
+#include "tandem/Compiler/Certify.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -123,8 +123,18 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
       request.text.empty() ? compiler::compileFile(request.path, options)
                            : compiler::compileText(request.text, options, request.path);
   result.ok = compiled.ok;
-  result.bytes = std::move(compiled.output);
   if (!result.ok)
     result.errors = compiled.errorText();
+  if (result.ok && request.certify) {
+    Expected<Certificate> certificate = compiler::certify(compiled, options, /*isChecked=*/true);
+    Expected<std::string> certified = certificate ? withCertificate(compiled.output, *certificate)
+                                                  : Expected<std::string>(certificate.status());
+    result.ok = certified.ok();
+    if (certified)
+      compiled.output = std::move(*certified);
+    else
+      result.errors = certified.status().message();
+  }
+  result.bytes = std::move(compiled.output);
   return result;
 }

@@ -5,10 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem/Compiler/Compiler.h"
+#include "tandem/Compiler/Certify.h"
 #include "tandem/Program/Program.h"
-#include "tandem/Replay/Check.h"
-#include "tandem/Replay/World.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
@@ -84,6 +82,11 @@ cl::opt<cl::boolOrDefault>
                 cl::desc("prove that the output cannot hang or race, as tandem-check does; "
                          "otherwise write nothing (default for up to 64 ranks)"),
                 cl::cat(category));
+cl::opt<bool> explainChoices(
+    "explain",
+    cl::desc("print how each loop is run, whether its communication is overlapped or why not, and "
+             "the runners-up with their predicted times"),
+    cl::cat(category));
 cl::opt<uint64_t> maxCommands("max-commands",
                               cl::desc("most commands of one rank; more count as an endless loop"),
                               cl::init(uint64_t(1) << 24), cl::cat(category));
@@ -205,26 +208,32 @@ int dumpFile(const Expected<std::shared_ptr<const ProgramFile>> &file) {
   return write(text);
 }
 
-/// What the checker says about the result; the exit code.
-int checkResult(const compiler::CompileResult &result) {
-  bool wanted = checkOutput == cl::BOU_UNSET ? result.numRanks <= kMaxRanksChecked && rank == "all"
-                                             : checkOutput == cl::BOU_TRUE;
-  if (!wanted)
+/// Proves what was compiled, explains it if that is wanted, and puts the certificate into it; the
+/// exit code.
+int certifyResult(compiler::CompileResult &result, const compiler::CompileOptions &options) {
+  bool isChecked = checkOutput == cl::BOU_UNSET ? result.numRanks <= kMaxRanksChecked
+                                                : checkOutput == cl::BOU_TRUE;
+  if (explainChoices && rank != "all")
+    return fail("--explain needs all ranks, without --rank");
+  if (rank != "all" || (!isChecked && !explainChoices))
     return 0;
-  auto file = ProgramFile::fromMemory(result.output);
-  if (!file)
-    return fail(file.status().message());
-  auto world = replay::World::load(**file);
-  if (!world)
-    return fail(world.status().message());
-  check::CheckOptions options;
-  options.queues = check::defaultQueues((*world)->target);
-  check::Report report = check::check(**world, options);
-  if (!report.hasErrors())
+  Expected<Certificate> certificate = compiler::certify(result, options, isChecked);
+  if (!certificate) {
+    if (!isChecked)
+      return fail(certificate.status().message());
+    llvm::errs() << certificate.status().message();
+    return fail("the program may not run as it should: nothing is written (--check=false writes it "
+                "all the same)");
+  }
+  if (explainChoices)
+    llvm::outs() << explain(*certificate);
+  if (!isChecked)
     return 0;
-  llvm::errs() << toText(**world, report);
-  return fail("the program may not run as it should: nothing is written (--check=false writes it "
-              "all the same)");
+  Expected<std::string> output = withCertificate(result.output, *certificate);
+  if (!output)
+    return fail(output.status().message());
+  result.output = std::move(*output);
+  return 0;
 }
 
 bool isStreamProgram(const std::string &path) {
@@ -260,7 +269,8 @@ int main(int argc, char **argv) {
     return code;
   if (oracleOnly)
     rank = "oracle";
-  if (!dump && outputPath.empty() && options.output == compiler::Output::StreamProgram)
+  if (!dump && !explainChoices && outputPath.empty() &&
+      options.output == compiler::Output::StreamProgram)
     return fail("expected -o: where does the stream program go?");
   compiler::CompileResult result = compiler::compileFile(input, options);
   for (const compiler::Diagnostic &diagnostic : result.diagnostics)
@@ -269,8 +279,10 @@ int main(int argc, char **argv) {
     return 1;
   llvm::errs() << result.statistics;
   if (options.output == compiler::Output::StreamProgram)
-    if (int code = checkResult(result))
+    if (int code = certifyResult(result, options))
       return code;
+  if (explainChoices && outputPath.empty() && !dump)
+    return 0;
   if (dump && options.output == compiler::Output::StreamProgram)
     return dumpFile(ProgramFile::fromMemory(result.output));
   return write(result.output);

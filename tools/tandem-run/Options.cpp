@@ -100,6 +100,9 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
           "--verify", o.verify,
           "compare with the unsharded reference in the file; exit status 0 only if they agree")
       ->group(runs);
+  line.add_flag("--require-proof", o.requireProof,
+                "refuse a program without a complete certificate (tandem-compile writes it)")
+      ->group(runs);
   line.number("--repeat", o.repeat, 1, 100000000, "K", "timed runs; default 1")->group(runs);
   line.number("--warmup", o.warmup, 0, 100000000, "K", "untimed runs first; default 0")
       ->group(runs);

@@ -32,7 +32,7 @@ struct Options {
   bool threads = false; ///< ranks are threads of one process; always with channel local
   std::chrono::milliseconds timeout{60000};
 
-  bool verify = false;
+  bool verify = false, requireProof = false;
   uint32_t repeat = 1, warmup = 0;
   uint64_t seed = 0;
 

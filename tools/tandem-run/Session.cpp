@@ -289,6 +289,8 @@ private:
     report.name = file->name();
     report.ranks = file->numRanks();
     TANDEM_RETURN_IF_ERROR(checkRanks(*file, bootstrap.worldSize()));
+    if (options.requireProof)
+      TANDEM_RETURN_IF_ERROR(file->requireProof().withPrefix("--require-proof: "));
     auto mine = file->rankProgram(bootstrap.rank());
     if (!mine)
       return mine.status().withPrefix(path + ": ");

@@ -63,6 +63,7 @@ Expected<std::string> programBytes(const Options &options, const std::string &pr
   request.target = options.target.empty() ? targetFor(options.channel) : options.target;
   request.ranks = ranks;
   request.ranksPerNode = perNode;
+  request.certify = options.requireProof;
   CompiledProgram compiled = compileProgram(request);
   if (!compiled.ok)
     return Status(Code::InvalidArgument, compiled.errors);

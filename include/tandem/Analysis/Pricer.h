@@ -59,17 +59,23 @@ public:
   /// Seconds of one run of a loop with a schedule, also of a detached loop.
   virtual FailureOr<double> price(fusion::StreamLoopOp loop) = 0;
 
-  /// The fraction of the baseline's time that a candidate must gain, to cover model errors. On 4
-  /// H200, reduce-scatters with a predicted gain of 5 % are 1 to 5 % slower than the unoverlapped
-  /// baseline; all-gathers with a predicted gain of 7 % gain it.
+  /// A gain that covers the model's errors: whether a candidate of `seconds` is to be taken instead
+  /// of a plainer one of `plain` seconds. It must gain a fraction of the time, and in short loops
+  /// more: kLeastGainSeconds. On 4 H200, reduce-scatters by messages with a predicted gain of 5 %
+  /// were 1 to 5 % slower than the unoverlapped baseline, all-gathers with a predicted gain of 7 %
+  /// gained it, and puts by copy engines gained where 3 to 9 % were predicted. On 2 H200 a
+  /// reduce-scatter of 640 tokens lost 4 % for which a gain of a few us was predicted. `oneSided`:
+  /// the candidate's messages are. `sliced`: it has slices that the plainer one has not; then the
+  /// machine file may ask for more of transports that use SMs during a matmul, where the model is
+  /// least exact.
+  virtual bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const = 0;
   static constexpr double kLeastGain = 0.06;
+  static constexpr double kLeastGainOfCopies = 0.03; ///< of puts that need no SMs
+  static constexpr double kLeastGainSeconds = 5e-6;
   /// The seconds that splitting an all-reduce into two reshards must gain: the model prices short
   /// collectives too low. On 2 H200, predicted gains up to 45 us were losses (up to 17 %);
   /// predicted gains of 57 us or more were gains.
   static constexpr double kLeastSplitGain = 50e-6;
-  /// The fraction that candidates with one-sided (or two-sided) messages must gain. The machine
-  /// file states it for transports that use SMs during a matmul, where the model is least exact.
-  virtual double getLeastGain(bool oneSided) const = 0;
 };
 
 /// Creates pricers; an interface of the fusion dialect.

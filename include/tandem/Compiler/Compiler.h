@@ -4,12 +4,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Compiles a module (text or bytecode) to a stream program. This header needs neither LLVM nor
-// MLIR; CompilerMLIR.h compiles a module in memory.
+// MLIR; CompilerMLIR.h compiles a module in memory, Certify.h proves what was compiled.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef TANDEM_COMPILER_COMPILER_H
 #define TANDEM_COMPILER_COMPILER_H
+
+#include "tandem/Program/Certificate.h"
 
 #include <cstdint>
 #include <optional>
@@ -91,6 +93,8 @@ struct CompileResult {
   /// Ranks of the stream program.
   uint32_t numRanks = 0;
   uint64_t numCommands = 0, numMessages = 0;
+  /// How each loop of reshards and compute is run, without the times of a whole run (Certify.h).
+  std::vector<Certificate::Loop> loops;
   /// Text; empty unless requested.
   std::string statistics;
 

@@ -3,8 +3,8 @@
 // Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A `.tsp` file is this header, padded to 64 bytes, then blobs at 64-byte aligned offsets: the
-// `Index`, the rank programs, the oracle. stream_program.fbs describes their contents.
+// A `.tsp` file is this header, then blobs at 64-byte aligned offsets: the `Index`, the rank
+// programs, the oracle, the `Certificate`. stream_program.fbs describes their contents.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ inline constexpr uint16_t kNoChannel = 0xffffu;
 /// Alignment in bytes of blobs and of buffers in arenas.
 inline constexpr uint64_t kAlignment = 64;
 
-/// The header; little-endian, 48 bytes.
+/// The header; little-endian, 64 bytes.
 struct Header {
   char magic[8];
   uint32_t version;
@@ -38,9 +38,12 @@ struct Header {
   uint64_t fileSize;    ///< bytes of the whole file
   uint64_t indexOffset; ///< from the start of the file
   uint64_t indexSize;   ///< bytes
-  uint64_t indexHash; ///< XXH3-64 of the index blob; the index holds the hashes of the other blobs
+  uint64_t indexHash; ///< XXH3-64 of the index blob, which holds the hashes of programs and oracle
+  uint64_t certificateOffset; ///< from the start of the file; 0: there is none
+  uint32_t certificateSize;   ///< bytes
+  uint32_t certificateHash;   ///< the low half of its XXH3-64
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(Header) == kAlignment);
 
 } // namespace tandem::sp
 

@@ -8,6 +8,7 @@
 #ifndef TANDEM_PROGRAM_PROGRAM_H
 #define TANDEM_PROGRAM_PROGRAM_H
 
+#include "tandem/Program/Certificate.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 
@@ -125,6 +126,12 @@ public:
   virtual Expected<std::shared_ptr<const Program>> rankProgram(uint32_t rank) const = 0;
   virtual Expected<std::shared_ptr<const Program>> oracle() const = 0;
   virtual const sp::Index &index() const = 0;
+  /// What was proven of the file's programs; null if it has no certificate, or one of another
+  /// content.
+  virtual const Certificate *certificate() const = 0;
+  /// An error if not everything is proven that a certificate can state, but for the comparison of
+  /// data, which may be sampled; the message says what is missing.
+  Status requireProof() const;
 };
 
 /// The rank's pieces, one per argument.

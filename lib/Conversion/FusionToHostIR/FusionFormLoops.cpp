@@ -70,7 +70,7 @@ void FusionFormLoopsPass::form(const StreamLoop &group, Block &block) {
     source = fusion::ScheduleSourceAttr::get(&getContext(), fusion::ScheduleSource::Annotation);
   auto loop =
       fusion::StreamLoopOp::create(builder, group.place->getLoc(), ValueRange(yielded).getTypes(),
-                                   inputs.getArrayRef(), group.schedule, source);
+                                   inputs.getArrayRef(), group.schedule, source, ArrayAttr());
   Block *body = builder.createBlock(&loop.getBody());
   for (Operation *op : group.ops) {
     op->moveBefore(body, body->end());

@@ -8,6 +8,7 @@
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
 #include "Schedule.h"
+#include "StreamLoop.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -17,7 +18,9 @@
 #include "tandem/Support/SilenceDiagnostics.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 #include <unordered_map>
 
 namespace tandem {
@@ -41,25 +44,8 @@ static std::string describe(const StreamFactor &factor) {
       .str();
 }
 
-static std::string describe(ScheduleAttr schedule) {
-  std::string text;
-  llvm::raw_string_ostream(text) << schedule;
-  StringRef inner = text;
-  (void)inner.consume_front("#fusion.schedule<");
-  (void)inner.consume_back(">");
-  return inner.str();
-}
-
 static std::string describe(StreamLoopOp loop) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  llvm::interleave(
-      loop.getReshards(), os,
-      [&](ReshardOp op) {
-        os << stringifyReshardKind(
-            classifyReshard(op.getInput().getType(), op.getResult().getType()).kind);
-      },
-      " and ");
+  std::string text = describeReshards(loop);
   return text.empty() ? "a loop without reshards" : text;
 }
 
@@ -140,7 +126,7 @@ private:
       return failure();
     choose(op, *fallback, ScheduleSource::Fallback);
     say(op.getLoc(), [&](raw_ostream &os) {
-      os << describe(op) << " goes through schedule " << describe(*fallback);
+      os << describe(op) << " goes through schedule " << fallback->str();
     });
     return success();
   }
@@ -189,11 +175,12 @@ private:
     SmallVector<Priced> schedules;
 
     /// The quickest: the first, which is the plainest, unless the gain is worth it.
-    const Priced &getBest() const {
+    const Priced &getBest(const Pricer &pricer) const {
       const Priced *best = schedules.begin();
       for (const Priced &other : schedules)
         if (other.seconds < best->seconds &&
-            other.seconds < (1 - Pricer::kLeastGain) * schedules.front().seconds)
+            pricer.isWorth(other.seconds, schedules.front().seconds, other.isOneSided,
+                           /*sliced=*/false))
           best = &other;
       return *best;
     }
@@ -261,6 +248,7 @@ private:
   struct Decision {
     Slices slices;
     ScheduleAttr schedule;
+    ArrayAttr candidates; ///< see StreamLoopOp
   };
   /// By the loop's signature: most loops of a network are those of its first layer.
   std::unordered_map<std::string, Decision> decisions;
@@ -271,6 +259,36 @@ private:
       (void)streamReshard(op.getReshards()[decision.slices->first], decision.slices->second);
     }
     choose(op, decision.schedule, ScheduleSource::Cost);
+    op.setCandidatesAttr(decision.candidates);
+  }
+
+  /// Of what has a price, for reports: the chosen candidate, the plainest, and the quickest others.
+  static ArrayAttr listCandidates(ArrayRef<Choice> choices, const Choice &taken,
+                                  const Priced &chosen) {
+    constexpr size_t kMost = 6;
+    MLIRContext *context = chosen.schedule.getContext();
+    SmallVector<CandidateAttr> priced, list;
+    auto describeCandidate = [&](const Choice &choice, const Priced &candidate) {
+      std::string text = candidate.schedule.str();
+      if (choice.slices)
+        text += "; " + describe(choice.slices->second);
+      return CandidateAttr::get(context, text, std::llround(candidate.seconds * 1e9));
+    };
+    for (const Choice &choice : choices)
+      for (const Priced &candidate : choice.schedules)
+        priced.push_back(describeCandidate(choice, candidate));
+    list.push_back(describeCandidate(taken, chosen));
+    list.push_back(priced.front());
+    llvm::sort(priced, [](CandidateAttr a, CandidateAttr b) {
+      return std::pair(a.getNanoseconds(), a.getWhat()) <
+             std::pair(b.getNanoseconds(), b.getWhat());
+    });
+    list.append(priced);
+    llvm::SmallSetVector<Attribute, kMost> unique;
+    for (CandidateAttr candidate : list)
+      if (unique.size() < kMost)
+        unique.insert(candidate);
+    return ArrayAttr::get(context, unique.getArrayRef());
   }
 
   /// Whether the loop has got its schedule, and slices if they are worth it.
@@ -285,7 +303,7 @@ private:
     price(op, loop, whole.schedules, pricer);
     if (whole.schedules.empty())
       return false;
-    double seconds = whole.getBest().seconds;
+    double seconds = whole.getBest(pricer).seconds;
     // The slices that make the loop quickest, of those that gain enough if there are any.
     const Choice *best = nullptr;
     bool gains = false;
@@ -293,10 +311,10 @@ private:
       priceSliced(op, choice, pricer);
       if (choice.schedules.empty())
         continue;
-      const Priced &trial = choice.getBest();
-      bool trialGains = seconds - trial.seconds >= pricer.getLeastGain(trial.isOneSided) * seconds;
-      if (!best ||
-          std::pair(!trialGains, trial.seconds) < std::pair(!gains, best->getBest().seconds)) {
+      const Priced &trial = choice.getBest(pricer);
+      bool trialGains = pricer.isWorth(trial.seconds, seconds, trial.isOneSided, /*sliced=*/true);
+      if (!best || std::pair(!trialGains, trial.seconds) <
+                       std::pair(!gains, best->getBest(pricer).seconds)) {
         best = &choice;
         gains = trialGains;
       }
@@ -304,20 +322,22 @@ private:
     if (best)
       say(op.getLoc(), [&](raw_ostream &os) {
         os << describe(op) << (gains ? " gets " : " stays whole, not ")
-           << describe(best->slices->second) << ": " << inMicroseconds(best->getBest().seconds)
-           << ", " << inMicroseconds(whole.schedules.front().seconds) << " whole ("
+           << describe(best->slices->second) << ": "
+           << inMicroseconds(best->getBest(pricer).seconds) << ", "
+           << inMicroseconds(whole.schedules.front().seconds) << " whole ("
            << pricer.getMachineName() << ")";
       });
     const Choice &taken = gains ? *best : whole;
-    Decision decision{taken.slices, taken.getBest().schedule};
+    const Priced &chosen = taken.getBest(pricer);
+    Decision decision{taken.slices, chosen.schedule, listCandidates(choices, taken, chosen)};
     apply(op, decision);
     decisions.try_emplace(std::move(signature), decision);
     say(op.getLoc(), [&](raw_ostream &os) {
-      os << describe(op) << " goes through schedule " << describe(decision.schedule) << ": ";
+      os << describe(op) << " goes through schedule " << decision.schedule.str() << ": ";
       llvm::interleave(
           taken.schedules, os,
           [&](const Priced &priced) {
-            os << describe(priced.schedule) << " " << inMicroseconds(priced.seconds);
+            os << priced.schedule.str() << " " << inMicroseconds(priced.seconds);
           },
           "; ");
       os << " (" << pricer.getMachineName() << ")";

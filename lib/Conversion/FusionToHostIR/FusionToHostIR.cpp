@@ -18,6 +18,7 @@
 #include "tandem/Analysis/Pricer.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
+#include "tandem/Support/SourcePosition.h"
 
 namespace tandem {
 #define GEN_PASS_DEF_CONVERTFUSIONTOHOSTIR
@@ -159,6 +160,28 @@ static LogicalResult emitPlain(Operation *op, ProgramBuilder &builder) {
   return emitWhole(op, builder);
 }
 
+/// How the loops of a function are run, for reports; null if it has none that communicates.
+static ArrayAttr getChoices(func::FuncOp func) {
+  Builder builder(func.getContext());
+  SmallVector<Attribute> choices;
+  for (auto loop : func.getOps<fusion::StreamLoopOp>()) {
+    SmallVector<Attribute> locations;
+    for (fusion::ReshardOp reshard : loop.getReshards())
+      locations.push_back(builder.getStringAttr(getSourceText(reshard.getLoc())));
+    if (locations.empty() || !loop.getScheduleAttr())
+      continue;
+    SmallVector<CandidateAttr> candidates;
+    if (std::optional<ArrayAttr> priced = loop.getCandidates())
+      candidates = llvm::to_vector(priced->getAsRange<CandidateAttr>());
+    std::string what =
+        candidates.empty() ? loop.getScheduleAttr().str() : candidates.front().getWhat().str();
+    choices.push_back(
+        ChoiceAttr::get(func.getContext(), describeReshards(loop), builder.getArrayAttr(locations),
+                        what, fusion::stringifyScheduleSource(*loop.getSource()), candidates));
+  }
+  return choices.empty() ? ArrayAttr() : builder.getArrayAttr(choices);
+}
+
 LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   if (!func.getBody().hasOneBlock())
     return func.emitError("expected a body of one block");
@@ -203,6 +226,8 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
                              builder.getBuffer(copy.first), copy.second, builder.getMainStream());
     });
   }
+  if (!isOracle)
+    program->setChoicesAttr(getChoices(func));
   func.erase();
   return success();
 }

@@ -11,6 +11,7 @@
 #include "ReshardPlan.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -238,4 +239,13 @@ FailureOr<StreamLoop> tandem::getStreamLoop(fusion::StreamLoopOp op,
   loop.place = op;
   loop.schedule = op.getScheduleAttr();
   return loop;
+}
+
+std::string tandem::describeReshards(fusion::StreamLoopOp loop) {
+  std::string text;
+  for (fusion::ReshardOp op : loop.getReshards()) {
+    fusion::Reshard reshard = fusion::classifyReshard(op.getInput().getType(), op.getType());
+    text += (text.empty() ? "" : " and ") + fusion::stringifyReshardKind(reshard.kind).str();
+  }
+  return text;
 }

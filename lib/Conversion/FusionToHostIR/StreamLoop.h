@@ -80,6 +80,9 @@ FailureOr<SmallVector<int64_t>> getStreamDigits(Operation *op);
 FailureOr<StreamLoop> getStreamLoop(fusion::StreamLoopOp loop,
                                     function_ref<InFlightDiagnostic()> why);
 
+/// The kinds of a loop's reshards, for people: "all-gather and all-gather"; "" if it has none.
+std::string describeReshards(fusion::StreamLoopOp loop);
+
 } // namespace tandem
 
 #endif // TANDEM_LIB_CONVERSION_FUSIONTOHOSTIR_STREAMLOOP_H

@@ -170,9 +170,6 @@ FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch);
 /// PTX of a gpu.module of llvm and nvvm ops.
 FailureOr<std::string> translateToPtx(Operation *gpuModule, StringRef arch);
 
-/// "file.mlir:12:5", or "" if unknown.
-std::string locationText(Location loc);
-
 } // namespace tandem::target
 
 #endif // TANDEM_LIB_TARGET_STREAMPROGRAM_CODE_H

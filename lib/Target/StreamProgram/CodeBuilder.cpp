@@ -8,24 +8,11 @@
 #include "CodeBuilder.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "tandem/Support/SourcePosition.h"
 
 using namespace mlir;
 
 namespace tandem::target {
-
-std::string locationText(Location loc) {
-  std::string text;
-  loc->walk([&](Location l) {
-    auto file = dyn_cast<FileLineColLoc>(l);
-    if (!file)
-      return WalkResult::advance();
-    text =
-        (file.getFilename().strref() + ":" + Twine(file.getLine()) + ":" + Twine(file.getColumn()))
-            .str();
-    return WalkResult::interrupt();
-  });
-  return text;
-}
 
 LogicalResult CodeBuilder::run() {
   if (program.getBody().empty())
@@ -58,7 +45,7 @@ LogicalResult CodeBuilder::arguments() {
     uint32_t number = define(arg);
     StringAttr given = program.getArgAttrOfType<StringAttr>(number, hostir::kNameAttrName);
     code->names.push_back(
-        {given ? given.str() : ("arg" + Twine(number)).str(), locationText(arg.getLoc())});
+        {given ? given.str() : ("arg" + Twine(number)).str(), getSourceText(arg.getLoc())});
     code->argumentLayouts.push_back(code->layouts.intern(*layout));
     code->buffers.push_back({sp::Space::argument, number, 0,
                              static_cast<int64_t>(layout->numBytes()),
@@ -93,7 +80,7 @@ uint32_t CodeBuilder::name(Operation *op, StringRef kind) {
   std::string text = (kind + " #" + Twine(ordinals[kind]++)).str();
   if (auto named = op->getLoc()->findInstanceOf<NameLoc>())
     text += (" (" + named.getName().strref() + ")").str();
-  code->names.push_back({std::move(text), locationText(op->getLoc())});
+  code->names.push_back({std::move(text), getSourceText(op->getLoc())});
   return code->names.size() - 1;
 }
 

@@ -21,6 +21,7 @@ using namespace tandem;
 struct tandem_context {
   std::unique_ptr<Context> context; ///< null if its creation failed
   std::string lastError;
+  bool requiresProof = false; ///< of programs
 };
 
 struct tandem_program {
@@ -64,7 +65,7 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
 // Later versions must not change the end of an earlier version's struct.
 static_assert(offsetof(tandem_context_options, no_graphs) == 56 &&
               sizeof(tandem_context_options) ==
-                  offsetof(tandem_context_options, reserved) + sizeof(uint32_t));
+                  offsetof(tandem_context_options, require_proof) + sizeof(uint32_t));
 
 namespace {
 
@@ -158,6 +159,7 @@ Status createContext(const tandem_context_options *given, tandem_context &contex
   if (options.timeout_ms)
     result.timeout = std::chrono::milliseconds(options.timeout_ms);
   result.graphs = options.no_graphs == 0;
+  context.requiresProof = options.require_proof != 0;
   TANDEM_ASSIGN_OR_RETURN(context.context, Context::create(std::move(result)));
   return Status();
 }
@@ -166,6 +168,8 @@ Status load(tandem_context *context, Expected<std::shared_ptr<const ProgramFile>
             tandem_program **program) {
   if (!file)
     return file.status();
+  if (context->requiresProof)
+    TANDEM_RETURN_IF_ERROR((*file)->requireProof());
   TANDEM_ASSIGN_OR_RETURN(auto loaded, (*file)->rankProgram(context->context->rank()));
   *program = new tandem_program{std::move(loaded)};
   return Status();

@@ -9,6 +9,7 @@ the whole pipeline makes. OPTION: more options of --tandem-lower.
 """
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,8 @@ def lower(source, options):
     done = subprocess.run(["tandem-opt", source, f"--tandem-lower={' '.join(options)}"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{source}: tandem-opt failed with {options}:\n{done.stderr}")
-    return done.stdout
+    # A choice names the places in the text that was read.
+    return re.sub(r'(#tandem.choice<"[^"]*") at \[[^\]]*\]', r"\1", done.stdout)
 
 
 def main():

@@ -229,6 +229,25 @@ TEST_F(PricerTest, OneRankStandsForItsClassInWholePrograms) {
   EXPECT_GE(withClasses, 12u);
 }
 
+TEST_F(PricerTest, AGainMustExceedTheModelsError) {
+  auto pricer = makePricer("h200x8");
+  ASSERT_TRUE(pricer) << error;
+  auto gains = [&](double seconds, double plain, bool oneSided, bool sliced) {
+    return pricer->isWorth(seconds * 1e-6, plain * 1e-6, oneSided, sliced);
+  };
+  // Puts by copy engines: 3 %, in short loops 5 us.
+  EXPECT_TRUE(gains(969, 1000, true, true));
+  EXPECT_FALSE(gains(971, 1000, true, true));
+  EXPECT_TRUE(gains(94.9, 100, true, true));
+  EXPECT_FALSE(gains(95.1, 100, true, true));
+  EXPECT_FALSE(gains(6, 10, true, false));
+  // Messages use SMs: 6 %, and for slices what the machine file says (20 %).
+  EXPECT_TRUE(gains(939, 1000, false, false));
+  EXPECT_FALSE(gains(941, 1000, false, false));
+  EXPECT_TRUE(gains(799, 1000, false, true));
+  EXPECT_FALSE(gains(801, 1000, false, true));
+}
+
 TEST_F(PricerTest, MachineErrors) {
   EXPECT_FALSE(makePricer(kMachine, 9));
   EXPECT_NE(error.find("9"), std::string::npos) << error;

@@ -36,7 +36,7 @@ void expectError(const std::string &bytes, const std::string &expected) {
 }
 
 TEST(Reader, Header) {
-  expectError("", "memory: not a stream program: 0 bytes, expected at least 48");
+  expectError("", "memory: not a stream program: 0 bytes, expected at least 64");
   expectError("TANDEMSP", "not a stream program: 8 bytes");
   expectError(withHeader([](sp::Header &h) { h.magic[0] = 'X'; }), "header field magic is wrong");
   expectError(withHeader([](sp::Header &h) { h.version = 7; }),
@@ -51,6 +51,99 @@ TEST(Reader, Header) {
   expectError(withHeader([](sp::Header &h) { h.indexSize = ~uint64_t(0); }),
               "do not lie inside the file");
   expectError(withHeader([](sp::Header &h) { h.indexHash ^= 1; }), "index: content hash is");
+}
+
+Certificate sampleCertificate() {
+  Certificate certificate;
+  certificate.producer = "tandem 0";
+  certificate.properties = {"deadlock", "race"};
+  certificate.data = "checked";
+  certificate.queues = 8;
+  certificate.machine = "box";
+  certificate.machineHash = 5;
+  certificate.seconds = 2e-6;
+  certificate.loops.push_back({"all-gather",
+                               {"f.mlir:1:2"},
+                               "push",
+                               "cost",
+                               {{"push", 2e-6}, {"pipeline", 3e-6}},
+                               1e-6,
+                               0});
+  return certificate;
+}
+
+TEST(Certificate, IsReadBack) {
+  std::string plain = sampleProgram().encode();
+  auto without = ProgramFile::fromMemory(plain);
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ((*without)->certificate(), nullptr);
+  auto bytes = withCertificate(plain, sampleCertificate());
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  // A second one takes the place of the first.
+  auto twice = withCertificate(*bytes, sampleCertificate());
+  ASSERT_TRUE(twice.ok());
+  EXPECT_EQ(*twice, *bytes);
+  auto file = ProgramFile::fromMemory(*bytes);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  const Certificate *certificate = (*file)->certificate();
+  ASSERT_NE(certificate, nullptr);
+  EXPECT_EQ(toText(*certificate), toText(sampleCertificate()));
+  EXPECT_TRUE((*file)->requireProof().ok());
+  // What is loaded is the same program.
+  EXPECT_EQ((*(*file)->rankProgram(0))->contentHash(),
+            (*(*without)->rankProgram(0))->contentHash());
+}
+
+TEST(Certificate, IsLostByAChangedProgram) {
+  sp::Header header;
+  std::string bytes = *withCertificate(sampleProgram().encode(), sampleCertificate());
+  std::memcpy(&header, bytes.data(), sizeof header);
+  // Another program, valid in itself, before the same certificate.
+  ProgramSpec changed = sampleProgram();
+  changed.name = "another";
+  std::string other = changed.encode();
+  other.resize((other.size() + sp::kAlignment - 1) / sp::kAlignment * sp::kAlignment);
+  sp::Header otherHeader;
+  std::memcpy(&otherHeader, other.data(), sizeof otherHeader);
+  otherHeader.certificateOffset = other.size();
+  otherHeader.certificateSize = header.certificateSize;
+  otherHeader.certificateHash = header.certificateHash;
+  other += bytes.substr(header.certificateOffset);
+  otherHeader.fileSize = other.size();
+  std::memcpy(other.data(), &otherHeader, sizeof otherHeader);
+  auto file = ProgramFile::fromMemory(other);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ((*file)->certificate(), nullptr);
+  EXPECT_NE((*file)->requireProof().message().find("has no certificate of its content"),
+            std::string::npos);
+}
+
+TEST(Certificate, ThatLeavesSomethingOpen) {
+  Certificate certificate = sampleCertificate();
+  certificate.limits = {"queues: too many mappings"};
+  auto file = ProgramFile::fromMemory(*withCertificate(sampleProgram().encode(), certificate));
+  ASSERT_TRUE(file.ok());
+  EXPECT_NE((*file)->requireProof().message().find("leaves open: queues: too many mappings"),
+            std::string::npos);
+}
+
+TEST(Certificate, Damaged) {
+  std::string whole = *withCertificate(sampleProgram().encode(), sampleCertificate());
+  sp::Header header;
+  std::memcpy(&header, whole.data(), sizeof header);
+  std::string flipped = whole;
+  flipped[header.certificateOffset + 20] ^= 1;
+  expectError(flipped, "certificate: content hash is");
+  auto change = [&](auto how) {
+    std::string bytes = whole;
+    sp::Header changed = header;
+    how(changed);
+    std::memcpy(bytes.data(), &changed, sizeof changed);
+    return bytes;
+  };
+  expectError(change([](sp::Header &h) { h.certificateOffset += 8; }), "is not a multiple of 64");
+  expectError(change([](sp::Header &h) { h.certificateSize += 1; }), "do not lie inside the file");
+  EXPECT_FALSE(withCertificate("no program", sampleCertificate()).ok());
 }
 
 TEST(Reader, Truncated) {

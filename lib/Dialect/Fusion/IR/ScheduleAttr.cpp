@@ -91,6 +91,15 @@ Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
                                   options.getDictionary(parser.getContext()));
 }
 
+std::string ScheduleAttr::str() const {
+  std::string text;
+  llvm::raw_string_ostream(text) << *this;
+  StringRef inner = text;
+  (void)inner.consume_front("#fusion.schedule<");
+  (void)inner.consume_back(">");
+  return inner.str();
+}
+
 void ScheduleAttr::print(AsmPrinter &printer) const {
   printer << '<' << getName();
   for (NamedAttribute option : getOptions()) {

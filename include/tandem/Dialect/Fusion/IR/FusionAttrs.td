@@ -130,6 +130,8 @@ def Fusion_ScheduleAttr : Fusion_Attr<"Schedule", "schedule"> {
     int64_t getInteger(::llvm::StringRef option) const;
     ::llvm::ArrayRef<int64_t> getIntegers(::llvm::StringRef option) const;
     ::llvm::StringRef getWord(::llvm::StringRef option) const;
+    /// Name and options, for people: "push, streams = 2".
+    std::string str() const;
     /// Whether the schedule accepts reshards of several rows of the reshard table.
     bool takesSequences() const;
   }];

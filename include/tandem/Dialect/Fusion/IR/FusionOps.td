@@ -309,6 +309,7 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
     loop are chosen without changes to its neighbours.
 
     `from` is the source of the schedule: `annotation` (kept, or an error), `cost` (the least price) or `fallback`.
+    `candidates` are what `fusion-select-schedule` has priced, for reports: the chosen one, the plainest, the quickest others.
 
     Constraints:
     - stream_loop_c1: there is one block argument per operand, and the two differ in stream digits at most.
@@ -329,7 +330,8 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
     ```
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, OptionalAttr<Fusion_ScheduleAttr>:$schedule,
-                       OptionalAttr<Fusion_ScheduleSourceAttr>:$source);
+                       OptionalAttr<Fusion_ScheduleSourceAttr>:$source,
+                       OptionalAttr<TypedArrayAttrBase<Mesh_CandidateAttr, "priced candidates">>:$candidates);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{

@@ -52,6 +52,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     Argument attributes: `hostir.name` (its name in tools) and `hostir.type` (the logical tensor type with its axes,
     which gives each rank's shard). `workers` is the size of the pool of worker streams. `oracle_of` marks
     an unsharded reference and names its program. `hostir-plan-buffers` writes `arena_bytes` and `symmetric_bytes`.
+    `choices` says how loops of the fusion are run, for reports.
 
     Constraints:
     - program_c1: arguments are memrefs of static shape, and the function type has no results.
@@ -75,7 +76,8 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs,
                        DefaultValuedAttr<I64Attr, "4">:$workers,
                        OptionalAttr<FlatSymbolRefAttr>:$oracle_of,
-                       OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<I64Attr>:$symmetric_bytes);
+                       OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<I64Attr>:$symmetric_bytes,
+                       OptionalAttr<TypedArrayAttrBase<Mesh_ChoiceAttr, "choices">>:$choices);
 }
 
 def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {

@@ -15,7 +15,7 @@ include "mlir/IR/OpBase.td"
 def Mesh_Dialect : Dialect {
   let name = "tandem";
   let cppNamespace = "::tandem";
-  let summary = "Device meshes and reductions, shared by the fusion and hostir dialects";
+  let summary = "Device meshes, reductions and choices, shared by the fusion and hostir dialects";
   let description = [{
     Attributes for the `fusion` dialect (which values are computed) and the `hostir` dialect (how). The dialect has no ops
     and no types. The `fusion` dialect still reads the older spellings `#fusion.mesh<...>` and `#fusion<reduce_kind ...>`.
@@ -74,6 +74,46 @@ def Mesh_MeshAttr : AttrDef<Mesh_Dialect, "Mesh"> {
     int64_t position(int64_t worldRank) const;
     /// Coordinates (one per axis) of a row-major position: position 5 of ["node" = 2, "gpu" = 4] is [1, 1].
     ::llvm::SmallVector<int64_t> coordinates(int64_t position) const;
+  }];
+}
+
+def Mesh_CandidateAttr : AttrDef<Mesh_Dialect, "Candidate"> {
+  let mnemonic = "candidate";
+  let summary = "A way to run a loop, and its price";
+  let description = [{
+    `what` is for people: a schedule with its options and slices. The price is the simulated time in nanoseconds.
+
+    Example:
+    ```mlir
+    #tandem.candidate<"push (4 slices of dimension 0 of every device)", 812300>
+    ```
+  }];
+  let parameters = (ins StringRefParameter<"schedule and slices">:$what, "int64_t":$nanoseconds);
+  let assemblyFormat = "`<` $what `,` $nanoseconds `>`";
+}
+
+def Mesh_ChoiceAttr : AttrDef<Mesh_Dialect, "Choice"> {
+  let mnemonic = "choice";
+  let summary = "How a loop of reshards and compute is run, and what else was considered";
+  let description = [{
+    `fusion-select-schedule` makes the choice and `convert-fusion-to-hostir` writes it to the program, for reports and
+    certificates: no pass decides by it. It has the kinds of the loop's reshards, where they were written, the schedule,
+    who chose it (`annotation`, `cost` or `fallback`), and the priced candidates: the chosen one, the plainest one, and
+    the quickest others.
+
+    Example:
+    ```mlir
+    #tandem.choice<"all-gather" at ["layer.mlir:7:8"], "push" from "cost", [<"push", 812300>, <"pipeline", 1215000>]>
+    ```
+  }];
+  let parameters = (ins
+    StringRefParameter<"kinds of the reshards">:$reshards,
+    "::mlir::ArrayAttr":$locations,
+    StringRefParameter<"schedule and slices">:$what,
+    StringRefParameter<"who chose it">:$source,
+    OptionalArrayRefParameter<"CandidateAttr", "may be none">:$candidates);
+  let assemblyFormat = [{
+    `<` $reshards `at` $locations `,` $what `from` $source (`,` `[` $candidates^ `]`)? `>`
   }];
 }
 

@@ -1,0 +1,98 @@
+//===- Certify.cpp - proofs and predictions of compiled programs -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem/Compiler/Certify.h"
+
+#include "tandem/Program/Program.h"
+#include "tandem/Replay/Check.h"
+#include "tandem/Replay/Machine.h"
+#include "tandem/Replay/Simulate.h"
+#include "tandem/Replay/Timeline.h"
+#include "tandem/Replay/World.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <xxhash.h>
+
+namespace tandem::compiler {
+
+namespace {
+
+Status prove(const replay::World &world, Certificate &certificate) {
+  check::CheckOptions options;
+  options.queues = check::defaultQueues(world.target);
+  check::Report report = check::check(world, options);
+  if (report.hasErrors())
+    return Status(Code::InvalidProgram, toText(world, report));
+  certificate.queues = options.queues;
+  certificate.bufferedSends = options.bufferedSends;
+  certificate.limits = report.limits;
+  certificate.data = report.data;
+  bool isCompared = report.data.rfind("checked", 0) == 0;
+  for (unsigned number = 0; number < check::kNumDiagnoses; ++number) {
+    auto diagnosis = static_cast<check::Diagnosis>(number);
+    bool isData =
+        diagnosis == check::Diagnosis::WrongResult || diagnosis == check::Diagnosis::CopiesDiffer;
+    if (check::isLint(diagnosis) || (isData && !isCompared) ||
+        (diagnosis == check::Diagnosis::QueueDeadlock && options.queues == 0))
+      continue;
+    certificate.properties.emplace_back(toString(diagnosis));
+  }
+  return Status();
+}
+
+/// The communication of the loop's reshards, found by their locations.
+void measureLoop(const timeline::Timeline &run, uint32_t rank, Certificate::Loop &loop) {
+  std::vector<timeline::Span> spans;
+  for (const timeline::Span &span : run.ranks[rank]) {
+    if (span.name == timeline::kNone)
+      continue;
+    const std::string &location = run.names[span.name].location;
+    bool isOwn = !location.empty() && std::find(loop.locations.begin(), loop.locations.end(),
+                                                location) != loop.locations.end();
+    if (isOwn || span.category == timeline::Category::Compute)
+      spans.push_back(span);
+  }
+  timeline::Shares shares = timeline::sharesOf(spans);
+  loop.communication = shares.communication;
+  loop.exposed = shares.exposed;
+}
+
+Status predict(const replay::World &world, const std::string &name, Certificate &certificate) {
+  std::string path = machine::pathOf(name);
+  TANDEM_ASSIGN_OR_RETURN(machine::Machine machine, machine::Machine::load(path));
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  TANDEM_ASSIGN_OR_RETURN(simulate::Result run, simulate::simulate(world, machine));
+  certificate.machine = machine.name;
+  certificate.machineHash = XXH3_64bits(bytes.data(), bytes.size());
+  certificate.seconds = run.seconds;
+  timeline::Timeline timeline =
+      simulate::makeTimeline(world, run, certificate.machine, run.slowestRank + 1);
+  for (Certificate::Loop &loop : certificate.loops)
+    measureLoop(timeline, run.slowestRank, loop);
+  return Status();
+}
+
+} // namespace
+
+Expected<Certificate> certify(const CompileResult &result, const CompileOptions &options,
+                              bool isChecked) {
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(result.output));
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(*file));
+  Certificate certificate;
+  certificate.producer = version();
+  certificate.loops = result.loops;
+  if (isChecked)
+    TANDEM_RETURN_IF_ERROR(prove(*world, certificate));
+  if (!options.machine.empty())
+    TANDEM_RETURN_IF_ERROR(predict(*world, options.machine, certificate));
+  return certificate;
+}
+
+} // namespace tandem::compiler
