@@ -1,9 +1,10 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The timelines of docs/schedules.md are those of the programs as they are compiled and simulated now."""
+"""What docs/ shows of compiled and simulated programs is what they are now: `tools/dev docs` writes it again."""
 
 import os
 import re
+import sys
 
 import harness
 
@@ -22,6 +23,13 @@ class Docs(harness.Test):
             with self.subTest(name=name):
                 with open(os.path.join(drawn, name)) as new, open(os.path.join(ROOT, "docs", "images", name)) as old:
                     self.assertEqual(new.read(), old.read(), "stale: run tools/dev docs")
+
+    def test_choices(self):
+        written = self.path("choices.md")
+        done = harness.run([sys.executable, os.path.join(ROOT, "docs", "choices.py"), harness.BIN, written], limit=300)
+        self.assertEqual(done.code, 0, str(done))
+        with open(written) as new, open(os.path.join(ROOT, "docs", "choices.md")) as old:
+            self.assertEqual(new.read(), old.read(), "stale: run tools/dev docs")
 
 
 if __name__ == "__main__":

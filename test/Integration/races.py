@@ -21,7 +21,7 @@ BUILDS = os.path.join(check.SOURCES, "..", "..", "build")
 
 def find_compiler():
     named = os.environ.get("TANDEM_COMPILE")
-    usual = [os.path.join(BUILDS, folder, "bin", "tandem-compile") for folder in ("", "release", "asan")]
+    usual = [os.path.join(BUILDS, folder, "bin", "tandem-compile") for folder in ("", "release", "gcc")]
     return next((path for path in ([named] if named else usual) if os.access(path, os.X_OK)), None)
 
 

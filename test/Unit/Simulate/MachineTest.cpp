@@ -18,7 +18,7 @@ using test::toyMachineText;
 using testing::HasSubstr;
 
 TEST(Machine, ShippedFilesAreGood) {
-  for (const char *name : {"h200x8", "h100x8", "mi300x8", "dgx-h100-pod", "cpu2"}) {
+  for (const char *name : {"h200x8", "h100x8", "mi300x8", "dgx-h100-pod", "cpu2", "cpu-tcp"}) {
     auto machine = Machine::load(std::string(TANDEM_MACHINES) + "/" + name + ".json");
     ASSERT_TRUE(machine.ok()) << machine.status().message();
     EXPECT_EQ(machine->name, name);
