@@ -173,6 +173,19 @@ PROGRAMS = [
           mesh=lambda p: "node=2,gpu=3", reduced_wire=True, variant=True),
     layer("exchange-pod", "push-pod", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=(6,),
           mesh=lambda p: "node=2,gpu=3", variant=True),
+    # Tokens to their experts and back.
+    *(layer("dispatch-" + name, "all-to-all", "x 24 48 16, w 24 16 8", "y 24 48 8", lambda t: {"y": t["x"] @ t["w"]},
+            variant=True) for name in ("exchange", "push", "halves")),
+    layer("dispatch-kept", "all-to-all", "x 24 48 16, w 24 16 8", "z 24 48 16, y 24 48 8",
+          lambda t: {"z": t["x"], "y": t["x"] @ t["w"]}, variant=True),
+    *(layer("combine-" + name, "all-to-all", "x 24 48 16, w 24 16 8", "y 24 48 8", lambda t: {"y": t["x"] @ t["w"]},
+            variant=True) for name in ("exchange", "push", "halves")),
+    layer("experts", "all-to-all", "x 24 48 16, w 24 16 8, v 24 8 16, gates 24 48 16", "y 24 48 16",
+          lambda t: {"y": np.tanh(t["x"] @ t["w"]) @ t["v"] * t["gates"]}),
+    layer("experts-backward", "all-to-all", "dy 24 48 16, h 24 48 8, w 24 16 8, v 24 8 16", "dx 24 48 16, dv 24 8 16",
+          lambda t: {"dx": t["dy"] @ t["v"].swapaxes(1, 2) @ t["w"].swapaxes(1, 2),
+                     "dv": t["h"].swapaxes(1, 2) @ t["dy"]}),
+    layer("ulysses", "all-to-all", "q 48 24 16, w 16 8", "y 48 24 8", lambda t: {"y": t["q"] @ t["w"]}, variant=True),
     # From neighbour to neighbour.
     *(layer(name, "ring", "x 96 16, w 16 24" + bias, "y 96 24", lambda t: {"y": t["x"] @ t["w"] + t.get("b", 0)},
             ranks=(2, 3, 4, 8, 16), variant=True)

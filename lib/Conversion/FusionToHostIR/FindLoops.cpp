@@ -59,22 +59,25 @@ private:
 
 } // namespace
 
-/// Collects the ops that make the partial sums of annotated scatters. A loop that receives slices
-/// begins with the own ones, one that hands them out ends with those: they are two, and an
-/// annotation says which of them the compute between belongs to. Without one, it is the gather's.
+/// Collects the ops that make what annotated scatters hand out: the partial sums, or for an
+/// all-to-all the last op that is not elementwise. A loop that receives slices begins with the own
+/// ones, one that hands them out ends with those: they are two, and an annotation says which of
+/// them the compute between belongs to. Without one, it is the gather's.
 void LoopFinder::findBeforeScatter() {
-  SmallVector<Operation *> worklist;
+  SmallVector<std::pair<Operation *, bool>> worklist; // whether it makes partial sums
   for (auto reshard : block.getOps<fusion::ReshardOp>())
     if (reshard.getScheduleAttr() && isScatter(reshard))
-      worklist.push_back(reshard);
+      worklist.push_back({reshard, fusion::getAxes(reshard.getInput()).isPartial()});
   while (!worklist.empty()) {
-    Operation *op = worklist.pop_back_val();
+    auto [op, isPartial] = worklist.pop_back_val();
     if (!beforeScatter.insert(op).second)
       continue;
     for (Value operand : op->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
       fusion::AxesAttr axes = fusion::getAxes(operand);
-      if (operand.getDefiningOp() && axes && axes.isPartial())
-        worklist.push_back(operand.getDefiningOp());
+      if (producer && axes &&
+          (isPartial ? axes.isPartial() : isa<fusion::ReshardOp>(op) || fusion::isElementwise(op)))
+        worklist.push_back({producer, isPartial});
     }
   }
 }
@@ -235,21 +238,33 @@ std::pair<unsigned, LoopMember> LoopFinder::findGroup(Operation *op, bool isStre
 // Ops without stream digits
 //===----------------------------------------------------------------------===//
 
+static bool isElementwiseComputation(Operation *op) {
+  return fusion::isLocalComputation(op) && op->hasTrait<OpTrait::Elementwise>();
+}
+
+/// Whether more than elementwise ops make a value, for one use.
+static bool isComputedByMore(Value value) {
+  Operation *producer = value.getDefiningOp();
+  if (!producer || !value.hasOneUse() || !fusion::isLocalComputation(producer))
+    return false;
+  return !isElementwiseComputation(producer) ||
+         llvm::any_of(producer->getOperands(), isComputedByMore);
+}
+
 /// Whether slices can be chosen for a reshard: a gather, or a reduction if `reduces`, without
-/// stream digits and without an annotation.
+/// stream digits and without an annotation. An all-to-all counts as a reduction if there is
+/// something to compute before it, else as a gather.
 bool LoopFinder::isOpen(fusion::ReshardOp op, bool reduces) const {
   RankedTensorType from = op.getInput().getType(), to = op.getResult().getType();
   fusion::AxesAttr fromAxes = fusion::getAxes(from), toAxes = fusion::getAxes(to);
   if (op.getScheduleAttr() || !fromAxes || !toAxes || fromAxes.hasStream() || toAxes.hasStream())
     return false;
   fusion::ReshardKind kind = fusion::classifyReshard(from, to).kind;
+  if (kind == fusion::ReshardKind::AllToAll)
+    return reduces == isComputedByMore(op.getInput());
   return reduces
              ? kind == fusion::ReshardKind::AllReduce || kind == fusion::ReshardKind::ReduceScatter
              : kind == fusion::ReshardKind::AllGather;
-}
-
-static bool isElementwiseComputation(Operation *op) {
-  return fusion::isLocalComputation(op) && op->hasTrait<OpTrait::Elementwise>();
 }
 
 /// The ops that make the operand of a reduction, back to the next ones that are not elementwise:

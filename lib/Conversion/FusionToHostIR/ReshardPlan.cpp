@@ -12,6 +12,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Support/SilenceDiagnostics.h"
+#include <optional>
 #include <tuple>
 
 using namespace mlir;
@@ -21,9 +22,10 @@ namespace {
 
 class Planner {
 public:
-  Planner(fusion::ReshardOp op, const SliceIndex &index, OpBuilder *builder,
-          function_ref<InFlightDiagnostic()> emitError)
-      : op(op), index(index), builder(builder), emitError(emitError),
+  /// `receiver`: of slices that are handed out in parts; none: these are no OwnerMoves.
+  Planner(fusion::ReshardOp op, const SliceIndex &index, std::optional<Value> receiver,
+          OpBuilder *builder, function_ref<InFlightDiagnostic()> emitError)
+      : op(op), index(index), receiver(receiver), builder(builder), emitError(emitError),
         sourceType(op.getInput().getType()), targetType(op.getResult().getType()),
         sourceAxes(fusion::getAxes(sourceType)), targetAxes(fusion::getAxes(targetType)) {}
 
@@ -35,10 +37,12 @@ private:
   LogicalResult classifyAcross();
   void nameAxes(ArrayRef<const CommonDigit *> digits, bool ofSource);
   Value getOwner(ArrayRef<const CommonDigit *> digits);
+  Value getReceiver(StringAttr axis);
   void fillDims();
 
   fusion::ReshardOp op;
   const SliceIndex &index;
+  std::optional<Value> receiver;
   OpBuilder *builder;
   function_ref<InFlightDiagnostic()> emitError;
   RankedTensorType sourceType, targetType;
@@ -85,6 +89,27 @@ Value Planner::getOwner(ArrayRef<const CommonDigit *> digits) {
     owner = index;
   }
   return owner;
+}
+
+/// The receiver's coordinate on an axis of the group.
+Value Planner::getReceiver(StringAttr axis) {
+  if (!receiver || !*receiver)
+    return {};
+  Location loc = op.getLoc();
+  Value coordinate = *receiver;
+  int64_t inner = 1;
+  for (StringAttr other :
+       llvm::drop_begin(result.axes, llvm::find(result.axes, axis) - result.axes.begin() + 1))
+    inner *= result.mesh.axisSize(other);
+  auto constant = [&](int64_t value) {
+    return arith::ConstantIndexOp::create(*builder, loc, value);
+  };
+  if (inner > 1)
+    coordinate = arith::DivUIOp::create(*builder, loc, coordinate, constant(inner));
+  if (axis != result.axes.front())
+    coordinate =
+        arith::RemUIOp::create(*builder, loc, coordinate, constant(result.mesh.axisSize(axis)));
+  return coordinate;
 }
 
 /// From one mesh to another: one device on one side may do a collective with the mesh that it
@@ -231,11 +256,14 @@ LogicalResult Planner::classify() {
              llvm::equal(gathered, scattered, areAlike)) {
     result.kind = SliceMove::AllToAll;
     nameAxes(gathered, true);
-  } else if (!moves && gathered.empty() && scattered.empty() && isWhole(owned) &&
+  } else if (!moves && gathered.empty() && isWhole(owned) &&
+             (scattered.empty() ||
+              (receiver && isWhole(scattered) && llvm::equal(owned, scattered, areAlike))) &&
              llvm::all_of(owned, [&](const CommonDigit *digit) {
                return digit->target.stream == owned.front()->target.stream;
              })) {
     result.kind = SliceMove::OwnerMoves;
+    result.handsOut = !scattered.empty();
     nameAxes(owned, true);
     result.owner = getOwner(owned);
     result.ownerDigit = owned.front()->target.stream;
@@ -261,13 +289,16 @@ void Planner::fillDims() {
     const SideDigit &source = digit.source, &target = digit.target;
     if (!source.isDevice()) {
       DigitLabel sourceLabel = label;
-      if (target.isDevice())
+      Value sourceIndex = target.value;
+      if (target.isDevice() && result.handsOut)
+        sourceIndex = getReceiver(target.axis);
+      else if (target.isDevice())
         sourceLabel =
             result.kind == SliceMove::LocalSlice
                 ? DigitLabel::coordinate(llvm::find(result.axes, target.axis) - result.axes.begin())
                 : DigitLabel::rank(sourceRanks++);
       result.source[digit.dim].push_back(
-          {source.size, target.value, sourceLabel, target.chunk, target.length});
+          {source.size, sourceIndex, sourceLabel, target.chunk, target.length});
     }
     if (!target.isDevice())
       result.target[digit.dim].push_back(
@@ -302,23 +333,35 @@ int64_t ReshardPlan::groupPosition(int64_t worldRank) const {
 FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op, const SliceIndex &index,
                                            OpBuilder *builder,
                                            function_ref<InFlightDiagnostic()> emitError) {
-  return Planner(op, index, builder, emitError).plan();
+  return Planner(op, index, std::nullopt, builder, emitError).plan();
 }
 
-FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op,
-                                           function_ref<InFlightDiagnostic()> emitError) {
+FailureOr<ReshardPlan> tandem::planReshardFor(fusion::ReshardOp op, const SliceIndex &index,
+                                              Value receiver, OpBuilder *builder,
+                                              function_ref<InFlightDiagnostic()> emitError) {
+  return Planner(op, index, receiver, builder, emitError).plan();
+}
+
+/// The index of any slice of a result.
+static SliceIndex getAnySlice(fusion::ReshardOp op) {
   SliceIndex index;
   if (auto sizes = fusion::getStreamSizes(op.getResult().getType()); succeeded(sizes))
     for (int64_t size : *sizes)
       index.digits.push_back({{size, {}}});
-  return planReshard(op, index, nullptr, emitError);
+  return index;
+}
+
+FailureOr<ReshardPlan> tandem::planReshard(fusion::ReshardOp op,
+                                           function_ref<InFlightDiagnostic()> emitError) {
+  return planReshard(op, getAnySlice(op), nullptr, emitError);
 }
 
 FailureOr<ReshardPlan> tandem::getCommonOwner(ArrayRef<fusion::ReshardOp> reshards) {
   FailureOr<ReshardPlan> common = failure();
   for (fusion::ReshardOp reshard : reshards) {
     SilenceDiagnostics silence(reshard.getContext());
-    FailureOr<ReshardPlan> plan = planReshard(reshard, [&] { return reshard.emitError(); });
+    FailureOr<ReshardPlan> plan = planReshardFor(reshard, getAnySlice(reshard), Value(), nullptr,
+                                                 [&] { return reshard.emitError(); });
     if (failed(plan) || plan->kind != SliceMove::OwnerMoves)
       return failure();
     auto owner = [](const ReshardPlan &plan) {

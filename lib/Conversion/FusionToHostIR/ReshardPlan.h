@@ -22,7 +22,7 @@ enum class SliceMove {
   AllReduce,     // partial to replicated
   ReduceScatter, // partial to split
   AllToAll,      // split on one dimension to split on another
-  OwnerMoves,    // split to streamed: each slice has one owner, which has it all
+  OwnerMoves,    // split to streamed: each slice has one owner, which has it all (see handsOut)
   Broadcast,     // one device to replicated on another mesh
   Reduce,        // partial to one device of its mesh or another
   Gather,        // split to one device of its mesh
@@ -97,6 +97,9 @@ struct ReshardPlan {
   Value owner;
   size_t ownerDigit = 0;
   int64_t ownerOuter = 1, ownerInner = 1;
+  /// OwnerMoves: the owner hands each device of the group another part of the slice, as in an
+  /// all-to-all; else all get the same.
+  bool handsOut = false;
 
   int64_t groupSize() const {
     int64_t size = 1;
@@ -122,34 +125,51 @@ struct ReshardPlan {
 FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op, const SliceIndex &index,
                                    OpBuilder *builder,
                                    function_ref<InFlightDiagnostic()> emitError);
+/// The same for one receiver: slices that one owner hands out in parts are OwnerMoves too (else a
+/// Transfer), and the source is the part for the device with this number in the group. Example:
+/// `[-, didx("x")] -> [didx("x"), stream(4)]` of 8x4 with "x" = 4 at index i: owner i sends
+/// receiver r its {4 @ r, 2}, {1}, which arrive at {2}, {4 @ i}. A null receiver: of no use.
+FailureOr<ReshardPlan> planReshardFor(fusion::ReshardOp op, const SliceIndex &index, Value receiver,
+                                      OpBuilder *builder,
+                                      function_ref<InFlightDiagnostic()> emitError);
 /// The plan of any slice, without indices: what kind of communication it is, and whether it can be
 /// lowered.
 FailureOr<ReshardPlan> planReshard(fusion::ReshardOp op,
                                    function_ref<InFlightDiagnostic()> emitError);
 
-/// A stream digit of the operand of a reduction that counts the devices that get a slice each: the
-/// loop that makes the operand hands slice by slice to its owner. Example: the reduce-scatter of
-/// 8x6 with "x" = 4, `[stream(4), -]` partial over x to `[didx("x"), -]`. Iteration i computes the
-/// partial sums of rows 2i and 2i+1, which device i gets.
+/// A stream digit of the operand of a reduction or an all-to-all that counts the devices that get a
+/// slice each: the loop that makes the operand hands slice by slice to its owner. Example: the
+/// reduce-scatter of 8x6 with "x" = 4, `[stream(4), -]` partial over x to `[didx("x"), -]`.
+/// Iteration i computes the partial sums of rows 2i and 2i+1, which device i gets.
 struct ScatteredDigit {
-  ReshardPlan plan;        ///< of the whole reshard: a ReduceScatter
+  ReshardPlan plan;        ///< of the whole reshard: a ReduceScatter or AllToAll
   size_t streamDigit = 0;  ///< its number among the operand's stream digits
   size_t dim = 0;          ///< its dimension
   unsigned localDigit = 0; ///< its number among the dimension's digits that are not a device's
+
+  /// AllToAll: a digit of the result that counts the devices which a slice comes from.
+  struct Source {
+    size_t dim = 0;
+    unsigned localDigit = 0; ///< where it is among the dimension's digits that are not a device's
+    int64_t size = 1;
+    int64_t inner = 1; ///< the group's number / inner % size is its index
+  };
+  SmallVector<Source, 1> sources; ///< by dimension, outermost first
 };
 
-/// The digit, if `op` reduces and scatters among several devices, its operand has such a digit, and
-/// its result is not streamed. In the example above it is stream digit 0, of dimension 0 and number
-/// 0 there. Of `[-, serial(2) * stream(4)]` to `[-, serial(2) * didx("x")]` it is stream digit 0,
-/// of dimension 1 and number 1 there. Of `[stream(4), -]` to `[-, didx("x")]` there is none: each
-/// device gets a part of each slice.
+/// The digit, if `op` reduces and scatters (or exchanges all to all) among several devices, its
+/// operand has such a digit, and its result is not streamed. In the example above it is stream
+/// digit 0, of dimension 0 and number 0 there. Of `[-, serial(2) * stream(4)]` to `[-, serial(2) *
+/// didx("x")]` it is stream digit 0, of dimension 1 and number 1 there. Of `[stream(4), -]` to `[-,
+/// didx("x")]` there is none: each device gets a part of each slice.
 std::optional<ScatteredDigit> getScatteredDigit(fusion::ReshardOp op);
 
 /// The plan of one of these reshards if each slice of any of them has one owner, and slices of one
 /// number have the same one: they can be exchanged together. Failure, without an error, if not.
 /// Examples with "x" = 4: `[didx("x"), -] -> [stream(4), -]` of 8x6 and `[-, didx("x")] -> [-,
 /// stream(4)]` of 4x12 have the common owner, device i of slice i. `[didx("x"), -] -> [stream(2),
-/// -]` has none: devices 0 and 1 own slice 0.
+/// -]` has none: devices 0 and 1 own slice 0. `[-, didx("x")] -> [didx("x"), stream(4)]` of 8x4, an
+/// all-to-all, has one, which hands out parts.
 FailureOr<ReshardPlan> getCommonOwner(ArrayRef<fusion::ReshardOp> reshards);
 
 /// Whether each of these reshards is among groups of one device.

@@ -21,20 +21,18 @@ using namespace tandem;
 
 /// In step d = 1 ... P-1 device r computes the slices of device r - d, sends them to it, and
 /// receives its own slices from device r + d. The own slices are computed last: no device waits for
-/// them. The receive memory has a slot for each source, and one reduction combines all slots. So
+/// them. An all-to-all is done then. Of a reduction, the receive memory has a slot for each source,
+/// and one reduction combines all slots. So
 /// each partial sum is rounded once, before it is sent, and not again on its way through other
 /// devices. Example with P = 4: in step 1 device 0 computes the slice of device 3 and sends it,
 /// while it receives its own slice from device 1; devices 2 and 3 follow in steps 2 and 3.
-static LogicalResult emitReduce(const ScatterLoop &scatter, ProgramBuilder &program) {
+static LogicalResult emitScatter(const ScatterLoop &scatter, ProgramBuilder &program) {
   LoopEmitter body(scatter.loop, program);
   OpBuilder &builder = program.getBuilder();
   Location loc = scatter.getLoc();
   const OwnerDigits &digits = scatter.digits;
   const ReshardPlan &plan = scatter.scattered.plan;
-  fusion::ReshardOp op = scatter.scatter;
-  auto type = MemRefType::get(scatter.getReceivedShape(), op.getType().getElementType());
-  Value received = hostir::AllocOp::create(builder, loc, type, program.getMainStream(),
-                                           IntegerAttr(), IntegerAttr());
+  Value received = scatter.allocReceived(program, /*symmetric=*/false);
   if (failed(scatter.prepare(body)))
     return failure();
   Value me = program.getGroupPosition(loc, plan.mesh, plan.axes);
@@ -54,7 +52,7 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, ProgramBuilder &prog
     done = program.loop(loc, 1, digits.devices, [&](Value distance) {
       Value step = arith::SubIOp::create(builder, loc, distance, program.getIndex(1));
       Value to = peers.getTarget(distance), from = peers.getSource(distance);
-      Value place = scatter.getPlace(program, received, from);
+      ScatterPlace place = scatter.getPlace(program, received, from);
       return scatter.computeFor(body, to, streamOf(step),
                                 [&](Value, const SliceIndex &slice, Value stream) {
                                   // Slices of one number lie alike in the pieces of all owners.
@@ -69,7 +67,7 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, ProgramBuilder &prog
                                 streamOf(program.getIndex(digits.devices - 1)));
   });
   program.join(loc, streams);
-  program.onMesh(loc, plan.mesh, [&] { scatter.reduce(program, received); });
+  program.onMesh(loc, plan.mesh, [&] { scatter.finish(program, received); });
   return done;
 }
 
@@ -103,8 +101,8 @@ static LogicalResult emitGather(const GatherLoop &gather, ProgramBuilder &progra
         mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;
       SmallVector<Exchanged> pieces;
       for (fusion::ReshardOp reshard : gather.gathers) {
-        FailureOr<ReshardPlan> given = GatherLoop::getSlice(reshard, mine, builder),
-                               taken = GatherLoop::getSlice(reshard, theirs, builder);
+        FailureOr<ReshardPlan> given = GatherLoop::getSlice(reshard, mine, to, builder),
+                               taken = GatherLoop::getSlice(reshard, theirs, Value(), builder);
         if (failed(given) || failed(taken))
           return failure();
         Value source = program.getBuffer(reshard.getInput()),
@@ -160,7 +158,7 @@ FailureOr<SchedulePlan> Exchange::match(const StreamLoop &loop,
     if (failed(scatter))
       return failure();
     return SchedulePlan{
-        [scatter = *scatter](ProgramBuilder &program) { return emitReduce(scatter, program); }};
+        [scatter = *scatter](ProgramBuilder &program) { return emitScatter(scatter, program); }};
   }
   std::string reason;
   FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
@@ -189,14 +187,17 @@ static int64_t countMoved(RankedTensorType from, RankedTensorType to) {
   });
 }
 
-/// Gathers along one mesh axis: a collective per slice would be a broadcast.
+/// Gathers and all-to-alls along one mesh axis: a collective per slice would be a broadcast or a
+/// scatter.
 int Exchange::getFallbackRank(const StreamLoop &loop) const {
   SmallVector<fusion::ReshardOp> reshards = loop.reshards();
   bool suits = llvm::all_of(reshards, [](fusion::ReshardOp op) {
     RankedTensorType from = op.getInput().getType(), to = op.getResult().getType();
     fusion::Reshard reshard = fusion::classifyReshard(from, to);
-    return reshard.kind == fusion::ReshardKind::AllGather && reshard.axes.size() == 1 &&
-           fusion::slicesHaveOneOwner(from, to) && countMoved(from, to) == 1;
+    return (reshard.kind == fusion::ReshardKind::AllGather ||
+            reshard.kind == fusion::ReshardKind::AllToAll) &&
+           reshard.axes.size() == 1 && fusion::slicesHaveOneOwner(from, to) &&
+           countMoved(from, to) == 1;
   });
   std::string reason;
   return suits && !reshards.empty() && succeeded(GatherLoop::match(loop, reason)) ? 1 : -1;

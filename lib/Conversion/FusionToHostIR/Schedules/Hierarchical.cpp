@@ -346,7 +346,7 @@ LogicalResult HierarchicalReduce::compute(Value step) {
   auto onMain = [&](Value) { return program.getMainStream(); };
   Value next = arith::AddIOp::create(builder, loc, step, program.getIndex(1));
   Value node = loop.across.getSource(next);
-  Value place = scatter.getPlace(program, received, getNumber(step, loop.device));
+  ScatterPlace place = scatter.getPlace(program, received, getNumber(step, loop.device));
   LogicalResult done = program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
     Value peer = loop.inside.getTarget(distance);
     return scatter.computeFor(
@@ -369,7 +369,7 @@ void HierarchicalReduce::reduce(Value step, bool isFirst, bool isLast) {
   loop.sync(stream, program.getMainStream());
   if (!isFirst) {
     Value next = program.getIndex(loop.nodes.devices);
-    Exchanged piece{sum, scatter.getPlace(program, received, getNumber(step, next))};
+    Exchanged piece{sum, scatter.getPlace(program, received, getNumber(step, next)).buffer};
     loop.getHop().emit(program, loc, piece);
   }
   Value last = program.getIndex(slices - 1);
@@ -467,7 +467,7 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
   bool merges = loop.schedule.getWord("merge") == "node";
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
-    if (failed(scatter))
+    if (failed(scatter) || failed(scatter->verifyReduces(why)))
       return failure();
     FailureOr<Nodes> nodes = Nodes::match(scatter->scattered.plan, why);
     if (failed(nodes))
@@ -483,6 +483,8 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
   FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
   if (failed(gather))
     return why() << "schedule hierarchical " << reason;
+  if (failed(gather->verifyForwarded(why)))
+    return failure();
   FailureOr<Nodes> nodes = Nodes::match(gather->plan, why);
   if (failed(nodes))
     return failure();

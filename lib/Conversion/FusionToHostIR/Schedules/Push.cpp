@@ -159,7 +159,7 @@ LogicalResult PushGather::pushOwn() {
         SmallVector<PushLoop::Piece> pieces;
         for (auto [gathered, to] : llvm::zip_equal(gather.gathers, received)) {
           fusion::ReshardOp reshard = gathered;
-          FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
+          FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, peer, builder);
           if (failed(plan))
             return failure();
           Value source = program.getBuffer(reshard.getInput());
@@ -195,7 +195,7 @@ LogicalResult PushGather::computeBatch(Batch batch, Value number) {
   for (int64_t distance = batch.first; distance < batch.first + batch.count; ++distance) {
     Value from = distance == 0 ? loop.me : loop.peers.getSource(program.getIndex(distance));
     SliceIndex slice = gather.digits.getIndex(builder, loc, from, zero, distance == 0);
-    if (failed(distance == 0 ? gather.copyOwn(body, slice, stream)
+    if (failed(distance == 0 ? gather.copyOwn(body, loop.me, slice, stream)
                              : receive(from, zero, slice, stream)))
       return failure();
   }
@@ -260,7 +260,8 @@ public:
   PushReduce(const ScatterLoop &scatter, ProgramBuilder &program)
       : scatter(scatter), loc(scatter.getLoc()),
         loop(scatter.loop, scatter.scattered.plan, scatter.digits, loc, program),
-        body(scatter.loop, program), program(program), builder(program.getBuilder()) {}
+        body(scatter.loop, program), program(program), builder(program.getBuilder()),
+        place(Value()) {}
 
   /// `batches`: none if the slices for each device are computed alone.
   LogicalResult emit(ArrayRef<Batch> batches);
@@ -279,8 +280,8 @@ private:
   LoopEmitter body;
   ProgramBuilder &program;
   OpBuilder &builder;
-  Value received; ///< [source, own piece...]: peers write here
-  Value place;    ///< this device's part of it
+  Value received;     ///< peers write here
+  ScatterPlace place; ///< where this device's slices come to, at any peer
 };
 
 } // namespace
@@ -353,12 +354,11 @@ void PushReduce::reduce() {
     loop.waitFor(loop.peers.getSource(distance), last, main);
     return success();
   });
-  scatter.reduce(program, received);
+  scatter.finish(program, received);
 }
 
 LogicalResult PushReduce::emit(ArrayRef<Batch> batches) {
-  fusion::ReshardOp op = scatter.scatter;
-  received = program.allocSymmetric(loc, scatter.getReceivedShape(), op.getType().getElementType());
+  received = scatter.allocReceived(program, /*symmetric=*/true);
   if (failed(scatter.prepare(body)))
     return failure();
   loop.fork();

@@ -337,7 +337,7 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
     }};
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
-    if (failed(scatter))
+    if (failed(scatter) || failed(scatter->verifyReduces(why)))
       return failure();
     FailureOr<Form> form = Form::match(loop, scatter->digits.numSlices(), why);
     if (failed(form))
@@ -350,6 +350,8 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
   FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);
   if (failed(gather))
     return why() << "schedule ring " << reason;
+  if (failed(gather->verifyForwarded(why)))
+    return failure();
   FailureOr<Form> form = Form::match(loop, gather->digits.numSlices(), why);
   if (failed(form))
     return failure();

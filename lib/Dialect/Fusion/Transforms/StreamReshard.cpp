@@ -114,7 +114,8 @@ LogicalResult Slicer::followUsers(Value value, int64_t dim, const StreamFactor &
 
 LogicalResult fusion::streamReshard(ReshardOp op, const StreamFactor &factor) {
   Reshard reshard = classifyReshard(op.getInput().getType(), op.getType());
-  bool gathers = reshard.kind == ReshardKind::AllGather;
+  bool gathers = reshard.kind == ReshardKind::AllGather ||
+                 (reshard.kind == ReshardKind::AllToAll && !factor.toOwners);
   bool scatters = reshard.kind == ReshardKind::ReduceScatter && factor.dim == reshard.toDim;
   // The producer writes its slices for this reshard alone.
   if (!gathers && (!op.getInput().hasOneUse() || !op.getInput().getDefiningOp() ||

@@ -52,9 +52,11 @@ static bool isDense(const ReshardPlan &plan, bool ofSource) {
     const SideDigit &side = ofSource ? digit.source : digit.target;
     if (side.size == 1 || side.isDevice())
       continue;
-    if (sawKept && digit.target.isStream())
+    // What is handed out in parts is cut too.
+    bool isCut = digit.target.isStream() || (ofSource && digit.target.isDevice());
+    if (sawKept && isCut)
       return false;
-    sawKept |= !digit.target.isStream() || digit.target.chunk != 0;
+    sawKept |= !isCut || digit.target.chunk != 0;
   }
   return true;
 }
@@ -94,13 +96,15 @@ GatherLoop::GatherLoop(const StreamLoop &loop, ReshardPlan slicePlan)
     : loop(loop), plan(std::move(slicePlan)),
       digits(loop, plan.ownerDigit, plan.groupSize(), plan.ownerOuter, plan.ownerInner),
       gathers(loop.reshards()), consumers(ArrayRef(loop.ops).drop_front(gathers.size())) {
-  for (fusion::ReshardOp gather : gathers)
+  for (fusion::ReshardOp gather : gathers) {
+    handsOut |= getCommonOwner(gather)->handsOut;
     if (llvm::any_of(gather->getUsers(), [&](Operation *user) {
           const OpLowering *lowering = getLowering(user);
           return !llvm::is_contained(consumers, user) || !lowering || !lowering->readsPlaces() ||
                  mightDiffer(user, *getCommonOwner(gather));
         }))
       copied.insert(gather);
+  }
 }
 
 FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &reason) {
@@ -131,6 +135,15 @@ FailureOr<GatherLoop> GatherLoop::match(const StreamLoop &loop, std::string &rea
   return GatherLoop(loop, std::move(*plan));
 }
 
+LogicalResult GatherLoop::verifyForwarded(function_ref<InFlightDiagnostic()> why) const {
+  if (!handsOut)
+    return success();
+  return why()
+         << "schedule " << loop.schedule.getName()
+         << " forwards slices, found an all-to-all, in which each device gets another part of "
+            "a slice; exchange and push take it";
+}
+
 LogicalResult GatherLoop::verifyMergedMatmuls(ArrayRef<StringAttr> axes,
                                               function_ref<InFlightDiagnostic()> why) const {
   // A library may add in another order where a matmul has more rows. So devices that merge
@@ -152,8 +165,8 @@ LogicalResult GatherLoop::verifyMergedMatmuls(ArrayRef<StringAttr> axes,
 Location GatherLoop::getLoc() const { return loop.ops.front()->getLoc(); }
 
 FailureOr<ReshardPlan> GatherLoop::getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
-                                            OpBuilder &builder) {
-  return planReshard(gather, slice, &builder, [&] { return gather.emitError(); });
+                                            Value receiver, OpBuilder &builder) {
+  return planReshardFor(gather, slice, receiver, &builder, [&] { return gather.emitError(); });
 }
 
 SmallVector<Value> GatherLoop::allocReceived(ProgramBuilder &program) const {
@@ -176,7 +189,7 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
     Value gathered = body.program.getBuffer(reshard.getResult());
     if (gathered == arrived)
       continue;
-    FailureOr<ReshardPlan> plan = getSlice(reshard, slice, builder);
+    FailureOr<ReshardPlan> plan = getSlice(reshard, slice, Value(), builder);
     if (failed(plan))
       return failure();
     Value source = makeView(builder, getLoc(), arrived, plan->target, true);
@@ -186,10 +199,11 @@ LogicalResult GatherLoop::copyReceived(LoopEmitter &body, ArrayRef<Value> receiv
   return success();
 }
 
-static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, const SliceIndex &slice,
-                               Value stream) {
+/// Copies the part of a slice that is its owner's.
+static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, Value owner,
+                               const SliceIndex &slice, Value stream) {
   OpBuilder &builder = body.getBuilder();
-  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather, slice, builder);
+  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather, slice, owner, builder);
   if (failed(plan))
     return failure();
   Location loc = gather.getLoc();
@@ -201,20 +215,22 @@ static LogicalResult copySlice(fusion::ReshardOp gather, LoopEmitter &body, cons
   return success();
 }
 
-LogicalResult GatherLoop::copyOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const {
+LogicalResult GatherLoop::copyOwn(LoopEmitter &body, Value me, const SliceIndex &slice,
+                                  Value stream) const {
   return failure(llvm::any_of(gathers, [&](fusion::ReshardOp gather) {
-    return failed(copySlice(gather, body, slice, stream));
+    return failed(copySlice(gather, body, me, slice, stream));
   }));
 }
 
-LogicalResult GatherLoop::emitOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const {
+LogicalResult GatherLoop::emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice,
+                                  Value stream) const {
   for (fusion::ReshardOp gather : gathers) {
     if (copied.contains(gather)) {
-      if (failed(copySlice(gather, body, slice, stream)))
+      if (failed(copySlice(gather, body, me, slice, stream)))
         return failure();
       continue;
     }
-    FailureOr<ReshardPlan> plan = getSlice(gather, slice, body.getBuilder());
+    FailureOr<ReshardPlan> plan = getSlice(gather, slice, me, body.getBuilder());
     if (failed(plan))
       return failure();
     body.readFrom(gather.getResult(), {body.program.getBuffer(gather.getInput()), plan->source});
@@ -229,8 +245,8 @@ LogicalResult GatherLoop::computeOwn(LoopEmitter &body, Value me, StreamFn getSt
   return body.program.loop(loc, 0, digits.numSlices(), [&](Value number) {
     Value stream = getStream(number);
     SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/true);
-    return body.forEachShape(loc, index,
-                             [&](const SliceIndex &slice) { return emitOwn(body, slice, stream); });
+    return body.forEachShape(
+        loc, index, [&](const SliceIndex &slice) { return emitOwn(body, me, slice, stream); });
   });
 }
 

@@ -14,8 +14,9 @@
 
 namespace tandem {
 
-/// A loop that begins with gathers, its only reshards, whose slices have one owner each, the same
-/// for all of them; the loop computes on what has arrived. Refers to the loop. Example:
+/// A loop that begins with gathers, or all-to-alls, its only reshards, whose slices have one owner
+/// each, the same for all of them; the loop computes on what has arrived. Refers to the loop.
+/// Example:
 /// `[didx("x"), -]` to `[stream(4), -]` of 8 rows on 4 devices, then a matmul: slice i is rows 2i
 /// and 2i+1, which device i owns. The device reads its own slice in the operand of the gather,
 /// where the rows are 0 and 1.
@@ -30,17 +31,23 @@ public:
   OwnerDigits digits;
   SmallVector<fusion::ReshardOp, 1> gathers;
   ArrayRef<Operation *> consumers;
+  /// Whether devices get different parts of some slices: these cannot be forwarded.
+  bool handsOut = false;
 
+  /// For schedules that forward slices. Failure, with the reason through `why`, if devices get
+  /// different parts of them.
+  LogicalResult verifyForwarded(function_ref<InFlightDiagnostic()> why) const;
   /// With the option 'merge', devices that differ along `axes` compute on different slices at once.
   /// Failure, with the reason through `why`, if a matmul has a result that is replicated there.
   LogicalResult verifyMergedMatmuls(ArrayRef<StringAttr> axes,
                                     function_ref<InFlightDiagnostic()> why) const;
 
   Location getLoc() const;
-  /// The pieces of a gather's slice in its operand (on the owner) and in the gathered value; emits
-  /// their indices.
+  /// The pieces of a gather's slice in its operand (on the owner, for one receiver) and in the
+  /// gathered value; emits their indices. The receiver is a number in the group; it may be null if
+  /// all get the same, or only the second is needed.
   static FailureOr<ReshardPlan> getSlice(fusion::ReshardOp gather, const SliceIndex &slice,
-                                         OpBuilder &builder);
+                                         Value receiver, OpBuilder &builder);
   /// Symmetric memory for each gathered value, where peers write. It becomes the value's buffer,
   /// unless the value is a result of the program: that is in the embedder's memory, which peers
   /// cannot access.
@@ -49,7 +56,7 @@ public:
   LogicalResult copyReceived(LoopEmitter &body, ArrayRef<Value> received, const SliceIndex &slice,
                              Value stream) const;
   /// Copies an own slice of all gathers into the gathered values.
-  LogicalResult copyOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const;
+  LogicalResult copyOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream) const;
   /// Computes on the own slices of device `me`, which need no wait.
   LogicalResult computeOwn(LoopEmitter &body, Value me, StreamFn getStream) const;
   /// Computes on the slices of another owner: each after `arrive`, which emits what brings it into
@@ -59,7 +66,7 @@ public:
 
 private:
   GatherLoop(const StreamLoop &loop, ReshardPlan plan);
-  LogicalResult emitOwn(LoopEmitter &body, const SliceIndex &slice, Value stream) const;
+  LogicalResult emitOwn(LoopEmitter &body, Value me, const SliceIndex &slice, Value stream) const;
 
   /// Gathers whose own slices must be in the gathered value: an op outside of the loop reads it, an
   /// op looks at it as a whole, or must read own and received slices alike.

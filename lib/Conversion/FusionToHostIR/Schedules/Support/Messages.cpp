@@ -23,7 +23,7 @@ void MessageGroup::emit(ProgramBuilder &program, Location loc, ArrayRef<Exchange
 
 FailureOr<Value> GatherHops::getPlace(size_t i, const SliceIndex &slice) const {
   OpBuilder &builder = body.getBuilder();
-  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather.gathers[i], slice, builder);
+  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather.gathers[i], slice, Value(), builder);
   if (failed(plan))
     return failure();
   return makeView(builder, gather.getLoc(), places[i], plan->target, true);
@@ -34,7 +34,7 @@ FailureOr<Value> GatherHops::getSource(size_t i, const SliceIndex &slice, bool i
     return getPlace(i, slice);
   OpBuilder &builder = body.getBuilder();
   fusion::ReshardOp reshard = gather.gathers[i];
-  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, builder);
+  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, Value(), builder);
   if (failed(plan))
     return failure();
   return makeView(builder, gather.getLoc(), body.program.getBuffer(reshard.getInput()),

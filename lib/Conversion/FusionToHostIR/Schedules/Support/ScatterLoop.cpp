@@ -9,6 +9,7 @@
 
 #include "../../OpLowering.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
@@ -32,7 +33,9 @@ FailureOr<ScatterLoop> ScatterLoop::match(const StreamLoop &loop,
   StringRef name = loop.schedule.getName();
   fusion::ReshardOp scatter = loop.reshards().front();
   if (!scatter.getInput().hasOneUse())
-    return why() << "schedule " << name << ": expected what is reduced to have no other users";
+    return why() << "schedule " << name << ": expected what is "
+                 << (getScatteredDigit(scatter)->plan.reduces() ? "reduced" : "sent")
+                 << " to have no other users";
   if (loop.accumulators.size() != 1)
     return why()
            << "schedule " << name
@@ -52,7 +55,33 @@ SmallVector<int64_t> ScatterLoop::getReceivedShape() const {
   return shape;
 }
 
-Value ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value device) const {
+LogicalResult ScatterLoop::verifyReduces(function_ref<InFlightDiagnostic()> why) const {
+  if (reduces())
+    return success();
+  return why() << "schedule " << loop.schedule.getName()
+               << " adds up on the way, found an all-to-all; exchange and push take it";
+}
+
+Value ScatterLoop::allocReceived(ProgramBuilder &program, bool symmetric) const {
+  OpBuilder &builder = program.getBuilder();
+  fusion::ReshardOp op = scatter;
+  Type element = op.getType().getElementType();
+  if (!reduces() && !symmetric)
+    return program.getOrAllocBuffer(op.getResult());
+  SmallVector<int64_t> shape =
+      reduces() ? getReceivedShape() : *fusion::getLocalShape(op.getType());
+  if (!symmetric)
+    return hostir::AllocOp::create(builder, op.getLoc(), MemRefType::get(shape, element),
+                                   program.getMainStream(), IntegerAttr(), IntegerAttr());
+  Value received = program.allocSymmetric(op.getLoc(), shape, element);
+  if (!reduces() && !program.getBuffer(op.getResult()))
+    program.setBuffer(op.getResult(), received);
+  return received;
+}
+
+ScatterPlace ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value device) const {
+  if (!reduces())
+    return {received, device};
   OpBuilder &builder = program.getBuilder();
   auto type = cast<MemRefType>(received.getType());
   SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0)), sizes,
@@ -64,8 +93,8 @@ Value ScatterLoop::getPlace(ProgramBuilder &program, Value received, Value devic
   auto placeType = memref::SubViewOp::inferRankReducedResultType(type.getShape().drop_front(), type,
                                                                  offsets, sizes, steps);
   fusion::ReshardOp op = scatter;
-  return memref::SubViewOp::create(builder, op.getLoc(), cast<MemRefType>(placeType), received,
-                                   offsets, sizes, steps);
+  return ScatterPlace(memref::SubViewOp::create(builder, op.getLoc(), cast<MemRefType>(placeType),
+                                                received, offsets, sizes, steps));
 }
 
 LogicalResult ScatterLoop::prepare(LoopEmitter &body) const {
@@ -88,20 +117,34 @@ Value ScatterLoop::getComputed(ProgramBuilder &program, const SliceIndex &slice)
                   getLocalDims(op.getInput().getType(), &slice), true);
 }
 
-LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, const SliceIndex &slice) const {
+LocalDims ScatterLoop::getTargetDims(ProgramBuilder &program, ScatterPlace place,
+                                     const SliceIndex &slice) const {
+  OpBuilder &builder = program.getBuilder();
   fusion::ReshardOp op = scatter;
   LocalDims dims = getLocalDims(op.getInput().getType(), &slice);
   // The owner has one index of the owners' digit.
   dims[scattered.dim][scattered.localDigit] = {1, program.getIndex(0), 0};
+  // What was on one device each lies next to each other there.
+  for (const ScatteredDigit::Source &source : scattered.sources) {
+    Value index = place.source;
+    if (source.inner > 1)
+      index = arith::DivUIOp::create(builder, op.getLoc(), index, program.getIndex(source.inner));
+    if (scattered.sources.size() > 1)
+      index = arith::RemUIOp::create(builder, op.getLoc(), index, program.getIndex(source.size));
+    auto &digits = dims[source.dim];
+    digits.insert(digits.begin() + source.localDigit, LocalDigit{source.size, index});
+  }
   return dims;
 }
 
-Value ScatterLoop::getTarget(ProgramBuilder &program, Value place, const SliceIndex &slice) const {
+Value ScatterLoop::getTarget(ProgramBuilder &program, ScatterPlace place,
+                             const SliceIndex &slice) const {
   fusion::ReshardOp op = scatter;
-  return makeView(program.getBuilder(), op.getLoc(), place, getTargetDims(program, slice), true);
+  return makeView(program.getBuilder(), op.getLoc(), place.buffer,
+                  getTargetDims(program, place, slice), true);
 }
 
-LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, Value place, const SliceIndex &slice,
+LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
                                    Value stream) const {
   fusion::ReshardOp op = scatter;
   ProgramBuilder &program = body.program;
@@ -109,7 +152,7 @@ LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, Value place, const SliceIn
   const OpLowering *producer = getLowering(op.getInput().getDefiningOp());
   bool inPlace = producer && producer->writesPlaces();
   if (inPlace)
-    body.writeTo(op.getInput(), {place, getTargetDims(program, slice)});
+    body.writeTo(op.getInput(), {place.buffer, getTargetDims(program, place, slice)});
   LogicalResult done = emitProducers(body, slice, stream);
   body.clearPlaces();
   if (!inPlace) {
@@ -119,16 +162,21 @@ LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, Value place, const SliceIn
   return done;
 }
 
-void ScatterLoop::reduce(ProgramBuilder &program, Value received) const {
+void ScatterLoop::finish(ProgramBuilder &program, Value received) const {
   OpBuilder &builder = program.getBuilder();
   fusion::ReshardOp op = scatter;
+  if (!reduces()) {
+    if (Value result = program.getBuffer(op.getResult()); result != received)
+      hostir::CopyOp::create(builder, op.getLoc(), received, result, program.getMainStream());
+    return;
+  }
   auto kind = ReduceKindAttr::get(builder.getContext(), scattered.plan.reduction);
   hostir::ReduceOp::create(builder, op.getLoc(), kind, received, program.getBuffer(op.getResult()),
                            builder.getDenseI64ArrayAttr({0}), program.getMainStream());
 }
 
-LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, Value place, StreamFn getStream,
-                                      SliceNumbers numbers) const {
+LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, ScatterPlace place,
+                                      StreamFn getStream, SliceNumbers numbers) const {
   Location loc = getLoc();
   auto [first, end] = numbers.of(digits);
   return body.program.loop(loc, first, end, [&](Value number) {

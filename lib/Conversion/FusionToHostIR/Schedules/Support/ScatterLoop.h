@@ -14,13 +14,21 @@
 
 namespace tandem {
 
-/// A loop whose last op, a reduction, hands each slice of what the others compute to its owner. The
-/// owner receives the slices of all devices next to each other, in receive memory of the shape
-/// [device, own piece...], and combines them when it has all. Refers to the loop. Example: a matmul
+/// Where the slices of one device come to.
+struct ScatterPlace {
+  ScatterPlace(Value buffer, Value source = {}) : buffer(buffer), source(source) {}
+  Value buffer; ///< of a reduction: the device's piece of the receive memory; else all of it
+  Value source; ///< of an all-to-all: the device's number
+};
+
+/// A loop whose last op, a reduction or an all-to-all, hands each slice of what the others compute
+/// to its owner. Of a reduction, the owner receives the slices of all devices next to each other,
+/// in receive memory of the shape [device, own piece...], and combines them when it has all. Of an
+/// all-to-all, slices come to their place in the result. Refers to the loop. Example: a matmul
 /// whose result is `[stream(4), -]`, partial over x, then the reduce-scatter to `[didx("x"), -]`.
 class ScatterLoop {
 public:
-  /// Whether the loop's one reshard is such a reduction.
+  /// Whether the loop's one reshard is such a reduction or all-to-all.
   static bool isScatterLoop(const StreamLoop &loop);
   /// Of a loop that is one. Failure, with the reason through `why`, if another op reads what is
   /// reduced or combines slices.
@@ -33,31 +41,40 @@ public:
   OwnerDigits digits;
   SmallVector<Operation *> producers;
 
+  /// For schedules that add up on the way. Failure, with the reason through `why`, if this is an
+  /// all-to-all.
+  LogicalResult verifyReduces(function_ref<InFlightDiagnostic()> why) const;
+
   Location getLoc() const;
-  /// The shape of the receive memory: [device, own piece...].
+  bool reduces() const { return scattered.plan.reduces(); }
+  /// The shape of a reduction's receive memory: [device, own piece...].
   SmallVector<int64_t> getReceivedShape() const;
-  /// The piece of one device in receive memory.
-  Value getPlace(ProgramBuilder &program, Value received, Value device) const;
+  /// Receive memory; `symmetric`: that peers may write. It is the result's buffer, if it can be.
+  Value allocReceived(ProgramBuilder &program, bool symmetric) const;
+  /// Where the slices of one device come to.
+  ScatterPlace getPlace(ProgramBuilder &program, Value received, Value device) const;
   /// Buffers for all that the loop makes.
   LogicalResult prepare(LoopEmitter &body) const;
   /// Computes a slice on `stream`.
   LogicalResult emitProducers(LoopEmitter &body, const SliceIndex &slice, Value stream) const;
   /// The slice where it is computed, and in its owner's piece.
   Value getComputed(ProgramBuilder &program, const SliceIndex &slice) const;
-  Value getTarget(ProgramBuilder &program, Value place, const SliceIndex &slice) const;
+  Value getTarget(ProgramBuilder &program, ScatterPlace place, const SliceIndex &slice) const;
   /// Computes the slices of device `me` into its `place`.
-  LogicalResult computeOwn(LoopEmitter &body, Value me, Value place, StreamFn getStream,
+  LogicalResult computeOwn(LoopEmitter &body, Value me, ScatterPlace place, StreamFn getStream,
                            SliceNumbers numbers = {}) const;
   /// Computes the slices of another owner; after each, `deliver` emits what takes it there.
   LogicalResult computeFor(LoopEmitter &body, Value owner, StreamFn getStream, TransferFn deliver,
                            SliceNumbers numbers = {}) const;
-  /// Combines what has been received, on the main stream.
-  void reduce(ProgramBuilder &program, Value received) const;
+  /// Makes the result of what has been received, on the main stream: combines it, or, if it is in
+  /// another buffer than the result, copies it.
+  void finish(ProgramBuilder &program, Value received) const;
 
 private:
   ScatterLoop(const StreamLoop &loop, ScatteredDigit scattered);
-  LocalDims getTargetDims(ProgramBuilder &program, const SliceIndex &slice) const;
-  LogicalResult emitOwn(LoopEmitter &body, Value place, const SliceIndex &slice,
+  LocalDims getTargetDims(ProgramBuilder &program, ScatterPlace place,
+                          const SliceIndex &slice) const;
+  LogicalResult emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
                         Value stream) const;
 };
 

@@ -23,7 +23,8 @@ static int64_t getGroupSize(const fusion::Reshard &reshard, MeshAttr mesh) {
   return size;
 }
 
-/// The reshard and the number of devices that communicate, of a gather or reduction without slices.
+/// The reshard and the number of devices that communicate, of a gather, a reduction or an all-to-all
+/// without slices.
 static std::optional<std::pair<fusion::Reshard, int64_t>> classify(fusion::ReshardOp op) {
   RankedTensorType from = op.getInput().getType(), to = op.getType();
   if (fusion::getAxes(from).hasStream() || fusion::getAxes(to).hasStream())
@@ -31,7 +32,8 @@ static std::optional<std::pair<fusion::Reshard, int64_t>> classify(fusion::Resha
   fusion::Reshard reshard = fusion::classifyReshard(from, to);
   if (reshard.kind != fusion::ReshardKind::AllGather &&
       reshard.kind != fusion::ReshardKind::AllReduce &&
-      reshard.kind != fusion::ReshardKind::ReduceScatter)
+      reshard.kind != fusion::ReshardKind::ReduceScatter &&
+      reshard.kind != fusion::ReshardKind::AllToAll)
     return std::nullopt;
   int64_t devices = getGroupSize(reshard, fusion::getAxes(to).getMesh());
   return std::pair(std::move(reshard), devices);
@@ -44,11 +46,15 @@ getOwnerFactors(fusion::ReshardOp op, ArrayRef<int64_t> counts, int64_t mostDevi
   if (!found || found->second > mostDevices || found->first.kind == fusion::ReshardKind::AllReduce)
     return {};
   auto &[reshard, devices] = *found;
-  bool gathers = reshard.kind == fusion::ReshardKind::AllGather;
+  // What an all-to-all sends is sliced by sender for what follows, or by receiver for what makes it.
+  bool isAllToAll = reshard.kind == fusion::ReshardKind::AllToAll;
   SmallVector<fusion::StreamFactor> factors;
-  for (int64_t each : counts)
-    factors.push_back({gathers ? reshard.fromDim : reshard.toDim, devices * each, 1,
-                       /*toOwners=*/!gathers, each});
+  for (int64_t each : counts) {
+    if (isAllToAll || reshard.kind == fusion::ReshardKind::AllGather)
+      factors.push_back({reshard.fromDim, devices * each, 1, /*toOwners=*/false, each});
+    if (isAllToAll || reshard.kind == fusion::ReshardKind::ReduceScatter)
+      factors.push_back({reshard.toDim, devices * each, 1, /*toOwners=*/true, each});
+  }
   return factors;
 }
 
@@ -73,7 +79,7 @@ SmallVector<fusion::StreamFactor> tandem::getAllReduceFactors(fusion::ReshardOp 
 
 SmallVector<fusion::StreamFactor> tandem::getRangeFactors(fusion::ReshardOp op) {
   auto found = classify(op);
-  if (!found)
+  if (!found || found->first.kind == fusion::ReshardKind::AllToAll)
     return {};
   auto &[reshard, devices] = *found;
   bool gathers = reshard.kind == fusion::ReshardKind::AllGather;

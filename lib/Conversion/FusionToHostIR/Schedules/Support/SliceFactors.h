@@ -13,8 +13,8 @@
 
 namespace tandem {
 
-/// A slice per owner of a gather, or per device that gets a slice of a reduce-scatter. Example: the
-/// gather of 16 rows over 4 devices is cut into 4 slices of 4 rows.
+/// A slice per owner of a gather, or per device that gets a slice of a reduce-scatter; both for an
+/// all-to-all. Example: the gather of 16 rows over 4 devices is cut into 4 slices of 4 rows.
 SmallVector<fusion::StreamFactor> getOwnerFactor(fusion::ReshardOp op);
 /// 2 and 4 slices per owner or receiver, if there are at most 16 of these: one slice is too coarse
 /// to hide the transfer that comes first or last.
