@@ -74,7 +74,11 @@ class Operations:
         r = self.random
         if self.chance(0.65):
             return None
-        kind = r.choices(("pipeline", "exchange", "push"), (20, 20, 8))[0]
+        kind = r.choices(("pipeline", "exchange", "push", "ring", "hierarchical"), (20, 20, 8, 6, 6))[0]
+        if kind == "ring":
+            return f"#fusion.schedule<ring{r.choice(('', ', directions = 2', ', split = ' + chr(34) + 'yes' + chr(34)))}>"
+        if kind == "hierarchical":
+            return f"#fusion.schedule<hierarchical{', merge = ' + chr(34) + 'node' + chr(34) if self.chance(0.2) else ''}>"
         more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
         if kind == "push":
             more += ", order = xor" if self.chance(0.2) else ""
