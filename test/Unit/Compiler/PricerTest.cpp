@@ -21,6 +21,7 @@
 #include <gtest/gtest.h>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
 using namespace tandem;
 
@@ -227,6 +228,35 @@ TEST_F(PricerTest, OneRankStandsForItsClassInWholePrograms) {
     EXPECT_DOUBLE_EQ(both->classes, both->all);
   }
   EXPECT_GE(withClasses, 12u);
+}
+
+/// A gather of `rows` rows of 4096 numbers around a ring in both directions.
+std::string gatherAround(int64_t devices, int64_t rows, bool isSplit) {
+  std::string shape = "tensor<" + std::to_string(rows) + "x4096xbf16, #fusion.axes<#tp, ";
+  std::string from = shape + "[didx(\"x\"), -]>>",
+              to = shape + "[stream(\"x\")" + (isSplit ? " * stream(2)" : "") + ", -]>>";
+  return "#tp = #tandem.mesh<\"tp\", [\"x\" = " + std::to_string(devices) +
+         "]>\nfunc.func @gather(%x: " + from + ") -> " + to +
+         " {\n  %0 = fusion.reshard %x {schedule = #fusion.schedule<ring, " +
+         (isSplit ? "split = \"yes\"" : "directions = 2") + ">} : " + from + " -> " + to +
+         "\n  return %0 : " + to + "\n}\n";
+}
+
+TEST_F(PricerTest, WholeAndSplitRingsFollowTheAlphaBetaRule) {
+  // Links between pairs of devices. Whole shards take ceil((P-1)/2) (a + b S), halves of them
+  // (P-1) (a + b S/2): these win for even P and large shards only.
+  for (auto [devices, rows, splitWins] :
+       {std::tuple(8, 8 * 16, false), std::tuple(8, 8 * 65536, true), std::tuple(4, 4 * 16, false),
+        std::tuple(4, 4 * 65536, true), std::tuple(7, 7 * 16, false),
+        std::tuple(7, 7 * 65536, false)}) {
+    auto pricer = makePricer("mi300x8", devices);
+    ASSERT_TRUE(pricer) << error;
+    auto whole = price(*pricer, gatherAround(devices, rows, false)),
+         split = price(*pricer, gatherAround(devices, rows, true));
+    ASSERT_TRUE(mlir::succeeded(whole) && mlir::succeeded(split));
+    EXPECT_EQ(*split < *whole, splitWins)
+        << devices << " devices, " << rows << " rows: " << *whole << " s, split " << *split;
+  }
 }
 
 TEST_F(PricerTest, AGainMustExceedTheModelsError) {
