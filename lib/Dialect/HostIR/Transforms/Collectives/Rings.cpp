@@ -170,7 +170,8 @@ void hostir::expandAllReduce(CollectiveBuilder &build, Value input, Value output
 
   if (int64_t rest = shape[dim] % ring.size) {
     OpFoldResult offset = build.builder().getIndexAttr(rows * ring.size);
-    gatherAndReduce(build, ring, build.range(input, dim, offset, rest),
-                    build.range(output, dim, offset, rest));
+    // In this order, whatever compiler evaluates the arguments of a call.
+    Value from = build.range(input, dim, offset, rest), to = build.range(output, dim, offset, rest);
+    gatherAndReduce(build, ring, from, to);
   }
 }
