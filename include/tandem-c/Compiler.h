@@ -48,6 +48,8 @@ typedef struct tandem_compile_options {
   int no_oracle;
   const char *machine; /* machine file for choosing schedules; NULL: fixed rules */
   const char *gather;  /* "before", "after", "cost"; NULL: by cost with a machine, else before */
+  uint32_t certify;    /* not 0: proves the program and puts the certificate into the file */
+  uint32_t reserved;   /* 0 */
 } tandem_compile_options;
 
 typedef enum tandem_severity {

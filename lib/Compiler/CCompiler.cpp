@@ -54,6 +54,7 @@ static CompileOptions convert(const tandem_compile_options &from) {
     to.machine = from.machine;
   if (from.gather)
     to.gather = from.gather;
+  to.certify = from.certify != 0;
   return to;
 }
 

@@ -9,6 +9,7 @@
 
 #include "Compilation.h"
 #include "PassStatistics.h"
+#include "tandem/Compiler/Certify.h"
 #include "tandem/Compiler/Pipelines.h"
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
@@ -74,6 +75,7 @@ private:
   LogicalResult lower();
   LogicalResult translate();
   LogicalResult verify();
+  LogicalResult addCertificate();
 
   ModuleOp module;
   const CompileOptions &options;
@@ -226,6 +228,22 @@ LogicalResult Compilation::verify() {
   return success();
 }
 
+LogicalResult Compilation::addCertificate() {
+  if (!options.certify)
+    return success();
+  if (options.rank)
+    return module.emitError("a certificate is of all ranks: rank ")
+           << *options.rank << " alone has none";
+  Expected<Certificate> certificate = certify(result, options, /*isChecked=*/true);
+  Expected<std::string> certified = certificate ? withCertificate(result.output, *certificate)
+                                                : Expected<std::string>(certificate.status());
+  if (!certified)
+    return emitError(module.lookupSymbol(entry)->getLoc())
+           << "the stream program is not proven: " << certified.status().message();
+  result.output = std::move(*certified);
+  return success();
+}
+
 LogicalResult Compilation::run() {
   if (!lookupTarget(options.target))
     return module.emitError(unknownTargetMessage(options.target));
@@ -235,7 +253,7 @@ LogicalResult Compilation::run() {
     llvm::raw_string_ostream(result.output) << module << "\n";
     return success();
   }
-  return success(succeeded(translate()) && succeeded(verify()));
+  return success(succeeded(translate()) && succeeded(verify()) && succeeded(addCertificate()));
 }
 
 /// Runs `compile` and collects this thread's diagnostics in `result`.

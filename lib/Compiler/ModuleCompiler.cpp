@@ -86,6 +86,7 @@ std::string keyOf(const CompileOptions &options) {
   number(options.numRanks);
   number(options.workers);
   number(options.oracle);
+  number(options.certify);
   number(options.verifyOutput);
   number(options.maxCommands);
   number(static_cast<uint64_t>(options.output));

@@ -142,6 +142,8 @@ Status ProgramFile::requireProof() const {
     return Status(
         Code::Unsupported,
         fmt::format("{}: has no certificate of its content (tandem-compile writes one)", name()));
+  if (proof->properties.empty())
+    return Status(Code::Unsupported, fmt::format("{}: its certificate proves nothing", name()));
   if (!proof->limits.empty())
     return Status(Code::Unsupported, fmt::format("{}: its certificate leaves open: {}", name(),
                                                  proof->limits.front()));

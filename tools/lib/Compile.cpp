@@ -7,7 +7,7 @@
 
 #include "Compile.h"
 
-#include "tandem/Compiler/Certify.h"
+#include "tandem/Compiler/Compiler.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -106,6 +106,7 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   options.entry = request.entry;
   options.target = request.target;
   options.machine = request.machine;
+  options.certify = request.certify;
   // Ranks outside of the meshes run nothing.
   options.numRanks = request.ranks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
@@ -125,16 +126,6 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   result.ok = compiled.ok;
   if (!result.ok)
     result.errors = compiled.errorText();
-  if (result.ok && request.certify) {
-    Expected<Certificate> certificate = compiler::certify(compiled, options, /*isChecked=*/true);
-    Expected<std::string> certified = certificate ? withCertificate(compiled.output, *certificate)
-                                                  : Expected<std::string>(certificate.status());
-    result.ok = certified.ok();
-    if (certified)
-      compiled.output = std::move(*certified);
-    else
-      result.errors = certified.status().message();
-  }
   result.bytes = std::move(compiled.output);
   return result;
 }

@@ -79,6 +79,9 @@ struct CompileOptions {
   bool statistics = false;
   /// Read the stream program back with the runtime's reader and verifier.
   bool verifyOutput = true;
+  /// Prove the program and put the certificate into the file (Certify.h); what is found is an
+  /// error. Needs all ranks, and takes about as long as compiling.
+  bool certify = false;
   /// Most commands of one rank; more are an error (likely an endless loop).
   uint64_t maxCommands = uint64_t(1) << 24;
   Output output = Output::StreamProgram;

@@ -7,6 +7,7 @@
 
 #include "tandem-c/Compiler.h"
 #include "tandem/Compiler/Compiler.h"
+#include "tandem/Program/Program.h"
 
 #include <cstring>
 #include <gtest/gtest.h>
@@ -58,6 +59,28 @@ TEST(CompilerCApi, SameBytesAsFromCpp) {
   same.target = "cpu-local";
   EXPECT_EQ(std::string(static_cast<const char *>(bytes), size),
             tandem::compiler::compileText(kText, same).output);
+  tandem_compilation_destroy(compilation);
+}
+
+TEST(CompilerCApi, Certify) {
+  Sizes sizes;
+  sizes.options.certify = 1;
+  tandem_compilation *compilation =
+      tandem_compile(kText, std::strlen(kText), nullptr, &sizes.options);
+  ASSERT_TRUE(tandem_compilation_ok(compilation));
+  size_t size = 0;
+  const void *bytes = tandem_compilation_bytes(compilation, &size);
+  auto file = tandem::ProgramFile::fromMemory({static_cast<const char *>(bytes), size});
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE((*file)->requireProof().ok());
+  tandem_compilation_destroy(compilation);
+
+  sizes.options.one_rank = 1;
+  compilation = tandem_compile(kText, std::strlen(kText), nullptr, &sizes.options);
+  EXPECT_FALSE(tandem_compilation_ok(compilation));
+  tandem_diagnostic diagnostic;
+  ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
+  EXPECT_STREQ(diagnostic.message, "a certificate is of all ranks: rank 0 alone has none");
   tandem_compilation_destroy(compilation);
 }
 

@@ -8,6 +8,7 @@
 #include "tandem-c/Runtime.h"
 
 #include "Support/ProgramSpec.h"
+#include "tandem/Program/Certificate.h"
 
 #include <gtest/gtest.h>
 #include <thread>
@@ -48,6 +49,28 @@ TEST(CApi, FromC) {
       << message;
   for (int64_t i = 0; i < count; ++i)
     ASSERT_EQ(y[i], static_cast<float>(2 * i));
+}
+
+TEST(CApi, RequiresProof) {
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.require_proof = 1;
+  tandem_context *context = nullptr;
+  ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK);
+  std::string plain = doubling(1, 4);
+  tandem_program *program = nullptr;
+  EXPECT_EQ(tandem_program_load_memory(context, plain.data(), plain.size(), &program),
+            TANDEM_UNSUPPORTED);
+  EXPECT_STREQ(tandem_last_error(context),
+               "doubling: has no certificate of its content (tandem-compile writes one)");
+  Certificate certificate;
+  certificate.producer = "tandem 0";
+  certificate.properties = {"deadlock"};
+  std::string proven = *withCertificate(plain, certificate);
+  EXPECT_EQ(tandem_program_load_memory(context, proven.data(), proven.size(), &program), TANDEM_OK)
+      << tandem_last_error(context);
+  tandem_program_destroy(program);
+  tandem_context_destroy(context);
 }
 
 class CApiErrors : public testing::Test {
