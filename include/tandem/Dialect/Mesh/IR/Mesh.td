@@ -103,7 +103,8 @@ def Mesh_ChoiceAttr : AttrDef<Mesh_Dialect, "Choice"> {
 
     Example:
     ```mlir
-    #tandem.choice<"all-gather" at ["layer.mlir:7:8"], "push" from "cost", [<"push", 812300>, <"pipeline", 1215000>]>
+    #tandem.choice<"all-gather" at ["layer.mlir:7:8"], "push; 8 slices of dimension 0" from "cost",
+                   [<"push; 8 slices of dimension 0", 812300>, <"pipeline, streams = 1", 1215000>]>
     ```
   }];
   let parameters = (ins

@@ -23,8 +23,8 @@ static int64_t getGroupSize(const fusion::Reshard &reshard, MeshAttr mesh) {
   return size;
 }
 
-/// The reshard and the number of devices that communicate, of a gather, a reduction or an all-to-all
-/// without slices.
+/// The reshard and the number of devices that communicate, of a gather, a reduction or an
+/// all-to-all without slices.
 static std::optional<std::pair<fusion::Reshard, int64_t>> classify(fusion::ReshardOp op) {
   RankedTensorType from = op.getInput().getType(), to = op.getType();
   if (fusion::getAxes(from).hasStream() || fusion::getAxes(to).hasStream())
@@ -46,7 +46,8 @@ getOwnerFactors(fusion::ReshardOp op, ArrayRef<int64_t> counts, int64_t mostDevi
   if (!found || found->second > mostDevices || found->first.kind == fusion::ReshardKind::AllReduce)
     return {};
   auto &[reshard, devices] = *found;
-  // What an all-to-all sends is sliced by sender for what follows, or by receiver for what makes it.
+  // What an all-to-all sends is sliced by sender for what follows, or by receiver for what makes
+  // it.
   bool isAllToAll = reshard.kind == fusion::ReshardKind::AllToAll;
   SmallVector<fusion::StreamFactor> factors;
   for (int64_t each : counts) {
