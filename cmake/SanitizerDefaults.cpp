@@ -18,11 +18,6 @@ const char *__asan_default_options() {
   return "allow_user_poisoning=0:detect_stack_use_after_return=1:strict_string_checks=1";
 }
 
-#ifndef __clang__
-// The leak checker of GCC 12 crashes on thread-local memory of libraries that are loaded later.
-const char *__lsan_default_options() { return "use_tls=0"; }
-#endif
-
 const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 
 const char *__tsan_default_options() { return "second_deadlock_stack=1"; }
