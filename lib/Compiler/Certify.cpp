@@ -68,7 +68,11 @@ Status predict(const replay::World &world, const std::string &name, Certificate 
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine, machine::Machine::load(path));
   std::ifstream file(path, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  TANDEM_ASSIGN_OR_RETURN(simulate::Result run, simulate::simulate(world, machine));
+  Expected<simulate::Result> simulated = simulate::simulate(world, machine);
+  // A program that the machine cannot run has no time there.
+  if (!simulated || simulated->outOfReach != replay::kNone)
+    return Status();
+  const simulate::Result &run = *simulated;
   certificate.machine = machine.name;
   certificate.machineHash = XXH3_64bits(bytes.data(), bytes.size());
   certificate.seconds = run.seconds;

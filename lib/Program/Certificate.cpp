@@ -10,7 +10,6 @@
 #include "ProgramImpl.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <fmt/ranges.h>
 #include <xxhash.h>
@@ -159,7 +158,6 @@ std::string toText(const Certificate &certificate) {
                 : fmt::format("  streams of a rank share {} queues in any way", certificate.queues);
   result += certificate.bufferedSends ? "; sends complete without their receives\n"
                                       : "; sends may wait for their receives\n";
-  result += "  no command waits while it holds SMs\n";
   if (!certificate.data.empty())
     result += fmt::format("  results against the unsharded reference: {}\n", certificate.data);
   for (const std::string &limit : certificate.limits)

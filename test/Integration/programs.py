@@ -180,6 +180,8 @@ PROGRAMS = [
           lambda t: {"z": t["x"], "y": t["x"] @ t["w"]}, variant=True),
     *(layer("combine-" + name, "all-to-all", "x 24 48 16, w 24 16 8", "y 24 48 8", lambda t: {"y": t["x"] @ t["w"]},
             variant=True) for name in ("exchange", "push", "halves")),
+    layer("blocks", "all-to-all", "x 48 24 16, w 48 16 8", "y 48 24 8", lambda t: {"y": t["x"] @ t["w"]},
+          variant=True),
     layer("experts", "all-to-all", "x 24 48 16, w 24 16 8, v 24 8 16, gates 24 48 16", "y 24 48 16",
           lambda t: {"y": np.tanh(t["x"] @ t["w"]) @ t["v"] * t["gates"]}),
     layer("experts-backward", "all-to-all", "dy 24 48 16, h 24 48 8, w 24 16 8, v 24 8 16", "dx 24 48 16, dv 24 8 16",

@@ -76,6 +76,20 @@ func.func @combine_halves(%x: !experts {fusion.name = "x"}, %w: !w {fusion.name 
   return %1 : !back
 }
 
+// The experts of a device in two blocks, between which those of others lie. Back they go whole.
+!xblocks = tensor<48x24x16xf32, #fusion.axes<#mesh, [-, didx("x"), -]>>
+!sblocks = tensor<48x24x16xf32, #fusion.axes<#mesh, [serial(2) * didx("x"), stream("x"), -]>>
+!wblocks = tensor<48x16x8xf32, #fusion.axes<#mesh, [serial(2) * didx("x"), -, -]>>
+!yblocks = tensor<48x24x8xf32, #fusion.axes<#mesh, [serial(2) * didx("x"), stream("x"), -]>>
+!blocks = tensor<48x24x8xf32, #fusion.axes<#mesh, [-, didx("x"), -]>>
+
+func.func @blocks(%x: !xblocks {fusion.name = "x"}, %w: !wblocks {fusion.name = "w"}) -> (!blocks {fusion.name = "y"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<push>} : !xblocks -> !sblocks
+  %1 = fusion.matmul %0, %w : !sblocks, !wblocks -> !yblocks
+  %2 = fusion.reshard %1 : !yblocks -> !blocks
+  return %2 : !blocks
+}
+
 // A mixture of experts: there, two grouped matmuls, and back. What comes back is multiplied by the gates of the tokens.
 !v = tensor<24x8x16xf32, #fusion.axes<#mesh, [didx("x"), -, -]>>
 

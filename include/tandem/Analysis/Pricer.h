@@ -59,15 +59,14 @@ public:
   /// Seconds of one run of a loop with a schedule, also of a detached loop.
   virtual FailureOr<double> price(fusion::StreamLoopOp loop) = 0;
 
-  /// A gain that covers the model's errors: whether a candidate of `seconds` is to be taken instead
-  /// of a plainer one of `plain` seconds. It must gain a fraction of the time, and in short loops
-  /// more: kLeastGainSeconds. On 4 H200, reduce-scatters by messages with a predicted gain of 5 %
-  /// were 1 to 5 % slower than the unoverlapped baseline, all-gathers with a predicted gain of 7 %
-  /// gained it, and puts by copy engines gained where 3 to 9 % were predicted. On 2 H200 a
-  /// reduce-scatter of 640 tokens lost 4 % for which a gain of a few us was predicted. `oneSided`:
-  /// the candidate's messages are. `sliced`: it has slices that the plainer one has not; then the
-  /// machine file may ask for more of transports that use SMs during a matmul, where the model is
-  /// least exact.
+  /// Whether a candidate of `seconds` is to be taken instead of a plainer one of `plain` seconds:
+  /// whether it gains more than the model may be wrong. It must gain a fraction of the time, and
+  /// kLeastGainSeconds, which matters in short loops. On 4 H200, reduce-scatters of few tokens with
+  /// a predicted gain of 5 % were 1 to 5 % slower than the unoverlapped baseline, and on 2 H200 one
+  /// of 640 tokens was 4 % slower; in long layers, puts by copy engines gained where 3 to 9 % were
+  /// predicted. `oneSided`: the candidate's messages are. `sliced`: it has slices, and the plainer
+  /// one has none. Then the machine file may ask for more of transports that use SMs during a
+  /// matmul, where the model is least exact.
   virtual bool isWorth(double seconds, double plain, bool oneSided, bool sliced) const = 0;
   static constexpr double kLeastGain = 0.06;
   static constexpr double kLeastGainOfCopies = 0.03; ///< of puts that need no SMs

@@ -37,7 +37,7 @@ struct Certificate {
     double exposed = 0;       ///< of these, while nothing is computed
   };
 
-  std::string producer; ///< who has proven it
+  std::string producer; ///< the compiler and its version
   /// Diagnoses of docs/semantics.md, section 6, that are excluded for all ranks and for any number
   /// of consecutive runs.
   std::vector<std::string> properties;

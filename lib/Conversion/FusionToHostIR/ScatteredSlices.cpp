@@ -13,28 +13,34 @@
 using namespace mlir;
 using namespace tandem;
 
-/// The source digits of an all-to-all. Nothing if one of them crosses a digit of the other side.
-static std::optional<SmallVector<ScatteredDigit::Source, 1>> getSources(const ReshardPlan &plan) {
+/// The digits of the sources in the operand of an all-to-all: the result has them as digits too.
+/// Nothing if a source has several blocks of a dimension: they are apart in the result.
+static std::optional<SmallVector<ScatteredDigit::Source, 1>> getSources(RankedTensorType from,
+                                                                        const ReshardPlan &plan) {
   SmallVector<ScatteredDigit::Source, 1> sources;
-  std::optional<int64_t> dim;
-  unsigned local = 0;
-  for (const CommonDigit &digit : plan.digits) {
-    if (digit.crosses())
+  fusion::AxesAttr axes = fusion::getAxes(from);
+  for (auto [dim, dimAxes] : llvm::enumerate(axes.getDims())) {
+    unsigned local = 0;
+    auto digits = fusion::resolveDim(dimAxes, from.getDimSize(dim), axes.getMesh());
+    if (failed(digits))
       return std::nullopt;
-    if (digit.dim != dim)
-      local = 0;
-    dim = digit.dim;
-    bool isSource = digit.source.isDevice() && !digit.target.isDevice();
-    if (isSource) {
-      if (digit.source.isPart())
-        return std::nullopt;
+    for (const fusion::ResolvedDigit &digit : *digits) {
+      if (digit.kind != fusion::DigitKind::Device) {
+        ++local;
+        continue;
+      }
+      const StringAttr *axis = llvm::find(plan.axes, digit.axis);
+      if (axis == plan.axes.end())
+        continue;
       int64_t inner = 1;
-      const StringAttr *axis = llvm::find(plan.axes, digit.source.axis);
       for (StringAttr other : llvm::make_range(axis + 1, plan.axes.end()))
         inner *= plan.groupMesh.axisSize(other);
-      sources.push_back({static_cast<size_t>(digit.dim), local, digit.source.size, inner});
+      bool isOutermost = local == 0 || (!sources.empty() && sources.back().dim == dim &&
+                                        sources.back().localDigit + 1 == local);
+      if (!isOutermost)
+        return std::nullopt;
+      sources.push_back({dim, local++, digit.size, inner});
     }
-    local += !digit.target.isDevice();
   }
   return sources;
 }
@@ -64,7 +70,7 @@ std::optional<ScatteredDigit> tandem::getScatteredDigit(fusion::ReshardOp op) {
 
   ScatteredDigit found;
   if (plan->kind == SliceMove::AllToAll) {
-    auto sources = getSources(*plan);
+    auto sources = getSources(from, *plan);
     if (!sources)
       return std::nullopt;
     found.sources = std::move(*sources);

@@ -85,7 +85,7 @@ def Mesh_CandidateAttr : AttrDef<Mesh_Dialect, "Candidate"> {
 
     Example:
     ```mlir
-    #tandem.candidate<"push (4 slices of dimension 0 of every device)", 812300>
+    #tandem.candidate<"push; 4 slices of dimension 0 of every device", 812300>
     ```
   }];
   let parameters = (ins StringRefParameter<"schedule and slices">:$what, "int64_t":$nanoseconds);
