@@ -23,9 +23,12 @@ namespace tandem::compiler {
 
 namespace {
 
-Status prove(const replay::World &world, Certificate &certificate) {
+/// `baseline`: null if there is none.
+Status prove(const replay::World &world, const replay::World *baseline, Certificate &certificate) {
   check::CheckOptions options;
   options.queues = check::defaultQueues(world.target);
+  if (world.isDeterministic)
+    options.sameBits = baseline;
   check::Report report = check::check(world, options);
   if (report.hasErrors())
     return Status(Code::InvalidProgram, toText(world, report));
@@ -39,7 +42,9 @@ Status prove(const replay::World &world, Certificate &certificate) {
     bool isData =
         diagnosis == check::Diagnosis::WrongResult || diagnosis == check::Diagnosis::CopiesDiffer;
     if (check::isLint(diagnosis) || (isData && !isCompared) ||
-        (diagnosis == check::Diagnosis::QueueDeadlock && options.queues == 0))
+        (diagnosis == check::Diagnosis::QueueDeadlock && options.queues == 0) ||
+        (diagnosis == check::Diagnosis::BitsDiffer && (!options.sameBits || !isCompared)) ||
+        (diagnosis == check::Diagnosis::OrderNotFixed && !world.isDeterministic))
       continue;
     certificate.properties.emplace_back(toString(diagnosis));
   }
@@ -63,7 +68,8 @@ void measureLoop(const timeline::Timeline &run, uint32_t rank, Certificate::Loop
   loop.exposed = shares.exposed;
 }
 
-Status predict(const replay::World &world, const std::string &name, Certificate &certificate) {
+Status predict(const replay::World &world, const replay::World *baseline, const std::string &name,
+               Certificate &certificate) {
   std::string path = machine::pathOf(name);
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine, machine::Machine::load(path));
   std::ifstream file(path, std::ios::binary);
@@ -76,6 +82,10 @@ Status predict(const replay::World &world, const std::string &name, Certificate 
   certificate.machine = machine.name;
   certificate.machineHash = XXH3_64bits(bytes.data(), bytes.size());
   certificate.seconds = run.seconds;
+  if (Expected<simulate::Result> plain =
+          baseline ? simulate::simulate(*baseline, machine) : Status(Code::Unsupported, "");
+      plain && plain->outOfReach == replay::kNone)
+    certificate.baselineSeconds = plain->seconds;
   timeline::Timeline timeline =
       simulate::makeTimeline(world, run, certificate.machine, run.slowestRank + 1);
   for (Certificate::Loop &loop : certificate.loops)
@@ -89,13 +99,18 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
                               bool isChecked) {
   TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(result.output));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(*file));
+  std::shared_ptr<const replay::World> baseline;
+  if (!result.baseline.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(auto plain, ProgramFile::fromMemory(result.baseline));
+    TANDEM_ASSIGN_OR_RETURN(baseline, replay::World::load(*plain));
+  }
   Certificate certificate;
   certificate.producer = version();
   certificate.loops = result.loops;
   if (isChecked)
-    TANDEM_RETURN_IF_ERROR(prove(*world, certificate));
+    TANDEM_RETURN_IF_ERROR(prove(*world, baseline.get(), certificate));
   if (!options.machine.empty())
-    TANDEM_RETURN_IF_ERROR(predict(*world, options.machine, certificate));
+    TANDEM_RETURN_IF_ERROR(predict(*world, baseline.get(), options.machine, certificate));
   return certificate;
 }
 

@@ -14,6 +14,7 @@
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Program/Program.h"
+#include "tandem/Support/SilenceDiagnostics.h"
 #include "tandem/Support/SourcePosition.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
 
@@ -76,6 +77,7 @@ private:
   LogicalResult translate();
   LogicalResult verify();
   LogicalResult addCertificate();
+  void compileBaseline();
 
   ModuleOp module;
   const CompileOptions &options;
@@ -142,9 +144,11 @@ LogicalResult Compilation::lower() {
         llvm::join(llvm::map_range(shape, [](int64_t extent) { return std::to_string(extent); }),
                    "x"));
   lowering.target = options.target;
-  lowering.workers = options.workers;
+  lowering.workers = options.baseline ? 1 : options.workers;
   lowering.ranks = options.numRanks;
   lowering.gather = options.gather;
+  lowering.deterministic = options.deterministic;
+  lowering.baseline = options.baseline;
   lowering.machine = options.machine;
   lowering.oracle = options.oracle;
   for (const std::string &pass : options.disabledPasses)
@@ -228,6 +232,21 @@ LogicalResult Compilation::verify() {
   return success();
 }
 
+/// A module that cannot be compiled says so when it is compiled with its schedules.
+void Compilation::compileBaseline() {
+  CompileOptions plain = options;
+  plain.baseline = true;
+  plain.withBaseline = plain.certify = plain.log = plain.statistics = plain.verifyOutput = false;
+  plain.machine.clear();
+  plain.snapshotDirectory.clear();
+  plain.output = Output::StreamProgram;
+  CompileResult compiled;
+  OwningOpRef<ModuleOp> copy(module.clone());
+  SilenceDiagnostics silence(module.getContext());
+  if (succeeded(Compilation(*copy, plain, compiled).run()))
+    result.baseline = std::move(compiled.output);
+}
+
 LogicalResult Compilation::addCertificate() {
   if (!options.certify)
     return success();
@@ -247,7 +266,11 @@ LogicalResult Compilation::addCertificate() {
 LogicalResult Compilation::run() {
   if (!lookupTarget(options.target))
     return module.emitError(unknownTargetMessage(options.target));
-  if (failed(findEntry()) || (!isLowered && failed(lower())))
+  if (failed(findEntry()))
+    return failure();
+  if (!isLowered && (options.withBaseline || options.certify))
+    compileBaseline();
+  if (!isLowered && failed(lower()))
     return failure();
   if (options.output == Output::HostIR) {
     llvm::raw_string_ostream(result.output) << module << "\n";

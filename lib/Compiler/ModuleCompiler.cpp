@@ -81,6 +81,8 @@ std::string keyOf(const CompileOptions &options) {
   list();
   add(options.target);
   add(options.gather);
+  add(options.deterministic);
+  number(options.baseline);
   add(machineOf(options.machine));
   number(options.rank ? uint64_t(*options.rank) + 1 : 0);
   number(options.numRanks);

@@ -110,6 +110,7 @@ static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   select.workers = options.workers;
   select.collectives = channels.collectives;
   select.oneSided = channels.oneSided;
+  select.baseline = options.baseline;
   select.log = log;
   builder.addOnFunctions(createFusionSelectSchedule(select));
 }
@@ -203,6 +204,7 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   specialize.mesh.assign(options.mesh.begin(), options.mesh.end());
   specialize.shape.assign(options.shape.begin(), options.shape.end());
   specialize.entry = options.entry;
+  specialize.deterministic = options.deterministic;
   specialize.log = log;
   builder.addOnModule(fusion::createFusionSpecialize(specialize));
 

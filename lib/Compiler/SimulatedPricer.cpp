@@ -170,6 +170,8 @@ FailureOr<double> SimulatedPricer::simulate(Operation *op, LoweringStart start) 
   auto loop = dyn_cast<fusion::StreamLoopOp>(op);
   func::FuncOp func = loop ? createFunction(loop) : cast<func::FuncOp>(op->clone());
   func.setPublic();
+  if (!options.deterministic.empty())
+    func->setAttr(fusion::kDeterministicAttrName, StringAttr::get(context, options.deterministic));
   module->push_back(func);
   std::string name = func.getSymName().str();
   if (failed(getPasses(context, start).run(*module)))
@@ -234,8 +236,9 @@ private:
     std::string path = machine::pathOf(options.machine);
     std::error_code ignored;
     auto changed = std::filesystem::last_write_time(path, ignored).time_since_epoch().count();
-    std::string key = llvm::formatv("{0}|{1}|{2}|{3}|{4}", path, changed, options.workers,
-                                    options.collectives, options.oneSided);
+    std::string key =
+        llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}", path, changed, options.workers,
+                      options.collectives, options.oneSided, options.deterministic);
     std::lock_guard<std::mutex> lock(mutex);
     std::shared_ptr<PricedMachine> &known = machines[key];
     if (!known) {

@@ -101,6 +101,7 @@ Expected<std::optional<Certificate>> program::decodeCertificate(const Bytes &byt
   to.machine = text(from.machine());
   to.machineHash = from.machine_hash();
   to.seconds = from.seconds();
+  to.baselineSeconds = from.baseline_seconds();
   for (uint32_t i = 0; i < sizeOfVector(from.loops()); ++i)
     to.loops.push_back(decodeLoop(*from.loops()->Get(i)));
   return std::optional<Certificate>(std::move(to));
@@ -124,7 +125,8 @@ Expected<std::string> withCertificate(std::string_view bytes, const Certificate 
   auto loopVector = b.CreateVector(loops);
   b.Finish(sp::CreateCertificate(b, header.indexHash, producer, properties, limits, data,
                                  certificate.queues, certificate.bufferedSends, machine,
-                                 certificate.machineHash, certificate.seconds, loopVector));
+                                 certificate.machineHash, certificate.seconds, loopVector,
+                                 certificate.baselineSeconds));
   result.resize((result.size() + sp::kAlignment - 1) / sp::kAlignment * sp::kAlignment);
   header.certificateOffset = result.size();
   header.certificateSize = static_cast<uint32_t>(b.GetSize());
@@ -163,9 +165,12 @@ std::string toText(const Certificate &certificate) {
   for (const std::string &limit : certificate.limits)
     result += fmt::format("  not decided: {}\n", limit);
   if (!certificate.machine.empty())
-    result += fmt::format("  predicted: {} on {} (machine file {:016x})\n",
+    result += fmt::format("  predicted: {} on {} (machine file {:016x}){}\n",
                           microseconds(certificate.seconds), certificate.machine,
-                          certificate.machineHash);
+                          certificate.machineHash,
+                          certificate.baselineSeconds > 0
+                              ? "; without overlap " + microseconds(certificate.baselineSeconds)
+                              : "");
   return result + explain(certificate);
 }
 

@@ -44,7 +44,7 @@ public:
 
   std::string run() {
     fmt::format_to(out, "program @{} {}of {}\n", program.name(),
-                   program.isOracle ? "oracle " : fmt::format("rank {} ", program.rank()),
+                   program.isOracle() ? "oracle " : fmt::format("rank {} ", program.rank()),
                    program.numRanks());
     fmt::format_to(
         out, "  streams {}, events {}, arena {}, symmetric 2x{}, signals {}, commands {}\n",
@@ -302,10 +302,14 @@ std::string dumpProgram(const Program &program) {
 std::string dumpIndex(const ProgramFile &file) {
   const sp::Index &index = file.index();
   std::string result =
-      fmt::format("stream program @{} version {} ranks {} target \"{}\" capabilities {}{}\n"
+      fmt::format("stream program @{} version {} ranks {} target \"{}\" capabilities {}{}{}\n"
                   "  producer \"{}\"\n",
                   file.name(), sp::kVersion, index.num_ranks(), text(index.target()),
                   capabilities(index.capabilities()), index.reduced_wire() ? " reduced-wire" : "",
+                  index.deterministic() == sp::Determinism::none
+                      ? ""
+                      : fmt::format(" deterministic {}",
+                                    sp::EnumNameDeterminism(index.deterministic())),
                   text(index.producer()));
   for (uint32_t i = 0, e = sizeOfVector(index.arguments()); i < e; ++i) {
     const sp::Argument &argument = *index.arguments()->Get(i);

@@ -44,6 +44,7 @@ public:
   std::string_view source() const override { return sourceName; }
   uint32_t rank() const override { return thisRank; }
   uint32_t numRanks() const override { return ranks; }
+  bool isOracle() const override { return oracle; }
   uint64_t contentHash() const override { return hash; }
   const std::vector<ArgumentInfo> &arguments() const override { return args; }
   const Layout &layout(uint32_t i) const override { return layouts[i]; }
@@ -53,7 +54,7 @@ public:
 
   std::string sourceName;
   uint32_t thisRank = 0, ranks = 0;
-  bool isOracle = false;
+  bool oracle = false;
   uint64_t hash = 0;
   std::vector<ArgumentInfo> args;
   std::vector<Layout> layouts;

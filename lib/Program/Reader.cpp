@@ -176,7 +176,7 @@ private:
     program->sourceName = source->name;
     program->thisRank = rank;
     program->ranks = ranks;
-    program->isOracle = isOracle;
+    program->oracle = isOracle;
     program->hash = hash;
     program->indexBytes = indexBytes;
     program->indexTable = table;

@@ -103,14 +103,15 @@ bool Layout::sameShape(const Layout &other) const {
   return true;
 }
 
-std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts) {
+std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts, bool inOrder) {
   const Layout &first = layouts.front();
   std::vector<unsigned> order;
   for (unsigned d = 0; d < first.rank; ++d)
     if (first.shape[d] != 1)
       order.push_back(d);
   std::sort(order.begin(), order.end(), [&](unsigned a, unsigned b) {
-    return first.strides[a] != first.strides[b] ? first.strides[a] > first.strides[b] : a < b;
+    return !inOrder && first.strides[a] != first.strides[b] ? first.strides[a] > first.strides[b]
+                                                            : a < b;
   });
   std::vector<LoopDim> loops;
   for (unsigned d : order) {

@@ -32,6 +32,11 @@ void compare(const Scenario &scenario, uint32_t rank, const RankResult &result) 
   ASSERT_TRUE(result.status.ok()) << "rank " << rank << ": " << result.status.message();
   unsigned expectedRuns = scenario.byTurns ? 8 : scenario.pipelined ? 1 : scenario.runs;
   ASSERT_EQ(result.outputs.size(), expectedRuns);
+  for (const std::vector<Bytes> &outputs : result.outputs)
+    for (auto [a, b] : scenario.equal)
+      ASSERT_TRUE(outputs[a] == outputs[b])
+          << "rank " << rank << ": \"" << scenario.spec.arguments[a].name << "\" and \""
+          << scenario.spec.arguments[b].name << "\" differ in their last bits";
   for (unsigned run = 0; run < expectedRuns; ++run)
     for (uint32_t i = 0; i < scenario.spec.arguments.size(); ++i) {
       const ArgumentSpec &argument = scenario.spec.arguments[i];

@@ -18,6 +18,43 @@ struct Matmul {
   bool wideBias = false;
 };
 
+/// m.a * m.b, without batch dimensions, and once more in pieces of `rows` rows and `columns` columns,
+/// which must give the same bits.
+Scenario pieces(Matmul m, int64_t rows, int64_t columns) {
+  OneRank one;
+  one.scenario.spec.deterministic = sp::Determinism::batch;
+  uint32_t a = one.input(m.a, 1), b = one.input(m.b, 2), out = one.output(m.out, false);
+  auto multiply = [&](std::vector<uint32_t> operands) {
+    one.rank().add(sp::CommandKind::matmul, 0, std::move(operands)).flags =
+        static_cast<uint8_t>(m.transposeA * 1 | m.transposeB * 2);
+  };
+  multiply({out, a, b, sp::kNoView});
+  uint32_t twin = one.twin(m.out);
+  auto part = [](Tensor t, size_t dim, int64_t begin, int64_t end) {
+    t.offset += begin * t.strides[dim];
+    t.shape[dim] = end - begin;
+    return t;
+  };
+  auto bufferOf = [&](uint32_t view) { return one.rank().views[view].buffer(); };
+  int64_t height = m.out.shape[0], width = m.out.shape[1];
+  for (int64_t i = 0; i < height; i += rows)
+    for (int64_t j = 0; j < width; j += columns) {
+      int64_t iEnd = std::min(height, i + rows), jEnd = std::min(width, j + columns);
+      multiply({one.view(twin, part(part(m.out, 0, i, iEnd), 1, j, jEnd)),
+                one.view(bufferOf(a), part(m.a, m.transposeA ? 1 : 0, i, iEnd)),
+                one.view(bufferOf(b), part(m.b, m.transposeB ? 0 : 1, j, jEnd)), sp::kNoView});
+    }
+  int64_t k = m.a.shape[m.transposeA ? 0 : 1];
+  forEachIndex(m.out.shape, [&](const Shape &i) {
+    double sum = 0;
+    for (int64_t j = 0; j < k; ++j)
+      sum += m.a.at(m.transposeA ? Shape{j, i[0]} : Shape{i[0], j}) *
+             m.b.at(m.transposeB ? Shape{i[1], j} : Shape{j, i[1]});
+    m.out.at(i) = sum;
+  });
+  return one.finish(m.out, toleranceOf(m.out.dtype));
+}
+
 Scenario matmul(Matmul m) {
   OneRank one;
   uint32_t a = one.input(m.a, 1), b = one.input(m.b, 2), bias = sp::kNoView;
@@ -136,6 +173,31 @@ void addMatmulCases(Cases &cases) {
                    strided(t, {6, 7}, {30, 2}, 0, 200)};
     view.accumulate = view.bias = true;
     add("strided-accumulate-bias", view);
+
+    auto addPieces = [&](const std::string &name, const Matmul &m, int64_t rows, int64_t columns) {
+      cases.push_back({"Matmul.ordered-" + name + "." + nameOf(t), {1}, 0, [=](uint32_t) {
+                         return pieces(m, rows, columns);
+                       }});
+      if (t == DType::F64)
+        cases.back().needs = kF64Matmul;
+    };
+    addPieces("row", plain(8, 96, 24), 1, 24);
+    addPieces("rows", plain(300, 96, 64), 7, 64);
+    addPieces("tiles", plain(200, 640, 136), 64, 40);
+    addPieces("long", plain(33, 2048, 32), 16, 32);
+    addPieces("odd", plain(35, 77, 19), 8, 7);
+    Matmul transposed = plain(64, 512, 64);
+    transposed.transposeB = true;
+    transposed.b = dense(t, {64, 512});
+    addPieces("nt", transposed, 16, 48);
+    transposed = plain(64, 512, 64);
+    transposed.transposeA = true;
+    transposed.a = dense(t, {512, 64});
+    addPieces("tn", transposed, 16, 48);
+    if (t == DType::F64)
+      continue;
+    Matmul wide{dense(t, {100, 256}), dense(t, {256, 64}), dense(DType::F32, {100, 64})};
+    addPieces("wide", wide, 24, 64);
   }
 }
 

@@ -78,9 +78,20 @@ public:
     return view(buffer, t);
   }
 
+  /// One more output, poisoned, which must have the bits of `output`'s. Call after that; returns its
+  /// buffer.
+  uint32_t twin(const Tensor &t) {
+    uint32_t i = scenario.spec.stacked("twin", true, t.dtype, {t.storage});
+    scenario.resize(1);
+    scenario.equal.emplace_back(result, i);
+    return rank().argument(i, static_cast<uint64_t>(t.storage) * sizeOf(t.dtype));
+  }
+
   /// `t` as the output must be.
   Scenario finish(const Tensor &t, double tolerance = 0) {
     scenario.at(0, 0, result) = encodeValues(t.dtype, t.values);
+    for (auto [own, other] : scenario.equal)
+      scenario.at(0, 0, other) = scenario.at(0, 0, own);
     scenario.tolerance = tolerance;
     return scenario;
   }

@@ -57,6 +57,36 @@ Scenario reduce(Tensor src, Tensor dst, uint64_t dims, ReduceOp op) {
   return one.finish(dst, toleranceOf(src.dtype));
 }
 
+/// A sum over `dims` of src, and once more in pieces of one index of dimension `dim`, which is kept;
+/// they must give the same bits.
+Scenario orderedSum(Tensor src, Tensor dst, uint64_t dims, size_t dim) {
+  OneRank one;
+  one.scenario.spec.deterministic = sp::Determinism::bitwise;
+  uint32_t from = one.input(src, 1), to = one.output(dst, false);
+  one.rank().add(sp::CommandKind::reduce, 0, {to, from}).value = dims;
+  uint32_t twin = one.twin(dst);
+  size_t kept = dim;
+  for (size_t d = 0; d < dim; ++d)
+    kept -= dims >> d & 1;
+  for (int64_t i = 0; i < src.shape[dim]; ++i) {
+    Tensor in = src, out = dst;
+    in.offset += i * in.strides[dim];
+    out.offset += i * out.strides[kept];
+    in.shape[dim] = out.shape[kept] = 1;
+    uint32_t source = one.view(one.rank().views[from].buffer(), in);
+    one.rank().add(sp::CommandKind::reduce, 0, {one.view(twin, out), source}).value = dims;
+  }
+  forEachIndex(dst.shape, [&](const Shape &i) { dst.at(i) = 0; });
+  forEachIndex(src.shape, [&](const Shape &i) {
+    Shape rest;
+    for (size_t d = 0; d < i.size(); ++d)
+      if (!(dims >> d & 1))
+        rest.push_back(i[d]);
+    dst.at(rest) += src.at(i);
+  });
+  return one.finish(dst, toleranceOf(src.dtype));
+}
+
 } // namespace
 
 void addReductionCases(Cases &cases) {
@@ -85,6 +115,16 @@ void addReductionCases(Cases &cases) {
       addReduce("middle", 2, dense(t, {3, 4, 5}), dense(t, {3, 5}));
       addReduce("outer-and-inner", 5, dense(t, {3, 4, 5}), dense(t, {4}));
       addReduce("long-last", 2, dense(t, {2, 1500}), dense(t, {2}));
+      auto addOrdered = [&](const std::string &name, uint64_t dims, size_t dim, Tensor src,
+                            Tensor dst) {
+        if (op == ReduceOp::Sum)
+          cases.push_back({"Reduce.ordered-" + name + suffix, {1}, 0, [=](uint32_t) {
+                             return orderedSum(src, dst, dims, dim);
+                           }});
+      };
+      addOrdered("columns", 1, 1, dense(t, {700, 9}), dense(t, {9}));
+      addOrdered("rows", 2, 0, dense(t, {9, 700}), dense(t, {9}));
+      addOrdered("outer-and-inner", 5, 1, dense(t, {11, 6, 70}), dense(t, {6}));
       addReduce("long-first", 1, dense(t, {9, 1500}), dense(t, {1500}));
       addReduce("strided", 1, strided(t, {4, 5}, {17, 3}, 1, 70), strided(t, {5}, {2}, 1, 12));
       addReduce("one", 1, dense(t, {1, 6}), dense(t, {6}));

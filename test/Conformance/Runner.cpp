@@ -44,8 +44,9 @@ public:
     return inner->prepareAccumulate(dst, src, op);
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
-                                                     uint64_t dims, ReduceOp op) override {
-    return inner->prepareReduce(dst, src, dims, op);
+                                                     uint64_t dims, ReduceOp op,
+                                                     bool ordered) override {
+    return inner->prepareReduce(dst, src, dims, op, ordered);
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return inner->prepareLaunch(desc);

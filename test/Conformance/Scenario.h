@@ -46,6 +46,8 @@ struct Scenario {
   bool byTurns = false;
   /// 0: bit-exact. Else |out - expected| <= tolerance * max(1, |expected|).
   double tolerance = 0;
+  /// Pairs of results that must hold the same bits.
+  std::vector<std::pair<uint32_t, uint32_t>> equal;
   std::chrono::milliseconds timeout{20000};
   /// Per rank, so many timeouts; empty: one each.
   std::vector<unsigned> patience;

@@ -34,14 +34,16 @@ Description &of(cublasLtMatmulDesc_t desc) { return *reinterpret_cast<Descriptio
 const Matrix &of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Matrix *>(layout); }
 
 void multiply(const Description &how, const Matrix &a, const Matrix &b, const Matrix &out,
-              const float *A, const float *B, float *C, float beta) {
+              const float *A, const float *B, float *C, float beta, bool backwards) {
   bool ta = how.transA != CUBLAS_OP_N, tb = how.transB != CUBLAS_OP_N;
   int64_t depth = ta ? a.rows : a.columns;
   for (int64_t n = 0; n < out.columns; ++n)
     for (int64_t m = 0; m < out.rows; ++m) {
       float sum = 0;
-      for (int64_t k = 0; k < depth; ++k)
+      for (int64_t i = 0; i < depth; ++i) {
+        int64_t k = backwards ? depth - 1 - i : i;
         sum += (ta ? A[k + m * a.ld] : A[m + k * a.ld]) * (tb ? B[n + k * b.ld] : B[k + n * b.ld]);
+      }
       if (how.epilogue == CUBLASLT_EPILOGUE_BIAS)
         sum += how.bias[m];
       float &c = C[m + n * out.ld];
@@ -140,6 +142,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   std::chrono::microseconds more(tandem::fake::number("product-time." + name).load()),
       said(tandem::fake::number("product-cost." + name).load()),
       power(tandem::fake::number("product-power." + name).load());
+  // 1: from the end of K; 2: so, but not where the result has 256 columns.
+  int64_t order = tandem::fake::number("product-order." + name).load();
+  bool backwards = order == 1 || (order == 2 && of(d).rows != 256);
   tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), md = of(d),
                              scale = *static_cast<const float *>(beta)] {
     std::this_thread::sleep_for(more);
@@ -149,7 +154,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
     for (int64_t i = 0; i < md.batch; ++i)
       multiply(how, ma, mb, md, static_cast<const float *>(A) + i * ma.stride,
                static_cast<const float *>(B) + i * mb.stride,
-               static_cast<float *>(D) + i * md.stride, scale);
+               static_cast<float *>(D) + i * md.stride, scale, backwards);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

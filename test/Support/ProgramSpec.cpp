@@ -260,7 +260,7 @@ std::string ProgramSpec::encode() const {
                                             "", a.partialTerms > 0, a.partialOp, a.partialTerms));
   builder.Finish(sp::CreateIndexDirect(builder, name.c_str(), "cpu-local", "test",
                                        static_cast<uint32_t>(ranks.size()), 7, false, &args, &blobs,
-                                       &oracleBlob));
+                                       &oracleBlob, deterministic));
   std::string index(reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize());
   sp::Blob place = append(index);
 

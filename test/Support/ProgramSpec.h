@@ -130,6 +130,7 @@ struct ProgramSpec {
   std::vector<ArgumentSpec> arguments;
   std::vector<RankSpec> ranks;
   std::optional<RankSpec> oracle;
+  sp::Determinism deterministic = sp::Determinism::none;
 
   explicit ProgramSpec(uint32_t numRanks = 1);
 

@@ -107,6 +107,7 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   options.target = request.target;
   options.machine = request.machine;
   options.certify = request.certify;
+  options.deterministic = request.deterministic;
   // Ranks outside of the meshes run nothing.
   options.numRanks = request.ranks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))

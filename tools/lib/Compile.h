@@ -28,7 +28,8 @@ struct CompileRequest {
   /// Ranks of each node. Without `mesh`, if a mesh has two axes of size `?`, the second gets it and
   /// the first the number of nodes. 0: all ranks are on one node.
   uint32_t ranksPerNode = 0;
-  bool certify = false; ///< prove the program, and put the certificate into it
+  std::string deterministic; ///< "bitwise" or "batch"; "": as the module says
+  bool certify = false;      ///< prove the program, and put the certificate into it
 };
 
 struct CompiledProgram {

@@ -44,6 +44,13 @@ std::string attribute(const Schedule &schedule, uint32_t ranks, bool reduces) {
   return "#fusion.schedule<" + text + ">";
 }
 
+/// Behind the signature.
+std::string attributes(const Schedule &schedule) {
+  if (schedule.deterministic.empty())
+    return "";
+  return fmt::format("attributes {{fusion.deterministic = \"{}\"}} ", schedule.deterministic);
+}
+
 /// The digits of dimension 0 of what is computed slice by slice.
 std::string slices(const Schedule &schedule, const std::string &owner) {
   if (schedule.name == "sequence" || schedule.name == "auto")
@@ -65,12 +72,12 @@ std::string gatherText(const Case &c, uint32_t ranks, const Schedule &schedule) 
                            : fmt::format(" {{fusion.gather = \"before\", fusion.schedule = {}}}",
                                          attribute(schedule, ranks, false));
   return fmt::format(R"({}
-func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
+func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {}{{
   %y = fusion.matmul %x, %w{} : {x}, {w} -> {y}
   return %y : {y}
 }}
 )",
-                     mesh(ranks), wanted, fmt::arg("x", x), fmt::arg("w", w), fmt::arg("y", y));
+                     mesh(ranks), attributes(schedule), wanted, fmt::arg("x", x), fmt::arg("w", w), fmt::arg("y", y));
 }
 
 /// Terms are reduced. Owners of slices stand in the operand's axes, except for `pipeline`, whose
@@ -95,11 +102,11 @@ std::string reduceText(const Case &c, uint32_t ranks, const Schedule &schedule) 
                                        "  %y = fusion.reshard %p {{schedule = {}}} : {} -> {}\n",
                                        x, w, p, attribute(schedule, ranks, true), p, y);
   return fmt::format(R"({}
-func.func @bench(%x: {} {{fusion.name = "x"}}, %w: {} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {{
+func.func @bench(%x: {} {{fusion.name = "x"}}, %w: {} {{fusion.name = "w"}}) -> ({y} {{fusion.name = "y"}}) {}{{
 {}  return %y : {y}
 }}
 )",
-                     mesh(ranks), x, w, body, fmt::arg("y", y));
+                     mesh(ranks), x, w, attributes(schedule), body, fmt::arg("y", y));
 }
 
 } // namespace

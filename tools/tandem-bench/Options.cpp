@@ -95,7 +95,7 @@ private:
         line.text("--schedules", o.scheduleList, "LIST",
                   "auto (the compiler's choice), pipeline, exchange, push, with keys:\n"
                   "push:streams=2:order=xor:merge=1-1-2-4, push:merge=double (1, 1, 2, 4, ...;\n"
-                  "rs: ... 2, 1, 1), pipeline:slices=8.\n"
+                  "rs: ... 2, 1, 1), pipeline:slices=8; all: deterministic=bitwise.\n"
                   "Default: auto,pipeline,exchange,push,push:streams=2,push:merge=double")};
     compiled = matmuls;
     compiled.push_back(schedules.front());

@@ -139,6 +139,9 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
   } else if (key == "order" && push) {
     schedule.order = value;
     return run::checkChoice(value, {"rotated", "xor"}).withPrefix(option + ": ");
+  } else if (key == "deterministic") {
+    schedule.deterministic = value;
+    return run::checkChoice(value, {"bitwise", "batch"}).withPrefix(option + ": ");
   } else if (key == "merge" && push && value == "double") {
     schedule.doubling = true;
   } else if (key == "merge" && push) {
@@ -147,8 +150,8 @@ static Status setKey(Schedule &schedule, const std::string &key, const std::stri
       schedule.merge.push_back(count);
     }
   } else {
-    return wrong(fmt::format("{}: not known there; expected slices or streams of pipeline and "
-                             "exchange, slices, streams, order or merge of push",
+    return wrong(fmt::format("{}: not known there; expected deterministic, slices or streams of "
+                             "pipeline and exchange, slices, streams, order or merge of push",
                              option));
   }
   return Status();

@@ -39,7 +39,7 @@ int fail(const std::string &message) {
 
 int main(int argc, char **argv) {
   check::CheckOptions options;
-  std::string path;
+  std::string path, otherPath;
   bool json = false, time = false;
   run::CommandLine line("tandem-check", kDescription);
   line.add_option("program", path, "a stream program")->type_name("program.tsp");
@@ -56,6 +56,10 @@ int main(int argc, char **argv) {
                   "compare results with the unsharded reference at all indices if this takes at\n"
                   "most STEPS steps, else at some. Commands that are not covered count as not\n"
                   "decided. Default: 50000000, where they are only reported. 0: never");
+  line.add_option("--same-bits", otherPath,
+                  "also prove that the results have the same bits as those of this program, e.g. the\n"
+                  "baseline of a deterministic one (tandem-compile --baseline)")
+      ->type_name("FILE");
   line.number("--max-findings", options.maxFindings, 0, 999999, "N",
               "report at most N findings of each kind (default 8)");
   line.number("--threads", options.threads, 0, 999999, "N", "default: one per core, at most 8");
@@ -77,6 +81,17 @@ int main(int argc, char **argv) {
   auto world = replay::World::load(**file);
   if (!world)
     return fail(world.status().message());
+  std::shared_ptr<const replay::World> other;
+  if (!otherPath.empty()) {
+    auto otherFile = ProgramFile::open(otherPath);
+    auto loadedOther = otherFile ? replay::World::load(**otherFile)
+                                 : Expected<std::shared_ptr<const replay::World>>(otherFile.status());
+    if (!loadedOther)
+      return fail(loadedOther.status().message());
+    other = *loadedOther;
+    options.sameBits = other.get();
+    options.dataWanted = true;
+  }
   auto loaded = Clock::now();
   if (queues->count() == 0)
     options.queues = check::defaultQueues((*world)->target);

@@ -53,6 +53,14 @@ cl::opt<std::string>
            cl::desc("position of reshards that may go on either side of an op: "
                     "before, after or cost (default: cost with --machine, else before)"),
            cl::init(""), cl::cat(category));
+cl::opt<std::string>
+    deterministic("deterministic",
+                  cl::desc("bitwise or batch: the last bits of results do not depend on timing and "
+                           "schedule (batch: nor on the number of rows)"),
+                  cl::init(""), cl::cat(category));
+cl::opt<bool> baseline("baseline",
+                       cl::desc("compile without overlap, whatever schedules are annotated"),
+                       cl::cat(category));
 cl::opt<bool> noOracle("no-oracle", cl::desc("leave the unsharded reference out of the file"),
                        cl::cat(category));
 cl::list<std::string> disablePass("disable-pass", cl::desc("pass to skip"), cl::value_desc("name"),
@@ -137,6 +145,8 @@ int parseOptions(compiler::CompileOptions &options) {
   options.numRanks = ranks;
   options.workers = workers;
   options.gather = gather;
+  options.deterministic = deterministic;
+  options.baseline = baseline;
   options.machine = machine;
   options.oracle = !noOracle;
   options.disabledPasses.assign(disablePass.begin(), disablePass.end());
@@ -269,6 +279,8 @@ int main(int argc, char **argv) {
     return code;
   if (oracleOnly)
     rank = "oracle";
+  // For certifyResult.
+  options.withBaseline = !baseline && !options.rank && checkOutput != cl::BOU_FALSE;
   if (!dump && !explainChoices && outputPath.empty() &&
       options.output == compiler::Output::StreamProgram)
     return fail("expected -o: where does the stream program go?");

@@ -91,14 +91,17 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                 "numbers of nodes "
                 "and of ranks on each"),
       line.list("--shape", o.shapes, "arg0=8x16", "extents of an argument; repeatable"),
-      line.text("--target", o.target, "NAME", "default cpu-CHANNEL; cuda-nccl with ccl")};
+      line.text("--target", o.target, "NAME", "default cpu-CHANNEL; cuda-nccl with ccl"),
+      line.text("--deterministic", o.deterministic, "LEVEL",
+                "bitwise or batch (docs/determinism.md); default: as the program says")};
   for (CLI::Option *option : compiling)
     option->group(compilation);
 
   const char *runs = "Runs";
   line.add_flag(
           "--verify", o.verify,
-          "compare with the unsharded reference in the file; exit status 0 only if they agree")
+          "compare with the unsharded reference in the file; exit status 0 only if they agree.\n"
+          "All runs of a deterministic program must give the same bits")
       ->group(runs);
   line.add_flag("--require-proof", o.requireProof,
                 "refuse a program without a complete certificate (tandem-compile writes it)")

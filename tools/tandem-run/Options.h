@@ -24,6 +24,7 @@ struct Options {
   std::vector<std::string> mesh;   ///< "x=4"
   std::vector<std::string> shapes; ///< "arg0=8x16"
   std::string target;              ///< "" = cpu-<channel>
+  std::string deterministic;       ///< "bitwise", "batch"; "" = as the module says
 
   uint32_t ranks = 0; ///< 0: not given
   std::string device = "cpu";

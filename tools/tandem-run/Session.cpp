@@ -12,6 +12,7 @@
 #include "Inputs.h"
 #include "Ranks.h"
 #include "Results.h"
+#include "tandem/Program/stream_program_generated.h"
 #include "tandem/Replay/Simulate.h"
 
 #include <algorithm>
@@ -206,6 +207,8 @@ public:
     TANDEM_RETURN_IF_ERROR(runOnce().status());
     if (options.verify || !options.dumpNpy.empty())
       TANDEM_RETURN_IF_ERROR(examine(!options.dumpNpy.empty()));
+    if (options.verify)
+      firstBits = buffers;
     for (uint32_t i = 0; i < options.warmup; ++i)
       TANDEM_RETURN_IF_ERROR(runOnce().status());
     TANDEM_RETURN_IF_ERROR(poisonResults());
@@ -213,9 +216,11 @@ public:
       TANDEM_RETURN_IF_ERROR(bootstrap.barrier());
       TANDEM_ASSIGN_OR_RETURN(double ms, runOnce());
       times.push_back(ms);
+      TANDEM_RETURN_IF_ERROR(compareBits(i));
     }
     if (options.verify)
       TANDEM_RETURN_IF_ERROR(examine(false));
+    TANDEM_RETURN_IF_ERROR(agreeOnBits());
     TANDEM_RETURN_IF_ERROR(measure());
     return collect();
   }
@@ -368,6 +373,38 @@ private:
     return verdicts[0].empty() ? Status::success() : Status(Code::Aborted, verdicts[0]);
   }
 
+  /// Compares this rank's results with those of the first run, if they must have the same bits.
+  Status compareBits(uint32_t run) {
+    if (!options.verify || file->index().deterministic() == sp::Determinism::none ||
+        !otherBits.empty())
+      return Status::success();
+    for (uint32_t i = 0; i < buffers.size() && otherBits.empty(); ++i) {
+      const ArgumentInfo &info = program->arguments()[i];
+      if (!info.isResult)
+        continue;
+      Tensor found = buffers[i];
+      TANDEM_RETURN_IF_ERROR(memories[i]->read(found.data.data()));
+      if (found.data != firstBits[i].data)
+        otherBits = rankMessage(
+            bootstrap.rank(),
+            fmt::format("the program is deterministic, but run {} gave result \"{}\" other bits "
+                        "than the first run",
+                        run + 2 + options.warmup, info.name));
+    }
+    return Status::success();
+  }
+
+  /// After all runs: whether every rank found the same bits.
+  Status agreeOnBits() {
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, otherBits));
+    for (const std::string &problem : all)
+      if (!problem.empty()) {
+        report.failure = problem;
+        return Status(Code::Aborted, problem);
+      }
+    return Status::success();
+  }
+
   Status examineWhole(const std::vector<Tensor> &results, bool dump) {
     if (logicalInputs.empty())
       logicalInputs = makeInputs(options.seed, *program);
@@ -438,6 +475,8 @@ private:
   std::shared_ptr<const Program> program;
   std::vector<Placement> placements;  ///< by argument
   std::vector<Tensor> buffers;        ///< by argument
+  std::vector<Tensor> firstBits;      ///< by argument: of the first run, if it was examined
+  std::string otherBits;              ///< what compareBits found on this rank
   std::vector<double> times;          ///< ms
   std::vector<Tensor> logicalInputs;  ///< rank 0
   std::optional<Reference> reference; ///< rank 0

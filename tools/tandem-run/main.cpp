@@ -64,6 +64,7 @@ Expected<std::string> programBytes(const Options &options, const std::string &pr
   request.ranks = ranks;
   request.ranksPerNode = perNode;
   request.certify = options.requireProof;
+  request.deterministic = options.deterministic;
   CompiledProgram compiled = compileProgram(request);
   if (!compiled.ok)
     return Status(Code::InvalidArgument, compiled.errors);

@@ -39,6 +39,8 @@ public:
     bool collectives = true; ///< the channels have them; else they become messages
     bool oneSided = true;    ///< the channels have one-sided messages
     int64_t ranks = 1;       ///< of the world
+    /// `fusion.deterministic` of the functions; empty: none.
+    std::string deterministic = "";
   };
 
   virtual ~Pricer();

@@ -67,6 +67,15 @@ struct CompileOptions {
   /// Position of reshards that may go on either side of an op: "before", "after" or "cost". Empty:
   /// "cost" with a machine, else "before".
   std::string gather;
+  /// "bitwise" or "batch": the last bits of results depend neither on timing nor on schedules
+  /// (docs/determinism.md), in place of the module's `fusion.deterministic`. Empty: as the module
+  /// says.
+  std::string deterministic;
+  /// Compile the unoverlapped baseline: annotated schedules are ignored, and one loop has one worker
+  /// stream.
+  bool baseline = false;
+  /// Also compile the baseline, for a certificate that compares with it (CompileResult::baseline).
+  bool withBaseline = false;
   /// Include the unsharded reference (oracle) in the file.
   bool oracle = true;
   /// Passes to skip, by name: see passNames().
@@ -80,7 +89,7 @@ struct CompileOptions {
   /// Read the stream program back with the runtime's reader and verifier.
   bool verifyOutput = true;
   /// Prove the program and put the certificate into the file (Certify.h); what is found is an
-  /// error. Needs all ranks, and takes about as long as compiling.
+  /// error. Needs all ranks, implies `withBaseline`, and takes about as long as compiling.
   bool certify = false;
   /// Most commands of one rank; more are an error (likely an endless loop).
   uint64_t maxCommands = uint64_t(1) << 24;
@@ -91,6 +100,8 @@ struct CompileResult {
   bool ok = false;
   /// Bytes or text as requested; empty unless ok.
   std::string output;
+  /// The bytes of the baseline's .tsp file; empty unless requested, or if it does not compile.
+  std::string baseline;
   /// In order of emission. At least one error unless ok.
   std::vector<Diagnostic> diagnostics;
   /// Ranks of the stream program.

@@ -41,6 +41,14 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
       llvm::cl::desc("machine file (h200x8, or a path) whose costs decide schedules, slices and "
                      "reshard positions that the module leaves open; empty: fixed rules"),
       llvm::cl::init("")};
+  Option<std::string> deterministic{
+      *this, "deterministic",
+      llvm::cl::desc("bitwise or batch: in place of the module's `fusion.deterministic`; empty: as "
+                     "the module says"),
+      llvm::cl::init("")};
+  Option<bool> baseline{*this, "baseline",
+                        llvm::cl::desc("all loops run unoverlapped, whatever their annotations"),
+                        llvm::cl::init(false)};
   Option<bool> oracle{*this, "oracle",
                       llvm::cl::desc("also lower the unsharded reference of each fusion"),
                       llvm::cl::init(true)};

@@ -48,6 +48,7 @@ struct Certificate {
   std::string machine; ///< of the predicted times; empty: there are none
   uint64_t machineHash = 0;
   double seconds = 0;
+  double baselineSeconds = 0; ///< of the unoverlapped baseline; 0: unknown
   std::vector<Loop> loops;
 };
 

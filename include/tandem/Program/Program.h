@@ -95,6 +95,7 @@ public:
   virtual uint32_t rank() const = 0;
   /// World size; 1 for the oracle.
   virtual uint32_t numRanks() const = 0;
+  virtual bool isOracle() const = 0;
   /// Equal for all programs of one file.
   virtual uint64_t contentHash() const = 0;
   virtual const std::vector<ArgumentInfo> &arguments() const = 0;

@@ -108,8 +108,9 @@ struct LoopDim {
 
 /// The fewest loops over operands of one shape: largest stride of the first operand outermost,
 /// without extents of 1, adjacent dimensions merged where every operand allows it. Example: dense
-/// [4, 8] operands give one loop of 32. No loop: one element.
-std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts);
+/// [4, 8] operands give one loop of 32. No loop: one element. `inOrder`: in the order of the
+/// dimensions, whatever their strides.
+std::vector<LoopDim> mergeLoops(const std::vector<Layout> &layouts, bool inOrder = false);
 
 /// A resolved view: the first element's address and the layout. Owns nothing.
 struct TensorView {

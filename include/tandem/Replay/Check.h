@@ -37,6 +37,8 @@ enum class Diagnosis : uint8_t {
   ResultIncomplete,
   WrongResult,
   CopiesDiffer,
+  BitsDiffer,
+  OrderNotFixed,
   OverwrittenEarly,
   PutOutside,
   // lint
@@ -45,7 +47,7 @@ enum class Diagnosis : uint8_t {
   CopyView,
   UnreadData
 };
-inline constexpr unsigned kNumDiagnoses = 23;
+inline constexpr unsigned kNumDiagnoses = 25;
 /// "deadlock", "queue-deadlock", ...
 std::string_view toString(Diagnosis diagnosis);
 /// True for findings that are legal but cost time.
@@ -76,6 +78,9 @@ struct CheckOptions {
   uint64_t dataSteps = 50'000'000;
   /// Report results that were not compared, or commands that were skipped, as a limit.
   bool dataWanted = false;
+  /// Another program with the same arguments and number of ranks, whose results must be the same
+  /// bits. Null: none. Lives as long as the check.
+  const replay::World *sameBits = nullptr;
 };
 
 struct Report {

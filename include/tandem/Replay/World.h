@@ -236,6 +236,8 @@ struct World {
   std::string describe(CommandId command) const;
 
   std::string name, target;
+  /// The order of additions is a property of the program (docs/determinism.md).
+  bool isDeterministic = false;
   std::vector<Argument> arguments;
   std::vector<ChannelInfo> channels;
   std::vector<Rank> ranks;

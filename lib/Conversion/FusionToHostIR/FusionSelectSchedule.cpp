@@ -59,6 +59,7 @@ struct FusionSelectSchedulePass
     chosen.clear();
     decisions.clear();
     user = sliced = 0;
+    deterministic = func->getAttrOfType<StringAttr>(kDeterministicAttrName);
     if (failed(select(func)))
       return signalPassFailure();
     if (chosen.empty() && !user)
@@ -77,6 +78,7 @@ struct FusionSelectSchedulePass
 private:
   llvm::MapVector<StringRef, unsigned> chosen; ///< loops by the schedule that the pass has chosen
   unsigned user = 0, sliced = 0;
+  StringAttr deterministic; ///< of the function; null: sums may be added in any order
 
   void say(Location loc, function_ref<void(raw_ostream &)> what) {
     if (!log)
@@ -102,7 +104,9 @@ private:
     if (!machine.empty() && !loops.empty() && !func->hasAttr(kOracleOfAttrName)) {
       std::string error;
       pricer = createPricer(&getContext(),
-                            {machine, workers, collectives, oneSided, getWorldSize(func)}, error);
+                            {machine, workers, collectives, oneSided, getWorldSize(func),
+                             deterministic ? deterministic.str() : ""},
+                            error);
       if (!pricer)
         return func.emitError() << error;
     }
@@ -117,6 +121,12 @@ private:
     FailureOr<StreamLoop> loop = getStreamLoop(op, emitError);
     if (failed(loop))
       return failure();
+    if (Operation *adder = findAdder(*loop))
+      return adder->emitError("expected slices in dimensions that are not added up, since sums by "
+                              "slices round otherwise than whole ones and the function has '")
+             << kDeterministicAttrName << "'";
+    if (baseline)
+      return takeBaseline(op, *loop);
     if (op.getScheduleAttr())
       return keep(op, *loop);
     if (pricer && selectByCost(op, *loop, *pricer))
@@ -128,6 +138,37 @@ private:
     say(op.getLoc(), [&](raw_ostream &os) {
       os << describe(op) << " goes through schedule " << fallback->str();
     });
+    return success();
+  }
+
+  /// In a deterministic function, an op that adds up floats slice by slice; else null.
+  Operation *findAdder(const StreamLoop &loop) const {
+    if (!deterministic)
+      return nullptr;
+    for (Operation *op : loop.ops) {
+      auto reduce = dyn_cast<ReduceOp>(op);
+      if (loop.accumulators.contains(op) && !isa<ReshardOp>(op) &&
+          isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())) &&
+          (!reduce || reduce.getKind() == ReduceKind::Sum))
+        return op;
+    }
+    return nullptr;
+  }
+
+  /// Whether the plan adds floats in another order than the function allows.
+  bool breaksOrder(const SchedulePlan &plan, const StreamLoop &loop) const {
+    return deterministic && !plan.addsInRankOrder &&
+           llvm::any_of(loop.reshards(), [](ReshardOp reshard) {
+             return isa<FloatType>(reshard.getType().getElementType()) &&
+                    getAxes(reshard.getInput()).getPartialKind() == ReduceKind::Sum;
+           });
+  }
+
+  LogicalResult takeBaseline(StreamLoopOp op, StreamLoop &loop) {
+    loop.schedule = getCandidates(loop).front().schedule;
+    if (failed(getSchedule(loop.schedule)->match(loop, [&] { return op.emitError(); })))
+      return failure();
+    choose(op, loop.schedule, ScheduleSource::Fallback);
     return success();
   }
 
@@ -144,6 +185,11 @@ private:
              << schedule->getName()
              << " needs one-sided messages, which the target's channels do not have; name another "
                 "one";
+    if (breaksOrder(*plan, loop))
+      return op.emitError("schedule ")
+             << schedule->getName()
+             << " adds partial sums in an order of its own, but the function has '"
+             << kDeterministicAttrName << "'; name a schedule that adds in the order of the ranks";
     ++user;
     say(op.getLoc(),
         [&](raw_ostream &os) { os << describe(op) << " keeps schedule " << schedule->getName(); });
@@ -210,7 +256,7 @@ private:
       loop.schedule = priced.schedule;
       FailureOr<SchedulePlan> plan =
           getSchedule(priced.schedule)->match(loop, [&] { return op.emitError(); });
-      if (failed(plan) || (plan->isOneSided && !oneSided))
+      if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, loop))
         return true;
       op.setScheduleAttr(priced.schedule);
       op.setSource(ScheduleSource::Cost);
@@ -238,7 +284,7 @@ private:
       return getStreamLoop(*copy, [&] { return op.emitError(); });
     };
     FailureOr<StreamLoop> loop = getSliced();
-    if (failed(loop))
+    if (failed(loop) || findAdder(*loop))
       choice.schedules.clear();
     else
       price(*copy, *loop, choice.schedules, pricer);

@@ -94,6 +94,7 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
   properties.workers = builder.getI64IntegerAttr(workers);
   if (auto oracleOf = func->getAttrOfType<FlatSymbolRefAttr>(fusion::kOracleOfAttrName))
     properties.oracle_of = oracleOf;
+  properties.deterministic = func->getAttrOfType<StringAttr>(fusion::kDeterministicAttrName);
   Block *body = new Block();
   state.addRegion()->push_back(body);
   for (Type type : types)

@@ -25,6 +25,8 @@ public:
   ProgramBuilder(hostir::ProgramOp program, int64_t workers, int64_t worldSize);
 
   OpBuilder &getBuilder() { return builder; }
+  /// Whether the order in which floats are added is a property of the program.
+  bool isDeterministic() { return program.getDeterministic().has_value(); }
 
   //===--------------------------------------------------------------------===//
   // Buffers

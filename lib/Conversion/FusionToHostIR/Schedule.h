@@ -24,6 +24,9 @@ struct SchedulePlan {
   std::function<LogicalResult(ProgramBuilder &program)> emit;
   /// Whether the commands are one-sided messages, which not all channels have.
   bool isOneSided = false;
+  /// Whether partial sums are added in the order of the ranks, as the unoverlapped baseline of a
+  /// deterministic program adds them.
+  bool addsInRankOrder = true;
 };
 
 /// A schedule with options that is worth a price.

@@ -36,6 +36,8 @@ std::string_view toString(Diagnosis diagnosis) {
                                                             "result-incomplete",
                                                             "wrong-result",
                                                             "copies-differ",
+                                                            "bits-differ",
+                                                            "order-not-fixed",
                                                             "overwritten-early",
                                                             "put-outside",
                                                             "serial-stream",
@@ -94,6 +96,7 @@ public:
       report.limits.emplace_back("order between ranks: the program does not finish");
     if (order && order->exhausted())
       report.limits.emplace_back("order between ranks: too many accesses need a search");
+    checkOrderOfSums();
     compareData();
     for (unsigned d = 0; d < kNumDiagnoses; ++d)
       for (Finding &finding : findings.list)
@@ -126,6 +129,35 @@ private:
     for (uint32_t r = 0; r < world.numRanks(); ++r) {
       findings.merge(std::move(found[r]));
       report.numOverlaps += locals[r].numOverlaps;
+    }
+  }
+
+  /// In a deterministic program, no library chooses the order of additions.
+  void checkOrderOfSums() {
+    for (const MatchedCollective &collective : world.collectives) {
+      CommandId first = kNone;
+      for (uint32_t m = 0; m < world.groups[collective.group].size() && first == kNone; ++m)
+        first = world.members[collective.members + m];
+      if (!world.isDeterministic || first == kNone)
+        continue;
+      const Command &command = world.commands[first];
+      auto kind = static_cast<CollectiveKind>(command.op);
+      const View *out = world.operand(world.ranks[world.rankOf(first)], command, 1);
+      bool adds = (kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter ||
+                   kind == CollectiveKind::Reduce) &&
+                  static_cast<ReduceOp>(command.reduceOp) == ReduceOp::Sum && out &&
+                  isFloat(world.layoutOf(*out).dtype);
+      if (!adds)
+        continue;
+      if (!findings.wants(Diagnosis::OrderNotFixed)) {
+        findings.count(Diagnosis::OrderNotFixed);
+        continue;
+      }
+      findings.add({Diagnosis::OrderNotFixed,
+                    "the program is deterministic, but a library chooses the order in which this "
+                    "collective adds floats",
+                    {first},
+                    {world.describe(first)}});
     }
   }
 

@@ -120,6 +120,18 @@ static std::string whatIsWrong(const World &world) {
   return {};
 }
 
+/// Why results of two programs cannot be compared; empty if they can.
+static std::string whatDiffers(const World &world, const World &other) {
+  bool same =
+      world.numRanks() == other.numRanks() && world.arguments.size() == other.arguments.size();
+  for (size_t a = 0; same && a < world.arguments.size(); ++a) {
+    const Argument &mine = world.arguments[a], &theirs = other.arguments[a];
+    same = mine.name == theirs.name && mine.isResult == theirs.isResult &&
+           mine.dtype == theirs.dtype && mine.shape == theirs.shape && mine.terms == theirs.terms;
+  }
+  return same ? "" : "the other program has other arguments or another number of ranks";
+}
+
 namespace {
 
 /// The largest and smallest number of kept indices per dimension.
@@ -130,15 +142,18 @@ constexpr uint64_t kMostOfOne = 4096;
 constexpr double kCommandSteps = 500;
 
 uint64_t countWrong(const Findings &findings) {
-  return findings.counts[static_cast<unsigned>(Diagnosis::WrongResult)] +
-         findings.counts[static_cast<unsigned>(Diagnosis::CopiesDiffer)];
+  uint64_t wrong = 0;
+  for (Diagnosis d : {Diagnosis::WrongResult, Diagnosis::CopiesDiffer, Diagnosis::BitsDiffer})
+    wrong += findings.counts[static_cast<unsigned>(d)];
+  return wrong;
 }
 
 /// Evaluates a large program at some indices, at one density after the other.
 class Sampler {
 public:
-  Sampler(const World &world, bool copies, double budget, Findings &findings)
-      : world(world), copies(copies), left(budget), findings(findings),
+  /// `other`: see CheckOptions::sameBits.
+  Sampler(const World &world, const World *other, bool copies, double budget, Findings &findings)
+      : world(world), other(other), copies(copies), left(budget), findings(findings),
         each(std::max(dataSteps(world) / std::max(dataSteps(*world.oracle), 1.0), 1.0)),
         seen(world.commands.size()) {}
 
@@ -154,7 +169,7 @@ public:
     if (oracle.failed())
       return TooLarge;
     for (bool rounded : {false, true}) {
-      if (rounded && (!copies || !isRight()))
+      if (rounded && (!(copies || other) || !isRight()))
         break;
       DataRun run(world, {false, rounded, 0}, density, left);
       run.run();
@@ -163,6 +178,15 @@ public:
       if (run.failed())
         return TooLarge;
       (rounded ? compareCopies : compareResults)(world, run, oracle, findings);
+      if (rounded && other && isRight()) {
+        DataRun theirs(*other, {false, true, 0}, density, left);
+        theirs.run();
+        left -= theirs.steps();
+        last += theirs.steps();
+        if (theirs.failed())
+          return TooLarge;
+        compareBits(world, run, *other, theirs, oracle, findings);
+      }
       for (size_t i = 0; i < seen.size(); ++i)
         seen[i] = std::max(seen[i], run.seen()[i]);
     }
@@ -217,6 +241,7 @@ private:
   bool isRight() const { return countWrong(findings) == 0; }
 
   const World &world;
+  const World *const other;
   const bool copies; ///< several ranks hold the same element of a result
   double left;       ///< of the budget
   double last = 0;   ///< cost of the last attempt
@@ -239,7 +264,7 @@ static std::string checkSample(const World &world, const CheckOptions &options, 
       for (const Shard &shard : rank.shards)
         if (shard.shape.size() > kMaxRank)
           return large + "; its indices cannot be sampled";
-  Sampler sampler(world, copies, budget / kElementSteps, findings);
+  Sampler sampler(world, options.sameBits, copies, budget / kElementSteps, findings);
   uint64_t most = 0;
   Sampler::Outcome outcome = sampler.attemptAll(most);
   if (outcome != Sampler::Done)
@@ -261,12 +286,18 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
   if (!world.oracle)
     return "not checked: the program has no unsharded reference";
   std::string wrong = whatIsWrong(world);
+  if (wrong.empty() && options.sameBits)
+    wrong = whatDiffers(world, *options.sameBits);
   if (!wrong.empty())
     return "not checked: " + wrong;
   bool copies = hasCopies(world);
-  double steps = dataSteps(world) * (copies ? 2 : 1) + dataSteps(*world.oracle);
-  for (const World *w : {&world, world.oracle.get()})
-    if (const Kernel *kernel = nativeKernel(*w))
+  const World *other = options.sameBits;
+  double steps = dataSteps(world) * (copies || other ? 2 : 1) + dataSteps(*world.oracle) +
+                 (other ? dataSteps(*other) : 0);
+  for (const World *w : {&world, world.oracle.get(), other})
+    if (!w)
+      continue;
+    else if (const Kernel *kernel = nativeKernel(*w))
       return fmt::format("not checked: kernel \"{}\" has no expression code", kernel->name);
   if (steps > static_cast<double>(options.dataSteps))
     return checkSample(world, options, copies, steps, findings, decided);
@@ -279,11 +310,16 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
     oracle.run();
     run.run();
     compareResults(world, run, oracle, findings);
-    if (!copies || countWrong(findings) != 0 || way + 1 < orders)
+    if (!(copies || other) || countWrong(findings) != 0 || way + 1 < orders)
       continue;
     DataRun rounded(world, {false, true, 0});
     rounded.run();
     compareCopies(world, rounded, oracle, findings);
+    if (!other || countWrong(findings) != 0)
+      continue;
+    DataRun theirs(*other, {false, true, 0});
+    theirs.run();
+    compareBits(world, rounded, *other, theirs, oracle, findings);
   }
   decided = true;
   return fmt::format("checked, {:.3g} steps", steps);

@@ -99,8 +99,9 @@ private:
 /// The purpose of a run.
 struct DataMode {
   bool oracle = false; ///< partial inputs hold the logical values
-  bool rounded =
-      false; ///< sums of floats depend on their order, to find replicas that round differently
+  /// Sums of floats depend on their order, and values on where they are rounded: what differs in the
+  /// last bit differs.
+  bool rounded = false;
   uint64_t order = 0; ///< selects the order of values
 };
 
@@ -109,6 +110,12 @@ Value combine(DataMode mode, DType dtype, ReduceOp op, Value a, Value b);
 /// a + b, of floats.
 inline Value sum(DataMode mode, Value a, Value b) {
   return mode.rounded ? field::addRounded(a, b) : field::add(a, b);
+}
+
+/// What a program that tells roundings apart keeps of a value that it writes as `dtype`.
+inline Value stored(DataMode mode, DType dtype, Value a) {
+  bool isNarrow = dtype == DType::F16 || dtype == DType::BF16;
+  return mode.rounded && isNarrow ? field::roundTo(static_cast<uint64_t>(dtype), a) : a;
 }
 
 /// Whether a kernel compares values.
@@ -207,6 +214,10 @@ void compareResults(const World &world, const DataRun &run, const DataRun &oracl
 /// Reports replicas of a result with different values in `run`, at the indices kept in `oracle`.
 void compareCopies(const World &world, const DataRun &run, const DataRun &oracle,
                    Findings &findings);
+/// Reports results of `run` that differ from those of `other`, both rounded, at the indices kept in
+/// `oracle`. The programs have the same arguments.
+void compareBits(const World &world, const DataRun &run, const World &otherWorld,
+                 const DataRun &other, const DataRun &oracle, Findings &findings);
 
 } // namespace tandem::check
 

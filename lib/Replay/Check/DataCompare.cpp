@@ -27,10 +27,7 @@ public:
     a = argument;
     diagnosis = exact ? Diagnosis::WrongResult : Diagnosis::CopiesDiffer;
     const Argument &info = world.arguments[a];
-    int64_t count = 1;
-    for (int64_t extent : info.shape)
-      count *= extent;
-    expected = oracle.argument(0, a).read(0, Layout::dense(info.dtype, {count}));
+    expected = oracle.argument(0, a).read(0, logical());
     known.clear();
     if (!exact)
       return compareHolders("are rounded differently from another rank's");
@@ -44,7 +41,48 @@ public:
           "differ from the unsharded reference");
   }
 
+  /// Compares with another program's run.
+  void compareBits(uint32_t argument, const Comparison &other) {
+    a = argument;
+    diagnosis = Diagnosis::BitsDiffer;
+    expected = oracle.argument(0, a).read(0, logical());
+    known.clear();
+    for (uint32_t t = 0; t < world.arguments[a].terms; ++t) {
+      Term theirs = other.termOf(a, t, expected);
+      for (uint32_t r = 0; r < world.numRanks(); ++r)
+        if (world.ranks[r].shards[a].term == t)
+          compareRank(
+              r, [&](size_t e, Value value) { return theirs[e] == value; },
+              "have other last bits than those of the other program");
+    }
+  }
+
 private:
+  using Term = std::vector<std::optional<Value>>;
+
+  Layout logical() const {
+    int64_t count = 1;
+    for (int64_t extent : world.arguments[a].shape)
+      count *= extent;
+    return Layout::dense(world.arguments[a].dtype, {count});
+  }
+
+  /// A term of a result (its value, if it is not partial), from the first rank that holds each
+  /// element.
+  Term termOf(uint32_t argument, uint32_t t, const Elements &elements) const {
+    Comparison own(world, run, oracle, findings);
+    own.a = argument;
+    own.expected = elements;
+    Term term(elements.size());
+    for (uint32_t r = 0; r < world.numRanks(); ++r)
+      if (world.ranks[r].shards[argument].term == t)
+        own.forEachHeld(r, [&](size_t e, uint64_t, Value value) {
+          if (!term[e])
+            term[e] = value;
+        });
+    return term;
+  }
+
   /// Calls f(e, local, value) for the elements e of `expected` that a rank holds.
   template <typename F> void forEachHeld(uint32_t r, F &&f) const {
     const Shard &shard = world.ranks[r].shards[a];
@@ -84,9 +122,9 @@ private:
 
   /// Replicas (of a term) must equal that of the first rank that holds the element.
   void compareHolders(const char *what) {
-    terms.assign(world.arguments[a].terms, std::vector<std::optional<Value>>(expected.size()));
+    terms.assign(world.arguments[a].terms, Term(expected.size()));
     for (uint32_t r = 0; r < world.numRanks(); ++r) {
-      std::vector<std::optional<Value>> &term = terms[world.ranks[r].shards[a].term];
+      Term &term = terms[world.ranks[r].shards[a].term];
       forEachHeld(r, [&](size_t e, uint64_t, Value value) {
         if (!term[e])
           term[e] = value;
@@ -99,7 +137,7 @@ private:
   void comparePartial() {
     const Argument &info = world.arguments[a];
     std::vector<std::optional<Value>> all(expected.size());
-    for (const std::vector<std::optional<Value>> &term : terms)
+    for (const Term &term : terms)
       for (size_t e = 0; e < term.size(); ++e)
         if (term[e])
           all[e] =
@@ -123,7 +161,7 @@ private:
 
   /// The element of the result whose expected value this is.
   std::string whoseValue(Value value) {
-    if (diagnosis == Diagnosis::CopiesDiffer)
+    if (diagnosis != Diagnosis::WrongResult)
       return {};
     if (known.empty())
       for (size_t e = 0; e < expected.size(); ++e)
@@ -144,7 +182,7 @@ private:
   Elements expected;             ///< from the oracle
   std::map<Value, size_t> known; ///< index in `expected`
   /// Per term: from the first rank that holds the element.
-  std::vector<std::vector<std::optional<Value>>> terms;
+  std::vector<Term> terms;
 };
 
 } // namespace
@@ -163,6 +201,14 @@ void compareCopies(const World &world, const DataRun &run, const DataRun &oracle
   for (uint32_t a = 0; a < world.arguments.size(); ++a)
     if (world.arguments[a].isResult)
       comparison.compare(a, false);
+}
+
+void compareBits(const World &world, const DataRun &run, const World &otherWorld,
+                 const DataRun &other, const DataRun &oracle, Findings &findings) {
+  Comparison comparison(world, run, oracle, findings), theirs(otherWorld, other, oracle, findings);
+  for (uint32_t a = 0; a < world.arguments.size(); ++a)
+    if (world.arguments[a].isResult)
+      comparison.compareBits(a, theirs);
 }
 
 } // namespace tandem::check

@@ -229,8 +229,9 @@ Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned
   case ExprOp::select:
     return a ? b : c;
   case ExprOp::round_f16:
+    return stored(mode, DType::F16, a);
   case ExprOp::round_bf16:
-    return a;
+    return stored(mode, DType::BF16, a);
   case ExprOp::convert:
     return convert(from, instr.type, a);
   case ExprOp::convert_unsigned:

@@ -100,8 +100,17 @@ uint64_t matrixOf(const std::vector<uint64_t> &strides, const Layout &out, uint6
 }
 
 /// The properties that a library's choice of algorithm, hence its order of addition, depends on:
-/// shapes, types, strides and batch size.
-uint64_t algorithmOf(const Layout &out, const Layout &a, const Layout &b, uint8_t flags) {
+/// shapes, types, strides and batch size. `isOrdered`: K, types and transpositions only.
+uint64_t algorithmOf(const Layout &out, const Layout &a, const Layout &b, uint8_t flags,
+                     bool isOrdered) {
+  if (isOrdered) {
+    constexpr auto kTransposed = static_cast<uint8_t>(sp::CommandFlags::transpose_a) |
+                                 static_cast<uint8_t>(sp::CommandFlags::transpose_b);
+    bool transposed = flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
+    return field::hash(flags & kTransposed,
+                       static_cast<uint64_t>(a.shape[a.rank - (transposed ? 2u : 1u)]),
+                       static_cast<uint64_t>(out.dtype), static_cast<uint64_t>(a.dtype));
+  }
   uint64_t key = flags;
   for (const Layout *layout : {&out, &a, &b}) {
     uint64_t batch = 1;
@@ -131,7 +140,7 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
   const int64_t k = a.shape[a.rank - (transposeA ? 2u : 1u)];
   // A single product has no order of addition.
   const bool depends = mode.rounded && k > 1 && isFloat(out.dtype);
-  const uint64_t algorithm = depends ? algorithmOf(out, a, b, command.flags) : 0;
+  const uint64_t algorithm = depends ? algorithmOf(out, a, b, command.flags, world.isDeterministic) : 0;
   auto m = static_cast<uint64_t>(out.shape[out.rank - 2]);
   auto n = static_cast<uint64_t>(out.shape[out.rank - 1]);
   std::vector<uint64_t> stridesA = batchStrides(a, out), stridesB = batchStrides(b, out);

@@ -85,7 +85,8 @@ void DataRun::fillInputs(const Density &density) {
         continue;
       Elements held;
       auto add = [&](uint64_t local, uint64_t logical) {
-        held.add(local, inputTerm(mode, info, a, logical, shard.term));
+        held.add(local,
+                 stored(mode, info.dtype, inputTerm(mode, info, a, logical, shard.term)));
       };
       if (isComplete) {
         shard.forEach(add);
@@ -219,7 +220,13 @@ Elements DataRun::readMoved(uint32_t rank, const Command &command, uint32_t k) {
 void DataRun::writeView(uint32_t rank, const View &view, const Elements &from) {
   done += static_cast<double>(from.size());
   sight[current] = readNothing || from.size() == 0 ? Blind : Touched;
-  memory(rank, view).write(view.address, world.layoutOf(view), from);
+  const Layout &layout = world.layoutOf(view);
+  if (!mode.rounded || (layout.dtype != DType::F16 && layout.dtype != DType::BF16))
+    return memory(rank, view).write(view.address, layout, from);
+  Elements kept = from;
+  for (Value &value : kept.value)
+    value = stored(mode, layout.dtype, value);
+  memory(rank, view).write(view.address, layout, kept);
 }
 
 void DataRun::write(uint32_t rank, const Command &command, uint32_t k, const Elements &from) {
@@ -453,10 +460,16 @@ void DataRun::beginCollective(uint32_t index) {
       dtype = from.dtype;
     }
   }
+  auto kind = static_cast<CollectiveKind>(any.op);
   auto total = [&](size_t i, size_t of) {
     Elements out = part(in[0], count, i, of);
     for (size_t j = 1; j < size; ++j)
       accumulate(out, part(in[j], count, i, of), dtype, op);
+    // A library adds in an order of its own, the same for all members.
+    if (mode.rounded && op == ReduceOp::Sum && isFloat(dtype) && size > 1)
+      for (Value &value : out.value)
+        if (value != 0)
+          value = field::hash(static_cast<uint64_t>(kind), count, size, value);
     return out;
   };
   auto gather = [&](size_t i, size_t of) {
@@ -467,7 +480,6 @@ void DataRun::beginCollective(uint32_t index) {
   };
   // The data that all members, or the root, receive.
   Elements common;
-  auto kind = static_cast<CollectiveKind>(any.op);
   if (!in.empty() && (kind == CollectiveKind::AllReduce || kind == CollectiveKind::Reduce))
     common = total(0, 1);
   else if (!in.empty() && (kind == CollectiveKind::AllGather || kind == CollectiveKind::Gather))

@@ -65,6 +65,17 @@ inline Value addRounded(Value a, Value b) {
   return a < b ? hash(0x73756d, a, b) : hash(0x73756d, b, a);
 }
 
+/// `a` rounded to a narrower type: an unknown function for each `type`, which a second rounding and
+/// a change of sign leave alone. Results are marked in their low bits, so one value in 2^20 is taken
+/// for rounded. Small integers are numbers of every type.
+inline Value roundTo(uint64_t type, Value a) {
+  constexpr Value kMark = (uint64_t(1) << 20) - 1, kSmall = 257;
+  Value mark = mix(type + 0x726f756e64) & kMark;
+  if (a < kSmall || neg(a) < kSmall || (a & kMark) == mark || (neg(a) & kMark) == mark)
+    return a;
+  return fold((hash(0x726f756e64, type, a) & ~kMark) | mark);
+}
+
 inline Value fromInteger(int64_t i) {
   return i < 0 ? neg(fold(static_cast<uint64_t>(-i))) : fold(static_cast<uint64_t>(i));
 }

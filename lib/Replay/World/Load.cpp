@@ -308,6 +308,7 @@ private:
   void describeWorld(const Program &program) {
     world.name = program.name();
     world.target = text(program.index().target());
+    world.isDeterministic = program.index().deterministic() != sp::Determinism::none;
     for (const ArgumentInfo &argument : program.arguments())
       world.arguments.push_back({argument.name, argument.isResult, argument.dtype, argument.shape,
                                  argument.partial, argument.partialOp, argument.terms});

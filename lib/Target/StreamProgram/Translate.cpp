@@ -204,9 +204,12 @@ void Translation::writeIndex() {
        producer = b.CreateString(options.producer);
   auto argumentVector = b.CreateVector(list);
   auto rankVector = b.CreateVectorOfStructs(ranks);
+  auto determinism = sp::Determinism::none;
+  if (std::optional<StringRef> level = program.getDeterministic())
+    determinism = *level == "batch" ? sp::Determinism::batch : sp::Determinism::bitwise;
   b.Finish(sp::CreateIndex(b, name, target, producer, code->numRanks, capabilities,
                            options.reducedWire || (code->receives && code->accumulatesRounded),
-                           argumentVector, rankVector, &oracleBlob));
+                           argumentVector, rankVector, &oracleBlob, determinism));
   sp::Blob blob = append({b.GetBufferPointer(), b.GetSize()});
   tandem::sp::Header header = {};
   std::copy(std::begin(tandem::sp::kMagic), std::end(tandem::sp::kMagic), header.magic);

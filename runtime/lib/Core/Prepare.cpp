@@ -194,6 +194,9 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
   Device &device = context.device();
   auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
   auto op = static_cast<ReduceOp>(command.reduce_op());
+  // The reference is compared within a tolerance.
+  bool ordered = !programHandle->isOracle() &&
+                 programHandle->index().deterministic() != sp::Determinism::none;
   switch (command.kind()) {
   case sp::CommandKind::copy:
     return device.prepareCopy(view(0), view(1));
@@ -205,12 +208,13 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
     desc.transposeA = flag(sp::CommandFlags::transpose_a);
     desc.transposeB = flag(sp::CommandFlags::transpose_b);
     desc.accumulate = flag(sp::CommandFlags::accumulate);
+    desc.ordered = ordered;
     return device.prepareMatmul(desc);
   }
   case sp::CommandKind::accumulate:
     return device.prepareAccumulate(view(0), view(1), op);
   case sp::CommandKind::reduce:
-    return device.prepareReduce(view(0), view(1), command.value(), op);
+    return device.prepareReduce(view(0), view(1), command.value(), op, ordered);
   case sp::CommandKind::launch: {
     const sp::Kernel &kernel = *data.kernels()->Get(command.aux());
     LaunchDesc desc;

@@ -35,7 +35,7 @@ public:
     return no();
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &, const Operand &, uint64_t,
-                                                     ReduceOp) override {
+                                                     ReduceOp, bool) override {
     return no();
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &) override { return no(); }

@@ -126,3 +126,10 @@ TEST(Collectives, MessageSaysBoth) {
       "channel c0 \"ch\": collective 0 differs in root: rank 0 has broadcast f32[4] -> f32[4] "
       "root rank 1, rank 2 has broadcast f32[4] -> f32[4] root rank 0");
 }
+
+TEST(Collectives, ALibraryAddsFloatsInADeterministicProgram) {
+  ProgramSpec spec = gathered(2);
+  expectClean(spec);
+  spec.deterministic = sp::Determinism::bitwise;
+  expectOnly(spec, {"order-not-fixed"});
+}

@@ -444,3 +444,62 @@ TEST(Data, CopiesOfAMatmulOfOtherShape) {
                                           : std::set<std::string>());
     }
 }
+
+TEST(Data, OrderedMatmulsOfOtherShapes) {
+  // In a deterministic program M and N decide nothing, but K does.
+  DataSpec spec(2);
+  spec.deterministic = sp::Determinism::bitwise;
+  uint32_t x = spec.whole("x", false, {2, 4}), w = spec.whole("w", false, {4, 4});
+  uint32_t y = spec.whole("y", true, {2, 4});
+  matmul(*spec.oracle, spec.view(*spec.oracle, y), spec.view(*spec.oracle, x),
+         spec.view(*spec.oracle, w));
+  matmul(spec.ranks[0], spec.view(spec.ranks[0], y), spec.view(spec.ranks[0], x),
+         spec.view(spec.ranks[0], w));
+  RankSpec &rank = spec.ranks[1];
+  for (int64_t row : {0, 1})
+    matmul(rank, spec.view(rank, y, row), spec.view(rank, x, row), spec.view(rank, w));
+  expectClean(spec);
+}
+
+/// y = the sum of the three rows of x, added in this order.
+static DataSpec sumOfRows(const std::vector<int64_t> &order) {
+  DataSpec spec(1);
+  uint32_t x = spec.whole("x", false, {3, 4}), y = spec.whole("y", true, {1, 4});
+  RankSpec &oracle = *spec.oracle, &rank = spec.ranks[0];
+  uint32_t flat = oracle.views[spec.view(oracle, y)].buffer();
+  reduce(oracle, oracle.view(flat, DType::F32, {4}), spec.view(oracle, x), 1);
+  rank.copy(0, spec.view(rank, y), spec.view(rank, x, order[0]));
+  for (size_t i = 1; i < order.size(); ++i)
+    accumulate(rank, spec.view(rank, y), spec.view(rank, x, order[i]));
+  return spec;
+}
+
+TEST(Data, BitsOfAnotherProgram) {
+  auto file = ProgramFile::fromMemory(sumOfRows({0, 1, 2}).encode());
+  ASSERT_TRUE(file) << file.status().message();
+  auto other = replay::World::load(**file);
+  ASSERT_TRUE(other) << other.status().message();
+  CheckOptions options;
+  options.sameBits = other->get();
+  expectOnly(sumOfRows({0, 1, 2}), {}, options);
+  expectOnly(sumOfRows({1, 0, 2}), {}, options);
+  expectOnly(sumOfRows({0, 2, 1}), {"bits-differ"}, options);
+}
+
+TEST(Data, BitsOfAProgramWithOtherArguments) {
+  DataSpec other(1);
+  uint32_t x = other.whole("x", false, {2, 2}), y = other.whole("z", true, {2, 2});
+  other.oracle->copy(0, other.view(*other.oracle, y), other.view(*other.oracle, x));
+  other.ranks[0].copy(0, other.view(other.ranks[0], y), other.view(other.ranks[0], x));
+  auto file = ProgramFile::fromMemory(other.encode());
+  ASSERT_TRUE(file) << file.status().message();
+  auto world = replay::World::load(**file);
+  ASSERT_TRUE(world) << world.status().message();
+  CheckOptions options;
+  options.sameBits = world->get();
+  options.dataWanted = true;
+  Report report = run(sumOfRows({0, 1, 2}), options);
+  ASSERT_EQ(report.limits.size(), 1u);
+  EXPECT_EQ(report.limits[0], "data: not checked: the other program has other arguments or another "
+                              "number of ranks");
+}

@@ -84,6 +84,8 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
     Option<"collectives", "collectives", "bool", /*default=*/"true",
            "the target's channels have collectives; else they become messages">,
     Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">,
+    Option<"baseline", "baseline", "bool", /*default=*/"false",
+           "all loops get the unoverlapped baseline, in place of their annotations too">,
     Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">
   ];
   let statistics = [

@@ -74,6 +74,35 @@ static void emitMessage(ProgramBuilder &program, Location loc, int64_t from, Val
   });
 }
 
+/// A reduction of floats in the order of the group: the terms are gathered, and each device that
+/// gets a sum adds them up itself. `kind`: all-reduce, reduce-scatter or reduce.
+static void emitOrderedReduction(ProgramBuilder &program, Location loc, const ReshardPlan &plan,
+                                 hostir::CollectiveKind kind, Value source, Value target,
+                                 Value root, Value channel, Value stream) {
+  using hostir::CollectiveKind;
+  OpBuilder &builder = program.getBuilder();
+  auto type = cast<MemRefType>(target.getType());
+  SmallVector<int64_t> shape{plan.groupSize()};
+  shape.append(type.getShape().begin(), type.getShape().end());
+  Value terms = hostir::AllocOp::create(builder, loc, MemRefType::get(shape, type.getElementType()),
+                                        stream, IntegerAttr(), IntegerAttr());
+  CollectiveKind gather = kind == CollectiveKind::ReduceScatter ? CollectiveKind::AllToAll
+                          : kind == CollectiveKind::AllReduce   ? CollectiveKind::AllGather
+                                                                : CollectiveKind::Gather;
+  hostir::CollectiveOp::create(builder, loc,
+                               hostir::CollectiveKindAttr::get(builder.getContext(), gather),
+                               source, terms, root, channel, stream, ReduceKindAttr());
+  Value isReceiver;
+  if (root)
+    isReceiver = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, root,
+                                       program.getGroupPosition(loc, plan.groupMesh, plan.axes));
+  program.onlyIf(loc, isReceiver, [&] {
+    auto reduction = ReduceKindAttr::get(builder.getContext(), plan.reduction);
+    hostir::ReduceOp::create(builder, loc, reduction, terms, target,
+                             builder.getDenseI64ArrayAttr({0}), stream);
+  });
+}
+
 namespace {
 class ReshardLowering : public OpLowering {
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
@@ -135,7 +164,13 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   bool arrives = there && plan->kind == SliceMove::Broadcast;
   if (arrives)
     emitMessage(program, loc, plan->root, source, deputy, there, stream);
+  bool isOrdered = program.isDeterministic() && reduction &&
+                   plan->reduction == ReduceKind::Sum &&
+                   isa<FloatType>(op.getType().getElementType());
   program.onMesh(loc, plan->groupMesh, [&] {
+    if (isOrdered)
+      return emitOrderedReduction(program, loc, *plan, *kind, source, there ? there : target, root,
+                                  channel, stream);
     hostir::CollectiveOp::create(builder, loc, kindAttr, arrives ? there : source,
                                  there && !arrives ? there : target, root, channel, stream,
                                  reduction);

@@ -477,7 +477,7 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
     return SchedulePlan{[scatter = *scatter, nodes = *nodes](ProgramBuilder &program) {
                           return HierarchicalReduce(scatter, nodes, program).emit();
                         },
-                        /*isOneSided=*/nodes->devices > 1};
+                        /*isOneSided=*/nodes->devices > 1, /*addsInRankOrder=*/false};
   }
   std::string reason;
   FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);

@@ -343,8 +343,9 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
     if (failed(form))
       return failure();
     return SchedulePlan{[scatter = *scatter, form = *form](ProgramBuilder &program) {
-      return emitReduce(scatter, form, program);
-    }};
+                          return emitReduce(scatter, form, program);
+                        },
+                        /*isOneSided=*/false, /*addsInRankOrder=*/false};
   }
   std::string reason;
   FailureOr<GatherLoop> gather = GatherLoop::match(loop, reason);

@@ -50,14 +50,21 @@ static LogicalResult verifyHint(Operation *op, NamedAttribute attr) {
 LogicalResult FusionDialect::verifyOperationAttribute(Operation *op, NamedAttribute attr) {
   if (attr.getName() == kScheduleAttrName || attr.getName() == kGatherAttrName)
     return verifyHint(op, attr);
-  if (attr.getName() != kOracleOfAttrName)
+  StringRef name = attr.getName().getValue();
+  if (name != kOracleOfAttrName && name != kDeterministicAttrName)
     return op->emitOpError() << "expected an attribute of dialect 'fusion' on an operation, found '"
-                             << attr.getName().getValue() << "'"
-                             << suggestName(
-                                    attr.getName().getValue(),
-                                    {kScheduleAttrName, kGatherAttrName, kOracleOfAttrName});
+                             << name << "'"
+                             << suggestName(name, {kScheduleAttrName, kGatherAttrName,
+                                                   kOracleOfAttrName, kDeterministicAttrName});
   if (!isa<FunctionOpInterface>(op))
-    return op->emitOpError() << "expected '" << kOracleOfAttrName << "' on a function";
+    return op->emitOpError() << "expected '" << name << "' on a function";
+  if (name == kDeterministicAttrName) {
+    auto level = dyn_cast<StringAttr>(attr.getValue());
+    if (!level || (level != "bitwise" && level != "batch"))
+      return op->emitOpError() << "expected \"bitwise\" or \"batch\" in '" << name << "', found "
+                               << attr.getValue();
+    return success();
+  }
   if (!isa<FlatSymbolRefAttr>(attr.getValue()))
     return op->emitOpError() << "expected a symbol in '" << kOracleOfAttrName << "', found "
                              << attr.getValue();

@@ -43,7 +43,8 @@ struct FusionInsertReshardsPass
     mended.clear();
     before = after = writtenOut = 0;
     // The unsharded reference has no reshards; report a bad machine only once.
-    if (gather == GatherMode::Cost && !getOperation()->hasAttr(kOracleOfAttrName) &&
+    bool ordered = isDeterministic(getOperation());
+    if (gather == GatherMode::Cost && !getOperation()->hasAttr(kOracleOfAttrName) && !ordered &&
         failed(loadPricer()))
       return signalPassFailure();
     SmallVector<Operation *> ops;
@@ -74,7 +75,7 @@ struct FusionInsertReshardsPass
       ++writtenOut;
       say(op.getLoc(), [&](raw_ostream &os) { os << "wrote out a reshard as " << *rows; });
     }
-    if (pricer)
+    if (pricer || ordered)
       splitAllReduces(say);
     say.summary(getOperation().getLoc(),
                 {{"before", before}, {"after", after}, {"written out", writtenOut}});
@@ -125,12 +126,13 @@ private:
     getOperation().walk([&](ReshardOp op) { reshards.push_back(op); });
     for (ReshardOp op : reshards) {
       Location loc = op.getLoc();
-      if (!splitAllReduce(op, *pricer))
+      if (!splitAllReduce(op, pricer.get()))
         continue;
       ++numSplit;
       say(loc, [&](raw_ostream &os) {
-        os << "split the all-reduce into a reduce-scatter and an all-gather, which are faster on "
-           << pricer->getMachineName();
+        os << "split the all-reduce into a reduce-scatter and an all-gather";
+        if (pricer)
+          os << ", which are faster on " << pricer->getMachineName();
       });
     }
   }
@@ -138,7 +140,9 @@ private:
   /// Plans the op on the side of its hint or the option, or on the cheaper side.
   FailureOr<LocalPlan> planFor(Operation *op, std::string &reason, const PassLog &say) {
     GatherMode mode = gatherOf(op);
-    if (mode != GatherMode::Cost || !pricer)
+    if (mode == GatherMode::Cost && !pricer)
+      mode = GatherMode::Before;
+    if (mode != GatherMode::Cost)
       return planLocal(op, mode, reason);
     FailureOr<LocalPlan> before = planLocal(op, GatherMode::Before, reason);
     std::string other;

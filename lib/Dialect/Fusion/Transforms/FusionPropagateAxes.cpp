@@ -48,7 +48,8 @@ struct FusionPropagateAxesPass
     func::FuncOp function = getOperation();
     if (function.isExternal() || failed(collect(function)) || values.empty())
       return;
-    if (!machine.empty() && !function->hasAttr(kOracleOfAttrName)) {
+    // Where a sum is added up decides its last bits: then no cost does.
+    if (!machine.empty() && !function->hasAttr(kOracleOfAttrName) && !isDeterministic(function)) {
       std::string error;
       pricer = createPricer(
           &getContext(), {machine, workers, collectives, oneSided, getWorldSize(function)}, error);

@@ -61,9 +61,19 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
       return signalPassFailure();
     if (failed(checkEntry()) || failed(checkNames()))
       return signalPassFailure();
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function.isExternal() && failed(specialize(function)))
+    if (!deterministic.empty() && deterministic != "bitwise" && deterministic != "batch") {
+      getOperation().emitError() << "option deterministic: expected bitwise or batch, found \""
+                                 << deterministic << "\"";
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (function.isExternal())
+        continue;
+      if (!deterministic.empty())
+        function->setAttr(kDeterministicAttrName, StringAttr::get(&getContext(), deterministic));
+      if (failed(specialize(function)))
         return signalPassFailure();
+    }
     say.summary(getOperation().getLoc(), {{"extents", extents}});
     numExtents += extents;
   }

@@ -59,7 +59,24 @@ static FailureOr<double> price(ReshardOp op, RankedTensorType scattered, Pricer 
   return pricer.price(*func, Pricer::From::FormLoops);
 }
 
-bool fusion::splitAllReduce(ReshardOp op, Pricer &pricer) {
+/// The type in between with the least price; null if none is worth it.
+static RankedTensorType getCheapest(ReshardOp op, ArrayRef<RankedTensorType> types,
+                                    Pricer &pricer) {
+  FailureOr<double> whole = price(op, {}, pricer);
+  if (failed(whole))
+    return {};
+  double least = std::min((1 - Pricer::kLeastGain) * *whole, *whole - Pricer::kLeastSplitGain);
+  RankedTensorType best;
+  for (RankedTensorType scattered : types)
+    if (FailureOr<double> seconds = price(op, scattered, pricer);
+        succeeded(seconds) && *seconds < least) {
+      least = *seconds;
+      best = scattered;
+    }
+  return best;
+}
+
+bool fusion::splitAllReduce(ReshardOp op, Pricer *pricer) {
   RankedTensorType from = op.getInput().getType(), to = op.getType();
   Reshard reshard = classifyReshard(from, to);
   Operation *producer = op.getInput().getDefiningOp();
@@ -67,17 +84,15 @@ bool fusion::splitAllReduce(ReshardOp op, Pricer &pricer) {
       getAxes(from).hasStream() || getAxes(to).hasStream() ||
       (producer && (producer->getNumResults() != 1 || producer->getNumOperands() == 0)))
     return false;
-  FailureOr<double> whole = price(op, {}, pricer);
-  if (failed(whole))
+  // Of what any order of addition leaves as it is, the library's all-reduce is the best.
+  bool isRounded = isa<FloatType>(to.getElementType()) &&
+                   getAxes(from).getPartialKind() == ReduceKind::Sum;
+  if (!pricer && !isRounded)
     return false;
-  double least = std::min((1 - Pricer::kLeastGain) * *whole, *whole - Pricer::kLeastSplitGain);
-  RankedTensorType best;
-  for (RankedTensorType scattered : getScatteredTypes(op, reshard.axes.front()))
-    if (FailureOr<double> seconds = price(op, scattered, pricer);
-        succeeded(seconds) && *seconds < least) {
-      least = *seconds;
-      best = scattered;
-    }
+  SmallVector<RankedTensorType> types = getScatteredTypes(op, reshard.axes.front());
+  if (types.empty())
+    return false;
+  RankedTensorType best = pricer ? getCheapest(op, types, *pricer) : types.front();
   if (!best)
     return false;
   OpBuilder builder(op);

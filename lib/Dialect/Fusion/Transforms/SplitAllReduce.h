@@ -16,9 +16,10 @@ namespace tandem::fusion {
 
 /// Splits an all-reduce along one mesh axis into a reduce-scatter and an all-gather, on the
 /// cheapest dimension, if this pays: the reduce-scatter can overlap its producer slice by slice.
-/// Skips all-reduces with stream digits or an annotation. Returns whether it was split; `op` is
-/// then erased.
-bool splitAllReduce(ReshardOp op, Pricer &pricer);
+/// Without a pricer, in a deterministic function, sums of floats are split on the first dimension
+/// that can be. Skips all-reduces with stream digits
+/// or an annotation. Returns whether it was split; `op` is then erased.
+bool splitAllReduce(ReshardOp op, Pricer *pricer);
 
 } // namespace tandem::fusion
 

@@ -145,6 +145,10 @@ LogicalResult ProgramOp::verify() {
     if (bytes && static_cast<int64_t>(*bytes) < 0)
       return emitOpError() << "expected '" << name.getValue() << "' that is not negative, found "
                            << static_cast<int64_t>(*bytes);
+  if (std::optional<StringRef> level = getDeterministic();
+      level && *level != "bitwise" && *level != "batch")
+    return emitOpError() << "expected 'deterministic' to be \"bitwise\" or \"batch\", found \""
+                         << *level << "\"";
   return success();
 }
 

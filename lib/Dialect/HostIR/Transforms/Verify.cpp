@@ -78,6 +78,16 @@ static LogicalResult verifyCollective(CollectiveOp op) {
   return diag;
 }
 
+// verify_c10
+static LogicalResult verifyOrder(CollectiveOp op, ProgramOp program) {
+  bool adds = op.getReduction() == ReduceKind::Sum &&
+              isa<FloatType>(cast<MemRefType>(op.getOutput().getType()).getElementType());
+  if (!program.getDeterministic() || !adds)
+    return success();
+  return op.emitOpError() << "expected no collective that adds floats in a deterministic program, "
+                             "since its order of addition is unknown";
+}
+
 // The first op after `end` in its block that uses a view of `buffer`.
 static Operation *findUseAfter(Value buffer, Operation *end) {
   for (Operation *user : buffer.getUsers()) {
@@ -228,7 +238,8 @@ struct Verify : public hostir::impl::VerifyBase<Verify> {
       if (auto channel = dyn_cast<ChannelOp>(op))
         return verifyChannel(channel, channels);
       if (auto collective = dyn_cast<CollectiveOp>(op))
-        return verifyCollective(collective);
+        return success(succeeded(verifyCollective(collective)) &&
+                       succeeded(verifyOrder(collective, getOperation())));
       if (auto alloc = dyn_cast<AllocOp>(op))
         return verifyDealloc(alloc);
       return WalkResult::advance();

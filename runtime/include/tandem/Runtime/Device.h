@@ -173,6 +173,9 @@ enum class MemoryKind : uint8_t {
 struct MatmulDesc {
   Operand out, a, b, bias; ///< bias may be absent
   bool transposeA = false, transposeB = false, accumulate = false;
+  /// The last bits of an element depend on its row of `a`, its column of `b` and the types alone:
+  /// it is added up in the order of K, by an algorithm that is the same for all M, N and strides.
+  bool ordered = false;
 };
 
 /// A kernel's code for a device of one kind.
@@ -220,9 +223,11 @@ public:
   /// dst = dst (op) src.
   virtual Expected<std::unique_ptr<Operation>>
   prepareAccumulate(const Operand &dst, const Operand &src, ReduceOp op) = 0;
-  /// dst = reduction of src over the dims whose bit is set in `dims`.
+  /// dst = reduction of src over the dims whose bit is set in `dims`. `ordered`: each element adds
+  /// in row-major order of these dims, whatever the layouts.
   virtual Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
-                                                             uint64_t dims, ReduceOp op) = 0;
+                                                             uint64_t dims, ReduceOp op,
+                                                             bool ordered) = 0;
   virtual Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) = 0;
   /// Collective. Called when every command of a program is prepared on all ranks. Makes choices
   /// that must be equal on all ranks, such as algorithms of matmuls.

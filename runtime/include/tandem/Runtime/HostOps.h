@@ -25,8 +25,8 @@ class LoopNest {
 public:
   LoopNest() = default;
   /// `layouts`: same shape, any dtypes; the first decides the order of the loops (largest stride
-  /// outermost).
-  explicit LoopNest(const std::vector<Layout> &layouts);
+  /// outermost), unless `inOrder`: then it is that of the dimensions.
+  explicit LoopNest(const std::vector<Layout> &layouts, bool inOrder = false);
 
   int64_t rowLength() const { return inner; }
   int64_t rowStride(size_t operand) const { return innerStrides[operand]; }
@@ -116,11 +116,13 @@ private:
 };
 
 /// dst = reduction of src over the dims of `mask`: f16 and bf16 in f32, rounded once. An empty sum
-/// is 0; an empty max or min is the least or greatest value (for floats, the infinities).
+/// is 0; an empty max or min is the least or greatest value (for floats, the infinities). `ordered`:
+/// each element adds one term after the other, in row-major order of the reduced dims; else the
+/// order depends on the layouts.
 class ReducePlan {
 public:
   ReducePlan() = default;
-  ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op);
+  ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op, bool ordered);
   void run(void *dst, const void *src) const;
 
 private:
@@ -128,6 +130,7 @@ private:
   LoopNest reduced; ///< operand src
   DType type = DType::F32;
   ReduceOp op = ReduceOp::Sum;
+  bool ordered = false;
 };
 
 } // namespace tandem

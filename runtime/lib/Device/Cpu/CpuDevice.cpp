@@ -320,8 +320,9 @@ public:
     return makeOperation(dst, src, CombinePlan(dst.layout, {dst.layout, src.layout}, op));
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
-                                                     uint64_t dims, ReduceOp op) override {
-    return makeOperation(dst, src, ReducePlan(dst.layout, src.layout, dims, op));
+                                                     uint64_t dims, ReduceOp op,
+                                                     bool ordered) override {
+    return makeOperation(dst, src, ReducePlan(dst.layout, src.layout, dims, op, ordered));
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return cpu::prepareLaunch(desc);

@@ -265,10 +265,13 @@ private:
   std::vector<float> biasStorage;
 };
 
-/// f64, which oneDNN lacks: dense copies and three plain loops.
-class DoubleProductOperation final : public HostOperation {
+/// Dense copies and three plain loops, for what oneDNN lacks: f64, and products that are added up in
+/// the order of K whatever M and N are. `T` (f32 or f64) is the type of sums.
+template <typename T> class PlainProductOperation final : public HostOperation {
+  static constexpr DType kType = std::is_same_v<T, double> ? DType::F64 : DType::F32;
+
 public:
-  explicit DoubleProductOperation(const MatmulDesc &desc)
+  explicit PlainProductOperation(const MatmulDesc &desc)
       : slots{desc.out.slot, desc.a.slot, desc.b.slot, desc.bias.slot},
         hasBias(desc.bias.present()), accumulate(desc.accumulate) {
     const Layout &out = desc.out.layout;
@@ -288,55 +291,54 @@ public:
           factor->shape[d] = out.shape[d];
           factor->strides[d] = 0;
         }
-    Layout denseOut = denseLike(out, DType::F64), denseA = denseLike(la, DType::F64),
-           denseB = denseLike(lb, DType::F64), row = out;
-    inA = CopyPlan(denseA, la);
-    inB = CopyPlan(denseB, lb);
-    for (unsigned d = 0; d < rank; ++d)
-      row.strides[d] = hasBias && d + 1 == rank ? desc.bias.layout.strides[0] : 0;
-    inBias = CopyPlan(denseOut, row);
-    inOut = accumulate && hasBias ? CombinePlan(denseOut, {out, row}, ReduceOp::Sum)
-                                  : CombinePlan(denseOut, {out}, ReduceOp::Sum);
-    outCopy = CopyPlan(out, denseOut);
+    Layout denseOut = denseLike(out, kType), denseA = denseLike(la, kType),
+           denseB = denseLike(lb, kType), denseRow = Layout::dense(kType, {columns});
+    inA = Load(denseA, la);
+    inB = Load(denseB, lb);
+    inOut = Load(denseOut, out);
+    if (hasBias)
+      inBias = Load(denseRow, desc.bias.layout);
+    outCopy = Load(out, denseOut);
     a.resize(static_cast<size_t>(denseA.numElements()));
     b.resize(static_cast<size_t>(denseB.numElements()));
     sums.resize(static_cast<size_t>(denseOut.numElements()));
+    bias.resize(hasBias ? static_cast<size_t>(columns) : 0);
   }
 
   Status execute(const Frame &frame) override {
-    static const double zero = 0;
-    const void *bias = hasBias ? frame.pointers[slots[3]] : &zero;
     void *target = frame.pointers[slots[0]];
     inA.run(a.data(), frame.pointers[slots[1]]);
     inB.run(b.data(), frame.pointers[slots[2]]);
-    if (!accumulate)
-      inBias.run(sums.data(), bias);
-    else if (hasBias)
-      inOut.run(sums.data(), {target, bias});
+    if (accumulate)
+      inOut.run(sums.data(), target);
     else
-      inOut.run(sums.data(), {target});
-    auto batches = static_cast<int64_t>(sums.size()) / (rows * columns);
-    for (int64_t batch = 0; batch < batches; ++batch)
-      for (int64_t m = 0; m < rows; ++m) {
-        double *to = sums.data() + (batch * rows + m) * columns;
-        for (int64_t k = 0; k < depth; ++k) {
-          double factor = a[static_cast<size_t>((batch * rows + m) * depth + k)];
-          const double *from = b.data() + (batch * depth + k) * columns;
-          for (int64_t n = 0; n < columns; ++n)
-            to[n] += factor * from[n];
-        }
-      }
+      std::fill(sums.begin(), sums.end(), T(0));
+    if (hasBias)
+      inBias.run(bias.data(), frame.pointers[slots[3]]);
+    int64_t lines = static_cast<int64_t>(sums.size()) / columns;
+    for (int64_t line = 0; hasBias && line < lines; ++line)
+      for (int64_t n = 0; n < columns; ++n)
+        sums[static_cast<size_t>(line * columns + n)] += bias[static_cast<size_t>(n)];
+    for (int64_t line = 0; line < lines; ++line) {
+      const T *factors = a.data() + line * depth;
+      const T *matrix = b.data() + line / rows * depth * columns;
+      T *to = sums.data() + line * columns;
+      for (int64_t k = 0; k < depth; ++k)
+        for (int64_t n = 0; n < columns; ++n)
+          to[n] += factors[k] * matrix[k * columns + n];
+    }
     outCopy.run(target, sums.data());
     return Status();
   }
 
 private:
+  using Load = std::conditional_t<std::is_same_v<T, double>, CopyPlan, ConvertPlan>;
+
   uint32_t slots[4]; ///< out, a, b, bias
   bool hasBias, accumulate;
   int64_t rows = 0, columns = 0, depth = 0;
-  CopyPlan inA, inB, inBias, outCopy;
-  CombinePlan inOut;
-  std::vector<double> a, b, sums;
+  Load inA, inB, inBias, inOut, outCopy;
+  std::vector<T> a, b, sums, bias;
 };
 
 /// For k = 0: out (+)= bias, or zero.
@@ -388,10 +390,12 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsig
   if (k == 0 || desc.out.layout.numElements() == 0)
     return std::make_unique<EmptyProductOperation>(desc);
   if (desc.out.layout.dtype == DType::F64)
-    return std::make_unique<DoubleProductOperation>(desc);
+    return std::make_unique<PlainProductOperation<double>>(desc);
   if (!isFloat(desc.out.layout.dtype))
     return Status(Code::Unsupported, "the cpu device has no matmul of " +
                                          std::string(toString(desc.out.layout.dtype)));
+  if (desc.ordered)
+    return std::make_unique<PlainProductOperation<float>>(desc);
   if (desc.out.layout.rank > DNNL_MAX_NDIMS)
     return Status(Code::Unsupported, "the cpu device's matmul takes at most " +
                                          std::to_string(DNNL_MAX_NDIMS) + " dimensions, found " +

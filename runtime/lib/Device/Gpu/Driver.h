@@ -141,6 +141,8 @@ struct Product {
   int64_t batch = 1, strideA = 0, strideB = 0, strideOut = 0;
   /// Alignment of all addresses in bytes; algorithms depend on it.
   unsigned alignment = 16;
+  /// Only algorithms that do not split K among blocks.
+  bool ordered = false;
 };
 
 /// The algorithms that the library offers for one product, best guess first.
@@ -150,6 +152,8 @@ public:
   virtual unsigned candidates() const = 0;
   /// Selects the algorithm to run; 0 at first.
   virtual void select(unsigned candidate) = 0;
+  /// Drops all other candidates, and selects the first of these. `numbers`: ascending, not empty.
+  virtual void keep(const std::vector<unsigned> &numbers) = 0;
   /// The candidate's name: equal names are the same algorithm if version() is equal.
   virtual std::string algorithm(unsigned candidate) const = 0;
   virtual uint64_t workspaceBytes() const = 0;

@@ -156,9 +156,10 @@ public:
     return std::make_unique<PlanOperation<CombinePlan>>(tools, std::move(plan), dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &dst, const Operand &src,
-                                                     uint64_t dims, ReduceOp op) override {
-    TANDEM_ASSIGN_OR_RETURN(ReducePlan plan,
-                            ReducePlan::make(*tools->kernels, dst.layout, src.layout, dims, op));
+                                                     uint64_t dims, ReduceOp op,
+                                                     bool ordered) override {
+    TANDEM_ASSIGN_OR_RETURN(ReducePlan plan, ReducePlan::make(*tools->kernels, dst.layout,
+                                                              src.layout, dims, op, ordered));
     return std::make_unique<PlanOperation<ReducePlan>>(tools, std::move(plan), dst, src);
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {

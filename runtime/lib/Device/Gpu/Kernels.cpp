@@ -105,11 +105,11 @@ Status Kernels::launchBlocks(FunctionHandle function, uint64_t blocks, StreamHan
 // Loops
 //===----------------------------------------------------------------------===//
 
-Loops::Loops(const std::vector<Layout> &layouts) : strides(layouts.size()) {
+Loops::Loops(const std::vector<Layout> &layouts, bool inOrder) : strides(layouts.size()) {
   elements = static_cast<uint64_t>(layouts.front().numElements());
   if (elements == 0)
     return;
-  for (const LoopDim &dim : mergeLoops(layouts)) {
+  for (const LoopDim &dim : mergeLoops(layouts, inOrder)) {
     extents.push_back(dim.extent);
     for (size_t k = 0; k < layouts.size(); ++k)
       strides[k].push_back(dim.strides[k]);
@@ -237,15 +237,16 @@ Status CombinePlan::run(const Kernels &kernels, StreamHandle stream, void *dst, 
 }
 
 Expected<ReducePlan> ReducePlan::make(const Kernels &kernels, const Layout &dst, const Layout &src,
-                                      uint64_t mask, ReduceOp op) {
+                                      uint64_t mask, ReduceOp op, bool ordered) {
   ReducePlan plan;
   plan.op = static_cast<int>(op);
-  Loops kept({dst, src.select(mask, false)}), reduced({src.select(mask, true)});
+  Loops kept({dst, src.select(mask, false)}), reduced({src.select(mask, true)}, ordered);
   if (kept.total() == 0)
     return plan;
   unsigned element = sizeOf(dst.dtype), most = kWidest / element;
-  // One thread per result reads efficiently if results are contiguous in the source and many.
-  bool apart = kept.innerStride(1) == 1 && kept.inner() >= 32;
+  // One thread per result reads efficiently if results are contiguous in the source and many. It
+  // adds one term after the other; the threads of a block share the terms.
+  bool apart = ordered || (kept.innerStride(1) == 1 && kept.inner() >= 32);
   plan.together =
       !apart && reduced.total() >= 64 && (reduced.innerStride(0) == 1 || kept.total() < 4096);
   const Loops &packed = plan.together ? reduced : kept;

@@ -23,7 +23,7 @@ namespace tandem::gpu {
 class Loops {
 public:
   Loops() = default;
-  explicit Loops(const std::vector<Layout> &layouts);
+  explicit Loops(const std::vector<Layout> &layouts, bool inOrder = false);
 
   uint64_t total() const { return elements; }
   /// The largest power of two up to `most` such that every operand consists of whole packs of this
@@ -65,12 +65,12 @@ private:
   int op = 0;
 };
 
-/// dst = reduction of src over the dims of `mask`.
+/// dst = reduction of src over the dims of `mask`. `ordered`: see Device::prepareReduce.
 class ReducePlan {
 public:
   ReducePlan() = default;
   static Expected<ReducePlan> make(const Kernels &kernels, const Layout &dst, const Layout &src,
-                                   uint64_t mask, ReduceOp op);
+                                   uint64_t mask, ReduceOp op, bool ordered);
   Status run(const Kernels &kernels, StreamHandle stream, void *dst, const void *src) const;
 
 private:

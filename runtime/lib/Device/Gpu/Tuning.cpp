@@ -164,6 +164,13 @@ public:
     return candidate.plan->run(stream, workspace.data(), memory[0].data(), memory[1].data(),
                                memory[2].data(), memory[3].data());
   }
+  Status run(ProductPlan &plan, const void *a, const void *b, void *out) {
+    return plan.run(stream, workspace.data(), a, b, out, nullptr);
+  }
+
+  StreamHandle native() const { return stream; }
+  /// Operand k of a candidate: a, b, result or bias.
+  void *data(int k) const { return memory[k].data(); }
 
   Status finish() {
     for (Backoff backoff;; backoff.pause()) {
@@ -259,6 +266,162 @@ Status warmUp(Toolbox &tools, const Candidate &candidate) {
   TANDEM_RETURN_IF_ERROR(bench.open(candidate));
   TANDEM_RETURN_IF_ERROR(bench.run(candidate));
   return bench.finish();
+}
+
+//===----------------------------------------------------------------------===//
+// Products in the order of K
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// The part of a product that is compared with the canonical one.
+constexpr int64_t kCanonical = 256;
+
+/// A product of the same types, K and transpositions whose M and N are always the same, with dense
+/// operands at least `kCanonical` wide. Its first algorithm is the canonical one.
+Product canonicalOf(const Product &product) {
+  auto rowOf = [](int64_t n, unsigned elementBytes) {
+    int64_t unit = 16 / elementBytes;
+    return (n + unit - 1) / unit * unit;
+  };
+  unsigned element = sizeOf(product.dtype);
+  Product c;
+  c.dtype = product.dtype;
+  c.outType = product.outType;
+  c.transposeA = product.transposeA;
+  c.transposeB = product.transposeB;
+  c.m = c.n = c.ldo = kCanonical;
+  c.k = product.k;
+  c.lda = c.transposeA ? kCanonical : rowOf(c.k, element);
+  c.ldb = c.transposeB ? rowOf(c.k, element) : kCanonical;
+  c.ordered = true;
+  return c;
+}
+
+/// A matrix of `rows` x `columns` whose rows are `stride` elements apart.
+Layout matrix(DType type, int64_t rows, int64_t columns, int64_t stride) {
+  Layout layout = Layout::dense(type, {rows, columns});
+  layout.strides[0] = stride;
+  return layout;
+}
+
+/// Copies between device memory, waits, and fails if either does.
+class Comparison {
+public:
+  Comparison(Toolbox &tools, Bench &bench, const Product &product, const Candidate &candidate)
+      : tools(tools), bench(bench), product(product), canonical(canonicalOf(product)),
+        candidate(candidate), rows(std::min(product.m, kCanonical)),
+        columns(std::min(product.n, kCanonical)) {}
+
+  /// Computes what the candidates are compared with.
+  Status prepare(Blas &blas) {
+    Product &c = canonical;
+    unsigned element = sizeOf(c.dtype);
+    auto span = [](int64_t rows, int64_t stride) { return static_cast<uint64_t>(rows * stride); };
+    uint64_t bytes[3] = {span(c.transposeA ? c.k : c.m, c.lda) * element,
+                         span(c.transposeB ? c.n : c.k, c.ldb) * element,
+                         span(c.m, c.ldo) * sizeOf(c.outType)};
+    for (int k = 0; k < 3; ++k) {
+      TANDEM_ASSIGN_OR_RETURN(memory[k], Scratch::make(tools.state, bytes[k]));
+      TANDEM_RETURN_IF_ERROR(tools.driver().fill(memory[k].data(), 0, bytes[k]));
+    }
+    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<ProductPlan> plan, blas.plan(c, 1));
+    TANDEM_RETURN_IF_ERROR(bench.open(candidate));
+    TANDEM_RETURN_IF_ERROR(bench.fill(candidate));
+    int64_t k = product.k;
+    TANDEM_RETURN_IF_ERROR(c.transposeA ? copy(memory[0].data(), c.lda, bench.data(0), product.lda,
+                                               k, rows, c.dtype)
+                                        : copy(memory[0].data(), c.lda, bench.data(0), product.lda,
+                                               rows, k, c.dtype));
+    TANDEM_RETURN_IF_ERROR(c.transposeB ? copy(memory[1].data(), c.ldb, bench.data(1), product.ldb,
+                                               columns, k, c.dtype)
+                                        : copy(memory[1].data(), c.ldb, bench.data(1), product.ldb,
+                                               k, columns, c.dtype));
+    TANDEM_RETURN_IF_ERROR(bench.run(*plan, memory[0].data(), memory[1].data(), memory[2].data()));
+    return read(memory[2].data(), c.ldo, expected);
+  }
+
+  /// Whether the selected algorithm gives the canonical bits.
+  Expected<bool> agrees() {
+    // What is added to the product (the old result, the bias) is 0.
+    for (int k : {2, 3})
+      TANDEM_RETURN_IF_ERROR(tools.driver().fill(bench.data(k), 0, candidate.bytes[k]));
+    TANDEM_RETURN_IF_ERROR(bench.run(candidate));
+    std::vector<std::byte> found;
+    TANDEM_RETURN_IF_ERROR(read(bench.data(2), product.ldo, found));
+    return found == expected;
+  }
+
+private:
+  Status copy(void *to, int64_t toStride, const void *from, int64_t fromStride, int64_t count,
+              int64_t length, DType type) {
+    TANDEM_ASSIGN_OR_RETURN(CopyPlan plan,
+                            CopyPlan::make(*tools.kernels, matrix(type, count, length, toStride),
+                                           matrix(type, count, length, fromStride)));
+    TANDEM_RETURN_IF_ERROR(plan.run(*tools.kernels, bench.native(), to, from));
+    return bench.finish();
+  }
+
+  /// The compared part of a result. It goes through the dense memory of the canonical one, whose
+  /// own result is read first.
+  Status read(void *from, int64_t stride, std::vector<std::byte> &to) {
+    to.resize(static_cast<size_t>(rows * columns) * sizeOf(product.outType));
+    TANDEM_ASSIGN_OR_RETURN(Scratch dense, Scratch::make(tools.state, to.size()));
+    TANDEM_RETURN_IF_ERROR(bench.finish());
+    TANDEM_RETURN_IF_ERROR(
+        copy(dense.data(), columns, from, stride, rows, columns, product.outType));
+    return tools.driver().copy(to.data(), dense.data(), to.size());
+  }
+
+  Toolbox &tools;
+  Bench &bench;
+  const Product &product;
+  Product canonical;
+  const Candidate &candidate;
+  int64_t rows, columns;
+  Scratch memory[3];
+  std::vector<std::byte> expected;
+};
+
+} // namespace
+
+Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product,
+                   const Candidate &candidate) {
+  ProductPlan &plan = *candidate.plan;
+  std::vector<std::string> names;
+  {
+    std::lock_guard<std::mutex> lock(tools.mutex);
+    if (auto known = tools.orderedAlgorithms.find(candidate.key);
+        known != tools.orderedAlgorithms.end())
+      names = known->second;
+  }
+  std::vector<unsigned> kept;
+  if (!names.empty()) {
+    for (unsigned c = 0; c < plan.candidates(); ++c)
+      if (std::find(names.begin(), names.end(), plan.algorithm(c)) != names.end())
+        kept.push_back(c);
+  } else {
+    Bench bench(tools);
+    Comparison comparison(tools, bench, product, candidate);
+    TANDEM_RETURN_IF_ERROR(comparison.prepare(blas));
+    for (unsigned c = 0; c < plan.candidates(); ++c) {
+      plan.select(c);
+      // An algorithm that fails on this GPU is no choice either.
+      if (auto agrees = comparison.agrees(); agrees && *agrees) {
+        kept.push_back(c);
+        names.push_back(plan.algorithm(c));
+      }
+    }
+  }
+  if (kept.empty())
+    return Status(Code::Unsupported,
+                  fmt::format("none of the {} algorithms that {} suggests adds in the order of K, "
+                              "as a deterministic program needs",
+                              plan.candidates(), blas.version()));
+  plan.keep(kept);
+  std::lock_guard<std::mutex> lock(tools.mutex);
+  tools.orderedAlgorithms.emplace(candidate.key, std::move(names));
+  return Status();
 }
 
 void selectAlgorithm(ProductPlan &plan, const std::string &algorithm) {

@@ -11,13 +11,13 @@
 
 namespace tandem {
 
-LoopNest::LoopNest(const std::vector<Layout> &layouts) {
+LoopNest::LoopNest(const std::vector<Layout> &layouts, bool inOrder) {
   const Layout &first = layouts.front();
   innerStrides.assign(layouts.size(), 1);
   if (first.numElements() == 0)
     return;
-  // Any order is correct; this one walks the destination in address order.
-  std::vector<LoopDim> merged = mergeLoops(layouts);
+  // By default in the order of the destination's addresses.
+  std::vector<LoopDim> merged = mergeLoops(layouts, inOrder);
   inner = 1;
   rows = 1;
   if (merged.empty())

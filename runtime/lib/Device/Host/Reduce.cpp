@@ -160,7 +160,7 @@ template <typename T> T reduceTile(ReduceOp op, const T *row, int64_t n, T sum) 
 }
 
 template <typename T>
-void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, ReduceOp op,
+void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, ReduceOp op, bool ordered,
                std::byte *dst, std::byte *src) {
   int64_t n = kept.rowLength(), m = reduced.rowLength(), size = sizeOf(type);
   // Walk whichever direction is contiguous in the source.
@@ -178,7 +178,10 @@ void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, Reduce
               int64_t part = std::min(kTile, m - j);
               load(type, row[0] + j * reduced.rowStride(0) * size, reduced.rowStride(0), part,
                    next);
-              sum[e] = reduceTile(op, next, part, sum[e]);
+              if (!ordered)
+                sum[e] = reduceTile(op, next, part, sum[e]);
+              for (int64_t i = 0; ordered && i < part; ++i)
+                sum[e] = combine(op, sum[e], next[i]);
             }
           });
       } else {
@@ -207,15 +210,16 @@ void CombinePlan::run(void *dst, const std::vector<const void *> &srcs) const {
               [&](auto zero) { combineAll<decltype(zero)>(nest, type, op, std::move(bases)); });
 }
 
-ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op)
-    : kept({dst, src.select(mask, false)}), reduced({src.select(mask, true)}), type(dst.dtype),
-      op(op) {}
+ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op,
+                       bool ordered)
+    : kept({dst, src.select(mask, false)}), reduced({src.select(mask, true)}, ordered),
+      type(dst.dtype), op(op), ordered(ordered) {}
 
 void ReducePlan::run(void *dst, const void *src) const {
   auto *to = static_cast<std::byte *>(dst);
   auto *from = static_cast<std::byte *>(const_cast<void *>(src)); // only read
   withSumType(type,
-              [&](auto zero) { reduceAll<decltype(zero)>(kept, reduced, type, op, to, from); });
+              [&](auto zero) { reduceAll<decltype(zero)>(kept, reduced, type, op, ordered, to, from); });
 }
 
 } // namespace tandem

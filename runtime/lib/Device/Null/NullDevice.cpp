@@ -80,7 +80,7 @@ public:
     return std::make_unique<NullOperation>();
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &, const Operand &, uint64_t,
-                                                     ReduceOp) override {
+                                                     ReduceOp, bool) override {
     return std::make_unique<NullOperation>();
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &) override {

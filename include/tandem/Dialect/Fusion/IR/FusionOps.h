@@ -56,6 +56,11 @@ inline constexpr llvm::StringLiteral kShapeAttrName = "fusion.shape";
 inline constexpr llvm::StringLiteral kNameAttrName = "fusion.name";
 /// `fusion.oracle_of` on a function: it is the unsharded reference of that function.
 inline constexpr llvm::StringLiteral kOracleOfAttrName = "fusion.oracle_of";
+/// `fusion.deterministic` on a function: what the last bits of its results may not depend on.
+/// "bitwise": timing, schedule, slices and machine file; "batch": also the number of rows
+/// (docs/determinism.md).
+inline constexpr llvm::StringLiteral kDeterministicAttrName = "fusion.deterministic";
+inline bool isDeterministic(Operation *func) { return func->hasAttr(kDeterministicAttrName); }
 
 /// Hints on an op for `fusion-insert-reshards`, which erases them. `fusion.schedule`: the schedule
 /// (a ScheduleAttr) of the reshards inserted for the op. `fusion.gather`: their side, "before" or

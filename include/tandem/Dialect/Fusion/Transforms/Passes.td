@@ -76,6 +76,8 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
     ListOption<"mesh", "mesh", "std::string", "sizes of mesh axes: `axis=size` or `mesh.axis=size`">,
     ListOption<"shape", "shape", "std::string", "shapes of arguments, by position or `fusion.name`: `arg0=8x64`">,
     Option<"entry", "entry", "std::string", /*default=*/"", "the function whose arguments `shape` names; empty: all">,
+    Option<"deterministic", "deterministic", "std::string", /*default=*/"",
+           "`bitwise` or `batch`: replaces `fusion.deterministic` of all functions; empty: keeps it">,
     LogOption
   ];
   let statistics = [

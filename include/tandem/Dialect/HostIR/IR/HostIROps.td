@@ -52,7 +52,9 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     Argument attributes: `hostir.name` (its name in tools) and `hostir.type` (the logical tensor type with its axes,
     which gives each rank's shard). `workers` is the size of the pool of worker streams. `oracle_of` marks
     an unsharded reference and names its program. `hostir-plan-buffers` writes `arena_bytes` and `symmetric_bytes`.
-    `choices` says how loops of the fusion are run, for reports.
+    `choices` says how loops of the fusion are run, for reports. In a `deterministic` program the order in which floats
+    are added is a property of the program (docs/determinism.md): matmuls add in the order of K, reductions in that of
+    the reduced dimensions, and there are no collectives that add floats (verify_c10).
 
     Constraints:
     - program_c1: arguments are memrefs of static shape, and the function type has no results.
@@ -61,6 +63,7 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     - program_c3: results follow inputs.
     - program_c4: workers is 1 ... 1024.
     - program_c5: arena sizes are not negative.
+    - program_c6: deterministic is "bitwise" or "batch".
 
     Example:
     ```mlir
@@ -77,7 +80,8 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
                        DefaultValuedAttr<I64Attr, "4">:$workers,
                        OptionalAttr<FlatSymbolRefAttr>:$oracle_of,
                        OptionalAttr<I64Attr>:$arena_bytes, OptionalAttr<I64Attr>:$symmetric_bytes,
-                       OptionalAttr<TypedArrayAttrBase<Mesh_ChoiceAttr, "choices">>:$choices);
+                       OptionalAttr<TypedArrayAttrBase<Mesh_ChoiceAttr, "choices">>:$choices,
+                       OptionalAttr<StrAttr>:$deterministic);
 }
 
 def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {

@@ -227,6 +227,7 @@ def Verify : HostIR_Pass<"hostir-verify"> {
     - verify_c8: worker commands are ordered after the start of the main stream, and the end of the main stream after
       all worker commands.
     - verify_c9: every result is written somewhere; no command writes an input.
+    - verify_c10: in a deterministic program, no collective adds floats: libraries choose the order.
   }];
   let options = [];
 }

@@ -116,6 +116,13 @@ public:
 
   unsigned candidates() const override { return static_cast<unsigned>(found.size()); }
   void select(unsigned candidate) override { chosen = candidate; }
+  void keep(const std::vector<unsigned> &numbers) override {
+    std::vector<cublasLtMatmulHeuristicResult_t> kept;
+    for (unsigned number : numbers)
+      kept.push_back(found[number]);
+    found = std::move(kept);
+    chosen = 0;
+  }
   std::string algorithm(unsigned candidate) const override {
     std::string name;
     for (uint64_t word : found[candidate].algo.data)
@@ -176,6 +183,8 @@ private:
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       prefer(which, static_cast<uint32_t>(product.alignment));
+    if (product.ordered)
+      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_NONE));
     found.resize(maxCandidates);
     int count = 0;
     cublasStatus_t result =

@@ -40,7 +40,7 @@ public:
     return none();
   }
   Expected<std::unique_ptr<Operation>> prepareReduce(const Operand &, const Operand &, uint64_t,
-                                                     ReduceOp) override {
+                                                     ReduceOp, bool) override {
     return none();
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &) override { return none(); }

@@ -19,8 +19,9 @@ using namespace tandem::test;
 namespace {
 
 /// A product on every rank by itself, large enough to be worth a choice.
-ProgramSpec product(uint32_t ranks) {
+ProgramSpec product(uint32_t ranks, sp::Determinism deterministic) {
   ProgramSpec spec(ranks);
+  spec.deterministic = deterministic;
   uint32_t a = spec.stacked("a", false, DType::F32, {512, 512});
   uint32_t b = spec.stacked("b", false, DType::F32, {512, 4});
   uint32_t out = spec.stacked("out", true, DType::F32, {512, 4});
@@ -39,7 +40,8 @@ struct Uses {
   int64_t prepare[3] = {}, run[3] = {};
   int64_t prepared() const { return prepare[0] + prepare[1] + prepare[2]; }
 };
-Uses use(uint32_t ranks = 1) {
+Uses use(uint32_t ranks = 1, sp::Determinism deterministic = sp::Determinism::none,
+         const char *failure = nullptr) {
   Uses uses;
   auto counter = [](int i) -> std::atomic<int64_t> & {
     return fakeNumber(("products." + std::to_string(i)).c_str());
@@ -48,7 +50,7 @@ Uses use(uint32_t ranks = 1) {
     uses.prepare[i] = -counter(i);
   Variable noGraph("TANDEM_GRAPH", "0"); // a trial capture would count as well
   auto ended =
-      runRanks(product(ranks), "local", [&](Context &context, Instance &instance) -> Status {
+      runRanks(product(ranks, deterministic), "local", [&](Context &context, Instance &instance) -> Status {
         TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
         TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
         if (context.rank() == 0)
@@ -60,7 +62,8 @@ Uses use(uint32_t ranks = 1) {
         return instance.run();
       });
   for (const Status &status : ended)
-    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(failure ? status.message().find(failure) != std::string::npos : status.ok())
+        << status.message();
   for (int i = 0; i < 3; ++i)
     uses.run[i] += counter(i);
   return uses;
@@ -158,3 +161,17 @@ TEST_F(GpuTuning, AFileThatCannotBeWrittenIsNoError) {
 }
 
 } // namespace
+
+TEST_F(GpuTuning, ADeterministicProgramAddsInTheOrderOfK) {
+  Knob second("product-order.1", 1);
+  EXPECT_EQ(use().run[1], 1) << "the fastest";
+  Uses uses = use(1, sp::Determinism::bitwise);
+  EXPECT_EQ(uses.run[1], 0) << "the fastest, but it adds in another order";
+  EXPECT_EQ(uses.run[0] + uses.run[2], 1);
+}
+
+TEST_F(GpuTuning, NoAlgorithmAddsInTheOrderOfK) {
+  Knob first("product-order.0", 2), second("product-order.1", 2), third("product-order.2", 2);
+  use(1, sp::Determinism::batch, "none of the 3 algorithms that cublasLt 0 suggests adds in the "
+                                 "order of K");
+}
