@@ -38,6 +38,20 @@ inline Tensor strided(DType dtype, const Shape &shape, const Shape &strides, int
   return {dtype, shape, strides, offset, storage, {}};
 }
 
+/// Numbers from -1 to 1 with as many digits as the dtype has, whose sums round. Sums of `numbers` are
+/// exact.
+inline void fillWithNoise(Tensor &t, uint64_t seed) {
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (int64_t i = 0; i < t.storage; ++i) {
+    // Marsaglia, Xorshift RNGs, 2003.
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    double unit = static_cast<double>(state >> 11) / 9007199254740992.0;
+    t.values.push_back(isFloat(t.dtype) ? rounded(t.dtype, 2 * unit - 1) : unit > 0.5);
+  }
+}
+
 /// Builds a scenario of one rank: inputs are filled, the output starts as its own input (`initial`)
 /// or poisoned, one command is emitted, and a reference computes what the output must hold.
 class OneRank {
