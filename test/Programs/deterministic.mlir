@@ -66,10 +66,10 @@ func.func @sums(%x: tensor<48x96xf32, #columns> {fusion.name = "x"}, %i: tensor<
 
 // Slices of the contracted dimension would be added one by one.
 func.func @contracted(
-    %x: tensor<32x64xf32, #columns> {fusion.name = "x"}, %w: tensor<64x48xf32, #columns> {fusion.name = "w"})
+    %x: tensor<32x40xf32, #columns> {fusion.name = "x"}, %w: tensor<40x48xf32, #columns> {fusion.name = "w"})
     -> (tensor<32x48xf32, #columns> {fusion.name = "y"}) attributes {fusion.deterministic = "bitwise"} {
-  %g = fusion.reshard %x : tensor<32x64xf32, #columns> -> tensor<32x64xf32, #fusion.axes<#tp, [-, stream("x")]>>
+  %g = fusion.reshard %x : tensor<32x40xf32, #columns> -> tensor<32x40xf32, #fusion.axes<#tp, [-, stream("x")]>>
   %y = fusion.matmul %g, %w
-      : tensor<32x64xf32, #fusion.axes<#tp, [-, stream("x")]>>, tensor<64x48xf32, #columns> -> tensor<32x48xf32, #columns>
+      : tensor<32x40xf32, #fusion.axes<#tp, [-, stream("x")]>>, tensor<40x48xf32, #columns> -> tensor<32x48xf32, #columns>
   return %y : tensor<32x48xf32, #columns>
 }

@@ -142,9 +142,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   std::chrono::microseconds more(tandem::fake::number("product-time." + name).load()),
       said(tandem::fake::number("product-cost." + name).load()),
       power(tandem::fake::number("product-power." + name).load());
-  // 1: from the end of K; 2: so, but not where the result has 256 columns.
+  // 1: from the end of K; 2: so, but not where the result has 32 rows.
   int64_t order = tandem::fake::number("product-order." + name).load();
-  bool backwards = order == 1 || (order == 2 && of(d).rows != 256);
+  bool backwards = order == 1 || (order == 2 && of(d).columns != 32);
   tandem::fake::add(stream, [=, how = of(desc), ma = of(a), mb = of(b), md = of(d),
                              scale = *static_cast<const float *>(beta)] {
     std::this_thread::sleep_for(more);

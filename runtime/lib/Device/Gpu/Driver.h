@@ -152,6 +152,9 @@ public:
   virtual unsigned candidates() const = 0;
   /// Selects the algorithm to run; 0 at first.
   virtual void select(unsigned candidate) = 0;
+  /// Puts the first algorithm of another product's plan, by the same library, before the others. It
+  /// may not run this product; then run() fails.
+  virtual void addFirst(const ProductPlan &other) = 0;
   /// Drops all other candidates, and selects the first of these. `numbers`: ascending, not empty.
   virtual void keep(const std::vector<unsigned> &numbers) = 0;
   /// The candidate's name: equal names are the same algorithm if version() is equal.

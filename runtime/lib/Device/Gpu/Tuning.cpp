@@ -8,9 +8,11 @@
 #include "GpuDevice.h"
 
 #include "tandem/Runtime/Bootstrap.h"
+#include "tandem/Runtime/HostOps.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -274,26 +276,29 @@ Status warmUp(Toolbox &tools, const Candidate &candidate) {
 
 namespace {
 
-/// The part of a product that is compared with the canonical one.
-constexpr int64_t kCanonical = 256;
+/// Rows and columns of the two blocks of a result that are compared with the canonical product: the
+/// first and the last ones.
+constexpr int64_t kBlock = 32;
 
-/// A product of the same types, K and transpositions whose M and N are always the same, with dense
-/// operands at least `kCanonical` wide. Its first algorithm is the canonical one.
-Product canonicalOf(const Product &product) {
-  auto rowOf = [](int64_t n, unsigned elementBytes) {
-    int64_t unit = 16 / elementBytes;
-    return (n + unit - 1) / unit * unit;
-  };
-  unsigned element = sizeOf(product.dtype);
+/// Elements from row to row of a matrix whose rows begin at multiples of 16 bytes.
+int64_t alignedRow(int64_t columns, DType type) {
+  int64_t unit = 16 / sizeOf(type);
+  return (columns + unit - 1) / unit * unit;
+}
+
+/// A product of m rows and n columns with the types, K and transpositions of `product`, dense.
+Product sizedLike(const Product &product, int64_t m, int64_t n) {
   Product c;
   c.dtype = product.dtype;
   c.outType = product.outType;
   c.transposeA = product.transposeA;
   c.transposeB = product.transposeB;
-  c.m = c.n = c.ldo = kCanonical;
+  c.m = m;
+  c.n = n;
   c.k = product.k;
-  c.lda = c.transposeA ? kCanonical : rowOf(c.k, element);
-  c.ldb = c.transposeB ? rowOf(c.k, element) : kCanonical;
+  c.lda = alignedRow(c.transposeA ? m : c.k, c.dtype);
+  c.ldb = alignedRow(c.transposeB ? c.k : n, c.dtype);
+  c.ldo = alignedRow(n, c.outType);
   c.ordered = true;
   return c;
 }
@@ -305,40 +310,93 @@ Layout matrix(DType type, int64_t rows, int64_t columns, int64_t stride) {
   return layout;
 }
 
-/// Copies between device memory, waits, and fails if either does.
+/// Numbers whose products cancel, so that the result is nothing but the rounding of the sums, which
+/// every order of addition leaves other bits of: terms k and k + K / 2 are the same number, in `b`
+/// with another sign. A last term of odd K is 0.
+class Cancelling {
+public:
+  explicit Cancelling(const Product &product) : product(product) {}
+
+  /// Of `count` rows (of b: columns); the matrix is stored with K along its rows unless
+  /// `transpose`d.
+  std::vector<std::byte> make(int64_t count, int64_t stride, bool alongRows, bool isB) const {
+    int64_t k = product.k, half = k / 2;
+    std::vector<std::byte> bytes(
+        static_cast<size_t>((alongRows ? count : k) * stride) * sizeOf(product.dtype));
+    uint64_t state = isB ? 0xbf58476d1ce4e5b9ull : 0x9e3779b97f4a7c15ull;
+    std::vector<float> line(static_cast<size_t>(k));
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t t = 0; t < half; ++t) {
+        // Marsaglia, Xorshift RNGs, 2003.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        float size = 1 + static_cast<float>(state >> 41) / 8388608.0f;
+        float value = std::ldexp(state & 1 ? size : -size, static_cast<int>(state >> 1 & 7) - 4);
+        line[static_cast<size_t>(t)] = value;
+        line[static_cast<size_t>(t + half)] = isB ? -value : value;
+      }
+      std::byte *first = bytes.data() + static_cast<size_t>(alongRows ? i * stride : i) *
+                                            sizeOf(product.dtype);
+      storeFromF32(product.dtype, line.data(), first, alongRows ? 1 : stride, k);
+    }
+    return bytes;
+  }
+
+private:
+  const Product &product;
+};
+
+/// The canonical algorithm of a product, as a plan's first: what the library suggests for a large
+/// product of these types, K and transpositions. On H200 it runs any M and N, with the same bits
+/// (CudaLocal.Matmul.ordered-* of the conformance tests).
+Expected<std::unique_ptr<ProductPlan>> planCanonical(Blas &blas, const Product &product) {
+  constexpr int64_t kLarge = 4096;
+  return blas.plan(sizedLike(product, kLarge, kLarge), 1);
+}
+
+/// Algorithms for operands with aligned rows must not run others.
+bool hasAlignedRows(const Product &product) {
+  int64_t strides = product.lda | product.ldb | product.strideA | product.strideB;
+  int64_t out = product.ldo | product.strideOut;
+  return product.alignment >= 16 && strides * sizeOf(product.dtype) % 16 == 0 &&
+         out * sizeOf(product.outType) % 16 == 0;
+}
+
+/// Compares algorithms of a product with the canonical one.
 class Comparison {
 public:
   Comparison(Toolbox &tools, Bench &bench, const Product &product, const Candidate &candidate)
-      : tools(tools), bench(bench), product(product), canonical(canonicalOf(product)),
-        candidate(candidate), rows(std::min(product.m, kCanonical)),
-        columns(std::min(product.n, kCanonical)) {}
+      : tools(tools), bench(bench), product(product), candidate(candidate),
+        rows(std::min(product.m, kBlock)), columns(std::min(product.n, kBlock)),
+        small(sizedLike(product, rows, columns)) {}
 
   /// Computes what the candidates are compared with.
-  Status prepare(Blas &blas) {
-    Product &c = canonical;
-    unsigned element = sizeOf(c.dtype);
-    auto span = [](int64_t rows, int64_t stride) { return static_cast<uint64_t>(rows * stride); };
-    uint64_t bytes[3] = {span(c.transposeA ? c.k : c.m, c.lda) * element,
-                         span(c.transposeB ? c.n : c.k, c.ldb) * element,
-                         span(c.m, c.ldo) * sizeOf(c.outType)};
-    for (int k = 0; k < 3; ++k) {
-      TANDEM_ASSIGN_OR_RETURN(memory[k], Scratch::make(tools.state, bytes[k]));
-      TANDEM_RETURN_IF_ERROR(tools.driver().fill(memory[k].data(), 0, bytes[k]));
-    }
-    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<ProductPlan> plan, blas.plan(c, 1));
+  Status prepare(Blas &blas, const ProductPlan &canonical) {
+    TANDEM_ASSIGN_OR_RETURN(auto plan, blas.plan(small, 1));
+    plan->addFirst(canonical);
+    plan->select(0);
     TANDEM_RETURN_IF_ERROR(bench.open(candidate));
     TANDEM_RETURN_IF_ERROR(bench.fill(candidate));
-    int64_t k = product.k;
-    TANDEM_RETURN_IF_ERROR(c.transposeA ? copy(memory[0].data(), c.lda, bench.data(0), product.lda,
-                                               k, rows, c.dtype)
-                                        : copy(memory[0].data(), c.lda, bench.data(0), product.lda,
-                                               rows, k, c.dtype));
-    TANDEM_RETURN_IF_ERROR(c.transposeB ? copy(memory[1].data(), c.ldb, bench.data(1), product.ldb,
-                                               columns, k, c.dtype)
-                                        : copy(memory[1].data(), c.ldb, bench.data(1), product.ldb,
-                                               k, columns, c.dtype));
-    TANDEM_RETURN_IF_ERROR(bench.run(*plan, memory[0].data(), memory[1].data(), memory[2].data()));
-    return read(memory[2].data(), c.ldo, expected);
+    TANDEM_RETURN_IF_ERROR(bench.finish());
+    Cancelling numbers(product);
+    auto bytes = numbers.make(rows, small.lda, !small.transposeA, /*isB=*/false);
+    TANDEM_ASSIGN_OR_RETURN(Scratch a, upload(bytes));
+    bytes = numbers.make(columns, small.ldb, small.transposeB, /*isB=*/true);
+    TANDEM_ASSIGN_OR_RETURN(Scratch b, upload(bytes));
+    TANDEM_ASSIGN_OR_RETURN(
+        Scratch out, Scratch::make(tools.state, static_cast<uint64_t>(rows * small.ldo) *
+                                                    sizeOf(small.outType)));
+    TANDEM_RETURN_IF_ERROR(bench.run(*plan, a.data(), b.data(), out.data()));
+    TANDEM_RETURN_IF_ERROR(read(out.data(), small.ldo, 0, 0, expected));
+    // The same numbers make the first and the last rows, and columns.
+    for (bool last : {false, true}) {
+      TANDEM_RETURN_IF_ERROR(place(a, small.lda, 0, product.lda, product.transposeA, rows,
+                                   last ? product.m - rows : 0));
+      TANDEM_RETURN_IF_ERROR(place(b, small.ldb, 1, product.ldb, !product.transposeB, columns,
+                                   last ? product.n - columns : 0));
+    }
+    return Status();
   }
 
   /// Whether the selected algorithm gives the canonical bits.
@@ -348,38 +406,64 @@ public:
       TANDEM_RETURN_IF_ERROR(tools.driver().fill(bench.data(k), 0, candidate.bytes[k]));
     TANDEM_RETURN_IF_ERROR(bench.run(candidate));
     std::vector<std::byte> found;
-    TANDEM_RETURN_IF_ERROR(read(bench.data(2), product.ldo, found));
-    return found == expected;
+    for (bool last : {false, true}) {
+      // If the blocks overlap, the last one has overwritten a part of the first.
+      if (!last && (product.m < 2 * rows || product.n < 2 * columns) &&
+          (product.m != rows || product.n != columns))
+        continue;
+      TANDEM_RETURN_IF_ERROR(read(bench.data(2), product.ldo, last ? product.m - rows : 0,
+                                  last ? product.n - columns : 0, found));
+      if (found != expected)
+        return false;
+    }
+    return true;
   }
 
 private:
-  Status copy(void *to, int64_t toStride, const void *from, int64_t fromStride, int64_t count,
-              int64_t length, DType type) {
-    TANDEM_ASSIGN_OR_RETURN(CopyPlan plan,
-                            CopyPlan::make(*tools.kernels, matrix(type, count, length, toStride),
-                                           matrix(type, count, length, fromStride)));
+  Expected<Scratch> upload(const std::vector<std::byte> &bytes) {
+    TANDEM_ASSIGN_OR_RETURN(Scratch memory, Scratch::make(tools.state, bytes.size()));
+    TANDEM_RETURN_IF_ERROR(tools.driver().copy(memory.data(), bytes.data(), bytes.size()));
+    return memory;
+  }
+
+  Status copy(void *to, const Layout &toLayout, const void *from, const Layout &fromLayout) {
+    TANDEM_ASSIGN_OR_RETURN(CopyPlan plan, CopyPlan::make(*tools.kernels, toLayout, fromLayout));
     TANDEM_RETURN_IF_ERROR(plan.run(*tools.kernels, bench.native(), to, from));
     return bench.finish();
   }
 
-  /// The compared part of a result. It goes through the dense memory of the canonical one, whose
-  /// own result is read first.
-  Status read(void *from, int64_t stride, std::vector<std::byte> &to) {
-    to.resize(static_cast<size_t>(rows * columns) * sizeOf(product.outType));
+  /// Copies `count` rows of a (columns of b) into operand `which` of the candidate, from `first` on.
+  /// `across`: they are columns of what is stored.
+  Status place(const Scratch &from, int64_t fromStride, int which, int64_t stride, bool across,
+               int64_t count, int64_t first) {
+    DType type = product.dtype;
+    auto layout = [&](int64_t apart) {
+      return across ? matrix(type, product.k, count, apart) : matrix(type, count, product.k, apart);
+    };
+    auto *to = static_cast<std::byte *>(bench.data(which)) +
+               static_cast<size_t>(across ? first : first * stride) * sizeOf(type);
+    return copy(to, layout(stride), from.data(), layout(fromStride));
+  }
+
+  /// A block of a result.
+  Status read(void *from, int64_t stride, int64_t row, int64_t column, std::vector<std::byte> &to) {
+    DType type = product.outType;
+    to.resize(static_cast<size_t>(rows * columns) * sizeOf(type));
     TANDEM_ASSIGN_OR_RETURN(Scratch dense, Scratch::make(tools.state, to.size()));
     TANDEM_RETURN_IF_ERROR(bench.finish());
-    TANDEM_RETURN_IF_ERROR(
-        copy(dense.data(), columns, from, stride, rows, columns, product.outType));
+    auto *first =
+        static_cast<std::byte *>(from) + static_cast<size_t>(row * stride + column) * sizeOf(type);
+    TANDEM_RETURN_IF_ERROR(copy(dense.data(), matrix(type, rows, columns, columns), first,
+                                matrix(type, rows, columns, stride)));
     return tools.driver().copy(to.data(), dense.data(), to.size());
   }
 
   Toolbox &tools;
   Bench &bench;
   const Product &product;
-  Product canonical;
   const Candidate &candidate;
-  int64_t rows, columns;
-  Scratch memory[3];
+  const int64_t rows, columns;
+  const Product small;
   std::vector<std::byte> expected;
 };
 
@@ -388,6 +472,9 @@ private:
 Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product,
                    const Candidate &candidate) {
   ProductPlan &plan = *candidate.plan;
+  TANDEM_ASSIGN_OR_RETURN(auto canonical, planCanonical(blas, product));
+  if (hasAlignedRows(product))
+    plan.addFirst(*canonical);
   std::vector<std::string> names;
   {
     std::lock_guard<std::mutex> lock(tools.mutex);
@@ -403,7 +490,7 @@ Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product,
   } else {
     Bench bench(tools);
     Comparison comparison(tools, bench, product, candidate);
-    TANDEM_RETURN_IF_ERROR(comparison.prepare(blas));
+    TANDEM_RETURN_IF_ERROR(comparison.prepare(blas, *canonical));
     for (unsigned c = 0; c < plan.candidates(); ++c) {
       plan.select(c);
       // An algorithm that fails on this GPU is no choice either.

@@ -14,9 +14,11 @@
 #include "../../../Core/SharedLibrary.h"
 #include "../Driver.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cublasLt.h>
 #include <fmt/format.h>
+#include <iterator>
 #include <vector>
 
 namespace tandem::gpu {
@@ -116,6 +118,17 @@ public:
 
   unsigned candidates() const override { return static_cast<unsigned>(found.size()); }
   void select(unsigned candidate) override { chosen = candidate; }
+  void addFirst(const ProductPlan &other) override {
+    // All plans are of this library.
+    const cublasLtMatmulHeuristicResult_t &added =
+        static_cast<const CublasPlan &>(other).found.front();
+    auto isSame = [&](const cublasLtMatmulHeuristicResult_t &known) {
+      return std::equal(std::begin(known.algo.data), std::end(known.algo.data),
+                        std::begin(added.algo.data));
+    };
+    found.erase(std::remove_if(found.begin(), found.end(), isSame), found.end());
+    found.insert(found.begin(), added);
+  }
   void keep(const std::vector<unsigned> &numbers) override {
     std::vector<cublasLtMatmulHeuristicResult_t> kept;
     for (unsigned number : numbers)
