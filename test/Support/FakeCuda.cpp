@@ -255,14 +255,23 @@ CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) {
   *at = reinterpret_cast<CUdeviceptr>(memory);
   return memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuMemFree(CUdeviceptr at) { return std::free(pointer(at)), CUDA_SUCCESS; }
+// The driver has the GPU for itself until it is idle.
+CUresult cuMemFree(CUdeviceptr at) {
+  std::unique_lock<std::shared_mutex> alone(lockOf(currentGpu()));
+  waitForGpu(currentGpu());
+  return std::free(pointer(at)), CUDA_SUCCESS;
+}
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
   if (bytes < 4096 && number("no-small-host-memory-on") == currentGpu())
     return CUDA_ERROR_OUT_OF_MEMORY;
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-CUresult cuMemFreeHost(void *memory) { return std::free(memory), CUDA_SUCCESS; }
+CUresult cuMemFreeHost(void *memory) {
+  std::unique_lock<std::shared_mutex> alone(lockOf(currentGpu()));
+  waitForGpu(currentGpu());
+  return std::free(memory), CUDA_SUCCESS;
+}
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
   if (bytes > 1024 && bytes <= 2048)
     std::this_thread::sleep_for(std::chrono::milliseconds(number("late-copies")));

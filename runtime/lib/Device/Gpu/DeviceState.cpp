@@ -90,8 +90,10 @@ void *DeviceState::letGoWord() {
 }
 
 DeviceState::~DeviceState() {
-  if (stuck)
+  if (stuck) {
+    driver->neverRelease();
     return;
+  }
   for (void *page : pages)
     driver->freeHost(page).ignore();
   if (release)

@@ -56,6 +56,14 @@ class Driver {
 public:
   virtual ~Driver();
   virtual const DeviceInfo &info() const = 0;
+  /// Runs `body`, which frees something of this GPU, with the GPU current: now, or, while other
+  /// drivers of this process use the GPU, when they no longer do. To free memory a vendor's driver
+  /// may wait until the GPU is idle, and the work that it waits for may wait for the thread that
+  /// frees; an abort could not end this, since its own calls wait for the driver too. `body` may not
+  /// refer to this object. Success if it is put off.
+  virtual Status release(std::function<Status()> body) = 0;
+  /// Work on this GPU does not end: what was put off, and is from now on, is never freed.
+  virtual void neverRelease() = 0;
   /// Runs `body` with this GPU current: for calls of the vendor's other libraries.
   virtual Status within(const std::function<Status()> &body) = 0;
 

@@ -228,7 +228,10 @@ public:
   Cublas(const Api &api, Driver &driver) : api(api), driver(driver) {}
   ~Cublas() override {
     if (handle)
-      driver.within([&] { return api.status(api.cublasLtDestroy(handle), "cublasLtDestroy"); })
+      driver
+          .release([&api = api, handle = handle] {
+            return api.status(api.cublasLtDestroy(handle), "cublasLtDestroy");
+          })
           .ignore();
   }
   Status open() {

@@ -184,12 +184,68 @@ private:
   Current current(api, context);                                                                   \
   return api.status(api.name(__VA_ARGS__), #name)
 
+/// The drivers of this process that use a GPU, and what they will free when one is left.
+class Users {
+public:
+  static Users &of(CUdevice device) {
+    static std::mutex mutex;
+    static std::map<CUdevice, Users> users; // stay where they are
+    std::lock_guard<std::mutex> lock(mutex);
+    return users[device];
+  }
+  void join() {
+    std::lock_guard<std::mutex> lock(mutex);
+    ++count;
+  }
+  void leave() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (--count > 0)
+        return;
+    }
+    release([] { return Status(); }).ignore();
+  }
+  Status release(std::function<Status()> body) {
+    std::vector<std::function<Status()>> ready;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (keepsAll)
+        return Status();
+      pending.push_back(std::move(body));
+      if (count > 1)
+        return Status();
+      ready.swap(pending);
+    }
+    Status last;
+    for (const std::function<Status()> &each : ready) {
+      last.ignore();
+      last = each();
+    }
+    return last; // of `body`
+  }
+  void neverRelease() {
+    std::lock_guard<std::mutex> lock(mutex);
+    keepsAll = true;
+    pending.clear();
+  }
+
+private:
+  std::mutex mutex; ///< guards the fields below
+  unsigned count = 0;
+  bool keepsAll = false;
+  std::vector<std::function<Status()>> pending;
+};
+
 class CudaDriver final : public Driver {
 public:
-  CudaDriver(const CudaApi &api, CUdevice device) : api(api), device(device), shared(api, device) {}
+  CudaDriver(const CudaApi &api, CUdevice device)
+      : api(api), device(device), users(Users::of(device)), shared(api, device) {
+    users.join();
+  }
   ~CudaDriver() override {
     if (transfers)
       destroyStream(transfers).ignore();
+    users.leave();
   }
   Status open(unsigned index) {
     // Never released: the embedder's libraries use it too, and creating it again takes 250 ms.
@@ -227,6 +283,15 @@ public:
     Current current(api, context);
     return body();
   }
+  // The context is never released, and the table of functions is static.
+  Status release(std::function<Status()> body) override {
+    return users.release([&api = api, context = context, body = std::move(body)] {
+      Current current(api, context);
+      return body();
+    });
+  }
+
+  void neverRelease() override { users.neverRelease(); }
 
   Status allocate(uint64_t bytes, void **memory) override {
     Current current(api, context);
@@ -235,11 +300,17 @@ public:
     *memory = reinterpret_cast<void *>(made); // NOLINT(performance-no-int-to-ptr): it is the API's
     return status;
   }
-  Status free(void *memory) override { TANDEM_CUDA(cuMemFree, address(memory)); }
+  Status free(void *memory) override {
+    return release(
+        [&api = api, memory] { return api.status(api.cuMemFree(address(memory)), "cuMemFree"); });
+  }
   Status allocateHost(uint64_t bytes, void **memory) override {
     TANDEM_CUDA(cuMemHostAlloc, memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
   }
-  Status freeHost(void *memory) override { TANDEM_CUDA(cuMemFreeHost, memory); }
+  Status freeHost(void *memory) override {
+    return release(
+        [&api = api, memory] { return api.status(api.cuMemFreeHost(memory), "cuMemFreeHost"); });
+  }
 
   Status allocateShared(uint64_t bytes, void **memory) override {
     Current current(api, context);
@@ -404,7 +475,9 @@ public:
     return status;
   }
   Status unloadModule(ModuleHandle handle) override {
-    TANDEM_CUDA(cuModuleUnload, static_cast<CUmodule>(handle));
+    return release([&api = api, handle] {
+      return api.status(api.cuModuleUnload(static_cast<CUmodule>(handle)), "cuModuleUnload");
+    });
   }
   Status function(ModuleHandle handle, const char *name, FunctionHandle *function) override {
     Current current(api, context);
@@ -437,6 +510,7 @@ private:
 
   const CudaApi &api;
   CUdevice device;
+  Users &users;
   CUcontext context = nullptr;
   CUstream transfers = nullptr; ///< for copy() and fill()
   SharedMemory shared;

@@ -404,6 +404,23 @@ TEST(GpuGraph, OneThatCannotBeUpdatedIsMadeAnewInTime) {
   }
 }
 
+/// Rank 2 frees its memory while rank 0, on the same GPU, waits for it: the driver would wait for rank
+/// 0's run, and what ends that would wait for the driver.
+TEST(GpuChannel, ARankThatLeavesFreesNothingWhileAnotherWaits) {
+  auto took = timeToFail(
+      ring(3),
+      [](Context &context, Instance &instance) -> Status {
+        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+        TANDEM_RETURN_IF_ERROR(instance.run());
+        if (context.rank() != 2)
+          return instance.run();
+        std::this_thread::sleep_for(std::chrono::milliseconds(100)); // the other one waits
+        return Status(Code::Aborted, "wait_signal slot");
+      },
+      "wait_signal slot");
+  EXPECT_LT(took, std::chrono::seconds(5));
+}
+
 /// What is enqueued without end does not put off the end of what hangs.
 TEST(GpuGraph, RunsBeforeOneThatHangsGiveItNoTime) {
   auto took = timeToFail(
