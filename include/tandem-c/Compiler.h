@@ -50,7 +50,9 @@ typedef struct tandem_compile_options {
   const char *gather;  /* "before", "after", "cost"; NULL: by cost with a machine, else before */
   uint32_t certify;    /* not 0: proves the program and puts the certificate into the file */
   uint32_t reserved;   /* 0 */
-  const char *deterministic; /* "bitwise", "batch" (docs/determinism.md); NULL: as the module says */
+  const char
+      *deterministic; /* "bitwise", "batch" (docs/determinism.md); NULL: as the module says */
+  const char *tuned;  /* file of measured choices (docs/benchmarking.md); NULL: none */
 } tandem_compile_options;
 
 typedef enum tandem_severity {

@@ -114,6 +114,9 @@ void tandem_context_destroy(tandem_context *context);
 /* The message of the last call that failed with this context or a handle made from it; "" if none.
  * Valid until the next failure. */
 const char *tandem_last_error(const tandem_context *context);
+/* The device, the channels and the versions of their libraries: "NVIDIA H200 sm_90, cublasLt
+ * 130100; peer, ccl (NCCL 2.27.3)". Valid as long as the context. "" if its creation failed. */
+const char *tandem_context_description(tandem_context *context);
 /* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
 tandem_code tandem_context_health(tandem_context *context);
 

@@ -55,6 +55,8 @@ static CompileOptions convert(const tandem_compile_options &from) {
   if (from.gather)
     to.gather = from.gather;
   to.certify = from.certify != 0;
+  if (from.tuned)
+    to.tuned = from.tuned;
   if (from.deterministic)
     to.deterministic = from.deterministic;
   return to;

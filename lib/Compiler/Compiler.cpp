@@ -14,6 +14,7 @@
 #include "tandem/Compiler/Registration.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Program/Program.h"
+#include "tandem/Replay/Tuned.h"
 #include "tandem/Support/SilenceDiagnostics.h"
 #include "tandem/Support/SourcePosition.h"
 #include "tandem/Target/StreamProgram/StreamProgram.h"
@@ -74,6 +75,7 @@ public:
 private:
   LogicalResult findEntry();
   LogicalResult lower();
+  LogicalResult readTuned(TandemLowerOptions &lowering);
   LogicalResult translate();
   LogicalResult verify();
   LogicalResult addCertificate();
@@ -129,6 +131,24 @@ LogicalResult Compilation::findEntry() {
   return success();
 }
 
+LogicalResult Compilation::readTuned(TandemLowerOptions &lowering) {
+  if (options.tuned.empty())
+    return success();
+  auto fail = [&](const Twine &message) {
+    return module.emitError() << "measured choices: " << options.tuned << ": " << message;
+  };
+  auto buffer = llvm::MemoryBuffer::getFile(options.tuned);
+  if (!buffer)
+    return fail("cannot read: " + buffer.getError().message());
+  Expected<machine::TunedChoices> known =
+      machine::TunedChoices::parse({(*buffer)->getBufferStart(), (*buffer)->getBufferSize()});
+  if (!known)
+    return fail(known.status().message());
+  for (const machine::TunedChoices::Loop &loop : known->loops)
+    lowering.tuned.push_back(loop.signature + "=" + loop.what);
+  return success();
+}
+
 LogicalResult Compilation::lower() {
   // Other functions are ignored, with their errors and compile time.
   for (auto func : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
@@ -149,6 +169,10 @@ LogicalResult Compilation::lower() {
   lowering.gather = options.gather;
   lowering.deterministic = options.deterministic;
   lowering.baseline = options.baseline;
+  for (const auto &[loop, candidate] : options.choices)
+    lowering.tuned.push_back(loop + "=" + candidate);
+  if (failed(readTuned(lowering)))
+    return failure();
   lowering.machine = options.machine;
   lowering.oracle = options.oracle;
   for (const std::string &pass : options.disabledPasses)
@@ -180,6 +204,8 @@ static std::vector<Certificate::Loop> getLoops(hostir::ProgramOp program) {
       loop.locations.push_back(location.str());
     loop.what = choice.getWhat().str();
     loop.source = choice.getSource().str();
+    if (choice.getLoop())
+      loop.signature = choice.getLoop().str();
     for (CandidateAttr candidate : choice.getCandidates())
       loop.candidates.push_back({candidate.getWhat().str(), candidate.getNanoseconds() * 1e-9});
   }

@@ -40,13 +40,16 @@ struct Workbench {
 /// Contexts never free types and attributes, so they are replaced after this many compiles.
 constexpr unsigned kCompilesPerWorkbench = 64;
 
-/// The contents of a machine file, so that an edited file gives another key.
-std::string machineOf(const std::string &name) {
-  if (name.empty())
+/// The contents of a file that decides choices, so that an edited file gives another key.
+std::string contentsOf(const std::string &path) {
+  if (path.empty())
     return "";
-  std::string path = machine::pathOf(name);
   auto text = llvm::MemoryBuffer::getFile(path);
   return path + "\n" + (text ? (*text)->getBuffer().str() : "");
+}
+
+std::string machineOf(const std::string &name) {
+  return name.empty() ? "" : contentsOf(machine::pathOf(name));
 }
 
 /// Equal for options that lead to the same program.
@@ -82,6 +85,12 @@ std::string keyOf(const CompileOptions &options) {
   add(options.target);
   add(options.gather);
   add(options.deterministic);
+  add(contentsOf(options.tuned));
+  number(options.choices.size());
+  for (const auto &[loop, candidate] : options.choices) {
+    add(loop);
+    add(candidate);
+  }
   number(options.baseline);
   add(machineOf(options.machine));
   number(options.rank ? uint64_t(*options.rank) + 1 : 0);

@@ -111,6 +111,7 @@ static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   select.collectives = channels.collectives;
   select.oneSided = channels.oneSided;
   select.baseline = options.baseline;
+  select.tuned.assign(options.tuned.begin(), options.tuned.end());
   select.log = log;
   builder.addOnFunctions(createFusionSelectSchedule(select));
 }

@@ -236,9 +236,8 @@ private:
     std::string path = machine::pathOf(options.machine);
     std::error_code ignored;
     auto changed = std::filesystem::last_write_time(path, ignored).time_since_epoch().count();
-    std::string key =
-        llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}", path, changed, options.workers,
-                      options.collectives, options.oneSided, options.deterministic);
+    std::string key = llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}", path, changed, options.workers,
+                                    options.collectives, options.oneSided, options.deterministic);
     std::lock_guard<std::mutex> lock(mutex);
     std::shared_ptr<PricedMachine> &known = machines[key];
     if (!known) {

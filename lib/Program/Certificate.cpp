@@ -66,6 +66,8 @@ std::string explainOverlap(const Certificate::Loop &loop) {
   std::string result =
       fmt::format("communicates for {}, {:.0f} % of it behind compute",
                   microseconds(loop.communication), 100 * std::clamp(hidden, 0.0, 1.0));
+  if (hidden < 0.9 && loop.source == "tuned")
+    return result + ": the quickest of those that were measured";
   if (hidden >= 0.9 || loop.candidates.empty())
     return result;
   auto other = std::min_element(loop.candidates.begin() + 1, loop.candidates.end(),
@@ -165,12 +167,12 @@ std::string toText(const Certificate &certificate) {
   for (const std::string &limit : certificate.limits)
     result += fmt::format("  not decided: {}\n", limit);
   if (!certificate.machine.empty())
-    result += fmt::format("  predicted: {} on {} (machine file {:016x}){}\n",
-                          microseconds(certificate.seconds), certificate.machine,
-                          certificate.machineHash,
-                          certificate.baselineSeconds > 0
-                              ? "; without overlap " + microseconds(certificate.baselineSeconds)
-                              : "");
+    result +=
+        fmt::format("  predicted: {} on {} (machine file {:016x}){}\n",
+                    microseconds(certificate.seconds), certificate.machine, certificate.machineHash,
+                    certificate.baselineSeconds > 0
+                        ? "; without overlap " + microseconds(certificate.baselineSeconds)
+                        : "");
   return result + explain(certificate);
 }
 
@@ -185,7 +187,8 @@ std::string explain(const Certificate &certificate) {
     if (std::string overlap = explainOverlap(loop); !overlap.empty())
       result += "    " + overlap + "\n";
     for (const Certificate::Candidate &candidate : loop.candidates)
-      result += fmt::format("    {:>12} {}\n", microseconds(candidate.seconds), candidate.what);
+      if (candidate.seconds > 0) // a measured choice has no price
+        result += fmt::format("    {:>12} {}\n", microseconds(candidate.seconds), candidate.what);
   }
   return result;
 }

@@ -301,16 +301,15 @@ std::string dumpProgram(const Program &program) {
 
 std::string dumpIndex(const ProgramFile &file) {
   const sp::Index &index = file.index();
-  std::string result =
-      fmt::format("stream program @{} version {} ranks {} target \"{}\" capabilities {}{}{}\n"
-                  "  producer \"{}\"\n",
-                  file.name(), sp::kVersion, index.num_ranks(), text(index.target()),
-                  capabilities(index.capabilities()), index.reduced_wire() ? " reduced-wire" : "",
-                  index.deterministic() == sp::Determinism::none
-                      ? ""
-                      : fmt::format(" deterministic {}",
-                                    sp::EnumNameDeterminism(index.deterministic())),
-                  text(index.producer()));
+  std::string result = fmt::format(
+      "stream program @{} version {} ranks {} target \"{}\" capabilities {}{}{}\n"
+      "  producer \"{}\"\n",
+      file.name(), sp::kVersion, index.num_ranks(), text(index.target()),
+      capabilities(index.capabilities()), index.reduced_wire() ? " reduced-wire" : "",
+      index.deterministic() == sp::Determinism::none
+          ? ""
+          : fmt::format(" deterministic {}", sp::EnumNameDeterminism(index.deterministic())),
+      text(index.producer()));
   for (uint32_t i = 0, e = sizeOfVector(index.arguments()); i < e; ++i) {
     const sp::Argument &argument = *index.arguments()->Get(i);
     result += fmt::format("  argument arg{} {} \"{}\" {}{}", i,

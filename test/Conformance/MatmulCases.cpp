@@ -18,8 +18,8 @@ struct Matmul {
   bool wideBias = false;
 };
 
-/// m.a * m.b, without batch dimensions, and once more in pieces of `rows` rows and `columns` columns,
-/// which must give the same bits.
+/// m.a * m.b, without batch dimensions, and once more in pieces of `rows` rows and `columns`
+/// columns, which must give the same bits.
 Scenario pieces(Matmul m, int64_t rows, int64_t columns) {
   OneRank one;
   one.scenario.spec.deterministic = sp::Determinism::batch;

@@ -38,8 +38,8 @@ inline Tensor strided(DType dtype, const Shape &shape, const Shape &strides, int
   return {dtype, shape, strides, offset, storage, {}};
 }
 
-/// Numbers from -1 to 1 with as many digits as the dtype has, whose sums round. Sums of `numbers` are
-/// exact.
+/// Numbers from -1 to 1 with as many digits as the dtype has, whose sums round. Sums of `numbers`
+/// are exact.
 inline void fillWithNoise(Tensor &t, uint64_t seed) {
   uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
   for (int64_t i = 0; i < t.storage; ++i) {
@@ -92,8 +92,8 @@ public:
     return view(buffer, t);
   }
 
-  /// One more output, poisoned, which must have the bits of `output`'s. Call after that; returns its
-  /// buffer.
+  /// One more output, poisoned, which must have the bits of `output`'s. Call after that; returns
+  /// its buffer.
   uint32_t twin(const Tensor &t) {
     uint32_t i = scenario.spec.stacked("twin", true, t.dtype, {t.storage});
     scenario.resize(1);

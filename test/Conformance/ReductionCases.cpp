@@ -57,8 +57,8 @@ Scenario reduce(Tensor src, Tensor dst, uint64_t dims, ReduceOp op) {
   return one.finish(dst, toleranceOf(src.dtype));
 }
 
-/// A sum over `dims` of src, and once more in pieces of one index of dimension `dim`, which is kept;
-/// they must give the same bits.
+/// A sum over `dims` of src, and once more in pieces of one index of dimension `dim`, which is
+/// kept; they must give the same bits.
 Scenario orderedSum(Tensor src, Tensor dst, uint64_t dims, size_t dim) {
   OneRank one;
   one.scenario.spec.deterministic = sp::Determinism::bitwise;

@@ -179,6 +179,42 @@ class Bench(harness.Test):
             json.dump({"tandem_bench": 1, "ranks": ranks, "target": "cpu-ucx", "link_bytes": 64, "probes": False, "rows": rows}, file)
         return folder
 
+    def test_tuning(self):
+        """What --tune stores, the compiler takes; another machine's file is left alone."""
+        source = os.path.join(os.path.dirname(__file__), "..", "Programs", "mlp.mlir")
+        tuned, machine = self.path("tuned.json"), "--machine=cpu2"
+        done = harness.run([BENCH, f"--tune={tuned}", f"--program={source}", "-n", "2", machine, "--verify=all", *QUICK])
+        self.assertEqual(done.code, 0, str(done))
+        known = harness.read_json(tuned)
+        self.assertRegex(known["machine"], r"^2 x cpu, .*; ucx$")
+        self.assertTrue(known["loops"])
+        for loop in known["loops"]:
+            self.assertIn(f"loop {loop['signature']}: ", done.out)
+            self.assertLessEqual(loop["seconds"], loop["plain"])
+        done = harness.run([harness.tool("tandem-compile"), source, "--mesh=x=2", machine, f"--tuned={tuned}",
+                            "--explain"])
+        self.assertEqual(done.code, 0, str(done))
+        for loop in known["loops"]:
+            self.assertIn(f"{loop['what']}, by tuned", done.out)
+        # Shapes, compiled elsewhere; what was known stays.
+        stage = self.path("stage")
+        shapes = ["--dtypes=f32", "--shapes=ag:16x12x8,rs:16x8x12"]
+        done = harness.run([BENCH, f"--tune={tuned}", f"--stage={stage}", "-n", "2", machine, *shapes])
+        self.assertEqual(done.code, 0, str(done))
+        done = harness.run([BENCH, stage, f"--tune={tuned}", *QUICK])
+        self.assertEqual(done.code, 0, str(done))
+        more = harness.read_json(tuned)["loops"]
+        self.assertEqual(more[:len(known["loops"])], known["loops"])
+        self.assertGreater(len(more), len(known["loops"]))
+        for folder, options, why in ((stage, [], "was staged with --tune"),
+                                     (stage, [f"--tune={tuned}", "--channel=local"], "was measured on")):
+            done = harness.run([BENCH, folder, *options, *QUICK])
+            self.assertEqual((done.code, why in done.err), (2, True), str(done))
+        self.assertEqual(harness.read_json(tuned)["loops"], more)
+        for options, why in ((["--program=x.mlir"], "only with --tune"), ([f"--tune={tuned}"], "expected --machine")):
+            done = harness.run([BENCH, "-n", "2", *options])
+            self.assertEqual((done.code, why in done.err), (2, True), str(done))
+
     def test_a_rank_that_never_sends(self):
         """All ranks end soon, with the command that waited; what was measured before is reported."""
         folder = self.make_stage(2, "matmul-2", "silent-2")

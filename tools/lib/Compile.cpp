@@ -108,6 +108,7 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   options.machine = request.machine;
   options.certify = request.certify;
   options.deterministic = request.deterministic;
+  options.choices = request.choices;
   // Ranks outside of the meshes run nothing.
   options.numRanks = request.ranks;
   if (!parseMesh(request, options, result.errors) || !parseShapes(request, options, result.errors))
@@ -128,5 +129,13 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   if (!result.ok)
     result.errors = compiled.errorText();
   result.bytes = std::move(compiled.output);
+  for (const Certificate::Loop &loop : compiled.loops) {
+    if (loop.candidates.empty())
+      continue;
+    CompiledProgram::Loop &priced = result.loops.emplace_back();
+    priced.signature = loop.signature;
+    for (const Certificate::Candidate &candidate : loop.candidates)
+      priced.candidates.push_back(candidate.what);
+  }
   return result;
 }

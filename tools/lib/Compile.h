@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem::run {
@@ -29,13 +30,22 @@ struct CompileRequest {
   /// the first the number of nodes. 0: all ranks are on one node.
   uint32_t ranksPerNode = 0;
   std::string deterministic; ///< "bitwise" or "batch"; "": as the module says
-  bool certify = false;      ///< prove the program, and put the certificate into it
+  /// Loops by signature, and the candidate that each gets (CompileOptions::choices).
+  std::vector<std::pair<std::string, std::string>> choices;
+  bool certify = false; ///< prove the program, and put the certificate into it
 };
 
 struct CompiledProgram {
+  /// A loop that has been priced, and its candidates: the chosen one first.
+  struct Loop {
+    std::string signature;
+    std::vector<std::string> candidates;
+  };
+
   bool ok = false;
   std::string bytes;  ///< of a .tsp
   std::string errors; ///< lines; unless ok
+  std::vector<Loop> loops;
 };
 
 /// Whether this tool can compile at all.

@@ -77,7 +77,8 @@ func.func @bench(%x: {x} {{fusion.name = "x"}}, %w: {w} {{fusion.name = "w"}}) -
   return %y : {y}
 }}
 )",
-                     mesh(ranks), attributes(schedule), wanted, fmt::arg("x", x), fmt::arg("w", w), fmt::arg("y", y));
+                     mesh(ranks), attributes(schedule), wanted, fmt::arg("x", x), fmt::arg("w", w),
+                     fmt::arg("y", y));
 }
 
 /// Terms are reduced. Owners of slices stand in the operand's axes, except for `pipeline`, whose

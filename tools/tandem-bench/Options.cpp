@@ -123,6 +123,14 @@ private:
             "of each probe")
         ->group(group);
     line.add_flag("--probes", o.probes, "with --stage: programs for --calibrate")->group(group);
+    line.text(
+            "--tune", o.tune, "FILE",
+            "measure the candidates of least predicted time of each loop, and store the quickest\n"
+            "in FILE, for tandem-compile --tuned (docs/benchmarking.md). Needs --machine")
+        ->group(group);
+    compiled.push_back(line.list("--program", o.programs, "FILE.mlir,...",
+                                 "with --tune: programs to tune, instead of --shapes")
+                           ->group(group));
   }
 
   void addRanks() {
@@ -220,6 +228,12 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
     return o;
   o.commandLine = fmt::format("{}", fmt::join(arguments, " "));
   o.linkRate *= 1e9;
+  if (!o.programs.empty() && o.tune.empty())
+    return wrong("--program: only with --tune");
+  if (!o.tune.empty() && (o.probes || !o.calibrate.empty()))
+    return wrong("--tune: not with --calibrate or --probes");
+  if (!o.tune.empty() && o.folder.empty() && o.machine.empty())
+    return wrong("--tune: expected --machine, whose costs say which candidates are worth a try");
   if (o.linkBytes % 4 != 0)
     return wrong(fmt::format("--link-bytes: expected a multiple of 4, found \"{}\"", o.linkBytes));
   if (namesChannel(o.channel, "local"))
@@ -237,7 +251,9 @@ Expected<Options> bench::parseOptions(const std::vector<std::string> &arguments)
   if (o.target.empty())
     o.target = targetFor(o.channel);
   TANDEM_RETURN_IF_ERROR(checkChoice(o.target, targetNames()).withPrefix("--target: "));
-  TANDEM_ASSIGN_OR_RETURN(o.cases, parseCases(o.shapes, o.tokens, o.dtypes));
+  if (o.programs.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(o.cases, parseCases(o.shapes, o.tokens, o.dtypes));
+  }
   TANDEM_ASSIGN_OR_RETURN(o.schedules, parseSchedules(o.scheduleList));
   return o;
 }

@@ -44,6 +44,8 @@ struct Options {
   bool probes = false;       ///< what that takes is compiled, not shapes
   bool probesShapes = false; ///< the matmuls of `cases` are probed, not those of known layers
   std::string probeFigures;  ///< the machine file is made of this recording
+  std::string tune;          ///< a file of measured choices to be written
+  std::vector<std::string> programs; ///< .mlir files to tune, instead of `cases`
 
   uint32_t ranks = 0;
   std::string device = "cpu", channel = "ucx";

@@ -277,6 +277,8 @@ Status Runner::checkHealth() {
 }
 
 bool Runner::isVerified(const Row &row) const {
+  if (row.kind == RowKind::Tuning)
+    return options.verify == "all";
   return row.kind == RowKind::Shape &&
          (options.verify == "all" ||
           (options.verify == "auto" && row.shape.flops() <= kVerifiedFlops));

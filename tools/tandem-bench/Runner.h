@@ -62,6 +62,8 @@ public:
   /// Ranks that share this host's cores.
   uint32_t hostRanks() const { return world ? bootstrap.worldSize() : bootstrap.localSize(); }
   Status start();
+  /// Device and libraries; after start().
+  std::string description() const { return tandem_context_description(contexts[0]->handle()); }
   /// What cannot be prepared on some rank is a measurement that says why. An error: the ranks can
   /// no longer run together.
   Expected<std::vector<Measurement>> run(const Row &row);

@@ -30,8 +30,10 @@ static constexpr std::pair<Role, const char *> kRoles[] = {
     {Role::Sequence, "sequence"}, {Role::Matmul, "matmul"}, {Role::Communication, "communication"},
     {Role::Fused, "fused"},       {Role::Link, "link"},     {Role::Probe, "probe"}};
 
-static constexpr std::pair<RowKind, const char *> kKinds[] = {
-    {RowKind::Shape, "shape"}, {RowKind::Links, "links"}, {RowKind::Probe, "probe"}};
+static constexpr std::pair<RowKind, const char *> kKinds[] = {{RowKind::Shape, "shape"},
+                                                              {RowKind::Links, "links"},
+                                                              {RowKind::Probe, "probe"},
+                                                              {RowKind::Tuning, "tuning"}};
 
 std::string bench::toString(Role role) {
   for (auto [known, name] : kRoles)
@@ -54,12 +56,17 @@ public:
   uint32_t ranks() const override { return size; }
   std::string target() const override { return options.target; }
   bool isProbes() const override { return options.probes; }
+  bool isTuning() const override { return !options.tune.empty(); }
   size_t numRows() const override {
+    if (isTuning())
+      return options.programs.empty() ? options.cases.size() : options.programs.size();
     return options.probes ? probes.size() : options.cases.size() + 1;
   }
   uint64_t linkBytes() const override { return options.linkBytes; }
 
   Expected<Row> row(size_t index) override {
+    if (isTuning())
+      return tuningRow(index);
     Row row;
     if (options.probes) {
       row.kind = RowKind::Probe;
@@ -93,10 +100,39 @@ public:
   std::string label(size_t index) const override {
     if (options.probes)
       return probes[index].name();
+    if (isTuning())
+      return options.programs.empty() ? options.cases[index].text() : options.programs[index];
     return index == 0 ? "" : options.cases[index - 1].text();
   }
 
 private:
+  /// A program for each candidate of each loop; the other loops have their predicted best.
+  Expected<Row> tuningRow(size_t index) {
+    Row row;
+    row.kind = RowKind::Tuning;
+    row.label = label(index);
+    run::CompileRequest request;
+    request.path = row.label;
+    request.target = options.target;
+    request.machine = options.machine;
+    request.ranks = size;
+    if (options.programs.empty()) {
+      TANDEM_ASSIGN_OR_RETURN(Schedule chosen, parseSchedule("auto"));
+      TANDEM_ASSIGN_OR_RETURN(request.text, fusedText(options.cases[index], size, chosen));
+    }
+    run::CompiledProgram plain = run::compileProgram(request);
+    if (!plain.ok)
+      return Status(Code::InvalidArgument, plain.errors);
+    for (const run::CompiledProgram::Loop &loop : plain.loops)
+      for (const std::string &candidate : loop.candidates) {
+        request.choices = {{loop.signature, candidate}};
+        run::CompiledProgram compiled = run::compileProgram(request);
+        row.variants.push_back({Role::Fused, loop.signature + " " + candidate,
+                                std::move(compiled.bytes), compiled.ok ? "" : compiled.errors});
+      }
+    return row;
+  }
+
   Variant compileFused(Role role, const Schedule &schedule, const Case &shape) {
     auto text = fusedText(shape, size, schedule);
     if (text)
@@ -197,6 +233,8 @@ json toJson(const Row &row) {
       value["kind"] = name;
   if (row.kind == RowKind::Shape)
     value["shape"] = toJson(row.shape);
+  if (row.kind == RowKind::Tuning)
+    value["label"] = row.label;
   for (const Variant &variant : row.variants)
     value["variants"].push_back({{"role", toString(variant.role)}, {"name", variant.name}});
   return value;
@@ -208,7 +246,11 @@ Row rowOf(const json &value) {
   readName(value, "kind", kKinds, row.kind);
   if (row.kind == RowKind::Shape)
     row.shape = caseOf(fieldOf(value, "shape"));
-  for (const json &entry : listOf(value, "variants")) {
+  if (row.kind == RowKind::Tuning)
+    row.label = textOf(value, "label");
+  // A program without loops has nothing to tune.
+  for (const json &entry :
+       row.kind == RowKind::Tuning ? fieldOf(value, "variants") : listOf(value, "variants")) {
     Variant variant;
     variant.name = textOf(entry, "name");
     readName(entry, "role", kRoles, variant.role);
@@ -237,6 +279,7 @@ public:
   uint32_t ranks() const override { return list.at("ranks").get<uint32_t>(); }
   std::string target() const override { return list.at("target").get<std::string>(); }
   bool isProbes() const override { return list.at("probes").get<bool>(); }
+  bool isTuning() const override { return rowOf(list.at("rows").at(0)).kind == RowKind::Tuning; }
   size_t numRows() const override { return list.at("rows").size(); }
   uint64_t linkBytes() const override { return list.at("link_bytes").get<uint64_t>(); }
 
@@ -256,6 +299,8 @@ public:
     Row row = rowOf(list.at("rows").at(index));
     if (row.kind == RowKind::Shape)
       return row.shape.text();
+    if (row.kind == RowKind::Tuning)
+      return row.label;
     return row.kind == RowKind::Probe ? row.variants.back().name : "";
   }
 
@@ -372,10 +417,13 @@ Expected<std::string> bench::writeSuite(Suite &suite, const std::string &folder)
         fmt::format("\"{}\" holds no program, all {} were refused: {}", folder, refused, why));
   TANDEM_RETURN_IF_ERROR(run::writeFile(
       folder + "/bench.json", list.dump(1, ' ', false, json::error_handler_t::replace) + "\n"));
-  size_t rows = suite.numRows() - (suite.isProbes() ? 0 : 1);
+  bool hasLinks = !suite.isProbes() && !suite.isTuning();
   return fmt::format("{}: {} programs of {} {} for {} ranks, target {} ({} refused)", folder,
-                     written, rows, suite.isProbes() ? "probes" : "shapes", suite.ranks(),
-                     suite.target(), refused);
+                     written, suite.numRows() - hasLinks,
+                     suite.isProbes()   ? "probes"
+                     : suite.isTuning() ? "programs to tune"
+                                        : "shapes",
+                     suite.ranks(), suite.target(), refused);
 }
 
 std::string bench::packRow(const Row &row) {

@@ -29,13 +29,17 @@ struct Variant {
   std::string refused; ///< why there is no program
 };
 
-/// Of a shape; rings that show what a link can do; a probe of a calibration.
-enum class RowKind : uint8_t { Shape, Links, Probe };
+/// Of a shape; rings that show what a link can do; a probe of a calibration; candidates of the
+/// loops of a program.
+enum class RowKind : uint8_t { Shape, Links, Probe, Tuning };
 
 /// Programs that are timed by turns.
 struct Row {
   RowKind kind = RowKind::Shape;
-  Case shape; ///< if it is of one
+  Case shape;        ///< if it is of one
+  std::string label; ///< of a Tuning
+  /// Of a Tuning, each is called "SIGNATURE CANDIDATE"; those of a loop begin with the predicted
+  /// best.
   std::vector<Variant> variants;
 };
 
@@ -47,6 +51,8 @@ public:
   virtual std::string target() const = 0;
   /// Whether rows are probes; else the first one measures links.
   virtual bool isProbes() const = 0;
+  /// Whether rows are for --tune.
+  virtual bool isTuning() const { return false; }
   virtual size_t numRows() const = 0;
   /// An error: a file of a stage is gone or damaged.
   virtual Expected<Row> row(size_t index) = 0;

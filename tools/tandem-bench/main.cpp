@@ -13,6 +13,7 @@
 #include "Report.h"
 #include "Suite.h"
 #include "tandem/Replay/Simulate.h"
+#include "tandem/Replay/Tuned.h"
 #include "tandem/Runtime/Bootstrap.h"
 
 #include <chrono>
@@ -134,6 +135,36 @@ void compileAgain(Figures &figures) {
   }
 }
 
+/// Of each loop, the candidate with the least median, in the mode that an embedder gets: a graph,
+/// if that was measured. The predicted best stays unless another one gains a hundredth.
+std::vector<machine::TunedChoices::Loop> quickest(const std::string &program,
+                                                  const std::vector<Measurement> &measurements,
+                                                  const std::vector<Mode> &modes) {
+  constexpr double kLeastGain = 0.01;
+  bool hasGraph = std::find(modes.begin(), modes.end(), Mode::Graph) != modes.end();
+  std::vector<machine::TunedChoices::Loop> loops;
+  for (const Measurement &measurement : measurements) {
+    if (measurement.mode != (hasGraph ? Mode::Graph : modes.front()) ||
+        measurement.seconds.empty() || !measurement.failure.empty())
+      continue;
+    size_t space = measurement.name.find(' ');
+    std::string signature = measurement.name.substr(0, space);
+    std::string what = measurement.name.substr(space + 1);
+    double seconds = quantilesOf(measurement.seconds).median;
+    if (loops.empty() || loops.back().signature != signature) {
+      loops.push_back({signature, what, program, seconds, seconds});
+      continue;
+    }
+    machine::TunedChoices::Loop &best = loops.back();
+    double least = best.seconds == best.plain ? (1 - kLeastGain) * best.plain : best.seconds;
+    if (seconds < least) {
+      best.what = what;
+      best.seconds = seconds;
+    }
+  }
+  return loops;
+}
+
 /// What rank 0 has to do beside its part.
 class Bench {
 public:
@@ -142,11 +173,10 @@ public:
         runner(options, bootstrap, world) {}
 
   Status run() {
-    Status opened = root ? open() : Status();
-    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, opened.message()));
-    if (!all[0].empty())
-      return refuse(opened);
+    TANDEM_RETURN_IF_ERROR(onRoot([&] { return open(); }));
     TANDEM_RETURN_IF_ERROR(runner.start());
+    if (!options.tune.empty())
+      TANDEM_RETURN_IF_ERROR(onRoot([&] { return openTuned(); }));
     for (size_t index = 0;; ++index) {
       TANDEM_ASSIGN_OR_RETURN(std::string packed, nextRow(index));
       if (packed.empty())
@@ -168,11 +198,21 @@ public:
     return ::writeMachine(options, figures);
   }
 
+  /// After run(), on rank 0.
+  Status writeTuned() const { return writeFile(options.tune, tuned.text()); }
+
   Report report;
   /// Whether run() has ended for what was given: a file or a folder.
   bool unusable = false;
 
 private:
+  /// Does something on rank 0; if it fails, all ranks end.
+  template <typename Body> Status onRoot(Body body) {
+    Status mine = root ? body() : Status();
+    TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine.message()));
+    return all[0].empty() ? Status() : refuse(mine);
+  }
+
   /// On all ranks; rank 0 says why.
   Status refuse(const Status &problem) {
     unusable = true;
@@ -181,11 +221,16 @@ private:
 
   Status open() {
     report.ranks = bootstrap.worldSize();
-    for (const std::string *path : {&options.json, &options.csv, &options.svg, &options.calibrate})
+    for (const std::string *path :
+         {&options.json, &options.csv, &options.svg, &options.calibrate, &options.tune})
       if (!path->empty())
         TANDEM_RETURN_IF_ERROR(checkWritable(*path));
     TANDEM_ASSIGN_OR_RETURN(suite, openSuite(options, report.ranks));
     report.target = suite->target();
+    if (suite->isTuning() != !options.tune.empty())
+      return Status(Code::InvalidArgument,
+                    fmt::format("\"{}\" was staged {} --tune", options.folder,
+                                options.tune.empty() ? "with" : "without"));
     if (suite->isProbes() != options.probes)
       return Status(Code::InvalidArgument,
                     fmt::format("\"{}\" was staged {} --probes: {} --calibrate", options.folder,
@@ -232,6 +277,8 @@ private:
   }
 
   void note(const Row &row, std::vector<Measurement> measurements) {
+    if (row.kind == RowKind::Tuning)
+      return noteTuning(row, measurements);
     if (row.kind == RowKind::Links) {
       noteLinks(measurements);
     } else if (row.kind == RowKind::Probe) {
@@ -253,6 +300,34 @@ private:
       // However this ends, what was measured is there; an error is said at the end.
       writeFiles(options, report).ignore();
     }
+  }
+
+  /// Stores the quickest candidate of each loop. After each row the file is whole.
+  void noteTuning(const Row &row, const std::vector<Measurement> &measurements) {
+    for (machine::TunedChoices::Loop &loop : quickest(row.label, measurements, options.modes)) {
+      fmt::print("{}: loop {}: {:.1f} us with {}, {:.1f} us with the predicted best\n", row.label,
+                 loop.signature, loop.seconds * 1e6, loop.what, loop.plain * 1e6);
+      std::fflush(stdout);
+      tuned.set(std::move(loop));
+    }
+    writeFile(options.tune, tuned.text()).ignore(); // an error is said at the end
+  }
+
+  /// Earlier choices in the file stay, if they were measured on such a machine.
+  Status openTuned() {
+    std::string machine = fmt::format("{} x {}", report.ranks, runner.description());
+    if (auto text = readFile(options.tune)) {
+      auto known = machine::TunedChoices::parse(*text);
+      if (!known)
+        return known.status().withPrefix(options.tune + ": ");
+      if (known->machine != machine)
+        return Status(Code::InvalidArgument,
+                      fmt::format("{}: was measured on \"{}\", this is \"{}\"; name another file",
+                                  options.tune, known->machine, machine));
+      tuned = std::move(*known);
+    }
+    tuned.machine = machine;
+    return Status();
   }
 
   /// What one ring takes, without what a run does; the quickest way.
@@ -287,6 +362,7 @@ private:
   std::unique_ptr<Suite> suite; ///< rank 0
   std::optional<machine::Machine> machine;
   Figures figures; ///< of probes
+  machine::TunedChoices tuned;
   Runner runner;
 };
 
@@ -373,6 +449,15 @@ int runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *w
       fmt::print("not measured, time was up: {}\n", line);
     if (status.ok())
       status = bench.writeMachine();
+    if (!status.ok())
+      fmt::print(stderr, "tandem-bench: {}\n", status.message());
+    return !status.ok() ? failed : report.left.empty() ? 0 : kTimeUp;
+  }
+  if (!options.tune.empty()) {
+    for (const std::string &line : report.left)
+      fmt::print("not measured, time was up: {}\n", line);
+    if (status.ok())
+      status = bench.writeTuned();
     if (!status.ok())
       fmt::print(stderr, "tandem-bench: {}\n", status.message());
     return !status.ok() ? failed : report.left.empty() ? 0 : kTimeUp;

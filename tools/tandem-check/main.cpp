@@ -56,9 +56,10 @@ int main(int argc, char **argv) {
                   "compare results with the unsharded reference at all indices if this takes at\n"
                   "most STEPS steps, else at some. Commands that are not covered count as not\n"
                   "decided. Default: 50000000, where they are only reported. 0: never");
-  line.add_option("--same-bits", otherPath,
-                  "also prove that the results have the same bits as those of this program, e.g. the\n"
-                  "baseline of a deterministic one (tandem-compile --baseline)")
+  line.add_option(
+          "--same-bits", otherPath,
+          "also prove that the results have the same bits as those of this program, e.g. the\n"
+          "baseline of a deterministic one (tandem-compile --baseline)")
       ->type_name("FILE");
   line.number("--max-findings", options.maxFindings, 0, 999999, "N",
               "report at most N findings of each kind (default 8)");
@@ -84,8 +85,9 @@ int main(int argc, char **argv) {
   std::shared_ptr<const replay::World> other;
   if (!otherPath.empty()) {
     auto otherFile = ProgramFile::open(otherPath);
-    auto loadedOther = otherFile ? replay::World::load(**otherFile)
-                                 : Expected<std::shared_ptr<const replay::World>>(otherFile.status());
+    auto loadedOther = otherFile
+                           ? replay::World::load(**otherFile)
+                           : Expected<std::shared_ptr<const replay::World>>(otherFile.status());
     if (!loadedOther)
       return fail(loadedOther.status().message());
     other = *loadedOther;

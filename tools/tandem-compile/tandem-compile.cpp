@@ -58,6 +58,9 @@ cl::opt<std::string>
                   cl::desc("bitwise or batch: the last bits of results do not depend on timing and "
                            "schedule (batch: nor on the number of rows)"),
                   cl::init(""), cl::cat(category));
+cl::opt<std::string> tuned("tuned",
+                           cl::desc("file of measured choices, which tandem-bench --tune writes"),
+                           cl::value_desc("file"), cl::init(""), cl::cat(category));
 cl::opt<bool> baseline("baseline",
                        cl::desc("compile without overlap, whatever schedules are annotated"),
                        cl::cat(category));
@@ -147,6 +150,7 @@ int parseOptions(compiler::CompileOptions &options) {
   options.gather = gather;
   options.deterministic = deterministic;
   options.baseline = baseline;
+  options.tuned = tuned;
   options.machine = machine;
   options.oracle = !noOracle;
   options.disabledPasses.assign(disablePass.begin(), disablePass.end());

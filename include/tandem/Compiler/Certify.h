@@ -15,9 +15,10 @@ namespace tandem::compiler {
 
 /// What holds of a compiled program: `withCertificate` puts it into the file. `isChecked`: proves
 /// that it can neither hang nor race, and compares its results with the reference, as tandem-check
-/// does, and those of a deterministic program bit by bit with the baseline (CompileResult::baseline);
-/// what is found is an error. With a machine in `options` that can run the program, one run is
-/// simulated, of the baseline too. Needs all ranks. Takes about as long as compiling.
+/// does, and those of a deterministic program bit by bit with the baseline
+/// (CompileResult::baseline); what is found is an error. With a machine in `options` that can run
+/// the program, one run is simulated, of the baseline too. Needs all ranks. Takes about as long as
+/// compiling.
 Expected<Certificate> certify(const CompileResult &result, const CompileOptions &options,
                               bool isChecked);
 

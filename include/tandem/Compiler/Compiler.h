@@ -71,8 +71,14 @@ struct CompileOptions {
   /// (docs/determinism.md), in place of the module's `fusion.deterministic`. Empty: as the module
   /// says.
   std::string deterministic;
-  /// Compile the unoverlapped baseline: annotated schedules are ignored, and one loop has one worker
-  /// stream.
+  /// A file of measured choices (`tandem-bench --tune` writes it; docs/benchmarking.md). A loop
+  /// that it knows gets its candidate, unless a schedule is annotated. Empty: none.
+  std::string tuned;
+  /// Loops by signature (Certificate::Loop), and the text of the candidate that each gets. They
+  /// precede those of `tuned`.
+  std::vector<std::pair<std::string, std::string>> choices;
+  /// Compile the unoverlapped baseline: annotated schedules are ignored, and one loop has one
+  /// worker stream.
   bool baseline = false;
   /// Also compile the baseline, for a certificate that compares with it (CompileResult::baseline).
   bool withBaseline = false;

@@ -46,6 +46,10 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
       llvm::cl::desc("bitwise or batch: in place of the module's `fusion.deterministic`; empty: as "
                      "the module says"),
       llvm::cl::init("")};
+  ListOption<std::string> tuned{
+      *this, "tuned",
+      llvm::cl::desc("measured choices: LOOP=CANDIDATE, a loop's signature and the text of a "
+                     "candidate")};
   Option<bool> baseline{*this, "baseline",
                         llvm::cl::desc("all loops run unoverlapped, whatever their annotations"),
                         llvm::cl::init(false)};

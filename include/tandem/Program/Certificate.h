@@ -30,11 +30,14 @@ struct Certificate {
     std::string reshards;               ///< "all-gather and all-gather"
     std::vector<std::string> locations; ///< one per reshard; "" if unknown
     std::string what;                   ///< schedule and slices
-    std::string source;                 ///< "annotation", "cost" or "fallback"
+    std::string source;                 ///< "annotation", "cost", "tuned" or "fallback"
     /// The chosen one, the plainest, the quickest others. Empty without a machine file.
     std::vector<Candidate> candidates;
     double communication = 0; ///< s on the slowest rank
     double exposed = 0;       ///< of these, while nothing is computed
+    /// Identifies equal loops for CompileOptions::choices; not stored in files. Empty without
+    /// candidates.
+    std::string signature = "";
   };
 
   std::string producer; ///< the compiler and its version

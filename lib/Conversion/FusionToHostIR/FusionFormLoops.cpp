@@ -68,9 +68,9 @@ void FusionFormLoopsPass::form(const StreamLoop &group, Block &block) {
   fusion::ScheduleSourceAttr source;
   if (group.schedule)
     source = fusion::ScheduleSourceAttr::get(&getContext(), fusion::ScheduleSource::Annotation);
-  auto loop =
-      fusion::StreamLoopOp::create(builder, group.place->getLoc(), ValueRange(yielded).getTypes(),
-                                   inputs.getArrayRef(), group.schedule, source, ArrayAttr());
+  auto loop = fusion::StreamLoopOp::create(builder, group.place->getLoc(),
+                                           ValueRange(yielded).getTypes(), inputs.getArrayRef(),
+                                           group.schedule, source, ArrayAttr(), StringAttr());
   Block *body = builder.createBlock(&loop.getBody());
   for (Operation *op : group.ops) {
     op->moveBefore(body, body->end());

@@ -19,7 +19,9 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/xxhash.h"
 #include <cmath>
 #include <unordered_map>
 
@@ -78,6 +80,7 @@ struct FusionSelectSchedulePass
 private:
   llvm::MapVector<StringRef, unsigned> chosen; ///< loops by the schedule that the pass has chosen
   unsigned user = 0, sliced = 0;
+  using Slices = std::optional<std::pair<unsigned, StreamFactor>>;
   StringAttr deterministic; ///< of the function; null: sums may be added in any order
 
   void say(Location loc, function_ref<void(raw_ostream &)> what) {
@@ -129,7 +132,14 @@ private:
       return takeBaseline(op, *loop);
     if (op.getScheduleAttr())
       return keep(op, *loop);
-    if (pricer && selectByCost(op, *loop, *pricer))
+    std::string signature = getSignature(op);
+    if (pricer || !tuned.empty()) {
+      std::string hash = getHash(op);
+      op.setSignature(hash);
+      if (takeTuned(op, *loop, hash))
+        return success();
+    }
+    if (pricer && selectByCost(op, *loop, *pricer, std::move(signature)))
       return success();
     FailureOr<ScheduleAttr> fallback = getFallbackSchedule(*loop, emitError);
     if (failed(fallback))
@@ -162,6 +172,65 @@ private:
              return isa<FloatType>(reshard.getType().getElementType()) &&
                     getAxes(reshard.getInput()).getPartialKind() == ReduceKind::Sum;
            });
+  }
+
+  /// The text of a candidate, by which reports and measured choices name it.
+  static std::string getText(ScheduleAttr schedule, const Slices &slices) {
+    return schedule.str() + (slices ? "; " + describe(slices->second) : "");
+  }
+
+  /// Of the loop's text, without names and locations: unlike getSignature(), it is the same in all
+  /// processes.
+  static std::string getHash(StreamLoopOp op) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    op->print(os, OpPrintingFlags().printGenericOpForm().useLocalScope());
+    return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
+  }
+
+  /// Whether the loop has got the candidate that option `tuned` names. A candidate that the loop
+  /// does not have any more is passed over.
+  bool takeTuned(StreamLoopOp op, const StreamLoop &loop, StringRef hash) {
+    auto entry = llvm::find_if(
+        tuned, [&](const std::string &text) { return StringRef(text).split('=').first == hash; });
+    if (entry == tuned.end())
+      return false;
+    StringRef what = StringRef(*entry).split('=').second;
+    for (const Candidate &candidate : getCandidates(loop)) {
+      if (getText(candidate.schedule, candidate.slices) != what)
+        continue;
+      OwningOpRef<StreamLoopOp> trial(op.clone());
+      SilenceDiagnostics silence(op.getContext());
+      if (candidate.slices && failed(cut(*trial, *candidate.slices)))
+        return false;
+      FailureOr<StreamLoop> sliced = getStreamLoop(*trial, [&] { return op.emitError(); });
+      if (failed(sliced) || findAdder(*sliced))
+        return false;
+      sliced->schedule = candidate.schedule;
+      FailureOr<SchedulePlan> plan =
+          getSchedule(candidate.schedule)->match(*sliced, [&] { return op.emitError(); });
+      if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, *sliced))
+        return false;
+      if (candidate.slices) {
+        ++this->sliced;
+        (void)streamReshard(op.getReshards()[candidate.slices->first], candidate.slices->second);
+      }
+      choose(op, candidate.schedule, ScheduleSource::Tuned);
+      op.setCandidatesAttr(ArrayAttr::get(
+          op.getContext(), CandidateAttr::get(op.getContext(), what, /*nanoseconds=*/0)));
+      return true;
+    }
+    return false;
+  }
+
+  /// Cuts a reshard of a loop into slices. Failure if the loop cannot have them.
+  static LogicalResult cut(StreamLoopOp loop, const std::pair<unsigned, StreamFactor> &slices) {
+    if (failed(streamReshard(loop.getReshards()[slices.first], slices.second)))
+      return failure();
+    for (Operation &member : loop.getBody().front().without_terminator())
+      if (isLocalComputation(&member) && failed(verifyLocal(&member, nullptr)))
+        return failure();
+    return success();
   }
 
   LogicalResult takeBaseline(StreamLoopOp op, StreamLoop &loop) {
@@ -200,14 +269,14 @@ private:
     op.setScheduleAttr(schedule);
     op.setSource(source);
     ++chosen[getSchedule(schedule)->getName()];
-    ++(source == ScheduleSource::Cost ? numByCost : numFallback);
+    ++(source == ScheduleSource::Cost    ? numByCost
+       : source == ScheduleSource::Tuned ? numTuned
+                                         : numFallback);
   }
 
   //===--------------------------------------------------------------------===//
   // By cost
   //===--------------------------------------------------------------------===//
-
-  using Slices = std::optional<std::pair<unsigned, StreamFactor>>;
 
   struct Priced {
     ScheduleAttr schedule;
@@ -276,11 +345,8 @@ private:
     OwningOpRef<StreamLoopOp> copy(op.clone());
     SilenceDiagnostics silence(op.getContext());
     auto getSliced = [&]() -> FailureOr<StreamLoop> {
-      if (failed(streamReshard(copy->getReshards()[choice.slices->first], choice.slices->second)))
+      if (failed(cut(*copy, *choice.slices)))
         return failure();
-      for (Operation &member : copy->getBody().front().without_terminator())
-        if (isLocalComputation(&member) && failed(verifyLocal(&member, nullptr)))
-          return failure();
       return getStreamLoop(*copy, [&] { return op.emitError(); });
     };
     FailureOr<StreamLoop> loop = getSliced();
@@ -315,10 +381,8 @@ private:
     MLIRContext *context = chosen.schedule.getContext();
     SmallVector<CandidateAttr> priced, list;
     auto describeCandidate = [&](const Choice &choice, const Priced &candidate) {
-      std::string text = candidate.schedule.str();
-      if (choice.slices)
-        text += "; " + describe(choice.slices->second);
-      return CandidateAttr::get(context, text, std::llround(candidate.seconds * 1e9));
+      return CandidateAttr::get(context, getText(candidate.schedule, choice.slices),
+                                std::llround(candidate.seconds * 1e9));
     };
     for (const Choice &choice : choices)
       for (const Priced &candidate : choice.schedules)
@@ -338,8 +402,8 @@ private:
   }
 
   /// Whether the loop has got its schedule, and slices if they are worth it.
-  bool selectByCost(StreamLoopOp op, const StreamLoop &loop, Pricer &pricer) {
-    std::string signature = getSignature(op);
+  bool selectByCost(StreamLoopOp op, const StreamLoop &loop, Pricer &pricer,
+                    std::string signature) {
     if (auto known = decisions.find(signature); known != decisions.end() && !log) {
       apply(op, known->second);
       return true;

@@ -178,7 +178,8 @@ static ArrayAttr getChoices(func::FuncOp func) {
         candidates.empty() ? loop.getScheduleAttr().str() : candidates.front().getWhat().str();
     choices.push_back(
         ChoiceAttr::get(func.getContext(), describeReshards(loop), builder.getArrayAttr(locations),
-                        what, fusion::stringifyScheduleSource(*loop.getSource()), candidates));
+                        what, fusion::stringifyScheduleSource(*loop.getSource()), candidates,
+                        candidates.empty() ? StringAttr() : loop.getSignatureAttr()));
   }
   return choices.empty() ? ArrayAttr() : builder.getArrayAttr(choices);
 }

@@ -99,8 +99,8 @@ private:
 /// The purpose of a run.
 struct DataMode {
   bool oracle = false; ///< partial inputs hold the logical values
-  /// Sums of floats depend on their order, and values on where they are rounded: what differs in the
-  /// last bit differs.
+  /// Sums of floats depend on their order, and values on where they are rounded: what differs in
+  /// the last bit differs.
   bool rounded = false;
   uint64_t order = 0; ///< selects the order of values
 };

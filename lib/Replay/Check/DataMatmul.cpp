@@ -140,7 +140,8 @@ void DataRun::matmul(uint32_t rank, const Command &command) {
   const int64_t k = a.shape[a.rank - (transposeA ? 2u : 1u)];
   // A single product has no order of addition.
   const bool depends = mode.rounded && k > 1 && isFloat(out.dtype);
-  const uint64_t algorithm = depends ? algorithmOf(out, a, b, command.flags, world.isDeterministic) : 0;
+  const uint64_t algorithm =
+      depends ? algorithmOf(out, a, b, command.flags, world.isDeterministic) : 0;
   auto m = static_cast<uint64_t>(out.shape[out.rank - 2]);
   auto n = static_cast<uint64_t>(out.shape[out.rank - 1]);
   std::vector<uint64_t> stridesA = batchStrides(a, out), stridesB = batchStrides(b, out);

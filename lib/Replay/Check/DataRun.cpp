@@ -85,8 +85,7 @@ void DataRun::fillInputs(const Density &density) {
         continue;
       Elements held;
       auto add = [&](uint64_t local, uint64_t logical) {
-        held.add(local,
-                 stored(mode, info.dtype, inputTerm(mode, info, a, logical, shard.term)));
+        held.add(local, stored(mode, info.dtype, inputTerm(mode, info, a, logical, shard.term)));
       };
       if (isComplete) {
         shard.forEach(add);

@@ -66,8 +66,8 @@ inline Value addRounded(Value a, Value b) {
 }
 
 /// `a` rounded to a narrower type: an unknown function for each `type`, which a second rounding and
-/// a change of sign leave alone. Results are marked in their low bits, so one value in 2^20 is taken
-/// for rounded. Small integers are numbers of every type.
+/// a change of sign leave alone. Results are marked in their low bits, so one value in 2^20 is
+/// taken for rounded. Small integers are numbers of every type.
 inline Value roundTo(uint64_t type, Value a) {
   constexpr Value kMark = (uint64_t(1) << 20) - 1, kSmall = 257;
   Value mark = mix(type + 0x726f756e64) & kMark;

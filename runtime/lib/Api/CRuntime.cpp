@@ -20,7 +20,7 @@ using namespace tandem;
 
 struct tandem_context {
   std::unique_ptr<Context> context; ///< null if its creation failed
-  std::string lastError;
+  std::string lastError, description;
   bool requiresProof = false; ///< of programs
 };
 
@@ -225,6 +225,16 @@ void tandem_context_destroy(tandem_context *context) { delete context; }
 
 const char *tandem_last_error(const tandem_context *context) {
   return context ? context->lastError.c_str() : "no context";
+}
+
+const char *tandem_context_description(tandem_context *context) {
+  (void)guarded(context, [&]() -> Status {
+    TANDEM_RETURN_IF_ERROR(usable(context));
+    if (context->description.empty())
+      context->description = context->context->description();
+    return Status();
+  });
+  return context ? context->description.c_str() : "";
 }
 
 tandem_code tandem_context_health(tandem_context *context) {

@@ -97,6 +97,16 @@ Expected<Transport *> ContextImpl::transport(const ChannelDesc &channel) {
                             have.empty() ? "no channels" : have));
 }
 
+std::string ContextImpl::description() {
+  std::string text = options.device->description();
+  const char *separator = "; ";
+  for (const auto &transport : options.transports) {
+    text += separator + transport->description();
+    separator = ", ";
+  }
+  return text;
+}
+
 Status ContextImpl::checkRun() const {
   for (const auto &transport : options.transports)
     TANDEM_RETURN_IF_ERROR(transport->checkRun());

@@ -42,6 +42,7 @@ public:
   ~ContextImpl() override;
 
   Device &device() override { return *options.device; }
+  std::string description() override;
   Bootstrap &bootstrap() override { return *options.bootstrap; }
   std::chrono::milliseconds timeout() const override { return options.timeout; }
   Status health() const override;

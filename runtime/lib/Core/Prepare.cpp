@@ -195,8 +195,8 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
   auto view = [&](unsigned k) { return operand(command.operands()->Get(k)); };
   auto op = static_cast<ReduceOp>(command.reduce_op());
   // The reference is compared within a tolerance.
-  bool ordered = !programHandle->isOracle() &&
-                 programHandle->index().deterministic() != sp::Determinism::none;
+  bool ordered =
+      !programHandle->isOracle() && programHandle->index().deterministic() != sp::Determinism::none;
   switch (command.kind()) {
   case sp::CommandKind::copy:
     return device.prepareCopy(view(0), view(1));

@@ -84,12 +84,15 @@ def FusionSelectSchedule : Pass<"fusion-select-schedule", "::mlir::func::FuncOp"
     Option<"collectives", "collectives", "bool", /*default=*/"true",
            "the target's channels have collectives; else they become messages">,
     Option<"oneSided", "one-sided", "bool", /*default=*/"true", "the target's channels have one-sided messages">,
+    ListOption<"tuned", "tuned", "std::string",
+               "measured choices: `LOOP=CANDIDATE`, a loop's signature and the text of a candidate">,
     Option<"baseline", "baseline", "bool", /*default=*/"false",
            "all loops get the unoverlapped baseline, in place of their annotations too">,
     Option<"log", "log", "bool", /*default=*/"false", "say what was done, as remarks at the ops">
   ];
   let statistics = [
     Statistic<"numByCost", "by-cost", "number of loops whose schedule has the least price">,
+    Statistic<"numTuned", "tuned", "number of loops with a measured choice">,
     Statistic<"numFallback", "fallback", "number of loops with the fallback schedule">,
     Statistic<"numUser", "user", "number of loops with an annotated schedule">,
     Statistic<"numSliced", "sliced", "number of loops that the pass cut into slices">

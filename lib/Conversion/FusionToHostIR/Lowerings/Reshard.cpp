@@ -164,8 +164,7 @@ LogicalResult ReshardLowering::emit(Operation *operation, const SliceIndex *inde
   bool arrives = there && plan->kind == SliceMove::Broadcast;
   if (arrives)
     emitMessage(program, loc, plan->root, source, deputy, there, stream);
-  bool isOrdered = program.isDeterministic() && reduction &&
-                   plan->reduction == ReduceKind::Sum &&
+  bool isOrdered = program.isDeterministic() && reduction && plan->reduction == ReduceKind::Sum &&
                    isa<FloatType>(op.getType().getElementType());
   program.onMesh(loc, plan->groupMesh, [&] {
     if (isOrdered)

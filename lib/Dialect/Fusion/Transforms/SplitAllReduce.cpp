@@ -85,8 +85,8 @@ bool fusion::splitAllReduce(ReshardOp op, Pricer *pricer) {
       (producer && (producer->getNumResults() != 1 || producer->getNumOperands() == 0)))
     return false;
   // Of what any order of addition leaves as it is, the library's all-reduce is the best.
-  bool isRounded = isa<FloatType>(to.getElementType()) &&
-                   getAxes(from).getPartialKind() == ReduceKind::Sum;
+  bool isRounded =
+      isa<FloatType>(to.getElementType()) && getAxes(from).getPartialKind() == ReduceKind::Sum;
   if (!pricer && !isRounded)
     return false;
   SmallVector<RankedTensorType> types = getScatteredTypes(op, reshard.axes.front());

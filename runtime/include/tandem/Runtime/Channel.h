@@ -141,6 +141,8 @@ public:
   virtual ~Transport();
   /// "local", "ucx", "ccl", "peer".
   virtual std::string_view name() const = 0;
+  /// The name, and the version of a library if that decides how quick it is.
+  virtual std::string description() const { return std::string(name()); }
   virtual uint32_t capabilities() const = 0;
   virtual Reach reach() const { return Reach::World; }
   /// True if its channels can access memory of `device` directly. Otherwise the transport is staged

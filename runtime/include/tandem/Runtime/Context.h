@@ -44,6 +44,9 @@ public:
   virtual ~Context();
 
   virtual Device &device() = 0;
+  /// The device's and the transports' descriptions: "NVIDIA H200 sm_90, cublasLt 130100; peer, ccl
+  /// (NCCL 2.27.3)".
+  virtual std::string description() = 0;
   virtual Bootstrap &bootstrap() = 0;
   uint32_t rank() { return bootstrap().rank(); }
   uint32_t worldSize() { return bootstrap().worldSize(); }

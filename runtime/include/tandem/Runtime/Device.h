@@ -205,6 +205,9 @@ public:
   virtual ~Device();
   /// "cpu", "null", "cuda:0".
   virtual std::string_view name() const = 0;
+  /// Model and versions of libraries, on which measured times depend: "NVIDIA H200 sm_90, cublasLt
+  /// 130100". Any thread.
+  virtual std::string description() { return std::string(name()); }
   /// True if the host can read and write the device's memory directly.
   virtual bool hostMemory() const = 0;
 

@@ -116,9 +116,9 @@ private:
 };
 
 /// dst = reduction of src over the dims of `mask`: f16 and bf16 in f32, rounded once. An empty sum
-/// is 0; an empty max or min is the least or greatest value (for floats, the infinities). `ordered`:
-/// each element adds one term after the other, in row-major order of the reduced dims; else the
-/// order depends on the layouts.
+/// is 0; an empty max or min is the least or greatest value (for floats, the infinities).
+/// `ordered`: each element adds one term after the other, in row-major order of the reduced dims;
+/// else the order depends on the layouts.
 class ReducePlan {
 public:
   ReducePlan() = default;

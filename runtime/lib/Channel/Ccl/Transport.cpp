@@ -176,6 +176,13 @@ public:
   explicit CclTransport(const Api &api) : api(api) {}
 
   std::string_view name() const override { return "ccl"; }
+  std::string description() const override {
+    int version = 0;
+    if (api.ncclGetVersion(&version) != ncclSuccess)
+      return "ccl";
+    return fmt::format("ccl (NCCL {}.{}.{})", version / 10000, version % 10000 / 100,
+                       version % 100);
+  }
   uint32_t capabilities() const override { return TwoSided | Collectives; }
   bool moves(const Device &) const override { return true; } // or says why not
 

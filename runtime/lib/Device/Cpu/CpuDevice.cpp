@@ -290,6 +290,7 @@ public:
   }
 
   std::string_view name() const override { return "cpu"; }
+  std::string description() override { return "cpu, " + matrixLibrary(); }
   bool hostMemory() const override { return true; }
 
   Expected<std::unique_ptr<Stream>> createStream(StreamPriority) override {

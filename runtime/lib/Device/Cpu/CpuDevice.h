@@ -16,6 +16,8 @@ namespace tandem::cpu {
 /// Returns the previous number, or 0 without OpenMP.
 int setOpenMPThreads(int threads);
 
+/// "oneDNN 2.6.0".
+std::string matrixLibrary();
 /// `threads`: per execution.
 Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsigned threads);
 Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc);

@@ -265,8 +265,8 @@ private:
   std::vector<float> biasStorage;
 };
 
-/// Dense copies and three plain loops, for what oneDNN lacks: f64, and products that are added up in
-/// the order of K whatever M and N are. `T` (f32 or f64) is the type of sums.
+/// Dense copies and three plain loops, for what oneDNN lacks: f64, and products that are added up
+/// in the order of K whatever M and N are. `T` (f32 or f64) is the type of sums.
 template <typename T> class PlainProductOperation final : public HostOperation {
   static constexpr DType kType = std::is_same_v<T, double> ? DType::F64 : DType::F32;
 
@@ -385,6 +385,12 @@ private:
 
 } // namespace
 
+std::string matrixLibrary() {
+  const dnnl::version_t *version = dnnl::version();
+  return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
 Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsigned threads) {
   int64_t k = desc.a.layout.shape[desc.a.layout.rank - (desc.transposeA ? 2 : 1)];
   if (k == 0 || desc.out.layout.numElements() == 0)
@@ -419,6 +425,8 @@ Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &desc, unsig
 }
 
 #else
+
+std::string matrixLibrary() { return "no matrix library"; }
 
 Expected<std::unique_ptr<Operation>> prepareMatmul(const MatmulDesc &, unsigned) {
   return Status(Code::Unsupported,

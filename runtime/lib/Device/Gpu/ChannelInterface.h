@@ -86,8 +86,9 @@ public:
   Scratch(Scratch &&other) noexcept { *this = std::move(other); }
   Scratch &operator=(Scratch &&other) noexcept;
   ~Scratch();
-  /// Not initialised.
-  static Expected<Scratch> make(std::shared_ptr<DeviceState> state, uint64_t bytes);
+  /// Not initialised. `ofPrepare`: freed without delay (Driver::freeNow).
+  static Expected<Scratch> make(std::shared_ptr<DeviceState> state, uint64_t bytes,
+                                bool ofPrepare = false);
   void *data() const { return memory; }
   uint64_t size() const { return bytes; }
 
@@ -95,6 +96,7 @@ private:
   std::shared_ptr<DeviceState> state;
   void *memory = nullptr;
   uint64_t bytes = 0;
+  bool ofPrepare = false;
 };
 
 /// Sleeps between polls, longer the longer it has waited: GPU work is short, failures are not.

@@ -26,16 +26,19 @@ Scratch &Scratch::operator=(Scratch &&other) noexcept {
   std::swap(state, other.state);
   std::swap(memory, other.memory);
   std::swap(bytes, other.bytes);
+  std::swap(ofPrepare, other.ofPrepare);
   return *this;
 }
 
 Scratch::~Scratch() {
   if (memory && !state->stuck)
-    state->driver->free(memory).ignore();
+    (ofPrepare ? state->driver->freeNow(memory) : state->driver->free(memory)).ignore();
 }
 
-Expected<Scratch> Scratch::make(std::shared_ptr<DeviceState> state, uint64_t bytes) {
+Expected<Scratch> Scratch::make(std::shared_ptr<DeviceState> state, uint64_t bytes,
+                                bool ofPrepare) {
   Scratch scratch;
+  scratch.ofPrepare = ofPrepare;
   TANDEM_RETURN_IF_ERROR(state->driver->allocate(std::max<uint64_t>(bytes, 64), &scratch.memory));
   scratch.state = std::move(state);
   scratch.bytes = bytes;
@@ -116,6 +119,12 @@ public:
   explicit GpuDevice(Tools tools) : tools(std::move(tools)), state(this->tools->state) {}
 
   std::string_view name() const override { return state->driver->info().name; }
+  std::string description() override {
+    const DeviceInfo &info = state->driver->info();
+    auto blas = tools->matrixLibrary();
+    return fmt::format("{} sm_{}, {}", info.model, info.architecture,
+                       blas ? (*blas)->version() : "no matrix library");
+  }
   bool hostMemory() const override { return false; }
   std::shared_ptr<DeviceState> shared() const override { return state; }
   const Kernels &kernels() const override { return *tools->kernels; }

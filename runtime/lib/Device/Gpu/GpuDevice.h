@@ -37,7 +37,7 @@ struct Toolbox {
   std::unique_ptr<Blas> blas;        ///< null until the first matmul
   std::mutex mutex;                  ///< guards the fields below and the creation of `blas`
   std::vector<Candidate> candidates; ///< since the last agreement
-  std::map<std::string, std::string> choices;  ///< algorithms by key
+  std::map<std::string, std::string> choices; ///< algorithms by key
   /// Of ordered products, the algorithms that keepOrdered keeps, by key.
   std::map<std::string, std::vector<std::string>> orderedAlgorithms;
   std::map<std::string, PtxKernel> ptxKernels; ///< by their text
@@ -55,9 +55,9 @@ Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap);
 /// Selects the algorithm of this name. If this rank's library lacks it, keeps the first one and
 /// prints a line on stderr.
 void selectAlgorithm(ProductPlan &plan, const std::string &algorithm);
-/// Drops the algorithms of an ordered product that add in another order than the canonical one does,
-/// by running them on random numbers: then the rest give the same bits. An algorithm's order is that
-/// of every element, so part of the result is compared. Unsupported if none is left.
+/// Drops the algorithms of an ordered product that add in another order than the canonical one
+/// does, by running them on random numbers: then the rest give the same bits. An algorithm's order
+/// is that of every element, so part of the result is compared. Unsupported if none is left.
 Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product, const Candidate &candidate);
 /// Runs each plan once on scratch memory to load its kernels: loading one later, while a kernel
 /// waits for a peer, would wait for that kernel.

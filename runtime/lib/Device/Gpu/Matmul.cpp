@@ -150,8 +150,8 @@ private:
   FunctionHandle widen = nullptr;
 };
 
-/// Whether the library cannot read (or, if `isResult`, write) an operand in place. `aligned`: or its
-/// matrices and their rows do not begin at multiples of 16 bytes, which ordered products need.
+/// Whether the library cannot read (or, if `isResult`, write) an operand in place. `aligned`: or
+/// its matrices and their rows do not begin at multiples of 16 bytes, which ordered products need.
 bool needsCopy(const Layout &layout, bool isResult, bool aligned) {
   Matrix m = matrixOf(layout, false);
   int64_t stride = leading(m) != 0 || isResult ? leading(m) : leading(transposed(m));
@@ -290,7 +290,8 @@ private:
     return fmt::format("{} {} {}x{}x{} ld {},{},{} {}{}{}{}{} batch {} {},{},{} align {}",
                        toString(p.dtype), toString(p.outType), p.m, p.n, p.k, p.lda, p.ldb, p.ldo,
                        p.transposeA ? "t" : "n", p.transposeB ? "t" : "n", p.accumulate ? "+" : "",
-                       p.bias ? "b" : "", p.ordered ? "o" : "", p.batch, p.strideA, p.strideB, p.strideOut, p.alignment);
+                       p.bias ? "b" : "", p.ordered ? "o" : "", p.batch, p.strideA, p.strideB,
+                       p.strideOut, p.alignment);
   }
 
   Status multiply(GpuStream &stream, std::byte *const (&at)[3], size_t d, const void *row) {
@@ -302,7 +303,7 @@ private:
         if (bits % alignment == 0 || alignment == element)
           return plan->run(stream.native(), stream.workspace(), at[0], at[1], at[2], row);
       return Status(Code::Unsupported,
-                  "an ordered product needs operands at multiples of 16 bytes on this GPU");
+                    "an ordered product needs operands at multiples of 16 bytes on this GPU");
     }
     for (int64_t i = 0; i < dims[d].extent; ++i) {
       std::byte *next[3];

@@ -136,11 +136,11 @@ public:
       TANDEM_RETURN_IF_ERROR(driver.createStream(&stream, StreamPriority::Normal));
       TANDEM_RETURN_IF_ERROR(driver.createEvent(&from, true));
       TANDEM_RETURN_IF_ERROR(driver.createEvent(&to, true));
-      TANDEM_ASSIGN_OR_RETURN(workspace, Scratch::make(tools.state, kWorkspaceBytes));
+      TANDEM_ASSIGN_OR_RETURN(workspace, Scratch::make(tools.state, kWorkspaceBytes, true));
     }
     for (int k = 0; k < 4; ++k)
       if (memory[k].size() < candidate.bytes[k]) {
-        TANDEM_ASSIGN_OR_RETURN(memory[k], Scratch::make(tools.state, candidate.bytes[k]));
+        TANDEM_ASSIGN_OR_RETURN(memory[k], Scratch::make(tools.state, candidate.bytes[k], true));
       }
     return Status();
   }
@@ -321,8 +321,8 @@ public:
   /// `transpose`d.
   std::vector<std::byte> make(int64_t count, int64_t stride, bool alongRows, bool isB) const {
     int64_t k = product.k, half = k / 2;
-    std::vector<std::byte> bytes(
-        static_cast<size_t>((alongRows ? count : k) * stride) * sizeOf(product.dtype));
+    std::vector<std::byte> bytes(static_cast<size_t>((alongRows ? count : k) * stride) *
+                                 sizeOf(product.dtype));
     uint64_t state = isB ? 0xbf58476d1ce4e5b9ull : 0x9e3779b97f4a7c15ull;
     std::vector<float> line(static_cast<size_t>(k));
     for (int64_t i = 0; i < count; ++i) {
@@ -336,8 +336,8 @@ public:
         line[static_cast<size_t>(t)] = value;
         line[static_cast<size_t>(t + half)] = isB ? -value : value;
       }
-      std::byte *first = bytes.data() + static_cast<size_t>(alongRows ? i * stride : i) *
-                                            sizeOf(product.dtype);
+      std::byte *first =
+          bytes.data() + static_cast<size_t>(alongRows ? i * stride : i) * sizeOf(product.dtype);
       storeFromF32(product.dtype, line.data(), first, alongRows ? 1 : stride, k);
     }
     return bytes;
@@ -385,8 +385,9 @@ public:
     bytes = numbers.make(columns, small.ldb, small.transposeB, /*isB=*/true);
     TANDEM_ASSIGN_OR_RETURN(Scratch b, upload(bytes));
     TANDEM_ASSIGN_OR_RETURN(
-        Scratch out, Scratch::make(tools.state, static_cast<uint64_t>(rows * small.ldo) *
-                                                    sizeOf(small.outType)));
+        Scratch out,
+        Scratch::make(tools.state, static_cast<uint64_t>(rows * small.ldo) * sizeOf(small.outType),
+                      true));
     TANDEM_RETURN_IF_ERROR(bench.run(*plan, a.data(), b.data(), out.data()));
     TANDEM_RETURN_IF_ERROR(read(out.data(), small.ldo, 0, 0, expected));
     // The same numbers make the first and the last rows, and columns.
@@ -421,7 +422,7 @@ public:
 
 private:
   Expected<Scratch> upload(const std::vector<std::byte> &bytes) {
-    TANDEM_ASSIGN_OR_RETURN(Scratch memory, Scratch::make(tools.state, bytes.size()));
+    TANDEM_ASSIGN_OR_RETURN(Scratch memory, Scratch::make(tools.state, bytes.size(), true));
     TANDEM_RETURN_IF_ERROR(tools.driver().copy(memory.data(), bytes.data(), bytes.size()));
     return memory;
   }
@@ -432,8 +433,8 @@ private:
     return bench.finish();
   }
 
-  /// Copies `count` rows of a (columns of b) into operand `which` of the candidate, from `first` on.
-  /// `across`: they are columns of what is stored.
+  /// Copies `count` rows of a (columns of b) into operand `which` of the candidate, from `first`
+  /// on. `across`: they are columns of what is stored.
   Status place(const Scratch &from, int64_t fromStride, int which, int64_t stride, bool across,
                int64_t count, int64_t first) {
     DType type = product.dtype;
@@ -449,7 +450,7 @@ private:
   Status read(void *from, int64_t stride, int64_t row, int64_t column, std::vector<std::byte> &to) {
     DType type = product.outType;
     to.resize(static_cast<size_t>(rows * columns) * sizeOf(type));
-    TANDEM_ASSIGN_OR_RETURN(Scratch dense, Scratch::make(tools.state, to.size()));
+    TANDEM_ASSIGN_OR_RETURN(Scratch dense, Scratch::make(tools.state, to.size(), true));
     TANDEM_RETURN_IF_ERROR(bench.finish());
     auto *first =
         static_cast<std::byte *>(from) + static_cast<size_t>(row * stride + column) * sizeOf(type);
@@ -469,8 +470,7 @@ private:
 
 } // namespace
 
-Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product,
-                   const Candidate &candidate) {
+Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product, const Candidate &candidate) {
   ProductPlan &plan = *candidate.plan;
   TANDEM_ASSIGN_OR_RETURN(auto canonical, planCanonical(blas, product));
   if (hasAlignedRows(product))
@@ -585,6 +585,7 @@ Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap) {
   for (const auto &[key, candidate] : mine)
     text += key + "\n";
   TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, text));
+  tools.driver().releasePending(); // all ranks are here
 
   // The first rank that has a problem decides.
   for (uint32_t r = 0; r < bootstrap.rank(); ++r) {

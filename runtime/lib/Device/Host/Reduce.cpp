@@ -218,8 +218,9 @@ ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, Redu
 void ReducePlan::run(void *dst, const void *src) const {
   auto *to = static_cast<std::byte *>(dst);
   auto *from = static_cast<std::byte *>(const_cast<void *>(src)); // only read
-  withSumType(type,
-              [&](auto zero) { reduceAll<decltype(zero)>(kept, reduced, type, op, ordered, to, from); });
+  withSumType(type, [&](auto zero) {
+    reduceAll<decltype(zero)>(kept, reduced, type, op, ordered, to, from);
+  });
 }
 
 } // namespace tandem

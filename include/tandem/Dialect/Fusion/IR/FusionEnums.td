@@ -17,7 +17,7 @@ include "mlir/IR/EnumAttr.td"
 def Fusion_ScheduleSource : I32EnumAttr<"ScheduleSource", "where the schedule of a stream loop comes from", [
     I32EnumAttrCase<"Annotation", 0, "annotation">,
     I32EnumAttrCase<"Cost", 1, "cost">,
-    I32EnumAttrCase<"Fallback", 2, "fallback">]> {
+    I32EnumAttrCase<"Fallback", 2, "fallback">, I32EnumAttrCase<"Tuned", 3, "tuned">]> {
   let cppNamespace = "::tandem::fusion";
   let genSpecializedAttr = 0;
 }

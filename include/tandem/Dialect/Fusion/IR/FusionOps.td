@@ -308,8 +308,9 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
     operand and its block argument may differ in them, and so may a yielded value and its result. So the slices of one
     loop are chosen without changes to its neighbours.
 
-    `from` is the source of the schedule: `annotation` (kept, or an error), `cost` (the least price) or `fallback`.
-    `candidates` are what `fusion-select-schedule` has priced, for reports: the chosen one, the plainest, the quickest others.
+    `from` is the source of the schedule: `annotation` (kept, or an error), `cost` (the least price), `tuned` (measured)
+    or `fallback`. `candidates` are what `fusion-select-schedule` has priced, for reports: the chosen one, the plainest,
+    the quickest others. `signature` is a hash of the loop as it was formed, under which measured choices are stored.
 
     Constraints:
     - stream_loop_c1: there is one block argument per operand, and the two differ in stream digits at most.
@@ -331,7 +332,8 @@ def Fusion_StreamLoopOp : Op<Fusion_Dialect, "stream_loop",
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, OptionalAttr<Fusion_ScheduleAttr>:$schedule,
                        OptionalAttr<Fusion_ScheduleSourceAttr>:$source,
-                       OptionalAttr<TypedArrayAttrBase<Mesh_CandidateAttr, "priced candidates">>:$candidates);
+                       OptionalAttr<TypedArrayAttrBase<Mesh_CandidateAttr, "priced candidates">>:$candidates,
+                       OptionalAttr<StrAttr>:$signature);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{

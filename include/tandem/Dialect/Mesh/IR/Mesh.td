@@ -98,13 +98,14 @@ def Mesh_ChoiceAttr : AttrDef<Mesh_Dialect, "Choice"> {
   let description = [{
     `fusion-select-schedule` makes the choice and `convert-fusion-to-hostir` writes it to the program, for reports and
     certificates: no pass decides by it. It has the kinds of the loop's reshards, where they were written, the schedule,
-    who chose it (`annotation`, `cost` or `fallback`), and the priced candidates: the chosen one, the plainest one, and
-    the quickest others.
+    who chose it (`annotation`, `cost`, `tuned` or `fallback`), and the priced candidates: the chosen one, the plainest
+    one, and the quickest others. With candidates, `loop` identifies equal loops, for `tandem-bench --tune`.
 
     Example:
     ```mlir
     #tandem.choice<"all-gather" at ["layer.mlir:7:8"], "push; 8 slices of dimension 0" from "cost",
-                   [<"push; 8 slices of dimension 0", 812300>, <"pipeline, streams = 1", 1215000>]>
+                   [<"push; 8 slices of dimension 0", 812300>, <"pipeline, streams = 1", 1215000>],
+                   loop "51f2a0c98d7be334">
     ```
   }];
   let parameters = (ins
@@ -112,9 +113,10 @@ def Mesh_ChoiceAttr : AttrDef<Mesh_Dialect, "Choice"> {
     "::mlir::ArrayAttr":$locations,
     StringRefParameter<"schedule and slices">:$what,
     StringRefParameter<"who chose it">:$source,
-    OptionalArrayRefParameter<"CandidateAttr", "may be none">:$candidates);
+    OptionalArrayRefParameter<"CandidateAttr", "may be none">:$candidates,
+    OptionalParameter<"::mlir::StringAttr", "hash of the loop's signature">:$loop);
   let assemblyFormat = [{
-    `<` $reshards `at` $locations `,` $what `from` $source (`,` `[` $candidates^ `]`)? `>`
+    `<` $reshards `at` $locations `,` $what `from` $source (`,` `[` $candidates^ `]`)? (`,` `loop` $loop^)? `>`
   }];
 }
 

@@ -203,10 +203,9 @@ public:
       if (--count > 0)
         return;
     }
-    release([] { return Status(); }).ignore();
+    releasePending().ignore();
   }
   Status release(std::function<Status()> body) {
-    std::vector<std::function<Status()>> ready;
     {
       std::lock_guard<std::mutex> lock(mutex);
       if (keepsAll)
@@ -214,6 +213,14 @@ public:
       pending.push_back(std::move(body));
       if (count > 1)
         return Status();
+    }
+    return releasePending();
+  }
+  /// The status of the last one.
+  Status releasePending() {
+    std::vector<std::function<Status()>> ready;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
       ready.swap(pending);
     }
     Status last;
@@ -221,7 +228,7 @@ public:
       last.ignore();
       last = each();
     }
-    return last; // of `body`
+    return last;
   }
   void neverRelease() {
     std::lock_guard<std::mutex> lock(mutex);
@@ -291,7 +298,9 @@ public:
     });
   }
 
+  void releasePending() override { users.releasePending().ignore(); }
   void neverRelease() override { users.neverRelease(); }
+  Status freeNow(void *memory) override { TANDEM_CUDA(cuMemFree, address(memory)); }
 
   Status allocate(uint64_t bytes, void **memory) override {
     Current current(api, context);

@@ -404,8 +404,8 @@ TEST(GpuGraph, OneThatCannotBeUpdatedIsMadeAnewInTime) {
   }
 }
 
-/// Rank 2 frees its memory while rank 0, on the same GPU, waits for it: the driver would wait for rank
-/// 0's run, and what ends that would wait for the driver.
+/// Rank 2 frees its memory while rank 0, on the same GPU, waits for it: the driver would wait for
+/// rank 0's run, and what ends that would wait for the driver.
 TEST(GpuChannel, ARankThatLeavesFreesNothingWhileAnotherWaits) {
   auto took = timeToFail(
       ring(3),

@@ -49,18 +49,18 @@ Uses use(uint32_t ranks = 1, sp::Determinism deterministic = sp::Determinism::no
   for (int i = 0; i < 3; ++i)
     uses.prepare[i] = -counter(i);
   Variable noGraph("TANDEM_GRAPH", "0"); // a trial capture would count as well
-  auto ended =
-      runRanks(product(ranks, deterministic), "local", [&](Context &context, Instance &instance) -> Status {
-        TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
-        TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
-        if (context.rank() == 0)
-          for (int i = 0; i < 3; ++i) {
-            uses.prepare[i] += counter(i);
-            uses.run[i] = -counter(i);
-          }
-        TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
-        return instance.run();
-      });
+  auto ended = runRanks(product(ranks, deterministic), "local",
+                        [&](Context &context, Instance &instance) -> Status {
+                          TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+                          TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
+                          if (context.rank() == 0)
+                            for (int i = 0; i < 3; ++i) {
+                              uses.prepare[i] += counter(i);
+                              uses.run[i] = -counter(i);
+                            }
+                          TANDEM_RETURN_IF_ERROR(context.bootstrap().barrier());
+                          return instance.run();
+                        });
   for (const Status &status : ended)
     EXPECT_TRUE(failure ? status.message().find(failure) != std::string::npos : status.ok())
         << status.message();
@@ -172,6 +172,7 @@ TEST_F(GpuTuning, ADeterministicProgramAddsInTheOrderOfK) {
 
 TEST_F(GpuTuning, NoAlgorithmAddsInTheOrderOfK) {
   Knob first("product-order.0", 2), second("product-order.1", 2), third("product-order.2", 2);
-  use(1, sp::Determinism::batch, "none of the 3 algorithms that cublasLt 0 suggests adds in the "
-                                 "order of K");
+  use(1, sp::Determinism::batch,
+      "none of the 3 algorithms that cublasLt 0 suggests adds in the "
+      "order of K");
 }
