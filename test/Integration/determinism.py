@@ -28,10 +28,10 @@ REDUCTIONS = ("pipeline", "exchange", "push")
 NO_FORM = re.compile(r"adds partial sums in an order of its own|slices in dimensions that are not added up")
 
 
-def layer(dtype, gather, reduction, rows=64):
+def layer(dtype, gather, reduction, rows=72):
     with open(LAYER) as file:
         text = file.read()
-    text = re.sub(r"(?<=x)f32\b|\bf32\b", dtype, text).replace("<64x", f"<{rows}x")
+    text = re.sub(r"(?<=x)f32\b|\bf32\b", dtype, text).replace("<72x", f"<{rows}x")
     return text.replace("schedule<push>", f"schedule<{gather}>").replace("schedule<exchange>", f"schedule<{reduction}>")
 
 
@@ -66,7 +66,7 @@ class Layer:
 
 def layers(options):
     if options.all:
-        return [Layer(d, r, c) for d in harness.FLOATS for r in (2, 3, 4, 8) for c in harness.CHANNELS if 64 % r == 0]
+        return [Layer(d, r, c) for d in harness.FLOATS for r in (2, 3, 4, 8) for c in harness.CHANNELS if 72 % r == 0]
     return [Layer("f32", 4, "local"), Layer("bf16", 2, "ucx"), Layer("f16", 8, "local")]
 
 
@@ -96,11 +96,11 @@ class SameBitsOfFewerRows(Case):
     def check(self):
         c = self.combination
         found = {}
-        for rows in (64, 16):
+        for rows in (72, 24):
             text = layer(c.dtype, "push", "exchange", rows)
             found[rows] = self.run_layer(f"rows{rows}", text, c.ranks, "--deterministic=batch")
-        self.assertEqual(found[64]["x"][:16].tobytes(), found[16]["x"].tobytes(), "other inputs")
-        self.assertEqual(found[64]["y"][:16].tobytes(), found[16]["y"].tobytes())
+        self.assertEqual(found[72]["x"][:24].tobytes(), found[24]["x"].tobytes(), "other inputs")
+        self.assertEqual(found[72]["y"][:24].tobytes(), found[24]["y"].tobytes())
 
 
 @dataclasses.dataclass(frozen=True)

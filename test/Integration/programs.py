@@ -282,6 +282,11 @@ PROGRAMS = [
             lambda p, t: {"bits": t["x"].astype(np.float16).view(np.int16).astype(np.float64), "y": -abs(t["x"])},
             written="f16", exact=True, others=(("bits", "i16"),), file="bits", variant=True),
     # Stream loops.
+    layer("layer", "deterministic", "x 72 96, w1 96 144, w2 144 96", "y 72 96",
+          lambda t: {"y": np.tanh(t["x"] @ t["w1"]) @ t["w2"]}, variant=True),
+    layer("sums", "deterministic", "x 48 96, i 96", "sum 48, max 48, count",
+          lambda t: {"sum": t["x"].sum(1), "max": t["x"].max(1), "count": t["i"].sum()},
+          others=(("i", "i32"), ("count", "i32")), variant=True),
     layer("gather-k", "stream-contracted", "x 16 48, w 48 24, b 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"] + t["b"]}),
     layer("gather-k-chunks", "stream-contracted", "x 16 48, w 48 24", "y 16 24", lambda t: {"y": t["x"] @ t["w"]},
           variant=True),

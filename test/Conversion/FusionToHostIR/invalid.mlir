@@ -67,3 +67,17 @@ func.func @reduce_and_move(%x: tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], p
   %0 = fusion.reshard %x : tensor<8xf32, #fusion.axes<#pod, [didx("gpu")], partial = ["node"]>> -> tensor<8xf32, #fusion.axes<#pod, [-]>>
   return %0 : tensor<8xf32, #fusion.axes<#pod, [-]>>
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#columns = #fusion.axes<#tp, [-, didx("x")]>
+// Slices of the contracted dimension would be added one by one.
+func.func @contracted(%x: tensor<32x40xf32, #columns>, %w: tensor<40x48xf32, #columns>) -> tensor<32x48xf32, #columns>
+    attributes {fusion.deterministic = "bitwise"} {
+  %g = fusion.reshard %x : tensor<32x40xf32, #columns> -> tensor<32x40xf32, #fusion.axes<#tp, [-, stream("x")]>>
+  // expected-error @below {{expected slices in dimensions that are not added up, since sums by slices round otherwise than whole ones and the function has 'fusion.deterministic'}}
+  %y = fusion.matmul %g, %w
+      : tensor<32x40xf32, #fusion.axes<#tp, [-, stream("x")]>>, tensor<40x48xf32, #columns> -> tensor<32x48xf32, #columns>
+  return %y : tensor<32x48xf32, #columns>
+}
