@@ -35,6 +35,8 @@ Status prove(const replay::World &world, const replay::World *baseline, Certific
   certificate.queues = options.queues;
   certificate.bufferedSends = options.bufferedSends;
   certificate.limits = report.limits;
+  if (world.isDeterministic && !baseline)
+    certificate.limits.emplace_back("bits: there is no baseline to compare with");
   certificate.data = report.data;
   bool isCompared = report.data.rfind("checked", 0) == 0;
   for (unsigned number = 0; number < check::kNumDiagnoses; ++number) {
@@ -43,7 +45,7 @@ Status prove(const replay::World &world, const replay::World *baseline, Certific
         diagnosis == check::Diagnosis::WrongResult || diagnosis == check::Diagnosis::CopiesDiffer;
     if (check::isLint(diagnosis) || (isData && !isCompared) ||
         (diagnosis == check::Diagnosis::QueueDeadlock && options.queues == 0) ||
-        (diagnosis == check::Diagnosis::BitsDiffer && (!options.sameBits || !isCompared)) ||
+        (diagnosis == check::Diagnosis::BitsDiffer && !report.hasSameBits) ||
         (diagnosis == check::Diagnosis::OrderNotFixed && !world.isDeterministic))
       continue;
     certificate.properties.emplace_back(toString(diagnosis));

@@ -144,6 +144,8 @@ LogicalResult Compilation::readTuned(TandemLowerOptions &lowering) {
       machine::TunedChoices::parse({(*buffer)->getBufferStart(), (*buffer)->getBufferSize()});
   if (!known)
     return fail(known.status().message());
+  if (known->target != options.target)
+    return fail("was measured for target " + Twine(known->target) + ", this is " + options.target);
   for (const machine::TunedChoices::Loop &loop : known->loops)
     lowering.tuned.push_back(loop.signature + "=" + loop.what);
   return success();
@@ -264,6 +266,10 @@ void Compilation::compileBaseline() {
   plain.baseline = true;
   plain.withBaseline = plain.certify = plain.log = plain.statistics = plain.verifyOutput = false;
   plain.machine.clear();
+  plain.tuned.clear();
+  plain.choices.clear();
+  if (plain.gather == "cost")
+    plain.gather.clear();
   plain.snapshotDirectory.clear();
   plain.output = Output::StreamProgram;
   CompileResult compiled;

@@ -92,6 +92,7 @@ std::string keyOf(const CompileOptions &options) {
     add(candidate);
   }
   number(options.baseline);
+  number(options.withBaseline);
   add(machineOf(options.machine));
   number(options.rank ? uint64_t(*options.rank) + 1 : 0);
   number(options.numRanks);

@@ -188,10 +188,18 @@ void addMatmulCases(Cases &cases) {
     addPieces("tiles", plain(200, 640, 136), 64, 40);
     addPieces("long", plain(33, 2048, 32), 16, 32);
     addPieces("odd", plain(35, 77, 19), 8, 7);
+    addPieces("odd-row", plain(5, 77, 19), 1, 19);
+    addPieces("odd-column", plain(16, 77, 19), 16, 1);
+    addPieces("column", plain(40, 96, 24), 40, 1);
+    addPieces("narrow", plain(16, 64, 24), 16, 6);
     Matmul transposed = plain(64, 512, 64);
     transposed.transposeB = true;
     transposed.b = dense(t, {64, 512});
     addPieces("nt", transposed, 16, 48);
+    transposed = plain(16, 77, 19);
+    transposed.transposeB = true;
+    transposed.b = dense(t, {19, 77});
+    addPieces("nt-column", transposed, 16, 1);
     transposed = plain(64, 512, 64);
     transposed.transposeA = true;
     transposed.a = dense(t, {512, 64});

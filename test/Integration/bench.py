@@ -198,11 +198,12 @@ class Bench(harness.Test):
             self.assertIn(f"{loop['what']}, by tuned", done.out)
         # Shapes, compiled elsewhere; what was known stays.
         stage = self.path("stage")
-        shapes = ["--dtypes=f32", "--shapes=ag:16x12x8,rs:16x8x12"]
+        shapes = ["--dtypes=f32", "--shapes=ag:15x12x8,ag:16x12x8,rs:16x8x12"]
         done = harness.run([BENCH, f"--tune={tuned}", f"--stage={stage}", "-n", "2", machine, *shapes])
         self.assertEqual(done.code, 0, str(done))
         done = harness.run([BENCH, stage, f"--tune={tuned}", *QUICK])
         self.assertEqual(done.code, 0, str(done))
+        self.assertRegex(done.out, r"15x12x8.*: refused: ")
         more = harness.read_json(tuned)["loops"]
         self.assertEqual(more[:len(known["loops"])], known["loops"])
         self.assertGreater(len(more), len(known["loops"]))

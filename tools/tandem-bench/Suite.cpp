@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,13 @@ bool bench::isGpuTarget(const std::string &target) { return target.compare(0, 4,
 static constexpr uint32_t kLinkRepeats = 5;
 
 namespace {
+
+/// The first line; places in a text that the user does not see do not help.
+std::string firstError(const std::string &errors) {
+  std::string error = errors.substr(0, errors.find('\n'));
+  size_t at = error.find("error: ");
+  return at == std::string::npos ? error : error.substr(at + 7);
+}
 
 class CompiledSuite : public Suite {
 public:
@@ -118,18 +126,28 @@ private:
     request.ranks = size;
     if (options.programs.empty()) {
       TANDEM_ASSIGN_OR_RETURN(Schedule chosen, parseSchedule("auto"));
-      TANDEM_ASSIGN_OR_RETURN(request.text, fusedText(options.cases[index], size, chosen));
+      auto text = fusedText(options.cases[index], size, chosen);
+      if (!text) {
+        row.variants.push_back({Role::Fused, "auto", "", text.status().message()});
+        return row;
+      }
+      request.text = std::move(*text);
     }
     run::CompiledProgram plain = run::compileProgram(request);
     if (!plain.ok)
-      return Status(Code::InvalidArgument, plain.errors);
-    for (const run::CompiledProgram::Loop &loop : plain.loops)
+      row.variants.push_back({Role::Fused, "auto", "", firstError(plain.errors)});
+    std::set<std::string> seen; // equal loops get the same candidate
+    for (const run::CompiledProgram::Loop &loop : plain.loops) {
+      if (!seen.insert(loop.signature).second)
+        continue;
       for (const std::string &candidate : loop.candidates) {
         request.choices = {{loop.signature, candidate}};
         run::CompiledProgram compiled = run::compileProgram(request);
         row.variants.push_back({Role::Fused, loop.signature + " " + candidate,
-                                std::move(compiled.bytes), compiled.ok ? "" : compiled.errors});
+                                std::move(compiled.bytes),
+                                compiled.ok ? "" : firstError(compiled.errors)});
       }
+    }
     return row;
   }
 
@@ -364,10 +382,7 @@ Variant bench::compileVariant(Role role, const std::string &name, const std::str
   run::CompiledProgram compiled = run::compileProgram(request);
   if (compiled.ok)
     return {role, name, std::move(compiled.bytes), ""};
-  // The first line; places in a text that the user does not see do not help.
-  std::string error = compiled.errors.substr(0, compiled.errors.find('\n'));
-  size_t at = error.find("error: ");
-  return {role, name, "", at == std::string::npos ? error : error.substr(at + 7)};
+  return {role, name, "", firstError(compiled.errors)};
 }
 
 std::unique_ptr<Suite> bench::compileSuite(const Options &options, uint32_t ranks) {

@@ -304,6 +304,9 @@ private:
 
   /// Stores the quickest candidate of each loop. After each row the file is whole.
   void noteTuning(const Row &row, const std::vector<Measurement> &measurements) {
+    for (const Variant &variant : row.variants)
+      if (!variant.refused.empty())
+        fmt::print("{}: {}: refused: {}\n", row.label, variant.name, variant.refused);
     for (machine::TunedChoices::Loop &loop : quickest(row.label, measurements, options.modes)) {
       fmt::print("{}: loop {}: {:.1f} us with {}, {:.1f} us with the predicted best\n", row.label,
                  loop.signature, loop.seconds * 1e6, loop.what, loop.plain * 1e6);
@@ -320,13 +323,16 @@ private:
       auto known = machine::TunedChoices::parse(*text);
       if (!known)
         return known.status().withPrefix(options.tune + ": ");
-      if (known->machine != machine)
-        return Status(Code::InvalidArgument,
-                      fmt::format("{}: was measured on \"{}\", this is \"{}\"; name another file",
-                                  options.tune, known->machine, machine));
+      for (const auto &[theirs, mine] :
+           {std::pair(known->machine, machine), std::pair(known->target, report.target)})
+        if (theirs != mine)
+          return Status(Code::InvalidArgument,
+                        fmt::format("{}: was measured on \"{}\", this is \"{}\"; name another file",
+                                    options.tune, theirs, mine));
       tuned = std::move(*known);
     }
     tuned.machine = machine;
+    tuned.target = report.target;
     return Status();
   }
 

@@ -79,7 +79,8 @@ struct CheckOptions {
   /// Report results that were not compared, or commands that were skipped, as a limit.
   bool dataWanted = false;
   /// Another program with the same arguments and number of ranks, whose results must be the same
-  /// bits. Null: none. Lives as long as the check.
+  /// bits. If it is another one, or has errors, that is a limit. Null: none. Lives as long as the
+  /// check.
   const replay::World *sameBits = nullptr;
 };
 
@@ -93,6 +94,8 @@ struct Report {
   /// The comparison with the unsharded reference, as text: "checked, ...", "sampled at ...", "not
   /// checked: ...". Empty if there were other errors.
   std::string data;
+  /// All results have the bits of CheckOptions::sameBits.
+  bool hasSameBits = false;
 
   bool hasErrors() const;
   uint64_t numErrors() const;

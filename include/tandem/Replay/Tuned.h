@@ -6,7 +6,7 @@
 // A JSON file that `tandem-bench --tune` writes and CompileOptions::tuned names
 // (docs/benchmarking.md):
 //
-//   {"tandem_tuned": 1, "machine": "8 x NVIDIA H200 ...",
+//   {"tandem_tuned": 1, "machine": "8 x NVIDIA H200 ...", "target": "cuda-peer",
 //    "loops": [{"signature": "51f2a0c98d7be334", "what": "push; 8 slices of dimension 0",
 //               "program": "ag 8192x11008x4096 bf16", "seconds": 0.00075, "plain": 0.00102}]}
 //
@@ -33,6 +33,7 @@ struct TunedChoices {
   };
 
   std::string machine; ///< where, and with which versions of libraries
+  std::string target;  ///< for which the programs were compiled
   std::vector<Loop> loops;
 
   /// Errors name the field.

@@ -136,7 +136,7 @@ private:
     if (pricer || !tuned.empty()) {
       std::string hash = getHash(op);
       op.setSignature(hash);
-      if (takeTuned(op, *loop, hash))
+      if (takeTuned(op, *loop, hash, pricer))
         return success();
     }
     if (pricer && selectByCost(op, *loop, *pricer, std::move(signature)))
@@ -179,18 +179,21 @@ private:
     return schedule.str() + (slices ? "; " + describe(slices->second) : "");
   }
 
-  /// Of the loop's text, without names and locations: unlike getSignature(), it is the same in all
-  /// processes.
-  static std::string getHash(StreamLoopOp op) {
+  /// Of the loop's text, without names and locations, and of what the channels can do: unlike
+  /// getSignature(), it is the same in all processes.
+  std::string getHash(StreamLoopOp op) const {
     std::string text;
     llvm::raw_string_ostream os(text);
     op->print(os, OpPrintingFlags().printGenericOpForm().useLocalScope());
+    os << (collectives ? " collectives" : "") << (oneSided ? " one-sided" : "");
+    if (deterministic)
+      os << ' ' << deterministic.getValue();
     return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
   }
 
-  /// Whether the loop has got the candidate that option `tuned` names. A candidate that the loop
-  /// does not have any more is passed over.
-  bool takeTuned(StreamLoopOp op, const StreamLoop &loop, StringRef hash) {
+  /// Whether the loop has got the candidate that option `tuned` names. A remark if there is one
+  /// that it cannot have: the compiler or the machine file has changed since.
+  bool takeTuned(StreamLoopOp op, const StreamLoop &loop, StringRef hash, Pricer *pricer) {
     auto entry = llvm::find_if(
         tuned, [&](const std::string &text) { return StringRef(text).split('=').first == hash; });
     if (entry == tuned.end())
@@ -199,18 +202,8 @@ private:
     for (const Candidate &candidate : getCandidates(loop)) {
       if (getText(candidate.schedule, candidate.slices) != what)
         continue;
-      OwningOpRef<StreamLoopOp> trial(op.clone());
-      SilenceDiagnostics silence(op.getContext());
-      if (candidate.slices && failed(cut(*trial, *candidate.slices)))
-        return false;
-      FailureOr<StreamLoop> sliced = getStreamLoop(*trial, [&] { return op.emitError(); });
-      if (failed(sliced) || findAdder(*sliced))
-        return false;
-      sliced->schedule = candidate.schedule;
-      FailureOr<SchedulePlan> plan =
-          getSchedule(candidate.schedule)->match(*sliced, [&] { return op.emitError(); });
-      if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, *sliced))
-        return false;
+      if (!canHave(op, candidate, pricer))
+        break;
       if (candidate.slices) {
         ++this->sliced;
         (void)streamReshard(op.getReshards()[candidate.slices->first], candidate.slices->second);
@@ -220,7 +213,29 @@ private:
           op.getContext(), CandidateAttr::get(op.getContext(), what, /*nanoseconds=*/0)));
       return true;
     }
+    op.emitRemark("the measured choice \"")
+        << what << "\" is no candidate of this loop any more; it is ignored";
     return false;
+  }
+
+  /// Whether the loop can have a candidate, as a trial on a copy shows; with a pricer, down to the
+  /// stream program.
+  bool canHave(StreamLoopOp op, const Candidate &candidate, Pricer *pricer) const {
+    OwningOpRef<StreamLoopOp> trial(op.clone());
+    SilenceDiagnostics silence(op.getContext());
+    if (candidate.slices && failed(cut(*trial, *candidate.slices)))
+      return false;
+    FailureOr<StreamLoop> loop = getStreamLoop(*trial, [&] { return op.emitError(); });
+    if (failed(loop) || findAdder(*loop))
+      return false;
+    loop->schedule = candidate.schedule;
+    FailureOr<SchedulePlan> plan =
+        getSchedule(candidate.schedule)->match(*loop, [&] { return op.emitError(); });
+    if (failed(plan) || (plan->isOneSided && !oneSided) || breaksOrder(*plan, *loop))
+      return false;
+    trial->setScheduleAttr(candidate.schedule);
+    trial->setSource(ScheduleSource::Tuned);
+    return !pricer || succeeded(pricer->price(*trial));
   }
 
   /// Cuts a reshard of a loop into slices. Failure if the loop cannot have them.

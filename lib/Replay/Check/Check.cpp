@@ -94,6 +94,7 @@ public:
       checkPeers();
     else
       report.limits.emplace_back("order between ranks: the program does not finish");
+    checkOther();
     if (order && order->exhausted())
       report.limits.emplace_back("order between ranks: too many accesses need a search");
     checkOrderOfSums();
@@ -161,6 +162,24 @@ private:
     }
   }
 
+  /// Bits are compared with those of a program that runs, or not at all.
+  void checkOther() {
+    if (!options.sameBits)
+      return;
+    std::string reason = whatDiffers(world, *options.sameBits);
+    if (reason.empty()) {
+      CheckOptions alone = options;
+      alone.sameBits = nullptr;
+      alone.dataSteps = 0;
+      if (Report other = check(*options.sameBits, alone); other.hasErrors())
+        reason = "the other program has an error: " + other.findings.front().message;
+    }
+    if (reason.empty())
+      return;
+    report.limits.push_back("bits: " + reason);
+    options.sameBits = nullptr;
+  }
+
   /// Only without other errors: with a race, values may depend on timing.
   void compareData() {
     for (unsigned d = 0; d < kNumDiagnoses; ++d)
@@ -170,6 +189,8 @@ private:
       return;
     bool decided = false;
     report.data = checkData(world, options, findings, decided);
+    report.hasSameBits = options.sameBits && report.data.rfind("checked", 0) == 0 &&
+                         !findings.counts[static_cast<unsigned>(Diagnosis::BitsDiffer)];
     if (!decided && options.dataWanted)
       report.limits.push_back("data: " + report.data);
   }
@@ -213,7 +234,7 @@ private:
   }
 
   const World &world;
-  const CheckOptions &options;
+  CheckOptions options;
   Findings findings;
   FootprintTable footprints;
   Execution execution;

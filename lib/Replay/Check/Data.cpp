@@ -121,7 +121,7 @@ static std::string whatIsWrong(const World &world) {
 }
 
 /// Why results of two programs cannot be compared; empty if they can.
-static std::string whatDiffers(const World &world, const World &other) {
+std::string whatDiffers(const World &world, const World &other) {
   bool same =
       world.numRanks() == other.numRanks() && world.arguments.size() == other.arguments.size();
   for (size_t a = 0; same && a < world.arguments.size(); ++a) {
@@ -129,7 +129,8 @@ static std::string whatDiffers(const World &world, const World &other) {
     same = mine.name == theirs.name && mine.isResult == theirs.isResult &&
            mine.dtype == theirs.dtype && mine.shape == theirs.shape && mine.terms == theirs.terms;
   }
-  return same ? "" : "the other program has other arguments or another number of ranks";
+  return same ? whatIsWrong(other)
+              : "the other program has other arguments or another number of ranks";
 }
 
 namespace {
@@ -286,8 +287,6 @@ std::string checkData(const World &world, const CheckOptions &options, Findings 
   if (!world.oracle)
     return "not checked: the program has no unsharded reference";
   std::string wrong = whatIsWrong(world);
-  if (wrong.empty() && options.sameBits)
-    wrong = whatDiffers(world, *options.sameBits);
   if (!wrong.empty())
     return "not checked: " + wrong;
   bool copies = hasCopies(world);

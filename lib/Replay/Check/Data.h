@@ -203,6 +203,9 @@ private:
 /// Multiply-adds and elements of one run.
 double dataSteps(const World &world);
 
+/// Why the results of `other` cannot be compared with those of `world`; empty: they can.
+std::string whatDiffers(const World &world, const World &other);
+
 /// Section 5, for programs without other errors. Returns the conclusion as text; sets `decided` if
 /// it covers everything.
 std::string checkData(const World &world, const CheckOptions &options, Findings &findings,

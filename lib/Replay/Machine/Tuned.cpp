@@ -39,6 +39,7 @@ Expected<TunedChoices> TunedChoices::parse(std::string_view text) {
     return wrong("tandem_tuned: expected 1");
   TunedChoices choices;
   TANDEM_ASSIGN_OR_RETURN(choices.machine, textOf(all, "machine", ""));
+  TANDEM_ASSIGN_OR_RETURN(choices.target, textOf(all, "target", ""));
   if (!all.contains("loops") || !all.at("loops").is_array())
     return wrong("loops: expected a list");
   for (size_t i = 0; i < all.at("loops").size(); ++i) {
@@ -63,7 +64,7 @@ std::string TunedChoices::text() const {
                     {"program", loop.program},
                     {"seconds", loop.seconds},
                     {"plain", loop.plain}});
-  json all = {{"tandem_tuned", 1}, {"machine", machine}, {"loops", list}};
+  json all = {{"tandem_tuned", 1}, {"machine", machine}, {"target", target}, {"loops", list}};
   return all.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

@@ -185,7 +185,10 @@ Operand InstanceImpl::operand(uint32_t view) const {
   if (view == sp::kNoView)
     return operand;
   operand.slot = view;
-  operand.layout = programHandle->layout(data.views()->Get(view)->layout());
+  const sp::View &found = *data.views()->Get(view);
+  operand.layout = programHandle->layout(found.layout());
+  uint64_t lowestBits = found.offset() | operand.alignment;
+  operand.alignment = static_cast<uint32_t>(lowestBits & (~lowestBits + 1));
   return operand;
 }
 

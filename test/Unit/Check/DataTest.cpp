@@ -500,6 +500,31 @@ TEST(Data, BitsOfAProgramWithOtherArguments) {
   options.dataWanted = true;
   Report report = run(sumOfRows({0, 1, 2}), options);
   ASSERT_EQ(report.limits.size(), 1u);
-  EXPECT_EQ(report.limits[0], "data: not checked: the other program has other arguments or another "
-                              "number of ranks");
+  EXPECT_EQ(report.limits[0],
+            "bits: the other program has other arguments or another number of ranks");
+  EXPECT_EQ(report.data.rfind("checked", 0), 0u) << report.data;
+  EXPECT_FALSE(report.hasSameBits);
+}
+
+TEST(Data, BitsOfAProgramWithAnError) {
+  DataSpec spec = sumOfRows({0, 1, 2});
+  auto load = [&] {
+    auto file = ProgramFile::fromMemory(spec.encode());
+    return file ? replay::World::load(**file)
+                : Expected<std::shared_ptr<const replay::World>>(file.status());
+  };
+  CheckOptions options;
+  auto same = load();
+  ASSERT_TRUE(same) << same.status().message();
+  options.sameBits = same->get();
+  EXPECT_TRUE(run(sumOfRows({0, 1, 2}), options).hasSameBits);
+  spec.ranks[0].commands.clear();
+  auto empty = load();
+  ASSERT_TRUE(empty) << empty.status().message();
+  options.sameBits = empty->get();
+  Report report = run(sumOfRows({0, 1, 2}), options);
+  EXPECT_FALSE(report.hasSameBits);
+  ASSERT_EQ(report.limits.size(), 1u);
+  EXPECT_EQ(report.limits[0].rfind("bits: the other program has an error: ", 0), 0u)
+      << report.limits[0];
 }

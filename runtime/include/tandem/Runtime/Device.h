@@ -61,6 +61,8 @@ struct Operand {
   static constexpr uint32_t kNone = 0xffffffffu;
   uint32_t slot = kNone;
   Layout layout;
+  /// Bytes: what the address is a multiple of, if its buffer begins at a multiple of 64.
+  uint32_t alignment = 64;
 
   bool present() const { return slot != kNone; }
   TensorView resolve(const Frame &frame) const {

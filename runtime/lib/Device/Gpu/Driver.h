@@ -57,8 +57,8 @@ public:
   virtual ~Driver();
   virtual const DeviceInfo &info() const = 0;
   /// Runs `body`, which frees something of this GPU, with the GPU current: now, or, while other
-  /// drivers of this process use the GPU, at releasePending() or when they no longer do. To free
-  /// memory a vendor's driver may wait until the GPU is idle, and the work that it waits for may
+  /// drivers of this process use the GPU, at releasePending() or at the first release() when they
+  /// no longer do. To free memory a vendor's driver may wait until the GPU is idle, and the work that it waits for may
   /// wait for the thread that frees; an abort could not end this, since its own calls wait for the
   /// driver too. `body` may not refer to this object. Success if it is put off.
   virtual Status release(std::function<Status()> body) = 0;
@@ -165,9 +165,9 @@ public:
   virtual unsigned candidates() const = 0;
   /// Selects the algorithm to run; 0 at first.
   virtual void select(unsigned candidate) = 0;
-  /// Puts the first algorithm of another product's plan, by the same library, before the others. It
-  /// may not run this product; then run() fails.
-  virtual void addFirst(const ProductPlan &other) = 0;
+  /// Adds the first algorithm of another product's plan, by the same library, unless it is among
+  /// this plan's. The candidate's number. It may not run this product; then run() fails.
+  virtual unsigned add(const ProductPlan &other) = 0;
   /// Drops all other candidates, and selects the first of these. `numbers`: ascending, not empty.
   virtual void keep(const std::vector<unsigned> &numbers) = 0;
   /// The candidate's name: equal names are the same algorithm if version() is equal.

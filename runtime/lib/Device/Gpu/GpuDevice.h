@@ -48,6 +48,15 @@ struct Toolbox {
   Expected<PtxKernel> loadPtx(const std::string &text);
 };
 
+/// Bytes at whose multiples the rows of ordered products begin.
+constexpr int64_t kRowBytes = 16;
+
+/// Elements from row to row of a matrix whose rows begin at multiples of kRowBytes.
+inline int64_t alignedRow(int64_t columns, DType type) {
+  int64_t unit = kRowBytes / sizeOf(type);
+  return (columns + unit - 1) / unit * unit;
+}
+
 /// Chooses the candidates' algorithms by timing them. For each problem, the first rank that has it
 /// decides for all. With TANDEM_ALGORITHMS=FILE, looks in the file first; rank 0 of the world adds
 /// new choices to it. Collective.

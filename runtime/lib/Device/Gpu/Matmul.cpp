@@ -38,6 +38,31 @@ int64_t leading(const Matrix &m) {
 
 Matrix transposed(const Matrix &m) { return {m.columns, m.rows, m.columnStride, m.rowStride}; }
 
+/// Of an operand of an ordered product: whether its columns are stored one after the other. It
+/// depends on strides alone, so that pieces of a matrix are multiplied by the algorithm of the
+/// whole.
+bool isByColumns(const Layout &layout) {
+  return layout.strides[layout.rank - 1] != 1 && layout.strides[layout.rank - 2] == 1;
+}
+
+/// How the library reads an operand of a product; `stride`: elements between the rows of what is
+/// stored, 0 if the operand must be copied.
+struct Reading {
+  bool transpose = false;
+  int64_t stride = 0;
+};
+
+Reading readingOf(const Layout &layout, bool transpose, bool ordered) {
+  Matrix m = matrixOf(layout, transpose);
+  if (!ordered)
+    return leading(m) != 0 ? Reading{false, leading(m)} : Reading{true, leading(transposed(m))};
+  Matrix stored = matrixOf(layout, isByColumns(layout));
+  int64_t stride = leading(stored);
+  if (stored.rows == 1)
+    stride = alignedRow(stored.columns, layout.dtype);
+  return {isByColumns(layout) != transpose, stride};
+}
+
 /// A dimension outside the matrices, with the strides of a, b and out.
 struct BatchDim {
   int64_t extent = 1;
@@ -68,12 +93,19 @@ std::vector<BatchDim> batchDims(const Layout &out, const Layout &a, const Layout
   return dims;
 }
 
-/// Dense, but rows begin at multiples of 16 bytes if `aligned`.
-Layout denseLike(const Layout &layout, bool aligned) {
+/// Dense. For ordered products, rows begin at multiples of kRowBytes, and what is stored by columns
+/// remains so, unless it is a result.
+Layout denseLike(const Layout &layout, bool ordered, bool isResult) {
   Layout dense = Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
-  int64_t unit = aligned ? 16 / sizeOf(layout.dtype) : 1;
-  int64_t stride = (layout.shape[layout.rank - 1] + unit - 1) / unit * unit;
-  for (unsigned d = layout.rank - 1u; d-- > 0;) {
+  if (!ordered)
+    return dense;
+  unsigned inner = layout.rank - 1u, outer = layout.rank - 2u;
+  if (!isResult && isByColumns(layout))
+    std::swap(inner, outer);
+  dense.strides[inner] = 1;
+  dense.strides[outer] = alignedRow(layout.shape[inner], layout.dtype);
+  int64_t stride = dense.strides[outer] * layout.shape[outer];
+  for (unsigned d = layout.rank - 2u; d-- > 0;) {
     dense.strides[d] = stride;
     stride *= layout.shape[d];
   }
@@ -88,7 +120,7 @@ struct Staged {
   CopyPlan in, out;
   Scratch memory;
 
-  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, bool aligned,
+  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, bool ordered,
                                bool load, bool store) {
     Staged staged;
     staged.slot = operand.slot;
@@ -96,7 +128,7 @@ struct Staged {
     staged.copied = copy;
     if (!copy)
       return staged;
-    staged.layout = denseLike(operand.layout, aligned);
+    staged.layout = denseLike(operand.layout, ordered, /*isResult=*/store);
     TANDEM_ASSIGN_OR_RETURN(staged.memory, Scratch::make(tools->state, staged.layout.spanBytes()));
     if (load) {
       TANDEM_ASSIGN_OR_RETURN(staged.in,
@@ -150,15 +182,18 @@ private:
   FunctionHandle widen = nullptr;
 };
 
-/// Whether the library cannot read (or, if `isResult`, write) an operand in place. `aligned`: or
-/// its matrices and their rows do not begin at multiples of 16 bytes, which ordered products need.
-bool needsCopy(const Layout &layout, bool isResult, bool aligned) {
-  Matrix m = matrixOf(layout, false);
-  int64_t stride = leading(m) != 0 || isResult ? leading(m) : leading(transposed(m));
-  int64_t strides = stride;
+/// Whether the library cannot read (or, if `isResult`, write) an operand in place. Ordered products
+/// need matrices and rows that begin at multiples of kRowBytes.
+bool needsCopy(const Operand &operand, bool isResult, bool ordered) {
+  const Layout &layout = operand.layout;
+  Reading reading = readingOf(layout, false, ordered);
+  if (reading.stride == 0 || (isResult && reading.transpose))
+    return true;
+  int64_t strides = reading.stride;
   for (unsigned d = 0; d + 2 < layout.rank; ++d)
     strides |= layout.shape[d] > 1 ? layout.strides[d] : 0;
-  return stride == 0 || (aligned && strides * sizeOf(layout.dtype) % 16 != 0);
+  return ordered && (strides * sizeOf(layout.dtype) % kRowBytes != 0 ||
+                     operand.alignment % kRowBytes != 0);
 }
 
 class MatmulOperation final : public GpuOperation {
@@ -168,16 +203,13 @@ public:
   Status prepare(const MatmulDesc &desc) {
     accumulate = desc.accumulate;
     product.ordered = desc.ordered;
-    bool aligned = desc.ordered;
-    auto copies = [&](const Operand &operand, bool isResult) {
-      return needsCopy(operand.layout, isResult, aligned);
+    auto stage = [&](const Operand &operand, bool load, bool isResult) {
+      bool copy = needsCopy(operand, isResult, desc.ordered);
+      return Staged::make(tools, operand, copy, desc.ordered, load, isResult);
     };
-    TANDEM_ASSIGN_OR_RETURN(
-        a, Staged::make(tools, desc.a, copies(desc.a, false), aligned, true, false));
-    TANDEM_ASSIGN_OR_RETURN(
-        b, Staged::make(tools, desc.b, copies(desc.b, false), aligned, true, false));
-    TANDEM_ASSIGN_OR_RETURN(
-        out, Staged::make(tools, desc.out, copies(desc.out, true), aligned, accumulate, true));
+    TANDEM_ASSIGN_OR_RETURN(a, stage(desc.a, true, false));
+    TANDEM_ASSIGN_OR_RETURN(b, stage(desc.b, true, false));
+    TANDEM_ASSIGN_OR_RETURN(out, stage(desc.out, accumulate, true));
     if (desc.bias.present())
       TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype));
     describe(desc);
@@ -204,23 +236,18 @@ private:
   void describe(const MatmulDesc &desc) {
     const Layout &o = out.layout;
     dims = batchDims(o, a.layout, b.layout);
-    Matrix ma = matrixOf(a.layout, desc.transposeA), mb = matrixOf(b.layout, desc.transposeB);
     Matrix mo = matrixOf(o, false);
     product.dtype = a.layout.dtype;
     product.m = mo.rows;
     product.n = mo.columns;
-    product.k = ma.columns;
-    product.lda = leading(ma);
-    if (product.lda == 0) {
-      product.transposeA = true;
-      product.lda = leading(transposed(ma));
-    }
-    product.ldb = leading(mb);
-    if (product.ldb == 0) {
-      product.transposeB = true;
-      product.ldb = leading(transposed(mb));
-    }
-    product.ldo = leading(mo);
+    product.k = matrixOf(a.layout, desc.transposeA).columns;
+    Reading ra = readingOf(a.layout, desc.transposeA, desc.ordered);
+    Reading rb = readingOf(b.layout, desc.transposeB, desc.ordered);
+    product.lda = ra.stride;
+    product.transposeA = ra.transpose;
+    product.ldb = rb.stride;
+    product.transposeB = rb.transpose;
+    product.ldo = readingOf(o, false, desc.ordered).stride;
     product.accumulate = accumulate;
     product.bias = bias.present();
     product.outType = o.dtype;

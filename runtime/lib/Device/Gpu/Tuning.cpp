@@ -280,12 +280,6 @@ namespace {
 /// first and the last ones.
 constexpr int64_t kBlock = 32;
 
-/// Elements from row to row of a matrix whose rows begin at multiples of 16 bytes.
-int64_t alignedRow(int64_t columns, DType type) {
-  int64_t unit = 16 / sizeOf(type);
-  return (columns + unit - 1) / unit * unit;
-}
-
 /// A product of m rows and n columns with the types, K and transpositions of `product`, dense.
 Product sizedLike(const Product &product, int64_t m, int64_t n) {
   Product c;
@@ -359,8 +353,8 @@ Expected<std::unique_ptr<ProductPlan>> planCanonical(Blas &blas, const Product &
 bool hasAlignedRows(const Product &product) {
   int64_t strides = product.lda | product.ldb | product.strideA | product.strideB;
   int64_t out = product.ldo | product.strideOut;
-  return product.alignment >= 16 && strides * sizeOf(product.dtype) % 16 == 0 &&
-         out * sizeOf(product.outType) % 16 == 0;
+  return product.alignment >= kRowBytes && strides * sizeOf(product.dtype) % kRowBytes == 0 &&
+         out * sizeOf(product.outType) % kRowBytes == 0;
 }
 
 /// Compares algorithms of a product with the canonical one.
@@ -374,8 +368,7 @@ public:
   /// Computes what the candidates are compared with.
   Status prepare(Blas &blas, const ProductPlan &canonical) {
     TANDEM_ASSIGN_OR_RETURN(auto plan, blas.plan(small, 1));
-    plan->addFirst(canonical);
-    plan->select(0);
+    plan->select(plan->add(canonical));
     TANDEM_RETURN_IF_ERROR(bench.open(candidate));
     TANDEM_RETURN_IF_ERROR(bench.fill(candidate));
     TANDEM_RETURN_IF_ERROR(bench.finish());
@@ -474,7 +467,7 @@ Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product, const Can
   ProductPlan &plan = *candidate.plan;
   TANDEM_ASSIGN_OR_RETURN(auto canonical, planCanonical(blas, product));
   if (hasAlignedRows(product))
-    plan.addFirst(*canonical);
+    plan.add(*canonical);
   std::vector<std::string> names;
   {
     std::lock_guard<std::mutex> lock(tools.mutex);

@@ -118,7 +118,7 @@ public:
 
   unsigned candidates() const override { return static_cast<unsigned>(found.size()); }
   void select(unsigned candidate) override { chosen = candidate; }
-  void addFirst(const ProductPlan &other) override {
+  unsigned add(const ProductPlan &other) override {
     // All plans are of this library.
     const cublasLtMatmulHeuristicResult_t &added =
         static_cast<const CublasPlan &>(other).found.front();
@@ -126,8 +126,11 @@ public:
       return std::equal(std::begin(known.algo.data), std::end(known.algo.data),
                         std::begin(added.algo.data));
     };
-    found.erase(std::remove_if(found.begin(), found.end(), isSame), found.end());
-    found.insert(found.begin(), added);
+    auto same = std::find_if(found.begin(), found.end(), isSame);
+    auto number = static_cast<unsigned>(same - found.begin());
+    if (same == found.end())
+      found.push_back(added);
+    return number;
   }
   void keep(const std::vector<unsigned> &numbers) override {
     std::vector<cublasLtMatmulHeuristicResult_t> kept;

@@ -189,9 +189,10 @@ class Users {
 public:
   static Users &of(CUdevice device) {
     static std::mutex mutex;
-    static std::map<CUdevice, Users> users; // stay where they are
+    // Never destroyed: drivers of static lifetime may outlive it.
+    static auto *users = new std::map<CUdevice, Users>; // which stay where they are
     std::lock_guard<std::mutex> lock(mutex);
-    return users[device];
+    return (*users)[device];
   }
   void join() {
     std::lock_guard<std::mutex> lock(mutex);
@@ -200,8 +201,10 @@ public:
   void leave() {
     {
       std::lock_guard<std::mutex> lock(mutex);
+      // The driver that is left may have work that waits: what it releases releases this, too.
       if (--count > 0)
         return;
+      keepsAll = false;
     }
     releasePending().ignore();
   }
