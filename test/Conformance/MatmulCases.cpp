@@ -204,10 +204,16 @@ void addMatmulCases(Cases &cases) {
     transposed.transposeA = true;
     transposed.a = dense(t, {512, 64});
     addPieces("tn", transposed, 16, 48);
+    transposed = plain(40, 96, 24);
+    transposed.transposeA = true;
+    transposed.a = dense(t, {96, 40});
+    addPieces("tn-narrow", transposed, 5, 24);
+    addPieces("tn-columns", transposed, 40, 6);
     if (t == DType::F64)
       continue;
     Matmul wide{dense(t, {100, 256}), dense(t, {256, 64}), dense(DType::F32, {100, 64})};
     addPieces("wide", wide, 24, 64);
+    addPieces("wide-narrow", wide, 100, 4);
   }
 }
 

@@ -45,6 +45,12 @@ bool isByColumns(const Layout &layout) {
   return layout.strides[layout.rank - 1] != 1 && layout.strides[layout.rank - 2] == 1;
 }
 
+/// Ordered products have rows, and numbers of rows and columns, that are multiples of `unit`
+/// elements (kRowBytes): the algorithms that the library has for large products refuse others, of
+/// those dimensions whose elements are stored one after the other. So they compute more columns
+/// than asked for, and leave them. Usual products have a unit of 1.
+int64_t padded(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
+
 /// How the library reads an operand of a product; `stride`: elements between the rows of what is
 /// stored, 0 if the operand must be copied.
 struct Reading {
@@ -52,15 +58,13 @@ struct Reading {
   int64_t stride = 0;
 };
 
-Reading readingOf(const Layout &layout, bool transpose, bool ordered) {
+Reading readingOf(const Layout &layout, bool transpose, int64_t unit) {
   Matrix m = matrixOf(layout, transpose);
-  if (!ordered)
+  if (unit == 1)
     return leading(m) != 0 ? Reading{false, leading(m)} : Reading{true, leading(transposed(m))};
   Matrix stored = matrixOf(layout, isByColumns(layout));
-  int64_t stride = leading(stored);
-  if (stored.rows == 1)
-    stride = alignedRow(stored.columns, layout.dtype);
-  return {isByColumns(layout) != transpose, stride};
+  return {isByColumns(layout) != transpose,
+          stored.rows == 1 ? padded(stored.columns, unit) : leading(stored)};
 }
 
 /// A dimension outside the matrices, with the strides of a, b and out.
@@ -93,43 +97,44 @@ std::vector<BatchDim> batchDims(const Layout &out, const Layout &a, const Layout
   return dims;
 }
 
-/// Dense. For ordered products, rows begin at multiples of kRowBytes, and what is stored by columns
-/// remains so, unless it is a result.
-Layout denseLike(const Layout &layout, bool ordered, bool isResult) {
+/// Dense, for `bytes`. Of ordered products: with space for padded matrices, and what is stored by
+/// columns remains so, unless it is a result.
+Layout denseLike(const Layout &layout, int64_t unit, bool isResult, uint64_t &bytes) {
   Layout dense = Layout::dense(layout.dtype, layout.shape.data(), layout.rank);
-  if (!ordered)
-    return dense;
   unsigned inner = layout.rank - 1u, outer = layout.rank - 2u;
-  if (!isResult && isByColumns(layout))
+  if (unit > 1 && !isResult && isByColumns(layout))
     std::swap(inner, outer);
   dense.strides[inner] = 1;
-  dense.strides[outer] = alignedRow(layout.shape[inner], layout.dtype);
-  int64_t stride = dense.strides[outer] * layout.shape[outer];
+  dense.strides[outer] = padded(layout.shape[inner], unit);
+  int64_t stride = dense.strides[outer] * padded(layout.shape[outer], unit);
   for (unsigned d = layout.rank - 2u; d-- > 0;) {
     dense.strides[d] = stride;
     stride *= layout.shape[d];
   }
+  bytes = static_cast<uint64_t>(stride) * sizeOf(layout.dtype);
   return dense;
 }
 
 /// An operand that the library reads in place or from a dense copy.
 struct Staged {
   uint32_t slot = Operand::kNone;
-  Layout layout; ///< as the library sees it
+  Layout layout;      ///< as the library sees it
+  uint64_t bytes = 0; ///< that the library reads or writes
   bool copied = false;
   CopyPlan in, out;
   Scratch memory;
 
-  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, bool ordered,
+  static Expected<Staged> make(const Tools &tools, const Operand &operand, bool copy, int64_t unit,
                                bool load, bool store) {
     Staged staged;
     staged.slot = operand.slot;
     staged.layout = operand.layout;
+    staged.bytes = staged.layout.spanBytes();
     staged.copied = copy;
     if (!copy)
       return staged;
-    staged.layout = denseLike(operand.layout, ordered, /*isResult=*/store);
-    TANDEM_ASSIGN_OR_RETURN(staged.memory, Scratch::make(tools->state, staged.layout.spanBytes()));
+    staged.layout = denseLike(operand.layout, unit, /*isResult=*/store, staged.bytes);
+    TANDEM_ASSIGN_OR_RETURN(staged.memory, Scratch::make(tools->state, staged.bytes));
     if (load) {
       TANDEM_ASSIGN_OR_RETURN(staged.in,
                               CopyPlan::make(*tools->kernels, staged.layout, operand.layout));
@@ -149,12 +154,14 @@ struct Staged {
 /// and a slice of a buffer may begin at any element.
 class Bias {
 public:
-  Status prepare(const Tools &tools, const Operand &operand, DType type) {
+  /// `columns`: of the product, at least as many as the row has.
+  Status prepare(const Tools &tools, const Operand &operand, DType type, int64_t columns) {
     slot = operand.slot;
     count = static_cast<uint64_t>(operand.layout.shape[0]);
     stride = operand.layout.strides[0];
     Layout dense = Layout::dense(type, {operand.layout.shape[0]});
-    TANDEM_ASSIGN_OR_RETURN(memory, Scratch::make(tools->state, dense.numBytes()));
+    TANDEM_ASSIGN_OR_RETURN(
+        memory, Scratch::make(tools->state, static_cast<uint64_t>(columns) * sizeOf(type)));
     if (operand.layout.dtype == type) {
       TANDEM_ASSIGN_OR_RETURN(copy, CopyPlan::make(*tools->kernels, dense, operand.layout));
       return Status();
@@ -182,18 +189,17 @@ private:
   FunctionHandle widen = nullptr;
 };
 
-/// Whether the library cannot read (or, if `isResult`, write) an operand in place. Ordered products
-/// need matrices and rows that begin at multiples of kRowBytes.
-bool needsCopy(const Operand &operand, bool isResult, bool ordered) {
+/// Whether the library cannot read (or, if `isResult`, write) an operand in place. Matrices and
+/// rows of ordered products begin at multiples of kRowBytes. `pads`: this one is padded.
+bool needsCopy(const Operand &operand, bool isResult, int64_t unit, bool pads) {
   const Layout &layout = operand.layout;
-  Reading reading = readingOf(layout, false, ordered);
-  if (reading.stride == 0 || (isResult && reading.transpose))
+  Reading reading = readingOf(layout, false, unit);
+  if (reading.stride == 0 || (isResult && reading.transpose) || pads)
     return true;
   int64_t strides = reading.stride;
   for (unsigned d = 0; d + 2 < layout.rank; ++d)
     strides |= layout.shape[d] > 1 ? layout.strides[d] : 0;
-  return ordered && (strides * sizeOf(layout.dtype) % kRowBytes != 0 ||
-                     operand.alignment % kRowBytes != 0);
+  return strides % unit != 0 || (unit > 1 && operand.alignment % kRowBytes != 0);
 }
 
 class MatmulOperation final : public GpuOperation {
@@ -203,15 +209,22 @@ public:
   Status prepare(const MatmulDesc &desc) {
     accumulate = desc.accumulate;
     product.ordered = desc.ordered;
-    auto stage = [&](const Operand &operand, bool load, bool isResult) {
-      bool copy = needsCopy(operand, isResult, desc.ordered);
-      return Staged::make(tools, operand, copy, desc.ordered, load, isResult);
+    unit = desc.ordered ? kRowBytes / sizeOf(desc.a.layout.dtype) : 1;
+    Matrix result = matrixOf(desc.out.layout, false);
+    bool readsByColumns = readingOf(desc.a.layout, desc.transposeA, unit).transpose;
+    bool padsRows = readsByColumns && result.rows % unit != 0;
+    bool padsColumns = result.columns % unit != 0;
+    product.m = padsRows ? padded(result.rows, unit) : result.rows;
+    product.n = padded(result.columns, unit);
+    auto stage = [&](const Operand &operand, bool load, bool isResult, bool pads) {
+      bool copy = needsCopy(operand, isResult, unit, pads);
+      return Staged::make(tools, operand, copy, unit, load, isResult);
     };
-    TANDEM_ASSIGN_OR_RETURN(a, stage(desc.a, true, false));
-    TANDEM_ASSIGN_OR_RETURN(b, stage(desc.b, true, false));
-    TANDEM_ASSIGN_OR_RETURN(out, stage(desc.out, accumulate, true));
+    TANDEM_ASSIGN_OR_RETURN(a, stage(desc.a, true, false, padsRows));
+    TANDEM_ASSIGN_OR_RETURN(b, stage(desc.b, true, false, padsColumns));
+    TANDEM_ASSIGN_OR_RETURN(out, stage(desc.out, accumulate, true, padsRows || padsColumns));
     if (desc.bias.present())
-      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype));
+      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype, product.n));
     describe(desc);
     return makePlans();
   }
@@ -236,18 +249,15 @@ private:
   void describe(const MatmulDesc &desc) {
     const Layout &o = out.layout;
     dims = batchDims(o, a.layout, b.layout);
-    Matrix mo = matrixOf(o, false);
     product.dtype = a.layout.dtype;
-    product.m = mo.rows;
-    product.n = mo.columns;
     product.k = matrixOf(a.layout, desc.transposeA).columns;
-    Reading ra = readingOf(a.layout, desc.transposeA, desc.ordered);
-    Reading rb = readingOf(b.layout, desc.transposeB, desc.ordered);
+    Reading ra = readingOf(a.layout, desc.transposeA, unit);
+    Reading rb = readingOf(b.layout, desc.transposeB, unit);
     product.lda = ra.stride;
     product.transposeA = ra.transpose;
     product.ldb = rb.stride;
     product.transposeB = rb.transpose;
-    product.ldo = readingOf(o, false, desc.ordered).stride;
+    product.ldo = readingOf(o, false, unit).stride;
     product.accumulate = accumulate;
     product.bias = bias.present();
     product.outType = o.dtype;
@@ -290,9 +300,9 @@ private:
       TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<ProductPlan> plan,
                               blas.plan(wanted, wanted.ordered ? 16 : 8));
       Candidate candidate{keyOf(wanted), plan, {}};
-      candidate.bytes[0] = a.layout.spanBytes();
-      candidate.bytes[1] = b.layout.spanBytes();
-      candidate.bytes[2] = out.layout.spanBytes();
+      candidate.bytes[0] = a.bytes;
+      candidate.bytes[1] = b.bytes;
+      candidate.bytes[2] = out.bytes;
       candidate.bytes[3] = static_cast<uint64_t>(product.n) * outElement;
       if (wanted.ordered) {
         Status kept = keepOrdered(*tools, blas, wanted, candidate);
@@ -347,6 +357,7 @@ private:
   Bias bias;
   bool accumulate = false;
   unsigned element = 4, outElement = 4;
+  int64_t unit = 1; ///< see padded()
   Product product;
   std::vector<BatchDim> dims; ///< dimensions looped over here
   std::vector<std::pair<unsigned, std::shared_ptr<ProductPlan>>> plans;
@@ -360,7 +371,8 @@ public:
   Status prepare(const MatmulDesc &desc) {
     out = desc.out.slot;
     if (desc.bias.present())
-      TANDEM_RETURN_IF_ERROR(bias.prepare(tools, desc.bias, desc.out.layout.dtype));
+      TANDEM_RETURN_IF_ERROR(
+          bias.prepare(tools, desc.bias, desc.out.layout.dtype, desc.bias.layout.shape[0]));
     accumulate = desc.accumulate;
     TANDEM_ASSIGN_OR_RETURN(zero, Scratch::make(tools->state, 64));
     TANDEM_RETURN_IF_ERROR(tools->driver().fill(zero.data(), 0, 64));
