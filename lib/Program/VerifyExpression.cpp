@@ -43,7 +43,7 @@ Signature signatureOf(ExprOp op) {
       {{kAll, 3}, {E::select}},
       {{kFloats, 1}, {E::exp, E::exp2, E::expm1, E::log, E::log1p, E::sqrt, E::rsqrt, E::tanh}},
       {{kFloats, 1}, {E::erf, E::erfc, E::sin, E::cos}},
-      {{kFloats, 1}, {E::floor, E::ceil, E::round, E::roundeven, E::trunc}},
+      {{kFloats, 1}, {E::floor, E::ceil, E::round, E::roundeven, E::trunc, E::arbitrary}},
       {{kFloats, 2}, {E::pow}},
       {{kFloats, 3}, {E::fma}},
       {{kF32, 1}, {E::round_f16, E::round_bf16}},

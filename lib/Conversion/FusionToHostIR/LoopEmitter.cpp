@@ -213,7 +213,10 @@ LogicalResult LoopEmitter::prepareAccumulator(Operation *op) {
   auto type = cast<MemRefType>(result.getType());
   if (Type element = lowering->getAccumulatorElement(op); element != type.getElementType())
     buffer = program.alloc(op->getLoc(), MemRefType::get(type.getShape(), element));
-  return success();
+  LogicalResult done = success();
+  program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(),
+                 [&] { done = lowering->prepareAccumulation(op, accumulators.lookup(op), *this); });
+  return done;
 }
 
 LogicalResult LoopEmitter::emitAccumulation(Operation *op, const SliceIndex &loopIndex) {
@@ -229,15 +232,14 @@ LogicalResult LoopEmitter::emitAccumulation(Operation *op, const SliceIndex &loo
 
 LogicalResult LoopEmitter::finish() {
   for (Operation *op : group.ops) {
-    Value result = program.getBuffer(op->getResult(0)), sum = accumulators.lookup(op);
-    if (!sum || sum == result)
+    Value sum = accumulators.lookup(op);
+    if (!sum)
       continue;
-    hostir::KernelOp cast =
-        program.getCastKernel(op->getLoc(), llvm::cast<MemRefType>(sum.getType()).getElementType(),
-                              llvm::cast<MemRefType>(result.getType()).getElementType());
-    program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(), [&] {
-      program.launch(op->getLoc(), cast, sum, result, program.getMainStream());
-    });
+    LogicalResult done = success();
+    program.onMesh(op->getLoc(), fusion::getAxes(op->getResult(0)).getMesh(),
+                   [&] { done = getLowering(op)->finishAccumulation(op, sum, *this); });
+    if (failed(done))
+      return failure();
   }
   return success();
 }

@@ -53,7 +53,7 @@ public:
   /// located at the op.
   LogicalResult emitSlice(Operation *op, const SliceIndex *index, Value stream);
 
-  /// Behind the loop: rounds what was accumulated in f32 to the type of its result.
+  /// Behind the loop: writes the results of the ops that accumulate.
   LogicalResult finish();
 
   /// Whether reshards that only move data are messages between pairs of devices, even if a
@@ -82,6 +82,10 @@ public:
   /// Where the result of an op is written: `out` in the digits `dims`, or the place of its slice.
   Value getTarget(Value result, Value out, LocalDims &dims) const;
 
+  /// Buffers that the lowering of an op keeps from slice to slice.
+  void setState(Operation *op, SmallVector<Value> buffers) { states[op] = std::move(buffers); }
+  ArrayRef<Value> getState(Operation *op) const { return states.find(op)->second; }
+
   /// Records that the buffer of `value` is a view of its operand's: nothing is emitted for its
   /// slices.
   void setView(Value value) { views.insert(value); }
@@ -100,6 +104,7 @@ private:
   LogicalResult emitAccumulation(Operation *op, const SliceIndex &index);
 
   DenseMap<Operation *, Value> accumulators; // the buffer that an op accumulates in
+  DenseMap<Operation *, SmallVector<Value>> states;
   DenseSet<Value> views;
   DenseMap<Value, SliceBuffer> readPlaces, writePlaces;
 };

@@ -27,6 +27,7 @@ const OpLowering *OpLowerings::find(Operation *op) const {
 OpLowerings &tandem::getLowerings() {
   static OpLowerings lowerings = [] {
     OpLowerings all;
+    addAttentionLowering(all);
     addConcatLowering(all);
     addElementwiseLowering(all);
     addMatmulLowering(all);
@@ -50,6 +51,18 @@ LogicalResult OpLowering::prepare(Operation *op, LoopEmitter &loop) const {
 LogicalResult OpLowering::accumulate(Operation *op, unsigned operand, const SliceIndex &index,
                                      Value out, LoopEmitter &loop) const {
   return op->emitError("expected an op that can combine slices of operand ") << operand;
+}
+
+LogicalResult OpLowering::finishAccumulation(Operation *op, Value out, LoopEmitter &loop) const {
+  ProgramBuilder &program = loop.program;
+  Value result = program.getBuffer(op->getResult(0));
+  if (out == result)
+    return success();
+  hostir::KernelOp cast =
+      program.getCastKernel(op->getLoc(), llvm::cast<MemRefType>(out.getType()).getElementType(),
+                            llvm::cast<MemRefType>(result.getType()).getElementType());
+  program.launch(op->getLoc(), cast, out, result, program.getMainStream());
+  return success();
 }
 
 Type OpLowering::getAccumulatorElement(Operation *op) const {
@@ -88,8 +101,7 @@ static FirstSlice isFirstSlice(ProgramBuilder &program, Operation *op, unsigned 
   Location loc = op->getLoc();
   size_t stream = 0;
   for (auto [dim, factor] : llvm::zip_equal(axes.getDims(), rule.operands[operand])) {
-    bool combines =
-        factor != fusion::AxesRule::kNone && rule.factors[factor] == fusion::FactorKind::Reduction;
+    bool combines = factor != fusion::AxesRule::kNone && fusion::isCombined(rule.factors[factor]);
     for (const fusion::Digit &digit : dim.getDigits()) {
       if (!digit.isStream())
         continue;
@@ -109,6 +121,37 @@ static FirstSlice isFirstSlice(ProgramBuilder &program, Operation *op, unsigned 
     }
   }
   return first;
+}
+
+LogicalResult tandem::forEachRun(ProgramBuilder &program, Location loc,
+                                 ArrayRef<SmallVector<LocalDigit> *> lists,
+                                 function_ref<LogicalResult(Value)> body) {
+  auto isWhole = [](SmallVector<LocalDigit> *list) { return getViewRanks({*list})[0] == 1; };
+  if (llvm::all_of(lists, isWhole))
+    return body({});
+  // Loop over all kept digits except the innermost.
+  SmallVector<int64_t> sizes;
+  SmallVector<SmallVector<LocalDigit *>> kept;
+  for (SmallVector<LocalDigit> *list : lists) {
+    SmallVector<LocalDigit *> &mine = kept.emplace_back();
+    for (LocalDigit &digit : *list)
+      if (digit.isKept())
+        mine.push_back(&digit);
+    if (!mine.empty())
+      mine.pop_back();
+  }
+  int64_t count = 1;
+  for (LocalDigit *digit : kept.front()) {
+    sizes.push_back(digit->size);
+    count *= digit->size;
+  }
+  return program.loop(loc, 0, count, [&](Value run) {
+    SliceIndex index = getSliceIndex(program.getBuilder(), loc, sizes, run);
+    for (auto &mine : kept)
+      for (auto [digit, parts] : llvm::zip_equal(mine, index.digits))
+        digit->index = parts.front().value;
+    return body(run);
+  });
 }
 
 LogicalResult ReducingLowering::emit(Operation *op, const SliceIndex *index, Value stream,

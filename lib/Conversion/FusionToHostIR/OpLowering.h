@@ -39,6 +39,15 @@ public:
   virtual LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index,
                                    Value out, LoopEmitter &loop) const;
 
+  /// Before the loop, on the main stream: what `accumulate` needs beside `out`, the buffer that it
+  /// combines into. Kept with `LoopEmitter::setState`.
+  virtual LogicalResult prepareAccumulation(Operation *op, Value out, LoopEmitter &loop) const {
+    return success();
+  }
+  /// Behind the loop, on the main stream: writes the result from what was combined. Default: rounds
+  /// it to the result's type.
+  virtual LogicalResult finishAccumulation(Operation *op, Value out, LoopEmitter &loop) const;
+
   /// The element type in which `accumulate` combines: the result's or a wider one.
   virtual Type getAccumulatorElement(Operation *op) const;
 
@@ -60,6 +69,13 @@ struct FirstSlice {
 /// Emits `first` or `later`, depending on `isFirst`.
 LogicalResult ifFirst(OpBuilder &builder, Location loc, const FirstSlice &isFirst,
                       function_ref<LogicalResult()> first, function_ref<LogicalResult()> later);
+
+/// Runs `body` for each run of a dimension's digits, so that each view is contiguous in it.
+/// `lists`: the operands' aligned digits. `body` gets the loop index, or null without a loop.
+/// Example: rows [3 @ all, 4 @ i, 5 @ all] are 3 runs of 5 rows.
+LogicalResult forEachRun(ProgramBuilder &program, Location loc,
+                         ArrayRef<SmallVector<LocalDigit> *> lists,
+                         function_ref<LogicalResult(Value)> body);
 
 /// The lowering of an op that combines over a dimension, by one function for slices of the result
 /// and of an operand.
@@ -124,6 +140,7 @@ OpLowerings &getLowerings();
 inline const OpLowering *getLowering(Operation *op) { return getLowerings().find(op); }
 
 /// Each adds the lowerings of one file under Lowerings/.
+void addAttentionLowering(OpLowerings &lowerings);
 void addConcatLowering(OpLowerings &lowerings);
 void addElementwiseLowering(OpLowerings &lowerings);
 void addMatmulLowering(OpLowerings &lowerings);

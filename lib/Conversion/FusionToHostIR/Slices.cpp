@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 
@@ -265,4 +266,14 @@ Value tandem::makeView(OpBuilder &builder, Location loc, Value buffer, const Loc
   return memref::TransposeOp::create(
       builder, loc, buffer,
       AffineMapAttr::get(AffineMap::getPermutationMap(permutation, builder.getContext())));
+}
+
+Value tandem::reinterpret(OpBuilder &builder, Location loc, Value buffer, int64_t offset,
+                          ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+  auto type = cast<MemRefType>(buffer.getType());
+  MemRefLayoutAttrInterface layout;
+  if (offset != 0 || computeStrides(shape) != strides)
+    layout = StridedLayoutAttr::get(builder.getContext(), offset, strides);
+  auto result = MemRefType::get(shape, type.getElementType(), layout, type.getMemorySpace());
+  return memref::ReinterpretCastOp::create(builder, loc, result, buffer, offset, shape, strides);
 }

@@ -100,6 +100,10 @@ SliceIndex getSliceIndex(OpBuilder &builder, Location loc, ArrayRef<int64_t> siz
 Value makeView(OpBuilder &builder, Location loc, Value buffer, const LocalDims &dims,
                bool keepRank);
 
+/// `buffer` with other sizes and strides, starting at `offset` of its root.
+Value reinterpret(OpBuilder &builder, Location loc, Value buffer, int64_t offset,
+                  ArrayRef<int64_t> shape, ArrayRef<int64_t> strides);
+
 /// Cuts one dimension's digits in several buffers so that their views have the same dimensions:
 /// kept digits in common sizes, and separate runs only at gaps. Fails if the buffers keep different
 /// numbers of indices, or sizes that do not divide each other. Example: {12} and {3, 2 @ i, 4}

@@ -84,7 +84,7 @@ bool StreamLoop::isAccumulated(Operation *op, unsigned operand) const {
   fusion::AxesRule rule = *fusion::getAxesRule(op);
   auto isReduction = [&](const Place &place) {
     return std::get<0>(place) != fusion::AxesRule::kNone &&
-           rule.factors[std::get<0>(place)] == fusion::FactorKind::Reduction;
+           fusion::isCombined(rule.factors[std::get<0>(place)]);
   };
   auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
   SmallVector<Place> places = getPlaces(type, rule.operands[operand]);

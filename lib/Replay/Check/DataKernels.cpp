@@ -192,6 +192,8 @@ Value convert(RegisterType from, RegisterType to, Value a) {
 Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned used, Value a,
             Value b, Value c) {
   ExprOp op = instr.op;
+  if (op == ExprOp::arbitrary) // every bit counts where rounding does
+    return mode.rounded ? a : 0;
   bool onFloats = isFloat(instr.type);
   if (onFloats && isFloat(from))
     if (std::optional<Value> folded = foldNumbers(op, used, a, b, c))

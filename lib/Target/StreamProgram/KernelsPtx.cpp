@@ -367,6 +367,8 @@ Value PtxBuilder::toInteger(Type type, Value x) {
 }
 
 FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
+  if (isa<hostir::ArbitraryOp>(op))
+    return operands[0];
   if (op->getNumResults() != 1 || !isSupported(op)) {
     InFlightDiagnostic diag = op->emitOpError("has no counterpart in PTX");
     if (op->getNumResults() == 1)

@@ -62,40 +62,6 @@ struct SplitDim {
 };
 } // namespace
 
-/// Runs `body` for each run of a dimension's digits, so that each view is contiguous in it.
-/// `lists`: the operands' aligned digits. `body` gets the loop index, or null without a loop.
-/// Example: rows [3 @ all, 4 @ i, 5 @ all] are 3 runs of 5 rows.
-static LogicalResult forEachRun(ProgramBuilder &program, Location loc,
-                                ArrayRef<SmallVector<LocalDigit> *> lists,
-                                function_ref<LogicalResult(Value)> body) {
-  auto isWhole = [](SmallVector<LocalDigit> *list) { return getViewRanks({*list})[0] == 1; };
-  if (llvm::all_of(lists, isWhole))
-    return body({});
-  // Loop over all kept digits except the innermost.
-  SmallVector<int64_t> sizes;
-  SmallVector<SmallVector<LocalDigit *>> kept;
-  for (SmallVector<LocalDigit> *list : lists) {
-    SmallVector<LocalDigit *> &mine = kept.emplace_back();
-    for (LocalDigit &digit : *list)
-      if (digit.isKept())
-        mine.push_back(&digit);
-    if (!mine.empty())
-      mine.pop_back();
-  }
-  int64_t count = 1;
-  for (LocalDigit *digit : kept.front()) {
-    sizes.push_back(digit->size);
-    count *= digit->size;
-  }
-  return program.loop(loc, 0, count, [&](Value run) {
-    SliceIndex index = getSliceIndex(program.getBuilder(), loc, sizes, run);
-    for (auto &mine : kept)
-      for (auto [digit, parts] : llvm::zip_equal(mine, index.digits))
-        digit->index = parts.front().value;
-    return body(run);
-  });
-}
-
 namespace {
 /// Emits one slice of a matmul. A vector is a matrix of one row (lhs) or one column (rhs): `dims`
 /// and the result have a unit dimension for it.

@@ -15,17 +15,6 @@
 using namespace mlir;
 using namespace tandem;
 
-/// `buffer` with other sizes and strides, starting at `offset` of its root.
-static Value reinterpret(OpBuilder &builder, Location loc, Value buffer, int64_t offset,
-                         ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
-  auto type = cast<MemRefType>(buffer.getType());
-  MemRefLayoutAttrInterface layout;
-  if (offset != 0 || computeStrides(shape) != strides)
-    layout = StridedLayoutAttr::get(builder.getContext(), offset, strides);
-  auto result = MemRefType::get(shape, type.getElementType(), layout, type.getMemorySpace());
-  return memref::ReinterpretCastOp::create(builder, loc, result, buffer, offset, shape, strides);
-}
-
 /// Whether the elements are row-major without gaps; ignores strides of extents of 1.
 static bool isRowMajor(MemRefType type) {
   SmallVector<int64_t> strides;

@@ -127,7 +127,7 @@ static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> ope
         continue;
       DimAxesAttr digits = axes.getDims()[dim];
       FactorDigits &found = factors[factor];
-      if (rule.factors[factor] == FactorKind::Whole && digits.hasDevice()) {
+      if (isOnOneDevice(rule.factors[factor]) && digits.hasDevice()) {
         conflict = {"expected no device digit in dimension " + std::to_string(dim) +
                         ", which is needed whole, found " + formatDimAxes(digits),
                     static_cast<int64_t>(operand), -1};
@@ -275,7 +275,7 @@ AxesAttr fusion::inferResultAxes(Operation *op, unsigned result, ArrayRef<AxesAt
   for (int64_t factor : rule->results[result]) {
     const FactorDigits &found = factor == AxesRule::kNone ? FactorDigits() : factors[factor];
     // Sliced and concatenated dimensions have other extents on the other side: digits do not pass.
-    bool passes = found.operand >= 0 && rule->factors[factor] != FactorKind::Whole;
+    bool passes = found.operand >= 0 && !isOnOneDevice(rule->factors[factor]);
     DimAxesAttr digits = passes ? found.digits : DimAxesAttr::get(op->getContext(), {});
     for (StringAttr axis : deviceAxes(digits)) {
       auto [it, isNew] = used.try_emplace(axis, found.operand);
@@ -319,7 +319,7 @@ AxesAttr fusion::inferOperandAxes(Operation *op, unsigned operand, unsigned resu
   ArrayRef<int64_t> factors = rule->operands[operand];
   SmallVector<DimAxesAttr> dims(factors.size(), DimAxesAttr::get(context, {}));
   auto passes = [&](int64_t factor) {
-    return factor != AxesRule::kNone && rule->factors[factor] != FactorKind::Whole;
+    return factor != AxesRule::kNone && !isOnOneDevice(rule->factors[factor]);
   };
   ArrayRef<int64_t> resultFactors = rule->results[result];
   AxisSet reduced;

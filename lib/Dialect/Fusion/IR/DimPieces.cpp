@@ -170,7 +170,7 @@ static bool isTorn(const AxesRule &rule, ArrayRef<DimPiece> pieces, ArrayRef<int
   for (auto [piece, factor, digits] : llvm::zip_equal(pieces, factors, split.getDims())) {
     if (!digits.hasStream())
       continue;
-    if (rule.factors[factor] == FactorKind::Whole)
+    if (isOnOneDevice(rule.factors[factor]))
       return true;
     passes[piece.dim] = true;
   }

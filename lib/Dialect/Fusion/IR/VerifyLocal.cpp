@@ -63,7 +63,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
       // The axis of a single device between two pieces of a dimension belongs to either.
       if (rule->regroups())
         digits = dropDevices(digits, axes.getMesh(), getSingleDeviceAxes(axes.getMesh()));
-      if (rule->factors[factor] == FactorKind::Whole && digits.hasDevice())
+      if (isOnOneDevice(rule->factors[factor]) && digits.hasDevice())
         return fail("expected no device digit in dimension " + Twine(dim) + " of " + what +
                     ", which is needed whole, found " + formatDimAxes(digits));
       // Ops that do more than one call may be cut open by their lowering.

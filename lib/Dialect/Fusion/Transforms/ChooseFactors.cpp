@@ -79,7 +79,7 @@ private:
     for (auto [number, dims] : llvm::enumerate(rule.operands))
       for (auto [dim, factor] : llvm::enumerate(dims))
         if (counts(number) && factor != AxesRule::kNone &&
-            rule.factors[factor] != FactorKind::Whole)
+            !isOnOneDevice(rule.factors[factor]))
           for (const Digit &digit : operands[number].getDims()[dim].getDigits())
             if (digit.isDevice())
               claims[digit.axis].push_back({factor, number});
@@ -127,7 +127,7 @@ private:
 
   DimAxesAttr digitsOf(int64_t factor) {
     DimAxesAttr best = DimAxesAttr::get(op->getContext(), {});
-    if (rule.factors[factor] == FactorKind::Whole)
+    if (isOnOneDevice(rule.factors[factor]))
       return best;
     int64_t bestSize = -1;
     for (auto [number, dims] : llvm::enumerate(rule.operands)) {

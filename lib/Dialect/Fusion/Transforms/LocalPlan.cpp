@@ -239,7 +239,7 @@ private:
       for (auto [dim, factor] : llvm::enumerate(dims)) {
         if (factor == AxesRule::kNone)
           continue;
-        if (rule.factors[factor] == FactorKind::Whole)
+        if (isOnOneDevice(rule.factors[factor]))
           continue;
         factors[factor] = dropDevices(axes.getDims()[dim], mesh, contracted);
       }

@@ -133,7 +133,7 @@ private:
     for (auto [operand, dims] : llvm::zip_equal(user->getOperands(), rule->operands))
       for (auto [dim, factor] : llvm::enumerate(dims))
         if (operand == value && factor != AxesRule::kNone &&
-            rule->factors[factor] != FactorKind::Whole)
+            !isOnOneDevice(rule->factors[factor]))
           factors[factor] = places[dim];
     auto placesOf = [&](ArrayRef<int64_t> dims) {
       return llvm::map_to_vector(

@@ -40,7 +40,7 @@ void fusion::takeStreamDigits(ArrayRef<Value> values) {
     for (auto [dim, factor] :
          llvm::enumerate(rule.operands[value.getUses().begin()->getOperandNumber()])) {
       const int64_t *it = llvm::find(rule.results[0], factor);
-      if (factor == AxesRule::kNone || rule.factors[factor] == FactorKind::Whole ||
+      if (factor == AxesRule::kNone || isOnOneDevice(rule.factors[factor]) ||
           it == rule.results[0].end())
         continue;
       size_t other = it - rule.results[0].begin();

@@ -23,7 +23,19 @@ enum class FactorKind {
   Reduction,
   /// All indices are needed at once (a sliced or concatenated dimension): no device digits.
   Whole,
+  /// Combined slice after slice into a state of the op's own (a softmax): no device digits, since
+  /// states of several devices are no partial values.
+  Folded,
 };
+
+/// Whether slices of such a dimension are combined into one result.
+inline bool isCombined(FactorKind kind) {
+  return kind == FactorKind::Reduction || kind == FactorKind::Folded;
+}
+/// Whether a device needs all indices of such a dimension.
+inline bool isOnOneDevice(FactorKind kind) {
+  return kind == FactorKind::Whole || kind == FactorKind::Folded;
+}
 
 /// How an op treats partial operands.
 enum class PartialKind {
@@ -70,7 +82,7 @@ struct AxesRule {
   bool callsOnce = false;
 
   bool regroups() const { return !operandPieces.empty(); }
-  bool reduces() const { return llvm::is_contained(factors, FactorKind::Reduction); }
+  bool reduces() const { return llvm::any_of(factors, isCombined); }
   /// Whether the op computes sums, whose rounding depends on the order.
   bool addsUp() const { return reduces() && reduceKind == ReduceKind::Sum; }
   /// Extent of piece `piece` of an operand of this shape. Example: 4 for piece 1 of `reshape 8x6 ->

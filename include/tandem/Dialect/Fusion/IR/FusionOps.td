@@ -112,6 +112,48 @@ def Fusion_MatmulOp : Fusion_LocalOp<"matmul"> {
   }];
 }
 
+def Fusion_AttentionOp : Fusion_LocalOp<"attention"> {
+  let summary = "softmax(scale * q * k^T) * v";
+  let description = [{
+    q[..., M, D], k[..., N, D], v[..., N, E] give result[..., M, E]: row i is the mean of the rows of v, weighted by
+    exp(scale * q[i] . k[j]). Without `scale` it is 1 / sqrt(D). Scores and sums are computed in f32.
+
+    Slices of N (keys and values that arrive one after another, as in ring attention) are folded into a running maximum,
+    a running sum and an unscaled result, which the last slice divides by the sum.
+
+    `causal`: row i reads rows j of v only up to its own token. Slices of keys that a device's rows do not read cost
+    nothing. In the usual order of tokens the last device then has most to do. With `zigzag` = Z the tokens are cut into
+    2Z chunks, and dimensions M and N hold the chunks in the order 0, 2Z-1, 1, 2Z-2, ...: a device of Z has one from each
+    end, so that all have equal work. The program's inputs are in this order, and its result too.
+
+    Constraints:
+    - attention_c1: q, k and v have equal ranks of 2 or more and equal batch extents, D and N fit, D is not 0. The result
+      is [..., M, E].
+    - attention_c2: element types are equal and f32, f16 or bf16.
+    - attention_c3: `scale` is greater than 0.
+    - attention_c4: with `causal`, M equals N. `zigzag` is greater than 0, needs `causal`, and 2 `zigzag` divides M.
+
+    Placement constraints:
+    - attention_c5: nothing is partial. D and N have no device digits; N may have stream digits. Other dimensions keep
+      their device digits.
+    - attention_c6: with `causal`, tokens of M, and of a slice of N, that are on a device follow each other, or their chunks
+      do: device digits and then stream digits are the outermost ones.
+
+    Example:
+    ```mlir
+    %y = fusion.attention %q, %k, %v {causal, zigzag = 8 : i64}
+        : tensor<32x8192x128xbf16, #rows>, tensor<32x8192x128xbf16, #slices>, tensor<32x8192x128xbf16, #slices>
+       -> tensor<32x8192x128xbf16, #rows>
+    ```
+  }];
+  let arguments = (ins Fusion_Tensor:$query, Fusion_Tensor:$key, Fusion_Tensor:$value,
+                       OptionalAttr<F64Attr>:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$zigzag);
+  let results = (outs Fusion_Tensor:$result);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value attr-dict `:` type($query) `,` type($key) `,` type($value) `->` type($result)
+  }];
+}
+
 def Fusion_ReduceOp : Fusion_LocalOp<"reduce"> {
   let summary = "Sum, maximum or minimum over dimensions";
   let description = [{

@@ -93,7 +93,8 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
 
     Constraints:
     - kernel_c1: argument and result types are f32, f16, bf16, f64, i32, i64, i16, i8 or i1 scalars.
-    - kernel_c2: the body holds only `arith` and `math` ops without regions, and ends in `hostir.yield`.
+    - kernel_c2: the body holds only `arith` and `math` ops without regions and `hostir.arbitrary`, and ends in
+      `hostir.yield`.
 
     Example:
     ```mlir
@@ -106,6 +107,23 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<FunctionType>:$function_type,
                        OptionalAttr<StrAttr>:$sym_visibility,
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
+}
+
+def HostIR_ArbitraryOp : HostIR_Op<"arbitrary", [Pure, SameOperandsAndResultType, HasParent<"KernelOp">]> {
+  let summary = "A number on which no result depends";
+  let description = [{
+    The operand. Whoever writes it promises that the program's results would be the same, up to rounding, with any other
+    number in its place. Example: the maximum that a softmax subtracts, since exp(x - m) / sum(exp(y - m)) is the same for
+    every m. The checker, to which exp is an unknown function, takes 0.
+
+    Example:
+    ```mlir
+    %1 = hostir.arbitrary %m : f32
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[F32, F64]>:$input);
+  let results = (outs AnyTypeOf<[F32, F64]>:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
 }
 
 def HostIR_YieldOp : HostIR_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">]> {

@@ -40,7 +40,7 @@ static bool wouldDiffer(Operation *op, unsigned operand, const ReshardPlan &plan
       if (digit.isStream() && stream++ == plan.ownerDigit)
         dim = static_cast<int64_t>(i);
   int64_t factor = rule->operands[operand][dim];
-  if (factor == fusion::AxesRule::kNone || rule->factors[factor] != fusion::FactorKind::Reduction)
+  if (factor == fusion::AxesRule::kNone || !fusion::isCombined(rule->factors[factor]))
     return false;
   return isCopiedAlong(type, plan);
 }

@@ -1,0 +1,539 @@
+//===- Attention.cpp - lowering of fusion.attention -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The running maximum and sum are those of Milakov and Gimelshein, Online normalizer calculation
+// for softmax, 2018; keys that arrive in slices, of Liu, Zaharia and Abbeel, Ring attention, 2023.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../OpLowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace tandem;
+
+static ArrayRef<int64_t> getShape(Value buffer) {
+  return cast<MemRefType>(buffer.getType()).getShape();
+}
+
+/// `buffer`, dense, with a new last dimension of `extent` that repeats it.
+static Value repeatLast(OpBuilder &builder, Location loc, Value buffer, int64_t extent) {
+  SmallVector<int64_t> shape(getShape(buffer)), strides = computeStrides(shape);
+  shape.push_back(extent);
+  strides.push_back(0);
+  return reinterpret(builder, loc, buffer, 0, shape, strides);
+}
+
+/// The digits that are left of a view when it is copied.
+static LocalDims getDense(const LocalDims &dims) {
+  LocalDims dense;
+  for (const SmallVector<LocalDigit> &digits : dims) {
+    SmallVector<LocalDigit> &mine = dense.emplace_back();
+    for (const LocalDigit &digit : digits)
+      if (digit.isKept())
+        mine.push_back({digit.index ? digit.length : digit.size, {}, digit.label});
+  }
+  return dense;
+}
+
+static SmallVector<int64_t> getExtents(const LocalDims &dims) {
+  return llvm::map_to_vector(dims, [](ArrayRef<LocalDigit> digits) {
+    int64_t extent = 1;
+    for (const LocalDigit &digit : digits)
+      extent *= digit.size;
+    return extent;
+  });
+}
+
+namespace {
+/// What has been folded: for each row the maximum of its scores, the sum of exp(scale * (score -
+/// maximum)), and the sum of the rows of v with these weights. All in f32.
+struct Softmax {
+  Value maximum, sum, out;
+  LocalDims rows;    ///< of maximum and sum: the batch dimensions and M
+  LocalDims columns; ///< of out: E
+};
+
+/// The tokens of a dimension that a view has.
+struct Tokens {
+  SmallVector<LocalDigit> digits; ///< of a buffer with one element per token of the sequence
+  /// The number of the first, if they follow each other; else null.
+  Value first;
+  int64_t count = 0;
+};
+
+/// Folds slices of keys and values into a softmax.
+class AttentionFold {
+public:
+  AttentionFold(fusion::AttentionOp op, LoopEmitter &loop, Value stream)
+      : op(op), loc(op.getLoc()), loop(loop), program(loop.program), builder(loop.getBuilder()),
+        stream(stream), f32(builder.getF32Type()), rank(op.getType().getRank()),
+        scale(op.getScale() ? op.getScale()->convertToDouble()
+                            : 1 / std::sqrt(double(op.getQuery().getType().getDimSize(rank - 1)))) {
+  }
+
+  /// Before the first slice.
+  void clear(const Softmax &softmax) {
+    // Less than all scores, but a number: the difference of two such maxima is 0.
+    fill(softmax.maximum, -1e30);
+    fill(softmax.sum, 0);
+    fill(softmax.out, 0);
+  }
+  /// The tokens in their order of dimension M; null without `causal`.
+  Value makeTokens();
+  LogicalResult fold(OpDims dims, Softmax softmax, Value tokens);
+  /// The result of a softmax into the view `result`. All buffers have its dimensions.
+  void finish(Value sum, Value out, Value result);
+
+private:
+  Value alloc(ArrayRef<int64_t> shape, Type element) {
+    return hostir::AllocOp::create(builder, loc, MemRefType::get(shape, element), stream,
+                                   IntegerAttr(), IntegerAttr());
+  }
+  Value number(double value) {
+    return arith::ConstantOp::create(builder, loc, builder.getFloatAttr(f32, value));
+  }
+  Value integer(int64_t value) {
+    return arith::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(int32_t(value)));
+  }
+  void launch(StringRef key, ValueRange inputs, Value out,
+              function_ref<Value(ValueRange)> compute) {
+    auto types = llvm::map_to_vector(
+        inputs, [](Value in) { return cast<MemRefType>(in.getType()).getElementType(); });
+    Type result = cast<MemRefType>(out.getType()).getElementType();
+    hostir::KernelOp kernel =
+        program.getKernel(loc, llvm::formatv("attention.{0}.{1}", key, result).str(), "attention",
+                          types, result, compute);
+    program.launch(loc, kernel, inputs, out, stream);
+  }
+  void fill(Value buffer, double value) {
+    launch(llvm::formatv("fill {0}", value).str(), {}, buffer,
+           [&](ValueRange) { return number(value); });
+  }
+  /// exp(scale * (x - m)).
+  Value emitWeight(Value x, Value m) {
+    Value difference = arith::SubFOp::create(builder, loc, x, m);
+    Value scaled = arith::MulFOp::create(builder, loc, difference, number(scale));
+    return math::ExpOp::create(builder, loc, scaled);
+  }
+  Value emitArbitrary(Value m) { return hostir::ArbitraryOp::create(builder, loc, m); }
+
+  Tokens getTokens(unsigned operand, ArrayRef<LocalDigit> digits);
+  LogicalResult cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists);
+  LogicalResult foldBlock(const OpDims &dims, const Softmax &softmax, Value tokens,
+                          const SmallVector<LocalDigit> &rows, const SmallVector<LocalDigit> &keys);
+  LogicalResult emitBlock(const OpDims &dims, const Softmax &softmax, Value tokens,
+                          const Tokens *rows, const Tokens *keys);
+  void mask(Value scores, Value masked, Value tokens, const Tokens &rows, const Tokens &keys);
+  int64_t getChunk() {
+    return op.getZigzag() ? op.getType().getDimSize(rank - 2) / 2 / int64_t(*op.getZigzag()) : 0;
+  }
+
+  fusion::AttentionOp op;
+  Location loc;
+  LoopEmitter &loop;
+  ProgramBuilder &program;
+  OpBuilder &builder;
+  Value stream;
+  Type f32;
+  int64_t rank;
+  double scale;
+};
+
+class AttentionLowering : public OpLowering {
+  LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
+                     LoopEmitter &loop) const override;
+  bool accumulates() const override { return true; }
+  LogicalResult prepareAccumulation(Operation *op, Value out, LoopEmitter &loop) const override;
+  LogicalResult accumulate(Operation *op, unsigned operand, const SliceIndex &index, Value out,
+                           LoopEmitter &loop) const override;
+  LogicalResult finishAccumulation(Operation *op, Value out, LoopEmitter &loop) const override;
+  Type getAccumulatorElement(Operation *op) const override {
+    return Float32Type::get(op->getContext());
+  }
+  bool readsPlaces() const override { return true; }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Tokens
+//===----------------------------------------------------------------------===//
+
+Value AttentionFold::makeTokens() {
+  if (!op.getCausal())
+    return {};
+  int64_t count = op.getType().getDimSize(rank - 2);
+  Type i32 = builder.getI32Type();
+  Value order = program.alloc(loc, MemRefType::get(count, i32));
+  auto part = [&](int64_t first, int64_t size) {
+    int64_t one = 1;
+    auto type =
+        memref::SubViewOp::inferResultType(cast<MemRefType>(order.getType()), first, size, one);
+    return memref::SubViewOp::create(builder, loc, cast<MemRefType>(type), order, first, size, one)
+        .getResult();
+  };
+  launch("first", {}, part(0, 1), [&](ValueRange) { return integer(0); });
+  // As many again, higher by their number.
+  for (int64_t known = 1; known < count; known *= 2)
+    launch(llvm::formatv("from {0}", known).str(), part(0, std::min(known, count - known)),
+           part(known, std::min(known, count - known)), [&](ValueRange in) {
+             return arith::AddIOp::create(builder, loc, in[0], integer(known)).getResult();
+           });
+  int64_t chunk = getChunk();
+  if (!chunk)
+    return order;
+  Value tokens = program.alloc(loc, MemRefType::get(count, i32));
+  launch(llvm::formatv("zigzag {0} {1}", count, chunk).str(), order, tokens, [&](ValueRange in) {
+    Value number = arith::DivSIOp::create(builder, loc, in[0], integer(chunk));
+    Value inside = arith::RemSIOp::create(builder, loc, in[0], integer(chunk));
+    Value pair = arith::DivSIOp::create(builder, loc, number, integer(2));
+    Value isLate = arith::RemSIOp::create(builder, loc, number, integer(2));
+    Value late = arith::SubIOp::create(builder, loc, integer(count / chunk - 1), pair);
+    Value isEarly =
+        arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, isLate, integer(0));
+    Value place = arith::SelectOp::create(builder, loc, isEarly, pair, late);
+    Value first = arith::MulIOp::create(builder, loc, place, integer(chunk));
+    return arith::AddIOp::create(builder, loc, first, inside).getResult();
+  });
+  return tokens;
+}
+
+/// The device digits of dimension rank - 2 of an operand, which are outermost, and then `digits`.
+Tokens AttentionFold::getTokens(unsigned operand, ArrayRef<LocalDigit> digits) {
+  auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  Tokens tokens;
+  auto resolved =
+      fusion::resolveDim(axes.getDims()[rank - 2], type.getDimSize(rank - 2), axes.getMesh());
+  for (const fusion::ResolvedDigit &digit : *resolved)
+    if (digit.kind == fusion::DigitKind::Device)
+      tokens.digits.push_back({digit.size, program.getDeviceIndex(axes.getMesh(), digit.axis)});
+  tokens.digits.append(digits.begin(), digits.end());
+  int64_t inner = type.getDimSize(rank - 2);
+  bool sawKept = false, isContiguous = true;
+  tokens.count = 1;
+  tokens.first = program.getIndex(0);
+  for (const LocalDigit &digit : tokens.digits) {
+    inner /= digit.size;
+    if (digit.isKept())
+      tokens.count *= digit.index ? digit.length : digit.size;
+    isContiguous &= !sawKept || digit.size == 1 || (digit.isKept() && !digit.index);
+    sawKept |= digit.isKept() && digit.size > 1;
+    if (!digit.index)
+      continue;
+    Value distance = program.getIndex(inner * std::max<int64_t>(digit.chunk, 1));
+    tokens.first = arith::AddIOp::create(
+        builder, loc, tokens.first, arith::MulIOp::create(builder, loc, digit.index, distance));
+  }
+  if (!isContiguous)
+    tokens.first = {};
+  if (int64_t chunk = getChunk(); chunk && tokens.first) {
+    // As in makeTokens().
+    auto make = [&](auto create) { return create.getResult(); };
+    Value number =
+        make(arith::DivUIOp::create(builder, loc, tokens.first, program.getIndex(chunk)));
+    Value inside =
+        make(arith::RemUIOp::create(builder, loc, tokens.first, program.getIndex(chunk)));
+    Value pair = make(arith::DivUIOp::create(builder, loc, number, program.getIndex(2)));
+    Value isLate = make(arith::RemUIOp::create(builder, loc, number, program.getIndex(2)));
+    // pair, or last - pair: pair + isLate * (last - 2 * pair).
+    int64_t last = op.getType().getDimSize(rank - 2) / chunk - 1;
+    Value twice = make(arith::MulIOp::create(builder, loc, pair, program.getIndex(2)));
+    Value rest = make(arith::SubIOp::create(builder, loc, program.getIndex(last), twice));
+    Value added = make(arith::MulIOp::create(builder, loc, isLate, rest));
+    Value place = make(arith::AddIOp::create(builder, loc, pair, added));
+    Value begin = make(arith::MulIOp::create(builder, loc, place, program.getIndex(chunk)));
+    tokens.first = make(arith::AddIOp::create(builder, loc, begin, inside));
+  }
+  return tokens;
+}
+
+/// With `zigzag`, the innermost digits are cut at the chunks, whose tokens follow each other.
+LogicalResult AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists) {
+  int64_t chunk = getChunk();
+  if (!chunk)
+    return success();
+  constexpr int64_t kApart = 1000; // a label that follows no other
+  for (SmallVector<LocalDigit> *list : lists) {
+    auto *last = std::find_if(list->rbegin(), list->rend(), [](const LocalDigit &digit) {
+                   return digit.isKept();
+                 }).base();
+    if (last == list->begin())
+      continue;
+    LocalDigit &digit = *std::prev(last);
+    if (digit.size <= chunk && chunk % digit.size == 0)
+      continue;
+    if (digit.index || digit.size % chunk != 0)
+      return op->emitError("expected slices of tokens that chunks of ")
+             << chunk << " divide, or that divide them, found " << digit.size;
+    LocalDigit inner{chunk, {}, DigitLabel(kApart)};
+    digit.size /= chunk;
+    list->insert(last, inner);
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+LogicalResult AttentionFold::fold(OpDims dims, Softmax softmax, Value tokens) {
+  SmallVector<LocalDigit> rows = dims.operands[0][rank - 2], keys = dims.operands[1][rank - 2];
+  for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
+    (void)loop.getSource(operand, mine);
+  fusion::AxesRule rule = *fusion::getAxesRule(op);
+  SmallVector<LocalDigit> &m = dims.operands[0][rank - 2], &stateM = softmax.rows[rank - 2];
+  SmallVector<LocalDigit> &n = dims.operands[1][rank - 2], &valueN = dims.operands[2][rank - 2];
+  dims.result = softmax.rows;
+  dims.result.append(softmax.columns);
+  if (failed(alignDims(builder, op, rule.operands, rule.results[0], dims)))
+    return failure();
+  softmax.rows.assign(dims.result.begin(), std::prev(dims.result.end()));
+  softmax.columns.assign(1, dims.result.back());
+  SmallVector<SmallVector<LocalDigit> *> ofM{&m, &stateM, &rows}, ofN{&n, &valueN, &keys};
+  if (failed(alignDigits(builder, loc, ofM)) || failed(alignDigits(builder, loc, ofN)))
+    return op->emitError("expected slices of rows and of keys with digits of common sizes");
+  if (failed(cutByChunks(ofM)) || failed(cutByChunks(ofN)))
+    return failure();
+  return forEachRun(program, loc, ofM, [&](Value) {
+    return forEachRun(program, loc, ofN,
+                      [&](Value) { return foldBlock(dims, softmax, tokens, rows, keys); });
+  });
+}
+
+/// Skips blocks without scores, and masks those that have some.
+LogicalResult AttentionFold::foldBlock(const OpDims &dims, const Softmax &softmax, Value order,
+                                       const SmallVector<LocalDigit> &rowDigits,
+                                       const SmallVector<LocalDigit> &keyDigits) {
+  if (!order)
+    return emitBlock(dims, softmax, order, nullptr, nullptr);
+  Tokens rows = getTokens(0, rowDigits), keys = getTokens(1, keyDigits);
+  auto emitMasked = [&] { return emitBlock(dims, softmax, order, &rows, &keys); };
+  if (!rows.first || !keys.first)
+    return emitMasked();
+  auto isAtMost = [&](Value a, int64_t more, Value b) {
+    Value higher = arith::AddIOp::create(builder, loc, b, program.getIndex(more));
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ule, a, higher).getResult();
+  };
+  FirstSlice isRead{false, isAtMost(keys.first, rows.count - 1, rows.first)};
+  return ifFirst(
+      builder, loc, isRead,
+      [&] {
+        Value last =
+            arith::AddIOp::create(builder, loc, keys.first, program.getIndex(keys.count - 1));
+        FirstSlice isWhole{false, isAtMost(last, 0, rows.first)};
+        return ifFirst(
+            builder, loc, isWhole,
+            [&] { return emitBlock(dims, softmax, order, nullptr, nullptr); }, emitMasked);
+      },
+      [] { return success(); });
+}
+
+LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softmax, Value order,
+                                       const Tokens *rows, const Tokens *keys) {
+  auto view = [&](unsigned operand) {
+    LocalDims found;
+    return makeView(builder, loc, loop.getSource(op->getOperand(operand), found),
+                    dims.operands[operand], true);
+  };
+  Value q = view(0), k = view(1), v = view(2);
+  Value maximum = makeView(builder, loc, softmax.maximum, softmax.rows, true);
+  Value sum = makeView(builder, loc, softmax.sum, softmax.rows, true);
+  LocalDims outDims = softmax.rows;
+  outDims.append(softmax.columns);
+  Value out = makeView(builder, loc, softmax.out, outDims, true);
+  SmallVector<int64_t> rowShape(getShape(maximum)), shape(rowShape);
+  shape.push_back(getShape(k).drop_back().back());
+  int64_t last = static_cast<int64_t>(shape.size()) - 1;
+
+  Value scores = alloc(shape, f32);
+  hostir::MatmulOp::create(builder, loc, q, k, Value(), scores, stream, false, true, false);
+  if (rows) {
+    Value masked = alloc(shape, f32);
+    mask(scores, masked, order, *rows, *keys);
+    scores = masked;
+  }
+  auto reduce = [&](ReduceKind kind, Value from) {
+    Value to = alloc(rowShape, f32);
+    hostir::ReduceOp::create(builder, loc, ReduceKindAttr::get(builder.getContext(), kind), from,
+                             to, builder.getDenseI64ArrayAttr(last), stream);
+    return to;
+  };
+  // What was added with the old maximum is scaled to the new one.
+  Value higher = reduce(ReduceKind::Max, scores), change = alloc(rowShape, f32);
+  launch(llvm::formatv("change {0}", scale).str(), {maximum, higher}, change, [&](ValueRange in) {
+    Value now = arith::MaximumFOp::create(builder, loc, in[0], in[1]);
+    return emitWeight(emitArbitrary(in[0]), emitArbitrary(now));
+  });
+  hostir::AccumulateOp::create(builder, loc,
+                               ReduceKindAttr::get(builder.getContext(), ReduceKind::Max), higher,
+                               maximum, stream);
+  auto multiply = [&](ValueRange in) {
+    return arith::MulFOp::create(builder, loc, in[0], in[1]).getResult();
+  };
+  launch("multiply", {sum, change}, sum, multiply);
+  launch("multiply", {out, repeatLast(builder, loc, change, getShape(out).back())}, out, multiply);
+
+  LocalDims repeated = softmax.rows;
+  repeated.push_back({{shape.back(), {}}});
+  Value maxima = makeView(builder, loc, repeatLast(builder, loc, softmax.maximum, shape.back()),
+                          repeated, true);
+  Value weights = alloc(shape, f32);
+  launch(llvm::formatv("weight {0}", scale).str(), {scores, maxima}, weights,
+         [&](ValueRange in) { return emitWeight(in[0], emitArbitrary(in[1])); });
+  hostir::AccumulateOp::create(builder, loc,
+                               ReduceKindAttr::get(builder.getContext(), ReduceKind::Sum),
+                               reduce(ReduceKind::Sum, weights), sum, stream);
+  Type element = op.getType().getElementType();
+  if (element != f32) {
+    Value narrow = alloc(shape, element);
+    program.launch(loc, program.getCastKernel(loc, f32, element), weights, narrow, stream);
+    weights = narrow;
+  }
+  hostir::MatmulOp::create(builder, loc, weights, v, Value(), out, stream, false, false, true);
+  return success();
+}
+
+void AttentionFold::mask(Value scores, Value masked, Value order, const Tokens &rows,
+                         const Tokens &keys) {
+  ArrayRef<int64_t> shape = getShape(scores);
+  int64_t row = static_cast<int64_t>(shape.size()) - 2, count = getShape(order)[0];
+  auto makeNumbers = [&](int64_t along, const Tokens &tokens) {
+    SmallVector<int64_t> whole(shape), strides(shape.size(), 0);
+    whole[along] = count;
+    strides[along] = 1;
+    LocalDims dims;
+    for (int64_t extent : shape)
+      dims.push_back({{extent, {}}});
+    dims[along] = tokens.digits;
+    return makeView(builder, loc, reinterpret(builder, loc, order, 0, whole, strides), dims, true);
+  };
+  launch("mask", {scores, makeNumbers(row, rows), makeNumbers(row + 1, keys)}, masked,
+         [&](ValueRange in) {
+           Value reads =
+               arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, in[2], in[1]);
+           Value none = number(-std::numeric_limits<double>::infinity());
+           return arith::SelectOp::create(builder, loc, reads, in[0], none).getResult();
+         });
+}
+
+void AttentionFold::finish(Value sum, Value out, Value result) {
+  launch("finish", {out, repeatLast(builder, loc, sum, getShape(out).back())}, result,
+         [&](ValueRange in) -> Value {
+           Value mean = arith::DivFOp::create(builder, loc, in[0], in[1]);
+           Type element = op.getType().getElementType();
+           if (element == f32)
+             return mean;
+           return arith::TruncFOp::create(builder, loc, element, mean);
+         });
+}
+
+//===----------------------------------------------------------------------===//
+// The lowering
+//===----------------------------------------------------------------------===//
+
+/// Causal rows and keys have their device digits outside of all others.
+static LogicalResult verifyTokens(fusion::AttentionOp op) {
+  for (unsigned operand : {0u, 1u}) {
+    auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
+    int64_t dim = type.getRank() - 2;
+    bool sawOther = false;
+    for (const fusion::Digit &digit : fusion::getAxes(type).getDims()[dim].getDigits()) {
+      if (digit.isDevice() && sawOther && op.getCausal())
+        return op.emitError("expected device digits outside of all others in dimension ")
+               << dim << " of operand " << operand
+               << ", since rows are compared with keys by the number of their token";
+      sawOther |= !digit.isDevice();
+    }
+  }
+  return success();
+}
+
+static LocalDims withoutLast(const LocalDims &dims) {
+  return LocalDims(dims.begin(), std::prev(dims.end()));
+}
+
+LogicalResult AttentionLowering::emit(Operation *operation, const SliceIndex *index, Value stream,
+                                      LoopEmitter &loop) const {
+  auto op = cast<fusion::AttentionOp>(operation);
+  if (failed(verifyTokens(op)))
+    return failure();
+  OpBuilder &builder = loop.getBuilder();
+  Location loc = op.getLoc();
+  Value result = loop.program.getOrAllocBuffer(op.getResult());
+  OpDims dims = getOpDims(op, index, std::nullopt);
+  Value view = makeView(builder, loc, result, dims.result, true);
+  LocalDims dense = getDense(dims.result);
+  SmallVector<int64_t> shape = getExtents(dense);
+  auto alloc = [&](ArrayRef<int64_t> extents) {
+    return hostir::AllocOp::create(builder, loc, MemRefType::get(extents, builder.getF32Type()),
+                                   stream, IntegerAttr(), IntegerAttr())
+        .getResult();
+  };
+  ArrayRef<int64_t> rows = ArrayRef(shape).drop_back();
+  Softmax softmax{alloc(rows), alloc(rows), alloc(shape), withoutLast(dense), {dense.back()}};
+  AttentionFold attention(op, loop, stream);
+  attention.clear(softmax);
+  if (failed(attention.fold(std::move(dims), softmax, attention.makeTokens())))
+    return failure();
+  SmallVector<int64_t> viewShape(getShape(view));
+  auto like = [&](Value buffer, ArrayRef<int64_t> extents) {
+    return reinterpret(builder, loc, buffer, 0, extents, computeStrides(extents));
+  };
+  attention.finish(like(softmax.sum, ArrayRef(viewShape).drop_back()), like(softmax.out, viewShape),
+                   view);
+  return success();
+}
+
+LogicalResult AttentionLowering::prepareAccumulation(Operation *operation, Value out,
+                                                     LoopEmitter &loop) const {
+  auto op = cast<fusion::AttentionOp>(operation);
+  if (failed(verifyTokens(op)))
+    return failure();
+  ProgramBuilder &program = loop.program;
+  Type f32 = loop.getBuilder().getF32Type();
+  auto alloc = [&] {
+    return program.alloc(op.getLoc(), MemRefType::get(getShape(out).drop_back(), f32));
+  };
+  AttentionFold attention(op, loop, program.getMainStream());
+  Softmax softmax{alloc(), alloc(), out, {}, {}};
+  attention.clear(softmax);
+  loop.setState(op, {softmax.maximum, softmax.sum, attention.makeTokens()});
+  return success();
+}
+
+LogicalResult AttentionLowering::accumulate(Operation *operation, unsigned operand,
+                                            const SliceIndex &index, Value out,
+                                            LoopEmitter &loop) const {
+  auto op = cast<fusion::AttentionOp>(operation);
+  OpDims dims = getOpDims(op, &index, operand);
+  ArrayRef<Value> state = loop.getState(op);
+  if (llvm::any_of(dims.result.back(), [](const LocalDigit &digit) { return digit.index; }))
+    return op.emitError("expected no stream digits in the last dimension of the values where the "
+                        "keys have some: a slice of keys is folded once");
+  Softmax softmax{state[0], state[1], out, withoutLast(dims.result), {dims.result.back()}};
+  return AttentionFold(op, loop, loop.program.getMainStream())
+      .fold(std::move(dims), softmax, state[2]);
+}
+
+LogicalResult AttentionLowering::finishAccumulation(Operation *operation, Value out,
+                                                    LoopEmitter &loop) const {
+  auto op = cast<fusion::AttentionOp>(operation);
+  AttentionFold(op, loop, loop.program.getMainStream())
+      .finish(loop.getState(op)[1], out, loop.program.getBuffer(op.getResult()));
+  return success();
+}
+
+void tandem::addAttentionLowering(OpLowerings &lowerings) {
+  lowerings.add<fusion::AttentionOp>(std::make_unique<AttentionLowering>());
+}
