@@ -12,6 +12,7 @@ A new program is a row of PROGRAMS.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -76,8 +77,8 @@ def erf_gelu(h):
 
 
 def softmax(x):
-    e = np.exp(x - x.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
 
 
 def choose(s, u):
@@ -94,6 +95,17 @@ def mlp(p, t):
 #: Of the layers: 48 tokens, 16 features outside and 24 inside.
 LAYER = {"x": (48, 16), "w1": (16, 24), "w2": (24, 16), "dy": (48, 16), "y": (48, 16), "dx": (48, 16),
          "dw1": (16, 24), "dw2": (24, 16)}
+
+
+def attention(t, scale=None, causal=False, zigzag=0):
+    s = np.einsum("...md,...nd->...mn", t["q"], t["k"]) * (scale or t["q"].shape[-1] ** -0.5)
+    if causal:
+        tokens = np.arange(s.shape[-1])
+        if zigzag:
+            chunks = tokens.reshape(2 * zigzag, -1)
+            tokens = np.stack([chunks[:zigzag], chunks[:zigzag - 1:-1]], 1).reshape(-1)
+        s = np.where(tokens[None, :] <= tokens[:, None], s, -np.inf)
+    return {"y": softmax(s) @ t["v"]}
 
 
 def layer(name, file, operands, results, reference, dtypes=FLOATS, **more):
@@ -282,6 +294,14 @@ PROGRAMS = [
             lambda p, t: {"bits": t["x"].astype(np.float16).view(np.int16).astype(np.float64), "y": -abs(t["x"])},
             written="f16", exact=True, others=(("bits", "i16"),), file="bits", variant=True),
     # Stream loops.
+    *(layer(name, "attention", "q 2 48 8, k 2 48 8, v 2 48 12", "y 2 48 12", functools.partial(attention, **how),
+            reduced_wire=True, variant=True)
+      for name, how in (("attention", {}), ("attention-ring", {"scale": 0.5}), ("attention-push", {}),
+                        *((f"causal{end}", {"causal": True}) for end in ("", "-exchange", "-pipeline")),
+                        *((f"zigzag-{end}", {"causal": True, "zigzag": 12}) for end in ("ring", "both", "push")))),
+    layer("heads", "attention", "q 24 20 8, k 24 20 8, v 24 20 12", "y 24 20 12",
+          functools.partial(attention, causal=True), reduced_wire=True, variant=True),
+    layer("cross-attention", "attention", "q 24 8, k 48 8, v 48 12", "y 24 12", attention, reduced_wire=True, variant=True),
     layer("layer", "deterministic", "x 72 96, w1 96 144, w2 144 96", "y 72 96",
           lambda t: {"y": np.tanh(t["x"] @ t["w1"]) @ t["w2"]}, variant=True),
     layer("sums", "deterministic", "x 48 96, i 96", "sum 48, max 48, count",

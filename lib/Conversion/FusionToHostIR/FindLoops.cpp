@@ -38,7 +38,8 @@ private:
   void findBeforeScatter();
   bool dependsOn(Operation *op, unsigned group);
   bool canUnite(unsigned group, unsigned other);
-  void unite(Operation *op);
+  void unite(Operation *op, bool isStreamed);
+  bool canCombine(unsigned group, unsigned other);
   void merge(unsigned into, unsigned from);
 
   // Ops without stream digits.
@@ -186,24 +187,37 @@ bool LoopFinder::canUnite(unsigned group, unsigned other) {
   return !dependsOn(a.ops.back(), other) && !dependsOn(b.ops.back(), group);
 }
 
-/// Makes one loop of those that `op` reads the same slices of, as far as they may be one.
-void LoopFinder::unite(Operation *op) {
+/// Makes one loop of those that `op` reads the same slices of, as far as they may be one: slices
+/// that its result has too, or that it combines.
+void LoopFinder::unite(Operation *op, bool isStreamed) {
   unsigned into = kNoGroup;
   for (OpOperand &operand : op->getOpOperands()) {
     Operation *producer = operand.get().getDefiningOp();
     unsigned group = producer ? groupOf.lookup_or(producer, kNoGroup) : kNoGroup;
     if (group == kNoGroup || group == into || groups[group].streamSizes.empty() ||
         groups[group].accumulators.contains(producer) ||
-        groups[group].digitMaps.contains(producer) || !slicesAgree(op, operand))
+        groups[group].digitMaps.contains(producer) ||
+        !(isStreamed ? slicesAgree(op, operand)
+                     : groups[group].isAccumulated(op, operand.getOperandNumber())))
       continue;
     if (into == kNoGroup) {
       into = group;
       continue;
     }
-    if (!canUnite(into, group))
-      continue;
-    merge(into, group);
+    if (canUnite(into, group) && (isStreamed || canCombine(into, group)))
+      merge(into, group);
   }
+}
+
+/// Whether the annotated schedules of two loops can run them as one.
+bool LoopFinder::canCombine(unsigned group, unsigned other) {
+  StreamLoop both = groups[group];
+  for (Operation *op : groups[other].ops) {
+    if (!agreesWithAnnotations(op, groups[group]))
+      return false;
+    both.ops.push_back(op);
+  }
+  return canRunAsAnnotated(std::move(both));
 }
 
 void LoopFinder::merge(unsigned into, unsigned group) {
@@ -377,8 +391,8 @@ LogicalResult LoopFinder::add(Operation *op) {
   // A loop that is formed is a group of its own, whatever the digits of its results.
   if (isa<fusion::StreamLoopOp>(op))
     sizes->clear();
-  if (!sizes->empty())
-    unite(op);
+  if (!sizes->empty() || fusion::isLocalComputation(op))
+    unite(op, !sizes->empty());
   auto [group, member] = findGroup(op, !sizes->empty());
   if (group == kNoGroup && sizes->empty())
     group = findWholeGroup(op);

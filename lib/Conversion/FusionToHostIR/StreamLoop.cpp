@@ -75,8 +75,6 @@ static bool isOfWholeDigits(const DigitMap &map, ArrayRef<int64_t> sizes) {
   });
 }
 
-/// Whether `op` can be run slice by slice of `operand`, whose stream digits stand on dimensions
-/// that the op combines over, and else on those of the result's stream digits.
 bool StreamLoop::isAccumulated(Operation *op, unsigned operand) const {
   const OpLowering *lowering = getLowering(op);
   if (!fusion::isLocalComputation(op) || !lowering || !lowering->accumulates())

@@ -63,9 +63,12 @@ struct StreamLoop {
   /// Reshards of what is there before the loop come first, whatever stood before them in the text.
   void moveReshardsFirst();
 
+  /// Whether `op` can be run slice by slice of `operand`, whose stream digits stand on dimensions
+  /// that the op combines over, and else on those of the result's stream digits.
+  bool isAccumulated(Operation *op, unsigned operand) const;
+
 private:
   std::optional<DigitMap> getMapThrough(Operation *op, OpOperand &operand) const;
-  bool isAccumulated(Operation *op, unsigned operand) const;
 };
 
 /// Whether `op` is a reduction whose operand is sliced by the device that gets each slice.

@@ -1,0 +1,121 @@
+// RUN: tandem-compile %s --entry=zigzag_ring --mesh x=4 --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=0 | grep -c matmul >%t.0 && tandem-compile --dump %t.tsp --rank=3 | grep -c matmul >%t.3 && diff %t.0 %t.3
+// RUN: tandem-compile %s --entry=causal_exchange --mesh x=4 --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=0 | FileCheck %s --check-prefix=FIRST
+// RUN: tandem-compile --dump %t.tsp --rank=3 | FileCheck %s --check-prefix=LAST
+// RUN: tandem-compile %s --entry=attention_ring --mesh x=4 --target=cuda-peer --machine=h200x8 --explain | FileCheck %s --check-prefix=RING
+// RUN: sed 's/zigzag = 12/zigzag = 6/' %s >%t.mlir && not tandem-compile %t.mlir --entry=zigzag_ring --mesh x=8 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=CHUNKS
+// RUN: sed 's|didx("x"), -]>|stream(2) * didx("x"), -]>|' %s >%t.mlir && not tandem-compile %t.mlir --entry=causal --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=INSIDE
+
+// Attention over devices that each have some tokens: keys and values move, queries stay (ring attention). Keys and values
+// are gathered by one loop, which folds each slice into a running softmax as it arrives.
+//
+// RING: all-gather and all-gather at {{.*}}: ring, by annotation
+//
+// A device computes only on keys of its own tokens and earlier ones: two matmuls for each slice. With `zigzag` all devices
+// compute equally much.
+//
+// FIRST-COUNT-2: s0 matmul
+// FIRST-NOT: s0 matmul
+// LAST-COUNT-8: s0 matmul
+// LAST-NOT: s0 matmul
+//
+// CHUNKS: error: expected slices of tokens that chunks of 4 divide, or that divide them, found 6
+// INSIDE: error: expected device digits outside of all others in dimension 1 of operand 0, since rows are compared with keys by the number of their token
+
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+#rows = #fusion.axes<#tp, [-, didx("x"), -]>
+#slices = #fusion.axes<#tp, [-, stream("x"), -]>
+#halves = #fusion.axes<#tp, [-, stream("x") * stream(2), -]>
+
+func.func @attention(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %y = fusion.attention %q, %k, %v : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #rows>, tensor<2x48x12xf32, #rows>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @attention_ring(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<ring>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<ring>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
+  %y = fusion.attention %q, %a, %b {scale = 0.5 : f64} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @attention_push(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<push>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #halves>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<push>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #halves>
+  %y = fusion.attention %q, %a, %b : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #halves>, tensor<2x48x12xf32, #halves>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @causal(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %y = fusion.attention %q, %k, %v {causal} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #rows>, tensor<2x48x12xf32, #rows>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @causal_exchange(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<exchange>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<exchange>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
+  %y = fusion.attention %q, %a, %b {causal} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @causal_pipeline(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<pipeline>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<pipeline>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
+  %y = fusion.attention %q, %a, %b {causal} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @zigzag_ring(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<ring>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<ring>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
+  %y = fusion.attention %q, %a, %b {causal, zigzag = 12 : i64} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @zigzag_both(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<ring, directions = 2>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<ring, directions = 2>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
+  %y = fusion.attention %q, %a, %b {causal, zigzag = 12 : i64} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+func.func @zigzag_push(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<push>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<push>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
+  %y = fusion.attention %q, %a, %b {causal, zigzag = 12 : i64} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+// Heads on devices: nothing moves. Cross attention: other numbers of rows and keys, and no batch dimension.
+#heads = #fusion.axes<#tp, [didx("x"), -, -]>
+#flat = #fusion.axes<#tp, [didx("x"), -]>
+func.func @heads(%q: tensor<24x20x8xf32, #heads> {fusion.name = "q"}, %k: tensor<24x20x8xf32, #heads> {fusion.name = "k"},
+    %v: tensor<24x20x12xf32, #heads> {fusion.name = "v"}) -> (tensor<24x20x12xf32, #heads> {fusion.name = "y"}) {
+  %y = fusion.attention %q, %k, %v {causal} : tensor<24x20x8xf32, #heads>, tensor<24x20x8xf32, #heads>, tensor<24x20x12xf32, #heads>
+    -> tensor<24x20x12xf32, #heads>
+  return %y : tensor<24x20x12xf32, #heads>
+}
+
+func.func @cross_attention(%q: tensor<24x8xf32, #flat> {fusion.name = "q"}, %k: tensor<48x8xf32, #flat> {fusion.name = "k"},
+    %v: tensor<48x12xf32, #flat> {fusion.name = "v"}) -> (tensor<24x12xf32, #flat> {fusion.name = "y"}) {
+  %y = fusion.attention %q, %k, %v : tensor<24x8xf32, #flat>, tensor<48x8xf32, #flat>, tensor<48x12xf32, #flat>
+    -> tensor<24x12xf32, #flat>
+  return %y : tensor<24x12xf32, #flat>
+}
