@@ -286,3 +286,14 @@ func.func @f(%0: tensor<8x4xi1, #fusion.axes<#tp, [didx("x"), -]>>, %1: tensor<8
   %3 = fusion.reshard %1 : tensor<8xi1, #fusion.axes<#tp, [-], partial = ["x"]>> -> tensor<8xi1, #fusion.axes<#tp, [-]>>
   return
 }
+
+// -----
+
+// attention_c5
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!rows = tensor<8x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @f(%q: !rows, %k: !rows) {
+  // expected-error @+1 {{expected no device digit in dimension 0 of operand 1, which is needed whole, found didx("x")}}
+  %y = fusion.attention %q, %k, %k : !rows, !rows, !rows -> !rows
+  return
+}

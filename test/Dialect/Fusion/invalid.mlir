@@ -516,3 +516,93 @@ func.func @f(%0: tensor<8x4xf32>) {
   %1 = fusion.call @sum(%0) elementwise [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
   return
 }
+
+// -----
+
+// attention_c1
+func.func @f(%q: tensor<2x6x8xf32>, %k: tensor<3x6x8xf32>, %v: tensor<2x6x4xf32>) {
+  // expected-error @+1 {{expected equal batch extents, found 2 and 3 in dimension 0}}
+  %y = fusion.attention %q, %k, %v : tensor<2x6x8xf32>, tensor<3x6x8xf32>, tensor<2x6x4xf32> -> tensor<2x6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c1
+func.func @f(%q: tensor<2x6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<2x6x4xf32>) {
+  // expected-error @+1 {{expected a query, keys and values of one rank, 2 or more, found ranks 3, 2 and 3}}
+  %y = fusion.attention %q, %k, %v : tensor<2x6x8xf32>, tensor<6x8xf32>, tensor<2x6x4xf32> -> tensor<2x6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c1
+func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x9xf32>, %v: tensor<6x4xf32>) {
+  // expected-error @+1 {{expected query and keys of equal depth, 1 or more, found 8 and 9}}
+  %y = fusion.attention %q, %k, %v : tensor<6x8xf32>, tensor<6x9xf32>, tensor<6x4xf32> -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c1
+func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<5x4xf32>) {
+  // expected-error @+1 {{expected as many keys as values, found 6 and 5}}
+  %y = fusion.attention %q, %k, %v : tensor<6x8xf32>, tensor<6x8xf32>, tensor<5x4xf32> -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c1
+func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x4xf32>) {
+  // expected-error @+1 {{expected shape [6x4] of the result, found [6x5]}}
+  %y = fusion.attention %q, %k, %v : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x4xf32> -> tensor<6x5xf32>
+  return
+}
+
+// -----
+
+// attention_c2
+func.func @f(%q: tensor<6x8xi32>, %k: tensor<6x8xi32>, %v: tensor<6x4xi32>) {
+  // expected-error @+1 {{expected elements of f32, f16 or bf16}}
+  %y = fusion.attention %q, %k, %v : tensor<6x8xi32>, tensor<6x8xi32>, tensor<6x4xi32> -> tensor<6x4xi32>
+  return
+}
+
+// -----
+
+// attention_c3
+func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x4xf32>) {
+  // expected-error @+1 {{expected a scale greater than 0}}
+  %y = fusion.attention %q, %k, %v {scale = 0.0 : f64} : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x4xf32> -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c4
+func.func @f(%q: tensor<6x8xf32>, %k: tensor<7x8xf32>, %v: tensor<7x4xf32>) {
+  // expected-error @+1 {{expected as many keys as rows with causal, found 7 and 6}}
+  %y = fusion.attention %q, %k, %v {causal} : tensor<6x8xf32>, tensor<7x8xf32>, tensor<7x4xf32> -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c4
+func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x4xf32>) {
+  // expected-error @+1 {{expected zigzag greater than 0, and with causal}}
+  %y = fusion.attention %q, %k, %v {zigzag = 3 : i64} : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x4xf32> -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c4
+func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x4xf32>) {
+  // expected-error @+1 {{expected a number of tokens that 2 * zigzag divides, found 6 and zigzag 2}}
+  %y = fusion.attention %q, %k, %v {causal, zigzag = 2 : i64} : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x4xf32> -> tensor<6x4xf32>
+  return
+}

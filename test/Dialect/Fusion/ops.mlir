@@ -63,6 +63,16 @@ func.func @reshard(%0: tensor<8x64xf32, #fusion.axes<#tp, [didx("x"), -]>>, %1: 
   return
 }
 
+// CHECK-LABEL: func.func @attention
+func.func @attention(%q: tensor<2x6x8xbf16>, %k: tensor<2x6x8xbf16>, %v: tensor<2x6x4xbf16>) {
+  // CHECK: fusion.attention %{{.*}}, %{{.*}}, %{{.*}} : tensor<2x6x8xbf16>, tensor<2x6x8xbf16>, tensor<2x6x4xbf16> -> tensor<2x6x4xbf16>
+  %0 = fusion.attention %q, %k, %v : tensor<2x6x8xbf16>, tensor<2x6x8xbf16>, tensor<2x6x4xbf16> -> tensor<2x6x4xbf16>
+  // CHECK: {causal, scale = 2.500000e-01 : f64, zigzag = 3 : i64}
+  %1 = fusion.attention %q, %k, %v {causal, scale = 0.25 : f64, zigzag = 3 : i64}
+      : tensor<2x6x8xbf16>, tensor<2x6x8xbf16>, tensor<2x6x4xbf16> -> tensor<2x6x4xbf16>
+  return
+}
+
 // CHECK-LABEL: func.func @matmul
 func.func @matmul(%x: tensor<64x32xf32>, %w: tensor<32x16xf32>, %b: tensor<16xf32>, %xb: tensor<3x1x64x32xbf16>, %wt: tensor<5x16x32xbf16>, %xt: tensor<32x64xf32>) {
   // CHECK: fusion.matmul %{{.*}}, %{{.*}} : tensor<64x32xf32>, tensor<32x16xf32> -> tensor<64x16xf32>

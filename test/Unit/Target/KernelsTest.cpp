@@ -78,7 +78,8 @@ TEST(Kernels, Unary) {
                         {"math.erfc", [](float x) { return std::erfc(x); }},
                         {"math.round", [](float x) { return std::round(x); }},
                         {"math.roundeven", [](float x) { return std::nearbyint(x); }},
-                        {"math.trunc", [](float x) { return std::trunc(x); }}};
+                        {"math.trunc", [](float x) { return std::trunc(x); }},
+                        {"hostir.arbitrary", [](float x) { return x; }}};
   for (const Case &c : cases) {
     Translated t(launched("hostir.kernel @k(%a: f32) -> f32 {\n  %r = " + std::string(c.op) +
                               " %a : f32\n  hostir.yield %r : f32\n}\n",
