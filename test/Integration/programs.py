@@ -298,6 +298,7 @@ PROGRAMS = [
             reduced_wire=True, variant=True)
       for name, how in (("attention", {}), ("attention-ring", {"scale": 0.5}), ("attention-push", {}),
                         *((f"causal{end}", {"causal": True}) for end in ("", "-exchange", "-pipeline")),
+                        ("cyclic", {"causal": True}),
                         *((f"zigzag-{end}", {"causal": True, "zigzag": 12}) for end in ("ring", "both", "push")))),
     layer("heads", "attention", "q 24 20 8, k 24 20 8, v 24 20 12", "y 24 20 12",
           functools.partial(attention, causal=True), reduced_wire=True, variant=True),

@@ -165,6 +165,26 @@ class Operations:
         self.add("matmul", operands, shape, self.result_axes(shape, operands), bound + 1,
                  transpose_a=transpose_a, transpose_b=transpose_b, words=self.words())
 
+    def attention(self, value):
+        if value.dtype not in ("f32", "f16", "bf16") or len(value.shape) < 2 or not value.shape[-1]:
+            return
+        batch, (rows, depth) = value.shape[:-2], value.shape[-2:]
+        causal = self.chance(0.5)
+        tokens, columns = rows if causal else self.extent(), self.extent()
+        if max(math.prod(batch + shape) for shape in ((rows, tokens), (tokens, depth), (tokens, columns))) > MAX_ELEMENTS:
+            return
+        keys, values = (self.pick(lambda v: v.shape == shape and v.dtype == value.dtype) if self.chance(0.3) else None
+                        for shape in (batch + (tokens, depth), batch + (tokens, columns)))
+        keys = keys or self.argument(batch + (tokens, depth), value.dtype)
+        values = values or self.argument(batch + (tokens, columns), value.dtype)
+        # exp() turns the absolute error of a score into a relative one.
+        scale = float(f"{min(depth ** -0.5, 1 / max(depth * value.bound * keys.bound, 1)):.6e}")
+        operands = [value, self.streamed(keys, len(batch)), self.streamed(values, len(batch))]
+        shape = batch + (rows, columns)
+        zigzag = self.random.choice(divisors(rows // 2)) if causal and rows and rows % 2 == 0 and self.chance(0.5) else 0
+        self.add("attention", operands, shape, self.result_axes(shape, operands), values.bound, causal=causal,
+                 zigzag=zigzag, scale=scale, words=self.words())
+
     def reduce(self, value):
         r = self.random
         rank = len(value.shape)

@@ -183,6 +183,11 @@ def format_plain(op, types):
         operands = [f"%{name}" for name in op.operands]
         bias = f" bias {operands[2]}" if len(operands) == 3 else ""
         return f"fusion.matmul {operands[0]}, {operands[1]}{bias}{flags} : {', '.join(inputs)} -> {result}"
+    if op.kind == "attention":
+        flags = ["causal"] if attributes["causal"] else []
+        flags += [f"zigzag = {attributes['zigzag']} : i64"] if attributes["zigzag"] else []
+        flags += [f"scale = {attributes['scale']:.6e} : f64"]
+        return f"fusion.attention {names} {{{', '.join(flags)}}} : {', '.join(inputs)} -> {result}"
     if op.kind == "reduce":
         keep = " {keep_dims}" if attributes.get("keep_dims") else ""
         return f"fusion.reduce {attributes['reduction']} {names} dims {array('dims')}{keep} : {inputs[0]} -> {result}"
@@ -229,6 +234,9 @@ def unknown_extents(program):
                                if i in inputs[0] and extents[i] == op.result.shape[d])
         elif op.kind == "concat":
             result = frozenset().union(*inputs)
+        elif op.kind == "attention":
+            batch = set.intersection(*map(set, inputs)) & set(range(rank - 2))
+            result = frozenset(batch | (inputs[0] & {rank - 2}) | (inputs[2] & {rank - 1}))
         elif op.kind == "matmul":
             lhs, rhs = (len(program.value(name).shape) for name in op.operands[:2])
             m = lhs - 1 if op.attributes.get("transpose_a") else lhs - 2

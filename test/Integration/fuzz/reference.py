@@ -64,6 +64,20 @@ def identity(reduction, dtype):
     return sign * np.inf if dtype != "i32" else -2**31 if sign < 0 else 2**31 - 1
 
 
+def attention(attributes, q, k, v):
+    if not k.shape[-2]:
+        return np.zeros(q.shape[:-1] + v.shape[-1:])
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) * attributes["scale"]
+    if attributes["causal"]:
+        tokens, pairs = np.arange(k.shape[-2]), attributes["zigzag"]
+        if pairs:
+            chunks = tokens.reshape(2 * pairs, -1)
+            tokens = np.stack([chunks[:pairs], chunks[:pairs - 1:-1]], 1).reshape(-1)
+        scores = np.where(tokens[None, :] <= tokens[:, None], scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.matmul(weights / weights.sum(-1, keepdims=True), v)
+
+
 def evaluate_op(op, operands):
     a = op.attributes
     if op.kind in ("arith.cmpf", "arith.cmpi"):
@@ -79,6 +93,8 @@ def evaluate_op(op, operands):
         rhs = np.swapaxes(operands[1], -1, -2) if a.get("transpose_b") else operands[1]
         product = np.matmul(lhs, rhs)
         return product + operands[2] if len(operands) == 3 else product
+    if op.kind == "attention":
+        return attention(a, *operands)
     if op.kind == "reduce":
         return REDUCTION[a["reduction"]](operands[0], axis=tuple(a["dims"]), keepdims=bool(a.get("keep_dims")),
                                          initial=identity(a["reduction"], op.result.dtype))

@@ -89,7 +89,8 @@ public:
     fill(softmax.sum, 0);
     fill(softmax.out, 0);
   }
-  /// The tokens in their order of dimension M; null without `causal`.
+  /// The tokens in their order of dimension M, for all slices; null without `causal`. On the main
+  /// stream.
   Value makeTokens();
   LogicalResult fold(OpDims dims, Softmax softmax, Value tokens);
   /// The result of a softmax into the view `result`. All buffers have its dimensions.
@@ -128,8 +129,9 @@ private:
   }
   Value emitArbitrary(Value m) { return hostir::ArbitraryOp::create(builder, loc, m); }
 
-  Tokens getTokens(unsigned operand, ArrayRef<LocalDigit> digits);
-  LogicalResult cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists);
+  SmallVector<LocalDigit> addDevices(unsigned operand, ArrayRef<LocalDigit> digits);
+  Tokens getTokens(ArrayRef<LocalDigit> digits);
+  void cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists);
   LogicalResult foldBlock(const OpDims &dims, const Softmax &softmax, Value tokens,
                           const SmallVector<LocalDigit> &rows, const SmallVector<LocalDigit> &keys);
   LogicalResult emitBlock(const OpDims &dims, const Softmax &softmax, Value tokens,
@@ -151,6 +153,7 @@ private:
 };
 
 class AttentionLowering : public OpLowering {
+  LogicalResult prepare(Operation *op, LoopEmitter &loop) const override;
   LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
                      LoopEmitter &loop) const override;
   bool accumulates() const override { return true; }
@@ -208,26 +211,45 @@ Value AttentionFold::makeTokens() {
   return tokens;
 }
 
-/// The device digits of dimension rank - 2 of an operand, which are outermost, and then `digits`.
-Tokens AttentionFold::getTokens(unsigned operand, ArrayRef<LocalDigit> digits) {
+/// Adds the device digits of dimension rank - 2 of an operand to its local digits, which has the
+/// tokens of all devices then.
+SmallVector<LocalDigit> AttentionFold::addDevices(unsigned operand, ArrayRef<LocalDigit> digits) {
   auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
   fusion::AxesAttr axes = fusion::getAxes(type);
-  Tokens tokens;
   auto resolved =
       fusion::resolveDim(axes.getDims()[rank - 2], type.getDimSize(rank - 2), axes.getMesh());
-  for (const fusion::ResolvedDigit &digit : *resolved)
-    if (digit.kind == fusion::DigitKind::Device)
-      tokens.digits.push_back({digit.size, program.getDeviceIndex(axes.getMesh(), digit.axis)});
-  tokens.digits.append(digits.begin(), digits.end());
-  int64_t inner = type.getDimSize(rank - 2);
+  SmallVector<LocalDigit> all;
+  int64_t label = 0;
+  for (const fusion::ResolvedDigit &digit : *resolved) {
+    if (digit.kind == fusion::DigitKind::Device) {
+      all.push_back({digit.size, program.getDeviceIndex(axes.getMesh(), digit.axis)});
+      ++label; // what stands on its two sides is apart
+      continue;
+    }
+    // A stream digit may come in parts, and one of several slices with the digit inside.
+    for (int64_t span = 1; span < digit.span() && !digits.empty(); digits = digits.drop_front()) {
+      all.push_back(digits.front());
+      all.back().label = DigitLabel(label++);
+      span *= digits.front().size;
+    }
+    ++label;
+  }
+  return all;
+}
+
+/// The tokens of a view with these digits of all tokens.
+Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits) {
+  Tokens tokens;
+  tokens.digits.assign(digits.begin(), digits.end());
+  int64_t inner = op.getType().getDimSize(rank - 2), chunk = getChunk();
   bool sawKept = false, isContiguous = true;
   tokens.count = 1;
   tokens.first = program.getIndex(0);
-  for (const LocalDigit &digit : tokens.digits) {
+  for (const LocalDigit &digit : digits) {
     inner /= digit.size;
     if (digit.isKept())
       tokens.count *= digit.index ? digit.length : digit.size;
-    isContiguous &= !sawKept || digit.size == 1 || (digit.isKept() && !digit.index);
+    isContiguous &= !sawKept || digit.size == 1 || !digit.index;
     sawKept |= digit.isKept() && digit.size > 1;
     if (!digit.index)
       continue;
@@ -235,52 +257,52 @@ Tokens AttentionFold::getTokens(unsigned operand, ArrayRef<LocalDigit> digits) {
     tokens.first = arith::AddIOp::create(
         builder, loc, tokens.first, arith::MulIOp::create(builder, loc, digit.index, distance));
   }
-  if (!isContiguous)
+  if (!isContiguous || (chunk && (tokens.count > chunk || chunk % tokens.count != 0))) {
     tokens.first = {};
-  if (int64_t chunk = getChunk(); chunk && tokens.first) {
-    // As in makeTokens().
-    auto make = [&](auto create) { return create.getResult(); };
-    Value number =
-        make(arith::DivUIOp::create(builder, loc, tokens.first, program.getIndex(chunk)));
-    Value inside =
-        make(arith::RemUIOp::create(builder, loc, tokens.first, program.getIndex(chunk)));
-    Value pair = make(arith::DivUIOp::create(builder, loc, number, program.getIndex(2)));
-    Value isLate = make(arith::RemUIOp::create(builder, loc, number, program.getIndex(2)));
-    // pair, or last - pair: pair + isLate * (last - 2 * pair).
-    int64_t last = op.getType().getDimSize(rank - 2) / chunk - 1;
-    Value twice = make(arith::MulIOp::create(builder, loc, pair, program.getIndex(2)));
-    Value rest = make(arith::SubIOp::create(builder, loc, program.getIndex(last), twice));
-    Value added = make(arith::MulIOp::create(builder, loc, isLate, rest));
-    Value place = make(arith::AddIOp::create(builder, loc, pair, added));
-    Value begin = make(arith::MulIOp::create(builder, loc, place, program.getIndex(chunk)));
-    tokens.first = make(arith::AddIOp::create(builder, loc, begin, inside));
+    return tokens;
   }
+  if (!chunk)
+    return tokens;
+  // As in makeTokens().
+  Value first = tokens.first, size = program.getIndex(chunk), two = program.getIndex(2);
+  Value number = arith::DivUIOp::create(builder, loc, first, size);
+  Value inside = arith::RemUIOp::create(builder, loc, first, size);
+  Value pair = arith::DivUIOp::create(builder, loc, number, two);
+  Value isLate = arith::RemUIOp::create(builder, loc, number, two);
+  // pair, or last - pair: pair + isLate * (last - 2 * pair).
+  Value last = program.getIndex(op.getType().getDimSize(rank - 2) / chunk - 1);
+  Value twice = arith::MulIOp::create(builder, loc, pair, two);
+  Value rest = arith::SubIOp::create(builder, loc, last, twice);
+  Value added = arith::MulIOp::create(builder, loc, isLate, rest);
+  Value place = arith::AddIOp::create(builder, loc, pair, added);
+  Value begin = arith::MulIOp::create(builder, loc, place, size);
+  tokens.first = arith::AddIOp::create(builder, loc, begin, inside);
   return tokens;
 }
 
-/// With `zigzag`, the innermost digits are cut at the chunks, whose tokens follow each other.
-LogicalResult AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists) {
-  int64_t chunk = getChunk();
-  if (!chunk)
-    return success();
+/// With `zigzag`, cuts the innermost digits at the chunks, inside of which tokens follow each
+/// other.
+void AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists) {
   constexpr int64_t kApart = 1000; // a label that follows no other
+  int64_t chunk = getChunk();
+  auto getInnermost = [](SmallVector<LocalDigit> &list) {
+    auto *digit = list.end();
+    while (digit != list.begin())
+      if ((--digit)->isKept())
+        return digit;
+    return list.end();
+  };
+  auto canCut = [&](SmallVector<LocalDigit> *list) {
+    auto *digit = getInnermost(*list);
+    return digit != list->end() && !digit->index && digit->size > chunk && digit->size % chunk == 0;
+  };
+  if (!chunk || !llvm::all_of(lists, canCut))
+    return;
   for (SmallVector<LocalDigit> *list : lists) {
-    auto *last = std::find_if(list->rbegin(), list->rend(), [](const LocalDigit &digit) {
-                   return digit.isKept();
-                 }).base();
-    if (last == list->begin())
-      continue;
-    LocalDigit &digit = *std::prev(last);
-    if (digit.size <= chunk && chunk % digit.size == 0)
-      continue;
-    if (digit.index || digit.size % chunk != 0)
-      return op->emitError("expected slices of tokens that chunks of ")
-             << chunk << " divide, or that divide them, found " << digit.size;
-    LocalDigit inner{chunk, {}, DigitLabel(kApart)};
-    digit.size /= chunk;
-    list->insert(last, inner);
+    auto *digit = getInnermost(*list);
+    digit->size /= chunk;
+    list->insert(std::next(digit), LocalDigit{chunk, {}, DigitLabel(kApart)});
   }
-  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -288,7 +310,11 @@ LogicalResult AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lis
 //===----------------------------------------------------------------------===//
 
 LogicalResult AttentionFold::fold(OpDims dims, Softmax softmax, Value tokens) {
-  SmallVector<LocalDigit> rows = dims.operands[0][rank - 2], keys = dims.operands[1][rank - 2];
+  SmallVector<LocalDigit> rows, keys;
+  if (tokens) {
+    rows = addDevices(0, dims.operands[0][rank - 2]);
+    keys = addDevices(1, dims.operands[1][rank - 2]);
+  }
   for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
     (void)loop.getSource(operand, mine);
   fusion::AxesRule rule = *fusion::getAxesRule(op);
@@ -300,11 +326,15 @@ LogicalResult AttentionFold::fold(OpDims dims, Softmax softmax, Value tokens) {
     return failure();
   softmax.rows.assign(dims.result.begin(), std::prev(dims.result.end()));
   softmax.columns.assign(1, dims.result.back());
-  SmallVector<SmallVector<LocalDigit> *> ofM{&m, &stateM, &rows}, ofN{&n, &valueN, &keys};
-  if (failed(alignDigits(builder, loc, ofM)) || failed(alignDigits(builder, loc, ofN)))
-    return op->emitError("expected slices of rows and of keys with digits of common sizes");
-  if (failed(cutByChunks(ofM)) || failed(cutByChunks(ofN)))
-    return failure();
+  SmallVector<SmallVector<LocalDigit> *> ofM{&m, &stateM}, ofN{&n, &valueN};
+  if (tokens) {
+    ofM.push_back(&rows);
+    ofN.push_back(&keys);
+    if (failed(alignDigits(builder, loc, ofM)) || failed(alignDigits(builder, loc, ofN)))
+      return op->emitError("expected slices of rows and of keys with digits of common sizes");
+    cutByChunks(ofM);
+    cutByChunks(ofN);
+  }
   return forEachRun(program, loc, ofM, [&](Value) {
     return forEachRun(program, loc, ofN,
                       [&](Value) { return foldBlock(dims, softmax, tokens, rows, keys); });
@@ -317,7 +347,7 @@ LogicalResult AttentionFold::foldBlock(const OpDims &dims, const Softmax &softma
                                        const SmallVector<LocalDigit> &keyDigits) {
   if (!order)
     return emitBlock(dims, softmax, order, nullptr, nullptr);
-  Tokens rows = getTokens(0, rowDigits), keys = getTokens(1, keyDigits);
+  Tokens rows = getTokens(rowDigits), keys = getTokens(keyDigits);
   auto emitMasked = [&] { return emitBlock(dims, softmax, order, &rows, &keys); };
   if (!rows.first || !keys.first)
     return emitMasked();
@@ -442,32 +472,23 @@ void AttentionFold::finish(Value sum, Value out, Value result) {
 // The lowering
 //===----------------------------------------------------------------------===//
 
-/// Causal rows and keys have their device digits outside of all others.
-static LogicalResult verifyTokens(fusion::AttentionOp op) {
-  for (unsigned operand : {0u, 1u}) {
-    auto type = cast<RankedTensorType>(op->getOperand(operand).getType());
-    int64_t dim = type.getRank() - 2;
-    bool sawOther = false;
-    for (const fusion::Digit &digit : fusion::getAxes(type).getDims()[dim].getDigits()) {
-      if (digit.isDevice() && sawOther && op.getCausal())
-        return op.emitError("expected device digits outside of all others in dimension ")
-               << dim << " of operand " << operand
-               << ", since rows are compared with keys by the number of their token";
-      sawOther |= !digit.isDevice();
-    }
-  }
-  return success();
-}
-
 static LocalDims withoutLast(const LocalDims &dims) {
   return LocalDims(dims.begin(), std::prev(dims.end()));
+}
+
+LogicalResult AttentionLowering::prepare(Operation *operation, LoopEmitter &loop) const {
+  auto op = cast<fusion::AttentionOp>(operation);
+  Value tokens;
+  loop.program.onMesh(op.getLoc(), fusion::getAxes(op.getResult()).getMesh(), [&] {
+    tokens = AttentionFold(op, loop, loop.program.getMainStream()).makeTokens();
+  });
+  loop.setState(op, {tokens});
+  return OpLowering::prepare(op, loop);
 }
 
 LogicalResult AttentionLowering::emit(Operation *operation, const SliceIndex *index, Value stream,
                                       LoopEmitter &loop) const {
   auto op = cast<fusion::AttentionOp>(operation);
-  if (failed(verifyTokens(op)))
-    return failure();
   OpBuilder &builder = loop.getBuilder();
   Location loc = op.getLoc();
   Value result = loop.program.getOrAllocBuffer(op.getResult());
@@ -484,7 +505,7 @@ LogicalResult AttentionLowering::emit(Operation *operation, const SliceIndex *in
   Softmax softmax{alloc(rows), alloc(rows), alloc(shape), withoutLast(dense), {dense.back()}};
   AttentionFold attention(op, loop, stream);
   attention.clear(softmax);
-  if (failed(attention.fold(std::move(dims), softmax, attention.makeTokens())))
+  if (failed(attention.fold(std::move(dims), softmax, loop.getState(op)[0])))
     return failure();
   SmallVector<int64_t> viewShape(getShape(view));
   auto like = [&](Value buffer, ArrayRef<int64_t> extents) {
@@ -498,8 +519,6 @@ LogicalResult AttentionLowering::emit(Operation *operation, const SliceIndex *in
 LogicalResult AttentionLowering::prepareAccumulation(Operation *operation, Value out,
                                                      LoopEmitter &loop) const {
   auto op = cast<fusion::AttentionOp>(operation);
-  if (failed(verifyTokens(op)))
-    return failure();
   ProgramBuilder &program = loop.program;
   Type f32 = loop.getBuilder().getF32Type();
   auto alloc = [&] {

@@ -136,8 +136,6 @@ def Fusion_AttentionOp : Fusion_LocalOp<"attention"> {
     Placement constraints:
     - attention_c5: nothing is partial. D and N have no device digits; N may have stream digits. Other dimensions keep
       their device digits.
-    - attention_c6: with `causal`, tokens of M, and of a slice of N, that are on a device follow each other, or their chunks
-      do: device digits and then stream digits are the outermost ones.
 
     Example:
     ```mlir
