@@ -78,8 +78,7 @@ private:
     llvm::MapVector<Attribute, SmallVector<Claim>> claims;
     for (auto [number, dims] : llvm::enumerate(rule.operands))
       for (auto [dim, factor] : llvm::enumerate(dims))
-        if (counts(number) && factor != AxesRule::kNone &&
-            !isOnOneDevice(rule.factors[factor]))
+        if (counts(number) && factor != AxesRule::kNone && !isOnOneDevice(rule.factors[factor]))
           for (const Digit &digit : operands[number].getDims()[dim].getDigits())
             if (digit.isDevice())
               claims[digit.axis].push_back({factor, number});

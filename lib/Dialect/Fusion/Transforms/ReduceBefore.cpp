@@ -132,8 +132,7 @@ private:
     SmallVector<int64_t> factors(rule->factors.size(), -1);
     for (auto [operand, dims] : llvm::zip_equal(user->getOperands(), rule->operands))
       for (auto [dim, factor] : llvm::enumerate(dims))
-        if (operand == value && factor != AxesRule::kNone &&
-            !isOnOneDevice(rule->factors[factor]))
+        if (operand == value && factor != AxesRule::kNone && !isOnOneDevice(rule->factors[factor]))
           factors[factor] = places[dim];
     auto placesOf = [&](ArrayRef<int64_t> dims) {
       return llvm::map_to_vector(

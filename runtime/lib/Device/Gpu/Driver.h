@@ -58,9 +58,10 @@ public:
   virtual const DeviceInfo &info() const = 0;
   /// Runs `body`, which frees something of this GPU, with the GPU current: now, or, while other
   /// drivers of this process use the GPU, at releasePending() or at the first release() when they
-  /// no longer do. To free memory a vendor's driver may wait until the GPU is idle, and the work that it waits for may
-  /// wait for the thread that frees; an abort could not end this, since its own calls wait for the
-  /// driver too. `body` may not refer to this object. Success if it is put off.
+  /// no longer do. To free memory a vendor's driver may wait until the GPU is idle, and the work
+  /// that it waits for may wait for the thread that frees; an abort could not end this, since its
+  /// own calls wait for the driver too. `body` may not refer to this object. Success if it is put
+  /// off.
   virtual Status release(std::function<Status()> body) = 0;
   /// Runs what release() has put off. To be called when the ranks of this process are known to make
   /// progress.
