@@ -185,6 +185,9 @@ void addMatmulCases(Cases &cases) {
     };
     addPieces("row", plain(8, 96, 24), 1, 24);
     addPieces("rows", plain(300, 96, 64), 7, 64);
+    addPieces("every-second",
+              {strided(t, {8, 96}, {200, 2}, 0, 1600), dense(t, {96, 24}), dense(t, {8, 24})}, 1,
+              24);
     addPieces("tiles", plain(200, 640, 136), 64, 40);
     addPieces("long", plain(33, 2048, 32), 16, 32);
     addPieces("odd", plain(35, 77, 19), 8, 7);

@@ -123,3 +123,22 @@ func.func @cyclic(%q: tensor<2x48x8xf32, #cyclic> {fusion.name = "q"}, %k: tenso
     -> tensor<2x48x12xf32, #cyclic>
   return %y : tensor<2x48x12xf32, #cyclic>
 }
+
+// Kernels of two scales, which are alike in their first digits, and rows in slices that cross chunks.
+func.func @two_scales(%q: tensor<24x20x8xf32, #heads> {fusion.name = "q"}, %k: tensor<24x20x8xf32, #heads> {fusion.name = "k"},
+    %v: tensor<24x20x12xf32, #heads> {fusion.name = "v"})
+    -> (tensor<24x20x12xf32, #heads> {fusion.name = "y"}, tensor<24x20x12xf32, #heads> {fusion.name = "z"}) {
+  %y = fusion.attention %q, %k, %v {scale = 0.701 : f64} : tensor<24x20x8xf32, #heads>, tensor<24x20x8xf32, #heads>, tensor<24x20x12xf32, #heads>
+    -> tensor<24x20x12xf32, #heads>
+  %z = fusion.attention %q, %k, %v {scale = 0.704 : f64} : tensor<24x20x8xf32, #heads>, tensor<24x20x8xf32, #heads>, tensor<24x20x12xf32, #heads>
+    -> tensor<24x20x12xf32, #heads>
+  return %y, %z : tensor<24x20x12xf32, #heads>, tensor<24x20x12xf32, #heads>
+}
+
+#ragged = #fusion.axes<#tp, [-, didx("x") * stream(4), -]>
+func.func @zigzag_ragged(%q: tensor<2x120x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x120x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x120x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x120x12xf32, #ragged> {fusion.name = "y"}) {
+  %y = fusion.attention %q, %k, %v {causal, zigzag = 15 : i64} : tensor<2x120x8xf32, #rows>, tensor<2x120x8xf32, #rows>, tensor<2x120x12xf32, #rows>
+    -> tensor<2x120x12xf32, #ragged>
+  return %y : tensor<2x120x12xf32, #ragged>
+}

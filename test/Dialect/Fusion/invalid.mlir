@@ -575,7 +575,7 @@ func.func @f(%q: tensor<6x8xi32>, %k: tensor<6x8xi32>, %v: tensor<6x4xi32>) {
 
 // attention_c3
 func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x4xf32>) {
-  // expected-error @+1 {{expected a scale greater than 0}}
+  // expected-error @+1 {{expected a finite scale greater than 0, as f32}}
   %y = fusion.attention %q, %k, %v {scale = 0.0 : f64} : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x4xf32> -> tensor<6x4xf32>
   return
 }
@@ -604,5 +604,14 @@ func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x4xf32>) {
 func.func @f(%q: tensor<6x8xf32>, %k: tensor<6x8xf32>, %v: tensor<6x4xf32>) {
   // expected-error @+1 {{expected a number of tokens that 2 * zigzag divides, found 6 and zigzag 2}}
   %y = fusion.attention %q, %k, %v {causal, zigzag = 2 : i64} : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x4xf32> -> tensor<6x4xf32>
+  return
+}
+
+// -----
+
+// attention_c3
+func.func @f(%q: tensor<6x8xf32>) {
+  // expected-error @+1 {{expected a finite scale greater than 0, as f32}}
+  %y = fusion.attention %q, %q, %q {scale = 1.0e39 : f64} : tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32> -> tensor<6x8xf32>
   return
 }

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "llvm/ADT/bit.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <limits>
@@ -53,6 +54,11 @@ static SmallVector<int64_t> getExtents(const LocalDims &dims) {
       extent *= digit.size;
     return extent;
   });
+}
+
+/// A kernel's key with a number, all digits of which count.
+static std::string getKey(StringRef what, double value) {
+  return llvm::formatv("{0} {1:x}", what, llvm::bit_cast<uint64_t>(value)).str();
 }
 
 namespace {
@@ -118,8 +124,7 @@ private:
     program.launch(loc, kernel, inputs, out, stream);
   }
   void fill(Value buffer, double value) {
-    launch(llvm::formatv("fill {0}", value).str(), {}, buffer,
-           [&](ValueRange) { return number(value); });
+    launch(getKey("fill", value), {}, buffer, [&](ValueRange) { return number(value); });
   }
   /// exp(scale * (x - m)).
   Value emitWeight(Value x, Value m) {
@@ -243,6 +248,10 @@ Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits) {
   tokens.digits.assign(digits.begin(), digits.end());
   int64_t inner = op.getType().getDimSize(rank - 2), chunk = getChunk();
   bool sawKept = false, isContiguous = true;
+  SmallVector<int64_t> distances; // of the values of digits with an index
+  auto isAligned = [&](int64_t count) {
+    return llvm::all_of(distances, [&](int64_t distance) { return distance % count == 0; });
+  };
   tokens.count = 1;
   tokens.first = program.getIndex(0);
   for (const LocalDigit &digit : digits) {
@@ -253,11 +262,13 @@ Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits) {
     sawKept |= digit.isKept() && digit.size > 1;
     if (!digit.index)
       continue;
-    Value distance = program.getIndex(inner * std::max<int64_t>(digit.chunk, 1));
+    distances.push_back(inner * std::max<int64_t>(digit.chunk, 1));
+    Value distance = program.getIndex(distances.back());
     tokens.first = arith::AddIOp::create(
         builder, loc, tokens.first, arith::MulIOp::create(builder, loc, digit.index, distance));
   }
-  if (!isContiguous || (chunk && (tokens.count > chunk || chunk % tokens.count != 0))) {
+  // In a chunk: neither longer than it, nor across its end.
+  if (!isContiguous || (chunk && (chunk % tokens.count != 0 || !isAligned(tokens.count)))) {
     tokens.first = {};
     return tokens;
   }
@@ -401,7 +412,7 @@ LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softma
   };
   // What was added with the old maximum is scaled to the new one.
   Value higher = reduce(ReduceKind::Max, scores), change = alloc(rowShape, f32);
-  launch(llvm::formatv("change {0}", scale).str(), {maximum, higher}, change, [&](ValueRange in) {
+  launch(getKey("change", scale), {maximum, higher}, change, [&](ValueRange in) {
     Value now = arith::MaximumFOp::create(builder, loc, in[0], in[1]);
     return emitWeight(emitArbitrary(in[0]), emitArbitrary(now));
   });
@@ -419,7 +430,7 @@ LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softma
   Value maxima = makeView(builder, loc, repeatLast(builder, loc, softmax.maximum, shape.back()),
                           repeated, true);
   Value weights = alloc(shape, f32);
-  launch(llvm::formatv("weight {0}", scale).str(), {scores, maxima}, weights,
+  launch(getKey("weight", scale), {scores, maxima}, weights,
          [&](ValueRange in) { return emitWeight(in[0], emitArbitrary(in[1])); });
   hostir::AccumulateOp::create(builder, loc,
                                ReduceKindAttr::get(builder.getContext(), ReduceKind::Sum),

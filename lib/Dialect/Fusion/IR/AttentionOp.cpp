@@ -8,6 +8,8 @@
 #include "OpVerify.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace tandem::fusion;
 
@@ -51,8 +53,11 @@ LogicalResult AttentionOp::verify() {
   if (failed(inferResultShapes(shapes)) ||
       failed(verifyShape(*this, "the result", getType().getShape(), shapes.front())))
     return failure();
-  if (getScale() && !(getScale()->convertToDouble() > 0))
-    return emitOpError("expected a scale greater than 0");
+  if (getScale()) {
+    double scale = getScale()->convertToDouble();
+    if (!(scale > 0) || !std::isfinite(static_cast<float>(scale)))
+      return emitOpError("expected a finite scale greater than 0, as f32");
+  }
   int64_t rows = query.getDimSize(rank - 2);
   if (getCausal() && !compatibleExtents(rows, tokens))
     return emitOpError() << "expected as many keys as rows with causal, found "

@@ -63,8 +63,9 @@ Reading readingOf(const Layout &layout, bool transpose, int64_t unit) {
   if (unit == 1)
     return leading(m) != 0 ? Reading{false, leading(m)} : Reading{true, leading(transposed(m))};
   Matrix stored = matrixOf(layout, isByColumns(layout));
+  int64_t stride = leading(stored);
   return {isByColumns(layout) != transpose,
-          stored.rows == 1 ? padded(stored.columns, unit) : leading(stored)};
+          stride != 0 && stored.rows == 1 ? padded(stored.columns, unit) : stride};
 }
 
 /// A dimension outside the matrices, with the strides of a, b and out.

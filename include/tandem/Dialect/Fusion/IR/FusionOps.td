@@ -117,6 +117,7 @@ def Fusion_AttentionOp : Fusion_LocalOp<"attention"> {
   let description = [{
     q[..., M, D], k[..., N, D], v[..., N, E] give result[..., M, E]: row i is the mean of the rows of v, weighted by
     exp(scale * q[i] . k[j]). Without `scale` it is 1 / sqrt(D). Scores and sums are computed in f32.
+    Without keys (N is 0) the result is 0.
 
     Slices of N (keys and values that arrive one after another, as in ring attention) are folded into a running maximum,
     a running sum and an unscaled result, which the last slice divides by the sum.
@@ -130,7 +131,7 @@ def Fusion_AttentionOp : Fusion_LocalOp<"attention"> {
     - attention_c1: q, k and v have equal ranks of 2 or more and equal batch extents, D and N fit, D is not 0. The result
       is [..., M, E].
     - attention_c2: element types are equal and f32, f16 or bf16.
-    - attention_c3: `scale` is greater than 0.
+    - attention_c3: `scale` is finite and greater than 0.
     - attention_c4: with `causal`, M equals N. `zigzag` is greater than 0, needs `causal`, and 2 `zigzag` divides M.
 
     Placement constraints:
