@@ -147,7 +147,7 @@ LogicalResult Compilation::readTuned(TandemLowerOptions &lowering) {
   if (known->target != options.target)
     return fail("was measured for target " + Twine(known->target) + ", this is " + options.target);
   for (const machine::TunedChoices::Loop &loop : known->loops)
-    lowering.tuned.push_back(loop.signature + "=" + loop.what);
+    lowering.tuned.push_back((Twine(loop.signature) + "=" + loop.what).str());
   return success();
 }
 
@@ -172,7 +172,7 @@ LogicalResult Compilation::lower() {
   lowering.deterministic = options.deterministic;
   lowering.baseline = options.baseline;
   for (const auto &[loop, candidate] : options.choices)
-    lowering.tuned.push_back(loop + "=" + candidate);
+    lowering.tuned.push_back((Twine(loop) + "=" + candidate).str());
   if (failed(readTuned(lowering)))
     return failure();
   lowering.machine = options.machine;

@@ -204,7 +204,7 @@ PROGRAMS = [
     *(layer(name, "ring", "x 96 16, w 16 24" + bias, "y 96 24", lambda t: {"y": t["x"] @ t["w"] + t.get("b", 0)},
             ranks=(2, 3, 4, 8, 16), variant=True)
       for name, bias in (("allgather-matmul-ring", ""), ("allgather-matmul-both", ", b 24"),
-                         ("allgather-matmul-split", ""), ("allgather-chunks-both", ""))),
+                         ("allgather-matmul-buffers", ""), ("allgather-matmul-split", ""), ("allgather-chunks-both", ""))),
     layer("gather-k-both", "ring", "x 16 96, w 96 48", "y 16 48", lambda t: {"y": t["x"] @ t["w"]}, variant=True),
     Program("ring-document", ("bf16",),
             lambda p: {"x": (192, 256), "w": (256, 96), "y": (192, 96)},
@@ -296,7 +296,7 @@ PROGRAMS = [
     # Stream loops.
     *(layer(name, "attention", "q 2 48 8, k 2 48 8, v 2 48 12", "y 2 48 12", functools.partial(attention, **how),
             reduced_wire=True, variant=True)
-      for name, how in (("attention", {}), ("attention-ring", {"scale": 0.5}), ("attention-push", {}),
+      for name, how in (("attention", {}), ("attention-ring", {"scale": 0.5}), ("attention-buffers", {"scale": 0.5}), ("attention-push", {}),
                         *((f"causal{end}", {"causal": True}) for end in ("", "-exchange", "-pipeline")),
                         ("cyclic", {"causal": True}),
                         *((f"zigzag-{end}", {"causal": True, "zigzag": 12}) for end in ("ring", "both", "push")))),

@@ -2,11 +2,19 @@
 // RUN: tandem-compile %s --entry=causal_exchange --mesh x=4 --target=cpu-local -o %t.tsp && tandem-compile --dump %t.tsp --rank=0 | FileCheck %s --check-prefix=FIRST
 // RUN: tandem-compile --dump %t.tsp --rank=3 | FileCheck %s --check-prefix=LAST
 // RUN: tandem-compile %s --entry=attention_ring --mesh x=4 --target=cuda-peer --machine=h200x8 --explain | FileCheck %s --check-prefix=RING
+// RUN: tandem-compile %s --entry=attention_buffers --mesh x=8 --target=cpu-local --dump --rank=0 | FileCheck %s --check-prefix=BUFFERS
+// RUN: sed 's/directions = 2, buffers = 2/buffers = 3/' %s >%t.mlir && not tandem-compile %t.mlir --entry=attention_buffers --mesh x=8 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=THREE
 
 // Attention over devices that each have some tokens: keys and values move, queries stay (ring attention). Keys and values
 // are gathered by one loop, which folds each slice into a running softmax as it arrives.
 //
 // RING: all-gather and all-gather at {{.*}}: ring, by annotation
+//
+// With two buffers, no device has the keys or values of all (2 x 48 x 8 x 4 bytes).
+//
+// BUFFERS-NOT: size 3072
+// BUFFERS: recv c0 {{.*}}f32[2,6,8] from 1
+// THREE: error: schedule ring: expected buffers = 2, or none for one per device, found 3
 //
 // A device computes only on keys of its own tokens and earlier ones: two matmuls for each slice. With `zigzag` all devices
 // compute equally much.
@@ -32,6 +40,16 @@ func.func @attention_ring(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k:
     %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
   %a = fusion.reshard %k {schedule = #fusion.schedule<ring>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
   %b = fusion.reshard %v {schedule = #fusion.schedule<ring>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
+  %y = fusion.attention %q, %a, %b {scale = 0.5 : f64} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
+    -> tensor<2x48x12xf32, #rows>
+  return %y : tensor<2x48x12xf32, #rows>
+}
+
+// Keys and values of two devices at a time.
+func.func @attention_buffers(%q: tensor<2x48x8xf32, #rows> {fusion.name = "q"}, %k: tensor<2x48x8xf32, #rows> {fusion.name = "k"},
+    %v: tensor<2x48x12xf32, #rows> {fusion.name = "v"}) -> (tensor<2x48x12xf32, #rows> {fusion.name = "y"}) {
+  %a = fusion.reshard %k {schedule = #fusion.schedule<ring, directions = 2, buffers = 2>} : tensor<2x48x8xf32, #rows> -> tensor<2x48x8xf32, #slices>
+  %b = fusion.reshard %v {schedule = #fusion.schedule<ring, directions = 2, buffers = 2>} : tensor<2x48x12xf32, #rows> -> tensor<2x48x12xf32, #slices>
   %y = fusion.attention %q, %a, %b {scale = 0.5 : f64} : tensor<2x48x8xf32, #rows>, tensor<2x48x8xf32, #slices>, tensor<2x48x12xf32, #slices>
     -> tensor<2x48x12xf32, #rows>
   return %y : tensor<2x48x12xf32, #rows>

@@ -5,6 +5,8 @@
 // RUN: tandem-compile %s --entry=matmul_reduce_scatter_ring --mesh x=3 --dump --rank=1 | FileCheck %s --check-prefix=REDUCE
 // RUN: tandem-compile %s --entry=matmul_reduce_scatter_both --mesh x=4 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: sed 's/<ring> . : !terms ->/<ring, directions = 2>} : !terms ->/; s/<ring>} : !terms ->/<ring, directions = 2>} : !terms ->/' %s > %t.mlir && not tandem-compile %t.mlir --entry=matmul_reduce_scatter_ring --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=ODD
+// RUN: sed 's/schedule<ring>} : !terms ->/schedule<ring, buffers = 2>} : !terms ->/' %s > %t.mlir && not tandem-compile %t.mlir --entry=matmul_reduce_scatter_ring --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=BUFFERED
+// RUN: tandem-compile %s --entry=allgather_matmul_buffers --mesh x=6 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: sed 's/directions = 2/directions = 3/' %s > %t.mlir && not tandem-compile %t.mlir --entry=allgather_matmul_both --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=THREE
 
 // Gathers and reductions that go from neighbour to neighbour, in one direction or in both.
@@ -80,6 +82,7 @@
 //
 // ODD: error: schedule ring: expected an even number of slices per device, half of which go each way, found 1
 // THREE: error: schedule ring: expected 1 or 2 directions, found 3
+// BUFFERED: error: schedule ring: expected a gather with the option 'buffers', found a reduction
 
 #mesh = #tandem.mesh<"m", ["x" = ?]>
 !x = tensor<96x16xf32, #fusion.axes<#mesh, [didx("x"), -]>>
@@ -101,6 +104,12 @@ func.func @allgather_matmul_both(%x: !x {fusion.name = "x"}, %w: !w {fusion.name
 
 !xs2 = tensor<96x16xf32, #fusion.axes<#mesh, [stream("x") * stream(2), -]>>
 !ys2 = tensor<96x24xf32, #fusion.axes<#mesh, [stream("x") * stream(2), -]>>
+
+func.func @allgather_matmul_buffers(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!ys {fusion.name = "y"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<ring, buffers = 2>} : !x -> !xs
+  %1 = fusion.matmul %0, %w : !xs, !w -> !ys
+  return %1 : !ys
+}
 
 func.func @allgather_matmul_split(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!ys2 {fusion.name = "y"}) {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<ring, split = "yes">} : !x -> !xs2

@@ -39,7 +39,7 @@ private:
   bool dependsOn(Operation *op, unsigned group);
   bool canUnite(unsigned group, unsigned other);
   void unite(Operation *op, bool isStreamed);
-  bool canCombine(unsigned group, unsigned other);
+  bool canCombine(unsigned group, unsigned other, OpOperand &combined);
   void merge(unsigned into, unsigned from);
 
   // Ops without stream digits.
@@ -204,19 +204,21 @@ void LoopFinder::unite(Operation *op, bool isStreamed) {
       into = group;
       continue;
     }
-    if (canUnite(into, group) && (isStreamed || canCombine(into, group)))
+    if (canUnite(into, group) && (isStreamed || canCombine(into, group, operand)))
       merge(into, group);
   }
 }
 
-/// Whether the annotated schedules of two loops can run them as one.
-bool LoopFinder::canCombine(unsigned group, unsigned other) {
+/// Whether the annotated schedules of two loops can run them as one, with the op that combines
+/// their slices.
+bool LoopFinder::canCombine(unsigned group, unsigned other, OpOperand &combined) {
   StreamLoop both = groups[group];
   for (Operation *op : groups[other].ops) {
     if (!agreesWithAnnotations(op, groups[group]))
       return false;
     both.ops.push_back(op);
   }
+  both.add(combined.getOwner(), {combined.getOperandNumber(), {}});
   return canRunAsAnnotated(std::move(both));
 }
 

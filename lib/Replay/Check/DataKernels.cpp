@@ -192,8 +192,6 @@ Value convert(RegisterType from, RegisterType to, Value a) {
 Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned used, Value a,
             Value b, Value c) {
   ExprOp op = instr.op;
-  if (op == ExprOp::arbitrary) // every bit counts where rounding does
-    return mode.rounded ? a : 0;
   bool onFloats = isFloat(instr.type);
   if (onFloats && isFloat(from))
     if (std::optional<Value> folded = foldNumbers(op, used, a, b, c))
@@ -212,6 +210,14 @@ Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned
                     : arithmetic(op, instr.type, a, b);
   case ExprOp::fma:
     return sum(mode, field::mul(a, b), c);
+  case ExprOp::exp_difference: {
+    auto which = static_cast<uint64_t>(op);
+    if (mode.rounded)
+      return field::hash(which, a, b);
+    return a == field::neg(field::kInfinity)
+               ? 0
+               : field::mul(field::hash(which, a), field::inverse(field::hash(which, b)));
+  }
   case ExprOp::neg:
     return field::neg(a);
   case ExprOp::abs:

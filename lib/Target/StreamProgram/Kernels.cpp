@@ -395,7 +395,7 @@ ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
       .Case([&](arith::MulFOp) { return binary(E::mul); })
       .Case([&](arith::DivFOp) { return binary(E::div); })
       .Case([&](arith::RemFOp) { return binary(E::rem); })
-      .Case([&](hostir::ArbitraryOp) { return unary(E::arbitrary); })
+      .Case([&](hostir::ExpDifferenceOp) { return binary(E::exp_difference); })
       .Case([&](arith::NegFOp) { return unary(E::neg); })
       .Case([&](arith::MaximumFOp) { return binary(E::max); })
       .Case([&](arith::MinimumFOp) { return binary(E::min); })

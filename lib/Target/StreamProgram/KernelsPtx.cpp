@@ -367,8 +367,13 @@ Value PtxBuilder::toInteger(Type type, Value x) {
 }
 
 FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
-  if (isa<hostir::ArbitraryOp>(op))
-    return operands[0];
+  if (isa<hostir::ExpDifferenceOp>(op)) {
+    Value difference = arith::SubFOp::create(b, loc, operands[0], operands[1]);
+    auto power = math::ExpOp::create(b, loc, difference);
+    if (isSupported(power))
+      return power.getResult();
+    return op->emitOpError("has no counterpart in PTX for type ") << op->getResult(0).getType();
+  }
   if (op->getNumResults() != 1 || !isSupported(op)) {
     InFlightDiagnostic diag = op->emitOpError("has no counterpart in PTX");
     if (op->getNumResults() == 1)

@@ -16,10 +16,9 @@ hostir.kernel @residual(%a: f32, %b: f32) -> f32 {
 
 // CHECK-LABEL: hostir.kernel @shifted(
 hostir.kernel @shifted(%a: f32, %m: f32) -> f32 {
-  // CHECK: hostir.arbitrary %{{.*}} : f32
-  %0 = hostir.arbitrary %m : f32
-  %1 = arith.subf %a, %0 : f32
-  hostir.yield %1 : f32
+  // CHECK: hostir.exp_difference %{{.*}}, %{{.*}} : f32
+  %0 = hostir.exp_difference %a, %m : f32
+  hostir.yield %0 : f32
 }
 
 // CHECK: hostir.kernel private @two(%{{.*}}: i32) -> (i32, i32) {

@@ -11,7 +11,6 @@
 #include "../OpLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -128,11 +127,10 @@ private:
   }
   /// exp(scale * (x - m)).
   Value emitWeight(Value x, Value m) {
-    Value difference = arith::SubFOp::create(builder, loc, x, m);
-    Value scaled = arith::MulFOp::create(builder, loc, difference, number(scale));
-    return math::ExpOp::create(builder, loc, scaled);
+    Value left = arith::MulFOp::create(builder, loc, x, number(scale));
+    Value right = arith::MulFOp::create(builder, loc, m, number(scale));
+    return hostir::ExpDifferenceOp::create(builder, loc, left, right);
   }
-  Value emitArbitrary(Value m) { return hostir::ArbitraryOp::create(builder, loc, m); }
 
   SmallVector<LocalDigit> addDevices(unsigned operand, ArrayRef<LocalDigit> digits);
   Tokens getTokens(ArrayRef<LocalDigit> digits);
@@ -411,27 +409,23 @@ LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softma
     return to;
   };
   // What was added with the old maximum is scaled to the new one.
-  Value higher = reduce(ReduceKind::Max, scores), change = alloc(rowShape, f32);
-  launch(getKey("change", scale), {maximum, higher}, change, [&](ValueRange in) {
-    Value now = arith::MaximumFOp::create(builder, loc, in[0], in[1]);
-    return emitWeight(emitArbitrary(in[0]), emitArbitrary(now));
+  Value higher = reduce(ReduceKind::Max, scores), now = alloc(rowShape, f32);
+  launch("maximum", {maximum, higher}, now, [&](ValueRange in) {
+    return arith::MaximumFOp::create(builder, loc, in[0], in[1]).getResult();
   });
-  hostir::AccumulateOp::create(builder, loc,
-                               ReduceKindAttr::get(builder.getContext(), ReduceKind::Max), higher,
-                               maximum, stream);
+  Value change = alloc(rowShape, f32);
+  auto weigh = [&](ValueRange in) { return emitWeight(in[0], in[1]); };
+  launch(getKey("weight", scale), {maximum, now}, change, weigh);
+  hostir::CopyOp::create(builder, loc, now, maximum, stream);
   auto multiply = [&](ValueRange in) {
     return arith::MulFOp::create(builder, loc, in[0], in[1]).getResult();
   };
   launch("multiply", {sum, change}, sum, multiply);
   launch("multiply", {out, repeatLast(builder, loc, change, getShape(out).back())}, out, multiply);
 
-  LocalDims repeated = softmax.rows;
-  repeated.push_back({{shape.back(), {}}});
-  Value maxima = makeView(builder, loc, repeatLast(builder, loc, softmax.maximum, shape.back()),
-                          repeated, true);
   Value weights = alloc(shape, f32);
-  launch(getKey("weight", scale), {scores, maxima}, weights,
-         [&](ValueRange in) { return emitWeight(in[0], emitArbitrary(in[1])); });
+  launch(getKey("weight", scale), {scores, repeatLast(builder, loc, now, shape.back())}, weights,
+         weigh);
   hostir::AccumulateOp::create(builder, loc,
                                ReduceKindAttr::get(builder.getContext(), ReduceKind::Sum),
                                reduce(ReduceKind::Sum, weights), sum, stream);

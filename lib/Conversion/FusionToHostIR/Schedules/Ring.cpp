@@ -26,6 +26,7 @@ namespace {
 struct Form {
   int64_t directions = 1;
   bool splits = false; ///< each direction carries half of every device's slices, all the way round
+  bool isDoubleBuffered = false; ///< of a gather: slices live in two shards for each direction
 
   /// Failure, with the reason through `why`, if slices of one device cannot be halved.
   static FailureOr<Form> match(const StreamLoop &loop, int64_t slices,
@@ -107,6 +108,11 @@ FailureOr<Form> Form::match(const StreamLoop &loop, int64_t slices,
                     "each way, found "
                  << slices << "; append a stream digit of 2";
   form.splits = halves;
+  int64_t buffers = loop.schedule.getInteger("buffers");
+  if (buffers != 0 && buffers != 2)
+    return why() << "schedule ring: expected buffers = 2, or none for one per device, found "
+                 << buffers;
+  form.isDoubleBuffered = buffers == 2;
   return form;
 }
 
@@ -121,11 +127,51 @@ static int64_t countSteps(const Form &form, int64_t direction, int64_t devices) 
   return direction == 0 ? llvm::divideCeil(devices - 1, 2) : (devices - 1) / 2;
 }
 
+/// Two shards for each gather and direction: what arrives in one step is computed on, and sent on,
+/// while the next arrives in the other one.
+class DoubleBuffers {
+public:
+  /// Gathered values get no buffer of their own.
+  DoubleBuffers(const GatherLoop &gather, int64_t directions, ProgramBuilder &program)
+      : gather(gather) {
+    for (int64_t i = 0; i < 2 * directions; ++i)
+      for (fusion::ReshardOp reshard : gather.gathers) {
+        RankedTensorType type = reshard.getInput().getType();
+        Value shard = program.alloc(
+            gather.getLoc(), MemRefType::get(*fusion::getLocalShape(type), type.getElementType()));
+        shards[i].push_back(shard);
+        program.setBuffer(reshard.getResult(), shard);
+      }
+  }
+  /// Where slices arrive that are computed on in `step`, one for each gather.
+  ArrayRef<Value> get(int64_t direction, int64_t step) const {
+    return shards[2 * direction + step % 2];
+  }
+  /// Lets the loop read a slice there.
+  LogicalResult read(LoopEmitter &body, ArrayRef<Value> from, const SliceIndex &slice) const {
+    for (auto [reshard, shard] : llvm::zip_equal(gather.gathers, from)) {
+      FailureOr<ReshardPlan> plan =
+          GatherLoop::getSlice(reshard, slice, Value(), body.getBuilder());
+      if (failed(plan))
+        return failure();
+      body.readFrom(fusion::ReshardOp(reshard).getResult(), {shard, plan->source});
+    }
+    return success();
+  }
+
+private:
+  const GatherLoop &gather;
+  SmallVector<Value> shards[4];
+};
+
 /// In step 0 the device computes on its own slices, in step d on those that the hops of step d - 1
 /// have brought. The hop of a step is issued before its compute and sends what that reads.
 static LogicalResult emitGather(const GatherLoop &gather, const Form &form,
                                 ProgramBuilder &program) {
   LoopEmitter body(gather.loop, program);
+  std::optional<DoubleBuffers> buffers;
+  if (form.isDoubleBuffered)
+    buffers.emplace(gather, form.directions, program);
   if (failed(body.prepare()))
     return failure();
   Location loc = gather.getLoc();
@@ -136,33 +182,56 @@ static LogicalResult emitGather(const GatherLoop &gather, const Form &form,
   GatherHops hops(gather, body, places);
   Value main = program.getMainStream();
   auto onMain = [&](Value) { return main; };
-  auto hop = [&](int64_t direction, Value step, bool isOwn) {
+  // `number`: of the step, if it is known, which is with double buffers.
+  auto hop = [&](int64_t direction, Value step, int64_t number) {
+    bool isOwn = number == 0;
     Value owner = isOwn ? ring.me : ring.getDevice(direction, step);
+    ArrayRef<Value> from, to;
+    if (buffers) {
+      from = buffers->get(direction, number);
+      to = buffers->get(direction, number + 1);
+      // What the compute of the step before has read is overwritten.
+      if (number >= 2)
+        ring.sync(ring.getStream(direction), main);
+    }
     return hops.emit(owner, ring.getDevice(direction, ring.addOne(step)), isOwn,
                      form.getNumbers(direction, gather.digits.numSlices()),
-                     ring.getGroup(direction));
+                     ring.getGroup(direction), from, to);
   };
-  auto compute = [&](int64_t direction, Value step) {
-    return gather.computeFrom(
+  auto compute = [&](int64_t direction, Value step, int64_t number) {
+    LogicalResult done = gather.computeFrom(
         body, ring.getDevice(direction, step), onMain,
-        [](Value, const SliceIndex &, Value) { return success(); },
+        [&](Value, const SliceIndex &slice, Value) {
+          return buffers ? buffers->read(body, buffers->get(direction, number), slice) : success();
+        },
         form.getNumbers(direction, gather.digits.numSlices()));
+    body.clearPlaces();
+    return done;
+  };
+  auto emitStep = [&](Value step, int64_t number, int64_t computes,
+                      int64_t hopping) -> LogicalResult {
+    for (int64_t direction = 0; direction < computes; ++direction)
+      ring.sync(main, ring.getStream(direction));
+    for (int64_t direction = 0; direction < hopping; ++direction)
+      if (failed(hop(direction, step, number)))
+        return failure();
+    for (int64_t direction = 0; direction < computes; ++direction)
+      if (failed(compute(direction, step, number)))
+        return failure();
+    return success();
   };
 
   // Steps [first, end) with the same directions: `computes` have brought slices, `hopping` bring
   // more.
-  auto emitSteps = [&](int64_t first, int64_t end, int64_t computes, int64_t hopping) {
-    return program.loop(loc, first, end, [&](Value step) -> LogicalResult {
-      for (int64_t direction = 0; direction < computes; ++direction)
-        ring.sync(main, ring.getStream(direction));
-      for (int64_t direction = 0; direction < hopping; ++direction)
-        if (failed(hop(direction, step, /*isOwn=*/false)))
-          return failure();
-      for (int64_t direction = 0; direction < computes; ++direction)
-        if (failed(compute(direction, step)))
-          return failure();
-      return success();
-    });
+  auto emitSteps = [&](int64_t first, int64_t end, int64_t computes,
+                       int64_t hopping) -> LogicalResult {
+    if (!buffers)
+      return program.loop(loc, first, end,
+                          [&](Value step) { return emitStep(step, first, computes, hopping); });
+    for (int64_t step = first; step < end; ++step)
+      if (failed(emitStep(program.getIndex(step), step, computes, hopping)))
+        return failure();
+    return success();
   };
   int64_t steps[2] = {countSteps(form, 0, ring.devices),
                       form.directions == 2 ? countSteps(form, 1, ring.devices) : 0};
@@ -174,7 +243,7 @@ static LogicalResult emitGather(const GatherLoop &gather, const Form &form,
   ring.fork();
   program.onMesh(loc, gather.plan.mesh, [&] {
     for (int64_t direction = 0; direction < countFrom(1) && succeeded(done); ++direction)
-      done = hop(direction, program.getIndex(0), /*isOwn=*/true);
+      done = hop(direction, program.getIndex(0), /*number=*/0);
     if (succeeded(done))
       done = gather.computeOwn(body, ring.me, onMain);
     // Runs of equal steps are one loop.
@@ -285,9 +354,10 @@ namespace {
 class Ring : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
     using Option = fusion::ScheduleOption;
-    return {
-        "ring",
-        {{"directions", Option::Kind::Integer}, {"split", Option::Kind::Word, 0, {"no", "yes"}}}};
+    return {"ring",
+            {{"directions", Option::Kind::Integer},
+             {"split", Option::Kind::Word, 0, {"no", "yes"}},
+             {"buffers", Option::Kind::Integer}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
@@ -342,6 +412,9 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
     FailureOr<Form> form = Form::match(loop, scatter->digits.numSlices(), why);
     if (failed(form))
       return failure();
+    if (form->isDoubleBuffered)
+      return why()
+             << "schedule ring: expected a gather with the option 'buffers', found a reduction";
     return SchedulePlan{[scatter = *scatter, form = *form](ProgramBuilder &program) {
                           return emitReduce(scatter, form, program);
                         },
@@ -356,6 +429,9 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
   FailureOr<Form> form = Form::match(loop, gather->digits.numSlices(), why);
   if (failed(form))
     return failure();
+  if (form->isDoubleBuffered && !gather->readsInPlace())
+    return why() << "schedule ring: expected ops that read one slice at a time with the option "
+                    "'buffers', found one that needs the gathered value";
   return SchedulePlan{[gather = *gather, form = *form](ProgramBuilder &program) {
     return emitGather(gather, form, program);
   }};

@@ -167,7 +167,7 @@ LogicalResult KernelOp::verifyRegions() {
   for (Operation &op : getBody().front()) {
     if (isa<YieldOp>(op))
       continue;
-    bool known = isa<ArbitraryOp>(op) ||
+    bool known = isa<ExpDifferenceOp>(op) ||
                  isa_and_present<arith::ArithDialect, math::MathDialect>(op.getDialect());
     if (!known || op.getNumRegions() != 0)
       return op.emitOpError() << "expected only 'arith' and 'math' operations in a kernel";

@@ -38,7 +38,7 @@ using TileStore = void (*)(uint16_t *to, const float *from, int64_t n);
   X(select) X(bitcast)
 #define TANDEM_TILE_FLOATS(X) \
   X(pow) X(exp) X(exp2) X(expm1) X(log) X(log1p) X(sqrt) X(rsqrt) X(tanh) X(erf) X(erfc) X(sin) \
-  X(cos) X(floor) X(ceil) X(round) X(roundeven) X(trunc) X(fma) X(arbitrary)
+  X(cos) X(floor) X(ceil) X(round) X(roundeven) X(trunc) X(fma) X(exp_difference)
 #define TANDEM_TILE_F32(X) X(round_f16) X(round_bf16)
 #define TANDEM_TILE_INTEGERS(X) X(bit_and) X(bit_or) X(bit_xor) X(shl) X(shr) X(wrap_i8)
 #define TANDEM_TILE_FUNCTIONS(X) \

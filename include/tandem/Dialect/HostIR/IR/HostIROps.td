@@ -93,7 +93,7 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
 
     Constraints:
     - kernel_c1: argument and result types are f32, f16, bf16, f64, i32, i64, i16, i8 or i1 scalars.
-    - kernel_c2: the body holds only `arith` and `math` ops without regions and `hostir.arbitrary`, and ends in
+    - kernel_c2: the body holds only `arith` and `math` ops without regions and `hostir.exp_difference`, and ends in
       `hostir.yield`.
 
     Example:
@@ -109,21 +109,20 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
                        OptionalAttr<DictArrayAttr>:$arg_attrs, OptionalAttr<DictArrayAttr>:$res_attrs);
 }
 
-def HostIR_ArbitraryOp : HostIR_Op<"arbitrary", [Pure, SameOperandsAndResultType, HasParent<"KernelOp">]> {
-  let summary = "A number on which no result depends";
+def HostIR_ExpDifferenceOp : HostIR_Op<"exp_difference", [Pure, SameOperandsAndResultType, HasParent<"KernelOp">]> {
+  let summary = "exp(a - b)";
   let description = [{
-    The operand. Whoever writes it promises that the program's results would be the same, up to rounding, with any other
-    number in its place. Example: the maximum that a softmax subtracts, since exp(x - m) / sum(exp(y - m)) is the same for
-    every m. The checker, to which exp is an unknown function, takes 0.
+    The weights of a softmax, where b is the largest number so far. As one operation, the checker knows that it is
+    exp(a) / exp(b), so that it can prove that a result does not depend on b; to it, exp alone is an unknown function.
 
     Example:
     ```mlir
-    %1 = hostir.arbitrary %m : f32
+    %1 = hostir.exp_difference %a, %m : f32
     ```
   }];
-  let arguments = (ins AnyTypeOf<[F32, F64]>:$input);
+  let arguments = (ins AnyTypeOf<[F32, F64]>:$lhs, AnyTypeOf<[F32, F64]>:$rhs);
   let results = (outs AnyTypeOf<[F32, F64]>:$result);
-  let assemblyFormat = "$input attr-dict `:` type($input)";
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
 }
 
 def HostIR_YieldOp : HostIR_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">]> {

@@ -34,6 +34,9 @@ public:
   /// Whether devices get different parts of some slices: these cannot be forwarded.
   bool handsOut = false;
 
+  /// Whether everything that reads gathered values reads one slice at a time, where it is: then
+  /// they need no buffer as a whole.
+  bool readsInPlace() const { return copied.empty(); }
   /// For schedules that forward slices. Failure, with the reason through `why`, if devices get
   /// different parts of them.
   LogicalResult verifyForwarded(function_ref<InFlightDiagnostic()> why) const;

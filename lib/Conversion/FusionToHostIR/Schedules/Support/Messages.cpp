@@ -32,17 +32,21 @@ FailureOr<Value> GatherHops::getPlace(size_t i, const SliceIndex &slice) const {
 FailureOr<Value> GatherHops::getSource(size_t i, const SliceIndex &slice, bool isOwn) const {
   if (!isOwn)
     return getPlace(i, slice);
-  OpBuilder &builder = body.getBuilder();
   fusion::ReshardOp reshard = gather.gathers[i];
-  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(reshard, slice, Value(), builder);
+  return getPart(i, body.program.getBuffer(reshard.getInput()), slice);
+}
+
+FailureOr<Value> GatherHops::getPart(size_t i, Value shard, const SliceIndex &slice) const {
+  OpBuilder &builder = body.getBuilder();
+  FailureOr<ReshardPlan> plan = GatherLoop::getSlice(gather.gathers[i], slice, Value(), builder);
   if (failed(plan))
     return failure();
-  return makeView(builder, gather.getLoc(), body.program.getBuffer(reshard.getInput()),
-                  plan->source, true);
+  return makeView(builder, gather.getLoc(), shard, plan->source, true);
 }
 
 LogicalResult GatherHops::emit(Value owner, Value nextOwner, bool isOwn, SliceNumbers numbers,
-                               const MessageGroup &group) const {
+                               const MessageGroup &group, ArrayRef<Value> from,
+                               ArrayRef<Value> to) const {
   Location loc = gather.getLoc();
   OpBuilder &builder = body.getBuilder();
   auto [first, end] = numbers.of(gather.digits);
@@ -55,7 +59,9 @@ LogicalResult GatherHops::emit(Value owner, Value nextOwner, bool isOwn, SliceNu
         mine.digits[digit].front().isShort = theirs.digits[digit].front().isShort;
       SmallVector<Exchanged> pieces;
       for (size_t i = 0; i < gather.gathers.size(); ++i) {
-        FailureOr<Value> out = getSource(i, mine, isOwn), in = getPlace(i, theirs);
+        FailureOr<Value> out =
+            isOwn || to.empty() ? getSource(i, mine, isOwn) : getPart(i, from[i], mine);
+        FailureOr<Value> in = to.empty() ? getPlace(i, theirs) : getPart(i, to[i], theirs);
         if (failed(out) || failed(in))
           return failure();
         pieces.push_back({*out, *in});

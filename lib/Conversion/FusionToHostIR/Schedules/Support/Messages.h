@@ -35,10 +35,15 @@ public:
   FailureOr<Value> getPlace(size_t i, const SliceIndex &slice) const;
   /// A slice where this device has it: in the operand if it is its own, else where it has arrived.
   FailureOr<Value> getSource(size_t i, const SliceIndex &slice, bool isOwn) const;
+  /// A slice in `shard`, a buffer with the slices of one device in the shape of the operand of
+  /// gather number `i`.
+  FailureOr<Value> getPart(size_t i, Value shard, const SliceIndex &slice) const;
   /// Sends the slices of `owner` (this device, if `isOwn`) with these numbers, and receives those
-  /// of `nextOwner`.
+  /// of `nextOwner`. With `to`, one shard for each gather, they are received there, and those of
+  /// others are sent from the shards `from`.
   LogicalResult emit(Value owner, Value nextOwner, bool isOwn, SliceNumbers numbers,
-                     const MessageGroup &group) const;
+                     const MessageGroup &group, ArrayRef<Value> from = {},
+                     ArrayRef<Value> to = {}) const;
 
 private:
   const GatherLoop &gather;
