@@ -76,7 +76,8 @@ class Operations:
             return None
         kind = r.choices(("pipeline", "exchange", "push", "ring", "hierarchical"), (20, 20, 8, 6, 6))[0]
         if kind == "ring":
-            return f"#fusion.schedule<ring{r.choice(('', ', directions = 2', ', split = ' + chr(34) + 'yes' + chr(34)))}>"
+            form = r.choice(('', ', directions = 2', ', split = ' + chr(34) + 'yes' + chr(34)))
+            return f"#fusion.schedule<ring{form}{', buffers = 2' if self.chance(0.3) else ''}>"
         if kind == "hierarchical":
             return f"#fusion.schedule<hierarchical{', merge = ' + chr(34) + 'node' + chr(34) if self.chance(0.2) else ''}>"
         more = f", streams = {r.randint(1, 6)}" if self.chance(0.2) else ""
