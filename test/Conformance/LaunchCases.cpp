@@ -101,6 +101,8 @@ const OpCase kOps[] = {
     {"cmp_eq", Op::cmp_eq, 2, [](double a, double b, double) { return a == b ? 1.0 : 0.0; }, false},
     {"select", Op::select, 3, [](double a, double b, double c) { return a != 0 ? b : c; }, false},
     {"fma", Op::fma, 3, [](double a, double b, double c) { return a * b + c; }, false},
+    {"exp_difference", Op::exp_difference, 3,
+     [](double a, double b, double c) { return std::exp(c * (a - b)); }, false},
 };
 
 /// out0 = a + b (b of another dtype and layout), out1 = a * a, with strides everywhere.

@@ -212,11 +212,14 @@ Value apply(DataMode mode, const Instruction &instr, RegisterType from, unsigned
     return sum(mode, field::mul(a, b), c);
   case ExprOp::exp_difference: {
     auto which = static_cast<uint64_t>(op);
-    if (mode.rounded)
-      return field::hash(which, a, b);
+    std::optional<double> scale = field::numberOf(c);
+    bool isWeight =
+        field::order(mode.order, a) <= field::order(mode.order, b) && !(scale && *scale <= 0);
+    if (mode.rounded || !isWeight)
+      return field::hash(which, a, b, c);
     return a == field::neg(field::kInfinity)
                ? 0
-               : field::mul(field::hash(which, a), field::inverse(field::hash(which, b)));
+               : field::mul(field::hash(which, a, c), field::inverse(field::hash(which, b, c)));
   }
   case ExprOp::neg:
     return field::neg(a);
@@ -295,6 +298,7 @@ bool usesOrder(const Kernel &kernel) {
     case ExprOp::min:
     case ExprOp::cmp_lt:
     case ExprOp::cmp_le:
+    case ExprOp::exp_difference:
       return true;
     default:
       return false;

@@ -395,7 +395,6 @@ ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
       .Case([&](arith::MulFOp) { return binary(E::mul); })
       .Case([&](arith::DivFOp) { return binary(E::div); })
       .Case([&](arith::RemFOp) { return binary(E::rem); })
-      .Case([&](hostir::ExpDifferenceOp) { return binary(E::exp_difference); })
       .Case([&](arith::NegFOp) { return unary(E::neg); })
       .Case([&](arith::MaximumFOp) { return binary(E::max); })
       .Case([&](arith::MinimumFOp) { return binary(E::min); })
@@ -423,6 +422,7 @@ ExpressionBuilder::Result ExpressionBuilder::compute(Operation *op) {
       .Case([&](math::RoundEvenOp) { return unary(E::roundeven); })
       .Case([&](math::TruncOp) { return unary(E::trunc); })
       .Case([&](math::FmaOp) { return ternary(E::fma); })
+      .Case([&](hostir::ExpDifferenceOp) { return ternary(E::exp_difference); })
       // Integers.
       .Case([&](arith::AddIOp) { return wrapped(binary(E::add)); })
       .Case([&](arith::SubIOp) { return wrapped(binary(E::sub)); })

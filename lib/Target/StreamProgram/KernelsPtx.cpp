@@ -369,7 +369,8 @@ Value PtxBuilder::toInteger(Type type, Value x) {
 FailureOr<Value> PtxBuilder::compute(Operation *op, ArrayRef<Value> operands) {
   if (isa<hostir::ExpDifferenceOp>(op)) {
     Value difference = arith::SubFOp::create(b, loc, operands[0], operands[1]);
-    auto power = math::ExpOp::create(b, loc, difference);
+    Value scaled = arith::MulFOp::create(b, loc, operands[2], difference);
+    auto power = math::ExpOp::create(b, loc, scaled);
     if (isSupported(power))
       return power.getResult();
     return op->emitOpError("has no counterpart in PTX for type ") << op->getResult(0).getType();

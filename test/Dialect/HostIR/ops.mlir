@@ -15,9 +15,9 @@ hostir.kernel @residual(%a: f32, %b: f32) -> f32 {
 }
 
 // CHECK-LABEL: hostir.kernel @shifted(
-hostir.kernel @shifted(%a: f32, %m: f32) -> f32 {
-  // CHECK: hostir.exp_difference %{{.*}}, %{{.*}} : f32
-  %0 = hostir.exp_difference %a, %m : f32
+hostir.kernel @shifted(%a: f32, %m: f32, %s: f32) -> f32 {
+  // CHECK: hostir.exp_difference %{{.*}}, %{{.*}} scale %{{.*}} : f32
+  %0 = hostir.exp_difference %a, %m scale %s : f32
   hostir.yield %0 : f32
 }
 

@@ -122,6 +122,26 @@ TEST(DataKernels, MaximumWithInfinity) {
                   code({number(-infinity), instr(ExprOp::max, 0, 2)}));
 }
 
+TEST(DataKernels, ExpDifference) {
+  // The quotient of two weights does not depend on the maximum, if that is at least both.
+  auto quotient = [&](Instructions maximum, float scale) {
+    auto m = static_cast<uint32_t>(2 + maximum.size());
+    maximum.push_back(number(scale));
+    maximum.push_back(instr(ExprOp::exp_difference, 0, m - 1, m));
+    maximum.push_back(instr(ExprOp::exp_difference, 1, m - 1, m));
+    maximum.push_back(instr(ExprOp::div, m + 1, m + 2));
+    return code(maximum);
+  };
+  Instructions higher = {instr(ExprOp::max, 0, 1)};
+  Instructions expected = quotient(higher, 0.5);
+  expectEqual(expected,
+              quotient({instr(ExprOp::max, 0, 1), number(7), instr(ExprOp::max, 2, 3)}, 0.5));
+  expectDifferent(expected, quotient({instr(ExprOp::max, 0, 0)}, 0.5));
+  expectDifferent(expected, quotient({instr(ExprOp::min, 0, 1)}, 0.5));
+  expectDifferent(expected, quotient(higher, 0.25));
+  expectDifferent(expected, quotient(higher, -0.5));
+}
+
 TEST(DataKernels, ConstantsFold) {
   // exp(a - a) = 1, max(a - a, 3) = 3, -1.5 < 0.5, tanh(0.5) is a number
   Instructions zero = {instr(ExprOp::sub, 0, 0)};

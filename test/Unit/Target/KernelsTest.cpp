@@ -94,18 +94,16 @@ TEST(Kernels, Binary) {
     const char *op;
     float (*reference)(float, float);
   };
-  const Case cases[] = {
-      {"arith.addf", [](float a, float b) { return a + b; }},
-      {"arith.subf", [](float a, float b) { return a - b; }},
-      {"arith.mulf", [](float a, float b) { return a * b; }},
-      {"arith.divf", [](float a, float b) { return a / b; }},
-      {"arith.remf", [](float a, float b) { return std::fmod(a, b); }},
-      {"arith.maximumf", [](float a, float b) { return a > b ? a : b; }},
-      {"arith.maxnumf", [](float a, float b) { return a > b ? a : b; }},
-      {"arith.minimumf", [](float a, float b) { return a < b ? a : b; }},
-      {"arith.minnumf", [](float a, float b) { return a < b ? a : b; }},
-      {"math.powf", [](float a, float b) { return std::pow(a, b); }},
-      {"hostir.exp_difference", [](float a, float b) { return std::exp(a - b); }}};
+  const Case cases[] = {{"arith.addf", [](float a, float b) { return a + b; }},
+                        {"arith.subf", [](float a, float b) { return a - b; }},
+                        {"arith.mulf", [](float a, float b) { return a * b; }},
+                        {"arith.divf", [](float a, float b) { return a / b; }},
+                        {"arith.remf", [](float a, float b) { return std::fmod(a, b); }},
+                        {"arith.maximumf", [](float a, float b) { return a > b ? a : b; }},
+                        {"arith.maxnumf", [](float a, float b) { return a > b ? a : b; }},
+                        {"arith.minimumf", [](float a, float b) { return a < b ? a : b; }},
+                        {"arith.minnumf", [](float a, float b) { return a < b ? a : b; }},
+                        {"math.powf", [](float a, float b) { return std::pow(a, b); }}};
   for (const Case &c : cases) {
     Translated t(launched("hostir.kernel @k(%a: f32, %b: f32) -> f32 {\n  %r = " +
                               std::string(c.op) + " %a, %b : f32\n  hostir.yield %r : f32\n}\n",
@@ -114,6 +112,17 @@ TEST(Kernels, Binary) {
     EXPECT_FLOAT_EQ(evaluate(t, {1.5f, 4.0f})[0], c.reference(1.5f, 4.0f)) << c.op;
     EXPECT_FLOAT_EQ(evaluate(t, {4.0f, 1.5f})[0], c.reference(4.0f, 1.5f)) << c.op;
   }
+}
+
+TEST(Kernels, ExpDifference) {
+  Translated t(launched("hostir.kernel @k(%a: f32, %m: f32) -> f32 {\n"
+                        "  %half = arith.constant 0.5 : f32\n"
+                        "  %r = hostir.exp_difference %a, %m scale %half : f32\n"
+                        "  hostir.yield %r : f32\n}\n",
+                        2));
+  ASSERT_TRUE(t.ok) << t.errors;
+  EXPECT_FLOAT_EQ(evaluate(t, {1.5f, 4.0f})[0], std::exp(-1.25f));
+  EXPECT_FLOAT_EQ(evaluate(t, {-INFINITY, 4.0f})[0], 0);
 }
 
 TEST(Kernels, Comparisons) {

@@ -127,9 +127,7 @@ private:
   }
   /// exp(scale * (x - m)).
   Value emitWeight(Value x, Value m) {
-    Value left = arith::MulFOp::create(builder, loc, x, number(scale));
-    Value right = arith::MulFOp::create(builder, loc, m, number(scale));
-    return hostir::ExpDifferenceOp::create(builder, loc, left, right);
+    return hostir::ExpDifferenceOp::create(builder, loc, x, m, number(scale));
   }
 
   SmallVector<LocalDigit> addDevices(unsigned operand, ArrayRef<LocalDigit> digits);

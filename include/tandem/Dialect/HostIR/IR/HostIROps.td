@@ -110,19 +110,20 @@ def HostIR_KernelOp : HostIR_FunctionOp<"kernel", []> {
 }
 
 def HostIR_ExpDifferenceOp : HostIR_Op<"exp_difference", [Pure, SameOperandsAndResultType, HasParent<"KernelOp">]> {
-  let summary = "exp(a - b)";
+  let summary = "exp(scale * (a - m))";
   let description = [{
-    The weights of a softmax, where b is the largest number so far. As one operation, the checker knows that it is
-    exp(a) / exp(b), so that it can prove that a result does not depend on b; to it, exp alone is an unknown function.
+    The weights of a softmax: m is the largest number so far, and `scale` is greater than 0. To the checker, exp alone is
+    an unknown function. Of this operation it knows that it is exp(scale * a) / exp(scale * m), so that it can prove that
+    a result does not depend on m; and it proves that a is at most m, so that no weight is greater than 1.
 
     Example:
     ```mlir
-    %1 = hostir.exp_difference %a, %m : f32
+    %1 = hostir.exp_difference %a, %m scale %s : f32
     ```
   }];
-  let arguments = (ins AnyTypeOf<[F32, F64]>:$lhs, AnyTypeOf<[F32, F64]>:$rhs);
+  let arguments = (ins AnyTypeOf<[F32, F64]>:$value, AnyTypeOf<[F32, F64]>:$maximum, AnyTypeOf<[F32, F64]>:$scale);
   let results = (outs AnyTypeOf<[F32, F64]>:$result);
-  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($result)";
+  let assemblyFormat = "$value `,` $maximum `scale` $scale attr-dict `:` type($result)";
 }
 
 def HostIR_YieldOp : HostIR_Op<"yield", [Pure, Terminator, HasParent<"KernelOp">]> {
