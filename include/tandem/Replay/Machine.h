@@ -132,7 +132,8 @@ struct CollectiveCost {
 enum class MemoryWork : uint8_t { Copy, Reduce, Elementwise };
 
 /// The path of a machine file. A bare name that is not a file here (h200x8) is looked up in
-/// $TANDEM_MACHINES, or in machines/ of the source tree.
+/// $TANDEM_MACHINES, or in share/tandem/machines next to the folder (bin, lib) of the tool or the
+/// shared library that contains this function.
 std::string pathOf(const std::string &given);
 
 class Machine {

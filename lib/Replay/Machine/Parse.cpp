@@ -11,14 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 namespace tandem::machine {
 
@@ -482,15 +480,6 @@ const std::vector<const char *> Parser::kCostFields = {
     "kernel", "matmul", "copy", "message", "collective", "event", "signal", "wait_signal"};
 
 } // namespace
-
-std::string pathOf(const std::string &given) {
-  if (given.find('/') != std::string::npos || ::access(given.c_str(), R_OK) == 0)
-    return given;
-  const char *folder = std::getenv("TANDEM_MACHINES");
-  std::string path = std::string(folder ? folder : TANDEM_MACHINES) + "/" + given;
-  bool suffix = given.size() > 5 && given.compare(given.size() - 5, 5, ".json") == 0;
-  return suffix ? path : path + ".json";
-}
 
 Expected<Machine> Machine::parse(std::string_view text, const std::string &source) {
   json file;

@@ -7,6 +7,8 @@
 
 #include "ToyMachine.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +31,15 @@ TEST(Machine, ShippedFilesAreGood) {
                   machine->numbersBySource[2],
               30u);
   }
+}
+
+TEST(Machine, PathOfABareName) {
+  EXPECT_TRUE(std::filesystem::equivalent(pathOf("h200x8"), TANDEM_MACHINES "/h200x8.json"));
+  EXPECT_EQ(pathOf("folder/h200x8"), "folder/h200x8");
+  ASSERT_EQ(setenv("TANDEM_MACHINES", "elsewhere", /*overwrite=*/1), 0);
+  EXPECT_EQ(pathOf("h200x8"), "elsewhere/h200x8.json");
+  EXPECT_EQ(pathOf("h200x8.json"), "elsewhere/h200x8.json");
+  unsetenv("TANDEM_MACHINES");
 }
 
 // Numbers of the H200's own file against what was measured there (ms).
