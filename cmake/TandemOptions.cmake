@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 # Flags that hold for every target. Precompiled headers are shared, so flags differ by half and by nothing else.
+# All of it is of this folder and below: nothing here reaches the targets of a project that adds us as a folder.
 
-if(NOT CMAKE_BUILD_TYPE)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Dev CACHE STRING "Dev, Debug, Release, RelWithDebInfo" FORCE)
 endif()
 
@@ -11,9 +12,9 @@ set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_STANDARD 11)
-set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
-set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
-set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 set(TANDEM_CLANG_BUILD OFF)
@@ -30,7 +31,11 @@ else()
   set(CMAKE_C_FLAGS_DEV "-O1 -g1")
 endif()
 
-add_compile_options(-fPIC -Wall -Wextra -Werror -Wno-unused-parameter)
+option(TANDEM_WERROR "warnings are errors" ${PROJECT_IS_TOP_LEVEL})
+if(TANDEM_WERROR)
+  set(werror -Werror)
+endif()
+add_compile_options(-fPIC -Wall -Wextra ${werror} -Wno-unused-parameter)
 add_compile_options($<$<CONFIG:Dev,Debug>:-D_GLIBCXX_ASSERTIONS>)
 if(TANDEM_CLANG_BUILD)
   add_compile_options(-fcolor-diagnostics)

@@ -10,31 +10,39 @@
 #   tandem_add_tablegen_target(<Name>): after the mlir_tablegen calls of a folder
 #   tandem_add_benchmark(<name> a.cpp ... [COMPILER] [LINK_LIBS ...]): a google-benchmark binary
 #
-# Libraries are static. Tools, unit tests and benchmarks land in <build>/bin.
+# Libraries are static; TandemShared.cmake makes the shared ones of them. Tools, unit tests and benchmarks land in
+# <build>/bin.
 
 # Flags of the halves.
 add_library(TandemCompilerOptions INTERFACE)
 add_library(TandemRuntimeOptions INTERFACE)
 target_include_directories(TandemRuntimeOptions INTERFACE "${PROJECT_SOURCE_DIR}/include"
                                                           "${PROJECT_SOURCE_DIR}/runtime/include")
-target_compile_definitions(TandemRuntimeOptions INTERFACE TANDEM_HAVE_UCX=${TANDEM_HAVE_UCX}
-                                                          TANDEM_HAVE_DNNL=${TANDEM_HAVE_DNNL})
 target_link_libraries(TandemRuntimeOptions INTERFACE fmt::fmt Threads::Threads)
 if(TANDEM_ENABLE_COMPILER)
   target_include_directories(TandemCompilerOptions INTERFACE "${PROJECT_SOURCE_DIR}/include")
   # What tablegen writes is not ours to keep free of warnings.
   target_include_directories(TandemCompilerOptions SYSTEM INTERFACE "${PROJECT_BINARY_DIR}/include"
                                                                     ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
-  target_compile_options(TandemCompilerOptions INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>)
   # The two shared libraries hold everything; naming MLIRIR, MLIRPass, ... would pull static archives in beside them.
   target_link_libraries(TandemCompilerOptions INTERFACE MLIR LLVM Threads::Threads)
 endif()
+
+# Flags by which our own sources are compiled: what links our libraries, as examples/embed does, has its own.
+function(_tandem_own_flags name half)
+  if(half STREQUAL Compiler)
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>)
+  else()
+    target_compile_definitions(${name} PRIVATE TANDEM_HAVE_UCX=${TANDEM_HAVE_UCX} TANDEM_HAVE_DNNL=${TANDEM_HAVE_DNNL})
+  endif()
+endfunction()
 
 # One precompiled header per half; the libraries reuse it.
 if(TANDEM_PCH)
   if(TANDEM_ENABLE_COMPILER)
     add_library(TandemCompilerPCH OBJECT "${PROJECT_SOURCE_DIR}/cmake/Pch.cpp")
     target_link_libraries(TandemCompilerPCH PRIVATE TandemCompilerOptions)
+    _tandem_own_flags(TandemCompilerPCH Compiler)
     target_precompile_headers(
       TandemCompilerPCH PRIVATE
       <mlir/Dialect/Arith/IR/Arith.h>
@@ -59,6 +67,7 @@ if(TANDEM_PCH)
   endif()
   add_library(TandemRuntimePCH OBJECT "${PROJECT_SOURCE_DIR}/cmake/Pch.cpp")
   target_link_libraries(TandemRuntimePCH PRIVATE TandemRuntimeOptions)
+  _tandem_own_flags(TandemRuntimePCH Runtime)
   target_precompile_headers(
     TandemRuntimePCH PRIVATE
     <algorithm>
@@ -86,6 +95,7 @@ endif()
 function(_tandem_finish name half)
   cmake_parse_arguments(arg "NO_PCH" "" "DEPENDS;LINK_LIBS" ${ARGN})
   target_link_libraries(${name} PUBLIC Tandem${half}Options ${arg_LINK_LIBS})
+  _tandem_own_flags(${name} ${half})
   if(arg_DEPENDS)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()
@@ -97,6 +107,7 @@ endfunction()
 function(_tandem_add_library name half)
   cmake_parse_arguments(arg "NO_PCH" "" "DEPENDS;LINK_LIBS" ${ARGN})
   add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
+  set_property(GLOBAL APPEND PROPERTY TANDEM_${half}_LIBRARIES ${name})
   _tandem_finish(${name} ${half} ${ARGN})
 endfunction()
 
