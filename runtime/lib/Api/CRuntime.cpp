@@ -193,7 +193,7 @@ Status inside(const Memory &memory, uint64_t offset, uint64_t bytes) {
 
 extern "C" {
 
-const char *tandem_version(void) { return "0.1.0"; }
+const char *tandem_version(void) { return TANDEM_VERSION; }
 
 const char *tandem_code_name(tandem_code code) {
   return toString(static_cast<Code>(code)).data(); // literals: null-terminated
