@@ -1,0 +1,44 @@
+/*===- main.c - compiles and runs a fusion, in C11 ----------------*- C -*-===*\
+|*                                                                            *|
+|* Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.        *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+/* main FILE [MACHINE]: writes the program to FILE; a machine file chooses its schedules. */
+
+#include "../fusion.h"
+#include "../gather.h"
+
+#include <tandem-c/Compiler.h>
+
+int main(int argc, char **argv) {
+  tandem_mesh_size mesh = {"x", 2};
+  tandem_compile_options options = {0};
+  tandem_compilation *compilation;
+  tandem_diagnostic diagnostic;
+  const void *bytes;
+  size_t size, i;
+  FILE *file;
+  int failed;
+
+  if (argc < 2)
+    return 2;
+  options.struct_size = sizeof options;
+  options.mesh = &mesh;
+  options.num_mesh = 1;
+  options.target = "cpu-local";
+  options.machine = argc > 2 ? argv[2] : NULL;
+  compilation = tandem_compile(fusion, sizeof fusion - 1, "gather.mlir", &options);
+  for (i = 0; tandem_compilation_diagnostic(compilation, i, &diagnostic); ++i)
+    fprintf(stderr, "%s\n", diagnostic.message);
+  bytes = tandem_compilation_bytes(compilation, &size);
+  failed = !bytes || gather(bytes, size);
+  file = fopen(argv[1], "wb");
+  failed = !file || fwrite(bytes, 1, size, file) != size || failed;
+  failed = !file || fclose(file) || failed;
+  tandem_compilation_destroy(compilation);
+  if (!failed)
+    printf("gathered with %s\n", tandem_version());
+  return failed;
+}

@@ -1,0 +1,269 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""An installation, and projects outside of the tree that use it (install/): what is exported, found and needed."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import unittest
+
+import harness
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+PROJECTS = os.path.join(ROOT, "test", "Integration", "install")
+BUILD = os.path.dirname(os.path.abspath(harness.BIN))
+#: What each library may need, beyond the C and C++ libraries.
+NEEDED = {"runtime": ("libfmt", "libdnnl"), "compiler": ("libfmt", "libz", "libzstd")}
+SYSTEM = ("libc", "libm", "libstdc++", "libgcc_s", "libdl", "libpthread", "ld-linux-x86-64", "ld-linux-aarch64")
+#: Built into the libraries and tools.
+BUILT_IN = ("LLVM and MLIR", "FlatBuffers", "fmt", "JSON for Modern C++", "xxHash", "CLI11")
+
+with open(os.path.join(ROOT, "CMakeLists.txt")) as file:
+    VERSION = re.search(r"^project\(Tandem VERSION ([\d.]+)", file.read(), re.M).group(1)
+ABI = VERSION.rsplit(".", 1)[0]
+
+
+def done(command, limit=120, **variables):
+    """The output of a command that succeeds. Its LD_LIBRARY_PATH and TANDEM_MACHINES are those given."""
+    env = harness.environment(**variables)
+    if "LD_LIBRARY_PATH" not in variables:
+        env.pop("LD_LIBRARY_PATH", None)
+    result = harness.run([str(word) for word in command], env, limit)
+    assert result.code == 0, f"{shlex.join(map(str, command))}\n{result}"
+    return result.out
+
+
+def install(prefix, *components):
+    for component in components or [None]:
+        done(["cmake", "--install", BUILD, "--prefix", prefix, "--strip"] +
+             (["--component", component] if component else []))
+
+
+def tool(name):
+    """An installed tool."""
+    return os.path.join(PREFIX, "bin", name)
+
+
+def files(folder):
+    return sorted(os.path.relpath(os.path.join(parent, name), folder)
+                  for parent, _, names in os.walk(folder) for name in names)
+
+
+def declared(half):
+    """The functions of a header of the C API."""
+    with open(os.path.join(ROOT, "include", "tandem-c", half.capitalize() + ".h")) as header:
+        code = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)
+    return sorted(re.findall(r"\b(tandem_\w+)\s*\(", code))
+
+
+def dynamic(path, tag):
+    """The names in a library's dynamic section."""
+    return re.findall(rf"\({tag}\).*\[(.*)\]", done(["readelf", "-dW", path]))
+
+
+def configure(project, build, *options, **variables):
+    return done(["cmake", "-S", os.path.join(PROJECTS, project), "-B", build, "-G", "Ninja",
+                 "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", *options], **variables)
+
+
+def build(project, folder, *options, **variables):
+    configure(project, folder, *options, **variables)
+    done(["cmake", "--build", folder], limit=600, **variables)
+
+
+def setUpModule():
+    """PREFIX: a full installation, moved away from where it was installed. PROGRAM: what it compiles."""
+    global FOLDER, PREFIX, LIB, PROGRAM
+    FOLDER = tempfile.mkdtemp(prefix="tandem-install-")
+    unittest.addModuleCleanup(shutil.rmtree, FOLDER, ignore_errors=True)
+    first, PREFIX = os.path.join(FOLDER, "first"), os.path.join(FOLDER, "moved", "tandem")
+    install(first)
+    os.mkdir(os.path.dirname(PREFIX))
+    os.rename(first, PREFIX)
+    LIB = next(os.path.join(PREFIX, os.path.dirname(name)) for name in files(PREFIX)
+               if name.endswith("/libtandem_runtime.so"))
+    # A machine file that no other folder has.
+    machines = os.path.join(PREFIX, "share", "tandem", "machines")
+    shutil.copy(os.path.join(machines, "h200x2.json"), os.path.join(machines, "only-here.json"))
+    PROGRAM = os.path.join(FOLDER, "gather.tsp")
+    with open(os.path.join(PROJECTS, "fusion.h")) as header, open(os.path.join(FOLDER, "gather.mlir"), "w") as fusion:
+        fusion.writelines(line.replace('\\"', '"') + "\n" for line in re.findall(r'^ +"(.*)\\n"', header.read(), re.M))
+    done([tool("tandem-compile"), fusion.name, "--target=cpu-local", "--mesh", "x=2", "-o", PROGRAM])
+
+
+class Contents(harness.Test):
+    def library(self, half):
+        return os.path.join(LIB, f"libtandem_{half}.so")
+
+    def test_exports(self):
+        """Only the functions of the headers, each with the version."""
+        for half in ("runtime", "compiler"):
+            with self.subTest(library=half):
+                self.assertGreater(len(declared(half)), 8)
+                symbols = [line.split()[-2:] for line in
+                           done(["nm", "-D", "--defined-only", "--with-symbol-versions",
+                                 self.library(half)]).splitlines()]
+                # GNU ld defines the version itself as an absolute symbol.
+                names = sorted(name for kind, name in symbols if kind != "A")
+                self.assertEqual(names, [f"{name}@@TANDEM_{ABI}" for name in declared(half)])
+                self.assertEqual(dynamic(self.library(half), "SONAME"), [f"libtandem_{half}.so.{ABI}"])
+
+    def test_needs(self):
+        for half, allowed in NEEDED.items():
+            with self.subTest(library=half):
+                needed = dynamic(self.library(half), "NEEDED")
+                self.assertEqual([name for name in needed if name.split(".so")[0] not in allowed + SYSTEM], [])
+                self.assertEqual(dynamic(self.library(half), "RUNPATH"), [])
+
+    def test_no_path_of_the_build(self):
+        """Neither the source tree nor the first prefix is in what programs are built with."""
+        for name in files(PREFIX):
+            if name.startswith(("lib", "include", "share")) and ".so" not in name:
+                with self.subTest(file=name), open(os.path.join(PREFIX, name)) as text:
+                    content = text.read()
+                    for path in (ROOT, BUILD, os.path.join(FOLDER, "first")):
+                        self.assertNotIn(path + "/", content)
+
+    def test_notices(self):
+        """Every component of binaries has them."""
+        for component in ("Runtime", "Compiler", "Tools"):
+            with self.subTest(component=component):
+                prefix = self.path(component)
+                install(prefix, component)
+                with open(os.path.join(prefix, "share", "doc", "tandem", "THIRD_PARTY_NOTICES.md")) as text:
+                    sections = re.split(r"^## ", text.read(), flags=re.M)
+                copyrights = {section.split("\n")[0] for section in sections if "Copyright" in section}
+                self.assertLessEqual(set(BUILT_IN), copyrights)
+                self.assertIn("share/doc/tandem/LICENSE", files(prefix))
+
+    def test_headers_alone(self):
+        for half in ("Runtime", "Compiler"):
+            for command in (["cc", "-xc", "-std=c11"], ["clang-22", "-xc", "-std=c11"], ["c++", "-xc++", "-std=c++17"]):
+                with self.subTest(header=half, compiler=command[0]):
+                    done([*command, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-include",
+                          f"tandem-c/{half}.h", f"-I{PREFIX}/include", "/dev/null"])
+
+    def test_machine_files(self):
+        """Tools and libraries find those next to them; TANDEM_MACHINES names others."""
+        sim = [tool("tandem-sim"), PROGRAM]
+        self.assertIn("2 ranks", done([*sim, "--machine=only-here"]))
+        # Through the PATH, argv[0] has no folder.
+        done(["sh", "-c", 'PATH=$1 exec tandem-sim "$2" --machine=only-here', "sh", tool(""), PROGRAM])
+        refused = harness.run([*sim, "--machine=only-here"], harness.environment(TANDEM_MACHINES=self.folder))
+        self.assertNotEqual(refused.code, 0, str(refused))
+        self.assertIn(os.path.join(self.folder, "only-here.json"), refused.err)
+
+
+class Projects(harness.Test):
+    def test_c11(self):
+        build("c11", self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}")
+        done([self.path("main"), self.path("gather.tsp")])
+        out = done([self.path("main"), self.path("gather.tsp"), "only-here"])
+        self.assertEqual(out, f"gathered with {VERSION}\n")
+        missing = harness.run([self.path("main"), self.path("gather.tsp"), "nowhere"])
+        self.assertNotEqual(missing.code, 0, str(missing))
+        self.assertIn("nowhere", missing.err)
+        # Two copies of the compiler: each has its own LLVM, with its own global state.
+        copy = self.path("libother.so")
+        shutil.copy(os.path.join(LIB, "libtandem_compiler.so"), copy)
+        out = done([self.path("two"), os.path.join(LIB, "libtandem_compiler.so"), copy])
+        self.assertEqual(out, "compiled with both\n")
+
+    def test_cxx17(self):
+        build("cxx17", self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}")
+        out = done([self.path("main")])
+        self.assertRegex(out, rf"\A.*expected.*\n(.*\n)*gathered with {re.escape(VERSION)}\n\Z")
+
+    def test_pkg_config(self):
+        pc = os.path.join(LIB, "pkgconfig")
+        flags = shlex.split(done(["pkg-config", "--cflags", "--libs", "tandem-runtime", "tandem-compiler"],
+                                 PKG_CONFIG_PATH=pc))
+        self.assertEqual(done(["pkg-config", "--modversion", "tandem-runtime"], PKG_CONFIG_PATH=pc), VERSION + "\n")
+        done(["cc", "-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror", os.path.join(PROJECTS, "c11", "main.c"),
+              "-o", self.path("main"), *flags])
+        out = done([self.path("main"), self.path("gather.tsp"), "only-here"], LD_LIBRARY_PATH=LIB)
+        self.assertEqual(out, f"gathered with {VERSION}\n")
+
+    def test_runtime_only(self):
+        """An installation of the runtime: neither the compiler nor LLVM is found, and none is needed."""
+        prefix = self.path("prefix")
+        install(prefix, "Runtime", "RuntimeDevelopment")
+        self.assertEqual([name for name in files(prefix) if "ompiler" in name or "machines" in name], [])
+        build("runtime", self.path("build"), f"-DCMAKE_PREFIX_PATH={prefix}")
+        main = self.path("build/main")
+        self.assertEqual(done([main, PROGRAM]), f"gathered with {VERSION}\n")
+        self.assertNotRegex(done(["ldd", main]), "LLVM|MLIR|tandem_compiler|not found")
+        refused = harness.run(["cmake", "-S", os.path.join(PROJECTS, "c11"), "-B", self.path("refused"), "-G", "Ninja",
+                               f"-DCMAKE_PREFIX_PATH={prefix}"])
+        self.assertNotEqual(refused.code, 0, str(refused))
+        self.assertIn("component Compiler of Tandem is not installed", refused.err)
+
+
+class Subproject(harness.Test):
+    """The sources of the next version, as a folder of another project."""
+
+    def setUp(self):
+        super().setUp()
+        self.sources = self.path("tandem-next")
+        for name in ("cmake", "include", "lib", "runtime", "tools", "examples", "machines"):
+            shutil.copytree(os.path.join(ROOT, name), os.path.join(self.sources, name))
+        major, minor = ABI.split(".")
+        self.next = f"{major}.{int(minor) + 1}.0"
+        with open(os.path.join(ROOT, "CMakeLists.txt")) as old, \
+                open(os.path.join(self.sources, "CMakeLists.txt"), "w") as new:
+            new.write(old.read().replace(f"project(Tandem VERSION {VERSION}", f"project(Tandem VERSION {self.next}"))
+
+    def test_subproject(self):
+        folder = self.path("build")
+        # Equal files compile once, whatever the folder's name is this time.
+        cache = {"CCACHE_BASEDIR": self.folder, "CCACHE_NOHASHDIR": "1"}
+        build("subproject", folder, f"-DTANDEM_SOURCE_DIR={self.sources}", "-DTANDEM_ENABLE_COMPILER=OFF",
+              "-DTANDEM_ENABLE_CUDA=OFF", "-DTANDEM_ENABLE_UCX=OFF", "-DTANDEM_ENABLE_DNNL=OFF",
+              **cache)
+        self.assertEqual(done([os.path.join(folder, "app")]), self.next + "\n")
+
+        with self.subTest("compiled as by itself"):
+            flags = self.flags(folder)
+            extra = [flag for flag in flags["app.cpp"] if flag not in flags["alone.cpp"]]
+            self.assertEqual(" ".join(extra).replace("-I ", "-I").replace("-isystem ", "-I"),
+                             f"-I{self.sources}/include")
+            self.assertEqual([flag for flag in flags["alone.cpp"] if flag not in flags["app.cpp"]], [])
+        with self.subTest("with the project's compilers"):
+            self.assertEqual(self.compilers(folder, self.sources), self.compilers(folder, PROJECTS))
+        with self.subTest("with the compiler: the same checks when configured"):
+            configure("subproject", self.path("both"), f"-DTANDEM_SOURCE_DIR={self.sources}")
+        with self.subTest("without tests"):
+            self.assertIn("Total Tests: 0", done(["ctest", "--test-dir", folder, "-N"]))
+        with self.subTest("without rules to install"):
+            with open(os.path.join(folder, "tandem", "cmake_install.cmake")) as rules:
+                self.assertNotIn("INSTALL DESTINATION", rules.read())
+        with self.subTest("two versions in one process"):
+            build("runtime", self.path("host"), f"-DCMAKE_PREFIX_PATH={self.runtime_prefix()}")
+            out = done([self.path("host/main"), PROGRAM, os.path.join(folder, "libplugin.so")])
+            self.assertEqual(out, f"plugin: gathered with {self.next}\ngathered with {VERSION}\n")
+
+    def runtime_prefix(self):
+        prefix = self.path("runtime")
+        install(prefix, "Runtime", "RuntimeDevelopment")
+        return prefix
+
+    def commands(self, folder):
+        for entry in harness.read_json(os.path.join(folder, "compile_commands.json")):
+            yield entry["file"], shlex.split(entry["command"])
+
+    def flags(self, folder):
+        """source -> its flags, without compiler, output and input."""
+        return {os.path.basename(file): words[1:words.index("-o")] for file, words in self.commands(folder)
+                if file.startswith(PROJECTS)}
+
+    def compilers(self, folder, sources):
+        """The compilers of C++ files in `sources`, without launchers."""
+        return {next(word for word in words if re.search(r"(\+\+|clang)[-\d]*$", word))
+                for file, words in self.commands(folder) if file.startswith(sources) and file.endswith(".cpp")}
+
+
+if __name__ == "__main__":
+    harness.main(__doc__, Contents, Projects, Subproject)
