@@ -159,6 +159,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
                                     "fusion-specialize",
                                     "fusion-erase-dead-ops",
                                     "fusion-outline-oracle",
+                                    "fusion-pad-extents",
                                     "fusion-propagate-axes",
                                     "fusion-insert-reshards",
                                     "fusion-fold-constants",
@@ -215,6 +216,9 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   // Copied before any pass makes decisions, so that no such pass can be wrong in both.
   if (options.oracle)
     builder.addOnModule(fusion::createFusionOutlineOracle({log}));
+
+  // Behind the reference, which is not padded.
+  builder.addOnFunctions(fusion::createFusionPadExtents({log}));
 
   ChannelAbilities channels{target->has(hostir::Capability::Collectives),
                             target->has(hostir::Capability::OneSided)};

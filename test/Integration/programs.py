@@ -81,6 +81,10 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
 def choose(s, u):
     return {"p": np.where(s > 0, np.maximum(s, s * u), -s), "q": s * s * u}
 
@@ -119,6 +123,9 @@ def layer(name, file, operands, results, reference, dtypes=FLOATS, **more):
 
 #: Nodes of devices, by the number of ranks.
 NODES = {4: "node=1,gpu=4", 6: "node=3,gpu=2", 8: "node=2,gpu=4", 16: "node=2,gpu=8"}
+
+#: Numbers of ranks that do not divide 10.
+EXTENTS = (3, 4)
 
 #: Factors of two bytes, everything else in f32.
 WIDE = {"dtypes": ("f16", "bf16"), "written": "bf16", "narrow": ("x", "w", "dy")}
@@ -293,6 +300,28 @@ PROGRAMS = [
     Program("signs", ("f16",), lambda p: {"x": (48, 16), "bits": (48, 16), "y": (48, 16)},
             lambda p, t: {"bits": t["x"].astype(np.float16).view(np.int16).astype(np.float64), "y": -abs(t["x"])},
             written="f16", exact=True, others=(("bits", "i16"),), file="bits", variant=True),
+    # Extents that the devices do not divide.
+    *(layer(f"extents-gather{how}", "extents", "x 10 16, w 16 14", "y 10 14", lambda t: {"y": t["x"] @ t["w"]},
+            ranks=EXTENTS, variant=True) for how in ("", "-ring", "-push")),
+    *(layer(f"extents-{how}", "extents", "x 10 14, w 14 9", "y 10 9", lambda t: {"y": t["x"] @ t["w"]},
+            ranks=EXTENTS, reduced_wire=True, variant=True) for how in ("reduce", "reduce-exchange", "all-reduce")),
+    layer("extents-all-to-all", "extents", "x 10 14", "y 10 14", lambda t: {"y": t["x"]}, ranks=EXTENTS, exact=True,
+          variant=True),
+    layer("extents-layer", "extents", "x 10 16, w 16 14, v 14 16, dy 10 16", "y 10 16, dv 14 16",
+          lambda t: {"y": (a := silu(t["x"] @ t["w"])) @ t["v"] + t["x"], "dv": a.T @ t["dy"]}, ranks=EXTENTS,
+          reduced_wire=True, variant=True),
+    layer("extents-sums", "extents", "x 10 16, y 10 9", "z 16 9, sum 16, most 16",
+          lambda t: {"z": np.exp(t["x"]).T @ np.exp(t["y"]), "sum": np.exp(t["x"]).sum(0),
+                     "most": -np.exp(t["x"]).min(0)}, ranks=EXTENTS, reduced_wire=True, variant=True),
+    layer("extents-shapes", "extents", "x 10 16, y 6 16", "cut 2 5 16, both 16 16, heads 10 4 4",
+          lambda t: {"cut": t["x"].reshape(2, 5, 16), "both": np.concatenate([t["x"], t["y"]]),
+                     "heads": t["x"].reshape(10, 4, 4)}, ranks=EXTENTS, exact=True, variant=True),
+    layer("extents-few", "extents", "x 2 16, w 16 14", "y 2 14", lambda t: {"y": t["x"] @ t["w"]}, ranks=EXTENTS,
+          variant=True),
+    layer("extents-attention", "extents", "q 10 8, k 14 8, v 14 12", "y 10 12", attention, ranks=EXTENTS,
+          reduced_wire=True, variant=True),
+    layer("extents-causal", "extents", "q 10 8, k 10 8, v 10 12", "y 10 12", functools.partial(attention, causal=True),
+          ranks=EXTENTS, reduced_wire=True, variant=True),
     # Stream loops.
     *(layer(name, "attention", "q 2 48 8, k 2 48 8, v 2 48 12", "y 2 48 12", functools.partial(attention, **how),
             reduced_wire=True, variant=True)

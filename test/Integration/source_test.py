@@ -54,7 +54,8 @@ NODES = """
 #pod = #tandem.mesh<"pod", ["node" = ?, "gpu" = ?]>
 !x = tensor<3x2x8xf32, #fusion.axes<#pod, [didx("node"), didx("gpu"), -]>>
 !y = tensor<3x2x8xf32, #fusion.axes<#pod, [-, -, -]>>
-func.func @f(%x: !x {fusion.name = "x"}) -> (!y {fusion.name = "y"}) {
+func.func @f(%x: !x {fusion.name = "x"}, %z: tensor<3x2xf32, #fusion.axes<#pod, [serial("node"), serial("gpu")]>>)
+    -> (!y {fusion.name = "y"}) {
   %0 = fusion.reshard %x : !x -> !y
   return %0 : !y
 }

@@ -102,6 +102,8 @@ void FusionFormLoopsPass::runOnOperation() {
   // An unsharded reference is for one rank: nothing overlaps.
   if (func.isExternal() || !func.getBody().hasOneBlock())
     return;
+  if (failed(fusion::verifyFits(func)))
+    return signalPassFailure();
   Block &block = func.getBody().front();
   FailureOr<std::vector<StreamLoop>> groups = findStreamLoops(block);
   if (failed(groups))

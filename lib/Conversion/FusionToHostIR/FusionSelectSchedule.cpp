@@ -62,7 +62,7 @@ struct FusionSelectSchedulePass
     decisions.clear();
     user = sliced = 0;
     deterministic = func->getAttrOfType<StringAttr>(kDeterministicAttrName);
-    if (failed(select(func)))
+    if (failed(verifyFits(func)) || failed(select(func)))
       return signalPassFailure();
     if (chosen.empty() && !user)
       return;

@@ -8,6 +8,7 @@
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
 
 #include "OpLowering.h"
+#include "PaddedArguments.h"
 #include "Schedule.h"
 #include "StreamLoop.h"
 
@@ -16,6 +17,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Analysis/Pricer.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Support/SourcePosition.h"
@@ -43,8 +45,10 @@ private:
 
 } // namespace
 
-/// The local buffer of a program's argument or result, or failure with a diagnostic at `loc`.
-static FailureOr<MemRefType> getBufferType(Location loc, StringRef what, Type type) {
+/// The local buffer of a program's argument or result, or failure with a diagnostic at `loc`: the
+/// largest of any device, if it is padded to `type` from the shape `extents`.
+static FailureOr<MemRefType> getBufferType(Location loc, StringRef what, Type type,
+                                           DenseI64ArrayAttr extents) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !fusion::getAxes(tensor))
     return emitError(loc) << what << ": expected a ranked tensor with axes, found " << type;
@@ -52,6 +56,8 @@ static FailureOr<MemRefType> getBufferType(Location loc, StringRef what, Type ty
   if (failed(shape) || ShapedType::isDynamicShape(*shape))
     return emitError(loc) << what << ": expected known extents and mesh sizes, found " << type
                           << "; run fusion-specialize";
+  if (extents)
+    shape = fusion::getValidShape(tensor, extents, 0);
   return MemRefType::get(*shape, tensor.getElementType());
 }
 
@@ -61,15 +67,17 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
   SmallVector<Type> types;
   SmallVector<Attribute> attributes;
   auto add = [&](StringRef prefix, unsigned number, Type tensor, StringAttr name,
-                 bool isResult) -> LogicalResult {
+                 DenseI64ArrayAttr extents, bool isResult) -> LogicalResult {
     std::string label = (prefix + Twine(number)).str();
-    FailureOr<MemRefType> type = getBufferType(func.getLoc(), label, tensor);
+    FailureOr<MemRefType> type = getBufferType(func.getLoc(), label, tensor, extents);
     if (failed(type))
       return failure();
     types.push_back(*type);
     NamedAttrList list;
     list.set(hostir::kNameAttrName, name ? name : builder.getStringAttr(label));
     list.set(hostir::kTypeAttrName, TypeAttr::get(tensor));
+    if (extents)
+      list.set(hostir::kExtentsAttrName, extents);
     if (isResult)
       list.set(hostir::kResultAttrName, builder.getUnitAttr());
     attributes.push_back(list.getDictionary(builder.getContext()));
@@ -77,11 +85,11 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
   };
   for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
     if (failed(add("arg", i, type, func.getArgAttrOfType<StringAttr>(i, fusion::kNameAttrName),
-                   false)))
+                   func.getArgAttrOfType<DenseI64ArrayAttr>(i, fusion::kExtentsAttrName), false)))
       return failure();
   for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
     if (failed(add("res", i, type, func.getResultAttrOfType<StringAttr>(i, fusion::kNameAttrName),
-                   true)))
+                   func.getResultAttrOfType<DenseI64ArrayAttr>(i, fusion::kExtentsAttrName), true)))
       return failure();
 
   OperationState state(func.getLoc(), hostir::ProgramOp::getOperationName());
@@ -196,16 +204,26 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   ProgramBuilder builder(*program, workers,
                          std::max<int64_t>(getWorldSize(func), isOracle ? 1 : ranks));
   Block &body = program->getBody().front();
-  for (BlockArgument argument : func.getArguments())
-    builder.setBuffer(argument, body.getArgument(argument.getArgNumber()));
+  for (BlockArgument argument : func.getArguments()) {
+    Value buffer = body.getArgument(argument.getArgNumber());
+    if (auto extents = func.getArgAttrOfType<DenseI64ArrayAttr>(argument.getArgNumber(),
+                                                                fusion::kExtentsAttrName))
+      buffer = emitPadding(builder, func.getLoc(), cast<RankedTensorType>(argument.getType()),
+                           extents, buffer);
+    builder.setBuffer(argument, buffer);
+  }
 
   // A value that is returned is made in place, the first time that it is; otherwise it is copied.
   Operation *terminator = func.getBody().front().getTerminator();
   SmallVector<std::pair<Value, Value>> copies;
+  SmallVector<OpOperand *> padded;
   for (OpOperand &returned : terminator->getOpOperands()) {
     Value value = returned.get();
     Value buffer = body.getArgument(func.getNumArguments() + returned.getOperandNumber());
-    if (builder.getBuffer(value))
+    if (func.getResultAttr(returned.getOperandNumber(), fusion::kExtentsAttrName)) {
+      (void)builder.getOrAllocBuffer(value);
+      padded.push_back(&returned);
+    } else if (builder.getBuffer(value))
       copies.push_back({value, buffer});
     else
       builder.setBuffer(value, buffer);
@@ -228,6 +246,13 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
                              builder.getBuffer(copy.first), copy.second, builder.getMainStream());
     });
   }
+  for (OpOperand *returned : padded)
+    emitWithoutPadding(builder, terminator->getLoc(),
+                       cast<RankedTensorType>(returned->get().getType()),
+                       func.getResultAttrOfType<DenseI64ArrayAttr>(returned->getOperandNumber(),
+                                                                   fusion::kExtentsAttrName),
+                       builder.getBuffer(returned->get()),
+                       body.getArgument(func.getNumArguments() + returned->getOperandNumber()));
   if (!isOracle)
     program->setChoicesAttr(getChoices(func));
   func.erase();
@@ -240,6 +265,6 @@ void ConvertFusionToHostIR::runOnOperation() {
     return signalPassFailure();
   }
   for (func::FuncOp func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-    if (!func.isExternal() && failed(convert(func)))
+    if (!func.isExternal() && (failed(fusion::verifyFits(func)) || failed(convert(func))))
       return signalPassFailure();
 }

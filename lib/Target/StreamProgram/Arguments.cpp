@@ -73,6 +73,9 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
                << " to be a tensor of static shape and of the argument's element type, found "
                << type.getValue();
       info.shape.assign(info.type.getShape().begin(), info.type.getShape().end());
+      if (auto extents =
+              program.getArgAttrOfType<DenseI64ArrayAttr>(number, hostir::kExtentsAttrName))
+        info.shape.assign(extents.asArrayRef().begin(), extents.asArrayRef().end());
     }
     if (fusion::AxesAttr axes = info.type ? fusion::getAxes(info.type) : nullptr) {
       info.axes = axesText(axes);
@@ -81,7 +84,7 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
       info.partialOp = static_cast<sp::ReduceOp>(axes.getPartialKind());
       for (StringAttr axis : axes.getPartial())
         info.partialTerms *= axes.getMesh().axisSize(axis);
-      FailureOr<SmallVector<int64_t>> local = fusion::getLocalShape(info.type);
+      FailureOr<SmallVector<int64_t>> local = fusion::getValidShape(info.type, info.shape, 0);
       if (failed(local) || ArrayRef<int64_t>(*local) != ArrayRef<int64_t>(info.localShape))
         return program.emitOpError("argument ")
                << number << ": " << memref << " is not the local shape of " << info.type;
@@ -107,6 +110,13 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
     ShardInfo &shard = shards[number];
     shard = ShardInfo();
     shard.localShape = info.localShape;
+    auto countBytes = [&, dtype = info.dtype] {
+      int64_t bytes = sizeOf(dtype);
+      for (int64_t extent : shard.localShape)
+        bytes *= extent;
+      return bytes;
+    };
+    shard.bytes = countBytes();
     if (!info.type) {
       shard.walk.shape.assign(info.shape.begin(), info.shape.end());
       const Layout &layout = code.layouts[code.argumentLayouts[number]];
@@ -118,11 +128,15 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
       shard.present = false;
       continue;
     }
-    FailureOr<fusion::StridedWalk> walk = fusion::getShard(info.type, position);
-    if (failed(walk))
+    FailureOr<fusion::StridedWalk> walk = fusion::getShard(info.type, info.shape, position);
+    FailureOr<SmallVector<int64_t>> valid = fusion::getValidShape(info.type, info.shape, position);
+    if (failed(walk) || failed(valid))
       return program.emitOpError("argument ")
-             << number << ": rank " << rank << ": no piece of " << info.type;
+             << number << " (\"" << info.name << "\"): expected extents that give rank " << rank
+             << " rows of one length, found " << info.axes << " of extents that must be padded";
     shard.walk = std::move(*walk);
+    shard.localShape.assign(valid->begin(), valid->end());
+    shard.bytes = countBytes();
     fusion::AxesAttr axes = fusion::getAxes(info.type);
     SmallVector<int64_t> coordinates = axes.getMesh().coordinates(position);
     for (StringAttr axis : axes.getPartial())

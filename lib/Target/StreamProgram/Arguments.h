@@ -22,7 +22,7 @@ struct ArgumentInfo {
   uint32_t partialTerms = 1;
   SmallVector<int64_t, 4> shape; ///< logical
   SmallVector<int64_t, 4> localShape;
-  RankedTensorType type;          ///< with axes; null: every rank holds all of it
+  RankedTensorType type;          ///< with axes, maybe padded; null: every rank holds all of it
   std::vector<int32_t> positions; ///< in the type's mesh, per world rank; -1 = outside
 };
 

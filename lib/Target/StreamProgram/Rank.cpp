@@ -123,7 +123,11 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   for (uint32_t number : buffers.list()) {
     const BufferInfo &info = bufferOf(number);
     bool isArgument = info.space == sp::Space::argument;
-    bufferList.emplace_back(info.space, isArgument ? info.argument : 0, info.offset, info.bytes,
+    int64_t bytes = info.bytes;
+    // A device may hold less of an argument than others do.
+    if (isArgument && shards[info.argument].present)
+      bytes = shards[info.argument].bytes;
+    bufferList.emplace_back(info.space, isArgument ? info.argument : 0, info.offset, bytes,
                             names(info.name));
     if (info.space == sp::Space::arena)
       arenaBytes = std::max<uint64_t>(arenaBytes, info.offset + info.bytes);

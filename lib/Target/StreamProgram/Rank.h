@@ -69,6 +69,7 @@ struct ShardInfo {
   uint32_t term = 0; ///< of a partial argument
   fusion::StridedWalk walk;
   SmallVector<int64_t, 4> localShape;
+  int64_t bytes = 0; ///< of the embedder's buffer
 };
 
 /// Collects one rank's program; its memory is reused for each rank.

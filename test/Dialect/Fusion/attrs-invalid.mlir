@@ -124,48 +124,6 @@ func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [didx("x")]>>)
 
 // -----
 
-// axes_c5
-#tp = #tandem.mesh<"tp", ["x" = 3]>
-// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 1, found mesh axis "x" of size 3}}
-func.func private @f(tensor<8x8xf32, #fusion.axes<#tp, [-, didx("x")]>>)
-
-// -----
-
-// axes_c5
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-// expected-error @+1 {{expected a number of slices that leaves none empty, found 'stream(8)' of 4 indices in dimension 0: slices of 1 leave 4 empty; accepted nearby: 4}}
-func.func private @f(tensor<8xf32, #fusion.axes<#tp, [didx("x") * stream(8)]>>)
-
-// -----
-
-// axes_c5
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-// expected-error @+1 {{found 'stream(7)' of 10 indices in dimension 0: slices of 2 leave 2 empty; accepted nearby: 5 and 10}}
-func.func private @f(tensor<20xf32, #fusion.axes<#tp, [didx("x") * stream(7)]>>)
-
-// -----
-
-// axes_c5
-#tp = #tandem.mesh<"tp", ["x" = 2]>
-// expected-error @+1 {{expected digits whose product divides the extent 10 of dimension 0, found 'stream(3)'}}
-func.func private @f(tensor<10xf32, #fusion.axes<#tp, [stream(3) * didx("x")]>>)
-
-// -----
-
-// axes_c5
-#tp = #tandem.mesh<"tp", ["x" = 3]>
-// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'serial(3)'}}
-func.func private @f(tensor<8xf32, #fusion.axes<#tp, [serial("x")]>>)
-
-// -----
-
-// axes_c5, as far as sizes are known
-#any = #tandem.mesh<"any", ["x" = ?]>
-// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found 'serial(3)'}}
-func.func private @f(tensor<8xf32, #fusion.axes<#any, [didx("x") * serial(3)]>>)
-
-// -----
-
 // axes_c6
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 // expected-error @+1 {{expected a list of partial mesh axes with 'max', found none}}

@@ -1,23 +1,6 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-specialize="mesh=x=3"
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
-// expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found mesh axis "x" of size 3}}
-func.func @does_not_divide_argument(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
-  return
-}
-
-// -----
-
-#tp = #tandem.mesh<"tp", ["x" = ?]>
-func.func @does_not_divide_result(%0: tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>) {
-  // expected-error @+1 {{expected digits whose product divides the extent 8 of dimension 0, found mesh axis "x" of size 3}}
-  %1 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [-, -]>> -> tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
-  return
-}
-
-// -----
-
-#tp = #tandem.mesh<"tp", ["x" = ?]>
 // expected-error @+1 {{expected a known extent in dimension 1 of argument 0, found '?' in}}
 func.func @unknown_extent(%0: tensor<3x?xf32, #fusion.axes<#tp, [didx("x"), -]>>) {
   return

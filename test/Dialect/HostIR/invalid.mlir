@@ -107,7 +107,7 @@ hostir.program @p(%a: memref<4xf32> {hostir.result = 1}) {
 // -----
 
 // argument attributes
-// expected-error @+1 {{expected 'hostir.name', 'hostir.type' or 'hostir.result' on an argument, found 'hostir.axes'}}
+// expected-error @+1 {{expected 'hostir.name', 'hostir.type', 'hostir.extents' or 'hostir.result' on an argument, found 'hostir.axes'}}
 hostir.program @p(%a: memref<4xf32> {hostir.axes}) {
 }
 

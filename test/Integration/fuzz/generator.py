@@ -34,6 +34,8 @@ class Generator(Operations, Elementwise):
         self.hubs = self.random.random() < 0.3
         #: How often an extent is 0.
         self.empty = 0.15 if self.random.random() < 0.15 else 0
+        #: How often mesh axes need not divide an extent.
+        self.uneven = 0.5 if self.random.random() < 0.3 else 0
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -161,18 +163,21 @@ class Generator(Operations, Elementwise):
         rest = list(shape)
         terms = []
         dense = self.chance(0.5)
+        uneven = self.chance(self.uneven)
+        closed = set()  # dimensions whose last digit has been written
         for axis, size in r.sample(mesh.axes, len(mesh.axes)):
-            fits = [d for d in range(len(shape)) if rest[d] % size == 0]
+            fits = [d for d in range(len(shape)) if rest[d] % size == 0 or uneven]
             if self.chance(partial):
                 terms.append(axis)
             elif fits and self.chance(0.85 if dense else 0.5):
                 d = r.choice(fits)
-                rest[d] //= size
+                if rest[d] % size:
+                    closed.add(d)
+                rest[d] = -(-rest[d] // size)
                 digits[d].append(("didx", axis))
         terms.sort(key=[axis for axis, _ in mesh.axes].index)
         stream = self.streams if stream is None else stream
         slices = 1
-        closed = set()  # dimensions whose last digit has been written
         if stream and self.chance(0.6):
             for _ in range(r.choices((1, 2, 3), (7, 3, 1))[0]):
                 d = r.randrange(len(shape))

@@ -150,7 +150,7 @@ TEST(CompilerCApi, ModuleCompiler) {
   tandem_compilation *again = tandem_module_compile(compiler, &options);
   sizes.extents[0] = 9;
   tandem_compilation *larger = tandem_module_compile(compiler, &options);
-  sizes.extents[0] = 7;
+  sizes.extents[1] = 7; // the module says 4
   tandem_compilation *wrong = tandem_module_compile(compiler, &options);
   tandem_cache_statistics counts;
   tandem_module_compiler_statistics(compiler, &counts);

@@ -94,8 +94,8 @@ public:
     fill(softmax.sum, 0);
     fill(softmax.out, 0);
   }
-  /// The tokens in their order of dimension M, for all slices; null without `causal`. On the main
-  /// stream.
+  /// The tokens in their order of dimension M (with `key_count`, of N), for all slices; null if
+  /// rows read all keys. On the main stream.
   Value makeTokens();
   LogicalResult fold(OpDims dims, Softmax softmax, Value tokens);
   /// The result of a softmax into the view `result`. All buffers have its dimensions.
@@ -131,7 +131,7 @@ private:
   }
 
   SmallVector<LocalDigit> addDevices(unsigned operand, ArrayRef<LocalDigit> digits);
-  Tokens getTokens(ArrayRef<LocalDigit> digits);
+  Tokens getTokens(ArrayRef<LocalDigit> digits, int64_t extent);
   void cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists);
   LogicalResult foldBlock(const OpDims &dims, const Softmax &softmax, Value tokens,
                           const SmallVector<LocalDigit> &rows, const SmallVector<LocalDigit> &keys);
@@ -174,9 +174,9 @@ class AttentionLowering : public OpLowering {
 //===----------------------------------------------------------------------===//
 
 Value AttentionFold::makeTokens() {
-  if (!op.getCausal())
+  if (!op.getCausal() && !op.getKeyCount())
     return {};
-  int64_t count = op.getType().getDimSize(rank - 2);
+  int64_t count = op.getKey().getType().getDimSize(rank - 2);
   Type i32 = builder.getI32Type();
   Value order = program.alloc(loc, MemRefType::get(count, i32));
   auto part = [&](int64_t first, int64_t size) {
@@ -238,11 +238,11 @@ SmallVector<LocalDigit> AttentionFold::addDevices(unsigned operand, ArrayRef<Loc
   return all;
 }
 
-/// The tokens of a view with these digits of all tokens.
-Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits) {
+/// The tokens of a view with these digits of all `extent` tokens.
+Tokens AttentionFold::getTokens(ArrayRef<LocalDigit> digits, int64_t extent) {
   Tokens tokens;
   tokens.digits.assign(digits.begin(), digits.end());
-  int64_t inner = op.getType().getDimSize(rank - 2), chunk = getChunk();
+  int64_t inner = extent, chunk = getChunk();
   bool sawKept = false, isContiguous = true;
   SmallVector<int64_t> distances; // of the values of digits with an index
   auto isAligned = [&](int64_t count) {
@@ -318,10 +318,10 @@ void AttentionFold::cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists) {
 
 LogicalResult AttentionFold::fold(OpDims dims, Softmax softmax, Value tokens) {
   SmallVector<LocalDigit> rows, keys;
-  if (tokens) {
-    rows = addDevices(0, dims.operands[0][rank - 2]);
+  if (tokens)
     keys = addDevices(1, dims.operands[1][rank - 2]);
-  }
+  if (op.getCausal())
+    rows = addDevices(0, dims.operands[0][rank - 2]);
   for (auto [operand, mine] : llvm::zip_equal(op->getOperands(), dims.operands))
     (void)loop.getSource(operand, mine);
   fusion::AxesRule rule = *fusion::getAxesRule(op);
@@ -335,8 +335,9 @@ LogicalResult AttentionFold::fold(OpDims dims, Softmax softmax, Value tokens) {
   softmax.columns.assign(1, dims.result.back());
   SmallVector<SmallVector<LocalDigit> *> ofM{&m, &stateM}, ofN{&n, &valueN};
   if (tokens) {
-    ofM.push_back(&rows);
     ofN.push_back(&keys);
+    if (op.getCausal())
+      ofM.push_back(&rows);
     if (failed(alignDigits(builder, loc, ofM)) || failed(alignDigits(builder, loc, ofN)))
       return op->emitError("expected slices of rows and of keys with digits of common sizes");
     cutByChunks(ofM);
@@ -354,21 +355,29 @@ LogicalResult AttentionFold::foldBlock(const OpDims &dims, const Softmax &softma
                                        const SmallVector<LocalDigit> &keyDigits) {
   if (!order)
     return emitBlock(dims, softmax, order, nullptr, nullptr);
-  Tokens rows = getTokens(rowDigits), keys = getTokens(keyDigits);
+  Tokens rows, keys = getTokens(keyDigits, op.getKey().getType().getDimSize(rank - 2));
+  Value firstRead, lastRead; // keys, of the first and the last row
+  if (op.getCausal()) {
+    rows = getTokens(rowDigits, op.getType().getDimSize(rank - 2));
+    firstRead = rows.first;
+    if (rows.first)
+      lastRead = arith::AddIOp::create(builder, loc, rows.first, program.getIndex(rows.count - 1));
+  } else {
+    firstRead = lastRead = program.getIndex(static_cast<int64_t>(*op.getKeyCount()) - 1);
+  }
   auto emitMasked = [&] { return emitBlock(dims, softmax, order, &rows, &keys); };
-  if (!rows.first || !keys.first)
+  if (!firstRead || !keys.first)
     return emitMasked();
-  auto isAtMost = [&](Value a, int64_t more, Value b) {
-    Value higher = arith::AddIOp::create(builder, loc, b, program.getIndex(more));
-    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ule, a, higher).getResult();
+  auto isAtMost = [&](Value a, Value b) {
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ule, a, b).getResult();
   };
-  FirstSlice isRead{false, isAtMost(keys.first, rows.count - 1, rows.first)};
+  FirstSlice isRead{false, isAtMost(keys.first, lastRead)};
   return ifFirst(
       builder, loc, isRead,
       [&] {
         Value last =
             arith::AddIOp::create(builder, loc, keys.first, program.getIndex(keys.count - 1));
-        FirstSlice isWhole{false, isAtMost(last, 0, rows.first)};
+        FirstSlice isWhole{false, isAtMost(last, firstRead)};
         return ifFirst(
             builder, loc, isWhole,
             [&] { return emitBlock(dims, softmax, order, nullptr, nullptr); }, emitMasked);
@@ -395,7 +404,7 @@ LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softma
 
   Value scores = alloc(shape, f32);
   hostir::MatmulOp::create(builder, loc, q, k, Value(), scores, stream, false, true, false);
-  if (rows) {
+  if (keys) {
     Value masked = alloc(shape, f32);
     mask(scores, masked, order, *rows, *keys);
     scores = masked;
@@ -451,13 +460,18 @@ void AttentionFold::mask(Value scores, Value masked, Value order, const Tokens &
     dims[along] = tokens.digits;
     return makeView(builder, loc, reinterpret(builder, loc, order, 0, whole, strides), dims, true);
   };
-  launch("mask", {scores, makeNumbers(row, rows), makeNumbers(row + 1, keys)}, masked,
-         [&](ValueRange in) {
-           Value reads =
-               arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, in[2], in[1]);
-           Value none = number(-std::numeric_limits<double>::infinity());
-           return arith::SelectOp::create(builder, loc, reads, in[0], none).getResult();
-         });
+  auto select = [&](Value score, Value key, Value lastRead) {
+    Value reads = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, key, lastRead);
+    Value none = number(-std::numeric_limits<double>::infinity());
+    return arith::SelectOp::create(builder, loc, reads, score, none).getResult();
+  };
+  Value keyNumbers = makeNumbers(row + 1, keys);
+  if (op.getCausal())
+    return launch("mask", {scores, keyNumbers, makeNumbers(row, rows)}, masked,
+                  [&](ValueRange in) { return select(in[0], in[1], in[2]); });
+  auto read = static_cast<int64_t>(*op.getKeyCount());
+  launch(llvm::formatv("mask {0}", read).str(), {scores, keyNumbers}, masked,
+         [&](ValueRange in) { return select(in[0], in[1], integer(read - 1)); });
 }
 
 void AttentionFold::finish(Value sum, Value out, Value result) {

@@ -62,6 +62,10 @@ LogicalResult AttentionOp::verify() {
   if (getCausal() && !compatibleExtents(rows, tokens))
     return emitOpError() << "expected as many keys as rows with causal, found "
                          << formatShape(tokens) << " and " << formatShape(rows);
+  if (std::optional<int64_t> count = getKeyCount();
+      count && (*count < 1 || getCausal() || (!ShapedType::isDynamic(tokens) && *count > tokens)))
+    return emitOpError() << "expected a key_count from 1 to the number of keys, "
+                         << formatShape(tokens) << ", and without causal, found " << *count;
   if (!getZigzag())
     return success();
   int64_t pairs = static_cast<int64_t>(*getZigzag());

@@ -162,11 +162,33 @@ static LogicalResult verifySliceCount(int64_t extent, int64_t count, size_t dim,
   return diag;
 }
 
+bool AxesAttr::mustBePadded(int64_t dim, int64_t extent) const {
+  ArrayRef<Digit> digits = getDims()[dim].getDigits();
+  if (ShapedType::isDynamic(extent) || !(getDims()[dim].hasDevice() || getDims()[dim].hasStream()))
+    return false;
+  int64_t product = 1;
+  for (const Digit &digit : digits) {
+    int64_t size = getDigitSize(digit, getMesh());
+    // The innermost slice may be shorter.
+    if (ShapedType::isDynamic(size) || (&digit == &digits.back() && digit.isStream()))
+      break;
+    if (llvm::MulOverflow(product, size, product) || extent % product != 0)
+      return true;
+  }
+  return false;
+}
+
 LogicalResult AxesAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
                                        function_ref<InFlightDiagnostic()> emitError) const {
+  // Whether digits fit is known when extents are padded: see verifyFits.
   if (shape.size() != getDims().size())
     return emitError() << "expected axes for " << shape.size() << " dimensions, found "
                        << getDims().size();
+  return success();
+}
+
+LogicalResult AxesAttr::verifyFits(ArrayRef<int64_t> shape,
+                                   function_ref<InFlightDiagnostic()> emitError) const {
   for (auto [i, extent, dim] : llvm::enumerate(shape, getDims())) {
     if (ShapedType::isDynamic(extent))
       continue;

@@ -108,6 +108,18 @@ static LogicalResult verifyShapeAttr(Operation *op, Type type, NamedAttribute at
   return success();
 }
 
+static LogicalResult verifyExtentsAttr(Operation *op, Type type, NamedAttribute attr) {
+  auto extents = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+  auto tensor = dyn_cast_if_present<RankedTensorType>(type);
+  if (extents && tensor && extents.size() == tensor.getRank() &&
+      llvm::all_of(llvm::zip_equal(extents.asArrayRef(), tensor.getShape()), [](auto pair) {
+        return std::get<0>(pair) >= 0 && std::get<0>(pair) <= std::get<1>(pair);
+      }))
+    return success();
+  return op->emitOpError() << "expected extents up to those of " << type << " in '"
+                           << kExtentsAttrName << "', found " << attr.getValue();
+}
+
 LogicalResult FusionDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
                                                       unsigned argIndex, NamedAttribute attr) {
   auto function = dyn_cast<FunctionOpInterface>(op);
@@ -119,8 +131,11 @@ LogicalResult FusionDialect::verifyRegionArgAttribute(Operation *op, unsigned re
     return verifyNameAttr(op, attr, "argument", function.getAllArgAttrs(), argIndex);
   if (name == kShapeAttrName)
     return verifyShapeAttr(op, function.getArgumentTypes()[argIndex], attr);
+  if (name == kExtentsAttrName)
+    return verifyExtentsAttr(op, function.getArgumentTypes()[argIndex], attr);
   return op->emitOpError() << "expected an attribute of dialect 'fusion' on an argument, found '"
-                           << name << "'" << suggestName(name, {kNameAttrName, kShapeAttrName});
+                           << name << "'"
+                           << suggestName(name, {kNameAttrName, kShapeAttrName, kExtentsAttrName});
 }
 
 LogicalResult FusionDialect::verifyRegionResultAttribute(Operation *op, unsigned regionIndex,
@@ -130,8 +145,10 @@ LogicalResult FusionDialect::verifyRegionResultAttribute(Operation *op, unsigned
   if (name == kNameAttrName)
     return verifyNameAttr(op, attr, "result", cast<FunctionOpInterface>(op).getAllResultAttrs(),
                           resultIndex);
+  if (name == kExtentsAttrName)
+    return verifyExtentsAttr(op, cast<FunctionOpInterface>(op).getResultTypes()[resultIndex], attr);
   return op->emitOpError() << "expected an attribute of dialect 'fusion' on a result, found '"
-                           << name << "'" << suggestName(name, {kNameAttrName});
+                           << name << "'" << suggestName(name, {kNameAttrName, kExtentsAttrName});
 }
 
 AxesAttr tandem::fusion::getAxes(Type type) {

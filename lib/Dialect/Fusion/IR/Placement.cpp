@@ -146,18 +146,91 @@ static FailureOr<SmallVector<int64_t>> rowMajorStrides(ArrayRef<int64_t> shape) 
   return strides;
 }
 
-FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position) {
+/// Local indices of a dimension with these digits that stand for an index below `extent`. Local
+/// indices ascend with the index, so they are the first ones.
+static int64_t countValid(ArrayRef<ResolvedDigit> digits, int64_t extent,
+                          function_ref<int64_t(StringAttr)> getCoordinate) {
+  int64_t inner = 1, count = 0;
+  for (const ResolvedDigit &digit : digits)
+    if (digit.kind != DigitKind::Device)
+      inner *= digit.span();
+  if (inner == 0)
+    return 0;
+  for (const ResolvedDigit &digit : digits) {
+    if (digit.kind == DigitKind::Device) {
+      extent -= getCoordinate(digit.axis) * digit.weight;
+      if (extent >= digit.weight)
+        return count + inner;
+      if (extent <= 0)
+        return count;
+      continue;
+    }
+    int64_t weight = digit.ragged ? 1 : digit.weight,
+            whole = std::min(extent / weight, digit.span());
+    inner /= digit.span();
+    count += whole * inner;
+    extent -= whole * weight;
+    if (whole == digit.span() || extent == 0)
+      return count;
+  }
+  return count + (extent > 0 ? 1 : 0);
+}
+
+FailureOr<SmallVector<int64_t>> fusion::getValidShape(RankedTensorType type,
+                                                      ArrayRef<int64_t> extents, int64_t position) {
   AxesAttr axes = getAxes(type);
   FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
-  if (failed(dims))
+  if (failed(dims) || extents.size() != dims->size())
     return failure();
-  FailureOr<SmallVector<int64_t>> strides = rowMajorStrides(type.getShape());
   MeshAttr mesh = axes.getMesh();
-  if (failed(strides) || !mesh.isStatic() || position < 0 || position >= mesh.numDevices())
+  if (!mesh.isStatic() || position < 0 || position >= mesh.numDevices())
+    return failure();
+  SmallVector<int64_t> coordinates = mesh.coordinates(position), shape;
+  for (auto [digits, extent] : llvm::zip_equal(*dims, extents))
+    shape.push_back(countValid(digits, extent, [&](StringAttr axis) {
+      return coordinates[mesh.axisIndex(axis.getValue())];
+    }));
+  return shape;
+}
+
+/// The first `count` elements of a walk over one dimension.
+static LogicalResult takeFirst(MutableArrayRef<int64_t> shape, int64_t count) {
+  int64_t inner = 1;
+  for (int64_t extent : shape)
+    inner *= extent;
+  for (int64_t &extent : shape) {
+    if (count == inner)
+      return success();
+    inner = extent ? inner / extent : 0;
+    if (inner == 0 || count % inner == 0) {
+      extent = inner ? count / inner : 0;
+      return success();
+    }
+    if (count > inner)
+      return failure();
+    extent = 1;
+  }
+  return success(count == inner);
+}
+
+FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position) {
+  return getShard(type, type.getShape(), position);
+}
+
+FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, ArrayRef<int64_t> extents,
+                                        int64_t position) {
+  AxesAttr axes = getAxes(type);
+  FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
+  FailureOr<SmallVector<int64_t>> valid = getValidShape(type, extents, position);
+  if (failed(dims) || failed(valid))
+    return failure();
+  FailureOr<SmallVector<int64_t>> strides = rowMajorStrides(extents);
+  MeshAttr mesh = axes.getMesh();
+  if (failed(strides))
     return failure();
   SmallVector<int64_t> coordinates = mesh.coordinates(position);
   StridedWalk walk;
-  for (auto [digits, stride] : llvm::zip_equal(*dims, *strides)) {
+  for (auto [digits, stride, count] : llvm::zip_equal(*dims, *strides, *valid)) {
     size_t first = walk.shape.size();
     for (const ResolvedDigit &digit : digits) {
       if (digit.kind == DigitKind::Device) {
@@ -178,7 +251,12 @@ FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position)
       walk.shape.push_back(1);
       walk.strides.push_back(stride);
     }
+    if (failed(takeFirst(MutableArrayRef(walk.shape).drop_front(first), count)))
+      return failure();
   }
+  // A shard of padding only is nowhere in the tensor.
+  if (llvm::is_contained(*valid, 0) && !llvm::is_contained(type.getShape(), 0))
+    walk.offset = 0;
   return walk;
 }
 

@@ -24,6 +24,23 @@ bool fusion::isTransparent(Operation *op) {
          !llvm::any_of(op->getResultTypes(), undecided) && succeeded(verifyLocal(op, nullptr));
 }
 
+LogicalResult fusion::verifyFits(func::FuncOp function) {
+  auto verify = [](Value value) {
+    AxesAttr axes = getAxes(value);
+    return !axes || succeeded(axes.verifyFits(cast<RankedTensorType>(value.getType()).getShape(),
+                                              [&] { return emitError(value.getLoc()); }));
+  };
+  if (function.isExternal())
+    return success();
+  return success(llvm::all_of(function.getArguments(), verify) &&
+                 !function
+                      .walk([&](Operation *op) {
+                        return llvm::all_of(op->getResults(), verify) ? WalkResult::advance()
+                                                                      : WalkResult::interrupt();
+                      })
+                      .wasInterrupted());
+}
+
 /// Whether a constant equals the combination of copies of itself: 0 for a sum, anything for a
 /// maximum, and empty constants.
 static bool isItsOwnTerm(Operation *constant, ReduceKind kind) {

@@ -42,6 +42,8 @@ struct FusionInsertReshardsPass
     made.clear();
     mended.clear();
     before = after = writtenOut = 0;
+    if (failed(verifyFits(getOperation())))
+      return signalPassFailure();
     // The unsharded reference has no reshards; report a bad machine only once.
     bool ordered = isDeterministic(getOperation());
     if (gather == GatherMode::Cost && !getOperation()->hasAttr(kOracleOfAttrName) && !ordered &&
@@ -258,8 +260,7 @@ private:
 
   LogicalResult apply(Operation *op, const LocalPlan &plan, const PassLog &say) {
     auto fits = [&](RankedTensorType type, AxesAttr axes) {
-      return axes.verifyEncoding(type.getShape(), type.getElementType(),
-                                 [op] { return op->emitOpError(); });
+      return axes.verifyFits(type.getShape(), [op] { return op->emitOpError(); });
     };
     OpBuilder builder(op);
     mended.insert(op);

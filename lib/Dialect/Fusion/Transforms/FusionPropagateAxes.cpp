@@ -46,6 +46,8 @@ struct FusionPropagateAxesPass
 
   void runOnOperation() override {
     func::FuncOp function = getOperation();
+    if (failed(verifyFits(function)))
+      return signalPassFailure();
     if (function.isExternal() || failed(collect(function)) || values.empty())
       return;
     // Where a sum is added up decides its last bits: then no cost does.
@@ -195,8 +197,7 @@ private:
 
   LogicalResult decide(Value value, AxesAttr axes, Value from, StringRef why) {
     auto type = cast<RankedTensorType>(value.getType());
-    if (failed(axes.verifyEncoding(type.getShape(), type.getElementType(),
-                                   [&] { return emitError(value.getLoc()); })))
+    if (failed(axes.verifyFits(type.getShape(), [&] { return emitError(value.getLoc()); })))
       return failure();
     retype(value, withAxes(type, axes));
     origins[value] = from;

@@ -124,6 +124,8 @@ struct FusionVerifyPass : public fusion::impl::FusionVerifyBase<FusionVerifyPass
   using FusionVerifyBase::FusionVerifyBase;
 
   void runOnOperation() override {
+    if (failed(verifyFits(getOperation())))
+      return signalPassFailure();
     if (getOperation().isExternal() || isForeign(getOperation()))
       return;
     // The unsharded reference has the same arguments and results.

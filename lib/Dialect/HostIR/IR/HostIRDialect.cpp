@@ -58,8 +58,14 @@ LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned re
       return op->emitOpError() << "expected '" << name << "' without a value, found " << value;
     return success();
   }
-  return op->emitOpError() << "expected '" << kNameAttrName << "', '" << kTypeAttrName << "' or '"
-                           << kResultAttrName << "' on an argument, found '" << name << "'";
+  if (name == kExtentsAttrName) {
+    if (!isa<DenseI64ArrayAttr>(value))
+      return op->emitOpError() << "expected extents in '" << name << "', found " << value;
+    return success();
+  }
+  return op->emitOpError() << "expected '" << kNameAttrName << "', '" << kTypeAttrName << "', '"
+                           << kExtentsAttrName << "' or '" << kResultAttrName
+                           << "' on an argument, found '" << name << "'";
 }
 
 bool tandem::hostir::isSymmetric(Type type) {

@@ -108,6 +108,19 @@ static LogicalResult verifyLogicalType(ProgramOp op, unsigned index, RankedTenso
                               << "' of argument " << index << ", found " << logical;
     shape = *localShape;
   }
+  if (auto extents = op.getArgAttrOfType<DenseI64ArrayAttr>(index, kExtentsAttrName)) {
+    auto isPart = [](ArrayRef<int64_t> part, ArrayRef<int64_t> all) {
+      return part.size() == all.size() && llvm::all_of(llvm::zip_equal(part, all), [](auto pair) {
+               return std::get<0>(pair) >= 0 && std::get<0>(pair) <= std::get<1>(pair);
+             });
+    };
+    if (!isPart(extents, logical.getShape()))
+      return op.emitOpError() << "expected extents of argument " << index << " up to those of "
+                              << logical << ", found '" << kExtentsAttrName << "' of "
+                              << printShape(extents.asArrayRef());
+    if (isPart(local.getShape(), shape))
+      shape = SmallVector<int64_t>(local.getShape());
+  }
   if (shape == local.getShape() && logical.getElementType() == local.getElementType())
     return success();
   return op.emitOpError() << "expected argument " << index << " of local shape "

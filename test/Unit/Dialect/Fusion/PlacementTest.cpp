@@ -7,6 +7,7 @@
 
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "RandomAxes.h"
+#include <map>
 
 using namespace mlir;
 using namespace tandem;
@@ -219,6 +220,7 @@ class PlacementProperty : public Placement, public ::testing::WithParamInterface
 
 TEST_P(PlacementProperty, AgreesWithEnumeration) {
   RandomAxes random(&context, GetParam());
+  int padded = 0; // shards with padding
   for (int round = 0; round < 20; ++round) {
     MeshAttr mesh = random.mesh();
     Ints extents;
@@ -255,6 +257,37 @@ TEST_P(PlacementProperty, AgreesWithEnumeration) {
       ASSERT_EQ(follow(*getShard(t, p)), buffer);
     }
 
+    // Of a smaller tensor that was padded: what is not padding, in the same order.
+    Ints smaller;
+    for (int64_t extent : t.getShape())
+      smaller.push_back(extent - random.upTo(std::min<int64_t>(extent, 4)));
+    for (int64_t p = 0; p < mesh.numDevices(); ++p) {
+      std::map<int64_t, int64_t> byLocal;
+      for (const Element &element : elements) {
+        int64_t logical = 0;
+        bool isValid = holds(mesh, p, element);
+        for (auto [index, extent] : llvm::zip_equal(element.index, smaller)) {
+          isValid &= index < extent;
+          logical = logical * extent + index;
+        }
+        if (isValid)
+          byLocal[element.local] = logical;
+      }
+      std::vector<int64_t> buffer;
+      for (auto [local, logical] : byLocal)
+        buffer.push_back(logical);
+      int64_t count = 1;
+      FailureOr<SmallVector<int64_t>> shape = getValidShape(t, smaller, p);
+      for (int64_t extent : *shape)
+        count *= extent;
+      ASSERT_EQ(count, static_cast<int64_t>(buffer.size()));
+      // Blocks may have different lengths: then there are no strides.
+      if (auto walk = getShard(t, smaller, p); succeeded(walk)) {
+        ASSERT_EQ(follow(*walk), buffer);
+        padded += count != localCount;
+      }
+    }
+
     // Slices: a device's local elements of each iteration, in order.
     int64_t slices = *getNumSlices(t);
     std::vector<std::vector<int64_t>> bySlice(slices);
@@ -288,6 +321,7 @@ TEST_P(PlacementProperty, AgreesWithEnumeration) {
       ASSERT_EQ(follow(walk), bySlice[i]);
     }
   }
+  EXPECT_GT(padded, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PlacementProperty, ::testing::Range(0u, 40u));

@@ -75,6 +75,10 @@ SmallVector<AxesAttr> splitResultAxes(const AxesRule &rule, ArrayRef<AxesAttr> r
 /// `emitError`, if given.
 LogicalResult verifyLocal(Operation *op, function_ref<InFlightDiagnostic()> emitError);
 
+/// Success if the digits of all values fit their extents (AxesAttr::verifyFits), so that the
+/// functions of Placement.h know them; an error at a value otherwise.
+LogicalResult verifyFits(func::FuncOp function);
+
 /// Names of mesh axes.
 using AxisSet = llvm::SmallPtrSet<Attribute, 4>;
 

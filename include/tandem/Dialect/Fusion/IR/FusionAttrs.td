@@ -55,8 +55,9 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     - axes_c3: `stream(n)` and `serial(n)` have n >= 1, and their product fits 63 bits; bare `stream` is the last digit
       of its dimension.
     - axes_c4: there is one entry per dimension of the tensor.
-    - axes_c5: the product of a dimension's known digits divides its extent (where that is known). `stream(n)` as the
-      last written digit need not divide what the digits before it leave, E indices: its slices have ceil(E / n)
+    - axes_c5: the product of a dimension's known digits divides its extent (where that is known). Where device digits or
+      outer slices do not, `fusion-pad-extents` makes the extent larger, so this is verified behind that pass. `stream(n)` as the last
+      written digit need not divide what the digits before it leave, E indices: its slices have ceil(E / n)
       indices, the last one fewer, but at least 1. Example: `stream(5)` of 48 indices has slices of 10, the last one of
       8.
     - axes_c6: a reduction is named only with a list of partial axes.
@@ -92,6 +93,12 @@ def Fusion_AxesAttr : Fusion_Attr<"Axes", "axes",
     AxesAttr withPartial(::llvm::ArrayRef<::mlir::StringAttr> partial, ReduceKind kind) const;
     /// The dimension that mesh axis `axis` splits, or -1. Example: 1 for "x" in `[-, didx("x")]`.
     int64_t dimOfDeviceAxis(::mlir::StringRef axis) const;
+    /// Whether dimension `dim` of this extent has device digits, or slices outside of other digits, that do not divide it:
+    /// fusion-pad-extents pads it. Example: 10 as `didx("x")` with "x" = 4.
+    bool mustBePadded(int64_t dim, int64_t extent) const;
+    /// axes_c5, for a shape that has been padded.
+    ::llvm::LogicalResult verifyFits(::llvm::ArrayRef<int64_t> shape,
+                                     ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError) const;
   }];
 }
 

@@ -127,12 +127,15 @@ def Fusion_AttentionOp : Fusion_LocalOp<"attention"> {
     2Z chunks, and dimensions M and N hold the chunks in the order 0, 2Z-1, 1, 2Z-2, ...: a device of Z has one from each
     end, so that all have equal work. The program's inputs are in this order, and its result too.
 
+    `key_count`: rows read the first `key_count` keys. The others are padding (`fusion-pad-extents`).
+
     Constraints:
     - attention_c1: q, k and v have equal ranks of 2 or more and equal batch extents, D and N fit, D is not 0. The result
       is [..., M, E].
     - attention_c2: element types are equal and f32, f16 or bf16.
     - attention_c3: `scale` is finite and greater than 0.
-    - attention_c4: with `causal`, M equals N. `zigzag` is greater than 0, needs `causal`, and 2 `zigzag` divides M.
+    - attention_c4: with `causal`, M equals N. `zigzag` is greater than 0, needs `causal`, and 2 `zigzag` divides M. `key_count`
+      is 1 to N, and not with `causal`.
 
     Placement constraints:
     - attention_c5: nothing is partial. D and N have no device digits; N may have stream digits. Other dimensions keep
@@ -146,7 +149,8 @@ def Fusion_AttentionOp : Fusion_LocalOp<"attention"> {
     ```
   }];
   let arguments = (ins Fusion_Tensor:$query, Fusion_Tensor:$key, Fusion_Tensor:$value,
-                       OptionalAttr<F64Attr>:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$zigzag);
+                       OptionalAttr<F64Attr>:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$zigzag,
+                       OptionalAttr<I64Attr>:$key_count);
   let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = [{
     $query `,` $key `,` $value attr-dict `:` type($query) `,` type($key) `,` type($value) `->` type($result)

@@ -85,6 +85,18 @@ struct StridedWalk {
 /// didx("x")]` with "x" = 2, position 1, has offset 3, shape 8x3 and strides {6, 1}.
 FailureOr<StridedWalk> getShard(RankedTensorType type, int64_t position);
 
+/// The same for a tensor of shape `extents` that was padded to `type` (see fusion-pad-extents): the
+/// walk is in the tensor that is not padded. Also fails if the walk has no constant strides, which
+/// takes serial digits outside of device digits. Example: 5x6 padded to 6x6 as `[didx("x"), -]`
+/// with "x" = 2, position 1, has offset 18, shape 2x6 and strides {6, 1}.
+FailureOr<StridedWalk> getShard(RankedTensorType type, ArrayRef<int64_t> extents, int64_t position);
+
+/// Extents of the part of the shard at `position` that is not padding: per dimension the number of
+/// local indices, from the first on, that stand for an index below `extents`. Example: 5x6 padded
+/// to 6x6 as `[didx("x"), -]` with "x" = 2 has 3x6 at position 0 and 2x6 at position 1.
+FailureOr<SmallVector<int64_t>> getValidShape(RankedTensorType type, ArrayRef<int64_t> extents,
+                                              int64_t position);
+
 /// A digit of a dimension of the local buffer (`getLocalShape`), outermost first. `weight` is in
 /// local indices; `ragged` as in ResolvedDigit.
 struct LocalDigit {

@@ -56,7 +56,7 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
   let description = [{
     Mesh sizes come from `mesh`. Extents of arguments come from `shape`, else from `fusion.shape` on the argument. Other
     extents follow forward and backward through all ops, to a fixed point. A `?` that remains is an error at its argument
-    or op. So is a size that does not divide an extent, and a shape that contradicts another.
+    or op. So is a shape that contradicts another.
 
     Before, with `mesh=x=4 shape=arg0=8x64`:
     ```mlir
@@ -243,6 +243,38 @@ def FusionFoldConstants : Pass<"fusion-fold-constants", "::mlir::func::FuncOp"> 
   let options = [LogOption];
   let statistics = [
     Statistic<"numFolded", "folded", "number of ops folded">
+  ];
+}
+
+def FusionPadExtents : Pass<"fusion-pad-extents", "::mlir::func::FuncOp"> {
+  let summary = "Pad extents that the devices do not divide";
+  let description = [{
+    Afterwards all digits divide their extents, so no later pass or schedule knows of other cases. Dimensions that ops
+    join (all rows of a chain of layers) get one extent: the least multiple of all their digits, but innermost slices,
+    which may be shorter. The embedder's buffers are not padded: `fusion.extents` on an argument or result says which
+    part of it they hold, and the program copies that part. On the last devices it is shorter or empty. The padding of
+    arguments is 0.
+
+    Where padding would change a result, an op gets its operand whole and without padding: in a sum of values that are
+    not known to be 0 there, a maximum over the dimension, a concatenation along it, a reshape that cuts it. See
+    docs/extents.md.
+
+    Before, with "x" = 4:
+    ```mlir
+    func.func @f(%0: tensor<10x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<10x8xf32, #fusion.axes<#tp, [-, -]>> {
+      %1 = fusion.reshard %0 : tensor<10x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<10x8xf32, #fusion.axes<#tp, [-, -]>>
+    ```
+    After:
+    ```mlir
+    func.func @f(%0: tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.extents = array<i64: 10, 8>})
+        -> (tensor<12x8xf32, #fusion.axes<#tp, [-, -]>> {fusion.extents = array<i64: 10, 8>}) {
+      %1 = fusion.reshard %0 : tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>> -> tensor<12x8xf32, #fusion.axes<#tp, [-, -]>>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::tandem::fusion::FusionDialect"];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numPadded", "padded", "number of groups of dimensions that were padded">
   ];
 }
 

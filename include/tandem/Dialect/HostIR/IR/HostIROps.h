@@ -51,6 +51,7 @@ namespace tandem::hostir {
 inline constexpr llvm::StringLiteral kNameAttrName = "hostir.name";
 inline constexpr llvm::StringLiteral kTypeAttrName = "hostir.type";
 inline constexpr llvm::StringLiteral kResultAttrName = "hostir.result";
+inline constexpr llvm::StringLiteral kExtentsAttrName = "hostir.extents";
 
 /// Default size of the pool of worker streams.
 inline constexpr int64_t kDefaultWorkers = 4;

@@ -1,0 +1,511 @@
+//===- FusionPadExtents.cpp - fusion-pad-extents -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "PassLog.h"
+#include "Retype.h"
+#include "SpecializeExtents.h"
+#include "ZeroPadding.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/Fusion/Transforms/Passes.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
+
+namespace tandem::fusion {
+#define GEN_PASS_DEF_FUSIONPADEXTENTS
+#include "tandem/Dialect/Fusion/Transforms/Passes.h.inc"
+} // namespace tandem::fusion
+
+using namespace mlir;
+using namespace tandem;
+using namespace tandem::fusion;
+
+namespace {
+/// A dimension of a value.
+using Dim = std::pair<void *, int64_t>;
+
+/// Pads the dimensions of one function.
+class Padder {
+public:
+  Padder(func::FuncOp function, const PassLog &say) : function(function), say(say) {}
+
+  LogicalResult run();
+  unsigned numPadded = 0; ///< groups of dimensions
+
+private:
+  static Dim dimOf(Value value, int64_t dim) { return {value.getAsOpaquePointer(), dim}; }
+  static RankedTensorType typeOf(Value value) {
+    return dyn_cast<RankedTensorType>(value.getType());
+  }
+  void unite(Value a, int64_t dimA, Value b, int64_t dimB) {
+    dims.unionSets(dimOf(a, dimA), dimOf(b, dimB));
+  }
+  void group(Operation *op);
+  void forEachValue(function_ref<void(Value)> visit);
+  LogicalResult choose();
+  int64_t paddedExtent(Value value, int64_t dim) const;
+  SmallVector<int64_t> paddedShape(Value value) const;
+  bool isPadded(Value value, int64_t dim) const {
+    return paddedExtent(value, dim) != typeOf(value).getDimSize(dim);
+  }
+
+  bool takesPadding(Operation *op, unsigned operand, int64_t dim);
+  bool addsNothing(Operation *op, int64_t factor);
+  LogicalResult fit(Operation *op);
+  Value cut(Operation *op, Value value, ArrayRef<int64_t> extents);
+  Value append(OpBuilder &builder, Location loc, Value value, RankedTensorType type, int64_t dim);
+  void extend(OpResult result);
+  void setExtents();
+
+  func::FuncOp function;
+  const PassLog &say;
+  /// Dimensions that are padded alike.
+  llvm::EquivalenceClasses<Dim> dims;
+  /// By leader: the padded extent, where it is another one.
+  DenseMap<Dim, int64_t> padded;
+  std::optional<ZeroPadding> padding;
+  DenseMap<Value, RankedTensorType> types; // new ones
+};
+} // namespace
+
+void Padder::forEachValue(function_ref<void(Value)> visit) {
+  for (Value argument : function.getArguments())
+    if (typeOf(argument))
+      visit(argument);
+  function.walk([&](Operation *op) {
+    for (Value result : op->getResults())
+      if (typeOf(result))
+        visit(result);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Which dimensions are padded alike
+//===----------------------------------------------------------------------===//
+
+/// Whether rows read keys up to their own token only, in the usual order: then padding, which comes
+/// last, is read by padding only.
+static bool readsNoLaterToken(Operation *op) {
+  auto attention = dyn_cast<AttentionOp>(op);
+  return attention && attention.getCausal() && !attention.getZigzag();
+}
+
+void Padder::group(Operation *op) {
+  if (auto reshard = dyn_cast<ReshardOp>(op)) {
+    for (int64_t dim = 0; dim < reshard.getType().getRank(); ++dim)
+      unite(reshard.getInput(), dim, reshard.getResult(), dim);
+    return;
+  }
+  std::optional<AxesRule> rule = getAxesRule(op);
+  if (!rule || isa<CallOp>(op))
+    return;
+  SmallVector<std::optional<std::pair<Value, int64_t>>> first(rule->factors.size());
+  auto visit = [&](Value value, int64_t dim, std::optional<int64_t> factor) {
+    if (!factor || *factor == AxesRule::kNone || rule->factors[*factor] == FactorKind::Whole)
+      return;
+    auto &other = first[*factor];
+    if (other)
+      unite(other->first, other->second, value, dim);
+    else
+      other = {value, dim};
+  };
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    for (int64_t dim = 0; typeOf(operand) && dim < typeOf(operand).getRank(); ++dim)
+      visit(operand, dim, getOperandFactor(*rule, i, dim));
+  for (auto [i, result] : llvm::enumerate(op->getResults()))
+    for (int64_t dim = 0; dim < typeOf(result).getRank(); ++dim)
+      visit(result, dim, getResultFactor(*rule, i, dim));
+  if (readsNoLaterToken(op)) {
+    auto attention = cast<AttentionOp>(op);
+    int64_t tokens = attention.getType().getRank() - 2;
+    unite(attention.getQuery(), tokens, attention.getKey(), tokens);
+  }
+}
+
+/// Product of a dimension's digits, without the innermost slices, which may be of any number.
+static FailureOr<int64_t> getProduct(DimAxesAttr dim, MeshAttr mesh, bool withLastStream) {
+  int64_t product = 1;
+  for (const Digit &digit : dim.getDigits()) {
+    bool isLastStream = digit.isStream() && &digit == &dim.getDigits().back();
+    if (digit.isRest() || (isLastStream && !withLastStream))
+      continue;
+    if (llvm::MulOverflow(product, getDigitSize(digit, mesh), product))
+      return failure();
+  }
+  return product;
+}
+
+LogicalResult Padder::choose() {
+  // The least multiple of what all digits of a group need.
+  DenseMap<Dim, int64_t> units, devices;
+  DenseMap<Dim, Value> places;
+  SmallVector<Dim> order;
+  auto require = [&](Value value, int64_t dim, bool withLastStream) -> LogicalResult {
+    AxesAttr axes = getAxes(value);
+    FailureOr<int64_t> product = getProduct(axes.getDims()[dim], axes.getMesh(), withLastStream);
+    Dim leader = dims.getOrInsertLeaderValue(dimOf(value, dim));
+    int64_t &unit = units.try_emplace(leader, 1).first->second;
+    int64_t &onDevices = devices.try_emplace(leader, 1).first->second, mine = 1;
+    for (const Digit &digit : axes.getDims()[dim].getDigits())
+      if (digit.isDevice())
+        mine *= getDigitSize(digit, axes.getMesh());
+    if (llvm::MulOverflow(onDevices / std::gcd(onDevices, mine), mine, onDevices) ||
+        failed(product) || llvm::MulOverflow(unit / std::gcd(unit, *product), *product, unit))
+      return emitError(value.getLoc())
+             << "expected digits of dimension " << dim << " whose product fits 63 bits";
+    return success();
+  };
+  WalkResult done = WalkResult::advance();
+  auto forEachDim = [&](function_ref<LogicalResult(Value, int64_t, Dim)> visit) {
+    forEachValue([&](Value value) {
+      for (int64_t dim = 0; getAxes(value) && dim < typeOf(value).getRank(); ++dim)
+        if (!done.wasInterrupted() &&
+            failed(visit(value, dim, dims.getOrInsertLeaderValue(dimOf(value, dim)))))
+          done = WalkResult::interrupt();
+    });
+  };
+  forEachDim([&](Value value, int64_t dim, Dim leader) {
+    if (getAxes(value).mustBePadded(dim, typeOf(value).getDimSize(dim)) &&
+        places.try_emplace(leader, value).second)
+      order.push_back(leader);
+    return success();
+  });
+  if (order.empty())
+    return success();
+  forEachDim([&](Value value, int64_t dim, Dim leader) {
+    return places.contains(leader) ? require(value, dim, false) : success();
+  });
+  auto pad = [&](Value value, int64_t dim, Dim leader) -> LogicalResult {
+    if (!places.contains(leader))
+      return success();
+    int64_t extent = typeOf(value).getDimSize(dim), unit = units.lookup(leader), rounded;
+    if (llvm::AddOverflow(extent, unit - 1, rounded))
+      return emitError(value.getLoc()) << "expected an extent that can be padded to a multiple of "
+                                       << unit << ", found " << extent;
+    padded[leader] = rounded / unit * unit;
+    return success();
+  };
+  // A number of slices that the padded extent does not have divides it then.
+  bool changed = true;
+  auto verifySlices = [&](Value value, int64_t dim, Dim leader) -> LogicalResult {
+    auto it = padded.find(leader);
+    AxesAttr axes = getAxes(value);
+    if (it == padded.end() ||
+        succeeded(resolveDim(axes.getDims()[dim], it->second, axes.getMesh())))
+      return success();
+    int64_t before = units.lookup(leader);
+    if (failed(require(value, dim, true)))
+      return failure();
+    changed |= units.lookup(leader) != before;
+    return success();
+  };
+  while (changed && !done.wasInterrupted()) {
+    changed = false;
+    forEachDim(pad);
+    forEachDim(verifySlices);
+  }
+  forEachDim([&](Value value, int64_t dim, Dim leader) -> LogicalResult {
+    int64_t extent = typeOf(value).getDimSize(dim);
+    if (!places.contains(leader) ||
+        units.lookup(leader) / 8 <= std::max(extent, devices.lookup(leader)))
+      return success();
+    return emitError(value.getLoc())
+           << "expected digits for dimension " << dim << " of " << extent
+           << " indices of at most eight times as many pieces, found " << units.lookup(leader);
+  });
+  if (done.wasInterrupted())
+    return failure();
+  for (Dim leader : order) {
+    ++numPadded;
+    say(places.lookup(leader).getLoc(), [&](raw_ostream &os) {
+      os << "an extent is padded to " << padded.lookup(leader) << ", a multiple of "
+         << units.lookup(leader);
+    });
+  }
+  return success();
+}
+
+int64_t Padder::paddedExtent(Value value, int64_t dim) const {
+  auto leader = dims.findLeader(dimOf(value, dim));
+  if (leader != dims.member_end())
+    if (auto it = padded.find(*leader); it != padded.end())
+      return it->second;
+  return typeOf(value).getDimSize(dim);
+}
+
+SmallVector<int64_t> Padder::paddedShape(Value value) const {
+  return llvm::map_to_vector(llvm::seq<int64_t>(0, typeOf(value).getRank()),
+                             [&](int64_t dim) { return paddedExtent(value, dim); });
+}
+
+//===----------------------------------------------------------------------===//
+// Ops that need the extents as they were
+//===----------------------------------------------------------------------===//
+
+/// Whether the padding of a contracted or added dimension is 0 in all operands that have it.
+bool Padder::addsNothing(Operation *op, int64_t factor) {
+  if (auto reduce = dyn_cast<ReduceOp>(op); reduce && reduce.getKind() != ReduceKind::Sum)
+    return false;
+  std::optional<AxesRule> rule = getAxesRule(op);
+  for (auto [operand, factors] : llvm::zip_equal(op->getOperands(), rule->operands))
+    if (const int64_t *it = llvm::find(factors, factor);
+        it != factors.end() && !padding->isZero(operand, it - factors.begin()))
+      return false;
+  return isa<MatmulOp, ReduceOp>(op);
+}
+
+/// Whether an op computes what it should with this dimension of an operand padded.
+bool Padder::takesPadding(Operation *op, unsigned operand, int64_t dim) {
+  if (isa<ReshardOp, func::ReturnOp>(op))
+    return true;
+  // An index below the extent stays where it is.
+  if (isa<SliceOp>(op))
+    return true;
+  std::optional<AxesRule> rule = getAxesRule(op);
+  if (!rule || isa<CallOp>(op))
+    return false;
+  std::optional<int64_t> factor = getOperandFactor(*rule, operand, dim);
+  if (!factor || *factor == AxesRule::kNone)
+    return false;
+  switch (rule->factors[*factor]) {
+  case FactorKind::Parallel:
+    // Chunks of zigzag order have the size that the extent says.
+    if (auto attention = dyn_cast<AttentionOp>(op))
+      return !attention.getZigzag() || dim < attention.getType().getRank() - 2;
+    return true;
+  case FactorKind::Reduction:
+    return addsNothing(op, *factor);
+  case FactorKind::Folded:
+    return isa<AttentionOp>(op) && !cast<AttentionOp>(op).getZigzag();
+  case FactorKind::Whole:
+    return false;
+  }
+  return false;
+}
+
+/// `value` with these extents, its first indices in each dimension. A slice needs what it cuts
+/// whole, so each device gets all of these dimensions.
+Value Padder::cut(Operation *op, Value value, ArrayRef<int64_t> extents) {
+  RankedTensorType type = typeOf(value);
+  AxesAttr axes = getAxes(value);
+  SmallVector<int64_t> shape = paddedShape(value);
+  if (axes) {
+    SmallVector<DimAxesAttr> digits(axes.getDims());
+    for (auto [dim, extent] : llvm::enumerate(extents))
+      if (shape[dim] != extent)
+        digits[dim] = DimAxesAttr::get(axes.getContext(), {});
+    axes = axes.withDims(digits);
+  }
+  OpBuilder builder(op);
+  int64_t rank = type.getRank();
+  Value result = SliceOp::create(builder, op->getLoc(),
+                                 RankedTensorType::get(extents, type.getElementType(), axes), value,
+                                 SmallVector<int64_t>(rank, 0), SmallVector<int64_t>(rank, 1));
+  types[result] = typeOf(result);
+  say(op->getLoc(), [&](raw_ostream &os) {
+    os << "an operand is needed without padding: all devices get it whole";
+  });
+  return result;
+}
+
+/// `value` with zeros behind its indices of dimension `dim`, of type `type`.
+Value Padder::append(OpBuilder &builder, Location loc, Value value, RankedTensorType type,
+                     int64_t dim) {
+  auto it = types.find(value);
+  int64_t extent = (it == types.end() ? typeOf(value) : it->second).getDimSize(dim);
+  SmallVector<int64_t> more(type.getShape());
+  more[dim] -= extent;
+  auto zeroType = RankedTensorType::get(more, type.getElementType(), type.getEncoding());
+  auto zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(zeroType));
+  auto concat = ConcatOp::create(builder, loc, type, ValueRange{value, zero}, dim);
+  types[zero] = zeroType;
+  types[concat] = type;
+  return concat;
+}
+
+/// Appends zeros to a result that the op computes without padding.
+void Padder::extend(OpResult result) {
+  RankedTensorType type = typeOf(result);
+  SmallVector<int64_t> shape(type.getShape()), wanted = paddedShape(result);
+  Operation *op = result.getOwner();
+  OpBuilder builder(op);
+  builder.setInsertionPointAfter(op);
+  AxesAttr axes = getAxes(type), found = axes;
+  Value value = result;
+  SmallPtrSet<Operation *, 8> made;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (givesPadding(op, result.getResultNumber(), dim))
+      shape[dim] = wanted[dim];
+  SmallVector<DimAxesAttr> digits(axes ? axes.getDims() : ArrayRef<DimAxesAttr>());
+  for (int64_t dim = 0; axes && dim < type.getRank(); ++dim)
+    if (shape[dim] != wanted[dim])
+      digits[dim] = DimAxesAttr::get(axes.getContext(), {});
+  if (axes)
+    found = axes.withDims(digits);
+  types[result] = RankedTensorType::get(shape, type.getElementType(), found);
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    if (shape[dim] != wanted[dim]) {
+      shape[dim] = wanted[dim];
+      value = append(builder, op->getLoc(), value,
+                     RankedTensorType::get(shape, type.getElementType(), found), dim);
+      made.insert(value.getDefiningOp());
+    }
+  if (value == result)
+    return;
+  if (axes && axes != found) {
+    auto reshard = ReshardOp::create(
+        builder, op->getLoc(), RankedTensorType::get(shape, type.getElementType(), axes), value);
+    made.insert(reshard);
+    types[reshard] = reshard.getType();
+    value = reshard;
+  }
+  result.replaceAllUsesExcept(value, made);
+}
+
+LogicalResult Padder::fit(Operation *op) {
+  auto attention = dyn_cast<AttentionOp>(op);
+  int64_t tokens = attention ? attention.getType().getRank() - 2 : 0;
+  if (attention && isPadded(attention.getKey(), tokens) && !attention.getZigzag()) {
+    int64_t extent = attention.getKey().getType().getDimSize(tokens);
+    if (!attention.getCausal() && !attention.getKeyCount())
+      attention.setKeyCount(extent);
+    // The weights of keys that are not read are 0, but 0 * infinity is not.
+    Value value = attention.getValue();
+    if (!padding->isZero(value, tokens)) {
+      SmallVector<int64_t> extents = paddedShape(value), all(extents);
+      extents[tokens] = extent;
+      Value whole = cut(op, value, extents);
+      OpBuilder builder(op);
+      attention.getValueMutable().assign(append(
+          builder, op->getLoc(), whole,
+          RankedTensorType::get(all, typeOf(value).getElementType(), typeOf(whole).getEncoding()),
+          tokens));
+    }
+  }
+  for (OpOperand &operand : op->getOpOperands()) {
+    Value value = operand.get();
+    if (!typeOf(value) || types.contains(value))
+      continue;
+    SmallVector<int64_t> extents = paddedShape(value);
+    bool mustCut = false;
+    for (int64_t dim = 0; dim < typeOf(value).getRank(); ++dim)
+      if (isPadded(value, dim) && !takesPadding(op, operand.getOperandNumber(), dim)) {
+        if (isa<AttentionOp>(op) && operand.getOperandNumber() == 0)
+          return op->emitError() << "expected tokens that the devices divide with 'zigzag', found "
+                                 << typeOf(value).getDimSize(dim);
+        extents[dim] = typeOf(value).getDimSize(dim);
+        mustCut = true;
+      }
+    if (mustCut)
+      operand.set(cut(op, value, extents));
+  }
+  return success();
+}
+
+/// What the embedder's buffers have of a padded argument or result.
+void Padder::setExtents() {
+  auto extentsOf = [&](Value value) -> Attribute {
+    ArrayRef<int64_t> shape = typeOf(value).getShape();
+    return types.contains(value) || ArrayRef<int64_t>(paddedShape(value)) == shape
+               ? Attribute()
+               : DenseI64ArrayAttr::get(function.getContext(), shape);
+  };
+  for (BlockArgument argument : function.getArguments())
+    if (typeOf(argument))
+      if (Attribute extents = extentsOf(argument))
+        function.setArgAttr(argument.getArgNumber(), kExtentsAttrName, extents);
+  Operation *terminator = function.getBody().front().getTerminator();
+  for (OpOperand &returned : terminator->getOpOperands())
+    if (typeOf(returned.get()))
+      if (Attribute extents = extentsOf(returned.get()))
+        function.setResultAttr(returned.getOperandNumber(), kExtentsAttrName, extents);
+}
+
+/// Each device's buffer has elements at constant distances in the embedder's tensor.
+static LogicalResult verifyShards(Value value, Attribute attr) {
+  auto extents = dyn_cast_if_present<DenseI64ArrayAttr>(attr);
+  AxesAttr axes = getAxes(value);
+  if (!extents || !axes)
+    return success();
+  auto type = cast<RankedTensorType>(value.getType());
+  for (int64_t position = 0; position < axes.getMesh().numDevices(); ++position)
+    if (failed(getShard(type, extents, position)))
+      return emitErrorAt(value)
+             << "expected an extent that digits outside of a device digit divide: "
+                "of "
+             << formatAxes(axes) << " the blocks of device " << position
+             << " have different lengths";
+  return success();
+}
+
+LogicalResult Padder::run() {
+  function.walk([&](Operation *op) { group(op); });
+  if (failed(choose()))
+    return failure();
+  if (padded.empty())
+    return success();
+  setExtents();
+  padding.emplace(function);
+  SmallVector<Operation *> ops;
+  function.getBody().walk([&](Operation *op) { ops.push_back(op); });
+  SmallVector<OpResult> extended;
+  for (Operation *op : ops) {
+    if (failed(fit(op)))
+      return failure();
+    for (OpResult result : op->getResults())
+      if (typeOf(result))
+        for (int64_t dim = 0; dim < typeOf(result).getRank(); ++dim)
+          if (isPadded(result, dim) && !givesPadding(op, result.getResultNumber(), dim)) {
+            extended.push_back(result);
+            break;
+          }
+  }
+  for (OpResult result : extended)
+    extend(result);
+  forEachValue([&](Value value) {
+    RankedTensorType type = typeOf(value);
+    auto it = types.find(value);
+    RankedTensorType wanted =
+        it != types.end()
+            ? it->second
+            : RankedTensorType::get(paddedShape(value), type.getElementType(), type.getEncoding());
+    if (wanted != type)
+      retype(value, wanted);
+  });
+  updateSignature(function);
+  for (BlockArgument argument : function.getArguments())
+    if (failed(
+            verifyShards(argument, function.getArgAttr(argument.getArgNumber(), kExtentsAttrName))))
+      return failure();
+  for (OpOperand &returned : function.getBody().front().getTerminator()->getOpOperands())
+    if (failed(verifyShards(returned.get(),
+                            function.getResultAttr(returned.getOperandNumber(), kExtentsAttrName))))
+      return failure();
+  return success();
+}
+
+namespace {
+struct FusionPadExtentsPass : public fusion::impl::FusionPadExtentsBase<FusionPadExtentsPass> {
+  using FusionPadExtentsBase::FusionPadExtentsBase;
+
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (function.isExternal() || !function.getBody().hasOneBlock())
+      return;
+    PassLog say("fusion-pad-extents", log);
+    Padder padder(function, say);
+    if (failed(padder.run()) || failed(verifyFits(function)))
+      return signalPassFailure();
+    say.summary(function.getLoc(), {{"extents padded", padder.numPadded}});
+    numPadded += padder.numPadded;
+  }
+};
+} // namespace

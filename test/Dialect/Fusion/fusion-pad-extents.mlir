@@ -1,0 +1,117 @@
+// RUN: tandem-opt %s -fusion-pad-extents | FileCheck %s
+// RUN: tandem-opt %s -fusion-pad-extents | tandem-opt -fusion-pad-extents | FileCheck %s
+// RUN: tandem-opt %s -fusion-pad-extents=log -o /dev/null 2>&1 | FileCheck %s --check-prefix=LOG
+// RUN: not tandem-opt %s -fusion-propagate-axes 2>&1 | FileCheck %s --check-prefix=UNPADDED
+
+// UNPADDED: error: expected digits whose product divides the extent 10 of dimension 0, found mesh axis "x" of size 4
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#grid = #tandem.mesh<"grid", ["a" = 2, "b" = 3]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#all = #fusion.axes<#tp, [-, -]>
+
+// All dimensions that belong together, also of values that are not decided.
+// CHECK-LABEL: @chain(
+// CHECK-SAME:    %[[X:.*]]: tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>> {fusion.extents = array<i64: 10, 8>},
+// CHECK-SAME:    %[[W:.*]]: tensor<8x6xf32, #fusion.axes<#tp, [-, -]>>)
+// CHECK-SAME:    -> (tensor<12x6xf32> {fusion.extents = array<i64: 10, 6>})
+// CHECK:         %[[Y:.*]] = fusion.matmul %[[X]], %[[W]] : {{.*}} -> tensor<12x6xf32>
+// CHECK:         math.exp %[[Y]] : tensor<12x6xf32>
+// LOG: fusion-pad-extents: an extent is padded to 12, a multiple of 4
+func.func @chain(%x: tensor<10x8xf32, #rows>, %w: tensor<8x6xf32, #all>) -> tensor<10x6xf32> {
+  %y = fusion.matmul %x, %w : tensor<10x8xf32, #rows>, tensor<8x6xf32, #all> -> tensor<10x6xf32>
+  %z = math.exp %y : tensor<10x6xf32>
+  return %z : tensor<10x6xf32>
+}
+
+// What divides stays.
+// CHECK-LABEL: @divides(
+// CHECK-SAME:    tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @divides(%x: tensor<12x8xf32, #rows>) -> tensor<12x8xf32, #rows> {
+  return %x : tensor<12x8xf32, #rows>
+}
+
+// The least multiple of 2, of 2 * 3, and of the slices outside of "a".
+// CHECK-LABEL: @several(
+// CHECK-SAME:    tensor<12xf32, #fusion.axes<#grid, [didx("a")]>> {fusion.extents = array<i64: 10>}
+// CHECK:         fusion.reshard {{.*}} -> tensor<12xf32, #fusion.axes<#grid, [didx("a") * didx("b")]>>
+// CHECK-LABEL: @slices(
+// CHECK-SAME:    tensor<16xf32, #fusion.axes<#grid, [didx("a")]>> {fusion.extents = array<i64: 9>}
+// CHECK:         fusion.reshard {{.*}} -> tensor<16xf32, #fusion.axes<#grid, [stream(8) * didx("a")]>>
+func.func @several(%x: tensor<10xf32, #fusion.axes<#grid, [didx("a")]>>) -> tensor<10xf32, #fusion.axes<#grid, [didx("a") * didx("b")]>> {
+  %y = fusion.reshard %x : tensor<10xf32, #fusion.axes<#grid, [didx("a")]>> -> tensor<10xf32, #fusion.axes<#grid, [didx("a") * didx("b")]>>
+  return %y : tensor<10xf32, #fusion.axes<#grid, [didx("a") * didx("b")]>>
+}
+func.func @slices(%x: tensor<9xf32, #fusion.axes<#grid, [didx("a")]>>) -> tensor<9xf32, #fusion.axes<#grid, [-]>> {
+  %y = fusion.reshard %x : tensor<9xf32, #fusion.axes<#grid, [didx("a")]>> -> tensor<9xf32, #fusion.axes<#grid, [stream(8) * didx("a")]>>
+  %z = fusion.reshard %y : tensor<9xf32, #fusion.axes<#grid, [stream(8) * didx("a")]>> -> tensor<9xf32, #fusion.axes<#grid, [-]>>
+  return %z : tensor<9xf32, #fusion.axes<#grid, [-]>>
+}
+
+// A contraction of what is 0 in the padding takes it; one of exp(x) does not.
+// CHECK-LABEL: @zero(
+// CHECK-NOT:     fusion.slice
+// CHECK-LABEL: @one(
+// CHECK-COUNT-2: fusion.slice
+// LOG: an operand is needed without padding: all devices get it whole
+func.func @zero(%x: tensor<10x8xf32, #rows>, %y: tensor<10x6xf32, #rows>) -> tensor<8x6xf32> {
+  %e = math.tanh %x : tensor<10x8xf32, #rows>
+  %t = fusion.permute %e [1, 0] : tensor<10x8xf32, #rows> -> tensor<8x10xf32>
+  %z = fusion.matmul %t, %y : tensor<8x10xf32>, tensor<10x6xf32, #rows> -> tensor<8x6xf32>
+  return %z : tensor<8x6xf32>
+}
+func.func @one(%x: tensor<10x8xf32, #rows>, %y: tensor<10x6xf32, #rows>) -> tensor<8x6xf32> {
+  %e = math.exp %x : tensor<10x8xf32, #rows>
+  %f = math.exp %y : tensor<10x6xf32, #rows>
+  %t = fusion.permute %e [1, 0] : tensor<10x8xf32, #rows> -> tensor<8x10xf32>
+  %z = fusion.matmul %t, %f : tensor<8x10xf32>, tensor<10x6xf32, #rows> -> tensor<8x6xf32>
+  return %z : tensor<8x6xf32>
+}
+
+// 0 times what may be infinite is no 0.
+// CHECK-LABEL: @infinite(
+// CHECK-COUNT-2: fusion.slice
+func.func @infinite(%x: tensor<10x8xf32, #rows>, %y: tensor<10x6xf32, #rows>) -> tensor<8x6xf32> {
+  %l = math.log %x : tensor<10x8xf32, #rows>
+  %r = arith.mulf %x, %l : tensor<10x8xf32, #rows>
+  %t = fusion.permute %r [1, 0] : tensor<10x8xf32, #rows> -> tensor<8x10xf32>
+  %z = fusion.matmul %t, %y : tensor<8x10xf32>, tensor<10x6xf32, #rows> -> tensor<8x6xf32>
+  return %z : tensor<8x6xf32>
+}
+
+// The result of a concatenation is padded after it.
+// CHECK-LABEL: @joined(
+// CHECK:         %[[A:.*]] = fusion.slice {{.*}} -> tensor<5x8xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK:         %[[B:.*]] = fusion.concat %[[A]], %[[A2:.*]] dim 0
+// CHECK:         %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<2x8xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK:         %[[C:.*]] = fusion.concat %[[B]], %[[ZERO]] dim 0 : {{.*}} -> tensor<12x8xf32, #fusion.axes<#tp, [-, -]>>
+// CHECK:         fusion.reshard %[[C]] {{.*}} -> tensor<12x8xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @joined(%x: tensor<5x8xf32, #rows>, %y: tensor<5x8xf32, #rows>) -> tensor<10x8xf32, #rows> {
+  %z = fusion.concat %x, %y dim 0 : (tensor<5x8xf32, #rows>, tensor<5x8xf32, #rows>) -> tensor<10x8xf32, #rows>
+  return %z : tensor<10x8xf32, #rows>
+}
+
+// Values that may be infinite in the padding get zeros there.
+// CHECK-LABEL: @keys(
+// CHECK-NOT:     fusion.concat
+// CHECK:         fusion.attention {{.*}} {key_count = 10 : i64}
+// CHECK-LABEL: @values(
+// CHECK:         %[[L:.*]] = math.log
+// CHECK:         fusion.slice %[[L]] {{.*}} -> tensor<10x4xf32
+// CHECK:         %[[V:.*]] = fusion.concat {{.*}} -> tensor<12x4xf32
+// CHECK:         fusion.attention {{.*}}, {{.*}}, %[[V]] {key_count = 10 : i64}
+// CHECK-LABEL: @causal(
+// CHECK:         fusion.attention {{.*}} {causal}
+func.func @keys(%q: tensor<8x4xf32, #rows>, %k: tensor<10x4xf32, #rows>) -> tensor<8x4xf32, #rows> {
+  %y = fusion.attention %q, %k, %k : tensor<8x4xf32, #rows>, tensor<10x4xf32, #rows>, tensor<10x4xf32, #rows> -> tensor<8x4xf32, #rows>
+  return %y : tensor<8x4xf32, #rows>
+}
+func.func @values(%q: tensor<8x4xf32, #rows>, %k: tensor<10x4xf32, #rows>) -> tensor<8x4xf32, #rows> {
+  %v = math.log %k : tensor<10x4xf32, #rows>
+  %y = fusion.attention %q, %k, %v : tensor<8x4xf32, #rows>, tensor<10x4xf32, #rows>, tensor<10x4xf32, #rows> -> tensor<8x4xf32, #rows>
+  return %y : tensor<8x4xf32, #rows>
+}
+func.func @causal(%q: tensor<10x4xf32, #rows>, %k: tensor<10x4xf32, #rows>) -> tensor<10x4xf32, #rows> {
+  %y = fusion.attention %q, %k, %k {causal} : tensor<10x4xf32, #rows>, tensor<10x4xf32, #rows>, tensor<10x4xf32, #rows> -> tensor<10x4xf32, #rows>
+  return %y : tensor<10x4xf32, #rows>
+}
