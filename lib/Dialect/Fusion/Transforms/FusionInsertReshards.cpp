@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "ChooseFactors.h"
-#include "EraseHints.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
 #include "PlanPrices.h"
@@ -31,6 +30,53 @@ namespace tandem::fusion {
 using namespace mlir;
 using namespace tandem;
 using namespace tandem::fusion;
+
+/// Whether a reshard of an operand or result satisfies `holds`.
+static bool hasReshard(Operation *op, llvm::function_ref<bool(ReshardOp)> holds) {
+  auto isOne = [&](Operation *other) {
+    auto reshard = dyn_cast_if_present<ReshardOp>(other);
+    return reshard && holds(reshard);
+  };
+  return llvm::any_of(op->getOperands(), [&](Value v) { return isOne(v.getDefiningOp()); }) ||
+         llvm::any_of(op->getUsers(), isOne);
+}
+
+/// An op's schedule also applies to the reductions of its partial results, which other ops or the
+/// text may have requested.
+static void scheduleReductions(Operation *op, ScheduleAttr schedule) {
+  for (Operation *user : op->getUsers()) {
+    auto reshard = dyn_cast<ReshardOp>(user);
+    if (!reshard || reshard.getScheduleAttr() || !getAxes(reshard.getInput()).isPartial() ||
+        classifyReshard(reshard.getInput().getType(), reshard.getType()).isLocal())
+      continue;
+    reshard.setScheduleAttr(schedule);
+  }
+}
+
+/// Erases the hints `fusion.schedule` and `fusion.gather` of an op after its reshards were
+/// inserted. Warns about a hint without effect, unless the mesh is one device. `isMended`: a
+/// reshard was inserted that could be on the op's other side.
+static void eraseHints(Operation *op, bool isMended) {
+  AxesAttr axes = op->getNumResults() ? getAxes(op->getResult(0)) : AxesAttr();
+  bool isAlone = axes && axes.getMesh().numDevices() == 1;
+  auto schedule = dyn_cast_if_present<ScheduleAttr>(op->removeDiscardableAttr(kScheduleAttrName));
+  if (schedule && !isElementwise(op))
+    scheduleReductions(op, schedule);
+  if (schedule && !isAlone &&
+      !hasReshard(op, [&](ReshardOp reshard) { return reshard.getScheduleAttr() == schedule; }))
+    op->emitWarning() << "'" << kScheduleAttrName
+                      << "' has no effect: no reshard of this op communicates";
+  auto gather = dyn_cast_if_present<StringAttr>(op->removeDiscardableAttr(kGatherAttrName));
+  if (!gather || isAlone)
+    return;
+  // Elementwise ops have reshards only before them.
+  bool isHeard = isElementwise(op)
+                     ? gather == "before" && hasReshard(op, [](ReshardOp) { return true; })
+                     : isMended;
+  if (!isHeard)
+    op->emitWarning() << "'" << kGatherAttrName
+                      << "' has no effect: this op has no reshard on that side";
+}
 
 namespace {
 struct FusionInsertReshardsPass
@@ -209,15 +255,6 @@ private:
     say(op->getLoc(), [](raw_ostream &os) { os << "the bias is added after the reduction"; });
   }
 
-  /// Creates a reshard next to `op`, with the op's schedule if it communicates.
-  static ReshardOp makeReshard(OpBuilder &builder, Operation *op, RankedTensorType type,
-                               Value value) {
-    auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
-    if (schedule && classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal())
-      schedule = {};
-    return ReshardOp::create(builder, op->getLoc(), type, value, schedule);
-  }
-
   /// `value` with other axes for `op`: an existing reshard or a new one.
   Value reshardTo(OpBuilder &builder, Operation *op, Value value, AxesAttr axes) {
     RankedTensorType type = withAxes(cast<RankedTensorType>(value.getType()), axes);
@@ -228,7 +265,7 @@ private:
         reshard.setScheduleAttr(schedule);
       return reshard;
     }
-    known.push_back(makeReshard(builder, op, type, value));
+    known.push_back(createReshard(builder, op, type, value));
     ++before;
     return known.back();
   }
@@ -290,7 +327,7 @@ private:
       if (failed(fits(type, axes)))
         return failure();
       retype(result, withAxes(type, axes));
-      ReshardOp reshard = makeReshard(builder, op, type, result);
+      ReshardOp reshard = createReshard(builder, op, type, result);
       result.replaceAllUsesExcept(reshard.getResult(), reshard);
       ++after;
       say(op->getLoc(), [&](raw_ostream &os) {

@@ -5,12 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "AlignElementwise.h"
 #include "LocalPlan.h"
 #include "PassLog.h"
 #include "PlanPrices.h"
 #include "ReduceBefore.h"
-#include "ReportConflict.h"
 #include "Retype.h"
 #include "TakeStreamDigits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -37,6 +35,37 @@ static bool isUndecided(Value value) {
 
 static SmallVector<AxesAttr> operandAxesOf(Operation *op) {
   return llvm::map_to_vector(op->getOperands(), [](Value value) { return getAxes(value); });
+}
+
+static std::string nameOf(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return "argument " + std::to_string(argument.getArgNumber());
+  return "the result of '" + value.getDefiningOp()->getName().getStringRef().str() + "'";
+}
+
+/// Reports an error at the op, with notes at both sources and their origins, back to annotated
+/// types. `origins`: the value that decided another value's axes (null: default axes).
+static LogicalResult reportConflict(Operation *op, const AxesConflict &conflict,
+                                    const llvm::DenseMap<Value, Value> &origins) {
+  InFlightDiagnostic diag = op->emitOpError() << conflict.reason;
+  for (int64_t operand : {conflict.first, conflict.second}) {
+    if (operand < 0)
+      continue;
+    Value value = op->getOperand(operand);
+    diag.attachNote(value.getLoc())
+        << "operand " << operand << " has " << formatAxes(getAxes(value));
+    constexpr int maxNotes = 16;
+    for (int i = 0; i < maxNotes && origins.contains(value); ++i) {
+      value = origins.lookup(value);
+      if (!value) {
+        diag.attachNote(op->getOperand(operand).getLoc()) << "... by default";
+        break;
+      }
+      diag.attachNote(value.getLoc())
+          << "... from " << nameOf(value) << ", which has " << formatAxes(getAxes(value));
+    }
+  }
+  return diag;
 }
 
 namespace {
@@ -140,58 +169,37 @@ private:
   }
 
   LogicalResult propagate() {
+    using Pass = FusionPropagateAxesPass;
+    using Step = LogicalResult (Pass::*)(Operation *);
+    // By priority.
+    SmallVector<std::pair<std::deque<Operation *> *, Step>> steps = {
+        {&forward, &Pass::goForward}, {&backward, &Pass::goBackward},
+        {&open, &Pass::choose},       {&besides, &Pass::goBeside},
+        {&guesses, &Pass::guess},     {&reductions, &Pass::reduceOperands}};
+    if (pricer) // the price includes the consumers
+      std::swap(steps[1], steps[2]);
     size_t next = 0;
     while (true) {
-      if (!forward.empty()) {
-        Operation *op = forward.front();
-        forward.pop_front();
-        if (failed(goForward(op)))
+      auto *step = llvm::find_if(steps, [](const auto &step) { return !step.first->empty(); });
+      if (step != steps.end()) {
+        Operation *op = step->first->front();
+        step->first->pop_front();
+        if (failed((this->*step->second)(op)))
           return failure();
-      } else if (pricer && !open.empty()) {
-        // The price includes the consumers.
-        Operation *op = open.front();
-        open.pop_front();
-        if (failed(choose(op)))
-          return failure();
-      } else if (!backward.empty()) {
-        Operation *op = backward.front();
-        backward.pop_front();
-        if (failed(goBackward(op)))
-          return failure();
-      } else if (!open.empty()) {
-        Operation *op = open.front();
-        open.pop_front();
-        if (failed(choose(op)))
-          return failure();
-      } else if (!besides.empty()) {
-        Operation *op = besides.front();
-        besides.pop_front();
-        if (failed(goBeside(op)))
-          return failure();
-      } else if (!guesses.empty()) {
-        Operation *op = guesses.front();
-        guesses.pop_front();
-        if (failed(goBackward(op, /*mayGuess=*/true)))
-          return failure();
-      } else if (!reductions.empty()) {
-        Operation *op = reductions.front();
-        reductions.pop_front();
-        if (failed(reduceOperands(op)))
-          return failure();
-      } else {
-        while (next < values.size() && !isUndecided(values[next]))
-          ++next;
-        if (next == values.size())
-          return alignElementwise(), success();
-        Value value = values[next];
-        auto type = cast<RankedTensorType>(value.getType());
-        Value beside = besideOf(value);
-        ++(beside ? fromUses : replicated);
-        if (failed(beside ? decide(value, whole(getAxes(beside)), beside, "the other operand does")
-                          : decide(value, AxesAttr::getReplicated(mesh, type.getRank()), Value(),
-                                   "by default")))
-          return failure();
+        continue;
       }
+      while (next < values.size() && !isUndecided(values[next]))
+        ++next;
+      if (next == values.size())
+        return alignElementwise(), success();
+      Value value = values[next];
+      auto type = cast<RankedTensorType>(value.getType());
+      Value beside = besideOf(value);
+      ++(beside ? fromUses : replicated);
+      if (failed(beside ? decide(value, whole(getAxes(beside)), beside, "the other operand does")
+                        : decide(value, AxesAttr::getReplicated(mesh, type.getRank()), Value(),
+                                 "by default")))
+        return failure();
     }
   }
 
@@ -370,11 +378,17 @@ private:
 
   /// Gives all operands of an elementwise op its result's axes.
   void align(Operation *op, AxesAttr axes) {
-    alignOperands(op, axes, [&](Operation *user, unsigned number) {
-      (*say)(user->getLoc(), [&](raw_ostream &os) {
-        os << "operand " << number << " is resharded to " << formatAxes(axes);
+    OpBuilder builder(op);
+    for (OpOperand &operand : op->getOpOperands()) {
+      AxesAttr mine = getAxes(operand.get());
+      if (!mine || mine == axes)
+        continue;
+      auto type = cast<RankedTensorType>(operand.get().getType());
+      operand.set(createReshard(builder, op, withAxes(type, axes), operand.get()));
+      (*say)(op->getLoc(), [&](raw_ostream &os) {
+        os << "operand " << operand.getOperandNumber() << " is resharded to " << formatAxes(axes);
       });
-    });
+    }
   }
 
   /// Consumers may have decided the result and a producer the operand, with different axes.
@@ -408,8 +422,11 @@ private:
     return false;
   }
 
+  LogicalResult goBackward(Operation *op) { return decideOperands(op, /*mayGuess=*/false); }
+  LogicalResult guess(Operation *op) { return decideOperands(op, /*mayGuess=*/true); }
+
   /// Decides undecided operands from results.
-  LogicalResult goBackward(Operation *op, bool mayGuess = false) {
+  LogicalResult decideOperands(Operation *op, bool mayGuess) {
     std::optional<unsigned> number;
     for (auto [i, result] : llvm::enumerate(op->getResults()))
       if (getAxes(result)) {

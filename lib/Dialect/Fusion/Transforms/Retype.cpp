@@ -8,9 +8,11 @@
 #include "Retype.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/Reshard.h"
 
 using namespace mlir;
 using namespace tandem;
+using namespace tandem::fusion;
 
 void fusion::retype(Value value, RankedTensorType type) {
   value.setType(type);
@@ -22,6 +24,14 @@ void fusion::retype(Value value, RankedTensorType type) {
     constant.setValueAttr(elements.isSplat()
                               ? DenseElementsAttr::get(type, elements.getSplatValue<Attribute>())
                               : elements.reshape(type));
+}
+
+fusion::ReshardOp fusion::createReshard(OpBuilder &builder, Operation *op, RankedTensorType type,
+                                        Value value) {
+  auto schedule = op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
+  if (schedule && classifyReshard(cast<RankedTensorType>(value.getType()), type).isLocal())
+    schedule = {};
+  return ReshardOp::create(builder, op->getLoc(), type, value, schedule);
 }
 
 void fusion::updateSignature(func::FuncOp function) {

@@ -17,6 +17,10 @@ namespace tandem::fusion {
 /// Changes a value's tensor type (same known extents), and the attribute of a constant.
 void retype(Value value, RankedTensorType type);
 
+/// Creates a reshard of `value` to `type` next to `op`, with the schedule annotated on the op if it
+/// communicates.
+ReshardOp createReshard(OpBuilder &builder, Operation *op, RankedTensorType type, Value value);
+
 /// Updates the function's type from its entry block's arguments and first return's operands.
 void updateSignature(func::FuncOp function);
 
