@@ -44,33 +44,34 @@ Status InstanceImpl::bind(uint32_t i, const TensorView &view, uint64_t bytes) {
     return Status(Code::InvalidArgument, fmt::format("{}no argument {}: the program has {}",
                                                      prefix(), i, arguments.size()));
   const ArgumentInfo &info = arguments[i];
-  std::string where = fmt::format("{}argument {} \"{}\": ", prefix(), i, info.name);
+  // Without an error, binding allocates nothing.
+  auto error = [&](const std::string &what) {
+    return Status(Code::InvalidArgument,
+                  fmt::format("{}argument {} \"{}\": {}", prefix(), i, info.name, what));
+  };
   Layout expected = Layout::dense(info.dtype, info.localShape.data(),
                                   static_cast<unsigned>(info.localShape.size()));
   if (!info.present)
-    return Status(Code::InvalidArgument, where + "this rank holds no part of it");
+    return error("this rank holds no part of it");
   if (view.layout.dtype != expected.dtype || !view.layout.sameShape(expected))
-    return Status(Code::InvalidArgument,
-                  fmt::format("{}expected {}, found {}", where, expected.str(), view.layout.str()));
+    return error(fmt::format("expected {}, found {}", expected.str(), view.layout.str()));
   if (!view.layout.isDense())
-    return Status(Code::InvalidArgument,
-                  fmt::format("{}expected dense memory, found {}", where, view.layout.str()));
+    return error(fmt::format("expected dense memory, found {}", view.layout.str()));
   uint64_t needed = expected.numBytes();
   if (bytes < needed)
-    return Status(Code::InvalidArgument,
-                  fmt::format("{}expected {} bytes, found {}", where, needed, bytes));
+    return error(fmt::format("expected {} bytes, found {}", needed, bytes));
   if (!view.data && needed > 0)
-    return Status(Code::InvalidArgument, where + "null pointer");
+    return error("null pointer");
+  if (isBound[i] && bound[i] == view.data)
+    return Status();
   if (reinterpret_cast<uintptr_t>(view.data) % sizeOf(info.dtype) != 0)
-    return Status(Code::InvalidArgument,
-                  fmt::format("{}address is not a multiple of {}", where, sizeOf(info.dtype)));
+    return error(fmt::format("address is not a multiple of {}", sizeOf(info.dtype)));
   auto begin = reinterpret_cast<uintptr_t>(view.data);
   for (uint32_t j = 0; j < arguments.size(); ++j) {
     auto other = reinterpret_cast<uintptr_t>(bound[j]);
     if (j != i && isBound[j] && (info.isResult || arguments[j].isResult) &&
         begin < other + arguments[j].localBytes() && other < begin + needed)
-      return Status(Code::InvalidArgument,
-                    fmt::format("{}overlaps argument {} \"{}\"", where, j, arguments[j].name));
+      return error(fmt::format("overlaps argument {} \"{}\"", j, arguments[j].name));
   }
   bound[i] = view.data;
   isBound[i] = 1;

@@ -12,11 +12,26 @@
 
 #include "tandem/Program/Types.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
+#include <memory>
 #include <vector>
 
 namespace tandem {
+
+/// Elements whose number is known at run time: up to `N` without an allocation.
+template <typename T, size_t N = 16> class SmallArray {
+public:
+  explicit SmallArray(size_t count) : heap(count > N ? new T[count] : nullptr) {}
+  T *data() { return heap ? heap.get() : inside; }
+  T &operator[](size_t i) { return data()[i]; }
+
+private:
+  T inside[N];
+  std::unique_ptr<T[]> heap;
+};
 
 /// A loop nest over operands of one shape, with as few dimensions as their strides allow. The
 /// caller handles the innermost dimension: a row of `rowLength` elements with a step of
@@ -32,19 +47,24 @@ public:
   int64_t rowStride(size_t operand) const { return innerStrides[operand]; }
   int64_t numRows() const { return rows; }
 
-  /// Calls body(pointers) for each row with its start in each operand.
-  template <typename Body> void run(const std::vector<std::byte *> &bases, Body &&body) const {
+  template <typename Body> void run(std::initializer_list<std::byte *> bases, Body &&body) const {
+    run(bases.begin(), body);
+  }
+  /// Calls body(pointers) for each row with its start in each operand. `bases`: one per operand.
+  template <typename Body> void run(std::byte *const *bases, Body &&body) const {
     if (rows == 0 || inner == 0)
       return;
-    std::vector<std::byte *> at = bases;
-    std::vector<int64_t> index(extents.size(), 0);
+    size_t operands = innerStrides.size();
+    SmallArray<std::byte *> at(operands);
+    std::copy_n(bases, operands, at.data());
+    int64_t index[kMaxRank] = {};
     for (int64_t row = 0;;) {
       body(at.data());
       if (++row == rows)
         return;
       for (size_t d = extents.size(); d-- > 0;) {
         bool carry = ++index[d] == extents[d];
-        for (size_t k = 0; k < at.size(); ++k)
+        for (size_t k = 0; k < operands; ++k)
           at[k] += carry ? -byteStrides[d][k] * (extents[d] - 1) : byteStrides[d][k];
         if (!carry)
           break;
@@ -107,10 +127,13 @@ class CombinePlan {
 public:
   CombinePlan() = default;
   CombinePlan(const Layout &dst, const std::vector<Layout> &srcs, ReduceOp op);
-  void run(void *dst, const std::vector<const void *> &srcs) const;
+  void run(void *dst, std::initializer_list<const void *> srcs) const { run(dst, srcs.begin()); }
+  /// `srcs`: one address per source.
+  void run(void *dst, const void *const *srcs) const;
 
 private:
   LoopNest nest;
+  size_t operands = 0; ///< dst and the sources
   DType type = DType::F32;
   ReduceOp op = ReduceOp::Sum;
 };

@@ -22,9 +22,24 @@ bool stacksOut(CollectiveKind kind) {
          kind == CollectiveKind::Gather;
 }
 
-void copy(const TensorView &dst, const TensorView &src) {
-  CopyPlan(dst.layout, src.layout).run(dst.data, src.data);
-}
+/// A plan for the layouts of the last run, which are those of the next one as a rule.
+class KnownCopy {
+public:
+  void run(const TensorView &to, const TensorView &from) {
+    if (!known || dst != to.layout || src != from.layout) {
+      dst = to.layout;
+      src = from.layout;
+      plan = CopyPlan(dst, src);
+      known = true;
+    }
+    plan.run(to.data, from.data);
+  }
+
+private:
+  bool known = false;
+  Layout dst, src;
+  CopyPlan plan;
+};
 
 /// Each rank writes its own output and reads the others' inputs directly.
 class CollectiveOperation final : public HostOperation {
@@ -38,16 +53,19 @@ public:
     if (kind != CollectiveKind::AllReduce && kind != CollectiveKind::ReduceScatter &&
         kind != CollectiveKind::Reduce)
       this->collective.op = ReduceOp::Sum;
+    copies.resize(this->group->members.size());
+    // Two runs may be in flight, so runs need not allocate.
+    std::lock_guard<std::mutex> lock(this->group->mutex);
+    for (int run = 0; run < 2 && self == 0; ++run)
+      this->group->addSpareCollective();
   }
 
   Status execute(const Frame &frame) override {
     std::unique_lock<std::mutex> lock(group->mutex);
     auto size = static_cast<uint32_t>(group->members.size());
-    auto key = std::make_pair(frame.epoch, collective.sequence);
-    auto &entry = group->collectives[key];
-    if (!entry)
-      entry = std::make_shared<CollectiveState>(size);
-    std::shared_ptr<CollectiveState> state = entry;
+    // The last member that is done ends it; a stream runs one execution of this operation at a
+    // time, so its members are safe.
+    CollectiveState *state = &group->collective(frame.epoch, collective.sequence);
     state->posts[self] = {true,
                           collective.kind,
                           collective.op,
@@ -73,11 +91,10 @@ public:
     // end even after an abort, and no rank leaves while its input is read.
     lock.unlock();
     Status status = check(*state);
-    std::vector<std::byte> result;
     bool late = status.ok() && needsTemporary(*state);
     try {
       if (status.ok())
-        late ? reduceToTemporary(*state, result) : write(*state);
+        late ? reduceToTemporary(*state) : write(*state);
     } catch (const std::bad_alloc &) {
       // The others wait for this rank below: continue.
       status = Status(Code::OutOfMemory, "no memory for a collective's temporary");
@@ -88,12 +105,13 @@ public:
       group->changed.notify_all();
     group->changed.wait(lock, [&] { return state->numRead == size; });
     if (++state->numLeft == size)
-      group->collectives.erase(key);
+      group->endCollective(frame.epoch, collective.sequence);
     lock.unlock();
     if (late) {
       const Layout &layout = collective.out.layout;
-      copy(collective.out.resolve(frame),
-           {result.data(), Layout::dense(layout.dtype, layout.shape.data(), layout.rank)});
+      copies[self].run(
+          collective.out.resolve(frame),
+          {result.data(), Layout::dense(layout.dtype, layout.shape.data(), layout.rank)});
     }
     return status;
   }
@@ -140,7 +158,7 @@ private:
     return false;
   }
 
-  void reduceToTemporary(const CollectiveState &state, std::vector<std::byte> &result) const {
+  void reduceToTemporary(const CollectiveState &state) {
     const Layout &layout = collective.out.layout;
     result.resize(layout.numBytes());
     TensorView dense{result.data(), Layout::dense(layout.dtype, layout.shape.data(), layout.rank)};
@@ -149,34 +167,40 @@ private:
 
   /// In group order on every rank, so that all get the same bits.
   template <typename Pick>
-  void reduce(const CollectiveState &state, const TensorView &out, Pick pick) const {
-    std::vector<Layout> layouts;
-    std::vector<const void *> data;
-    for (const CollectivePost &post : state.posts) {
-      TensorView in = pick(post);
-      layouts.push_back(in.layout);
-      data.push_back(in.data);
+  void reduce(const CollectiveState &state, const TensorView &out, Pick pick) {
+    size_t size = state.posts.size();
+    bool known = terms.size() == size && sum == out.layout;
+    sum = out.layout;
+    terms.resize(size);
+    addresses.resize(size);
+    for (size_t m = 0; m < size; ++m) {
+      TensorView in = pick(state.posts[m]);
+      known = known && terms[m] == in.layout;
+      terms[m] = in.layout;
+      addresses[m] = in.data;
     }
-    CombinePlan(out.layout, layouts, collective.op).run(out.data, data);
+    if (!known)
+      combine = CombinePlan(sum, terms, collective.op);
+    combine.run(out.data, addresses.data());
   }
 
-  void write(const CollectiveState &state) const {
+  void write(const CollectiveState &state) {
     const CollectivePost &mine = state.posts[self];
     auto whole = [](const CollectivePost &post) { return post.in; };
     auto part = [this](const CollectivePost &post) { return post.in.slice(self); };
     switch (collective.kind) {
     case CollectiveKind::AllGather:
       for (uint32_t m = 0; m < state.posts.size(); ++m)
-        copy(mine.out.slice(m), state.posts[m].in);
+        copies[m].run(mine.out.slice(m), state.posts[m].in);
       return;
     case CollectiveKind::Gather:
       if (self == collective.root)
         for (uint32_t m = 0; m < state.posts.size(); ++m)
-          copy(mine.out.slice(m), state.posts[m].in);
+          copies[m].run(mine.out.slice(m), state.posts[m].in);
       return;
     case CollectiveKind::AllToAll:
       for (uint32_t m = 0; m < state.posts.size(); ++m)
-        copy(mine.out.slice(m), part(state.posts[m]));
+        copies[m].run(mine.out.slice(m), part(state.posts[m]));
       return;
     case CollectiveKind::AllReduce:
       return reduce(state, mine.out, whole);
@@ -187,15 +211,21 @@ private:
     case CollectiveKind::ReduceScatter:
       return reduce(state, mine.out, part);
     case CollectiveKind::Broadcast:
-      return copy(mine.out, state.posts[collective.root].in);
+      return copies[self].run(mine.out, state.posts[collective.root].in);
     case CollectiveKind::Scatter:
-      return copy(mine.out, part(state.posts[collective.root]));
+      return copies[self].run(mine.out, part(state.posts[collective.root]));
     }
   }
 
   GroupRef group;
   uint32_t self;
   Collective collective;
+  std::vector<KnownCopy> copies; ///< by the member that is read
+  Layout sum;                    ///< what `combine` was made for
+  std::vector<Layout> terms;
+  CombinePlan combine;
+  std::vector<const void *> addresses;
+  std::vector<std::byte> result; ///< of an all-reduce in place
 };
 
 } // namespace

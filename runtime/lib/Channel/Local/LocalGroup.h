@@ -63,6 +63,8 @@ private:
 /// A send waiting for its receive; on the sender's stack. The receiver copies from the sender's
 /// buffer between Posted and Taken, so the sender must wait for Done.
 struct SendPost {
+  uint32_t source = 0, tag = 0; ///< source: index in the group
+  uint64_t epoch = 0;
   enum State { Posted, Taken, Done } state = Posted;
   TensorView view;
   Status error; ///< of the receiver
@@ -78,7 +80,6 @@ struct CollectivePost {
 };
 
 struct CollectiveState {
-  explicit CollectiveState(uint32_t size) : posts(size) {}
   std::vector<CollectivePost> posts;
   uint32_t numPosted = 0;
   uint32_t numRead = 0; ///< ranks that have finished reading the others' inputs
@@ -96,6 +97,9 @@ struct Group {
     std::shared_mutex memory;
     SymmetricMemory symmetric;
     bool left = false; ///< guarded by both `memory` and the group's mutex: either suffices to read
+    /// Sends to this member that it has not received yet; guarded by the group's mutex.
+    std::vector<SendPost *> sends;
+    size_t maxSends = 0; ///< of the prepared operations
   };
 
   const std::vector<uint32_t> ranks; ///< of the world, in group order
@@ -105,10 +109,16 @@ struct Group {
   std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
   Status aborted;
-  std::map<std::tuple<uint32_t, uint32_t, uint64_t, uint32_t>, SendPost *>
-      sends; ///< source, destination, epoch, tag
-  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<CollectiveState>>
-      collectives; ///< epoch, sequence
+  using Collectives = std::map<std::pair<uint64_t, uint32_t>, CollectiveState>;
+  Collectives collectives; ///< by epoch and sequence
+  /// Entries that are over, for the next collectives.
+  std::vector<Collectives::node_type> spareCollectives;
+
+  /// Makes an entry for later.
+  void addSpareCollective();
+  /// The entry of a collective, taken by the first member that asks.
+  CollectiveState &collective(uint64_t epoch, uint32_t sequence);
+  void endCollective(uint64_t epoch, uint32_t sequence);
 
   Status leftError(uint32_t member) const;
 };

@@ -7,6 +7,7 @@
 
 #include "LocalGroup.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -215,6 +216,32 @@ GroupRef WorldImpl::group(uint32_t generation, const ChannelDesc &desc) {
 
 Status Group::leftError(uint32_t member) const {
   return Status(Code::Aborted, fmt::format("rank {} has left", ranks[member]));
+}
+
+void Group::addSpareCollective() {
+  Collectives one;
+  one[{}].posts.resize(ranks.size());
+  spareCollectives.push_back(one.extract(one.begin()));
+}
+
+CollectiveState &Group::collective(uint64_t epoch, uint32_t sequence) {
+  auto key = std::make_pair(epoch, sequence);
+  if (auto found = collectives.find(key); found != collectives.end())
+    return found->second;
+  if (spareCollectives.empty())
+    addSpareCollective();
+  Collectives::node_type node = std::move(spareCollectives.back());
+  spareCollectives.pop_back();
+  node.key() = key;
+  return collectives.insert(std::move(node)).position->second;
+}
+
+void Group::endCollective(uint64_t epoch, uint32_t sequence) {
+  Collectives::node_type node = collectives.extract({epoch, sequence});
+  CollectiveState &state = node.mapped();
+  std::fill(state.posts.begin(), state.posts.end(), CollectivePost());
+  state.numPosted = state.numRead = state.numLeft = 0;
+  spareCollectives.push_back(std::move(node));
 }
 
 } // namespace local

@@ -7,6 +7,7 @@
 
 #include "LocalGroup.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 namespace tandem::local {
@@ -21,22 +22,32 @@ public:
     for (const Message &message : messages)
       (message.isSend ? sends : receives).push_back(message);
     plans.resize(receives.size());
+    posts.resize(sends.size());
+    // Two runs may be in flight, so runs need not allocate.
+    std::lock_guard<std::mutex> lock(this->group->mutex);
+    for (const Message &send : sends) {
+      Group::Member &peer = this->group->members[send.peer];
+      peer.maxSends += 2;
+      peer.sends.reserve(peer.maxSends);
+    }
   }
 
   Status execute(const Frame &frame) override {
-    std::vector<SendPost> posts(sends.size());
+    // A stream runs one execution of this operation at a time, so `posts` is safe.
     std::unique_lock<std::mutex> lock(group->mutex);
     Status status = group->aborted;
     for (size_t i = 0; i < sends.size() && status.ok(); ++i) {
-      posts[i].view = sends[i].buffer.resolve(frame);
-      group->sends[{self, sends[i].peer, frame.epoch, sends[i].tag}] = &posts[i];
+      posts[i] = {
+          self,    sends[i].tag, frame.epoch, SendPost::Posted, sends[i].buffer.resolve(frame),
+          Status()};
+      group->members[sends[i].peer].sends.push_back(&posts[i]);
     }
     if (!sends.empty())
       group->changed.notify_all();
     for (size_t i = 0; i < receives.size() && status.ok(); ++i)
       status = receive(lock, frame, i);
     for (size_t i = 0; i < sends.size(); ++i) {
-      Status sent = finishSend(lock, frame, sends[i], posts[i], status);
+      Status sent = finishSend(lock, sends[i], posts[i], status);
       if (status.ok())
         status = sent;
     }
@@ -48,23 +59,26 @@ private:
     Layout src;
     bool valid = false, staged = false;
     CopyPlan first, second; ///< staged through a dense copy, because the shapes differ
+    std::vector<std::byte> dense;
   };
 
   Status receive(std::unique_lock<std::mutex> &lock, const Frame &frame, size_t i) {
     const Message &message = receives[i];
-    auto key = std::make_tuple(message.peer, self, frame.epoch, message.tag);
-    auto found = group->sends.end();
+    std::vector<SendPost *> &posted = group->members[self].sends;
+    auto found = posted.end();
     group->changed.wait(lock, [&] {
-      found = group->sends.find(key);
-      return found != group->sends.end() || !group->aborted.ok() ||
-             group->members[message.peer].left;
+      found = std::find_if(posted.begin(), posted.end(), [&](const SendPost *post) {
+        return post->source == message.peer && post->epoch == frame.epoch &&
+               post->tag == message.tag;
+      });
+      return found != posted.end() || !group->aborted.ok() || group->members[message.peer].left;
     });
     if (!group->aborted.ok())
       return group->aborted;
-    if (found == group->sends.end())
+    if (found == posted.end())
       return group->leftError(message.peer);
-    SendPost *post = found->second;
-    group->sends.erase(found);
+    SendPost *post = *found;
+    posted.erase(found);
     const Layout &dst = message.buffer.layout, &src = post->view.layout;
     if (dst.dtype != src.dtype || dst.numElements() != src.numElements()) {
       post->error =
@@ -101,14 +115,14 @@ private:
     }
     if (!plan.staged)
       return plan.first.run(dst.data, src.data);
-    std::vector<std::byte> dense(src.layout.numBytes());
-    plan.first.run(dense.data(), src.data);
-    plan.second.run(dst.data, dense.data());
+    plan.dense.resize(src.layout.numBytes());
+    plan.first.run(plan.dense.data(), src.data);
+    plan.second.run(dst.data, plan.dense.data());
   }
 
   /// Returns only when the buffer is no longer read.
-  Status finishSend(std::unique_lock<std::mutex> &lock, const Frame &frame, const Message &message,
-                    SendPost &post, const Status &status) {
+  Status finishSend(std::unique_lock<std::mutex> &lock, const Message &message, SendPost &post,
+                    const Status &status) {
     auto given = [&] {
       return !status.ok() || !group->aborted.ok() || group->members[message.peer].left;
     };
@@ -117,9 +131,8 @@ private:
     });
     if (post.state == SendPost::Done)
       return post.error;
-    auto found = group->sends.find({self, message.peer, frame.epoch, message.tag});
-    if (found != group->sends.end() && found->second == &post)
-      group->sends.erase(found);
+    std::vector<SendPost *> &posted = group->members[message.peer].sends;
+    posted.erase(std::remove(posted.begin(), posted.end(), &post), posted.end());
     if (!status.ok())
       return status;
     return group->aborted.ok() ? group->leftError(message.peer) : group->aborted;
@@ -128,7 +141,8 @@ private:
   GroupRef group;
   uint32_t self;
   std::vector<Message> sends, receives;
-  std::vector<Plan> plans; ///< per receive, for the most recent layout
+  std::vector<Plan> plans;     ///< per receive, for the most recent layout
+  std::vector<SendPost> posts; ///< per send
 };
 
 } // namespace

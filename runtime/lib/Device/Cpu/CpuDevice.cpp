@@ -106,7 +106,9 @@ private:
 
 class CpuStream final : public Stream {
 public:
-  explicit CpuStream(std::shared_ptr<Shared> shared) : shared(std::move(shared)) {}
+  explicit CpuStream(std::shared_ptr<Shared> shared) : shared(std::move(shared)) {
+    queue.reserve(kUsualTasks);
+  }
   ~CpuStream() override {
     {
       std::lock_guard<std::mutex> lock(mutex);
@@ -162,6 +164,8 @@ private:
     Marker marker;
     bool isWait;
   };
+  /// Space for so many is there from the start, so that runs seldom allocate.
+  static constexpr size_t kUsualTasks = 512;
 
   Status push(const Task &task) {
     if (shared->aborted)
@@ -185,6 +189,7 @@ private:
   void work() {
     setOpenMPThreads(static_cast<int>(shared->matmulThreads));
     std::vector<Task> batch;
+    batch.reserve(kUsualTasks);
     std::unique_lock<std::mutex> lock(mutex);
     while (true) {
       sleeping = true;

@@ -309,16 +309,18 @@ public:
     tile = std::clamp(tile / kMinTile * kMinTile, kMinTile, kMaxTile);
     nest = TileNest(layoutsOf(operands), tile);
     plan = Planner(code, outputs, types, nest, functions).run();
+    bases.resize(slots.size());
   }
 
   Status execute(const Frame &frame) override {
-    std::vector<std::byte *> bases;
-    for (uint32_t slot : slots)
-      bases.push_back(static_cast<std::byte *>(frame.pointers[slot]));
+    // A stream runs one execution of this operation at a time, so these members are safe.
+    for (size_t k = 0; k < slots.size(); ++k)
+      bases[k] = static_cast<std::byte *>(frame.pointers[slots[k]]);
     int64_t pitch = nest.rows() * nest.columns() * int64_t(width);
     // One extra row for narrow elements being converted.
     auto bytes = static_cast<size_t>(pitch) * (plan.numRegisters + 1);
-    AlignedBytes memory(new (std::align_val_t(64)) std::byte[bytes]);
+    if (!memory)
+      memory.reset(new (std::align_val_t(64)) std::byte[bytes]);
     Tile tile{bases.data(), nest.rows(), nest.columns(), pitch, memory.get()};
     for (const Constant &constant : plan.constants)
       withUnsigned(constant.width, [&](auto zero) {
@@ -329,7 +331,7 @@ public:
     if (!nest.isEmpty())
       for (const Step &step : plan.prologue)
         load(step, tile);
-    nest.run(bases, [&](std::byte *const *at, int64_t rows, int64_t columns) {
+    nest.run(bases.data(), [&](std::byte *const *at, int64_t rows, int64_t columns) {
       tile.at = at;
       tile.rows = rows;
       tile.columns = columns;
@@ -439,6 +441,8 @@ private:
   TileNest nest;
   Plan plan;
   unsigned width = 4; ///< bytes of a register's element
+  std::vector<std::byte *> bases;
+  AlignedBytes memory; ///< of the registers; allocated by the first run
 };
 
 } // namespace

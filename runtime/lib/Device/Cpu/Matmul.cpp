@@ -235,15 +235,19 @@ public:
     bMemory.set_data_handle(b.enter(frame, bStorage, true));
     void *result = out.enter(frame, outStorage, accumulate);
     outMemory.set_data_handle(result);
-    std::unordered_map<int, dnnl::memory> arguments{
-        {DNNL_ARG_SRC, aMemory}, {DNNL_ARG_WEIGHTS, bMemory}, {DNNL_ARG_DST, outMemory}};
+    // The C++ call of the library would allocate a list of arguments.
+    dnnl_exec_arg_t arguments[4] = {{DNNL_ARG_SRC, aMemory.get()},
+                                    {DNNL_ARG_WEIGHTS, bMemory.get()},
+                                    {DNNL_ARG_DST, outMemory.get()}};
     if (hasBias) {
       biasStorage.resize(static_cast<size_t>(biasLayout.numElements()));
       biasConvert.run(biasStorage.data(), frame.pointers[biasSlot]);
       biasMemory.set_data_handle(biasStorage.data());
-      arguments.emplace(DNNL_ARG_BIAS, biasMemory);
+      arguments[3] = {DNNL_ARG_BIAS, biasMemory.get()};
     }
-    primitive.execute(stream(), arguments);
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(primitive.get(), stream().get(), hasBias ? 4 : 3, arguments),
+        "could not execute a matmul");
     stream().wait();
     out.leave(frame, result);
     return Status();

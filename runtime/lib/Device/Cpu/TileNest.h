@@ -9,7 +9,9 @@
 #define TANDEM_LIB_DEVICE_CPU_TILENEST_H
 
 #include "tandem/Program/Types.h"
+#include "tandem/Runtime/HostOps.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -44,15 +46,17 @@ public:
   bool hasWholeRows() const { return tileColumns == numColumns; }
 
   /// Calls body(pointers, rows, columns) for each tile with its start in each operand.
-  template <typename Body> void run(const std::vector<std::byte *> &bases, Body &&body) const {
+  template <typename Body> void run(std::byte *const *bases, Body &&body) const {
     if (empty)
       return;
-    std::vector<std::byte *> outer = bases, at = bases;
-    std::vector<int64_t> index(extents.size(), 0);
+    size_t operands = operandSteps.size();
+    SmallArray<std::byte *> outer(operands), at(operands);
+    std::copy_n(bases, operands, outer.data());
+    int64_t index[kMaxRank] = {};
     for (;;) {
       for (int64_t row = 0; row < numRows; row += tileRows)
         for (int64_t column = 0; column < numColumns; column += tileColumns) {
-          for (size_t k = 0; k < at.size(); ++k)
+          for (size_t k = 0; k < operands; ++k)
             at[k] = outer[k] +
                     (row * operandSteps[k].row + column * operandSteps[k].column) * elementBytes[k];
           body(at.data(), row + tileRows < numRows ? tileRows : numRows - row,
@@ -61,7 +65,7 @@ public:
       size_t d = extents.size();
       for (; d-- > 0;) {
         bool carry = ++index[d] == extents[d];
-        for (size_t k = 0; k < outer.size(); ++k)
+        for (size_t k = 0; k < operands; ++k)
           outer[k] += (carry ? -strides[d][k] * (extents[d] - 1) : strides[d][k]) * elementBytes[k];
         if (!carry)
           break;

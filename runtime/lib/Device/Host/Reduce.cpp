@@ -124,8 +124,8 @@ std::vector<Layout> withFirst(const Layout &first, const std::vector<Layout> &re
 }
 
 template <typename T>
-void combineAll(const LoopNest &nest, DType type, ReduceOp op, std::vector<std::byte *> bases) {
-  size_t operands = bases.size();
+void combineAll(const LoopNest &nest, DType type, ReduceOp op, std::byte *const *bases,
+                size_t operands) {
   int64_t n = nest.rowLength(), size = sizeOf(type);
   nest.run(bases, [&](std::byte *const *at) {
     T sum[kTile], next[kTile];
@@ -200,14 +200,15 @@ void reduceAll(const LoopNest &kept, const LoopNest &reduced, DType type, Reduce
 } // namespace
 
 CombinePlan::CombinePlan(const Layout &dst, const std::vector<Layout> &srcs, ReduceOp op)
-    : nest(withFirst(dst, srcs)), type(dst.dtype), op(op) {}
+    : nest(withFirst(dst, srcs)), operands(1 + srcs.size()), type(dst.dtype), op(op) {}
 
-void CombinePlan::run(void *dst, const std::vector<const void *> &srcs) const {
-  std::vector<std::byte *> bases{static_cast<std::byte *>(dst)};
-  for (const void *src : srcs) // only read
-    bases.push_back(static_cast<std::byte *>(const_cast<void *>(src)));
-  withSumType(type,
-              [&](auto zero) { combineAll<decltype(zero)>(nest, type, op, std::move(bases)); });
+void CombinePlan::run(void *dst, const void *const *srcs) const {
+  SmallArray<std::byte *> bases(operands);
+  bases[0] = static_cast<std::byte *>(dst);
+  for (size_t k = 1; k < operands; ++k) // only read
+    bases[k] = static_cast<std::byte *>(const_cast<void *>(srcs[k - 1]));
+  withSumType(
+      type, [&](auto zero) { combineAll<decltype(zero)>(nest, type, op, bases.data(), operands); });
 }
 
 ReducePlan::ReducePlan(const Layout &dst, const Layout &src, uint64_t mask, ReduceOp op,

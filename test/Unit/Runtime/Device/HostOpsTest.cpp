@@ -101,7 +101,7 @@ TEST(Combine, ManySources) {
     pointers.push_back(in[k].data());
   }
   std::vector<uint16_t> out(700);
-  CombinePlan(l, std::vector<Layout>(5, l), ReduceOp::Sum).run(out.data(), pointers);
+  CombinePlan(l, std::vector<Layout>(5, l), ReduceOp::Sum).run(out.data(), pointers.data());
   for (int i = 0; i < 700; ++i) {
     float sum = 0; // rounded once, at the end
     for (int k = 0; k < 5; ++k)
