@@ -1,0 +1,157 @@
+//===- Bindings.h - what the parts of the extension share -------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The extension module tandem._tandem uses the C API alone. Every function here needs the
+// interpreter's lock (GIL) unless stated otherwise; calls of the C API that may block release it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_BINDINGS_PYTHON_BINDINGS_H
+#define TANDEM_LIB_BINDINGS_PYTHON_BINDINGS_H
+
+#include "tandem-c/Runtime.h"
+
+#include <cstdint>
+#include <memory>
+#include <nanobind/nanobind.h>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tandem::python {
+
+namespace nb = nanobind;
+
+//===-- Errors ------------------------------------------------------------===//
+
+/// Raises the exception of tandem/_errors.py that belongs to `code`.
+[[noreturn]] void raise(tandem_code code, const std::string &message);
+[[noreturn]] inline void raiseArgument(const std::string &message) {
+  raise(TANDEM_INVALID_ARGUMENT, message);
+}
+
+//===-- Contexts ----------------------------------------------------------===//
+
+/// The ranks of one process. Contexts keep it alive.
+class World {
+public:
+  World(uint32_t size, double timeoutSeconds);
+  ~World();
+  World(const World &) = delete;
+  World &operator=(const World &) = delete;
+
+  const uint32_t size;
+  tandem_local_world *handle = nullptr;
+};
+
+/// What a context has made, which ends before it.
+class ContextPart {
+public:
+  virtual ~ContextPart() = default;
+  /// Destroys the handles. Releases the lock while it waits. A second call has no effect.
+  virtual void close() = 0;
+};
+
+struct ContextOptions {
+  std::string device = "cpu", channels;
+  std::shared_ptr<World> world;
+  uint32_t rank = 0;
+  /// None, or an object with rank, world_size, local_rank, local_size, all_gather and barrier.
+  nb::object bootstrap = nb::none();
+  double timeoutSeconds = 60;
+  uint32_t matmulThreads = 0;
+  bool graphs = true, requireProof = false;
+};
+
+class RuntimeContext : public std::enable_shared_from_this<RuntimeContext> {
+public:
+  explicit RuntimeContext(const ContextOptions &options);
+  ~RuntimeContext();
+  RuntimeContext(const RuntimeContext &) = delete;
+  RuntimeContext &operator=(const RuntimeContext &) = delete;
+
+  /// Destroys its parts, then itself. A second call has no effect.
+  void close();
+  void add(const std::shared_ptr<ContextPart> &part);
+  /// Raises the error of a call that returned `code`, or the exception of a bootstrap callback.
+  void check(tandem_code code);
+  /// Raises if the context was closed.
+  tandem_context *get() const;
+  std::string description() const;
+
+  const std::string device, channels;
+  uint32_t rank = 0, worldSize = 1;
+  bool isHost = true; ///< its device computes on host memory
+
+private:
+  void readBootstrap(nb::object given, tandem_launch &launch);
+  static int allGather(void *user, const void *mine, size_t bytes, void *all);
+  static int barrier(void *user);
+
+  tandem_context *handle = nullptr;
+  std::shared_ptr<World> world;
+  nb::object gatherCallback, barrierCallback;
+  /// Raised by a callback.
+  std::optional<nb::python_error> raised;
+  std::vector<std::weak_ptr<ContextPart>> parts;
+};
+
+/// The context of this thread: that of the innermost `with`, else that of the process. Null if
+/// there is none.
+std::shared_ptr<RuntimeContext> currentContext();
+
+//===-- Tensors -----------------------------------------------------------===//
+
+inline constexpr uint32_t kMaxDims = 16;
+
+/// Memory of a caller's tensor, and what keeps it.
+class Tensor {
+public:
+  Tensor() = default;
+  ~Tensor() { release(); }
+  Tensor(const Tensor &) = delete;
+  Tensor &operator=(const Tensor &) = delete;
+
+  /// Reads `object` without a copy; `what` names it in errors. `stream`: for tensors of a device,
+  /// the stream (a number, as in the array API) on which they will be used.
+  void read(nb::handle object, const std::string &what, bool onHost, nb::handle stream);
+  /// "f32[4, 8]".
+  std::string str() const;
+
+  void *data = nullptr;
+  tandem_dtype dtype = TANDEM_F32;
+  uint32_t rank = 0;
+  int64_t shape[kMaxDims] = {};
+  uint64_t bytes = 0;
+  bool isReadOnly = false;
+
+private:
+  void readTorch(nb::handle object, const std::string &what, bool onHost);
+  void readBuffer(nb::handle object, const std::string &what);
+  void readDlpack(nb::handle object, const std::string &what, bool onHost, nb::handle stream);
+  void finish(const std::string &what, const int64_t *strides, int64_t unit);
+  void release();
+
+  Py_buffer buffer = {};
+  bool hasBuffer = false;
+  nb::object capsule;
+};
+
+/// "f32"; "" if unknown.
+const char *nameOf(tandem_dtype dtype);
+uint32_t sizeOf(tandem_dtype dtype);
+std::string describe(tandem_dtype dtype, const std::vector<int64_t> &shape);
+/// A new tensor of the framework of `like` (None: NumPy).
+nb::object makeTensor(nb::handle like, tandem_dtype dtype, const std::vector<int64_t> &shape);
+
+//===-- The parts of the module -------------------------------------------===//
+
+void bindContexts(nb::module_ &module);
+void bindPrograms(nb::module_ &module);
+void bindCompiler(nb::module_ &module);
+
+} // namespace tandem::python
+
+#endif // TANDEM_LIB_BINDINGS_PYTHON_BINDINGS_H

@@ -1,0 +1,148 @@
+//===- Compiler.cpp - the compiler, opened when it is used ------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bindings.h"
+
+#include "tandem-c/Compiler.h"
+
+#include <dlfcn.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+using namespace tandem::python;
+
+namespace {
+
+/// The functions of libtandem_compiler.so, by name.
+class Library {
+public:
+  /// Opens it once; raises if it is not there.
+  static const Library &get();
+
+  decltype(&::tandem_compile) compile = nullptr;
+  decltype(&::tandem_compilation_destroy) destroy = nullptr;
+  decltype(&::tandem_compilation_ok) ok = nullptr;
+  decltype(&::tandem_compilation_bytes) bytes = nullptr;
+  decltype(&::tandem_compilation_num_diagnostics) numDiagnostics = nullptr;
+  decltype(&::tandem_compilation_diagnostic) diagnostic = nullptr;
+
+private:
+  static void *open(std::string &error);
+  template <typename Function>
+  static bool find(void *library, Function &function, const char *name) {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+    return function != nullptr;
+  }
+};
+
+/// Next to the runtime's library, else where the loader looks.
+void *Library::open(std::string &error) {
+  const std::string name = TANDEM_COMPILER_LIBRARY;
+  Dl_info runtime;
+  if (::dladdr(reinterpret_cast<void *>(&tandem_version), &runtime) && runtime.dli_fname) {
+    std::string path = runtime.dli_fname;
+    path = path.substr(0, path.rfind('/') + 1) + name;
+    if (void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
+      return library;
+    error = ::dlerror();
+  }
+  if (void *library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL))
+    return library;
+  if (error.empty())
+    error = ::dlerror();
+  return nullptr;
+}
+
+const Library &Library::get() {
+  static const Library *library = nullptr;
+  if (library)
+    return *library;
+  std::string error;
+  void *handle = open(error);
+  if (!handle)
+    raise(TANDEM_UNSUPPORTED, "the compiler is not installed, only the runtime, which loads .tsp "
+                              "files (tandem.load): " +
+                                  error);
+  auto *made = new Library;
+  if (!find(handle, made->compile, "tandem_compile") ||
+      !find(handle, made->destroy, "tandem_compilation_destroy") ||
+      !find(handle, made->ok, "tandem_compilation_ok") ||
+      !find(handle, made->bytes, "tandem_compilation_bytes") ||
+      !find(handle, made->numDiagnostics, "tandem_compilation_num_diagnostics") ||
+      !find(handle, made->diagnostic, "tandem_compilation_diagnostic"))
+    raise(TANDEM_UNSUPPORTED,
+          std::string("the compiler's library is of another version: ") + ::dlerror());
+  return *(library = made);
+}
+
+using Sizes = std::vector<std::pair<std::string, int64_t>>;
+using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+
+const char *given(const std::string &text) { return text.empty() ? nullptr : text.c_str(); }
+
+/// (bytes or None, [(severity, message, file, line, column)]).
+nb::object compile(const std::string &text, const std::string &name, const std::string &entry,
+                   const Sizes &mesh, const Shapes &shapes, const std::string &target,
+                   uint32_t ranks, uint32_t workers, bool reference, const std::string &machine,
+                   const std::string &gather, bool certify, const std::string &deterministic,
+                   const std::string &tuned) {
+  const Library &library = Library::get();
+  std::vector<tandem_mesh_size> meshSizes;
+  for (const auto &[axis, size] : mesh)
+    meshSizes.push_back({axis.c_str(), size});
+  std::vector<tandem_argument_shape> argumentShapes;
+  for (const auto &[argument, extents] : shapes)
+    argumentShapes.push_back({argument.c_str(), extents.data(), extents.size()});
+  tandem_compile_options options = {};
+  options.struct_size = sizeof options;
+  options.entry = given(entry);
+  options.mesh = meshSizes.data();
+  options.num_mesh = meshSizes.size();
+  options.shapes = argumentShapes.data();
+  options.num_shapes = argumentShapes.size();
+  options.target = given(target);
+  options.num_ranks = ranks;
+  options.workers = workers;
+  options.no_oracle = reference ? 0 : 1;
+  options.machine = given(machine);
+  options.gather = given(gather);
+  options.certify = certify ? 1 : 0;
+  options.deterministic = given(deterministic);
+  options.tuned = given(tuned);
+
+  tandem_compilation *compilation = nullptr;
+  {
+    nb::gil_scoped_release unlocked;
+    compilation = library.compile(text.data(), text.size(), given(name), &options);
+  }
+  if (!compilation)
+    raise(TANDEM_OUT_OF_MEMORY, "out of memory");
+  std::unique_ptr<tandem_compilation, decltype(library.destroy)> owner(compilation,
+                                                                       library.destroy);
+  nb::list diagnostics;
+  tandem_diagnostic one;
+  for (size_t i = 0; library.diagnostic(compilation, i, &one); ++i)
+    diagnostics.append(nb::make_tuple(static_cast<int>(one.severity), one.message, one.file,
+                                      one.line, one.column));
+  nb::object bytes = nb::none();
+  size_t size = 0;
+  if (library.ok(compilation))
+    if (const void *data = library.bytes(compilation, &size))
+      bytes = nb::bytes(data, size);
+  return nb::make_tuple(bytes, diagnostics);
+}
+
+} // namespace
+
+void tandem::python::bindCompiler(nb::module_ &module) {
+  module.def("compile", &compile, nb::arg("text"), nb::arg("name"), nb::kw_only(),
+             nb::arg("entry") = "", nb::arg("mesh") = Sizes(), nb::arg("shapes") = Shapes(),
+             nb::arg("target") = "", nb::arg("ranks") = 0, nb::arg("workers") = 0,
+             nb::arg("reference") = false, nb::arg("machine") = "", nb::arg("gather") = "",
+             nb::arg("certify") = false, nb::arg("deterministic") = "", nb::arg("tuned") = "");
+}

@@ -1,0 +1,247 @@
+//===- Contexts.cpp - worlds, contexts, bootstraps --------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bindings.h"
+
+#include <cmath>
+#include <cstring>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <utility>
+
+using namespace tandem::python;
+
+namespace {
+
+uint32_t milliseconds(double seconds) {
+  if (!(seconds > 0) || seconds > 4e6)
+    raiseArgument("timeout: expected seconds above 0 and at most 4000000");
+  return static_cast<uint32_t>(std::ceil(seconds * 1000));
+}
+
+/// Contexts entered by `with` on this thread, innermost last.
+thread_local std::vector<std::shared_ptr<RuntimeContext>> entered;
+/// That of all other threads; never destroyed at exit, where the interpreter is gone.
+std::shared_ptr<RuntimeContext> &processContext() {
+  static auto *context = new std::shared_ptr<RuntimeContext>;
+  return *context;
+}
+
+} // namespace
+
+std::shared_ptr<RuntimeContext> tandem::python::currentContext() {
+  return entered.empty() ? processContext() : entered.back();
+}
+
+World::World(uint32_t size, double timeoutSeconds) : size(size) {
+  if (size == 0)
+    raiseArgument("expected at least one rank, found 0");
+  if (tandem_code code = tandem_local_world_create(size, milliseconds(timeoutSeconds), &handle);
+      code != TANDEM_OK)
+    raise(code, "cannot create the local world");
+}
+
+World::~World() { tandem_local_world_destroy(handle); }
+
+int RuntimeContext::allGather(void *user, const void *mine, size_t bytes, void *all) {
+  auto *self = static_cast<RuntimeContext *>(user);
+  nb::gil_scoped_acquire lock;
+  try {
+    nb::object parts = self->gatherCallback(nb::bytes(mine, bytes));
+    if (nb::len(parts) != self->worldSize) {
+      PyErr_Format(PyExc_ValueError, "bootstrap: expected all_gather to return %u parts, found %zu",
+                   self->worldSize, nb::len(parts));
+      throw nb::python_error();
+    }
+    auto *to = static_cast<char *>(all);
+    for (nb::handle part : parts) {
+      auto given = nb::cast<nb::bytes>(part);
+      if (given.size() != bytes) {
+        PyErr_Format(PyExc_ValueError,
+                     "bootstrap: expected all_gather to return parts of %zu bytes, found %zu",
+                     bytes, given.size());
+        throw nb::python_error();
+      }
+      std::memcpy(to, given.c_str(), bytes);
+      to += bytes;
+    }
+    return 0;
+  } catch (nb::python_error &error) {
+    self->raised.emplace(std::move(error));
+  } catch (const std::exception &error) { // of a cast
+    PyErr_Format(PyExc_TypeError, "bootstrap: all_gather: expected a list of bytes (%s)",
+                 error.what());
+    self->raised.emplace();
+  }
+  return 1;
+}
+
+int RuntimeContext::barrier(void *user) {
+  auto *self = static_cast<RuntimeContext *>(user);
+  nb::gil_scoped_acquire lock;
+  try {
+    self->barrierCallback();
+    return 0;
+  } catch (nb::python_error &error) {
+    self->raised.emplace(std::move(error));
+  }
+  return 1;
+}
+
+void RuntimeContext::readBootstrap(nb::object given, tandem_launch &launch) {
+  launch.rank = nb::cast<uint32_t>(given.attr("rank"));
+  launch.world_size = nb::cast<uint32_t>(given.attr("world_size"));
+  if (nb::hasattr(given, "local_size")) {
+    launch.local_size = nb::cast<uint32_t>(given.attr("local_size"));
+    launch.local_rank = nb::cast<uint32_t>(given.attr("local_rank"));
+  }
+  gatherCallback = given.attr("all_gather");
+  barrierCallback = given.attr("barrier");
+  launch.all_gather = allGather;
+  launch.barrier = barrier;
+  launch.user = this;
+  rank = launch.rank;
+  worldSize = launch.world_size;
+}
+
+RuntimeContext::RuntimeContext(const ContextOptions &given)
+    : device(given.device), channels(given.channels), isHost(device.compare(0, 4, "cuda") != 0),
+      world(given.world) {
+  tandem_context_options options = {};
+  options.struct_size = sizeof options;
+  options.device = device.c_str();
+  options.channels = channels.empty() ? nullptr : channels.c_str();
+  options.timeout_ms = milliseconds(given.timeoutSeconds);
+  options.matmul_threads = given.matmulThreads;
+  options.no_graphs = given.graphs ? 0 : 1;
+  options.require_proof = given.requireProof ? 1 : 0;
+  tandem_launch launch = {};
+  if (world) {
+    if (!given.bootstrap.is_none())
+      raiseArgument("expected a bootstrap or a local world, found both");
+    options.local_world = world->handle;
+    options.local_world_rank = rank = given.rank;
+    worldSize = world->size;
+  } else if (!given.bootstrap.is_none()) {
+    readBootstrap(given.bootstrap, launch);
+    options.launch = &launch;
+  }
+  tandem_code code = TANDEM_OK;
+  {
+    nb::gil_scoped_release unlocked;
+    code = tandem_context_create(&options, &handle);
+  }
+  if (code == TANDEM_OK)
+    return;
+  std::string message = handle ? tandem_last_error(handle) : "out of memory";
+  tandem_context_destroy(handle);
+  handle = nullptr;
+  if (raised)
+    throw std::move(*raised);
+  raise(code, message);
+}
+
+RuntimeContext::~RuntimeContext() { close(); }
+
+void RuntimeContext::add(const std::shared_ptr<ContextPart> &part) {
+  // Those that are gone leave their places.
+  for (std::weak_ptr<ContextPart> &place : parts)
+    if (place.expired()) {
+      place = part;
+      return;
+    }
+  parts.push_back(part);
+}
+
+void RuntimeContext::close() {
+  for (std::weak_ptr<ContextPart> &place : std::exchange(parts, {}))
+    if (std::shared_ptr<ContextPart> part = place.lock())
+      part->close();
+  if (tandem_context *last = std::exchange(handle, nullptr)) {
+    nb::gil_scoped_release unlocked;
+    tandem_context_destroy(last);
+  }
+}
+
+tandem_context *RuntimeContext::get() const {
+  if (!handle)
+    raiseArgument("the context is closed");
+  return handle;
+}
+
+std::string RuntimeContext::description() const { return tandem_context_description(get()); }
+
+void RuntimeContext::check(tandem_code code) {
+  if (code == TANDEM_OK)
+    return;
+  if (raised) {
+    nb::python_error error(std::move(*raised));
+    raised.reset();
+    throw error;
+  }
+  raise(code, tandem_last_error(handle));
+}
+
+void tandem::python::bindContexts(nb::module_ &module) {
+  nb::class_<World>(module, "World")
+      .def(nb::init<uint32_t, double>(), nb::arg("size"), nb::arg("timeout") = 60.0)
+      .def_ro("size", &World::size);
+
+  nb::class_<RuntimeContext>(module, "Context")
+      .def(nb::new_([](const std::string &device, const std::string &channels,
+                       std::shared_ptr<World> world, uint32_t rank, nb::object bootstrap,
+                       double timeout, uint32_t matmulThreads, bool graphs, bool requireProof) {
+             ContextOptions options;
+             options.device = device;
+             options.channels = channels;
+             if (channels.empty())
+               options.channels = world                               ? "local"
+                                  : device.compare(0, 4, "cuda") == 0 ? "peer,ccl"
+                                  : bootstrap.is_none()               ? ""
+                                                                      : "ucx";
+             options.world = std::move(world);
+             options.rank = rank;
+             options.bootstrap = std::move(bootstrap);
+             options.timeoutSeconds = timeout;
+             options.matmulThreads = matmulThreads;
+             options.graphs = graphs;
+             options.requireProof = requireProof;
+             return std::make_shared<RuntimeContext>(options);
+           }),
+           nb::arg("device") = "cpu", nb::arg("channels") = "", nb::arg("world") = nb::none(),
+           nb::arg("rank") = 0, nb::arg("bootstrap") = nb::none(), nb::arg("timeout") = 60.0,
+           nb::arg("matmul_threads") = 0, nb::arg("graphs") = true,
+           nb::arg("require_proof") = false)
+      .def_ro("rank", &RuntimeContext::rank)
+      .def_ro("world_size", &RuntimeContext::worldSize)
+      .def_ro("device", &RuntimeContext::device)
+      .def_ro("channels", &RuntimeContext::channels)
+      .def_prop_ro("description", &RuntimeContext::description)
+      .def("close", &RuntimeContext::close)
+      .def("check_health",
+           [](RuntimeContext &context) { context.check(tandem_context_health(context.get())); })
+      .def("__enter__",
+           [](std::shared_ptr<RuntimeContext> context) {
+             (void)context->get();
+             entered.push_back(context);
+             return context;
+           })
+      .def(
+          "__exit__",
+          [](RuntimeContext &context, nb::handle, nb::handle, nb::handle) {
+            if (entered.empty() || entered.back().get() != &context)
+              raiseArgument("this thread did not enter the context last");
+            entered.pop_back();
+          },
+          nb::arg().none(), nb::arg().none(), nb::arg().none());
+
+  module.def("current_context", &currentContext);
+  module.def(
+      "set_process_context",
+      [](std::shared_ptr<RuntimeContext> context) { processContext() = std::move(context); },
+      nb::arg("context").none());
+}

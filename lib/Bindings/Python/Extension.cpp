@@ -1,0 +1,15 @@
+//===- Extension.cpp - the module tandem._tandem ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bindings.h"
+
+NB_MODULE(_tandem, module) {
+  module.attr("version") = tandem_version();
+  tandem::python::bindContexts(module);
+  tandem::python::bindPrograms(module);
+  tandem::python::bindCompiler(module);
+}

@@ -1,0 +1,279 @@
+//===- Tensors.cpp - tensors of other libraries, without copies -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Libraries are recognised by what their tensors offer, and none is imported: torch.Tensor by its
+// own methods (quickest, and it may require a gradient), NumPy's arrays by the buffer protocol, all
+// others by DLPack.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bindings.h"
+
+#include "Dlpack.h"
+
+#include <array>
+#include <cstring>
+#include <string_view>
+
+using namespace tandem::python;
+
+namespace {
+
+struct TypeInfo {
+  const char *name;
+  uint32_t bytes;
+  uint8_t code; ///< DLPack's
+  const char *torch;
+};
+
+/// By tandem_dtype.
+constexpr std::array<TypeInfo, 9> kTypes = {{{"f32", 4, dlpack::kFloat, "float32"},
+                                             {"f16", 2, dlpack::kFloat, "float16"},
+                                             {"bf16", 2, dlpack::kBfloat, "bfloat16"},
+                                             {"i32", 4, dlpack::kInt, "int32"},
+                                             {"f64", 8, dlpack::kFloat, "float64"},
+                                             {"i64", 8, dlpack::kInt, "int64"},
+                                             {"i8", 1, dlpack::kInt, "int8"},
+                                             {"i1", 1, dlpack::kBool, "bool"},
+                                             {"i16", 2, dlpack::kInt, "int16"}}};
+
+/// Interned names of attributes.
+struct Names {
+  nb::object dataPtr = make("data_ptr"), shape = make("shape"), dtype = make("dtype"),
+             isContiguous = make("is_contiguous"), isCpu = make("is_cpu"),
+             dlpack = make("__dlpack__"), stream = make("stream");
+
+  static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }
+  /// Lives as long as the process.
+  static const Names &get() {
+    static const auto *names = new Names;
+    return *names;
+  }
+};
+
+/// torch, once the program has imported it.
+struct Torch {
+  nb::object tensor;
+  std::array<nb::object, kTypes.size()> dtypes;
+
+  static const Torch *get() {
+    static const Torch *torch = nullptr;
+    if (torch)
+      return torch;
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *module = PyDict_GetItemString(modules, "torch");
+    if (!module || !PyObject_HasAttrString(module, "Tensor"))
+      return nullptr;
+    auto *made = new Torch;
+    made->tensor = nb::borrow(module).attr("Tensor");
+    for (size_t i = 0; i < kTypes.size(); ++i)
+      made->dtypes[i] = nb::borrow(module).attr(kTypes[i].torch);
+    return torch = made;
+  }
+};
+
+bool isTorch(nb::handle object) {
+  const Torch *torch = Torch::get();
+  return torch && PyObject_TypeCheck(object.ptr(), (PyTypeObject *)torch->tensor.ptr());
+}
+
+/// The type of a struct-module format of `bytes` bytes.
+std::optional<tandem_dtype> fromFormat(std::string_view format, Py_ssize_t bytes) {
+  if (!format.empty() && (format[0] == '@' || format[0] == '=' || format[0] == '<'))
+    format.remove_prefix(1);
+  if (format.size() != 1)
+    return std::nullopt;
+  char letter = format[0];
+  uint8_t code = letter == '?'                                     ? dlpack::kBool
+                 : letter == 'e' || letter == 'f' || letter == 'd' ? dlpack::kFloat
+                 : letter == 'b' || letter == 'h' || letter == 'i' || letter == 'l' || letter == 'q'
+                     ? dlpack::kInt
+                     : 255;
+  for (size_t i = 0; i < kTypes.size(); ++i)
+    if (kTypes[i].code == code && kTypes[i].bytes == static_cast<uint32_t>(bytes))
+      return static_cast<tandem_dtype>(i);
+  return std::nullopt;
+}
+
+const char *typeOf(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
+
+[[noreturn]] void wrongType(const std::string &what, const std::string &found) {
+  raiseArgument(
+      what + ": expected elements of f32, f16, bf16, f64, i64, i32, i16, i8 or i1, found " + found);
+}
+
+} // namespace
+
+const char *tandem::python::nameOf(tandem_dtype dtype) {
+  return static_cast<size_t>(dtype) < kTypes.size() ? kTypes[static_cast<size_t>(dtype)].name : "";
+}
+
+uint32_t tandem::python::sizeOf(tandem_dtype dtype) {
+  return static_cast<size_t>(dtype) < kTypes.size() ? kTypes[static_cast<size_t>(dtype)].bytes : 0;
+}
+
+static std::string describe(tandem_dtype dtype, const int64_t *shape, size_t rank) {
+  std::string text = nameOf(dtype);
+  text += "[";
+  for (size_t d = 0; d < rank; ++d)
+    text += (d ? ", " : "") + std::to_string(shape[d]);
+  return text + "]";
+}
+
+std::string tandem::python::describe(tandem_dtype dtype, const std::vector<int64_t> &shape) {
+  return ::describe(dtype, shape.data(), shape.size());
+}
+
+std::string Tensor::str() const { return ::describe(dtype, shape, rank); }
+
+void Tensor::release() {
+  if (hasBuffer)
+    PyBuffer_Release(&buffer);
+  hasBuffer = false;
+  if (!capsule.is_valid())
+    return;
+  if (auto *managed = static_cast<dlpack::ManagedTensor *>(
+          PyCapsule_GetPointer(capsule.ptr(), "used_dltensor")))
+    if (managed->deleter)
+      managed->deleter(managed);
+  capsule.reset();
+}
+
+void Tensor::read(nb::handle object, const std::string &what, bool onHost, nb::handle stream) {
+  release();
+  if (isTorch(object))
+    readTorch(object, what, onHost);
+  else if (onHost && PyObject_CheckBuffer(object.ptr()))
+    readBuffer(object, what);
+  else if (PyObject_HasAttr(object.ptr(), Names::get().dlpack.ptr()))
+    readDlpack(object, what, onHost, stream);
+  else
+    raiseArgument(what + ": expected a tensor (with __dlpack__ or the buffer protocol), found " +
+                  typeOf(object));
+}
+
+/// Checks that memory is row-major, and computes its size. Strides are multiples of `unit` bytes.
+void Tensor::finish(const std::string &what, const int64_t *strides, int64_t unit) {
+  bytes = sizeOf(dtype);
+  for (uint32_t d = 0; d < rank; ++d)
+    bytes *= static_cast<uint64_t>(shape[d]);
+  if (!strides || bytes == 0)
+    return;
+  int64_t expected = static_cast<int64_t>(sizeOf(dtype)) / unit;
+  for (uint32_t d = rank; d-- > 0;) {
+    if (shape[d] != 1 && strides[d] != expected)
+      raiseArgument(what + ": expected a contiguous tensor, found " + str() +
+                    " with other strides; copy it first");
+    expected *= shape[d];
+  }
+}
+
+void Tensor::readTorch(nb::handle object, const std::string &what, bool onHost) {
+  const Names &names = Names::get();
+  const Torch &torch = *Torch::get();
+  nb::object type = nb::getattr(object, names.dtype);
+  size_t found = 0;
+  while (found < kTypes.size() && torch.dtypes[found].ptr() != type.ptr())
+    ++found;
+  if (found == kTypes.size())
+    wrongType(what, nb::cast<const char *>(nb::str(type)));
+  dtype = static_cast<tandem_dtype>(found);
+  nb::object extents = nb::getattr(object, names.shape); // a tuple
+  rank = static_cast<uint32_t>(PyTuple_GET_SIZE(extents.ptr()));
+  if (rank > kMaxDims)
+    raiseArgument(what + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
+  for (uint32_t d = 0; d < rank; ++d)
+    shape[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(extents.ptr(), d));
+  if (nb::getattr(object, names.isCpu).is(Py_True) != onHost)
+    raiseArgument(what + (onHost ? ": expected a tensor of the CPU, found one of a device"
+                                 : ": expected a tensor of the device, found one of the CPU"));
+  if (!nb::steal(PyObject_CallMethodNoArgs(object.ptr(), names.isContiguous.ptr())).is(Py_True))
+    raiseArgument(what + ": expected a contiguous tensor, found " + str() +
+                  " with other strides; copy it first");
+  nb::object address = nb::steal(PyObject_CallMethodNoArgs(object.ptr(), names.dataPtr.ptr()));
+  if (!address.is_valid())
+    throw nb::python_error();
+  data = PyLong_AsVoidPtr(address.ptr());
+  if (PyErr_Occurred())
+    throw nb::python_error();
+  finish(what, nullptr, 1);
+}
+
+void Tensor::readBuffer(nb::handle object, const std::string &what) {
+  // NumPy has no bf16, and arrays of ml_dtypes.bfloat16 export no buffer: their bits do.
+  bool isBfloat = PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0;
+  if (isBfloat) {
+    nb::python_error error;
+    if (!nb::hasattr(object, "dtype") || !nb::hasattr(object, "view") ||
+        !nb::str(object.attr("dtype")).equal(nb::str("bfloat16")))
+      throw error;
+    nb::object bits = object.attr("view")("uint16");
+    if (PyObject_GetBuffer(bits.ptr(), &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT))
+      throw nb::python_error();
+  }
+  hasBuffer = true;
+  std::optional<tandem_dtype> type =
+      isBfloat ? TANDEM_BF16 : fromFormat(buffer.format ? buffer.format : "B", buffer.itemsize);
+  if (!type)
+    wrongType(what, std::string("format \"") + (buffer.format ? buffer.format : "B") + "\"");
+  if (buffer.ndim > static_cast<int>(kMaxDims))
+    raiseArgument(what + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
+  dtype = *type;
+  rank = static_cast<uint32_t>(buffer.ndim);
+  data = buffer.buf;
+  isReadOnly = buffer.readonly != 0;
+  int64_t strides[kMaxDims];
+  for (uint32_t d = 0; d < rank; ++d) {
+    shape[d] = buffer.shape[d];
+    strides[d] = buffer.strides[d];
+  }
+  finish(what, strides, 1);
+}
+
+void Tensor::readDlpack(nb::handle object, const std::string &what, bool onHost,
+                        nb::handle stream) {
+  nb::object method = nb::getattr(object, Names::get().dlpack);
+  nb::object given =
+      onHost || stream.is_none() ? method() : method(nb::arg("stream") = nb::borrow(stream));
+  auto *managed =
+      static_cast<dlpack::ManagedTensor *>(PyCapsule_GetPointer(given.ptr(), "dltensor"));
+  if (!managed || PyCapsule_SetName(given.ptr(), "used_dltensor"))
+    throw nb::python_error();
+  capsule = std::move(given);
+  const dlpack::Tensor &tensor = managed->tensor;
+  int32_t place = tensor.device.type;
+  bool isHostMemory =
+      place == dlpack::kCpu || place == dlpack::kCudaHost || place == dlpack::kCudaManaged;
+  bool isDeviceMemory =
+      place == dlpack::kCuda || place == dlpack::kRocm || place == dlpack::kCudaManaged;
+  if (onHost ? !isHostMemory : !isDeviceMemory)
+    raiseArgument(what + (onHost ? ": expected a tensor of the CPU, found one of a device"
+                                 : ": expected a tensor of the device, found one of the CPU"));
+  size_t found = 0;
+  while (found < kTypes.size() &&
+         !(kTypes[found].code == tensor.dtype.code && kTypes[found].bytes * 8 == tensor.dtype.bits))
+    ++found;
+  if (found == kTypes.size() || tensor.dtype.lanes != 1)
+    wrongType(what, "DLPack's type " + std::to_string(tensor.dtype.code) + " of " +
+                        std::to_string(tensor.dtype.bits) + " bits");
+  if (tensor.rank > static_cast<int32_t>(kMaxDims))
+    raiseArgument(what + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
+  dtype = static_cast<tandem_dtype>(found);
+  rank = static_cast<uint32_t>(tensor.rank);
+  data = static_cast<char *>(tensor.data) + tensor.byteOffset;
+  for (uint32_t d = 0; d < rank; ++d)
+    shape[d] = tensor.shape[d];
+  finish(what, tensor.strides, sizeOf(dtype));
+}
+
+nb::object tandem::python::makeTensor(nb::handle like, tandem_dtype dtype,
+                                      const std::vector<int64_t> &shape) {
+  static const nb::object *make =
+      new nb::object(nb::module_::import_("tandem._frameworks").attr("make"));
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (size_t d = 0; d < shape.size(); ++d)
+    PyTuple_SET_ITEM(extents.ptr(), static_cast<Py_ssize_t>(d), PyLong_FromLongLong(shape[d]));
+  return (*make)(nb::borrow(like), nameOf(dtype), extents);
+}

@@ -1,0 +1,18 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tandem overlaps communication with matmul. docs/python.md describes this package.
+
+A fusion, a function whose tensors state how their dimensions are split over devices, is compiled to a stream program,
+which runs on every rank with tensors of NumPy, torch, JAX or CuPy.
+"""
+
+from ._context import Context, LocalWorld, init, local_world
+from ._errors import ArgumentError, CompileError, Diagnostic, Error, Timeout
+from ._mesh import Axes, Digit, Mesh, Tensor, didx, serial, stream
+from ._program import Argument, Fusion, Program, compile, fuse, load
+from ._tandem import current_context
+from ._tandem import version as __version__
+from ._trace import (Value, absolute, attention, cast, concat, cos, erf, exp, gelu, log, matmul, maximum, minimum, relu,
+                     reshard, rsqrt, sigmoid, silu, sin, softmax, sqrt, tanh, where)
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,185 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From traced operations to the text of a fusion.
+
+A value without axes is undecided: the compiler chooses. Undecided and decided values meet only at a reshard, so types
+are decided here where a result, or another operand of an elementwise operation, says what they should be.
+"""
+
+import math
+
+from ._errors import ArgumentError
+from ._trace import Value
+
+
+class _Graph:
+    """The operations that the results need, in order, with decided types.
+
+    An elementwise operation has one type for its operands and its result. So the values that such operations connect
+    are one class, whose axes are those of its first decided operand, else those of the first result in it.
+    """
+
+    def __init__(self, arguments, results, result_axes):
+        self.order, self.parents, self.axes, self.adapted = [], {}, {}, {}
+        self.results = list(results)
+        self.sort(arguments)
+        operations = list(self.order)
+        for value in operations:
+            if value.details.get("elementwise"):
+                for operand in value.operands:
+                    if operand.axes is None and operand.op != "constant":
+                        self.parents[self.root(operand)] = self.root(value)
+        for value in operations:
+            if value.details.get("elementwise"):
+                for operand in value.operands:
+                    if operand.axes is not None:
+                        self.axes.setdefault(self.root(value), operand.axes)
+        for value, axes in zip(results, result_axes):
+            if value.axes is None:
+                self.axes.setdefault(self.root(value), axes)
+        for value in operations:
+            if value.axes is None and value.op != "constant":
+                value.axes = self.axes.get(self.root(value))
+        for value in operations:
+            if value.details.get("elementwise"):
+                value.operands = [self.adapt(operand, value.axes) for operand in value.operands]
+        self.results = [self.adapt(value, axes) for value, axes in zip(results, result_axes)]
+        used = {id(operand) for value in self.order for operand in value.operands} | set(map(id, self.results))
+        self.order = [value for value in self.order if id(value) in used]
+
+    def sort(self, arguments):
+        seen = {id(argument) for argument in arguments}
+        stack = [(value, False) for value in reversed(self.results)]
+        while stack:  # not recursive: a chain of operations may be long
+            value, done = stack.pop()
+            if done:
+                self.order.append(value)
+            elif id(value) not in seen:
+                seen.add(id(value))
+                stack.append((value, True))
+                stack.extend((operand, False) for operand in reversed(value.operands))
+
+    def root(self, value):
+        key = id(value)
+        while self.parents.get(key, key) != key:
+            key = self.parents[key]
+        return key
+
+    def adapt(self, value, axes):
+        """The value with these axes: a reshard of it if it has others."""
+        if value.axes == axes or axes is None:
+            return value
+        key = id(value), axes
+        if key not in self.adapted:
+            if value.op == "constant":
+                made = Value("constant", [], value.shape, value.dtype, axes, number=value.details["number"])
+            else:
+                made = Value("fusion.reshard", [value], value.shape, value.dtype, axes, attributes=[])
+            made.place = value.place
+            at = next((index for index, other in enumerate(self.order) if other is value), -1)
+            self.order.insert(at + 1, made)
+            self.adapted[key] = made
+        return self.adapted[key]
+
+
+def _literal(number, dtype):
+    if dtype == "i1":
+        return "true" if number else "false"
+    if dtype.startswith("i"):
+        if number != int(number):
+            raise ArgumentError(f"expected a whole number beside {dtype}, found {number!r}")
+        return str(int(number))
+    if not math.isfinite(number):
+        bits = {"f32": "7F800000", "f16": "7C00", "bf16": "7F80", "f64": "7FF0000000000000"}[dtype]
+        if math.isnan(number):
+            bits = {"f32": "7FC00000", "f16": "7E00", "bf16": "7FC0", "f64": "7FF8000000000000"}[dtype]
+        elif number < 0:
+            bits = f"{int(bits, 16) | 1 << (4 * len(bits) - 1):X}"
+        return "0x" + bits
+    text = repr(float(number))
+    if "." not in text:  # 1e-06
+        text = text.replace("e", ".0e")
+    return text
+
+
+def _type(value, axes="own"):
+    axes = value.axes if axes == "own" else axes
+    shape = "".join(f"{extent}x" for extent in value.shape)
+    return f"tensor<{shape}{value.dtype}{', ' + axes._text() if axes is not None else ''}>"
+
+
+def _quoted(text):
+    return '"' + text.replace("\\", "\\5C").replace('"', "\\22").replace("\n", "\\0A") + '"'
+
+
+def _loc(place):
+    return f" loc({_quoted(place[0])}:{place[1]}:{place[2]})" if place[0] else ""
+
+
+def _attributes(parts):
+    return f" {{{', '.join(parts)}}}" if parts else ""
+
+
+def _operation(value, names):
+    """The text of one operation without its location."""
+    details, result = value.details, _type(value)
+    operands = [names[id(operand)] for operand in value.operands]
+    types = [_type(operand) for operand in value.operands]
+    op = value.op
+    if op == "constant":
+        return f"arith.constant dense<{_literal(details['number'], value.dtype)}> : {result}"
+    if details.get("elementwise"):
+        if "predicate" in details:
+            return f"{op} {details['predicate']}, {', '.join(operands)} : {types[0]}"
+        if op == "arith.select":
+            return f"{op} {', '.join(operands)} : {types[0]}, {result}"
+        if "source" in details:
+            return f"{op} {operands[0]} : {types[0]} to {result}"
+        return f"{op} {', '.join(operands)} : {result}"
+    if op == "fusion.matmul":
+        flags = [flag for flag in ("transpose_a", "transpose_b") if details[flag]]
+        bias = f" bias {operands[2]}" if len(operands) == 3 else ""
+        return (f"{op} {operands[0]}, {operands[1]}{bias}{_attributes(flags + details['attributes'])} : "
+                f"{', '.join(types)} -> {result}")
+    if op == "fusion.attention":
+        return f"{op} {', '.join(operands)}{_attributes(details['attributes'])} : {', '.join(types)} -> {result}"
+    if op == "fusion.concat":
+        return f"{op} {', '.join(operands)} dim {details['dim']} : ({', '.join(types)}) -> {result}"
+    if op == "fusion.reduce":
+        kept = _attributes(["keep_dims"] if details["keepdims"] else [])
+        return f"{op} {details['kind']} {operands[0]} dims {details['dims']}{kept} : {types[0]} -> {result}"
+    middle = {"fusion.slice": lambda: f" offsets {details['offsets']} steps {details['steps']}",
+              "fusion.permute": lambda: f" {details['order']}",
+              "fusion.broadcast": lambda: f" dims {details['dims']}",
+              "fusion.reshape": lambda: "",
+              "fusion.reshard": lambda: _attributes(details["attributes"])}[op]()
+    return f"{op} {operands[0]}{middle} : {types[0]} -> {result}"
+
+
+def emit(name, arguments, results, result_axes, result_names, mesh_sizes, place):
+    """The text of the fusion `name`. `arguments` are values with axes, each with the detail `name`."""
+    for value, axes in zip(results, result_axes):
+        if len(axes.digits) != value.ndim:
+            raise ArgumentError(f"{name}: expected result axes of {value.ndim} dimensions for {value!r}, found {axes!r}")
+    graph = _Graph(arguments, results, result_axes)
+    meshes = {}
+    for value in [*arguments, *graph.order, *graph.results]:
+        if value.axes is not None:
+            known = meshes.setdefault(value.axes.mesh.name, value.axes.mesh)
+            if known is not value.axes.mesh:
+                raise ArgumentError(f"{name}: expected meshes with different names, found two named {known.name!r}")
+    lines = [f"#{mesh.name} = {mesh._text(mesh_sizes)}" for mesh in meshes.values()]
+    names = {id(argument): f"%{argument.details['name']}" for argument in arguments}
+    # Numbers cannot be names of arguments.
+    for number, value in enumerate(graph.order):
+        names[id(value)] = f"%{number}"
+    parameters = ", ".join(f"{names[id(argument)]}: {_type(argument)} {{fusion.name = \"{argument.details['name']}\"}}"
+                           for argument in arguments)
+    returned = ", ".join(f'{_type(value)} {{fusion.name = "{label}"}}'
+                         for value, label in zip(graph.results, result_names))
+    lines.append(f"func.func @{name}({parameters}) -> ({returned}) {{")
+    lines += [f"  {names[id(value)]} = {_operation(value, names)}{_loc(value.place)}" for value in graph.order]
+    lines.append(f"  return {', '.join(names[id(value)] for value in graph.results)} : "
+                 f"{', '.join(_type(value) for value in graph.results)}{_loc(place)}")
+    lines.append(f"}}{_loc(place)}")
+    return "\n".join(lines) + "\n"

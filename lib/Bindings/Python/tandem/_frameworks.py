@@ -1,0 +1,43 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""New tensors of the caller's library. No library is imported here that the caller did not import."""
+
+import sys
+
+from ._errors import ArgumentError
+
+_NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "f64": "float64", "i64": "int64",
+          "i8": "int8", "i1": "bool", "i16": "int16"}
+_makers = {}  # type -> function
+
+
+def _torch(like, dtype, shape):
+    torch = sys.modules["torch"]
+    return torch.empty(shape, dtype=getattr(torch, _NUMPY[dtype]), device=like.device)
+
+
+def _cupy(like, dtype, shape):
+    cupy = sys.modules["cupy"]
+    if dtype == "bf16":
+        raise ArgumentError("CuPy has no bf16: pass the results as out=")
+    return cupy.empty(shape, dtype=_NUMPY[dtype])
+
+
+def _numpy(like, dtype, shape):
+    import numpy
+    if dtype != "bf16":
+        return numpy.empty(shape, dtype=_NUMPY[dtype])
+    if "ml_dtypes" not in sys.modules:
+        raise ArgumentError("NumPy has no bf16: import ml_dtypes, or pass the results as out=")
+    return numpy.empty(shape, dtype=sys.modules["ml_dtypes"].bfloat16)
+
+
+def make(like, dtype, shape):
+    """An uninitialised tensor of the library and device of `like`; of NumPy where that is None."""
+    kind = type(like)
+    maker = _makers.get(kind)
+    if maker is None:
+        library = {base.__module__.split(".")[0] for base in kind.__mro__}
+        maker = _torch if "torch" in library else _cupy if "cupy" in library else _numpy
+        _makers[kind] = maker
+    return maker(like, dtype, shape)

@@ -1,0 +1,182 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Meshes, axes and types: how the dimensions of a tensor are parallelised (docs/fusion.md)."""
+
+import re
+
+from ._errors import ArgumentError
+
+DTYPES = ("f32", "f16", "bf16", "i32", "f64", "i64", "i8", "i1", "i16")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _check_name(what, name):
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise ArgumentError(f"{what}: expected a name of letters, digits and _, found {name!r}")
+
+
+class Digit:
+    """A factor of a split dimension. Digits multiply to the digits of one dimension, outermost first:
+    `didx("x") * stream(2)`."""
+
+    def __init__(self, *factors):
+        self.factors = factors  # (kind, mesh axis or number or None)
+
+    def __mul__(self, other):
+        if not isinstance(other, Digit):
+            return NotImplemented
+        return Digit(*self.factors, *other.factors)
+
+    def __str__(self):
+        return " * ".join(kind if size is None else f'{kind}("{size}")' if isinstance(size, str) else f"{kind}({size})"
+                          for kind, size in self.factors) or "-"
+
+    __repr__ = __str__
+
+    def __eq__(self, other):
+        return isinstance(other, Digit) and self.factors == other.factors
+
+    def __hash__(self):
+        return hash(self.factors)
+
+
+def didx(axis):
+    """Split over the devices of mesh axis `axis` (nvFuser's DIDx)."""
+    _check_name("didx", axis)
+    return Digit(("didx", axis))
+
+
+def stream(size=None):
+    """Split over the iterations of the stream loop: into `size` slices (a number, or a mesh axis, of which it has the
+    size), or one slice for each index."""
+    return Digit(("stream", _size("stream", size)))
+
+
+def serial(size):
+    """Not split: a factor between others. A `serial(n)` before `didx` makes a dimension block-cyclic."""
+    return Digit(("serial", _size("serial", size)))
+
+
+def _size(kind, size):
+    if isinstance(size, str):
+        _check_name(kind, size)
+    elif size is not None and (not isinstance(size, int) or size < 1):
+        raise ArgumentError(f"{kind}: expected a number above 0 or a mesh axis, found {size!r}")
+    return size
+
+
+class Mesh:
+    """Devices in a grid with named axes, outermost first: `Mesh("pod", node=2, gpu=4)`.
+
+    A size of None is that of the world, or of `compile(mesh=...)`. Ranks are in row-major order, or as in `devices`
+    (one rank per device, row-major).
+
+    `mesh["x", None]` are axes of a tensor of two dimensions: the first is split over the devices of axis x, the second
+    is not split. Entries are the name of an axis, digits (`didx("x") * stream(2)`) or None.
+    """
+
+    def __init__(self, name="mesh", *, devices=None, **axes):
+        _check_name("mesh", name)
+        if not axes:
+            raise ArgumentError("mesh: expected at least one axis, such as x=4")
+        for axis, size in axes.items():
+            if size is not None and (not isinstance(size, int) or size < 1):
+                raise ArgumentError(f"mesh axis {axis}: expected a size above 0 or None, found {size!r}")
+        self.name, self.sizes = name, dict(axes)
+        self.devices = None if devices is None else tuple(devices)
+
+    def __getitem__(self, dims):
+        return self.axes(*(dims if isinstance(dims, tuple) else (dims,)))
+
+    def axes(self, *dims, partial=(), op="sum"):
+        """Axes of a tensor with one entry of `dims` per dimension. `partial`: the mesh axes (a name or several) along
+        which each device holds one term of a sum (or `op="max"`, `"min"`)."""
+        return Axes(self, dims, (partial,) if isinstance(partial, str) else tuple(partial), op)
+
+    def __repr__(self):
+        return f"Mesh({self.name!r}, {', '.join(f'{axis}={size}' for axis, size in self.sizes.items())})"
+
+    def _sized(self, sizes):
+        """The same mesh with the sizes given for axes that are None."""
+        known = {axis: sizes.get(f"{self.name}.{axis}", sizes.get(axis)) if size is None else size
+                 for axis, size in self.sizes.items()}
+        return known
+
+    def _text(self, sizes):
+        parts = ", ".join(f'"{axis}" = {"?" if size is None else size}' for axis, size in self._sized(sizes).items())
+        devices = "" if self.devices is None else f", devices = [{', '.join(map(str, self.devices))}]"
+        return f'#tandem.mesh<"{self.name}", [{parts}]{devices}>'
+
+
+class Axes:
+    """How each dimension of a tensor is parallelised over a mesh; see Mesh."""
+
+    def __init__(self, mesh, dims, partial=(), op="sum"):
+        digits = []
+        for dim in dims:
+            if dim is None:
+                digits.append(Digit())
+            elif isinstance(dim, str):
+                digits.append(didx(dim))
+            elif isinstance(dim, Digit):
+                digits.append(dim)
+            else:
+                raise ArgumentError(f"axes: expected None, the name of a mesh axis or digits, found {dim!r}")
+        named = [size for digit in digits for _, size in digit.factors if isinstance(size, str)]
+        for axis in (*named, *partial):
+            if axis not in mesh.sizes:
+                raise ArgumentError(f"axes: expected an axis of {mesh!r}, found {axis!r}")
+        if op not in ("sum", "max", "min"):
+            raise ArgumentError(f"axes: expected sum, max or min, found {op!r}")
+        self.mesh, self.digits, self.partial, self.op = mesh, tuple(digits), tuple(partial), op
+
+    def _key(self):
+        return id(self.mesh), self.digits, self.partial, self.op
+
+    def __eq__(self, other):
+        return isinstance(other, Axes) and self._key() == other._key()
+
+    def __hash__(self):
+        return hash(self._key())
+
+    def __repr__(self):
+        return self._text()
+
+    def _text(self):
+        partial = ""
+        if self.partial:
+            kind = "" if self.op == "sum" else self.op + " "
+            partial = f", partial = {kind}[{', '.join(f'{chr(34)}{axis}{chr(34)}' for axis in self.partial)}]"
+        return f"#fusion.axes<#{self.mesh.name}, [{', '.join(map(str, self.digits))}]{partial}>"
+
+    def _devices(self, dim, sizes):
+        """Over how many devices a dimension is split."""
+        count = 1
+        for kind, size in self.digits[dim].factors:
+            if kind == "didx":
+                count *= sizes[size]
+        return count
+
+
+class Tensor:
+    """The type of an argument: `Tensor("f32", (None, 64), mesh["x", None])`.
+
+    `shape` is the logical (global) one; a dimension of None has the extent that a call or `compile(shapes=...)` gives
+    it. `dtype` is one of f32, f16, bf16, f64, i64, i32, i16, i8, i1.
+    """
+
+    def __init__(self, dtype, shape, axes):
+        if dtype not in DTYPES:
+            raise ArgumentError(f"expected a dtype of {', '.join(DTYPES)}, found {dtype!r}")
+        if not isinstance(axes, Axes):
+            raise ArgumentError(f"expected axes such as mesh[\"x\", None], found {axes!r}")
+        shape = tuple(shape)
+        if len(shape) != len(axes.digits):
+            raise ArgumentError(f"expected axes with one entry per dimension: {len(shape)}, found {len(axes.digits)}")
+        for extent in shape:
+            if extent is not None and (not isinstance(extent, int) or extent < 0):
+                raise ArgumentError(f"expected an extent of at least 0 or None, found {extent!r}")
+        self.dtype, self.shape, self.axes = dtype, shape, axes
+
+    def __repr__(self):
+        return f"Tensor({self.dtype!r}, {self.shape}, {self.axes!r})"

@@ -1,0 +1,237 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Programs: compiled fusions that can be called, and functions that are compiled when they are called."""
+
+import inspect
+import os
+import re
+import threading
+from collections import namedtuple
+
+from . import _tandem
+from ._emit import emit
+from ._errors import ArgumentError, CompileError, Diagnostic
+from ._mesh import Axes, Tensor
+from ._trace import Value
+
+_LOCATION = re.compile(r'loc\("([^"\\]+)":(\d+):(\d+)\)$')
+_SEVERITIES = ("error", "warning", "remark", "note")
+
+Argument = namedtuple("Argument", "name is_result present dtype shape local_shape")
+Argument.__doc__ = """An input or a result as this rank sees it. `shape` is the logical one; a call takes and returns
+tensors of `local_shape`, or None where not `present`."""
+
+
+class Program(_tandem.Program):
+    """A stream program: the commands of all ranks. Thread-safe.
+
+    `program(*tensors, out=None, stream=None, context=None)` runs it on this rank and returns its result, or a tuple of
+    them. Tensors are this rank's parts (`arguments()` lists their shapes), contiguous, of any library with DLPack or
+    the buffer protocol; nothing is copied. Results are new tensors of the first input's library, or `out`, a tensor or
+    a tuple. Every rank must make the same calls in the same order; the first call in a context is collective.
+
+    Raises ArgumentError if a tensor does not fit, Timeout if other ranks do not come, Error if a run fails.
+    """
+
+    def __init__(self, bytes, diagnostics=(), source=None):
+        super().__init__(bytes)
+        self.diagnostics = tuple(diagnostics)  # warnings and remarks
+        self._source = source
+
+    def arguments(self, context=None):
+        """The inputs, then the results. Prepares the program for the context."""
+        return [Argument(*one) for one in self._arguments(context)]
+
+    def save(self, path):
+        """Writes a .tsp file, which `tandem.load` reads: also where only the runtime is installed."""
+        with open(path, "wb") as file:
+            file.write(self.bytes)
+
+
+def load(path):
+    """The program of a .tsp file. Needs no compiler. Errors in the file are found when it is first run."""
+    with open(path, "rb") as file:
+        return Program(file.read())
+
+
+def _compile_text(text, name, mesh, shapes, options):
+    mesh = [(axis, int(size)) for axis, size in (mesh or {}).items()]
+    shapes = [(argument, [int(extent) for extent in extents]) for argument, extents in (shapes or {}).items()]
+    options = {key: os.fspath(value) if key in ("machine", "tuned") else value
+               for key, value in options.items() if value is not None}
+    data, messages = _tandem.compile(text, name, mesh=mesh, shapes=shapes, **options)
+    lines = text.splitlines()
+    diagnostics = []
+    for severity, message, file, line, column in messages:
+        # What the parser rejects is placed in the text; a traced operation ends with its place in Python.
+        if file == name and 0 < line <= len(lines) and (place := _LOCATION.search(lines[line - 1])):
+            file, line, column = place[1], int(place[2]), int(place[3])
+        diagnostics.append(Diagnostic(_SEVERITIES[severity], message, file, line, column))
+    if data is None:
+        raise CompileError(diagnostics)
+    return Program(data, diagnostics, (text, name, mesh, shapes, options))
+
+
+def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=None, **options):
+    """Compiles a fusion for given sizes; returns a Program.
+
+    source: the text of a fusion (MLIR), or a function decorated with `fuse`.
+    mesh: sizes of mesh axes that the source leaves open: {"x": 8}.
+    shapes: logical shapes of arguments, by name: {"x": (8192, 4096)}.
+    target: "cpu-local" (ranks as threads; the default), "cpu-ucx", "cuda-peer", "cuda-nccl", "cuda-ucx".
+    machine: machine file (a name such as "h200x8", or a path) by whose costs schedules are chosen.
+    Further options: entry, ranks, workers, gather, certify, deterministic, tuned, reference (put the unsharded
+    reference into the program); see tandem/Compiler/Compiler.h.
+
+    Raises CompileError with the compiler's messages and their places.
+    """
+    options.update(target=target or "cpu-local", machine=machine)
+    if isinstance(source, Fusion):
+        if name is not None:
+            raise ArgumentError("compile: a traced function has its own name")
+        sizes = source._mesh_sizes(mesh)
+        return _compile_text(source.trace(shapes, sizes), f"<traced {source.__name__}>", {}, {}, options)
+    return _compile_text(source, name or "input.mlir", mesh, shapes, options)
+
+
+class Fusion:
+    """A function on symbolic tensors; see `fuse`. A call compiles it for the shapes of the tensors, once, and runs
+    the program."""
+
+    def __init__(self, function, types, results, options):
+        self.function, self.options = function, options
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self.file = inspect.getsourcefile(function) or "<python>"
+        self.line = function.__code__.co_firstlineno
+        positional, named = types
+        names = list(inspect.signature(function).parameters)
+        if len(positional) > len(names):
+            raise ArgumentError(f"{self.__name__}: expected {len(names)} types, found {len(positional)}")
+        self.types = dict(zip(names, positional))
+        for key, type_ in named.items():
+            if key not in names or key in self.types:
+                raise ArgumentError(f"{self.__name__}: expected one type for each of {', '.join(names)}, found {key}")
+            self.types[key] = type_
+        for key in names:
+            if not isinstance(self.types.get(key), Tensor):
+                raise ArgumentError(f"{self.__name__}: {key}: expected a tandem.Tensor, found {self.types.get(key)!r}")
+        self.types = {key: self.types[key] for key in names}
+        self.results = results if isinstance(results, (tuple, list)) else (results,)
+        for axes in self.results:
+            if not isinstance(axes, Axes):
+                raise ArgumentError(f"{self.__name__}: results: expected axes such as mesh[\"x\", None], found {axes!r}")
+        self._programs, self._lock = {}, threading.Lock()
+
+    def _meshes(self):
+        meshes = []
+        for axes in [*(type_.axes for type_ in self.types.values()), *self.results]:
+            if axes.mesh not in meshes:
+                meshes.append(axes.mesh)
+        return meshes
+
+    def _mesh_sizes(self, given, world_size=None):
+        """All sizes of mesh axes, by "axis" and "mesh.axis"."""
+        sizes = dict(given or {})
+        for mesh in self._meshes():
+            known = mesh._sized(sizes)
+            unknown = [axis for axis, size in known.items() if size is None]
+            if len(unknown) == 1 and world_size:
+                others = 1
+                for size in known.values():
+                    others *= size or 1
+                known[unknown[0]] = world_size // others
+            for axis, size in known.items():
+                if size is None:
+                    raise ArgumentError(f"{self.__name__}: expected the size of mesh axis {axis}: mesh={{\"{axis}\": 8}}")
+                sizes[f"{mesh.name}.{axis}"] = size
+        return sizes
+
+    def trace(self, shapes=None, mesh=None):
+        """The text of the fusion for the given shapes of arguments and sizes of mesh axes (dicts, by name)."""
+        shapes, sizes = dict(shapes or {}), self._mesh_sizes(mesh)
+        arguments = []
+        for name, type_ in self.types.items():
+            shape = tuple(shapes.pop(name, type_.shape))
+            if len(shape) != len(type_.shape) or any(
+                    stated not in (None, extent) for stated, extent in zip(type_.shape, shape)):
+                raise ArgumentError(f"{self.__name__}: {name}: expected shape {type_.shape}, found {shape}")
+            if None in shape:
+                raise ArgumentError(f"{self.__name__}: {name}: expected its shape: shapes={{\"{name}\": (...)}}")
+            arguments.append(Value("argument", [], shape, type_.dtype, type_.axes, name=name))
+        if shapes:
+            raise ArgumentError(f"{self.__name__}: no argument is named {next(iter(shapes))}")
+        results = self.function(*arguments)
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
+        if len(results) != len(self.results):
+            raise ArgumentError(f"{self.__name__}: expected {len(self.results)} results, found {len(results)}")
+        for value in results:
+            if not isinstance(value, Value):
+                raise ArgumentError(f"{self.__name__}: expected traced tensors as results, found {value!r}")
+        labels = ["result"] if len(results) == 1 else [f"result{index}" for index in range(len(results))]
+        return emit(self.__name__, arguments, results, self.results, labels, sizes, (self.file, self.line, 1))
+
+    def compile(self, **options):
+        """tandem.compile of this function."""
+        return compile(self, **{**self.options, **options})
+
+    def __call__(self, *tensors, out=None, stream=None, context=None):
+        from ._context import init
+        context = context or _tandem.current_context() or init()
+        key = context.world_size, context.device, context.channels, *(
+            None if tensor is None else tuple(tensor.shape) for tensor in tensors)
+        program = self._programs.get(key)
+        if program is None:
+            with self._lock:  # ranks that are threads share one program
+                program = self._programs.get(key)
+                if program is None:
+                    program = self._programs[key] = self._specialize(tensors, context)
+        return program(*tensors, out=out, stream=stream, context=context)
+
+    def _specialize(self, tensors, context):
+        if len(tensors) != len(self.types):
+            raise ArgumentError(f"{self.__name__}: expected {len(self.types)} tensors, found {len(tensors)}")
+        sizes = self._mesh_sizes(self.options.get("mesh"), context.world_size)
+        shapes = {}
+        for (name, type_), tensor in zip(self.types.items(), tensors):
+            if None not in type_.shape:
+                continue
+            if tensor is None:
+                raise ArgumentError(f"{self.__name__}: {name}: expected a tensor, since its shape is open")
+            local = tuple(tensor.shape)
+            if len(local) != len(type_.shape):
+                raise ArgumentError(f"{self.__name__}: {name}: expected {len(type_.shape)} dimensions, found {len(local)}")
+            known = {axis: sizes[f"{type_.axes.mesh.name}.{axis}"] for axis in type_.axes.mesh.sizes}
+            shapes[name] = tuple(
+                extent * type_.axes._devices(dim, known) if stated is None else stated
+                for dim, (stated, extent) in enumerate(zip(type_.shape, local)))
+        options = {"target": _target(context), "ranks": context.world_size, **self.options}
+        return compile(self, **{**options, "mesh": sizes, "shapes": shapes})
+
+
+def _target(context):
+    """The compile target of a context's device and channels."""
+    channels = context.channels.split(",")
+    if context.device.startswith("cuda"):
+        return "cuda-peer" if "peer" in channels else "cuda-nccl" if "ccl" in channels else "cuda-ucx"
+    return "cpu-local" if "ucx" not in channels else "cpu-ucx"
+
+
+def fuse(*types, results, options=None, **named):
+    """Decorator: a function on symbolic tensors becomes a fusion.
+
+    types, named: a `Tensor` for each parameter, in order or by name.
+    results: the axes of the result, or a tuple of them.
+    options: those of `compile`, for programs that calls compile: {"machine": "h200x8"}.
+
+        tp = tandem.Mesh("tp", x=4)
+
+        @tandem.fuse(x=tandem.Tensor("f32", (None, 64), tp["x", None]),
+                     w=tandem.Tensor("f32", (64, 32), tp[None, None]), results=tp[tandem.stream("x"), None])
+        def allgather_matmul(x, w):
+            return x @ w
+
+    The function runs once for each combination of shapes, on `Value`s; control flow in it depends on shapes only. Calls
+    of the result take this rank's parts of the tensors, as those of a `Program` do. Where a dimension is None and split
+    over devices, the extent is that of the call's tensor times the number of devices.
+    """
+    return lambda function: Fusion(function, (types, named), results, dict(options or {}))

@@ -1,0 +1,445 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Symbolic tensors: a Python function that computes with them is written down as a fusion."""
+
+import math
+import os
+import sys
+
+from ._errors import ArgumentError
+
+_FLOATS = ("f32", "f16", "bf16", "f64")
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _caller():
+    """(file, line, column) of the innermost frame outside of this package."""
+    frame = sys._getframe(1)
+    while frame and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    if frame is None:
+        return "", 0, 0
+    column = 1
+    if hasattr(frame.f_code, "co_positions"):  # Python 3.11
+        for index, (_, _, start, _) in enumerate(frame.f_code.co_positions()):
+            if index == frame.f_lasti // 2:
+                column = (start or 0) + 1
+                break
+    return frame.f_code.co_filename, frame.f_lineno, column
+
+
+class Value:
+    """A tensor whose elements are not known yet: an argument of a traced function, or the result of an operation.
+
+    `shape` and `dtype` are the logical ones. Operators follow NumPy: `@`, `+`, `-`, `*`, `/`, `**`, comparisons,
+    indexing by slices; scalars and dimensions of extent 1 are repeated. Both operands have the same dtype.
+    """
+
+    __array_priority__ = 1000  # operators of NumPy arrays give way
+
+    def __init__(self, op, operands, shape, dtype, axes=None, **details):
+        self.op, self.operands, self.shape, self.dtype, self.axes = op, list(operands), tuple(shape), dtype, axes
+        self.details, self.place = details, _caller()
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def T(self):
+        """The last two dimensions exchanged."""
+        if self.ndim < 2:
+            raise ArgumentError(f"T: expected at least two dimensions, found {self!r}")
+        return self.permute(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+
+    def __repr__(self):
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    def __bool__(self):
+        raise ArgumentError("the value of a traced tensor is not known: use tandem.where in place of a condition")
+
+    def __iter__(self):
+        raise TypeError("a traced tensor cannot be iterated over")
+
+    def __matmul__(self, other):
+        return matmul(self, other)
+
+    def __add__(self, other):
+        return _arith("add", self, other)
+
+    def __radd__(self, other):
+        return _arith("add", other, self)
+
+    def __sub__(self, other):
+        return _arith("sub", self, other)
+
+    def __rsub__(self, other):
+        return _arith("sub", other, self)
+
+    def __mul__(self, other):
+        return _arith("mul", self, other)
+
+    def __rmul__(self, other):
+        return _arith("mul", other, self)
+
+    def __truediv__(self, other):
+        return _arith("div", self, other)
+
+    def __rtruediv__(self, other):
+        return _arith("div", other, self)
+
+    def __pow__(self, other):
+        if other == 2:
+            return self * self
+        return _elementwise("math.powf", *_alike("**", self, other))
+
+    def __neg__(self):
+        return _elementwise("arith.negf", self) if self.dtype in _FLOATS else 0 - self
+
+    def __lt__(self, other):
+        return _compare("lt", self, other)
+
+    def __le__(self, other):
+        return _compare("le", self, other)
+
+    def __gt__(self, other):
+        return _compare("gt", self, other)
+
+    def __ge__(self, other):
+        return _compare("ge", self, other)
+
+    def __getitem__(self, index):
+        index = index if isinstance(index, tuple) else (index,)
+        if Ellipsis in index:
+            at = index.index(Ellipsis)
+            index = index[:at] + (slice(None),) * (self.ndim - len(index) + 1) + index[at + 1:]
+        if len(index) > self.ndim:
+            raise ArgumentError(f"index: expected at most {self.ndim} dimensions, found {len(index)}")
+        offsets, steps, shape, kept = [], [], [], []
+        for dim, extent in enumerate(self.shape):
+            part = index[dim] if dim < len(index) else slice(None)
+            if isinstance(part, int):
+                if not -extent <= part < extent:
+                    raise ArgumentError(f"index: expected a number below {extent}, found {part}")
+                part = slice(part % extent, part % extent + 1)
+            elif isinstance(part, slice):
+                kept.append(dim)
+            else:
+                raise ArgumentError(f"index: expected numbers and slices, found {part!r}")
+            chosen = range(extent)[part]
+            if chosen.step < 0:
+                raise ArgumentError("index: expected a positive step")
+            offsets.append(chosen.start if len(chosen) else 0)
+            steps.append(chosen.step)
+            shape.append(len(chosen))
+        if len(kept) == self.ndim and tuple(shape) == self.shape:
+            return self
+        part = Value("fusion.slice", [self], shape, self.dtype, offsets=offsets, steps=steps)
+        return part if len(kept) == self.ndim else part.reshape(*(shape[dim] for dim in kept))
+
+    def reshape(self, *shape):
+        """The same elements in another shape; one extent may be -1. Dimensions split and merge."""
+        shape = _extents(shape)
+        known = math.prod(extent for extent in shape if extent != -1)
+        total = math.prod(self.shape)
+        if shape.count(-1) == 1 and known and total % known == 0:
+            shape = [total // known if extent == -1 else extent for extent in shape]
+        if -1 in shape or math.prod(shape) != total:
+            raise ArgumentError(f"reshape: expected {total} elements, found shape {tuple(shape)}")
+        return self if tuple(shape) == self.shape else Value("fusion.reshape", [self], shape, self.dtype)
+
+    def permute(self, *order):
+        """Dimension i of the result is dimension order[i]."""
+        order = _extents(order)
+        if sorted(order) != list(range(self.ndim)):
+            raise ArgumentError(f"permute: expected each of 0 to {self.ndim - 1} once, found {tuple(order)}")
+        return Value("fusion.permute", [self], [self.shape[dim] for dim in order], self.dtype, order=order)
+
+    def broadcast_to(self, *shape):
+        """Repeated as in NumPy."""
+        shape = _extents(shape)
+        fits = len(shape) >= self.ndim and all(
+            mine in (1, theirs) for mine, theirs in zip(self.shape, shape[len(shape) - self.ndim:]))
+        if not fits:
+            raise ArgumentError(f"cannot repeat {self!r} to shape {tuple(shape)}")
+        if tuple(shape) == self.shape:
+            return self
+        return Value("fusion.broadcast", [self], shape, self.dtype, dims=list(range(len(shape) - self.ndim, len(shape))))
+
+    def sum(self, axis=None, keepdims=False):
+        return _reduce("sum", self, axis, keepdims)
+
+    def max(self, axis=None, keepdims=False):
+        return _reduce("max", self, axis, keepdims)
+
+    def min(self, axis=None, keepdims=False):
+        return _reduce("min", self, axis, keepdims)
+
+    def mean(self, axis=None, keepdims=False):
+        count = math.prod(self.shape[dim] for dim in _dims(self, axis))
+        return self.sum(axis, keepdims) * (1.0 / count)
+
+    def astype(self, dtype):
+        return cast(self, dtype)
+
+    def reshard(self, axes, **schedule):
+        return reshard(self, axes, **schedule)
+
+
+def _extents(given):
+    return list(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else list(given)
+
+
+def _dims(value, axis):
+    dims = range(value.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    for dim in dims:
+        if not isinstance(dim, int) or not -value.ndim <= dim < value.ndim:
+            raise ArgumentError(f"expected a dimension of {value!r}, found {dim!r}")
+    return sorted({dim % value.ndim for dim in dims})
+
+
+def _value(what, given):
+    if not isinstance(given, Value):
+        raise ArgumentError(f"{what}: expected a traced tensor, found {type(given).__name__}")
+    return given
+
+
+def _constant(number, like):
+    return Value("constant", [], like.shape, like.dtype, number=number)
+
+
+def _alike(what, *values):
+    """The operands in one shape: scalars and extents of 1 are repeated."""
+    tensors = [value for value in values if isinstance(value, Value)]
+    first = tensors[0]
+    for value in values:
+        if not isinstance(value, (Value, int, float, bool)):
+            raise ArgumentError(f"{what}: expected traced tensors and numbers, found {type(value).__name__}")
+        if isinstance(value, Value) and value.dtype != first.dtype:
+            raise ArgumentError(f"{what}: expected operands of one dtype, found {first!r} and {value!r}: use astype")
+    rank = max(value.ndim for value in tensors)
+    shape = []
+    for dim in range(rank):
+        extents = {value.shape[dim - rank + value.ndim] for value in tensors if dim - rank + value.ndim >= 0} - {1}
+        if len(extents) > 1:
+            raise ArgumentError(f"{what}: expected shapes that fit, found {' and '.join(map(repr, tensors))}")
+        shape.append(extents.pop() if extents else 1)
+    wide = [value.broadcast_to(*shape) if isinstance(value, Value) else value for value in values]
+    like = next(value for value in wide if isinstance(value, Value))
+    return [value if isinstance(value, Value) else _constant(value, like) for value in wide]
+
+
+def _elementwise(op, *operands, dtype=None, **details):
+    return Value(op, operands, operands[-1].shape, dtype or operands[-1].dtype, elementwise=True, **details)
+
+
+def _arith(name, *given):
+    values = _alike(name, *given)
+    suffix = "f" if values[0].dtype in _FLOATS else "si" if name == "div" else "i"
+    return _elementwise(f"arith.{name}{suffix}", *values)
+
+
+def _compare(name, *given):
+    values = _alike(name, *given)
+    is_float = values[0].dtype in _FLOATS
+    return _elementwise(f"arith.cmp{'f' if is_float else 'i'}", *values, dtype="i1",
+                        predicate=("o" if is_float else "s") + name)
+
+
+def _reduce(kind, value, axis, keepdims):
+    dims = _dims(value, axis)
+    shape = [1 if dim in dims else extent for dim, extent in enumerate(value.shape) if keepdims or dim not in dims]
+    return Value("fusion.reduce", [value], shape, value.dtype, kind=kind, dims=dims, keepdims=keepdims)
+
+
+def matmul(a, b, *, bias=None, transpose_a=False, transpose_b=False, dtype=None, gather=None, schedule=None):
+    """`a[..., M, K] @ b[..., K, N] (+ bias[N])` as in NumPy, accumulated in f32; operands may be vectors.
+
+    `dtype="f32"`: the product of f16 or bf16 factors is not rounded. `gather`: "before" or "after", on which side of
+    the product its operand is gathered. `schedule`: that of the reshards, e.g. "ring" or ("ring", {"directions": 2}).
+    """
+    a, b = _value("matmul", a), _value("matmul", b)
+    if a.dtype != b.dtype or a.dtype not in _FLOATS:
+        raise ArgumentError(f"matmul: expected factors of one floating-point dtype, found {a!r} and {b!r}")
+    a, transpose_a = _without_transpose(a, transpose_a)
+    b, transpose_b = _without_transpose(b, transpose_b)
+    if not a.ndim or not b.ndim or (transpose_a and a.ndim < 2) or (transpose_b and b.ndim < 2):
+        raise ArgumentError(f"matmul: expected matrices or vectors, found {a!r} and {b!r}")
+    left = [a.shape[-1], a.shape[-2]] if transpose_a else list(a.shape[-2:])
+    right = [b.shape[-1], b.shape[-2]] if transpose_b else list(b.shape[-2:])
+    if left[-1] != right[0]:
+        raise ArgumentError(f"matmul: expected equal contracted extents, found {left[-1]} and {right[0]} "
+                            f"of {a!r} and {b!r}")
+    batch_a, batch_b = a.shape[:-2], b.shape[:-2]
+    rank = max(len(batch_a), len(batch_b))
+    batch_a, batch_b = (1,) * (rank - len(batch_a)) + batch_a, (1,) * (rank - len(batch_b)) + batch_b
+    if any(x != y and 1 not in (x, y) for x, y in zip(batch_a, batch_b)):
+        raise ArgumentError(f"matmul: expected batch extents that fit, found {a!r} and {b!r}")
+    shape = [max(x, y) if 0 not in (x, y) else 0 for x, y in zip(batch_a, batch_b)] + left[:-1] + right[1:]
+    dtype = dtype or a.dtype
+    operands = [a, b]
+    if bias is not None:
+        operands.append(_value("matmul: bias", bias))
+        if b.ndim < 2 or bias.shape != (shape[-1],) or bias.dtype != dtype:
+            raise ArgumentError(f"matmul: expected a bias {dtype}[{shape[-1] if shape else ''}], found {bias!r}")
+    return Value("fusion.matmul", operands, shape, dtype, transpose_a=transpose_a, transpose_b=transpose_b,
+                 attributes=_annotations(gather, schedule))
+
+
+def _without_transpose(value, transposed):
+    """The operand of a permutation of the last two dimensions."""
+    if value.op == "fusion.permute" and value.ndim >= 2 and value.axes is None:
+        count = value.ndim
+        if value.details["order"] == [*range(count - 2), count - 1, count - 2]:
+            return value.operands[0], not transposed
+    return value, transposed
+
+
+def _annotations(gather, schedule):
+    attributes = []
+    if gather is not None:
+        attributes.append(f'fusion.gather = "{gather}"')
+    if schedule is not None:
+        attributes.append(f"fusion.schedule = {_schedule(schedule)}")
+    return attributes
+
+
+def _schedule(schedule):
+    name, options = (schedule, {}) if isinstance(schedule, str) else schedule
+    return f"#fusion.schedule<{', '.join([name, *(f'{key} = {value}' for key, value in options.items())])}>"
+
+
+def reshard(value, axes, *, schedule=None, **options):
+    """The same value with other axes: what communicates. `schedule` and its options: `schedule="ring", directions=2`
+    (docs/schedules.md); without one, the compiler chooses."""
+    value = _value("reshard", value)
+    if len(axes.digits) != value.ndim:
+        raise ArgumentError(f"reshard: expected axes of {value.ndim} dimensions, found {axes!r}")
+    if options and schedule is None:
+        raise ArgumentError(f"reshard: {next(iter(options))} is an option of a schedule, and none is named")
+    attributes = [f"schedule = {_schedule((schedule, options))}"] if schedule is not None else []
+    return Value("fusion.reshard", [value], value.shape, value.dtype, axes, attributes=attributes)
+
+
+def concat(values, axis=0):
+    """The tensors one after another along a dimension."""
+    values = [_value("concat", value) for value in values]
+    if not values:
+        raise ArgumentError("concat: expected at least one tensor")
+    axis = _dims(values[0], axis)[0]
+    for value in values:
+        if value.dtype != values[0].dtype or value.ndim != values[0].ndim or any(
+                x != y for dim, (x, y) in enumerate(zip(value.shape, values[0].shape)) if dim != axis):
+            raise ArgumentError(f"concat: expected tensors that differ in dimension {axis} only, "
+                                f"found {values[0]!r} and {value!r}")
+    shape = list(values[0].shape)
+    shape[axis] = sum(value.shape[axis] for value in values)
+    return Value("fusion.concat", values, shape, values[0].dtype, dim=axis)
+
+
+def attention(query, key, value, *, scale=None, causal=False, zigzag=None):
+    """softmax(scale * query @ key.T) @ value; scale is 1 / sqrt(D) if not given (docs/attention.md)."""
+    for one in (query, key, value):
+        _value("attention", one)
+    q, k, v = query.shape, key.shape, value.shape
+    if not len(q) == len(k) == len(v) >= 2 or q[:-2] != k[:-2] or k[:-2] != v[:-2] or q[-1] != k[-1] or k[-2] != v[-2]:
+        raise ArgumentError(f"attention: expected [..., M, D], [..., N, D] and [..., N, E], "
+                            f"found {query!r}, {key!r} and {value!r}")
+    attributes = [f"scale = {float(scale)!r} : f64"] if scale is not None else []
+    attributes += ["causal"] if causal else []
+    attributes += [f"zigzag = {zigzag} : i64"] if zigzag is not None else []
+    return Value("fusion.attention", [query, key, value], (*q[:-1], v[-1]), query.dtype, attributes=attributes)
+
+
+def cast(value, dtype):
+    """The value in another dtype, rounded to nearest; truth values become 0 and 1."""
+    value = _value("astype", value)
+    old = value.dtype
+    if old == dtype:
+        return value
+    widths = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8, "i1": 1}
+    if dtype not in widths:
+        raise ArgumentError(f"astype: expected a dtype of {', '.join(widths)}, found {dtype!r}")
+    if old in _FLOATS and dtype in _FLOATS:
+        if widths[old] == widths[dtype]:
+            return cast(cast(value, "f32"), dtype)
+        op = "arith.extf" if widths[old] < widths[dtype] else "arith.truncf"
+    elif old in _FLOATS:
+        op = "arith.fptosi"
+    elif dtype in _FLOATS:
+        op = "arith.uitofp" if old == "i1" else "arith.sitofp"
+    else:
+        op = "arith.trunci" if widths[old] > widths[dtype] else "arith.extui" if old == "i1" else "arith.extsi"
+    return _elementwise(op, value, dtype=dtype, source=old)
+
+
+def where(condition, a, b):
+    """`a` where the condition is true, else `b`."""
+    condition = _value("where", condition)
+    if condition.dtype != "i1":
+        raise ArgumentError(f"where: expected a condition of i1, found {condition!r}")
+    if not isinstance(a, Value) and not isinstance(b, Value):
+        raise ArgumentError("where: expected a traced tensor among its alternatives")
+    a, b = _alike("where", a, b)
+    if condition.shape != a.shape:
+        raise ArgumentError(f"where: expected one shape, found {condition!r} and {a!r}")
+    return _elementwise("arith.select", condition, a, b)
+
+
+def maximum(a, b):
+    a, b = _alike("maximum", a, b)
+    return _elementwise("arith.maximumf" if a.dtype in _FLOATS else "arith.maxsi", a, b)
+
+
+def minimum(a, b):
+    a, b = _alike("minimum", a, b)
+    return _elementwise("arith.minimumf" if a.dtype in _FLOATS else "arith.minsi", a, b)
+
+
+def _unary(name, op, text):
+    def function(value):
+        value = _value(name, value)
+        if value.dtype not in _FLOATS:
+            raise ArgumentError(f"{name}: expected a floating-point dtype, found {value!r}")
+        return _elementwise(op, value)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+exp = _unary("exp", "math.exp", "e to the power of each element.")
+log = _unary("log", "math.log", "The natural logarithm of each element.")
+sqrt = _unary("sqrt", "math.sqrt", "The square root of each element.")
+rsqrt = _unary("rsqrt", "math.rsqrt", "1 / sqrt of each element.")
+tanh = _unary("tanh", "math.tanh", "The hyperbolic tangent of each element.")
+erf = _unary("erf", "math.erf", "The error function of each element.")
+sin = _unary("sin", "math.sin", "The sine of each element.")
+cos = _unary("cos", "math.cos", "The cosine of each element.")
+absolute = _unary("absolute", "math.absf", "The absolute value of each element.")
+
+
+def relu(value):
+    """max(value, 0)."""
+    return maximum(value, 0)
+
+
+def sigmoid(value):
+    """1 / (1 + exp(-value))."""
+    return 1 / (1 + exp(-value))
+
+
+def silu(value):
+    """value * sigmoid(value), the activation of Llama's MLP."""
+    return value / (1 + exp(-value))
+
+
+def gelu(value):
+    """value * 0.5 * (1 + erf(value / sqrt(2)))."""
+    return value * 0.5 * (1 + erf(value * math.sqrt(0.5)))
+
+
+def softmax(value, axis=-1):
+    """exp(value) over its sum along a dimension, computed from value - max."""
+    shifted = exp(value - value.max(axis, keepdims=True))
+    return shifted / shifted.sum(axis, keepdims=True)

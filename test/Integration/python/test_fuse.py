@@ -1,0 +1,203 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Traced functions against NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+from conftest import error, rows
+
+import tandem
+from tandem import Tensor, stream
+
+tp = tandem.Mesh("tp", x=4)
+ROWS, WHOLE = tp["x", None], tp[None, None]
+_erf = np.vectorize(math.erf)
+
+
+def line():
+    import sys
+    return sys._getframe(1).f_lineno
+
+
+@tandem.fuse(x=Tensor("f32", (None, 16), ROWS), w=Tensor("f32", (16, 12), WHOLE), results=tp[stream("x"), None])
+def gather_matmul(x, w):
+    """Rows of x times w."""
+    return x @ w
+
+
+def test_call(world, random):
+    """Compiled once per shape; the extent is that of all ranks."""
+    w = random(16, 12)
+    for count in (32, 8, 32):
+        x = random(count, 16)
+        for y in world.run(lambda context: gather_matmul(rows(x, context), w)):
+            assert y.shape == (count, 12) and error(y, x @ w) < 1e-5
+    assert len(gather_matmul._programs) == 2
+    assert gather_matmul.__doc__ == "Rows of x times w."
+
+
+def test_compile(world, random):
+    x, w = random(16, 16), random(16, 12)
+    program = gather_matmul.compile(shapes={"x": (16, 16)})
+    assert all(error(y, x @ w) < 1e-5 for y in world.run(lambda context: program(rows(x, context), w)))
+
+
+def test_mlp(world, random):
+    """Column-parallel, row-parallel, with a reduce-scatter and a residual; two results."""
+    columns, split = tp[None, "x"], tp["x"]
+
+    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 24), columns), Tensor("f32", (24,), split),
+                 Tensor("f32", (24, 16), ROWS), results=(ROWS, tp["x"]))
+    def mlp(x, w1, b1, w2):
+        hidden = tandem.gelu(x @ w1 + b1)
+        y = hidden @ w2 + x
+        return y, y.sum(axis=1)
+
+    x, w1, b1, w2 = random(32, 16), random(16, 24), random(24), random(24, 16)
+    h = x @ w1 + b1
+    expected = (h * 0.5 * (1 + _erf(h / math.sqrt(2)))) @ w2 + x
+    parts = world.run(lambda c: mlp(rows(x, c), np.ascontiguousarray(np.split(w1, 4, 1)[c.rank]), rows(b1, c),
+                                    rows(w2, c)))
+    assert error(np.concatenate([y for y, _ in parts]), expected) < 1e-5
+    assert error(np.concatenate([total for _, total in parts]), expected.sum(1)) < 1e-5
+
+
+OPERATIONS = {
+    "arithmetic": (lambda x, y: (x + y) * 2 - x / (y + 3) - (1 - x), lambda x, y: (x + y) * 2 - x / (y + 3) - (1 - x)),
+    "negation, powers": (lambda x, y: -x + y**2 + (x + 2)**1.5, lambda x, y: -x + y**2 + (x + 2)**1.5),
+    "functions": (lambda x, y: tandem.exp(x) + tandem.log(y + 2) + tandem.sqrt(x + 2) * tandem.rsqrt(y + 2) +
+                  tandem.tanh(x) + tandem.sin(x) + tandem.cos(y) + tandem.absolute(x) + tandem.erf(y),
+                  lambda x, y: np.exp(x) + np.log(y + 2) + np.sqrt(x + 2) / np.sqrt(y + 2) + np.tanh(x) + np.sin(x) +
+                  np.cos(y) + np.abs(x) + _erf(y)),
+    "activations": (lambda x, y: tandem.relu(x) + tandem.silu(y) + tandem.sigmoid(x) + tandem.gelu(y),
+                    lambda x, y: np.maximum(x, 0) + y / (1 + np.exp(-y)) + 1 / (1 + np.exp(-x)) +
+                    y * 0.5 * (1 + _erf(y / math.sqrt(2)))),
+    "softmax": (lambda x, y: tandem.softmax(x) + y, lambda x, y: np.exp(x) / np.exp(x).sum(1, keepdims=True) + y),
+    "where": (lambda x, y: tandem.where(x < y, x, tandem.minimum(y, 0.5)),
+              lambda x, y: np.where(x < y, x, np.minimum(y, 0.5))),
+    "reductions": (lambda x, y: x - x.max(1, keepdims=True) + y.mean(-1, keepdims=True) + y.min(1, keepdims=True),
+                   lambda x, y: x - x.max(1, keepdims=True) + y.mean(1, keepdims=True) + y.min(1, keepdims=True)),
+    "transpose": (lambda x, y: (x.T @ y) @ y.T[:, :8], lambda x, y: (x.T @ y) @ y.T[:, :8]),
+    "reshape": (lambda x, y: (x.reshape(8, 4, 4) + y.reshape(8, -1, 4)).permute(0, 2, 1).reshape(8, 16),
+                lambda x, y: (x + y).reshape(8, 4, 4).transpose(0, 2, 1).reshape(8, 16)),
+    "slices": (lambda x, y: tandem.concat([x[:, 8:], y[:, ::2]], axis=1) + x[0],
+               lambda x, y: np.concatenate([x[:, 8:], y[:, ::2]], 1) + x[0]),
+    "cast": (lambda x, y: x.astype("f16").astype("f32") + (y > 0).astype("f32"),
+             lambda x, y: x.astype(np.float16).astype(np.float32) + (y > 0)),
+    "infinity": (lambda x, y: tandem.exp(tandem.where(x > y, x, -math.inf)) + y,
+                 lambda x, y: np.where(x > y, np.exp(x), 0) + y),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name, world, random):
+    traced, reference = OPERATIONS[name]
+    x, y = random(8, 16), random(8, 16)
+    expected = reference(x, y)
+
+    @tandem.fuse(Tensor("f32", (8, 16), tp[None, "x"]), Tensor("f32", (8, 16), WHOLE), results=WHOLE)
+    def function(x, y):
+        return traced(x, y)
+
+    parts = world.run(lambda c: function(np.ascontiguousarray(np.split(x, 4, 1)[c.rank]), y))
+    assert all(error(part, expected) < 1e-5 for part in parts)
+
+
+def test_undecided_between(random):
+    """What the results and arguments leave open, the compiler decides: no reshard is traced."""
+    text = gather_matmul.trace({"x": (32, 16)})
+    assert "reshard" not in text and '-> tensor<32x12xf32, #fusion.axes<#tp, [stream("x"), -]>> loc(' in text
+
+    @tandem.fuse(Tensor("f32", (8, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=WHOLE)
+    def twice(x, w):
+        return tandem.relu(tandem.relu(x @ w) @ w)
+
+    text = twice.trace()
+    assert "reshard" not in text and text.count("tensor<8x16xf32>") > 2
+
+
+def test_reshard_with_schedule():
+    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=tp[stream("x"), None])
+    def ring(x, w):
+        return tandem.reshard(x, tp[stream("x"), None], schedule="ring", directions=2) @ w
+
+    assert "{schedule = #fusion.schedule<ring, directions = 2>}" in ring.trace()
+    assert ring.compile().bytes != gather_matmul.compile(shapes={"x": (32, 16)}).bytes
+
+
+def test_error_names_the_python_line():
+    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=WHOLE)
+    def wrong(x, w):
+        where.append(line() + 1)
+        return tandem.reshard(x, WHOLE, schedule="nothing") @ w
+
+    where = []
+    with pytest.raises(tandem.CompileError, match="nothing") as info:
+        wrong.compile()
+    assert (info.value.file, info.value.line) == (__file__, where[0])
+    assert info.value.column > 1
+
+
+@pytest.mark.parametrize("function, message", [
+    (lambda x, w: x @ x, r"contracted extents, found 16 and 32 of f32\[32, 16\]"),
+    (lambda x, w: x + w, "expected shapes that fit"),
+    (lambda x, w: x + x.astype("f16"), "of one dtype"),
+    (lambda x, w: x if x > 0 else w, "tandem.where"),
+    (lambda x, w: x.reshape(5, 5), "expected 512 elements"),
+    (lambda x, w: x[40], "expected a number below 32"),
+    (lambda x, w: x.sum(3), "expected a dimension"),
+    (lambda x, w: 1.0, "traced tensors as results"),
+    (lambda x, w: (x, w), "expected 1 results, found 2"),
+    (lambda x, w: x[0], "expected result axes of 1 dimensions"),
+    (lambda x, w: tandem.exp(x > 0), "floating-point"),
+])
+def test_rejected_functions(function, message):
+    @tandem.fuse(Tensor("f32", (32, 16), ROWS), Tensor("f32", (16, 16), WHOLE), results=WHOLE)
+    def wrong(x, w):
+        return function(x, w)
+
+    with pytest.raises(tandem.ArgumentError, match=message):
+        wrong.trace()
+
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: tandem.Mesh("a b", x=4), "expected a name"),
+    (lambda: tandem.Mesh("tp", x=0), "size above 0"),
+    (lambda: tandem.Mesh("tp"), "at least one axis"),
+    (lambda: tp["y", None], "expected an axis of"),
+    (lambda: tp[3, None], "expected None, the name"),
+    (lambda: stream(0), "number above 0"),
+    (lambda: Tensor("f31", (4,), tp["x"]), "expected a dtype"),
+    (lambda: Tensor("f32", (4, 4), tp["x"]), "one entry per dimension"),
+    (lambda: tandem.fuse(Tensor("f32", (4,), tp["x"]), results=tp["x"])(lambda x, y: x), "y: expected a tandem.Tensor"),
+    (lambda: gather_matmul.trace({"x": (32, 17)}), r"expected shape \(None, 16\)"),
+    (lambda: gather_matmul.trace(), "expected its shape"),
+    (lambda: gather_matmul.trace({"z": (1,), "x": (32, 16)}), "no argument is named z"),
+])
+def test_rejected_types(make, message):
+    with pytest.raises(tandem.ArgumentError, match=message):
+        make()
+
+
+def test_mesh_size_of_the_world(random):
+    mesh = tandem.Mesh("any", x=None)
+
+    @tandem.fuse(Tensor("f32", (None, 16), mesh["x", None]), Tensor("f32", (16, 12), mesh[None, None]),
+                 results=mesh[stream("x"), None])
+    def product(x, w):
+        return x @ w
+
+    x, w = random(12, 16), random(16, 12)
+    for size in (2, 3):
+        with tandem.local_world(size) as world:
+            assert all(error(y, x @ w) < 1e-5 for y in world.run(lambda c: product(rows(x, c), w)))
+    with pytest.raises(tandem.ArgumentError, match="expected the size of mesh axis x"):
+        product.compile(shapes={"x": (12, 16)})
+
+
+def test_digits():
+    assert repr(tp[tandem.didx("x") * stream(2), None]) == '#fusion.axes<#tp, [didx("x") * stream(2), -]>'
+    assert repr(tp.axes(stream(), tandem.serial(2), partial="x", op="max")) == \
+        '#fusion.axes<#tp, [stream, serial(2)], partial = max ["x"]>'
