@@ -26,6 +26,12 @@ foreach(half IN ITEMS Runtime Compiler)
   install(EXPORT Tandem${half}Targets NAMESPACE Tandem:: DESTINATION "${package_dir}" COMPONENT ${half}Development)
   install(FILES "${PROJECT_SOURCE_DIR}/include/tandem-c/${half}.h" DESTINATION include/tandem-c
           COMPONENT ${half}Development)
+  if(half STREQUAL Compiler)
+    install(FILES "${PROJECT_SOURCE_DIR}/include/tandem/Compiler/Builder.h" DESTINATION include/tandem/Compiler
+            COMPONENT CompilerDevelopment)
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tandem/Compiler/Builder" DESTINATION include/tandem/Compiler
+            COMPONENT CompilerDevelopment)
+  endif()
   set(pc "${PROJECT_BINARY_DIR}/tandem-${lower}.pc")
   configure_file("${PROJECT_SOURCE_DIR}/cmake/tandem.pc.in" "${pc}" @ONLY)
   install(FILES "${pc}" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT ${half}Development)

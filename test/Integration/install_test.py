@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import tempfile
+import textwrap
 import unittest
 
 import harness
@@ -176,6 +177,17 @@ class Projects(harness.Test):
         build("cxx17", self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}")
         out = done([self.path("main")])
         self.assertRegex(out, rf"\A.*expected.*\n(.*\n)*gathered with {re.escape(VERSION)}\n\Z")
+        for name in ("builder", "builder-plain"):
+            with self.subTest(name):
+                out = done([self.path(name)])
+                self.assertRegex(out, r"\A\S*builder\.cpp:\d+: error: matmul\(x: 64x32xf32, x: 64x32xf32\): "
+                                      r"expected equal contracted extents, found 32 and 64\n"
+                                      r"\S*builder\.cpp:\d+: error: .*\ncompiled a layer\n\Z")
+
+    def test_builder_version(self):
+        """The builder's inline namespace is that of the library's version."""
+        with open(os.path.join(PREFIX, "include", "tandem", "Compiler", "Builder.h")) as header:
+            self.assertIn(f"inline namespace v{ABI.replace('.', '_')} {{", header.read())
 
     def test_pkg_config(self):
         pc = os.path.join(LIB, "pkgconfig")
@@ -200,6 +212,23 @@ class Projects(harness.Test):
                                f"-DCMAKE_PREFIX_PATH={prefix}"])
         self.assertNotEqual(refused.code, 0, str(refused))
         self.assertIn("component Compiler of Tandem is not installed", refused.err)
+
+
+class Documentation(harness.Test):
+    def test_snippets(self):
+        """docs/embedding.md shows the lines between [docs: NAME] and [docs: end] of files that tests build and run."""
+        with open(os.path.join(ROOT, "docs", "embedding.md")) as page:
+            text = page.read()
+        found = 0
+        for folder in (PROJECTS, os.path.join(ROOT, "examples")):
+            for name in files(folder):
+                with open(os.path.join(folder, name)) as source:
+                    parts = re.findall(r"^ *// \[docs: (\w+)\]\n(.*?)^ *// \[docs: end\]$", source.read(), re.M | re.S)
+                for label, part in parts:
+                    found += 1
+                    with self.subTest(f"{name}: {label}"):
+                        self.assertIn(f"```cpp\n{textwrap.dedent(part)}```\n", text)
+        self.assertGreater(found, 0)
 
 
 class Subproject(harness.Test):
@@ -266,4 +295,4 @@ class Subproject(harness.Test):
 
 
 if __name__ == "__main__":
-    harness.main(__doc__, Contents, Projects, Subproject)
+    harness.main(__doc__, Contents, Projects, Documentation, Subproject)

@@ -1,0 +1,405 @@
+//===- Ops.h - the ops of built fusions -------------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Definitions of tandem/Compiler/Builder.h: checks and inferred shapes. What depends on more than
+// shapes, types and names is checked by the compiler.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_COMPILER_BUILDER_OPS_H
+#define TANDEM_COMPILER_BUILDER_OPS_H
+
+#include "tandem/Compiler/Builder.h"
+#include "tandem/Compiler/Builder/Core.h"
+#include "tandem/Compiler/Builder/Elementwise.h"
+#include "tandem/Compiler/Builder/Shapes.h"
+
+#include <cmath>
+
+namespace tandem::builder {
+inline namespace v0_1 {
+
+//===----------------------------------------------------------------------===//
+// Elementwise ops
+//===----------------------------------------------------------------------===//
+
+inline Value Fusion::constant(double number, DType dtype, std::vector<int64_t> shape, Location at) {
+  if (std::string error = detail::extentsError(shape); !error.empty())
+    return this->error("constant", {}, std::move(error), at);
+  if (std::find(shape.begin(), shape.end(), kUnknown) != shape.end())
+    return error("constant", {}, "expected known extents, found " + detail::shapeText(shape), at);
+  if (!isFloat(dtype) && (number != std::floor(number) || std::fabs(number) > 0x1p53))
+    return error("constant", {},
+                 "expected an integer of " + std::string(builder::name(dtype)) + ", found " +
+                     detail::number(number, DType::F64),
+                 at);
+  return make("constant", Form::Constant, "arith.constant ", {},
+              "dense<" + detail::number(number, dtype) + ">", {dtype, std::move(shape), {}}, at);
+}
+
+inline Value Fusion::fit(const char *op, const Operand &operand, const Type &wanted, Location at) {
+  if (operand.isNumber) {
+    // The compiler gives a number's `?` extents the sizes of what it is combined with.
+    bool isKnown =
+        std::find(wanted.shape.begin(), wanted.shape.end(), kUnknown) == wanted.shape.end();
+    Value made =
+        constant(operand.number, wanted.dtype, isKnown ? wanted.shape : std::vector<int64_t>(), at);
+    if (!made.valid())
+      return made;
+    if (isKnown) {
+      nodeOf(made).results[0].axes = wanted.axes;
+      return made;
+    }
+    return fit(op, made, wanted, at);
+  }
+  Value value = operand.value;
+  if (type(value).shape != wanted.shape) {
+    std::vector<int64_t> dims;
+    for (size_t i = wanted.shape.size() - type(value).shape.size(); i < wanted.shape.size(); ++i)
+      dims.push_back(static_cast<int64_t>(i));
+    value = broadcast(value, wanted.shape, std::move(dims), at);
+    nodeOf(value).results[0].axes = wanted.axes;
+  }
+  const std::optional<Axes> &axes = type(value).axes;
+  if (!wanted.axes || (axes && *axes == *wanted.axes))
+    return value;
+  return reshard(value, *wanted.axes, std::nullopt, at);
+}
+
+inline bool Fusion::unify(const char *op, const std::vector<Operand> &given, size_t first,
+                          Type *common, std::vector<Value> *operands, Location at) {
+  std::vector<Value> values;
+  for (const Operand &one : given)
+    if (!one.isNumber)
+      values.push_back(one.value);
+  if (!areUsable(op, values, at))
+    return false;
+  bool isTyped = false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i].isNumber)
+      continue;
+    const Type &mine = type(given[i].value);
+    if (i >= first && isTyped && mine.dtype != common->dtype) {
+      error(op, values,
+            std::string("expected elements of one type, found ") + builder::name(common->dtype) +
+                " and " + builder::name(mine.dtype),
+            at);
+      return false;
+    }
+    if (i >= first) {
+      common->dtype = mine.dtype;
+      isTyped = true;
+    }
+    if (std::string error = detail::broadcastShapes(common->shape, mine.shape); !error.empty()) {
+      this->error(op, values, std::move(error), at);
+      return false;
+    }
+  }
+  if (!isTyped) {
+    error(op, values, "expected a value, found only numbers", at);
+    return false;
+  }
+  // Operands and result have one type. A split operand decides it, rather than one that is not.
+  for (bool isSplit : {true, false})
+    for (Value value : values)
+      if (const Type &mine = type(value); !common->axes && mine.axes &&
+                                          mine.shape == common->shape &&
+                                          (!isSplit || detail::isSplit(*mine.axes)))
+        common->axes = mine.axes;
+  for (size_t i = 0; i < given.size(); ++i) {
+    Type wanted = *common;
+    if (i < first)
+      wanted.dtype = DType::I1;
+    Value value = fit(op, given[i], wanted, at);
+    if (!value.valid())
+      return false;
+    operands->push_back(value);
+  }
+  return true;
+}
+
+inline Value Fusion::map(const std::string &op, const std::vector<Operand> &given, Location at) {
+  const detail::Elementwise *known = detail::findElementwise(op);
+  std::vector<Value> values;
+  for (const Operand &one : given)
+    if (!one.isNumber)
+      values.push_back(one.value);
+  if (!known)
+    return error(
+        op.c_str(), values,
+        "expected the name of an elementwise op (" +
+            detail::join(detail::elementwiseOps(), ", ",
+                         [](const detail::Elementwise &one) { return std::string(one.name); }) +
+            "), found " + detail::quote(op),
+        at);
+  if (given.size() != known->operands)
+    return error(op.c_str(), values,
+                 "expected " + std::to_string(known->operands) + " operands, found " +
+                     std::to_string(given.size()),
+                 at);
+  Type result;
+  std::vector<Value> operands;
+  if (!unify(op.c_str(), given, 0, &result, &operands, at))
+    return error();
+  const char *name = isFloat(result.dtype) ? known->floats : known->integers;
+  bool isNamed = op == known->name || (name && op == name);
+  if (!name || !isNamed || (result.dtype == DType::I1 && !known->truth))
+    return error(op.c_str(), values,
+                 std::string("expected elements ") +
+                     (op == known->name ? known->floats && known->integers ? "that are numbers"
+                                          : known->floats                  ? "of floating point"
+                                                                           : "that are integers"
+                      : known->floats && op == known->floats ? "of floating point"
+                                                             : "that are integers") +
+                     ", found " + builder::name(result.dtype),
+                 at);
+  return make(op.c_str(), Form::Same, std::string(name) + " ", std::move(operands), "",
+              std::move(result), at);
+}
+
+inline Value Fusion::compare(const std::string &predicate, Operand a, Operand b, Location at) {
+  const detail::Predicate *known = detail::findPredicate(predicate);
+  std::vector<Value> operands;
+  Type result;
+  if (!unify("compare", {a, b}, 0, &result, &operands, at))
+    return error();
+  DType dtype = result.dtype;
+  if (!known)
+    return error("compare", operands,
+                 "expected eq, ne, lt, le, gt or ge, found " + detail::quote(predicate), at);
+  if (dtype == DType::I1)
+    return error("compare", operands, "expected numbers, found i1", at);
+  result.dtype = DType::I1;
+  std::string op = isFloat(dtype) ? std::string("arith.cmpf ") + known->floats
+                                  : std::string("arith.cmpi ") + known->integers;
+  return make("compare", Form::Operand, op + ", ", std::move(operands), "", std::move(result), at);
+}
+
+inline Value Fusion::select(Value condition, Operand a, Operand b, Location at) {
+  std::vector<Value> operands;
+  Type result;
+  if (!areUsable("select", {condition}, at))
+    return error();
+  if (type(condition).dtype != DType::I1)
+    return error("select", {condition},
+                 std::string("expected a condition of i1, found ") +
+                     builder::name(type(condition).dtype),
+                 at);
+  if (!unify("select", {condition, a, b}, 1, &result, &operands, at))
+    return error();
+  return make("select", Form::Select, "arith.select ", std::move(operands), "", std::move(result),
+              at);
+}
+
+inline Value Fusion::cast(Value value, DType dtype, Location at) {
+  if (!areUsable("cast", {value}, at))
+    return error();
+  Type result{dtype, type(value).shape, type(value).axes};
+  if (type(value).dtype == dtype)
+    return value;
+  const char *op = detail::castOp(type(value).dtype, dtype);
+  if (!op)
+    return error("cast", {value},
+                 std::string("expected types with a cast between them, found ") +
+                     builder::name(type(value).dtype) + " and " + builder::name(dtype) +
+                     " (f32 is between f16 and bf16)",
+                 at);
+  return make("cast", Form::Cast, std::string(op) + " ", {value}, "", std::move(result), at);
+}
+
+//===----------------------------------------------------------------------===//
+// Products and reductions
+//===----------------------------------------------------------------------===//
+
+inline Value Fusion::matmul(Value lhs, Value rhs, const MatmulOptions &options, Location at) {
+  std::vector<Value> operands{lhs, rhs};
+  if (options.bias)
+    operands.push_back(*options.bias);
+  if (!areUsable("matmul", operands, at))
+    return error();
+  const Type &a = type(lhs), &b = type(rhs);
+  if (!isFloat(a.dtype) || a.dtype != b.dtype)
+    return error("matmul", operands,
+                 std::string("expected factors of one floating point type, "
+                             "found ") +
+                     builder::name(a.dtype) + " and " + builder::name(b.dtype),
+                 at);
+  Type result{options.result.value_or(a.dtype), {}, {}};
+  if (result.dtype != a.dtype && result.dtype != DType::F32)
+    return error("matmul", operands,
+                 std::string("expected a result of ") + builder::name(a.dtype) + " or f32, found " +
+                     builder::name(result.dtype),
+                 at);
+  if (std::string error = detail::matmulShape(a.shape, b.shape, options.transposeA,
+                                              options.transposeB, result.shape);
+      !error.empty())
+    return this->error("matmul", operands, std::move(error), at);
+  if (options.bias) {
+    const Type &bias = type(*options.bias);
+    if (b.shape.size() == 1)
+      return error("matmul", operands,
+                   "expected no bias with a right factor that is a vector, "
+                   "found one",
+                   at);
+    if (bias.dtype != result.dtype || bias.shape.size() != 1 ||
+        !detail::areCompatible(bias.shape[0], result.shape.back()))
+      return error("matmul", operands,
+                   "expected a bias of " +
+                       detail::shortText({result.dtype, {result.shape.back()}, {}}) + ", found " +
+                       detail::shortText(bias),
+                   at);
+  }
+  Value value = make("matmul", Form::Arrow, "fusion.matmul ", operands, "", std::move(result), at);
+  Node &node = nodeOf(value);
+  node.separator = options.bias ? 2 : 0;
+  if (options.transposeA)
+    node.attributes = "transpose_a";
+  if (options.transposeB)
+    node.attributes += node.attributes.empty() ? "transpose_b" : ", transpose_b";
+  return value;
+}
+
+inline Value Fusion::attention(Value query, Value key, Value value, const AttentionOptions &options,
+                               Location at) {
+  std::vector<Value> operands{query, key, value};
+  if (!areUsable("attention", operands, at))
+    return error();
+  const Type &q = type(query), &k = type(key), &v = type(value);
+  if (q.dtype != k.dtype || q.dtype != v.dtype || !isFloat(q.dtype) || q.dtype == DType::F64)
+    return error("attention", operands,
+                 std::string("expected elements of f32, f16 or bf16, found ") +
+                     builder::name(q.dtype) + ", " + builder::name(k.dtype) + " and " +
+                     builder::name(v.dtype),
+                 at);
+  Type result{q.dtype, {}, {}};
+  std::string error = detail::attentionShape(q.shape, k.shape, v.shape, result.shape);
+  int64_t rows = error.empty() ? q.shape[q.shape.size() - 2] : 0,
+          keys = error.empty() ? k.shape[k.shape.size() - 2] : 0;
+  if (error.empty() && options.scale && !(std::isfinite(*options.scale) && *options.scale > 0))
+    error = "expected a finite scale greater than 0, found " + std::to_string(*options.scale);
+  else if (error.empty() && options.causal && !detail::areCompatible(rows, keys))
+    error = "expected as many keys as rows with causal, found " + detail::extent(keys) + " and " +
+            detail::extent(rows);
+  else if (error.empty() && options.zigzag &&
+           (!options.causal || options.zigzag < 0 ||
+            (rows != kUnknown && rows % (2 * options.zigzag) != 0)))
+    error = "expected zigzag with causal, and 2 * zigzag that divides the rows, found zigzag " +
+            std::to_string(options.zigzag) + " and " + detail::extent(rows) + " rows";
+  else if (error.empty() && options.keyCount &&
+           (options.causal || options.keyCount < 0 ||
+            (keys != kUnknown && options.keyCount > keys)))
+    error = "expected a key count of 1 to " + detail::extent(keys) + ", without causal, found " +
+            std::to_string(options.keyCount);
+  if (!error.empty())
+    return this->error("attention", operands, std::move(error), at);
+  std::vector<std::string> attributes;
+  if (options.causal)
+    attributes.emplace_back("causal");
+  if (options.keyCount)
+    attributes.push_back("key_count = " + std::to_string(options.keyCount) + " : i64");
+  if (options.scale)
+    attributes.push_back("scale = " + detail::number(*options.scale, DType::F64) + " : f64");
+  if (options.zigzag)
+    attributes.push_back("zigzag = " + std::to_string(options.zigzag) + " : i64");
+  Value made = make("attention", Form::Arrow, "fusion.attention ", std::move(operands), "",
+                    std::move(result), at);
+  nodeOf(made).attributes = detail::join(attributes, ", ", [](auto &one) { return one; });
+  return made;
+}
+
+inline Value Fusion::reduce(Reduction kind, Value value, std::vector<int64_t> dims, bool keepDims,
+                            Location at) {
+  if (!areUsable("reduce", {value}, at))
+    return error();
+  Type result{type(value).dtype, {}, {}};
+  if (result.dtype == DType::I16 || (result.dtype == DType::I1 && kind == Reduction::Sum))
+    return error("reduce", {value},
+                 std::string("expected elements that can be reduced by ") + builder::name(kind) +
+                     ", found " + builder::name(result.dtype),
+                 at);
+  if (std::string error = detail::reduceShape(type(value).shape, dims, keepDims, result.shape);
+      !error.empty())
+    return this->error("reduce", {value}, std::move(error), at);
+  Value made =
+      make("reduce", Form::Arrow, std::string("fusion.reduce ") + builder::name(kind) + " ",
+           {value}, " dims " + detail::list(dims), std::move(result), at);
+  if (keepDims)
+    nodeOf(made).attributes = "keep_dims";
+  return made;
+}
+
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+inline Value Fusion::broadcast(Value value, std::vector<int64_t> shape, std::vector<int64_t> dims,
+                               Location at) {
+  if (!areUsable("broadcast", {value}, at))
+    return error();
+  if (std::string error = detail::broadcastError(type(value).shape, shape, dims); !error.empty())
+    return this->error("broadcast", {value}, std::move(error), at);
+  return make("broadcast", Form::Arrow, "fusion.broadcast ", {value}, " dims " + detail::list(dims),
+              {type(value).dtype, std::move(shape), {}}, at);
+}
+
+inline Value Fusion::permute(Value value, std::vector<int64_t> permutation, Location at) {
+  if (!areUsable("permute", {value}, at))
+    return error();
+  Type result{type(value).dtype, {}, {}};
+  if (std::string error = detail::permutedShape(type(value).shape, permutation, result.shape);
+      !error.empty())
+    return this->error("permute", {value}, std::move(error), at);
+  return make("permute", Form::Arrow, "fusion.permute ", {value}, " " + detail::list(permutation),
+              std::move(result), at);
+}
+
+inline Value Fusion::reshape(Value value, std::vector<int64_t> shape, Location at) {
+  if (!areUsable("reshape", {value}, at))
+    return error();
+  if (std::string error = detail::inferReshape(type(value).shape, shape); !error.empty())
+    return this->error("reshape", {value}, std::move(error), at);
+  return make("reshape", Form::Arrow, "fusion.reshape ", {value}, "",
+              {type(value).dtype, std::move(shape), {}}, at);
+}
+
+inline Value Fusion::slice(Value value, std::vector<int64_t> offsets, std::vector<int64_t> extents,
+                           std::vector<int64_t> steps, Location at) {
+  if (!areUsable("slice", {value}, at))
+    return error();
+  if (steps.empty())
+    steps.assign(offsets.size(), 1);
+  if (std::string error = detail::sliceError(type(value).shape, offsets, extents, steps);
+      !error.empty())
+    return this->error("slice", {value}, std::move(error), at);
+  return make("slice", Form::Arrow, "fusion.slice ", {value},
+              " offsets " + detail::list(offsets) + " steps " + detail::list(steps),
+              {type(value).dtype, std::move(extents), {}}, at);
+}
+
+inline Value Fusion::concat(const std::vector<Value> &values, int64_t dim, Location at) {
+  if (!areUsable("concat", values, at))
+    return error();
+  if (values.empty())
+    return error("concat", values, "expected at least one operand, found none", at);
+  Type result{type(values[0]).dtype, {}, {}};
+  std::vector<std::vector<int64_t>> shapes;
+  for (Value value : values) {
+    if (type(value).dtype != result.dtype)
+      return error("concat", values,
+                   std::string("expected elements of one type, found ") +
+                       builder::name(result.dtype) + " and " + builder::name(type(value).dtype),
+                   at);
+    shapes.push_back(type(value).shape);
+  }
+  if (std::string error = detail::concatShape(shapes, dim, result.shape); !error.empty())
+    return this->error("concat", values, std::move(error), at);
+  return make("concat", Form::Function, "fusion.concat ", values, " dim " + std::to_string(dim),
+              std::move(result), at);
+}
+
+} // namespace v0_1
+} // namespace tandem::builder
+
+#endif // TANDEM_COMPILER_BUILDER_OPS_H
