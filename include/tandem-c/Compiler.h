@@ -114,6 +114,58 @@ tandem_compilation *tandem_module_compile(tandem_module_compiler *compiler,
 void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
                                        tandem_cache_statistics *statistics);
 
+/* What is known of a compiled program, the bytes of a .tsp file, without running it. Needs no
+ * device. Destroy the report; NULL only if out of memory. Thread-safe. */
+typedef struct tandem_report tandem_report;
+
+/* The certificate (compile with `certify`): what is proven; how each loop of reshards and compute
+ * is run, whether its communication is overlapped or why not, and the runners-up with their
+ * predicted times (with `machine`). JSON: {"producer", "properties", "limits", "data", "machine",
+ * "seconds", "baseline_seconds", "loops": [{"reshards", "locations", "schedule", "source",
+ * "communication_seconds", "exposed_seconds", "candidates": [{"schedule", "seconds"}]}]}. */
+tandem_report *tandem_explain_program(const void *bytes, size_t size);
+
+/* Zero everything but struct_size for the defaults. */
+typedef struct tandem_check_options {
+  size_t struct_size; /* sizeof(tandem_check_options): newer fields are then taken as 0 */
+  uint32_t lint;      /* not 0: also report legal but slow code */
+  uint32_t threads;   /* 0: one per core, at most 8 */
+} tandem_check_options;
+
+/* Replays all ranks' commands: can the program hang, race, or differ from its unsharded reference?
+ * (docs/semantics.md.) A program with findings is a report, too.
+ * JSON: {"ok", "program", "ranks", "commands", "findings": [{"diagnosis", "severity", "message",
+ * "commands", "notes"}], "counts", "limits", "data"}. */
+tandem_report *tandem_check_program(const void *bytes, size_t size,
+                                    const tandem_check_options *options);
+
+/* Zero everything but struct_size and machine for the defaults. */
+typedef struct tandem_simulate_options {
+  size_t struct_size;  /* sizeof(tandem_simulate_options): newer fields are then taken as 0 */
+  const char *machine; /* machine file: a path, or a name such as "h200x8" */
+  uint32_t no_graph;   /* not 0: commands are enqueued one by one */
+  uint32_t reserved;   /* 0 */
+} tandem_simulate_options;
+
+/* Simulates one run of all ranks (docs/simulator.md).
+ * JSON: {"program", "machine", "ranks", "seconds", "sequential_seconds", "speedup",
+ * "exposed_seconds", "utilisation", "critical_path", "per_rank", ...}. */
+tandem_report *tandem_simulate_program(const void *bytes, size_t size,
+                                       const tandem_simulate_options *options);
+
+typedef enum tandem_report_form {
+  TANDEM_REPORT_TEXT = 0,
+  TANDEM_REPORT_JSON = 1,
+  TANDEM_REPORT_SVG = 2 /* a drawing; of simulations only */
+} tandem_report_form;
+
+/* 0 if there is none: the text then is the reason (bytes of no program, an unknown machine, ...).
+ */
+int tandem_report_ok(const tandem_report *report);
+/* NULL if the report has no such form. Lives as long as the report. */
+const char *tandem_report_get(const tandem_report *report, tandem_report_form form);
+void tandem_report_destroy(tandem_report *report);
+
 #ifdef __cplusplus
 }
 #endif

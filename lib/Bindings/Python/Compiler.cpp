@@ -30,6 +30,12 @@ public:
   decltype(&::tandem_compilation_bytes) bytes = nullptr;
   decltype(&::tandem_compilation_num_diagnostics) numDiagnostics = nullptr;
   decltype(&::tandem_compilation_diagnostic) diagnostic = nullptr;
+  decltype(&::tandem_explain_program) explain = nullptr;
+  decltype(&::tandem_check_program) check = nullptr;
+  decltype(&::tandem_simulate_program) simulate = nullptr;
+  decltype(&::tandem_report_ok) reportOk = nullptr;
+  decltype(&::tandem_report_get) reportGet = nullptr;
+  decltype(&::tandem_report_destroy) reportDestroy = nullptr;
 
 private:
   static void *open(std::string &error);
@@ -74,7 +80,13 @@ const Library &Library::get() {
       !find(handle, made->ok, "tandem_compilation_ok") ||
       !find(handle, made->bytes, "tandem_compilation_bytes") ||
       !find(handle, made->numDiagnostics, "tandem_compilation_num_diagnostics") ||
-      !find(handle, made->diagnostic, "tandem_compilation_diagnostic"))
+      !find(handle, made->diagnostic, "tandem_compilation_diagnostic") ||
+      !find(handle, made->explain, "tandem_explain_program") ||
+      !find(handle, made->check, "tandem_check_program") ||
+      !find(handle, made->simulate, "tandem_simulate_program") ||
+      !find(handle, made->reportOk, "tandem_report_ok") ||
+      !find(handle, made->reportGet, "tandem_report_get") ||
+      !find(handle, made->reportDestroy, "tandem_report_destroy"))
     raise(TANDEM_UNSUPPORTED,
           std::string("the compiler's library is of another version: ") + ::dlerror());
   return *(library = made);
@@ -137,6 +149,49 @@ nb::object compile(const std::string &text, const std::string &name, const std::
   return nb::make_tuple(bytes, diagnostics);
 }
 
+/// (ok, text, JSON or None, SVG or None) of what `make` returns, which runs without the lock.
+template <typename Make> nb::object report(Make &&make) {
+  const Library &library = Library::get();
+  tandem_report *made = nullptr;
+  {
+    nb::gil_scoped_release unlocked;
+    made = make(library);
+  }
+  if (!made)
+    raise(TANDEM_OUT_OF_MEMORY, "out of memory");
+  std::unique_ptr<tandem_report, decltype(library.reportDestroy)> owner(made,
+                                                                        library.reportDestroy);
+  auto form = [&](tandem_report_form which) {
+    const char *text = library.reportGet(made, which);
+    return text ? nb::object(nb::str(text)) : nb::none();
+  };
+  return nb::make_tuple(library.reportOk(made) != 0, form(TANDEM_REPORT_TEXT),
+                        form(TANDEM_REPORT_JSON), form(TANDEM_REPORT_SVG));
+}
+
+nb::object explain(const nb::bytes &bytes) {
+  return report(
+      [&](const Library &library) { return library.explain(bytes.data(), bytes.size()); });
+}
+
+nb::object check(const nb::bytes &bytes, bool lint) {
+  tandem_check_options options = {};
+  options.struct_size = sizeof options;
+  options.lint = lint ? 1 : 0;
+  return report(
+      [&](const Library &library) { return library.check(bytes.data(), bytes.size(), &options); });
+}
+
+nb::object simulate(const nb::bytes &bytes, const std::string &machine, bool graph) {
+  tandem_simulate_options options = {};
+  options.struct_size = sizeof options;
+  options.machine = machine.c_str();
+  options.no_graph = graph ? 0 : 1;
+  return report([&](const Library &library) {
+    return library.simulate(bytes.data(), bytes.size(), &options);
+  });
+}
+
 } // namespace
 
 void tandem::python::bindCompiler(nb::module_ &module) {
@@ -145,4 +200,7 @@ void tandem::python::bindCompiler(nb::module_ &module) {
              nb::arg("target") = "", nb::arg("ranks") = 0, nb::arg("workers") = 0,
              nb::arg("reference") = false, nb::arg("machine") = "", nb::arg("gather") = "",
              nb::arg("certify") = false, nb::arg("deterministic") = "", nb::arg("tuned") = "");
+  module.def("explain", &explain, nb::arg("bytes"));
+  module.def("check", &check, nb::arg("bytes"), nb::arg("lint"));
+  module.def("simulate", &simulate, nb::arg("bytes"), nb::arg("machine"), nb::arg("graph"));
 }

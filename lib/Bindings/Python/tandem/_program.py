@@ -3,6 +3,7 @@
 """Programs: compiled fusions that can be called, and functions that are compiled when they are called."""
 
 import inspect
+import json
 import os
 import re
 import threading
@@ -12,6 +13,7 @@ from . import _tandem
 from ._emit import emit
 from ._errors import ArgumentError, CompileError, Diagnostic
 from ._mesh import Axes, Tensor
+from ._report import CheckReport, Explanation, Simulation
 from ._trace import Value
 
 _LOCATION = re.compile(r'loc\("([^"\\]+)":(\d+):(\d+)\)$')
@@ -46,6 +48,41 @@ class Program(_tandem.Program):
         """Writes a .tsp file, which `tandem.load` reads: also where only the runtime is installed."""
         with open(path, "wb") as file:
             file.write(self.bytes)
+
+    def explain(self, machine=None):
+        """How each loop of communication and compute is run, whether its communication is overlapped or why not, and
+        the runners-up. With a machine file, at which predicted times. `print` it, or show it in a notebook.
+
+        Uses the program's certificate (`compile(certify=True)`), else compiles the program again with one.
+        """
+        if machine is None:
+            explained = _tandem.explain(self.bytes)
+            if explained[0] or self._source is None:
+                return Explanation(*_made(explained))
+        if self._source is None:
+            raise ArgumentError("explain: the program was not compiled here, so its machine file cannot be chosen")
+        text, name, mesh, shapes, options = self._source
+        options = {**options, "certify": True}
+        if machine is not None:
+            options["machine"] = machine
+        return Explanation(*_made(_tandem.explain(_compile_text(text, name, dict(mesh), dict(shapes), options).bytes)))
+
+    def check(self, lint=False):
+        """Replays the commands of all ranks: can the program hang or race, or (compiled with `reference=True`) differ
+        from its unsharded reference? `lint`: also report what is legal but slow."""
+        return CheckReport(*_made(_tandem.check(self.bytes, lint)))
+
+    def simulate(self, machine, graph=True):
+        """One run on a machine file (a name such as "h200x8", or a path): the predicted time and timeline.
+        `graph=False`: commands are enqueued one by one."""
+        return Simulation(*_made(_tandem.simulate(self.bytes, os.fspath(machine), graph)))
+
+
+def _made(report):
+    ok, text, data, svg = report
+    if not ok:
+        raise ArgumentError(text)
+    return text, json.loads(data), svg
 
 
 def load(path):

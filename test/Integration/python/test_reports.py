@@ -1,0 +1,70 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""explain, check and simulate."""
+
+import xml.etree.ElementTree
+
+import pytest
+
+import tandem
+from tandem import Tensor
+
+tp = tandem.Mesh("tp", x=4)
+
+
+@tandem.fuse(Tensor("bf16", (4096, 1024), tp["x", None]), Tensor("bf16", (1024, 1024), tp[None, None]),
+             results=tp[None, None])
+def product(x, w):
+    return x @ w
+
+
+@pytest.fixture(scope="module")
+def program():
+    return product.compile(target="cuda-peer", machine="h200x4")
+
+
+def test_explain(program):
+    """Also of a program without a certificate: then it is compiled again."""
+    certified = product.compile(target="cuda-peer", machine="h200x4", certify=True)
+    for explained in (program.explain(), certified.explain(), product.compile(target="cuda-peer").explain("h200x4")):
+        (loop,) = explained.loops
+        assert loop["reshards"] == "all-gather" and __file__ in loop["locations"][0]
+        assert loop["source"] == "cost" and len(loop["candidates"]) > 1
+        assert 0 < explained.seconds < explained.baseline_seconds
+        assert loop["schedule"] in str(explained) and loop["schedule"] in explained._repr_html_()
+
+
+def test_explain_without_machine():
+    explained = product.compile(target="cuda-peer").explain()
+    assert explained.seconds is None and explained.loops[0]["source"] == "fallback"
+
+
+def test_check(program):
+    checked = program.check()
+    assert checked and not checked.findings and checked.data["ranks"] == 4
+    assert "no error" in checked._repr_html_()
+
+
+def test_check_compares_with_the_reference():
+    assert "checked" in product.compile(reference=True).check().data["data"] or \
+        "sampled" in product.compile(reference=True).check().data["data"]
+
+
+def test_simulate(program, tmp_path):
+    quick, slow = program.simulate("h200x4"), program.simulate("h200x4", graph=False)
+    assert 0 < quick.seconds <= slow.seconds and quick.exposed_seconds <= quick.seconds
+    assert xml.etree.ElementTree.fromstring(quick._repr_svg_()).tag.endswith("svg")
+    quick.save(tmp_path / "run.svg")
+    assert (tmp_path / "run.svg").read_text() == quick.svg
+
+
+def test_rejected(program):
+    with pytest.raises(tandem.ArgumentError, match="nowhere"):
+        program.simulate("nowhere")
+    loaded = tandem.Program(program.bytes)
+    with pytest.raises(tandem.ArgumentError, match="no certificate"):
+        loaded.explain()
+    with pytest.raises(tandem.ArgumentError, match="not compiled here"):
+        loaded.explain("h200x4")
+    with pytest.raises(tandem.ArgumentError):
+        tandem.Program(b"nothing").check()
