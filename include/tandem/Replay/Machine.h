@@ -54,8 +54,6 @@ private:
 /// The kinds of overhead that a command has besides its work.
 enum class Cost : uint8_t { Kernel, Matmul, Copy, Message, Collective, Event, Signal, WaitSignal };
 inline constexpr size_t kNumCosts = 8;
-/// "kernel", "matmul", ...: the field names of the file.
-std::string_view toString(Cost cost);
 
 struct Launching {
   std::array<double, kNumCosts> issue{};  ///< of the host thread, per command
@@ -177,9 +175,6 @@ public:
   /// Devices in the largest node of a simulation with `ranks` ranks.
   uint32_t ranksPerNode(uint32_t ranks) const {
     return devicesPerNode && devicesPerNode < ranks ? devicesPerNode : ranks;
-  }
-  const LinkClass &linkBetween(uint32_t a, uint32_t b) const {
-    return nodeOf(a) == nodeOf(b) ? node : network;
   }
 
   /// Whether devices share only the ports of switches, so that all of them are alike.

@@ -13,12 +13,6 @@
 
 namespace tandem::machine {
 
-std::string_view toString(Cost cost) {
-  static constexpr std::string_view names[kNumCosts] = {
-      "kernel", "matmul", "copy", "message", "collective", "event", "signal", "wait_signal"};
-  return names[static_cast<size_t>(cost)];
-}
-
 double Curve::at(double bytes) const {
   if (bytes <= points.front().first)
     return points.front().second;

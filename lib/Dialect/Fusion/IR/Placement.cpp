@@ -67,8 +67,7 @@ FailureOr<SmallVector<SmallVector<ResolvedDigit>>> fusion::resolveDims(RankedTen
   return dims;
 }
 
-/// Shape without the device digits, and without the stream digits if `dropStream`.
-static FailureOr<SmallVector<int64_t>> getShapeOf(RankedTensorType type, bool dropStream) {
+FailureOr<SmallVector<int64_t>> fusion::getLocalShape(RankedTensorType type) {
   AxesAttr axes = getAxes(type);
   if (!axes)
     return failure();
@@ -83,25 +82,15 @@ static FailureOr<SmallVector<int64_t>> getShapeOf(RankedTensorType type, bool dr
     if (failed(digits))
       return failure();
     for (const ResolvedDigit &digit : *digits)
-      if (dropStream && digit.ragged)
-        local = local / digit.ragged * digit.weight;
-      else if (digit.kind == DigitKind::Device || (dropStream && digit.kind == DigitKind::Stream))
+      if (digit.kind == DigitKind::Device)
         local /= digit.size;
     shape.push_back(local);
   }
   return shape;
 }
 
-FailureOr<SmallVector<int64_t>> fusion::getLocalShape(RankedTensorType type) {
-  return getShapeOf(type, /*dropStream=*/false);
-}
-
 FailureOr<SmallVector<int64_t>> AxesAttr::getLocalShape(RankedTensorType type) const {
   return fusion::getLocalShape(type);
-}
-
-FailureOr<SmallVector<int64_t>> fusion::getSliceShape(RankedTensorType type) {
-  return getShapeOf(type, /*dropStream=*/true);
 }
 
 FailureOr<SmallVector<int64_t>> fusion::getStreamSizes(RankedTensorType type) {
@@ -120,17 +109,6 @@ FailureOr<SmallVector<int64_t>> fusion::getStreamSizes(RankedTensorType type) {
         sizes.push_back(digit.size);
   }
   return sizes;
-}
-
-FailureOr<int64_t> fusion::getNumSlices(RankedTensorType type) {
-  FailureOr<SmallVector<int64_t>> sizes = getStreamSizes(type);
-  if (failed(sizes))
-    return failure();
-  int64_t count = 1;
-  for (int64_t size : *sizes)
-    if (llvm::MulOverflow(count, size, count))
-      return failure();
-  return count;
 }
 
 /// Row-major strides of `shape`; failure on overflow.
@@ -258,135 +236,6 @@ FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, ArrayRef<int64_t>
   if (llvm::is_contained(*valid, 0) && !llvm::is_contained(type.getShape(), 0))
     walk.offset = 0;
   return walk;
-}
-
-FailureOr<SmallVector<SmallVector<LocalDigit>>> fusion::getLocalDigits(RankedTensorType type) {
-  FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
-  if (failed(dims))
-    return failure();
-  SmallVector<SmallVector<LocalDigit>> local;
-  for (const SmallVector<ResolvedDigit> &digits : *dims) {
-    SmallVector<LocalDigit> &list = local.emplace_back();
-    for (const ResolvedDigit &digit : digits)
-      if (digit.kind != DigitKind::Device)
-        list.push_back({digit.kind == DigitKind::Stream, digit.size, digit.weight, digit.ragged});
-    if (list.empty())
-      list.push_back({false, 1, 1});
-    int64_t weight = 1;
-    for (LocalDigit &digit : llvm::reverse(list)) {
-      if (!digit.ragged)
-        digit.weight = weight;
-      weight *= digit.ragged ? digit.ragged : digit.size;
-    }
-  }
-  return local;
-}
-
-/// The stream digits of iteration `iteration`, in the order of `getStreamSizes`.
-static FailureOr<SmallVector<int64_t>> decodeIteration(RankedTensorType type, int64_t iteration) {
-  FailureOr<SmallVector<int64_t>> sizes = getStreamSizes(type);
-  FailureOr<int64_t> count = getNumSlices(type);
-  if (failed(sizes) || failed(count) || iteration < 0 || iteration >= *count)
-    return failure();
-  SmallVector<int64_t> digits(sizes->size());
-  for (int64_t i = static_cast<int64_t>(sizes->size()) - 1; i >= 0; --i) {
-    digits[i] = iteration % (*sizes)[i];
-    iteration /= (*sizes)[i];
-  }
-  return digits;
-}
-
-FailureOr<StridedWalk> fusion::getLocalSlice(RankedTensorType type, int64_t iteration) {
-  FailureOr<SmallVector<SmallVector<LocalDigit>>> local = getLocalDigits(type);
-  FailureOr<SmallVector<int64_t>> shape = getLocalShape(type);
-  FailureOr<SmallVector<int64_t>> stream = decodeIteration(type, iteration);
-  if (failed(local) || failed(shape) || failed(stream))
-    return failure();
-  FailureOr<SmallVector<int64_t>> strides = rowMajorStrides(*shape);
-  if (failed(strides))
-    return failure();
-  StridedWalk walk;
-  const int64_t *value = stream->begin();
-  for (auto [digits, stride] : llvm::zip_equal(*local, *strides)) {
-    size_t first = walk.shape.size();
-    for (const LocalDigit &digit : digits) {
-      if (digit.isStream) {
-        int64_t begin = *value++ * digit.weight;
-        walk.offset += begin * stride;
-        if (digit.ragged) {
-          walk.shape.push_back(std::min(digit.weight, digit.ragged - begin));
-          walk.strides.push_back(stride);
-        }
-      } else {
-        walk.shape.push_back(digit.size);
-        walk.strides.push_back(digit.weight * stride);
-      }
-    }
-    if (walk.shape.size() == first) {
-      walk.shape.push_back(1);
-      walk.strides.push_back(stride);
-    }
-  }
-  return walk;
-}
-
-FailureOr<SliceBox> fusion::getLocalSliceBox(RankedTensorType type, int64_t iteration) {
-  FailureOr<SmallVector<SmallVector<LocalDigit>>> local = getLocalDigits(type);
-  FailureOr<SmallVector<int64_t>> stream = decodeIteration(type, iteration);
-  if (failed(local) || failed(stream))
-    return failure();
-  SliceBox box;
-  const int64_t *value = stream->begin();
-  for (const SmallVector<LocalDigit> &digits : *local) {
-    int64_t offset = 0, size = 1, stride = 1;
-    for (const LocalDigit &digit : digits) {
-      int64_t count = digit.size, weight = digit.weight;
-      if (digit.isStream) {
-        int64_t begin = *value++ * digit.weight;
-        offset += begin;
-        count = digit.ragged ? std::min(digit.weight, digit.ragged - begin) : 1;
-        weight = 1;
-      }
-      if (count == 1)
-        continue;
-      // The indices so far have the step `stride`; this digit must fill one step.
-      if (size > 1 && stride != weight * count)
-        return failure();
-      size *= count;
-      stride = weight;
-    }
-    box.offsets.push_back(offset);
-    box.sizes.push_back(size);
-    box.strides.push_back(size == 1 ? 1 : stride);
-  }
-  return box;
-}
-
-FailureOr<SmallVector<int64_t>> fusion::ownersOf(RankedTensorType type, ArrayRef<int64_t> index) {
-  AxesAttr axes = getAxes(type);
-  FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
-  if (failed(dims) || index.size() != dims->size() || !axes.getMesh().isStatic())
-    return failure();
-  MeshAttr mesh = axes.getMesh();
-  // Per mesh axis, the coordinate of the index's owners; -1: any.
-  SmallVector<int64_t> wanted(mesh.getAxes().size(), -1);
-  for (auto [digits, i, extent] : llvm::zip_equal(*dims, index, type.getShape())) {
-    if (i < 0 || i >= extent)
-      return failure();
-    for (const ResolvedDigit &digit : digits)
-      if (digit.kind == DigitKind::Device)
-        wanted[mesh.axisIndex(digit.axis.getValue())] = i / digit.weight % digit.size;
-  }
-  SmallVector<int64_t> owners{0};
-  for (auto [axis, coordinate] : llvm::zip_equal(mesh.getAxes(), wanted)) {
-    SmallVector<int64_t> next;
-    for (int64_t owner : owners)
-      for (int64_t c = coordinate < 0 ? 0 : coordinate;
-           c < (coordinate < 0 ? axis.size : coordinate + 1); ++c)
-        next.push_back(owner * axis.size + c);
-    owners = std::move(next);
-  }
-  return owners;
 }
 
 RankedTensorType fusion::eraseParallelAxes(RankedTensorType type) {

@@ -166,9 +166,3 @@ FailureOr<BufferLives> hostir::computeBufferLives(ProgramOp program, ProgramWalk
     return failure();
   return collector.finish();
 }
-
-FailureOr<BufferLives> hostir::computeBufferLives(ProgramOp program) {
-  ProgramWalk walk(program);
-  ProgramWalk::Listener nothing;
-  return computeBufferLives(program, walk, nothing);
-}

@@ -52,9 +52,8 @@ struct BufferLife {
 /// Live ranges by alloc, in order of first evaluation, without allocs that are never evaluated.
 using BufferLives = llvm::MapVector<Operation *, BufferLife>;
 
-/// Evaluates `program`; fails with a diagnostic if ProgramWalk does.
-FailureOr<BufferLives> computeBufferLives(ProgramOp program);
-/// The same with the caller's walk, which also calls `listener`.
+/// Evaluates `program` with the caller's walk, which also calls `other`; fails with a diagnostic if
+/// the walk does.
 FailureOr<BufferLives> computeBufferLives(ProgramOp program, ProgramWalk &walk,
                                           ProgramWalk::Listener &other);
 

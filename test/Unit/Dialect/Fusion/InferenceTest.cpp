@@ -45,9 +45,16 @@ protected:
 
   /// Device `p` holds the element of `type` at `index`.
   bool holdsAt(RankedTensorType type, int64_t p, const Index &index) {
-    FailureOr<Ints> owners = ownersOf(type, index);
-    EXPECT_TRUE(succeeded(owners));
-    return llvm::is_contained(*owners, p);
+    MeshAttr mesh = getAxes(type).getMesh();
+    Ints mine = mesh.coordinates(p);
+    FailureOr<SmallVector<SmallVector<ResolvedDigit>>> dims = resolveDims(type);
+    EXPECT_TRUE(succeeded(dims));
+    for (auto [digits, i] : llvm::zip_equal(*dims, index))
+      for (const ResolvedDigit &digit : digits)
+        if (digit.kind == DigitKind::Device &&
+            i / digit.weight % digit.size != mine[mesh.axisIndex(digit.axis.getValue())])
+          return false;
+    return true;
   }
 
   /// Calls `fn` on every index of a shape.

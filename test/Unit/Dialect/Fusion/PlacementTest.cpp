@@ -61,19 +61,13 @@ TEST_F(Placement, BareStreamIsAllThatIsLeft) {
   EXPECT_EQ((*dims)[0], first);
   EXPECT_EQ((*dims)[1], second);
   EXPECT_EQ(*getStreamSizes(t), (Ints{12}));
-  EXPECT_EQ(*getNumSlices(t), 12);
-  EXPECT_EQ(*getSliceShape(t), (Ints{1, 5}));
 }
 
 TEST_F(Placement, WhatIsNotKnownFails) {
   RankedTensorType dynamic =
       type("#tandem.mesh<\"m\", [\"x\" = 4]>", "?x5x", "[didx(\"x\"), stream(5)]");
   EXPECT_EQ(*getLocalShape(dynamic), (Ints{ShapedType::kDynamic, 5}));
-  EXPECT_EQ(*getSliceShape(dynamic), (Ints{ShapedType::kDynamic, 1}));
-  EXPECT_EQ(*getNumSlices(dynamic), 5);
   EXPECT_TRUE(failed(getShard(dynamic, 0)));
-  EXPECT_TRUE(failed(getLocalSlice(dynamic, 0)));
-  EXPECT_TRUE(failed(ownersOf(dynamic, {0, 0})));
   RankedTensorType mesh = type("#tandem.mesh<\"m\", [\"x\" = ?]>", "8x", "[didx(\"x\")]");
   EXPECT_TRUE(failed(getLocalShape(mesh)));
   auto undecided = RankedTensorType::get({4}, Float32Type::get(&context));
@@ -85,23 +79,16 @@ TEST_F(Placement, OutOfRangeFails) {
   RankedTensorType t = type("#tandem.mesh<\"m\", [\"x\" = 4]>", "8x", "[didx(\"x\") * stream(2)]");
   EXPECT_TRUE(failed(getShard(t, -1)));
   EXPECT_TRUE(failed(getShard(t, 4)));
-  EXPECT_TRUE(failed(getLocalSlice(t, 2)));
-  EXPECT_TRUE(failed(getLocalSlice(t, -1)));
-  EXPECT_TRUE(failed(ownersOf(t, {8})));
-  EXPECT_TRUE(failed(ownersOf(t, {0, 0})));
 }
 
 TEST_F(Placement, EmptyAndScalarTensors) {
   std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2]>";
   RankedTensorType empty = type(mesh, "0x4x", "[didx(\"x\") * stream(3), -]");
   EXPECT_EQ(*getLocalShape(empty), (Ints{0, 4}));
-  EXPECT_EQ(*getNumSlices(empty), 3);
   EXPECT_TRUE(follow(*getShard(empty, 1)).empty());
-  EXPECT_TRUE(follow(*getLocalSlice(empty, 2)).empty());
   RankedTensorType scalar = type(mesh, "", "[]");
   EXPECT_EQ(*getLocalShape(scalar), Ints{});
   EXPECT_EQ(follow(*getShard(scalar, 1)), std::vector<int64_t>{0});
-  EXPECT_EQ(*ownersOf(scalar, {}), (Ints{0, 1}));
 }
 
 TEST_F(Placement, BlockCyclicShard) {
@@ -125,24 +112,11 @@ TEST_F(Placement, LastSliceIsShorter) {
   EXPECT_EQ((*dims)[0], digits);
   EXPECT_EQ(*getStreamSizes(t), (Ints{3}));
   EXPECT_EQ(*getLocalShape(t), (Ints{10, 3}));
-  EXPECT_EQ(*getSliceShape(t), (Ints{4, 3}));
   // Device 1 holds rows 10 to 19; its slices have 4, 4 and 2 of them.
   std::vector<int64_t> shard = follow(*getShard(t, 1));
   EXPECT_EQ(shard.size(), 30u);
   EXPECT_EQ(shard.front(), 30);
   EXPECT_EQ(shard.back(), 59);
-  EXPECT_EQ(follow(*getLocalSlice(t, 1)).front(), 12);
-  EXPECT_EQ(follow(*getLocalSlice(t, 1)).size(), 12u);
-  EXPECT_EQ(follow(*getLocalSlice(t, 2)), (std::vector<int64_t>{24, 25, 26, 27, 28, 29}));
-  FailureOr<SliceBox> box = getLocalSliceBox(t, 2);
-  ASSERT_TRUE(succeeded(box));
-  EXPECT_EQ(box->offsets, (Ints{8, 0}));
-  EXPECT_EQ(box->sizes, (Ints{2, 3}));
-  EXPECT_EQ(*ownersOf(t, {13, 0}), (Ints{1}));
-  // The last slice of both blocks.
-  RankedTensorType blocks = type(mesh, "20x", "[serial(2) * stream(3)]");
-  EXPECT_EQ(follow(*getLocalSlice(blocks, 2)), (std::vector<int64_t>{8, 9, 18, 19}));
-  EXPECT_TRUE(failed(getLocalSliceBox(blocks, 2)));
 }
 
 TEST_F(Placement, SliceCountsLeaveNoneEmpty) {
@@ -158,7 +132,6 @@ TEST_F(Placement, SliceCountsLeaveNoneEmpty) {
 TEST_F(Placement, PartialIsHeldByAll) {
   std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
   RankedTensorType t = type(mesh, "4x", "[didx(\"y\")], partial = [\"x\"]");
-  EXPECT_EQ(*ownersOf(t, {3}), (Ints{1, 3}));
   EXPECT_EQ(follow(*getShard(t, 1)), (std::vector<int64_t>{2, 3}));
 }
 
@@ -173,38 +146,13 @@ TEST_F(Placement, Examples) {
   EXPECT_EQ(getDigitSize(Digit::device(x), getAxes(type(x4, "8x", "[-]")).getMesh()), 4);
   RankedTensorType streamed = type(x4, "48x8x", "[didx(\"x\") * stream(3), -]");
   EXPECT_EQ(*getLocalShape(streamed), (Ints{12, 8}));
-  EXPECT_EQ(*getSliceShape(streamed), (Ints{4, 8}));
   RankedTensorType grid = type(x4, "3x2x", "[stream(3), stream(2)]");
   EXPECT_EQ(*getStreamSizes(grid), (Ints{3, 2}));
-  EXPECT_EQ(*getNumSlices(grid), 6);
-  EXPECT_EQ(getLocalSliceBox(grid, 4)->offsets, (Ints{2, 0}));
   FailureOr<StridedWalk> shard = getShard(type(x2, "8x6x", "[-, didx(\"x\")]"), 1);
   ASSERT_TRUE(succeeded(shard));
   EXPECT_EQ(shard->offset, 3);
   EXPECT_EQ(shard->shape, (Ints{8, 3}));
   EXPECT_EQ(shard->strides, (Ints{6, 1}));
-  RankedTensorType outer = type(x4, "48x8x", "[stream(3) * didx(\"x\"), -]");
-  FailureOr<SmallVector<SmallVector<LocalDigit>>> local = getLocalDigits(outer);
-  ASSERT_TRUE(succeeded(local));
-  ASSERT_EQ(local->front().size(), 2u);
-  EXPECT_EQ(local->front()[0].weight, 4);
-  EXPECT_EQ(local->front()[1].size, 4);
-  FailureOr<StridedWalk> slice = getLocalSlice(outer, 1);
-  ASSERT_TRUE(succeeded(slice));
-  EXPECT_EQ(slice->offset, 32);
-  EXPECT_EQ(slice->shape, (Ints{4, 8}));
-  EXPECT_EQ(slice->strides, (Ints{8, 1}));
-  FailureOr<SliceBox> range = getLocalSliceBox(type(x4, "12x", "[stream(3)]"), 2);
-  FailureOr<SliceBox> strided = getLocalSliceBox(type(x4, "12x", "[serial(3) * stream]"), 2);
-  ASSERT_TRUE(succeeded(range) && succeeded(strided));
-  EXPECT_EQ(range->offsets, (Ints{8}));
-  EXPECT_EQ(range->sizes, (Ints{4}));
-  EXPECT_EQ(range->strides, (Ints{1}));
-  EXPECT_EQ(strided->offsets, (Ints{2}));
-  EXPECT_EQ(strided->sizes, (Ints{3}));
-  EXPECT_EQ(strided->strides, (Ints{4}));
-  std::string grid2 = "#tandem.mesh<\"m\", [\"x\" = 2, \"y\" = 2]>";
-  EXPECT_EQ(*ownersOf(type(grid2, "8x", "[didx(\"x\")]"), {5}), (Ints{2, 3}));
 }
 
 TEST_F(Placement, ErasesParallelAxes) {
@@ -231,15 +179,6 @@ TEST_P(PlacementProperty, AgreesWithEnumeration) {
     llvm::raw_string_ostream(text) << t;
     SCOPED_TRACE(text);
     std::vector<Element> elements = enumerate(t);
-
-    // Owners.
-    for (const Element &element : elements) {
-      Ints owners;
-      for (int64_t p = 0; p < mesh.numDevices(); ++p)
-        if (holds(mesh, p, element))
-          owners.push_back(p);
-      ASSERT_EQ(*ownersOf(t, element.index), owners);
-    }
 
     // Shards: the local buffer of each device, element by element.
     Ints local = *getLocalShape(t);
@@ -287,60 +226,10 @@ TEST_P(PlacementProperty, AgreesWithEnumeration) {
         padded += count != localCount;
       }
     }
-
-    // Slices: a device's local elements of each iteration, in order.
-    int64_t slices = *getNumSlices(t);
-    std::vector<std::vector<int64_t>> bySlice(slices);
-    std::vector<bool> seen(localCount);
-    for (const Element &element : elements)
-      if (!seen[element.local]) {
-        seen[element.local] = true;
-        ASSERT_LT(element.iteration, slices);
-        bySlice[element.iteration].push_back(element.local);
-      }
-    int64_t sliceCount = 1;
-    FailureOr<SmallVector<int64_t>> sliceShape = getSliceShape(t);
-    for (int64_t extent : *sliceShape)
-      sliceCount *= extent;
-    for (int64_t i = 0; i < slices; ++i) {
-      llvm::sort(bySlice[i]);
-      ASSERT_EQ(static_cast<int64_t>(bySlice[i].size()), sliceCount);
-      ASSERT_EQ(follow(*getLocalSlice(t, i)), bySlice[i]);
-      FailureOr<SliceBox> box = getLocalSliceBox(t, i);
-      if (failed(box))
-        continue;
-      StridedWalk walk;
-      int64_t stride = 1;
-      walk.shape = box->sizes;
-      walk.strides.resize(local.size());
-      for (int64_t d = local.size() - 1; d >= 0; --d) {
-        walk.offset += box->offsets[d] * stride;
-        walk.strides[d] = box->strides[d] * stride;
-        stride *= local[d];
-      }
-      ASSERT_EQ(follow(walk), bySlice[i]);
-    }
   }
   EXPECT_GT(padded, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, PlacementProperty, ::testing::Range(0u, 40u));
-
-TEST_F(Placement, SliceBoxExistsWhereASliceIsOneRange) {
-  std::string mesh = "#tandem.mesh<\"m\", [\"x\" = 2]>";
-  RankedTensorType inner = type(mesh, "24x", "[didx(\"x\") * serial(3) * stream(2)]");
-  FailureOr<SliceBox> strided =
-      getLocalSliceBox(type(mesh, "24x", "[didx(\"x\") * serial(6) * stream]"), 1);
-  ASSERT_TRUE(succeeded(strided));
-  EXPECT_EQ(strided->offsets, (Ints{1}));
-  EXPECT_EQ(strided->sizes, (Ints{6}));
-  EXPECT_EQ(strided->strides, (Ints{2}));
-  // Three pieces of two: no range.
-  EXPECT_TRUE(failed(getLocalSliceBox(inner, 0)));
-  FailureOr<SliceBox> outer = getLocalSliceBox(type(mesh, "24x", "[didx(\"x\") * stream(3)]"), 2);
-  ASSERT_TRUE(succeeded(outer));
-  EXPECT_EQ(outer->offsets, (Ints{8}));
-  EXPECT_EQ(outer->sizes, (Ints{4}));
-}
 
 } // namespace

@@ -60,17 +60,10 @@ FailureOr<SmallVector<SmallVector<ResolvedDigit>>> resolveDims(RankedTensorType 
 /// 48x8 as `[didx("x") * stream(3), -]` with "x" = 4 is 12x8.
 FailureOr<SmallVector<int64_t>> getLocalShape(RankedTensorType type);
 
-/// Extents of one device's slice in one iteration: without device and stream digits; the largest
-/// slice if ragged. Example: 48x8 as `[didx("x") * stream(3), -]` with "x" = 4 is 4x8.
-FailureOr<SmallVector<int64_t>> getSliceShape(RankedTensorType type);
-
 /// Sizes of the stream digits, outermost dimension and digit first: the extents of the stream loop.
 /// Iteration i has the row-major digits of i. Example: `[stream(3), stream(2)]` gives {3, 2};
 /// iteration 4 is slice 2 of dimension 0 and slice 0 of dimension 1.
 FailureOr<SmallVector<int64_t>> getStreamSizes(RankedTensorType type);
-
-/// Product of `getStreamSizes`; 1 without stream digits. Example: 6 for `[stream(3), stream(2)]`.
-FailureOr<int64_t> getNumSlices(RankedTensorType type);
 
 /// Elements of a row-major buffer: visits offset + sum(index * stride) for the indices of `shape`
 /// in row-major order. Example: offset 3, shape 2x2, strides {6, 1} visits 3, 4, 9, 10.
@@ -96,42 +89,6 @@ FailureOr<StridedWalk> getShard(RankedTensorType type, ArrayRef<int64_t> extents
 /// to 6x6 as `[didx("x"), -]` with "x" = 2 has 3x6 at position 0 and 2x6 at position 1.
 FailureOr<SmallVector<int64_t>> getValidShape(RankedTensorType type, ArrayRef<int64_t> extents,
                                               int64_t position);
-
-/// A digit of a dimension of the local buffer (`getLocalShape`), outermost first. `weight` is in
-/// local indices; `ragged` as in ResolvedDigit.
-struct LocalDigit {
-  bool isStream;
-  int64_t size;
-  int64_t weight;
-  int64_t ragged = 0;
-  bool operator==(const LocalDigit &o) const {
-    return isStream == o.isStream && size == o.size && weight == o.weight && ragged == o.ragged;
-  }
-};
-
-/// The stream and serial digits of every dimension; one serial digit of size 1 if there are none.
-/// Example: 48 as `stream(3) * didx("x")` with "x" = 4 is a local dimension of 12 with the digits
-/// stream (size 3, weight 4) and serial (size 4, weight 1).
-FailureOr<SmallVector<SmallVector<LocalDigit>>> getLocalDigits(RankedTensorType type);
-
-/// The location of slice `iteration` in the row-major local buffer. The walk has one dimension per
-/// serial digit, in digit order. Example: 48x8 as `[stream(3) * didx("x"), -]` with "x" = 4,
-/// iteration 1: offset 32, shape 4x8, strides {8, 1}.
-FailureOr<StridedWalk> getLocalSlice(RankedTensorType type, int64_t iteration);
-
-/// The location of slice `iteration` as one strided range of local indices per dimension. Fails if
-/// a dimension has serial digits on both sides of a stream digit. Example: 12 local rows, iteration
-/// 2: `stream(3)` gives offset 8, size 4, stride 1; `serial(3) * stream` gives offset 2, size 3,
-/// stride 4.
-struct SliceBox {
-  SmallVector<int64_t> offsets, sizes, strides;
-};
-FailureOr<SliceBox> getLocalSliceBox(RankedTensorType type, int64_t iteration);
-
-/// Positions of the devices that hold the element at a logical index (one entry per dimension),
-/// ascending. With a partial axis, all devices along it. Example: row 5 of 8 as `didx("x")` on ["x"
-/// = 2, "y" = 2] is on devices 2 and 3.
-FailureOr<SmallVector<int64_t>> ownersOf(RankedTensorType type, ArrayRef<int64_t> index);
 
 /// The same tensor on a mesh of one device, neither partial nor streamed, also for an undecided
 /// type: its type in the unsharded reference. Example: 8x6 as `[didx("x"), -]` becomes 8x6 as `[-,

@@ -78,7 +78,6 @@ private:
   void onWait(WaitSignalOp op, int stream);
   void onPut(PutOp op, int stream);
   unsigned channelOf(Value channel);
-  std::optional<unsigned> exchangeOf(unsigned channel, Number slot, int stream);
   void decide(Exchange &exchange) const;
 
   ProgramWalk &walk;
