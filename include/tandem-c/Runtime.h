@@ -107,6 +107,20 @@ tandem_code tandem_local_world_create(uint32_t world_size, uint32_t timeout_ms,
                                       tandem_local_world **world);
 void tandem_local_world_destroy(tandem_local_world *world);
 
+/* The job of a launcher that started this process: torchrun, mpirun, srun, tandem-run, or the same
+ * environment variables set by hand (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). */
+typedef struct tandem_job tandem_job;
+/* Collective: connects to the other ranks over TCP and waits for them, at most
+ * TANDEM_LAUNCH_TIMEOUT seconds (60). Without a launcher: a world of one rank. Also sets *job on
+ * failure (unless out of memory), for tandem_job_error; destroy it. */
+tandem_code tandem_job_join(tandem_job **job);
+/* For tandem_context_options.launch. Lives as long as the job, which outlives the contexts that use
+ * it. NULL if joining failed. */
+const tandem_launch *tandem_job_launch(const tandem_job *job);
+/* The message of the last failure of a call or callback; "" if there was none. */
+const char *tandem_job_error(const tandem_job *job);
+void tandem_job_destroy(tandem_job *job);
+
 /* Also sets *context on failure (unless out of memory), for tandem_last_error; destroy it. */
 tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context);
 /* Destroy its instances, programs and streams first. */

@@ -58,7 +58,8 @@ struct ContextOptions {
   std::string device = "cpu", channels;
   std::shared_ptr<World> world;
   uint32_t rank = 0;
-  /// None, or an object with rank, world_size, local_rank, local_size, all_gather and barrier.
+  /// None (the launcher's), or an object with rank, world_size, local_rank, local_size, all_gather
+  /// and barrier.
   nb::object bootstrap = nb::none();
   double timeoutSeconds = 60;
   uint32_t matmulThreads = 0;
@@ -81,16 +82,19 @@ public:
   tandem_context *get() const;
   std::string description() const;
 
-  const std::string device, channels;
+  const std::string device;
+  std::string channels;
   uint32_t rank = 0, worldSize = 1;
   bool isHost = true; ///< its device computes on host memory
 
 private:
   void readBootstrap(nb::object given, tandem_launch &launch);
+  void joinJob();
   static int allGather(void *user, const void *mine, size_t bytes, void *all);
   static int barrier(void *user);
 
   tandem_context *handle = nullptr;
+  tandem_job *job = nullptr; ///< of a launcher
   std::shared_ptr<World> world;
   nb::object gatherCallback, barrierCallback;
   /// Raised by a callback.

@@ -108,13 +108,35 @@ void RuntimeContext::readBootstrap(nb::object given, tandem_launch &launch) {
   worldSize = launch.world_size;
 }
 
+void RuntimeContext::joinJob() {
+  tandem_code code = TANDEM_OK;
+  {
+    nb::gil_scoped_release unlocked;
+    code = tandem_job_join(&job);
+  }
+  if (code != TANDEM_OK) {
+    std::string message = job ? tandem_job_error(job) : "out of memory";
+    tandem_job_destroy(std::exchange(job, nullptr));
+    raise(code, message);
+  }
+  rank = tandem_job_launch(job)->rank;
+  worldSize = tandem_job_launch(job)->world_size;
+}
+
+/// The usual channels of a device and a way to start ranks.
+static std::string usualChannels(const ContextOptions &given, bool isHost, uint32_t worldSize) {
+  if (!given.channels.empty())
+    return given.channels;
+  if (given.world)
+    return isHost ? "local" : "peer,ccl";
+  return worldSize == 1 ? "" : isHost ? "ucx" : "peer,ccl";
+}
+
 RuntimeContext::RuntimeContext(const ContextOptions &given)
-    : device(given.device), channels(given.channels), isHost(device.compare(0, 4, "cuda") != 0),
-      world(given.world) {
+    : device(given.device), isHost(device.compare(0, 4, "cuda") != 0), world(given.world) {
   tandem_context_options options = {};
   options.struct_size = sizeof options;
   options.device = device.c_str();
-  options.channels = channels.empty() ? nullptr : channels.c_str();
   options.timeout_ms = milliseconds(given.timeoutSeconds);
   options.matmul_threads = given.matmulThreads;
   options.no_graphs = given.graphs ? 0 : 1;
@@ -129,7 +151,12 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   } else if (!given.bootstrap.is_none()) {
     readBootstrap(given.bootstrap, launch);
     options.launch = &launch;
+  } else {
+    joinJob();
+    options.launch = tandem_job_launch(job);
   }
+  channels = usualChannels(given, isHost, worldSize);
+  options.channels = channels.empty() ? nullptr : channels.c_str();
   tandem_code code = TANDEM_OK;
   {
     nb::gil_scoped_release unlocked;
@@ -138,8 +165,10 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   if (code == TANDEM_OK)
     return;
   std::string message = handle ? tandem_last_error(handle) : "out of memory";
-  tandem_context_destroy(handle);
-  handle = nullptr;
+  tandem_context_destroy(std::exchange(handle, nullptr));
+  if (job && *tandem_job_error(job))
+    message = tandem_job_error(job);
+  tandem_job_destroy(std::exchange(job, nullptr));
   if (raised)
     throw std::move(*raised);
   raise(code, message);
@@ -165,6 +194,7 @@ void RuntimeContext::close() {
     nb::gil_scoped_release unlocked;
     tandem_context_destroy(last);
   }
+  tandem_job_destroy(std::exchange(job, nullptr));
 }
 
 tandem_context *RuntimeContext::get() const {
@@ -183,7 +213,8 @@ void RuntimeContext::check(tandem_code code) {
     raised.reset();
     throw error;
   }
-  raise(code, tandem_last_error(handle));
+  // A failed exchange says more than that a callback failed.
+  raise(code, job && *tandem_job_error(job) ? tandem_job_error(job) : tandem_last_error(handle));
 }
 
 void tandem::python::bindContexts(nb::module_ &module) {
@@ -198,11 +229,6 @@ void tandem::python::bindContexts(nb::module_ &module) {
              ContextOptions options;
              options.device = device;
              options.channels = channels;
-             if (channels.empty())
-               options.channels = world                               ? "local"
-                                  : device.compare(0, 4, "cuda") == 0 ? "peer,ccl"
-                                  : bootstrap.is_none()               ? ""
-                                                                      : "ucx";
              options.world = std::move(world);
              options.rank = rank;
              options.bootstrap = std::move(bootstrap);

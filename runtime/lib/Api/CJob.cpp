@@ -1,0 +1,84 @@
+//===- CJob.cpp - jobs of launchers in the C API ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-c/Runtime.h"
+
+#include "tandem/Runtime/Rendezvous.h"
+
+#include <new>
+
+using namespace tandem;
+
+struct tandem_job {
+  std::unique_ptr<Bootstrap> bootstrap; ///< null if joining failed
+  tandem_launch launch = {};
+  std::string error;
+};
+
+namespace {
+
+/// Exceptions become codes, as everywhere in the C API.
+template <typename Body> Status guarded(Body &&body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc &) {
+    return Status(Code::OutOfMemory, "");
+  } catch (const std::exception &error) {
+    return Status(Code::Internal, error.what());
+  }
+}
+
+int finish(tandem_job &job, const Status &status) {
+  if (!status.ok())
+    job.error = status.message();
+  return static_cast<int>(status.code());
+}
+
+int allGather(void *user, const void *mine, size_t bytes, void *all) {
+  auto &job = *static_cast<tandem_job *>(user);
+  return finish(job, guarded([&] { return job.bootstrap->allGather(mine, bytes, all); }));
+}
+
+int barrier(void *user) {
+  auto &job = *static_cast<tandem_job *>(user);
+  return finish(job, guarded([&] { return job.bootstrap->barrier(); }));
+}
+
+Status join(tandem_job &job) {
+  TANDEM_ASSIGN_OR_RETURN(job.bootstrap, createBootstrapFromEnvironment());
+  job.launch.rank = job.bootstrap->rank();
+  job.launch.world_size = job.bootstrap->worldSize();
+  job.launch.local_rank = job.bootstrap->localRank();
+  job.launch.local_size = job.bootstrap->localSize();
+  job.launch.all_gather = allGather;
+  job.launch.barrier = barrier;
+  job.launch.user = &job;
+  return Status();
+}
+
+} // namespace
+
+extern "C" {
+
+tandem_code tandem_job_join(tandem_job **job) {
+  if (!job)
+    return TANDEM_INVALID_ARGUMENT;
+  *job = new (std::nothrow) tandem_job;
+  if (!*job)
+    return TANDEM_OUT_OF_MEMORY;
+  return static_cast<tandem_code>(finish(**job, guarded([&] { return join(**job); })));
+}
+
+const tandem_launch *tandem_job_launch(const tandem_job *job) {
+  return job && job->bootstrap ? &job->launch : nullptr;
+}
+
+const char *tandem_job_error(const tandem_job *job) { return job ? job->error.c_str() : "no job"; }
+
+void tandem_job_destroy(tandem_job *job) { delete job; }
+
+} // extern "C"
