@@ -16,6 +16,11 @@ function(tandem_install_notices component)
           DESTINATION share/doc/tandem COMPONENT ${component})
 endfunction()
 
+set(Compiler_headers Compiler.h Version.h)
+set(Runtime_headers Base.h Context.h Device.h Instance.h Job.h Program.h Runtime.h Version.h)
+list(TRANSFORM Compiler_headers PREPEND "${PROJECT_SOURCE_DIR}/include/tandem-c/")
+list(TRANSFORM Runtime_headers PREPEND "${PROJECT_SOURCE_DIR}/include/tandem-c/")
+
 foreach(half IN ITEMS Runtime Compiler)
   string(TOLOWER "${half}" lower)
   if(NOT TARGET tandem_${lower})
@@ -24,8 +29,7 @@ foreach(half IN ITEMS Runtime Compiler)
   install(TARGETS tandem_${lower} EXPORT Tandem${half}Targets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT ${half} NAMELINK_COMPONENT ${half}Development)
   install(EXPORT Tandem${half}Targets NAMESPACE Tandem:: DESTINATION "${package_dir}" COMPONENT ${half}Development)
-  install(FILES "${PROJECT_SOURCE_DIR}/include/tandem-c/${half}.h" DESTINATION include/tandem-c
-          COMPONENT ${half}Development)
+  install(FILES ${${half}_headers} DESTINATION include/tandem-c COMPONENT ${half}Development)
   if(half STREQUAL Compiler)
     install(FILES "${PROJECT_SOURCE_DIR}/include/tandem/Compiler/Builder.h" DESTINATION include/tandem/Compiler
             COMPONENT CompilerDevelopment)

@@ -5,10 +5,17 @@
 |*                                                                            *|
 \*===----------------------------------------------------------------------===*/
 
-/* Compiles the text of a fusion to a stream program, which tandem-c/Runtime.h runs. Thread-safe. */
+/* Compiles the text of a fusion to a stream program, which tandem-c/Runtime.h runs. Thread-safe.
+ *
+ * Every struct begins with struct_size, which the caller sets to sizeof; in arrays, in every
+ * element. The library reads and writes no more than that. Fields beyond an older caller's size
+ * count as 0. A newer caller may not set fields that the library does not know.
+ */
 
 #ifndef TANDEM_C_COMPILER_H
 #define TANDEM_C_COMPILER_H
+
+#include "tandem-c/Version.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,14 +26,20 @@ extern "C" {
 
 typedef struct tandem_compilation tandem_compilation;
 
+/* TANDEM_VERSION and TANDEM_VERSION_STRING of the library. */
+uint32_t tandem_compiler_version(void);
+const char *tandem_compiler_version_string(void);
+
 /* The size of a mesh axis that is `?`. */
 typedef struct tandem_mesh_size {
+  size_t struct_size;
   const char *axis; /* "x" or "mesh.x" */
   int64_t size;
 } tandem_mesh_size;
 
 /* The shape of an argument with `?` extents. */
 typedef struct tandem_argument_shape {
+  size_t struct_size;
   const char *argument; /* its name, or "arg0" */
   const int64_t *extents;
   size_t rank;
@@ -34,8 +47,8 @@ typedef struct tandem_argument_shape {
 
 /* Zero everything but struct_size for the defaults; see tandem/Compiler/Compiler.h. */
 typedef struct tandem_compile_options {
-  size_t struct_size; /* sizeof(tandem_compile_options): newer fields are then taken as 0 */
-  const char *entry;  /* NULL: the only public function */
+  size_t struct_size;
+  const char *entry; /* NULL: the only public function */
   const tandem_mesh_size *mesh;
   size_t num_mesh;
   const tandem_argument_shape *shapes;
@@ -48,8 +61,7 @@ typedef struct tandem_compile_options {
   int no_oracle;
   const char *machine; /* machine file for choosing schedules; NULL: fixed rules */
   const char *gather;  /* "before", "after", "cost"; NULL: by cost with a machine, else before */
-  uint32_t certify;    /* not 0: proves the program and puts the certificate into the file */
-  uint32_t reserved;   /* 0 */
+  int certify;         /* not 0: proves the program and puts the certificate into the file */
   const char
       *deterministic; /* "bitwise", "batch" (docs/determinism.md); NULL: as the module says */
   const char *tuned;  /* file of measured choices (docs/benchmarking.md); NULL: none */
@@ -63,6 +75,7 @@ typedef enum tandem_severity {
 } tandem_severity;
 
 typedef struct tandem_diagnostic {
+  size_t struct_size;
   tandem_severity severity;
   const char *message; /* notes follow on lines of their own */
   const char *file;    /* "" if unknown */
@@ -70,7 +83,8 @@ typedef struct tandem_diagnostic {
 } tandem_diagnostic; /* pointers live as long as the compilation */
 
 /* Compiles `size` bytes of text (or MLIR bytecode); `name` (NULL: "input.mlir") is their
- * name in diagnostics. NULL options: the defaults. Destroy the result; NULL only if out of memory.
+ * name in diagnostics. NULL options: the defaults. Invalid options are a diagnostic. Destroy the
+ * result; NULL only if out of memory.
  */
 tandem_compilation *tandem_compile(const char *text, size_t size, const char *name,
                                    const tandem_compile_options *options);
@@ -80,7 +94,7 @@ int tandem_compilation_ok(const tandem_compilation *compilation);
 /* The bytes of a .tsp file; NULL and 0 if there is none. They live as long as the compilation. */
 const void *tandem_compilation_bytes(const tandem_compilation *compilation, size_t *size);
 size_t tandem_compilation_num_diagnostics(const tandem_compilation *compilation);
-/* Returns 0 and leaves *diagnostic unchanged if `index` is too large. */
+/* Returns 0 and leaves *diagnostic unchanged if `index` is too large or its struct_size is 0. */
 int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t index,
                                   tandem_diagnostic *diagnostic);
 
@@ -90,7 +104,7 @@ typedef struct tandem_module_compiler tandem_module_compiler;
 
 /* Zero everything but struct_size for the defaults. */
 typedef struct tandem_module_options {
-  size_t struct_size;    /* sizeof(tandem_module_options): newer fields are then taken as 0 */
+  size_t struct_size;
   const char *name;      /* in diagnostics; NULL: "input.mlir" */
   uint64_t max_programs; /* kept in memory; 0: 256 */
   uint64_t max_bytes;    /* of the cached programs; 0: 256 MiB */
@@ -98,6 +112,7 @@ typedef struct tandem_module_options {
 } tandem_module_options;
 
 typedef struct tandem_cache_statistics {
+  size_t struct_size;
   uint64_t hits, joined, compiled, from_disk, failed, evicted;
   uint64_t programs, bytes; /* in memory now */
 } tandem_cache_statistics;
@@ -111,6 +126,7 @@ void tandem_module_compiler_destroy(tandem_module_compiler *compiler);
  * their bytes. */
 tandem_compilation *tandem_module_compile(tandem_module_compiler *compiler,
                                           const tandem_compile_options *options);
+/* No effect if the struct_size of *statistics is 0. */
 void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
                                        tandem_cache_statistics *statistics);
 
@@ -127,9 +143,9 @@ tandem_report *tandem_explain_program(const void *bytes, size_t size);
 
 /* Zero everything but struct_size for the defaults. */
 typedef struct tandem_check_options {
-  size_t struct_size; /* sizeof(tandem_check_options): newer fields are then taken as 0 */
-  uint32_t lint;      /* not 0: also report legal but slow code */
-  uint32_t threads;   /* 0: one per core, at most 8 */
+  size_t struct_size;
+  uint32_t lint;    /* not 0: also report legal but slow code */
+  uint32_t threads; /* 0: one per core, at most 8 */
 } tandem_check_options;
 
 /* Replays all ranks' commands: can the program hang, race, or differ from its unsharded reference?
@@ -141,7 +157,7 @@ tandem_report *tandem_check_program(const void *bytes, size_t size,
 
 /* Zero everything but struct_size and machine for the defaults. */
 typedef struct tandem_simulate_options {
-  size_t struct_size;  /* sizeof(tandem_simulate_options): newer fields are then taken as 0 */
+  size_t struct_size;
   const char *machine; /* machine file: a path, or a name such as "h200x8" */
   uint32_t no_graph;   /* not 0: commands are enqueued one by one */
   uint32_t reserved;   /* 0 */

@@ -8,12 +8,17 @@
 #include "tandem-c/Compiler.h"
 
 #include "tandem/Compiler/ModuleCompiler.h"
+#include "tandem/Program/CStruct.h"
 
-#include <algorithm>
-#include <cstring>
 #include <new>
 
+using namespace tandem;
 using namespace tandem::compiler;
+
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_mesh_size, size) &&
+              TANDEM_NO_PADDING_AFTER(tandem_argument_shape, rank) &&
+              TANDEM_NO_PADDING_AFTER(tandem_compile_options, tuned) &&
+              TANDEM_NO_PADDING_AFTER(tandem_module_options, directory));
 
 struct tandem_compilation {
   std::shared_ptr<const CompileResult> result;
@@ -22,26 +27,27 @@ struct tandem_compilation {
 
 struct tandem_module_compiler {
   ModuleCompiler compiler;
+  Status settings; ///< whether the options could be read
 };
 
-/// Fields unknown to an older caller are 0.
-template <typename T> static T known(const T *options) {
-  T result = {};
-  if (options)
-    std::memcpy(&result, options, std::min(options->struct_size, sizeof result));
-  return result;
-}
-
-static CompileOptions convert(const tandem_compile_options &from) {
-  CompileOptions to;
+static Status convert(const tandem_compile_options *given, CompileOptions &to) {
+  if (!given)
+    return Status();
+  tandem_compile_options from;
+  TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_compile_options", from));
   if (from.entry)
     to.entry = from.entry;
-  for (size_t i = 0; i < from.num_mesh; ++i)
-    to.mesh.emplace_back(from.mesh[i].axis, from.mesh[i].size);
-  for (size_t i = 0; i < from.num_shapes; ++i)
-    to.shapes.emplace_back(
-        from.shapes[i].argument,
-        std::vector<int64_t>(from.shapes[i].extents, from.shapes[i].extents + from.shapes[i].rank));
+  for (size_t i = 0; i < from.num_mesh; ++i) {
+    tandem_mesh_size axis;
+    TANDEM_RETURN_IF_ERROR(readStruct(elementOf(from.mesh, i), "tandem_mesh_size", axis));
+    to.mesh.emplace_back(axis.axis ? axis.axis : "", axis.size);
+  }
+  for (size_t i = 0; i < from.num_shapes; ++i) {
+    tandem_argument_shape shape;
+    TANDEM_RETURN_IF_ERROR(readStruct(elementOf(from.shapes, i), "tandem_argument_shape", shape));
+    to.shapes.emplace_back(shape.argument ? shape.argument : "",
+                           std::vector<int64_t>(shape.extents, shape.extents + shape.rank));
+  }
   if (from.target)
     to.target = from.target;
   if (from.one_rank)
@@ -59,7 +65,15 @@ static CompileOptions convert(const tandem_compile_options &from) {
     to.tuned = from.tuned;
   if (from.deterministic)
     to.deterministic = from.deterministic;
-  return to;
+  return Status();
+}
+
+/// A compilation that has not begun.
+static std::shared_ptr<const CompileResult> refused(const Status &why) {
+  CompileResult result;
+  result.diagnostics.emplace_back();
+  result.diagnostics.back().message = why.message();
+  return std::make_shared<const CompileResult>(std::move(result));
 }
 
 static tandem_compilation *wrap(std::shared_ptr<const CompileResult> result) {
@@ -76,10 +90,16 @@ static tandem_compilation *wrap(std::shared_ptr<const CompileResult> result) {
   return compilation;
 }
 
+uint32_t tandem_compiler_version(void) { return TANDEM_VERSION; }
+const char *tandem_compiler_version_string(void) { return TANDEM_VERSION_STRING; }
+
 tandem_compilation *tandem_compile(const char *text, size_t size, const char *name,
                                    const tandem_compile_options *options) {
+  CompileOptions converted;
+  if (Status status = convert(options, converted); !status.ok())
+    return wrap(refused(status));
   return wrap(std::make_shared<const CompileResult>(
-      compileText({text, size}, convert(known(options)), name ? name : "input.mlir")));
+      compileText({text, size}, converted, name ? name : "input.mlir")));
 }
 
 void tandem_compilation_destroy(tandem_compilation *compilation) { delete compilation; }
@@ -101,15 +121,20 @@ int tandem_compilation_diagnostic(const tandem_compilation *compilation, size_t 
   if (index >= compilation->messages.size())
     return 0;
   const Diagnostic &from = compilation->result->diagnostics[index];
-  *diagnostic = {static_cast<tandem_severity>(from.severity), compilation->messages[index].c_str(),
-                 from.file.c_str(), from.line, from.column};
-  return 1;
+  tandem_diagnostic result{};
+  result.severity = static_cast<tandem_severity>(from.severity);
+  result.message = compilation->messages[index].c_str();
+  result.file = from.file.c_str();
+  result.line = from.line;
+  result.column = from.column;
+  return writeStruct(result, "tandem_diagnostic", diagnostic).ok();
 }
 
 tandem_module_compiler *tandem_module_compiler_create(const char *text, size_t size,
                                                       const tandem_module_options *options) {
-  tandem_module_options given = known(options);
   CompilerSettings settings;
+  tandem_module_options given{};
+  Status status = options ? readStruct(options, "tandem_module_options", given) : Status();
   if (given.name)
     settings.name = given.name;
   if (given.max_programs)
@@ -119,19 +144,29 @@ tandem_module_compiler *tandem_module_compiler_create(const char *text, size_t s
   if (given.directory)
     settings.directory = given.directory;
   return new (std::nothrow)
-      tandem_module_compiler{ModuleCompiler(std::string_view(text, size), settings)};
+      tandem_module_compiler{ModuleCompiler(std::string_view(text, size), settings), status};
 }
 
 void tandem_module_compiler_destroy(tandem_module_compiler *compiler) { delete compiler; }
 
 tandem_compilation *tandem_module_compile(tandem_module_compiler *compiler,
                                           const tandem_compile_options *options) {
-  return wrap(compiler->compiler.compile(convert(known(options))));
+  CompileOptions converted;
+  Status status = compiler->settings.ok() ? convert(options, converted) : compiler->settings;
+  return wrap(status.ok() ? compiler->compiler.compile(converted) : refused(status));
 }
 
 void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
                                        tandem_cache_statistics *statistics) {
   CacheStatistics counts = compiler->compiler.statistics();
-  *statistics = {counts.hits,   counts.joined,  counts.compiled, counts.fromDisk,
-                 counts.failed, counts.evicted, counts.programs, counts.bytes};
+  tandem_cache_statistics result{0,
+                                 counts.hits,
+                                 counts.joined,
+                                 counts.compiled,
+                                 counts.fromDisk,
+                                 counts.failed,
+                                 counts.evicted,
+                                 counts.programs,
+                                 counts.bytes};
+  writeStruct(result, "tandem_cache_statistics", statistics).ignore();
 }

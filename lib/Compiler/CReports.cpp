@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "tandem-c/Compiler.h"
+#include "tandem/Program/CStruct.h"
 
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Check.h"
@@ -29,6 +30,9 @@ struct tandem_report {
   std::optional<std::string> json, svg;
 };
 
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_check_options, threads) &&
+              TANDEM_NO_PADDING_AFTER(tandem_simulate_options, reserved));
+
 namespace {
 
 Expected<std::shared_ptr<const ProgramFile>> open(const void *bytes, size_t size) {
@@ -37,15 +41,11 @@ Expected<std::shared_ptr<const ProgramFile>> open(const void *bytes, size_t size
   return ProgramFile::fromMemory({static_cast<const char *>(bytes), size});
 }
 
-/// The options with the fields that the caller knows; an error if it knows too few.
-template <typename T> Expected<T> known(const T *options) {
-  T result = {};
-  if (!options)
-    return result;
-  if (options->struct_size < sizeof options->struct_size)
-    return Status(Code::InvalidArgument, "struct_size: expected the size of the options, found " +
-                                             std::to_string(options->struct_size));
-  std::memcpy(&result, options, std::min(options->struct_size, sizeof result));
+/// NULL options are the defaults.
+template <typename T> Expected<T> known(const T *options, const char *name) {
+  T result{};
+  if (options)
+    TANDEM_RETURN_IF_ERROR(readStruct(options, name, result));
   return result;
 }
 
@@ -90,7 +90,7 @@ Status explainProgram(const void *bytes, size_t size, tandem_report &report) {
 
 Status checkProgram(const void *bytes, size_t size, const tandem_check_options *given,
                     tandem_report &report) {
-  TANDEM_ASSIGN_OR_RETURN(tandem_check_options options, known(given));
+  TANDEM_ASSIGN_OR_RETURN(tandem_check_options options, known(given, "tandem_check_options"));
   TANDEM_ASSIGN_OR_RETURN(auto file, open(bytes, size));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(*file));
   check::CheckOptions how;
@@ -105,7 +105,7 @@ Status checkProgram(const void *bytes, size_t size, const tandem_check_options *
 
 Status simulateProgram(const void *bytes, size_t size, const tandem_simulate_options *given,
                        tandem_report &report) {
-  TANDEM_ASSIGN_OR_RETURN(tandem_simulate_options options, known(given));
+  TANDEM_ASSIGN_OR_RETURN(tandem_simulate_options options, known(given, "tandem_simulate_options"));
   if (!options.machine)
     return Status(Code::InvalidArgument, "expected a machine file");
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,

@@ -7,6 +7,8 @@
 
 #include "tandem/Compiler/CompilerMLIR.h"
 
+#include "tandem-c/Version.h"
+
 #include "Compilation.h"
 #include "PassStatistics.h"
 #include "tandem/Compiler/Certify.h"
@@ -433,6 +435,6 @@ std::vector<std::string> passNames() {
   return names;
 }
 
-std::string version() { return "tandem " TANDEM_VERSION; }
+std::string version() { return "tandem " TANDEM_VERSION_STRING; }
 
 } // namespace tandem::compiler

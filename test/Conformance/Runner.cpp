@@ -142,7 +142,7 @@ Status runByTurns(Context &context, Instance &first, std::shared_ptr<const Progr
   TANDEM_ASSIGN_OR_RETURN(auto second, Instance::create(context, std::move(program)));
   Instance *instances[] = {&first, second.get()};
   Device &device = context.device();
-  std::unique_ptr<Stream> streams[2];
+  std::shared_ptr<Stream> streams[2];
   std::vector<Arguments> places;
   for (int k = 0; k < 2; ++k) {
     TANDEM_ASSIGN_OR_RETURN(streams[k], device.createStream(StreamPriority::Normal));
@@ -158,7 +158,7 @@ Status runByTurns(Context &context, Instance &first, std::shared_ptr<const Progr
       }
       for (unsigned run = 0; run < scenario.runs; ++run)
         for (int k = 0; k < 2; ++k)
-          TANDEM_RETURN_IF_ERROR(instances[k]->enqueue(streams[k].get()));
+          TANDEM_RETURN_IF_ERROR(instances[k]->enqueue(streams[k]));
       for (int k = 0; k < 2; ++k) {
         TANDEM_RETURN_IF_ERROR(instances[k]->wait());
         TANDEM_ASSIGN_OR_RETURN(auto outputs,
@@ -169,7 +169,7 @@ Status runByTurns(Context &context, Instance &first, std::shared_ptr<const Progr
     return Status();
   };
   Status status = takeTurns();
-  for (Instance *instance : instances) // before their streams and memory go
+  for (Instance *instance : instances) // before their memory goes
     instance->wait().ignore();
   return status;
 }

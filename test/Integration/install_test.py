@@ -22,8 +22,8 @@ SYSTEM = ("libc", "libm", "libstdc++", "libgcc_s", "libdl", "libpthread", "ld-li
 #: Built into the libraries and tools.
 BUILT_IN = ("LLVM and MLIR", "FlatBuffers", "fmt", "JSON for Modern C++", "xxHash", "CLI11")
 
-with open(os.path.join(ROOT, "CMakeLists.txt")) as file:
-    VERSION = re.search(r"^project\(Tandem VERSION ([\d.]+)", file.read(), re.M).group(1)
+with open(os.path.join(ROOT, "include", "tandem-c", "Version.h")) as file:
+    VERSION = ".".join(re.findall(r"#define TANDEM_VERSION_[A-Z]+ (\d+)", file.read()))
 ABI = VERSION.rsplit(".", 1)[0]
 
 
@@ -53,11 +53,18 @@ def files(folder):
                   for parent, _, names in os.walk(folder) for name in names)
 
 
+def headers(name):
+    """The text of a header of the C API and of those that it includes, by name."""
+    with open(os.path.join(ROOT, "include", "tandem-c", name)) as header:
+        texts = {name: re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)}
+    for other in re.findall(r'#include "tandem-c/(.*)"', texts[name]):
+        texts.update(headers(other))
+    return texts
+
+
 def declared(half):
-    """The functions of a header of the C API."""
-    with open(os.path.join(ROOT, "include", "tandem-c", half.capitalize() + ".h")) as header:
-        code = re.sub(r"/\*.*?\*/", "", header.read(), flags=re.S)
-    return sorted(re.findall(r"\b(tandem_\w+)\s*\(", code))
+    """The functions of a half of the C API."""
+    return sorted(set(re.findall(r"\b(tandem_\w+)\s*\(", "".join(headers(half.capitalize() + ".h").values()))))
 
 
 def dynamic(path, tag):
@@ -239,11 +246,13 @@ class Subproject(harness.Test):
         self.sources = self.path("tandem-next")
         for name in ("cmake", "include", "lib", "runtime", "tools", "examples", "machines"):
             shutil.copytree(os.path.join(ROOT, name), os.path.join(self.sources, name))
+        shutil.copy(os.path.join(ROOT, "CMakeLists.txt"), self.sources)
         major, minor = ABI.split(".")
         self.next = f"{major}.{int(minor) + 1}.0"
-        with open(os.path.join(ROOT, "CMakeLists.txt")) as old, \
-                open(os.path.join(self.sources, "CMakeLists.txt"), "w") as new:
-            new.write(old.read().replace(f"project(Tandem VERSION {VERSION}", f"project(Tandem VERSION {self.next}"))
+        with open(os.path.join(self.sources, "include", "tandem-c", "Version.h"), "r+") as header:
+            text = header.read().replace(f"TANDEM_VERSION_MINOR {minor}", f"TANDEM_VERSION_MINOR {int(minor) + 1}")
+            header.seek(0)
+            header.write(text)
 
     def test_subproject(self):
         folder = self.path("build")

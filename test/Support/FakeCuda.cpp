@@ -124,6 +124,19 @@ private:
   std::thread thread;
 };
 
+/// Null is the legacy default stream of the current GPU, which lasts as long as the process.
+Queue *queueOf(CUstream stream) {
+  if (stream)
+    return reinterpret_cast<Queue *>(stream);
+  static std::mutex mutex;
+  static std::map<int64_t, Queue *> legacy;
+  std::lock_guard<std::mutex> lock(mutex);
+  Queue *&queue = legacy[currentGpu()];
+  if (!queue)
+    queue = new Queue;
+  return queue;
+}
+
 struct Event {
   std::atomic<uint64_t> recorded{0}, reached{0};
   std::atomic<int64_t> time{0}; ///< of the latest that was reached, in nanoseconds
@@ -181,7 +194,7 @@ void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 } // namespace
 
 void tandem::fake::add(CUstream stream, Work work) {
-  auto *queue = reinterpret_cast<Queue *>(stream);
+  auto *queue = queueOf(stream);
   std::shared_ptr<Graph> capture = queue->capturing();
   if (!capture) {
     std::shared_lock<std::shared_mutex> shared(lockOf(queue->gpu));
@@ -192,7 +205,7 @@ void tandem::fake::add(CUstream stream, Work work) {
 }
 
 void tandem::fake::pass(CUstream stream, std::chrono::nanoseconds time) {
-  reinterpret_cast<Queue *>(stream)->passed += time.count();
+  queueOf(stream)->passed += time.count();
 }
 
 std::atomic<int64_t> &tandem::fake::number(const std::string &name) {
@@ -314,15 +327,17 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned, int priority) {
 CUresult cuStreamDestroy(CUstream stream) {
   return delete reinterpret_cast<Queue *>(stream), CUDA_SUCCESS;
 }
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
+  return *context = reinterpret_cast<CUcontext>(static_cast<uintptr_t>(queueOf(stream)->gpu)),
+         CUDA_SUCCESS;
+}
 CUresult cuStreamQuery(CUstream stream) {
-  return reinterpret_cast<Queue *>(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return queueOf(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-CUresult cuStreamSynchronize(CUstream stream) {
-  return reinterpret_cast<Queue *>(stream)->wait(), CUDA_SUCCESS;
-}
+CUresult cuStreamSynchronize(CUstream stream) { return queueOf(stream)->wait(), CUDA_SUCCESS; }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
   auto *event = reinterpret_cast<Event *>(handle);
-  auto *queue = reinterpret_cast<Queue *>(stream);
+  auto *queue = queueOf(stream);
   if (std::shared_ptr<Graph> graph = event->captured()) { // the order of issue is kept anyway
     queue->capture = std::move(graph);
     return CUDA_SUCCESS;
@@ -348,12 +363,12 @@ CUresult cuEventDestroy(CUevent event) {
 }
 CUresult cuEventRecord(CUevent handle, CUstream stream) {
   auto *event = reinterpret_cast<Event *>(handle);
-  if (event->captureIn(reinterpret_cast<Queue *>(stream)->capturing()))
+  if (event->captureIn(queueOf(stream)->capturing()))
     return CUDA_SUCCESS;
   uint64_t ticket = ++event->recorded;
   add(stream, [=] {
-    event->time = std::chrono::steady_clock::now().time_since_epoch().count() +
-                  reinterpret_cast<Queue *>(stream)->passed;
+    event->time =
+        std::chrono::steady_clock::now().time_since_epoch().count() + queueOf(stream)->passed;
     event->reached = ticket;
   });
   return CUDA_SUCCESS;
@@ -475,14 +490,14 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, 
 }
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
-  auto *queue = reinterpret_cast<Queue *>(stream);
+  auto *queue = queueOf(stream);
   if (number("no-capture-on") == queue->gpu)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   queue->capture = std::make_shared<Graph>();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-  auto *queue = reinterpret_cast<Queue *>(stream);
+  auto *queue = queueOf(stream);
   *graph = reinterpret_cast<CUgraph>(new std::shared_ptr<Graph>(queue->capture));
   queue->capture->open = false;
   queue->capture = nullptr;

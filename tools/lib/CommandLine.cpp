@@ -7,6 +7,8 @@
 
 #include "CommandLine.h"
 
+#include "tandem-c/Version.h"
+
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
@@ -27,7 +29,8 @@ static Status wrong(std::string message) {
 CommandLine::CommandLine(const std::string &tool, const std::string &description)
     : CLI::App(description, tool) {
   set_help_flag("-h,--help", "print this text");
-  set_version_flag("--version", fmt::format("{} {}", tool, TANDEM_VERSION), "print the version");
+  set_version_flag("--version", fmt::format("{} {}", tool, TANDEM_VERSION_STRING),
+                   "print the version");
 }
 
 CLI::Option *CommandLine::custom(const std::string &name, const char *value, const char *help,

@@ -50,6 +50,7 @@ int barrier(void *user) {
 
 Status join(tandem_job &job) {
   TANDEM_ASSIGN_OR_RETURN(job.bootstrap, createBootstrapFromEnvironment());
+  job.launch.struct_size = sizeof job.launch;
   job.launch.rank = job.bootstrap->rank();
   job.launch.world_size = job.bootstrap->worldSize();
   job.launch.local_rank = job.bootstrap->localRank();

@@ -66,6 +66,8 @@ public:
   bool wantsGraphs() const { return options.graphs; }
   uint32_t nextInstance() { return ++instances; }
 
+  /// While it is held, the watchdog does not look at instances.
+  std::unique_lock<std::mutex> lockWatched() { return std::unique_lock<std::mutex>(mutex); }
   void watch(Watched *instance);
   void unwatch(Watched *instance);
 

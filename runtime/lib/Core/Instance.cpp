@@ -38,44 +38,91 @@ InstanceImpl::~InstanceImpl() {
   }
 }
 
+// Without an error, binding allocates nothing.
+Status InstanceImpl::argumentError(uint32_t i, const std::string &what) const {
+  return Status(Code::InvalidArgument, fmt::format("{}argument {} \"{}\": {}", prefix(), i,
+                                                   programHandle->arguments()[i].name, what));
+}
+
+Status InstanceImpl::checkAddress(uint32_t i, const void *address, const uint64_t *bytes) const {
+  const ArgumentInfo &info = programHandle->arguments()[i];
+  uint64_t needed = info.localBytes();
+  if (bytes && *bytes < needed)
+    return argumentError(i, fmt::format("expected {} bytes, found {}", needed, *bytes));
+  if (!address && needed > 0)
+    return argumentError(i, "null pointer");
+  if (reinterpret_cast<uintptr_t>(address) % sizeOf(info.dtype) != 0)
+    return argumentError(i, fmt::format("address is not a multiple of {}", sizeOf(info.dtype)));
+  return Status();
+}
+
 Status InstanceImpl::bind(uint32_t i, const TensorView &view, uint64_t bytes) {
   const auto &arguments = programHandle->arguments();
   if (i >= arguments.size())
     return Status(Code::InvalidArgument, fmt::format("{}no argument {}: the program has {}",
                                                      prefix(), i, arguments.size()));
   const ArgumentInfo &info = arguments[i];
-  // Without an error, binding allocates nothing.
-  auto error = [&](const std::string &what) {
-    return Status(Code::InvalidArgument,
-                  fmt::format("{}argument {} \"{}\": {}", prefix(), i, info.name, what));
-  };
   Layout expected = Layout::dense(info.dtype, info.localShape.data(),
                                   static_cast<unsigned>(info.localShape.size()));
   if (!info.present)
-    return error("this rank holds no part of it");
+    return argumentError(i, "this rank holds no part of it");
   if (view.layout.dtype != expected.dtype || !view.layout.sameShape(expected))
-    return error(fmt::format("expected {}, found {}", expected.str(), view.layout.str()));
+    return argumentError(i,
+                         fmt::format("expected {}, found {}", expected.str(), view.layout.str()));
   if (!view.layout.isDense())
-    return error(fmt::format("expected dense memory, found {}", view.layout.str()));
-  uint64_t needed = expected.numBytes();
-  if (bytes < needed)
-    return error(fmt::format("expected {} bytes, found {}", needed, bytes));
-  if (!view.data && needed > 0)
-    return error("null pointer");
+    return argumentError(i, fmt::format("expected dense memory, found {}", view.layout.str()));
+  TANDEM_RETURN_IF_ERROR(checkAddress(i, view.data, &bytes));
   if (isBound[i] && bound[i] == view.data)
     return Status();
-  if (reinterpret_cast<uintptr_t>(view.data) % sizeOf(info.dtype) != 0)
-    return error(fmt::format("address is not a multiple of {}", sizeOf(info.dtype)));
-  auto begin = reinterpret_cast<uintptr_t>(view.data);
-  for (uint32_t j = 0; j < arguments.size(); ++j) {
-    auto other = reinterpret_cast<uintptr_t>(bound[j]);
-    if (j != i && isBound[j] && (info.isResult || arguments[j].isResult) &&
-        begin < other + arguments[j].localBytes() && other < begin + needed)
-      return error(fmt::format("overlaps argument {} \"{}\"", j, arguments[j].name));
-  }
   bound[i] = view.data;
   isBound[i] = 1;
   ++bindings;
+  return Status();
+}
+
+Status InstanceImpl::bindAll(void *const *addresses, const uint64_t *bytes) {
+  const auto &arguments = programHandle->arguments();
+  bool changed = false;
+  for (uint32_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].present) {
+      TANDEM_RETURN_IF_ERROR(checkAddress(i, addresses[i], bytes ? &bytes[i] : nullptr));
+      changed |= !isBound[i] || bound[i] != addresses[i];
+    }
+  if (!changed)
+    return Status();
+  TANDEM_RETURN_IF_ERROR(checkOverlaps(addresses));
+  for (uint32_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].present) {
+      bound[i] = addresses[i];
+      isBound[i] = 1;
+    }
+  checkedBindings = ++bindings;
+  return Status();
+}
+
+Status InstanceImpl::checkOverlaps(void *const *addresses) const {
+  const auto &arguments = programHandle->arguments();
+  for (uint32_t i = 0; i < arguments.size(); ++i)
+    for (uint32_t j = 0; arguments[i].present && arguments[i].isResult && j < arguments.size();
+         ++j) {
+      if (j == i || !arguments[j].present)
+        continue;
+      auto begin = reinterpret_cast<uintptr_t>(addresses[i]),
+           other = reinterpret_cast<uintptr_t>(addresses[j]);
+      if (begin < other + arguments[j].localBytes() && other < begin + arguments[i].localBytes())
+        return argumentError(i, fmt::format("overlaps argument {} \"{}\"", j, arguments[j].name));
+    }
+  return Status();
+}
+
+Status InstanceImpl::checkBindings() {
+  if (checkedBindings == bindings)
+    return Status();
+  for (uint32_t i = 0; i < isBound.size(); ++i)
+    if (!isBound[i] && programHandle->arguments()[i].present)
+      return argumentError(i, "not bound");
+  TANDEM_RETURN_IF_ERROR(checkOverlaps(bound.data()));
+  checkedBindings = bindings;
   return Status();
 }
 
@@ -108,19 +155,26 @@ Status InstanceImpl::run() {
   return wait();
 }
 
-Status InstanceImpl::enqueue(Stream *main) {
+void InstanceImpl::setMain(Slot &slot, std::shared_ptr<Stream> main) {
+  Stream *stream = main ? main.get() : streams[0];
+  if (slot.main == stream && slot.mainHeld == main)
+    return;
+  // The watchdog may be looking at the earlier stream. That stream ends after the lock, if this run
+  // was its last user.
+  auto lock = context.lockWatched();
+  slot.main = stream;
+  slot.mainHeld.swap(main);
+}
+
+Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(context.health());
-  for (uint32_t i = 0; i < isBound.size(); ++i)
-    if (!isBound[i] && programHandle->arguments()[i].present)
-      return Status(Code::InvalidArgument,
-                    fmt::format("{}argument {} \"{}\" is not bound", prefix(), i,
-                                programHandle->arguments()[i].name));
+  TANDEM_RETURN_IF_ERROR(checkBindings());
   Slot &slot = slots[epoch % 2];
   TANDEM_RETURN_IF_ERROR(finish(slot));
   resolve(slot);
   slot.frame.epoch = epoch;
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
-  slot.main = main ? main : streams[0];
+  setMain(slot, std::move(main));
   ++epoch;
   // The time limit of a second run in flight starts when the first run has ended: now it is the
   // oldest.

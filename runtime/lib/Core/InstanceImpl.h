@@ -37,8 +37,9 @@ public:
 
   const Program &program() const override { return *programHandle; }
   Status bind(uint32_t i, const TensorView &view, uint64_t bytes) override;
+  Status bindAll(void *const *addresses, const uint64_t *bytes) override;
   Status run() override;
-  Status enqueue(Stream *main) override;
+  Status enqueue(std::shared_ptr<Stream> main) override;
   Status wait() override;
   Status trace(bool on) override;
   const std::vector<CommandTime> &times() const override { return commandTimes; }
@@ -57,6 +58,7 @@ private:
     uint64_t bindings = 0;                    ///< the state of the bindings in `pointers`
     std::vector<std::unique_ptr<Event>> ends; ///< per stream
     std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
+    std::shared_ptr<Stream> mainHeld;         ///< keeps `main` alive, if it is the caller's
     std::atomic<bool> inFlight{false};
     std::atomic<bool> enqueuing{false}; ///< a thread is enqueuing, possibly blocked in a channel
     std::atomic<std::chrono::steady_clock::rep> deadline{0};
@@ -90,6 +92,12 @@ private:
   Expected<std::unique_ptr<Graph>> capture(Slot &slot, std::unique_ptr<Graph> previous);
   Status makeChannels();
 
+  Status argumentError(uint32_t i, const std::string &what) const;
+  Status checkAddress(uint32_t i, const void *address, const uint64_t *bytes) const;
+  /// An error if a result overlaps another argument.
+  Status checkOverlaps(void *const *addresses) const;
+  Status checkBindings();
+  void setMain(Slot &slot, std::shared_ptr<Stream> main);
   Status finish(Slot &slot);
   /// Of a run in flight.
   bool hasEnded(Slot &slot) const;
@@ -129,6 +137,7 @@ private:
   std::vector<void *> bound; ///< per argument
   std::vector<char> isBound;
   uint64_t bindings = 1;
+  uint64_t checkedBindings = 0; ///< all arguments are bound, and no result overlaps
   uint64_t epoch = 0;
   Slot slots[2];
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet

@@ -9,6 +9,7 @@
 #include "tandem/Runtime/Context.h"
 
 #include <cstring>
+#include <fmt/format.h>
 
 namespace tandem {
 
@@ -38,6 +39,11 @@ Expected<std::unique_ptr<Graph>> Device::capture(const std::vector<Stream *> &,
                                                  std::unique_ptr<Graph>,
                                                  const std::function<Status()> &) {
   return Status(Code::Unsupported, "this device has no graphs");
+}
+
+Expected<std::unique_ptr<Stream>> Device::wrapStream(void *) {
+  return Status(Code::Unsupported,
+                fmt::format("device {} has no streams of the caller: expected a GPU", name()));
 }
 
 Status HostOperation::enqueue(Stream &stream, const Frame &frame) {

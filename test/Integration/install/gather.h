@@ -26,13 +26,14 @@ typedef struct gather_rank {
 
 static int gather_on_rank(void *argument) {
   gather_rank *me = argument;
-  tandem_context_options options = {0};
+  tandem_context_options options = {.struct_size = sizeof options};
+  tandem_run_options run = {.struct_size = sizeof run};
   tandem_context *context = NULL;
   tandem_program *program = NULL;
   tandem_instance *instance = NULL;
   float row[3], all[2][3] = {{0}};
   void *memory[2];
-  size_t bytes[2] = {sizeof row, sizeof all};
+  uint64_t bytes[2] = {sizeof row, sizeof all};
   tandem_code code;
   uint32_t i, k;
 
@@ -40,7 +41,6 @@ static int gather_on_rank(void *argument) {
     row[k] = (float)(10 * (me->rank + 1) + k);
   memory[0] = row;
   memory[1] = all;
-  options.struct_size = sizeof options;
   options.channels = "local";
   options.local_world = me->world;
   options.local_world_rank = me->rank;
@@ -49,15 +49,12 @@ static int gather_on_rank(void *argument) {
     code = tandem_program_load_memory(context, me->program, me->size, &program);
   if (code == TANDEM_OK)
     code = tandem_prepare(context, program, &instance);
-  for (i = 0; code == TANDEM_OK && i < 2; ++i) {
-    tandem_argument shape;
-    code = tandem_program_argument(program, i, &shape);
-    if (code == TANDEM_OK)
-      code = tandem_bind(instance, i, memory[i], bytes[i], TANDEM_F32, shape.local_rank,
-                         shape.local_shape);
-  }
+  run.data = memory;
+  run.bytes = bytes;
   if (code == TANDEM_OK)
-    code = tandem_run(instance);
+    code = tandem_enqueue(instance, &run);
+  if (code == TANDEM_OK)
+    code = tandem_wait(instance);
   if (code != TANDEM_OK)
     snprintf(me->error, sizeof me->error, "%s: %s", tandem_code_name(code),
              context ? tandem_last_error(context) : "");

@@ -26,9 +26,9 @@ namespace {
 
 /// Options of kText on 3 devices, and the sizes that they point to.
 struct Sizes {
-  tandem_mesh_size mesh = {"x", 3};
+  tandem_mesh_size mesh = {sizeof(tandem_mesh_size), "x", 3};
   int64_t extents[2] = {6, 4};
-  tandem_argument_shape shape = {"arg0", extents, 2};
+  tandem_argument_shape shape = {sizeof(tandem_argument_shape), "arg0", extents, 2};
   tandem_compile_options options = {};
 
   Sizes() {
@@ -78,7 +78,8 @@ TEST(CompilerCApi, Certify) {
   sizes.options.one_rank = 1;
   compilation = tandem_compile(kText, std::strlen(kText), nullptr, &sizes.options);
   EXPECT_FALSE(tandem_compilation_ok(compilation));
-  tandem_diagnostic diagnostic;
+  tandem_diagnostic diagnostic{};
+  diagnostic.struct_size = sizeof diagnostic;
   ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
   EXPECT_STREQ(diagnostic.message, "a certificate is of all ranks: rank 0 alone has none");
   tandem_compilation_destroy(compilation);
@@ -103,7 +104,8 @@ TEST(CompilerCApi, Machine) {
   options.machine = "no-such-machine";
   compilation = tandem_compile(kText, std::strlen(kText), nullptr, &options);
   EXPECT_FALSE(tandem_compilation_ok(compilation));
-  tandem_diagnostic diagnostic;
+  tandem_diagnostic diagnostic{};
+  diagnostic.struct_size = sizeof diagnostic;
   ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
   EXPECT_NE(std::string(diagnostic.message).find("no-such-machine"), std::string::npos)
       << diagnostic.message;
@@ -126,7 +128,8 @@ TEST(CompilerCApi, Diagnostics) {
     EXPECT_EQ(size, 0u);
     size_t count = tandem_compilation_num_diagnostics(compilation);
     ASSERT_GE(count, 1u);
-    tandem_diagnostic diagnostic;
+    tandem_diagnostic diagnostic{};
+    diagnostic.struct_size = sizeof diagnostic;
     ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
     EXPECT_EQ(diagnostic.severity, TANDEM_ERROR);
     EXPECT_STREQ(diagnostic.file, "f.mlir");
@@ -152,7 +155,8 @@ TEST(CompilerCApi, ModuleCompiler) {
   tandem_compilation *larger = tandem_module_compile(compiler, &options);
   sizes.extents[1] = 7; // the module says 4
   tandem_compilation *wrong = tandem_module_compile(compiler, &options);
-  tandem_cache_statistics counts;
+  tandem_cache_statistics counts{};
+  counts.struct_size = sizeof counts;
   tandem_module_compiler_statistics(compiler, &counts);
   EXPECT_EQ(counts.hits, 1u);
   EXPECT_EQ(counts.compiled, 3u);
@@ -169,11 +173,40 @@ TEST(CompilerCApi, ModuleCompiler) {
   EXPECT_EQ(size, sameSize);
   EXPECT_NE(tandem_compilation_bytes(larger, &largerSize), bytes);
   EXPECT_FALSE(tandem_compilation_ok(wrong));
-  tandem_diagnostic diagnostic;
+  tandem_diagnostic diagnostic{};
+  diagnostic.struct_size = sizeof diagnostic;
   ASSERT_TRUE(tandem_compilation_diagnostic(wrong, 0, &diagnostic));
   EXPECT_STREQ(diagnostic.file, "f.mlir");
   for (tandem_compilation *compilation : {first, again, larger, wrong})
     tandem_compilation_destroy(compilation);
+}
+
+TEST(CompilerCApi, StructSizes) {
+  auto expectRefused = [](const tandem_compile_options &options, const char *text) {
+    tandem_compilation *compilation = tandem_compile(kText, std::strlen(kText), nullptr, &options);
+    ASSERT_NE(compilation, nullptr);
+    EXPECT_FALSE(tandem_compilation_ok(compilation));
+    tandem_diagnostic diagnostic{};
+    EXPECT_FALSE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
+    EXPECT_EQ(diagnostic.message, nullptr);
+    diagnostic.struct_size = offsetof(tandem_diagnostic, file); // an older caller
+    diagnostic.line = 77;
+    ASSERT_TRUE(tandem_compilation_diagnostic(compilation, 0, &diagnostic));
+    EXPECT_NE(std::string(diagnostic.message).find(text), std::string::npos) << diagnostic.message;
+    EXPECT_EQ(diagnostic.line, 77u);
+    tandem_compilation_destroy(compilation);
+  };
+  Sizes sizes;
+  sizes.mesh.struct_size = 0;
+  expectRefused(sizes.options, "tandem_mesh_size: struct_size: expected");
+  sizes.mesh.struct_size = sizeof sizes.mesh;
+  sizes.shape.struct_size = 1;
+  expectRefused(sizes.options, "tandem_argument_shape: struct_size: expected");
+  sizes.shape.struct_size = sizeof sizes.shape;
+  sizes.options.struct_size = 0;
+  expectRefused(sizes.options, "tandem_compile_options: struct_size: expected");
+  EXPECT_EQ(tandem_compiler_version(), uint32_t(TANDEM_VERSION));
+  EXPECT_STREQ(tandem_compiler_version_string(), TANDEM_VERSION_STRING);
 }
 
 } // namespace

@@ -71,17 +71,20 @@ public:
 
   /// Binds argument `i` to device memory. `view` must be dense and have the local dtype and shape.
   /// `bytes` is the size of the caller's memory at that address. The memory must outlive the
-  /// following runs. Results must not overlap other arguments. The binding stays until the next
-  /// call for `i`. Arguments that this rank does not hold need no binding.
+  /// following runs. Results must not overlap other arguments when a run is enqueued. The binding
+  /// stays until the next call for `i`. Arguments that this rank does not hold need no binding.
   virtual Status bind(uint32_t i, const TensorView &view, uint64_t bytes) = 0;
+  /// Binds all arguments that this rank holds, or none if it returns an error: data[i] is dense, of
+  /// the local dtype and shape, and bytes[i] bytes large (`bytes` null: large enough).
+  virtual Status bindAll(void *const *data, const uint64_t *bytes) = 0;
 
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
   /// Enqueues one run with `main` as the program's stream 0 and returns. Null: the context's own
-  /// stream. At most two runs are in flight; a third one waits for the first. If a graph must be
+  /// stream. A stream of another context is an error of the caller. At most two runs are in flight; a third one waits for the first. If a graph must be
   /// made (in the first two runs, and when a library's collectives get other addresses), it first
   /// waits for the context's runs in flight.
-  virtual Status enqueue(Stream *main = nullptr) = 0;
+  virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;
   /// Waits for all enqueued runs. Returns the first error of them.
   virtual Status wait() = 0;
 

@@ -94,6 +94,8 @@ public:
 
   virtual Status createStream(StreamHandle *stream, StreamPriority priority) = 0;
   virtual Status destroyStream(StreamHandle stream) = 0;
+  /// An error if the caller's stream is of another GPU. Null: the legacy default stream.
+  virtual Status checkStream(StreamHandle stream) = 0;
   /// Sets `done` if the stream is idle; an error if its work has failed.
   virtual Status queryStream(StreamHandle stream, bool *done) = 0;
   /// `timing`: elapsed() may use the event.

@@ -133,6 +133,10 @@ public:
     TANDEM_ASSIGN_OR_RETURN(auto stream, DeviceStream::create(state, priority));
     return std::unique_ptr<Stream>(std::move(stream));
   }
+  Expected<std::unique_ptr<Stream>> wrapStream(void *native) override {
+    TANDEM_ASSIGN_OR_RETURN(auto stream, DeviceStream::wrap(state, native));
+    return std::unique_ptr<Stream>(std::move(stream));
+  }
   Expected<std::unique_ptr<Event>> createEvent() override {
     EventHandle handle = nullptr;
     TANDEM_RETURN_IF_ERROR(state->driver->createEvent(&handle, false));

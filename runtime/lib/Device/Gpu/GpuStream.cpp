@@ -108,9 +108,24 @@ Expected<std::unique_ptr<DeviceStream>> DeviceStream::create(std::shared_ptr<Dev
   Driver &driver = *state->driver;
   std::unique_ptr<DeviceStream> stream(new DeviceStream(std::move(state)));
   TANDEM_RETURN_IF_ERROR(driver.createStream(&stream->handle, priority));
-  TANDEM_RETURN_IF_ERROR(driver.allocate(kWorkspaceBytes + 64, &stream->scratch));
-  TANDEM_ASSIGN_OR_RETURN(stream->progress, stream->state->takeWord());
+  TANDEM_RETURN_IF_ERROR(stream->allocate());
   return stream;
+}
+
+Expected<std::unique_ptr<DeviceStream>> DeviceStream::wrap(std::shared_ptr<DeviceState> state,
+                                                           StreamHandle native) {
+  TANDEM_RETURN_IF_ERROR(state->driver->checkStream(native));
+  std::unique_ptr<DeviceStream> stream(new DeviceStream(std::move(state)));
+  stream->foreign = true;
+  stream->handle = native;
+  TANDEM_RETURN_IF_ERROR(stream->allocate());
+  return stream;
+}
+
+Status DeviceStream::allocate() {
+  TANDEM_RETURN_IF_ERROR(state->driver->allocate(kWorkspaceBytes + 64, &scratch));
+  TANDEM_ASSIGN_OR_RETURN(progress, state->takeWord());
+  return Status();
 }
 
 DeviceStream::~DeviceStream() {
@@ -121,7 +136,10 @@ DeviceStream::~DeviceStream() {
   }
   if (worker.joinable())
     worker.join();
-  drain().ignore();
+  // An instance keeps its stream until its runs on it have ended. Later work of a foreign stream is
+  // the caller's, and may take any time.
+  if (!foreign)
+    drain().ignore();
   if (state->stuck)
     return;
   Driver &driver = *state->driver;
@@ -130,7 +148,7 @@ DeviceStream::~DeviceStream() {
   for (EventHandle event : spare)
     driver.destroyEvent(event).ignore();
   times.release();
-  if (handle)
+  if (handle && !foreign)
     driver.destroyStream(handle).ignore();
   if (scratch)
     driver.free(scratch).ignore();

@@ -48,6 +48,9 @@ class DeviceStream final : public GpuStream {
 public:
   static Expected<std::unique_ptr<DeviceStream>> create(std::shared_ptr<DeviceState> state,
                                                         StreamPriority priority);
+  /// Over a stream of the caller; null: the legacy default stream.
+  static Expected<std::unique_ptr<DeviceStream>> wrap(std::shared_ptr<DeviceState> state,
+                                                      StreamHandle native);
   ~DeviceStream() override;
 
   /// `keep`: kept alive until the work is issued, for objects that the caller does not own.
@@ -93,6 +96,8 @@ private:
   static CommandTime *timeOf(CommandTime *times, Marker marker) {
     return times && marker != kNoMarker ? &times[static_cast<uint32_t>(marker)] : nullptr;
   }
+  /// Memory that every stream needs.
+  Status allocate();
   /// Issues the task now if the stream is direct and the task allows it; else queues it.
   Status take(const Task &task);
   Status issueTask(const Task &task);
@@ -104,6 +109,7 @@ private:
   Status drain();
 
   const std::shared_ptr<DeviceState> state;
+  bool foreign = false; ///< `handle` is the caller's
   StreamTimes times;
   CommandTime *eventTimes = nullptr; ///< set by the thread that enqueues
   const std::shared_ptr<std::atomic<uint64_t>> runsCounted =

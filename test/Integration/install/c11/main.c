@@ -13,10 +13,10 @@
 #include <tandem-c/Compiler.h>
 
 int main(int argc, char **argv) {
-  tandem_mesh_size mesh = {"x", 2};
-  tandem_compile_options options = {0};
+  tandem_mesh_size mesh = {sizeof mesh, "x", 2};
+  tandem_compile_options options = {.struct_size = sizeof options};
   tandem_compilation *compilation;
-  tandem_diagnostic diagnostic;
+  tandem_diagnostic diagnostic = {.struct_size = sizeof diagnostic};
   const void *bytes;
   size_t size, i;
   FILE *file;
@@ -24,7 +24,6 @@ int main(int argc, char **argv) {
 
   if (argc < 2)
     return 2;
-  options.struct_size = sizeof options;
   options.mesh = &mesh;
   options.num_mesh = 1;
   options.target = "cpu-local";
@@ -39,6 +38,6 @@ int main(int argc, char **argv) {
   failed = !file || fclose(file) || failed;
   tandem_compilation_destroy(compilation);
   if (!failed)
-    printf("gathered with %s\n", tandem_version());
+    printf("gathered with %s\n", tandem_runtime_version_string());
   return failed;
 }

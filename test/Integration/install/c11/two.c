@@ -39,9 +39,8 @@ static int load(const char *path, compiler *result) {
 }
 
 static tandem_compilation *compile(const compiler *with) {
-  tandem_mesh_size mesh = {"x", 2};
-  tandem_compile_options options = {0};
-  options.struct_size = sizeof options;
+  tandem_mesh_size mesh = {sizeof mesh, "x", 2};
+  tandem_compile_options options = {.struct_size = sizeof options};
   options.mesh = &mesh;
   options.num_mesh = 1;
   options.target = "cpu-local";

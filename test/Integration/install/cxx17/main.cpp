@@ -26,7 +26,7 @@ struct CompileError : std::runtime_error {
 };
 
 std::string compile(const std::string &text) {
-  tandem_mesh_size mesh{"x", 2};
+  tandem_mesh_size mesh{sizeof mesh, "x", 2};
   tandem_compile_options options{};
   options.struct_size = sizeof options;
   options.mesh = &mesh;
@@ -35,6 +35,7 @@ std::string compile(const std::string &text) {
   std::unique_ptr<tandem_compilation, void (*)(tandem_compilation *)> compilation(
       tandem_compile(text.data(), text.size(), nullptr, &options), tandem_compilation_destroy);
   tandem_diagnostic first{};
+  first.struct_size = sizeof first;
   if (!tandem_compilation_ok(compilation.get())) {
     tandem_compilation_diagnostic(compilation.get(), 0, &first);
     throw CompileError(first.message);
@@ -60,17 +61,17 @@ std::vector<float> gather(const std::string &bytes, tandem_local_world *world, u
   tandem_program *program = nullptr;
   tandem_instance *instance = nullptr;
   std::vector<float> mine(3, static_cast<float>(rank + 1)), all(6);
-  std::vector<float> *memory[] = {&mine, &all};
+  void *data[] = {mine.data(), all.data()};
+  uint64_t bytes_of[] = {mine.size() * sizeof(float), all.size() * sizeof(float)};
+  tandem_run_options run{};
+  run.struct_size = sizeof run;
+  run.data = data;
+  run.bytes = bytes_of;
   check(tandem_context_create(&options, &context));
   check(tandem_program_load_memory(context, bytes.data(), bytes.size(), &program));
   check(tandem_prepare(context, program, &instance));
-  for (uint32_t i = 0; i < 2; ++i) {
-    tandem_argument argument;
-    check(tandem_program_argument(program, i, &argument));
-    check(tandem_bind(instance, i, memory[i]->data(), memory[i]->size() * sizeof(float), TANDEM_F32,
-                      argument.local_rank, argument.local_shape));
-  }
-  check(tandem_run(instance));
+  check(tandem_enqueue(instance, &run));
+  check(tandem_wait(instance));
   tandem_instance_destroy(instance);
   tandem_program_destroy(program);
   tandem_context_destroy(context);
@@ -102,5 +103,5 @@ int main() {
   for (const std::vector<float> &all : found)
     if (all != std::vector<float>{1, 1, 1, 2, 2, 2})
       return 1;
-  std::printf("gathered with %s\n", tandem_version());
+  std::printf("gathered with %s\n", tandem_runtime_version_string());
 }

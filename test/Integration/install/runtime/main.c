@@ -39,6 +39,6 @@ int main(int argc, char **argv) {
   }
   if (gather(bytes, size))
     return 1;
-  printf("gathered with %s\n", tandem_version());
+  printf("gathered with %s\n", tandem_runtime_version_string());
   return plugin ? plugin_gather(bytes, size) : 0;
 }

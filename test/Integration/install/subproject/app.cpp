@@ -11,7 +11,7 @@
 
 int main() {
   try {
-    throw std::runtime_error(tandem_version());
+    throw std::runtime_error(tandem_runtime_version_string());
   } catch (const std::exception &error) {
     std::printf("%s\n", error.what());
   }

@@ -11,4 +11,4 @@ int plugin_gather(const void *program, size_t size);
 const char *plugin_version(void);
 
 int plugin_gather(const void *program, size_t size) { return gather(program, size); }
-const char *plugin_version(void) { return tandem_version(); }
+const char *plugin_version(void) { return tandem_runtime_version_string(); }

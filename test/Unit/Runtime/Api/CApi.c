@@ -35,18 +35,22 @@ int capiDouble(const void *file, size_t size, int64_t count, float *x, float *y,
 
 int capiDouble(const void *file, size_t size, int64_t count, float *x, float *y, char *message,
                size_t messageSize) {
-  tandem_launch launch = {0, 1, 0, 1, allGather, barrier, NULL};
-  tandem_context_options options;
+  tandem_launch launch = {sizeof launch, 0, 1, 0, 1, allGather, barrier, NULL};
+  tandem_context_options options = {.struct_size = sizeof options};
+  tandem_run_options run = {.struct_size = sizeof run};
   tandem_context *context = NULL;
   tandem_program *program = NULL;
   tandem_instance *instance = NULL;
   tandem_stream *stream = NULL;
-  tandem_argument argument;
-  uint64_t bytes = (uint64_t)count * sizeof(float);
+  tandem_argument argument = {.struct_size = sizeof argument};
+  tandem_shard shard = {.struct_size = sizeof shard};
+  uint64_t bytes = (uint64_t)count * sizeof(float), sizes[2];
+  void *data[2];
   int failed = 1;
 
-  memset(&options, 0, sizeof options);
-  options.struct_size = sizeof options;
+  data[0] = x;
+  data[1] = y;
+  sizes[0] = sizes[1] = bytes;
   options.device = "cpu";
   options.launch = &launch;
   options.timeout_ms = 5000;
@@ -60,6 +64,9 @@ int capiDouble(const void *file, size_t size, int64_t count, float *x, float *y,
       !argument.present || strcmp(argument.name, "y") != 0 || argument.local_bytes != bytes ||
       argument.local_rank != 1 || argument.local_shape[0] != count || argument.dtype != TANDEM_F32)
     goto done;
+  if (tandem_program_shard(program, 0, 0, &shard) != TANDEM_OK || !shard.present ||
+      shard.offset != 0)
+    goto done;
   if (tandem_prepare(context, program, &instance) != TANDEM_OK)
     goto done;
   tandem_program_destroy(program); /* the instance keeps what it needs */
@@ -69,8 +76,12 @@ int capiDouble(const void *file, size_t size, int64_t count, float *x, float *y,
     goto done;
   if (tandem_run(instance) != TANDEM_OK)
     goto done;
-  if (tandem_stream_create(context, &stream) != TANDEM_OK ||
-      tandem_run_on(instance, stream) != TANDEM_OK || tandem_run_on(instance, NULL) != TANDEM_OK ||
+  if (tandem_stream_create(context, &stream) != TANDEM_OK)
+    goto done;
+  run.stream = stream;
+  run.data = data;
+  run.bytes = sizes;
+  if (tandem_enqueue(instance, &run) != TANDEM_OK || tandem_enqueue(instance, NULL) != TANDEM_OK ||
       tandem_wait(instance) != TANDEM_OK || tandem_stream_synchronize(stream) != TANDEM_OK)
     goto done;
   failed = gathers == 0 || tandem_context_health(context) != TANDEM_OK;

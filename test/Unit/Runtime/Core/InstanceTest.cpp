@@ -193,17 +193,18 @@ TEST(Instance, OnTheCallersStream) {
     Layout layout = Layout::dense(DType::I32, {100});
     ASSERT_TRUE((*instance)->bind(0, {x.data(), layout}, 400).ok());
     ASSERT_TRUE((*instance)->bind(1, {y.data(), layout}, 400).ok());
-    auto stream = context.device().createStream(StreamPriority::Normal);
-    ASSERT_TRUE(stream.ok());
+    auto created = context.device().createStream(StreamPriority::Normal);
+    ASSERT_TRUE(created.ok());
+    std::shared_ptr<Stream> stream = std::move(*created);
     // Behind what the stream holds: the run sees what an earlier copy on the same stream wrote.
     std::vector<int32_t> source(100, 9);
     void *pointers[] = {x.data(), source.data()};
     auto copy = context.device().prepareCopy({0, layout}, {1, layout});
     Frame frame;
     frame.pointers = pointers;
-    ASSERT_TRUE((*copy)->enqueue(**stream, frame).ok());
-    ASSERT_TRUE((*instance)->enqueue(stream->get()).ok());
-    ASSERT_TRUE((*stream)->synchronize().ok());
+    ASSERT_TRUE((*copy)->enqueue(*stream, frame).ok());
+    ASSERT_TRUE((*instance)->enqueue(stream).ok());
+    ASSERT_TRUE(stream->synchronize().ok());
     EXPECT_EQ(y[50], 9);
     ASSERT_TRUE((*instance)->wait().ok());
   });

@@ -41,6 +41,7 @@ namespace tandem::gpu {
   X(cuCtxGetStreamPriorityRange)                                                                   \
   X(cuStreamCreateWithPriority)                                                                    \
   X(cuStreamDestroy)                                                                               \
+  X(cuStreamGetCtx)                                                                                \
   X(cuStreamQuery)                                                                                 \
   X(cuStreamSynchronize)                                                                           \
   X(cuStreamWaitEvent)                                                                             \

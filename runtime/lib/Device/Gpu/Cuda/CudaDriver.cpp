@@ -371,6 +371,16 @@ public:
   Status destroyStream(StreamHandle handle) override {
     TANDEM_CUDA(cuStreamDestroy, stream(handle));
   }
+  Status checkStream(StreamHandle handle) override {
+    Current current(api, context);
+    CUcontext of = nullptr;
+    if (handle)
+      TANDEM_RETURN_IF_ERROR(api.status(api.cuStreamGetCtx(stream(handle), &of), "cuStreamGetCtx"));
+    if (!handle || of == context)
+      return Status();
+    return Status(Code::InvalidArgument,
+                  "the stream belongs to another GPU or CUDA context than " + description.name);
+  }
   Status queryStream(StreamHandle handle, bool *done) override {
     Current current(api, context);
     return query(api.cuStreamQuery(stream(handle)), "the stream has failed", done);

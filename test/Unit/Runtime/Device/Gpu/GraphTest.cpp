@@ -171,12 +171,11 @@ void runByC(const tandem_context_options &options) {
 }
 
 TEST(GpuGraph, CallersOfAnOlderCApiHaveGraphs) {
-  // The size before no_graphs was there, and anything in the padding at its end.
-  constexpr size_t kOldSize = 56;
+  // Nothing behind the size is looked at.
   tandem_context_options options;
   std::memset(&options, 0xff, sizeof options);
-  std::memset(&options, 0, offsetof(tandem_context_options, matmul_threads) + sizeof(uint32_t));
-  options.struct_size = kOldSize;
+  std::memset(&options, 0, offsetof(tandem_context_options, no_graphs));
+  options.struct_size = offsetof(tandem_context_options, no_graphs);
   options.device = "cuda:0";
   int64_t before = fakeNumber("graph-launches");
   runByC(options);
@@ -478,8 +477,9 @@ TEST(GpuGraph, RunsBetweenReplaysAreCounted) {
       TANDEM_RETURN_IF_ERROR(instance.trace(traced && context.rank() == 1));
       TANDEM_RETURN_IF_ERROR(instance.run());
     }
-    TANDEM_ASSIGN_OR_RETURN(auto other, context.device().createStream(StreamPriority::Normal));
-    for (Stream *main : {other.get(), static_cast<Stream *>(nullptr), other.get()})
+    TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Stream> other,
+                            context.device().createStream(StreamPriority::Normal));
+    for (const auto &main : {other, std::shared_ptr<Stream>(), other})
       TANDEM_RETURN_IF_ERROR(instance.enqueue(main));
     TANDEM_RETURN_IF_ERROR(instance.wait());
     return runRingOn(memory, context, instance);

@@ -1,0 +1,70 @@
+/*===- tandem-c/Context.h - one rank's device and connections ------------*- C -*-===*\
+|*                                                                            *|
+|* Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.        *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+#ifndef TANDEM_C_CONTEXT_H
+#define TANDEM_C_CONTEXT_H
+
+#include "tandem-c/Base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The embedder's bootstrap. Both functions are collective over the world and return 0 on success.
+ * Called only by tandem_context_create and tandem_prepare, on the calling thread. */
+typedef struct tandem_launch {
+  size_t struct_size;
+  uint32_t rank, world_size;
+  uint32_t local_rank, local_size; /* within this node; local_size 0: one node */
+  /* Every rank contributes `bytes` bytes; `all` receives world_size * bytes, in rank order. */
+  int (*all_gather)(void *user, const void *mine, size_t bytes, void *all);
+  int (*barrier)(void *user);
+  void *user;
+} tandem_launch;
+
+typedef struct tandem_context_options {
+  size_t struct_size;
+  const char *device;   /* "cpu" (also for NULL), "null", "cuda" (GPU number: local rank mod
+                         * GPU count), "cuda:1" */
+  const char *channels; /* comma-separated, first choice first: "ucx", "local", "ccl", "peer"; NULL:
+                         * none */
+  const tandem_launch *launch;     /* NULL: a world of one rank, or that of local_world */
+  tandem_local_world *local_world; /* ranks as threads; needed by channel "local" */
+  uint32_t local_world_rank;
+  uint32_t timeout_ms;     /* a run that takes longer is ended; 0 = 60000 */
+  uint32_t matmul_threads; /* 0 = 1 */
+  uint32_t no_graphs;      /* 1: launch every command by itself, even if the device has graphs */
+  uint32_t require_proof;  /* 1: a program without a complete certificate is TANDEM_UNSUPPORTED */
+  uint32_t reserved;       /* 0 */
+} tandem_context_options;
+
+/* A job whose ranks are threads of this process. Thread-safe. */
+tandem_code tandem_local_world_create(uint32_t world_size, uint32_t timeout_ms,
+                                      tandem_local_world **world);
+void tandem_local_world_destroy(tandem_local_world *world);
+
+/* Also sets *context on failure (unless out of memory), for tandem_last_error; destroy it.
+ * TANDEM_UNSUPPORTED: this build or machine lacks the device or a channel. TANDEM_IO: a library or
+ * the network failed. */
+tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context);
+/* Its other handles stay valid. The last of them ends the context: it waits for this rank's runs in
+ * flight (the watchdog bounds the time), and for no other rank. */
+void tandem_context_destroy(tandem_context *context);
+/* The message of the last call that failed with this context or a handle made from it; "" if none.
+ * Valid until the next failure. */
+const char *tandem_last_error(const tandem_context *context);
+/* The device, the channels and the versions of their libraries: "NVIDIA H200 sm_90, cublasLt
+ * 130100; peer, ccl (NCCL 2.27.3)". Valid as long as the context. "" if its creation failed. */
+const char *tandem_context_description(tandem_context *context);
+/* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
+tandem_code tandem_context_health(tandem_context *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TANDEM_C_CONTEXT_H */

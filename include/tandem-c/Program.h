@@ -1,0 +1,79 @@
+/*===- tandem-c/Program.h - programs, their arguments and shards ---------*- C -*-===*\
+|*                                                                            *|
+|* Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.        *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                    *|
+|*                                                                            *|
+\*===----------------------------------------------------------------------===*/
+
+#ifndef TANDEM_C_PROGRAM_H
+#define TANDEM_C_PROGRAM_H
+
+#include "tandem-c/Base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Loads and verifies this rank's program of a .tsp file. TANDEM_IO: cannot read the file.
+ * TANDEM_INVALID_PROGRAM: malformed. TANDEM_UNSUPPORTED: no complete certificate, and the context
+ * requires one. */
+tandem_code tandem_program_load_file(tandem_context *context, const char *path,
+                                     tandem_program **program);
+/* The same, from memory, which it copies. */
+tandem_code tandem_program_load_memory(tandem_context *context, const void *bytes, size_t size,
+                                       tandem_program **program);
+void tandem_program_destroy(tandem_program *program);
+
+/* Queries of programs: any thread. Pointers that they return live as long as the program. */
+const char *tandem_program_name(const tandem_program *program);
+/* Ranks that the program is for; prepare needs a world of this size. */
+uint32_t tandem_program_num_ranks(const tandem_program *program);
+uint32_t tandem_program_num_arguments(const tandem_program *program);
+
+/* An argument: inputs first, then results. */
+typedef struct tandem_argument {
+  size_t struct_size;
+  const char *name;
+  int is_result;
+  tandem_dtype dtype;
+  uint32_t rank; /* dimensions of `shape` */
+  const int64_t *shape;
+  const char *axes, *mesh; /* text for people: "[didx(\"x\"), -]" and "tp" */
+  int partial;             /* ranks hold terms; combining all gives the value */
+  tandem_reduction partial_op;
+  uint32_t num_terms; /* of a partial argument; else 1 */
+  /* This rank's part, which tandem_bind expects: */
+  int present; /* 0: this rank holds no part of it; do not bind it */
+  uint32_t local_rank;
+  const int64_t *local_shape;
+  uint64_t local_bytes;
+} tandem_argument;
+
+tandem_code tandem_program_argument(const tandem_program *program, uint32_t index,
+                                    tandem_argument *argument);
+
+/* A rank's part of an argument. Element i of the rank's dense buffer, row-major in `extents`, is
+ * element offset + sum(index[d] * strides[d]) of the row-major logical tensor. Example: rows 2 and
+ * 3 of a 4x8 tensor are offset 16, extents {2, 8}, strides {8, 1}. */
+typedef struct tandem_shard {
+  size_t struct_size;
+  int present;    /* 0: the rank holds nothing, and the rest is 0 */
+  uint32_t term;  /* of a partial argument: which term; ranks with one term and place hold copies */
+  int64_t offset; /* elements */
+  uint32_t num_extents;
+  const int64_t *extents, *strides; /* elements */
+  uint32_t local_rank;              /* the shape that this rank binds, with as many elements */
+  const int64_t *local_shape;
+} tandem_shard;
+
+/* The part of any rank of the program. The first query of another rank reads its program.
+ * TANDEM_UNSUPPORTED: the file does not hold that rank (tandem_compile_options.one_rank).
+ * TANDEM_INVALID_PROGRAM: that rank's program is malformed. */
+tandem_code tandem_program_shard(const tandem_program *program, uint32_t argument, uint32_t rank,
+                                 tandem_shard *shard);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TANDEM_C_PROGRAM_H */

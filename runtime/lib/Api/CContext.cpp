@@ -1,0 +1,174 @@
+//===- CContext.cpp - tandem-c/Context.h and Base.h ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Handles.h"
+
+#include "tandem/Runtime/Registry.h"
+
+using namespace tandem;
+using namespace tandem::capi;
+
+static_assert(
+    TANDEM_F32 == static_cast<int>(DType::F32) && TANDEM_F16 == static_cast<int>(DType::F16) &&
+    TANDEM_BF16 == static_cast<int>(DType::BF16) && TANDEM_I32 == static_cast<int>(DType::I32) &&
+    TANDEM_F64 == static_cast<int>(DType::F64) && TANDEM_I64 == static_cast<int>(DType::I64) &&
+    TANDEM_I8 == static_cast<int>(DType::I8) && TANDEM_I1 == static_cast<int>(DType::I1) &&
+    TANDEM_I16 == static_cast<int>(DType::I16));
+static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument) &&
+              TANDEM_INVALID_PROGRAM == static_cast<int>(Code::InvalidProgram) &&
+              TANDEM_UNSUPPORTED == static_cast<int>(Code::Unsupported) &&
+              TANDEM_OUT_OF_MEMORY == static_cast<int>(Code::OutOfMemory) &&
+              TANDEM_IO == static_cast<int>(Code::Io) &&
+              TANDEM_TIMEOUT == static_cast<int>(Code::Timeout) &&
+              TANDEM_ABORTED == static_cast<int>(Code::Aborted) &&
+              TANDEM_INTERNAL == static_cast<int>(Code::Internal));
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, user) &&
+              TANDEM_NO_PADDING_AFTER(tandem_context_options, reserved));
+
+namespace {
+
+/// The caller's options, and the launch that they point to.
+struct Options {
+  tandem_context_options options;
+  tandem_launch launch;
+
+  Status read(const tandem_context_options *given) {
+    TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_context_options", options));
+    if (options.reserved)
+      return Status(Code::InvalidArgument, "tandem_context_options: reserved: expected 0");
+    if (!options.launch)
+      return Status();
+    TANDEM_RETURN_IF_ERROR(readStruct(options.launch, "tandem_launch", launch));
+    options.launch = &launch;
+    return Status();
+  }
+};
+
+Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options &options) {
+  if (options.local_world) {
+    if (options.launch)
+      return Status(Code::InvalidArgument, "expected a bootstrap or a local world, found both");
+    return options.local_world->world->bootstrap(options.local_world_rank);
+  }
+  if (!options.launch)
+    return createSelfBootstrap();
+  const tandem_launch launch = *options.launch;
+  BootstrapCallbacks callbacks;
+  callbacks.rank = launch.rank;
+  callbacks.worldSize = launch.world_size;
+  bool nodeKnown = launch.local_size != 0;
+  callbacks.localRank = nodeKnown ? launch.local_rank : launch.rank;
+  callbacks.localSize = nodeKnown ? launch.local_size : launch.world_size;
+  if (launch.all_gather)
+    callbacks.allGather = [launch](const void *mine, size_t bytes, void *all) {
+      return launch.all_gather(launch.user, mine, bytes, all);
+    };
+  if (launch.barrier)
+    callbacks.barrier = [launch] { return launch.barrier(launch.user); };
+  return createCallbackBootstrap(std::move(callbacks));
+}
+
+Status makeTransports(const tandem_context_options &options, ContextOptions &result) {
+  std::string_view names = options.channels ? options.channels : "";
+  while (!names.empty()) {
+    std::string_view name = names.substr(0, names.find(','));
+    names.remove_prefix(std::min(names.size(), name.size() + 1));
+    if (name == "local" && options.local_world) {
+      result.transports.push_back(options.local_world->world->transport(options.local_world_rank));
+      continue;
+    }
+    TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport(name));
+    result.transports.push_back(std::move(transport));
+  }
+  return Status();
+}
+
+Status createContext(const tandem_context_options *given, ContextState &context) {
+  Options read;
+  TANDEM_RETURN_IF_ERROR(read.read(given));
+  const tandem_context_options &options = read.options;
+  ContextOptions result;
+  CpuDeviceOptions cpu;
+  cpu.matmulThreads = options.matmul_threads ? options.matmul_threads : 1;
+  uint32_t localRank = options.local_world          ? options.local_world_rank
+                       : !options.launch            ? 0
+                       : options.launch->local_size ? options.launch->local_rank
+                                                    : options.launch->rank;
+  TANDEM_ASSIGN_OR_RETURN(result.device,
+                          createDevice(options.device ? options.device : "cpu", cpu, localRank));
+  if (options.local_world) {
+    // Check first: a bad rank could not leave the world's bootstrap.
+    TANDEM_RETURN_IF_ERROR(options.local_world->world->checkRank(options.local_world_rank));
+  }
+  TANDEM_ASSIGN_OR_RETURN(result.bootstrap, makeBootstrap(options));
+  TANDEM_RETURN_IF_ERROR(makeTransports(options, result));
+  if (options.timeout_ms)
+    result.timeout = std::chrono::milliseconds(options.timeout_ms);
+  result.graphs = options.no_graphs == 0;
+  context.requiresProof = options.require_proof != 0;
+  TANDEM_ASSIGN_OR_RETURN(context.context, Context::create(std::move(result)));
+  return Status();
+}
+
+} // namespace
+
+extern "C" {
+
+uint32_t tandem_runtime_version(void) { return TANDEM_VERSION; }
+const char *tandem_runtime_version_string(void) { return TANDEM_VERSION_STRING; }
+
+const char *tandem_code_name(tandem_code code) {
+  return toString(static_cast<Code>(code)).data(); // literals: null-terminated
+}
+
+tandem_code tandem_local_world_create(uint32_t worldSize, uint32_t timeoutMs,
+                                      tandem_local_world **world) {
+  return guarded(nullptr, [&]() -> Status {
+    if (!world || worldSize == 0)
+      return Status(Code::InvalidArgument, "expected a size above 0 and a non-null world");
+    *world = new tandem_local_world{
+        LocalWorld::create(worldSize, std::chrono::milliseconds(timeoutMs ? timeoutMs : 60000))};
+    return Status();
+  });
+}
+
+void tandem_local_world_destroy(tandem_local_world *world) { delete world; }
+
+tandem_code tandem_context_create(const tandem_context_options *options, tandem_context **context) {
+  if (!context)
+    return TANDEM_INVALID_ARGUMENT;
+  *context = nullptr;
+  tandem_code made = guarded(nullptr, [&] {
+    *context = new tandem_context;
+    return Status();
+  });
+  if (made != TANDEM_OK)
+    return made;
+  ContextState &state = *(*context)->state;
+  return guarded(&state, [&] { return createContext(options, state); });
+}
+
+void tandem_context_destroy(tandem_context *context) { delete context; }
+
+const char *tandem_last_error(const tandem_context *context) {
+  return context ? context->state->lastError.c_str() : "no context";
+}
+
+const char *tandem_context_description(tandem_context *context) {
+  (void)guardedBy(context, [&]() -> Status {
+    if (context->state->description.empty())
+      context->state->description = context->state->context->description();
+    return Status();
+  });
+  return context ? context->state->description.c_str() : "";
+}
+
+tandem_code tandem_context_health(tandem_context *context) {
+  return guardedBy(context, [&] { return context->state->context->health(); });
+}
+
+} // extern "C"

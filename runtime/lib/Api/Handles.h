@@ -1,0 +1,122 @@
+//===- Handles.h - what the C API's handles hold ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Handles share ownership of the context, so they may be destroyed in any order. The context ends
+// with the last of them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_API_HANDLES_H
+#define TANDEM_LIB_API_HANDLES_H
+
+#include "tandem-c/Runtime.h"
+
+#include "tandem/Program/CStruct.h"
+#include "tandem/Runtime/Context.h"
+#include "tandem/Runtime/Local.h"
+
+#include <map>
+#include <mutex>
+#include <new>
+
+namespace tandem::capi {
+
+struct ContextState {
+  std::unique_ptr<Context> context; ///< null if its creation failed
+  std::string lastError, description;
+  bool requiresProof = false; ///< of programs
+};
+using ContextRef = std::shared_ptr<ContextState>;
+
+inline tandem_code fail(ContextState *context, const Status &status) {
+  if (context && !status.ok())
+    context->lastError = status.message();
+  return static_cast<tandem_code>(status.code());
+}
+
+/// Calls `body`, which returns a Status, and turns exceptions into errors.
+template <typename Body> tandem_code guarded(ContextState *context, Body &&body) noexcept {
+  try {
+    try {
+      return fail(context, body());
+    } catch (const std::bad_alloc &) {
+      return fail(context, Status(Code::OutOfMemory, "out of memory"));
+    } catch (const std::exception &error) {
+      return fail(context, Status(Code::Internal, error.what()));
+    }
+  } catch (...) { // no memory even for the message
+    return TANDEM_OUT_OF_MEMORY;
+  }
+}
+
+/// The same for a handle made from a context.
+template <typename Handle, typename Body>
+tandem_code guardedBy(const Handle *handle, Body &&body) noexcept {
+  return handle ? guarded(handle->context.get(), body) : TANDEM_INVALID_ARGUMENT;
+}
+
+inline Status missing(const char *what) {
+  return Status(Code::InvalidArgument, fmt::format("{}: null pointer", what));
+}
+
+} // namespace tandem::capi
+
+struct tandem_context {
+  tandem::capi::ContextRef state = std::make_shared<tandem::capi::ContextState>();
+};
+
+// The context's reference comes first: it is dropped last.
+
+struct tandem_program {
+  tandem::capi::ContextRef context;
+  std::shared_ptr<const tandem::ProgramFile> file;
+  std::shared_ptr<const tandem::Program> program;
+  mutable std::mutex mutex; ///< guards `loaded`
+  /// The program and shards of ranks that were asked for. Entries stay.
+  struct Rank {
+    std::shared_ptr<const tandem::Program> program;
+    std::vector<tandem::Shard> shards;
+  };
+  mutable std::map<uint32_t, Rank> loaded;
+};
+
+struct tandem_instance {
+  tandem::capi::ContextRef context;
+  std::unique_ptr<tandem::Instance> instance;
+};
+
+struct tandem_stream {
+  tandem::capi::ContextRef context;
+  std::shared_ptr<tandem::Stream> stream;
+};
+
+struct tandem_memory {
+  tandem::capi::ContextRef context;
+  std::unique_ptr<tandem::Memory> memory;
+};
+
+struct tandem_local_world {
+  std::shared_ptr<tandem::LocalWorld> world;
+};
+
+namespace tandem::capi {
+
+inline Status usable(const tandem_context *context) {
+  if (!context || !context->state->context)
+    return Status(Code::InvalidArgument, "the context is null, or its creation failed");
+  return Status();
+}
+
+/// A call with a context that was created.
+template <typename Body> tandem_code guardedBy(tandem_context *context, Body &&body) noexcept {
+  return guarded(context ? context->state.get() : nullptr, [&]() -> Status {
+    TANDEM_RETURN_IF_ERROR(usable(context));
+    return body();
+  });
+}
+
+} // namespace tandem::capi
+
+#endif // TANDEM_LIB_API_HANDLES_H
