@@ -65,17 +65,17 @@ std::string runRank(const std::string &program, tandem_local_world *world, uint3
     code = tandem_program_load_memory(context, program.data(), program.size(), &loaded);
   if (code == TANDEM_OK)
     code = tandem_prepare(context, loaded, &instance);
-  std::vector<float> *memory[] = {&x, &w,
-                                  &y}; // in the order of the function's arguments and results
-  for (uint32_t i = 0; code == TANDEM_OK && i < tandem_program_num_arguments(loaded); ++i) {
-    tandem_argument argument;
-    code = tandem_program_argument(loaded, i, &argument);
-    if (code == TANDEM_OK)
-      code = tandem_bind(instance, i, memory[i]->data(), memory[i]->size() * sizeof(float),
-                         TANDEM_F32, argument.local_rank, argument.local_shape);
-  }
+  // In the order of the function's arguments and results.
+  void *data[] = {x.data(), w.data(), y.data()};
+  uint64_t bytes[] = {x.size() * sizeof(float), w.size() * sizeof(float), y.size() * sizeof(float)};
+  tandem_run_options binding = {};
+  binding.struct_size = sizeof binding;
+  binding.data = data;
+  binding.bytes = bytes;
   for (int run = 0; code == TANDEM_OK && run < 3; ++run) // as often as wanted
-    code = tandem_run(instance);
+    code = tandem_enqueue(instance, &binding);
+  if (code == TANDEM_OK)
+    code = tandem_wait(instance);
 
   std::string error = code == TANDEM_OK ? "" : tandem_last_error(context);
   tandem_instance_destroy(instance);

@@ -29,6 +29,7 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
                                                            tandem_local_world *world) {
   std::unique_ptr<RankContext> self(new RankContext(bootstrap));
   tandem_launch callbacks{};
+  callbacks.struct_size = sizeof callbacks;
   callbacks.rank = bootstrap.rank();
   callbacks.world_size = bootstrap.worldSize();
   callbacks.local_rank = bootstrap.localRank();

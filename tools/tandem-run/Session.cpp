@@ -101,7 +101,7 @@ private:
 /// One rank's run, in nanoseconds of its own monotonic clock.
 struct MeasuredRun {
   int64_t begin = 0, end = 0;
-  const tandem_command_time *times = nullptr; ///< `count` of them, one per command
+  const int64_t *times = nullptr; ///< begin and end of each of `count` commands
   uint64_t count = 0;
 };
 
@@ -110,7 +110,7 @@ std::string encode(const MeasuredRun &mine, int64_t offset) {
   const int64_t head[] = {mine.begin, mine.end, offset};
   std::string text(reinterpret_cast<const char *>(head), sizeof head);
   if (mine.count)
-    text.append(reinterpret_cast<const char *>(mine.times), mine.count * sizeof *mine.times);
+    text.append(reinterpret_cast<const char *>(mine.times), 2 * mine.count * sizeof *mine.times);
   return text;
 }
 

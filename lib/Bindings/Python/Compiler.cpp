@@ -50,7 +50,7 @@ private:
 void *Library::open(std::string &error) {
   const std::string name = TANDEM_COMPILER_LIBRARY;
   Dl_info runtime;
-  if (::dladdr(reinterpret_cast<void *>(&tandem_version), &runtime) && runtime.dli_fname) {
+  if (::dladdr(reinterpret_cast<void *>(&tandem_runtime_version), &runtime) && runtime.dli_fname) {
     std::string path = runtime.dli_fname;
     path = path.substr(0, path.rfind('/') + 1) + name;
     if (void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
@@ -106,10 +106,11 @@ nb::object compile(const std::string &text, const std::string &name, const std::
   const Library &library = Library::get();
   std::vector<tandem_mesh_size> meshSizes;
   for (const auto &[axis, size] : mesh)
-    meshSizes.push_back({axis.c_str(), size});
+    meshSizes.push_back({sizeof(tandem_mesh_size), axis.c_str(), size});
   std::vector<tandem_argument_shape> argumentShapes;
   for (const auto &[argument, extents] : shapes)
-    argumentShapes.push_back({argument.c_str(), extents.data(), extents.size()});
+    argumentShapes.push_back(
+        {sizeof(tandem_argument_shape), argument.c_str(), extents.data(), extents.size()});
   tandem_compile_options options = {};
   options.struct_size = sizeof options;
   options.entry = given(entry);
@@ -137,7 +138,8 @@ nb::object compile(const std::string &text, const std::string &name, const std::
   std::unique_ptr<tandem_compilation, decltype(library.destroy)> owner(compilation,
                                                                        library.destroy);
   nb::list diagnostics;
-  tandem_diagnostic one;
+  tandem_diagnostic one = {};
+  one.struct_size = sizeof one;
   for (size_t i = 0; library.diagnostic(compilation, i, &one); ++i)
     diagnostics.append(nb::make_tuple(static_cast<int>(one.severity), one.message, one.file,
                                       one.line, one.column));

@@ -142,6 +142,7 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   options.no_graphs = given.graphs ? 0 : 1;
   options.require_proof = given.requireProof ? 1 : 0;
   tandem_launch launch = {};
+  launch.struct_size = sizeof launch;
   if (world) {
     if (!given.bootstrap.is_none())
       raiseArgument("expected a bootstrap or a local world, found both");

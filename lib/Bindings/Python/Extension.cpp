@@ -8,7 +8,7 @@
 #include "Bindings.h"
 
 NB_MODULE(_tandem, module) {
-  module.attr("version") = tandem_version();
+  module.attr("version") = tandem_runtime_version_string();
   tandem::python::bindContexts(module);
   tandem::python::bindPrograms(module);
   tandem::python::bindCompiler(module);

@@ -57,7 +57,8 @@ Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes
   }
   name = tandem_program_name(program);
   for (uint32_t i = 0; i < tandem_program_num_arguments(program); ++i) {
-    tandem_argument from;
+    tandem_argument from = {};
+    from.struct_size = sizeof from;
     if (tandem_program_argument(program, i, &from) != TANDEM_OK)
       break;
     Argument &to = arguments.emplace_back();

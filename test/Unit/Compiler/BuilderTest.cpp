@@ -262,6 +262,7 @@ TEST(BuilderSizes, Unknown) {
   EXPECT_EQ(f.shape(f.reshape(x, {kUnknown})), (std::vector<int64_t>{kUnknown}));
   ASSERT_TRUE(f.ok()) << f.errorText();
   tandem_mesh_size mesh = {};
+  mesh.struct_size = sizeof mesh;
   mesh.axis = "x";
   mesh.size = 3;
   int64_t extents[] = {12, 8};

@@ -49,6 +49,7 @@ inline Program compile(const Fusion &fusion, const tandem_compile_options *optio
   }
   for (size_t i = 0; i < tandem_compilation_num_diagnostics(compilation); ++i) {
     tandem_diagnostic found = {};
+    found.struct_size = sizeof found;
     tandem_compilation_diagnostic(compilation, i, &found);
     Diagnostic &made = program.diagnostics.emplace_back();
     made.severity = static_cast<Diagnostic::Severity>(found.severity);
