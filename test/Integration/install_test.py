@@ -196,6 +196,21 @@ class Projects(harness.Test):
         with open(os.path.join(PREFIX, "include", "tandem", "Compiler", "Builder.h")) as header:
             self.assertIn(f"inline namespace v{ABI.replace('.', '_')} {{", header.read())
 
+    def test_jit_fuser(self):
+        """examples/jit-fuser, which compares itself with one rank and with plain loops."""
+        build(os.path.join(ROOT, "examples", "jit-fuser"), self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+              "-DCMAKE_CXX_FLAGS=-Werror -pedantic")
+        # Ranks as threads and as processes; small groups; other shapes; three ranks.
+        for options in (["--ranks=4"], ["--ranks=2", "--processes"], ["--ranks=2", "--group-ops=9"],
+                        ["--ranks=3", "--tokens=15", "--heads=6", "--hidden=36", "--blocks=1",
+                         "--group-bytes=20000"]):
+            with self.subTest(options):
+                out = done([self.path("jit-fuser"), *options])
+                self.assertRegex(out, r"\A3 steps: \d+ groups of \d+ ops in all, \d+ programs; loss [\d.]+ to [\d.]+\n\Z")
+        refused = harness.run([self.path("jit-fuser"), "--ranks=2", "--target=gpu"])
+        self.assertEqual(refused.code, 1, str(refused))
+        self.assertIn('group: error: unknown target "gpu"', refused.err)
+
     def test_pkg_config(self):
         pc = os.path.join(LIB, "pkgconfig")
         flags = shlex.split(done(["pkg-config", "--cflags", "--libs", "tandem-runtime", "tandem-compiler"],

@@ -144,7 +144,7 @@ inline Axes Mesh::axes(std::vector<Dim> dims, std::vector<std::string> partial,
 }
 inline Axes Mesh::replicated(size_t rank) const { return axes(std::vector<Dim>(rank)); }
 
-/// A schedule by name, with options as text: `{"exchange", {{"streams", "3"}}}`
+/// A schedule by name, with options as text: `{name, {{"streams", "3"}}}`
 /// (docs/schedules.md).
 struct Schedule {
   std::string name;

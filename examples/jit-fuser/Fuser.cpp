@@ -1,0 +1,298 @@
+//===- Fuser.cpp - runs recorded tensors through Tandem ------------- -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Fuser.h"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <tandem/Compiler/Builder/Compile.h>
+
+using namespace fuser;
+namespace builder = tandem::builder;
+
+/// Outlives what was made from it: every buffer and instance shares it.
+class fuser::Context {
+public:
+  explicit Context(const tandem_context_options &options) {
+    check(tandem_context_create(&options, &handle));
+  }
+  ~Context() { tandem_context_destroy(handle); }
+  Context(const Context &) = delete;
+
+  void check(tandem_code code) const {
+    if (code != TANDEM_OK)
+      throw std::runtime_error(std::string(tandem_code_name(code)) + ": " +
+                               (handle ? tandem_last_error(handle) : ""));
+  }
+  tandem_context *handle = nullptr;
+};
+
+struct fuser::Buffer {
+  Buffer(std::shared_ptr<Context> context, int64_t bytes) : context(std::move(context)) {
+    this->context->check(
+        tandem_memory_create(this->context->handle, static_cast<uint64_t>(bytes), &memory));
+  }
+  ~Buffer() { tandem_memory_destroy(memory); }
+  Buffer(const Buffer &) = delete;
+
+  std::shared_ptr<Context> context;
+  tandem_memory *memory = nullptr;
+};
+
+/// A program that this rank has prepared, and what its arguments are bound to.
+struct Fuser::Instance {
+  explicit Instance(std::shared_ptr<Context> context) : context(std::move(context)) {}
+  ~Instance() {
+    tandem_instance_destroy(instance);
+    tandem_program_destroy(program);
+  }
+  Instance(const Instance &) = delete;
+
+  std::shared_ptr<Context> context;
+  tandem_program *program = nullptr;
+  tandem_instance *instance = nullptr;
+  std::vector<std::shared_ptr<Buffer>> bound;
+};
+
+const std::string &ProgramCache::get(const builder::Fusion &fusion, const std::string &text) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [at, isNew] = programs.try_emplace(text);
+  if (!isNew)
+    return at->second;
+  tandem_compile_options options = {};
+  options.struct_size = sizeof options;
+  options.target = target.c_str();
+  options.no_oracle = 1;
+  builder::Program program = builder::compile(fusion, &options);
+  if (!program.ok) {
+    programs.erase(at);
+    throw std::runtime_error(program.errorText());
+  }
+  at->second = std::move(program.bytes);
+  return at->second;
+}
+
+Fuser::Fuser(const tandem_context_options &options, uint32_t rank, int64_t ranks,
+             ProgramCache &programs, Limits limits)
+    : Recorder(ranks), context(std::make_shared<Context>(options)), rank(rank), programs(programs),
+      limits(limits) {}
+
+Fuser::~Fuser() = default;
+
+//===----------------------------------------------------------------------===//
+// Data of the host
+//===----------------------------------------------------------------------===//
+
+static int64_t countOf(const Shape &shape) {
+  int64_t n = 1;
+  for (int64_t extent : shape)
+    n *= extent;
+  return n;
+}
+
+int64_t Fuser::localBytes(const Node &node) const {
+  int64_t bytes = countOf(node.shape) * static_cast<int64_t>(sizeof(float));
+  return node.placement.split < 0 ? bytes : bytes / ranks;
+}
+
+Tensor Fuser::input(const std::vector<float> &whole, Shape shape, int split) {
+  Node node;
+  node.id = recorded++;
+  node.placement.split = split;
+  node.shape = std::move(shape);
+  if (countOf(node.shape) != static_cast<int64_t>(whole.size()))
+    throw std::invalid_argument("expected as many elements as the shape has");
+  std::vector<float> mine;
+  if (split < 0) {
+    mine = whole;
+  } else {
+    auto dim = static_cast<size_t>(split);
+    if (node.shape[dim] % ranks != 0)
+      throw std::invalid_argument("expected an extent that the ranks divide");
+    // Rows of the split dimension: each is this rank's part of an outer index.
+    int64_t row = node.shape[dim] / ranks;
+    for (size_t i = dim + 1; i < node.shape.size(); ++i)
+      row *= node.shape[i];
+    for (int64_t at = row * rank; at < countOf(node.shape); at += row * ranks)
+      mine.insert(mine.end(), whole.begin() + at, whole.begin() + at + row);
+  }
+  auto bytes = static_cast<int64_t>(mine.size() * sizeof(float));
+  node.data = std::make_shared<Buffer>(context, bytes);
+  context->check(
+      tandem_memory_write(node.data->memory, 0, mine.data(), static_cast<uint64_t>(bytes)));
+  return std::make_shared<const Node>(std::move(node));
+}
+
+Tensor Fuser::causalMask(int64_t tokens) {
+  Tensor &mask = masks[tokens];
+  if (!mask) {
+    std::vector<float> values(static_cast<size_t>(tokens * tokens));
+    for (int64_t i = 0; i < tokens; ++i)
+      for (int64_t k = i + 1; k < tokens; ++k)
+        values[static_cast<size_t>(i * tokens + k)] = -1e30f;
+    mask = input(values, {tokens, tokens}, -1);
+  }
+  return mask;
+}
+
+Tensor Fuser::detach(const Tensor &x) {
+  if (!x->data)
+    throw std::invalid_argument("expected a computed tensor to detach");
+  Node node;
+  node.id = recorded++;
+  node.shape = x->shape;
+  node.placement.split = x->placement.split;
+  node.data = x->data;
+  return std::make_shared<const Node>(std::move(node));
+}
+
+std::vector<float> Fuser::read(const Tensor &x) {
+  Tensor whole = shard(x, -1);
+  evaluate({whole});
+  std::vector<float> values(static_cast<size_t>(countOf(x->shape)));
+  context->check(
+      tandem_memory_read(whole->data->memory, 0, values.data(), values.size() * sizeof(float)));
+  return values;
+}
+
+//===----------------------------------------------------------------------===//
+// Groups
+//===----------------------------------------------------------------------===//
+
+std::vector<Tensor> Fuser::needed(const std::vector<Tensor> &roots) const {
+  std::map<uint64_t, Tensor> found;
+  std::vector<Tensor> open = roots;
+  while (!open.empty()) {
+    Tensor x = open.back();
+    open.pop_back();
+    if (x->data || !found.emplace(x->id, x).second)
+      continue;
+    open.insert(open.end(), x->operands.begin(), x->operands.end());
+  }
+  std::vector<Tensor> nodes; // operands come first
+  for (auto &[id, node] : found)
+    nodes.push_back(node);
+  return nodes;
+}
+
+size_t Fuser::cut(const std::vector<Tensor> &nodes, size_t begin) const {
+  size_t end = begin;
+  for (int64_t bytes = 0; end < nodes.size() && end - begin < limits.ops; ++end) {
+    bytes += localBytes(*nodes[end]);
+    if (bytes > limits.bytes && end > begin)
+      break;
+  }
+  if (end == nodes.size())
+    return end;
+  // In the later half: the place over which the fewest bytes go to later groups.
+  std::map<uint64_t, size_t> lastUse;
+  for (size_t i = begin; i < nodes.size(); ++i)
+    for (const Tensor &x : nodes[i]->operands)
+      lastUse[x->id] = i;
+  size_t best = end;
+  int64_t least = -1;
+  for (size_t at = end; at > begin + (end - begin) / 2; --at) {
+    int64_t bytes = 0;
+    for (size_t i = begin; i < at; ++i)
+      if (auto use = lastUse.find(nodes[i]->id); use != lastUse.end() && use->second >= at)
+        bytes += localBytes(*nodes[i]);
+    if (least < 0 || bytes < least) {
+      least = bytes;
+      best = at;
+    }
+  }
+  return best;
+}
+
+void Fuser::evaluate(const std::vector<Tensor> &tensors) {
+  std::vector<Tensor> nodes = needed(tensors);
+  std::set<uint64_t> wanted;
+  for (const Tensor &x : tensors)
+    wanted.insert(x->id);
+  for (size_t begin = 0, end = 0; begin < nodes.size(); begin = end) {
+    end = cut(nodes, begin);
+    std::set<uint64_t> usedLater;
+    for (size_t i = end; i < nodes.size(); ++i)
+      for (const Tensor &x : nodes[i]->operands)
+        usedLater.insert(x->id);
+    std::vector<Tensor> group(nodes.begin() + static_cast<std::ptrdiff_t>(begin),
+                              nodes.begin() + static_cast<std::ptrdiff_t>(end));
+    std::vector<Tensor> results;
+    for (const Tensor &x : group)
+      if (wanted.count(x->id) || usedLater.count(x->id))
+        results.push_back(x);
+    run(group, results);
+  }
+}
+
+void Fuser::run(const std::vector<Tensor> &group, const std::vector<Tensor> &results) {
+  // Names say nothing of the tensors, so that equal groups have equal texts.
+  builder::Fusion fusion("group");
+  std::map<uint64_t, builder::Value> values;
+  std::vector<Tensor> arguments;
+  for (const Tensor &node : group) {
+    std::vector<builder::Value> operands;
+    for (const Tensor &x : node->operands) {
+      auto [at, isNew] = values.try_emplace(x->id);
+      if (isNew) {
+        at->second =
+            fusion.input("a" + std::to_string(arguments.size()), builder::DType::F32, x->shape,
+                         axesOf(x->placement.split, x->shape.size(), ranks), node->at);
+        arguments.push_back(x);
+      }
+      operands.push_back(at->second);
+    }
+    values[node->id] = emit(fusion, *node, operands, ranks);
+  }
+  for (size_t i = 0; i < results.size(); ++i)
+    fusion.output("r" + std::to_string(i), values[results[i]->id],
+                  axesOf(results[i]->placement.split, results[i]->shape.size(), ranks),
+                  results[i]->at);
+  if (!fusion.ok())
+    throw std::runtime_error(fusion.errorText());
+
+  Instance &instance = prepare(fusion);
+  for (const Tensor &x : results)
+    x->data = std::make_shared<Buffer>(context, localBytes(*x));
+  // Results first: their memory is new, and that of earlier runs is still held, so that no argument
+  // overlaps one of an earlier run.
+  size_t numInputs = arguments.size();
+  arguments.insert(arguments.end(), results.begin(), results.end());
+  std::vector<std::shared_ptr<Buffer>> bound(arguments.size());
+  for (size_t k = 0; k < arguments.size(); ++k) {
+    size_t i = (k + numInputs) % arguments.size();
+    tandem_argument argument = {};
+    context->check(tandem_program_argument(instance.program, static_cast<uint32_t>(i), &argument));
+    bound[i] = arguments[i]->data;
+    context->check(tandem_bind(instance.instance, static_cast<uint32_t>(i),
+                               tandem_memory_data(bound[i]->memory),
+                               static_cast<uint64_t>(localBytes(*arguments[i])), TANDEM_F32,
+                               argument.local_rank, argument.local_shape));
+  }
+  instance.bound = std::move(bound);
+  context->check(tandem_run(instance.instance));
+  ++counts.groups;
+  counts.ops += group.size();
+}
+
+Fuser::Instance &Fuser::prepare(const builder::Fusion &fusion) {
+  // [docs: key]
+  std::string text = fusion.text(/*locations=*/false);
+  std::unique_ptr<Instance> &made = instances[text];
+  if (made)
+    return *made;
+  const std::string &program = programs.get(fusion, text);
+  auto instance = std::make_unique<Instance>(context);
+  context->check(tandem_program_load_memory(context->handle, program.data(), program.size(),
+                                            &instance->program));
+  context->check(tandem_prepare(context->handle, instance->program, &instance->instance));
+  // [docs: end]
+  ++counts.instances;
+  made = std::move(instance);
+  return *made;
+}
