@@ -8,7 +8,6 @@
 #include "Fuser.h"
 
 #include <algorithm>
-#include <set>
 #include <stdexcept>
 #include <tandem/Compiler/Builder/Compile.h>
 
@@ -44,7 +43,7 @@ struct fuser::Buffer {
   tandem_memory *memory = nullptr;
 };
 
-/// A program that this rank has prepared, and what its arguments are bound to.
+/// A program that this rank has prepared.
 struct Fuser::Instance {
   explicit Instance(std::shared_ptr<Context> context) : context(std::move(context)) {}
   ~Instance() {
@@ -56,7 +55,6 @@ struct Fuser::Instance {
   std::shared_ptr<Context> context;
   tandem_program *program = nullptr;
   tandem_instance *instance = nullptr;
-  std::vector<std::shared_ptr<Buffer>> bound;
 };
 
 const std::string &ProgramCache::get(const builder::Fusion &fusion, const std::string &text) {
@@ -82,7 +80,10 @@ Fuser::Fuser(const tandem_context_options &options, uint32_t rank, int64_t ranks
     : Recorder(ranks), context(std::make_shared<Context>(options)), rank(rank), programs(programs),
       limits(limits) {}
 
-Fuser::~Fuser() = default;
+Fuser::~Fuser() {
+  for (tandem_instance *instance : inFlight) // after an error
+    static_cast<void>(tandem_wait(instance));
+}
 
 //===----------------------------------------------------------------------===//
 // Data of the host
@@ -228,6 +229,10 @@ void Fuser::evaluate(const std::vector<Tensor> &tensors) {
         results.push_back(x);
     run(group, results);
   }
+  for (tandem_instance *instance : inFlight)
+    context->check(tandem_wait(instance));
+  inFlight.clear();
+  held.clear();
 }
 
 void Fuser::run(const std::vector<Tensor> &group, const std::vector<Tensor> &results) {
@@ -259,23 +264,19 @@ void Fuser::run(const std::vector<Tensor> &group, const std::vector<Tensor> &res
   Instance &instance = prepare(fusion);
   for (const Tensor &x : results)
     x->data = std::make_shared<Buffer>(context, localBytes(*x));
-  // Results first: their memory is new, and that of earlier runs is still held, so that no argument
-  // overlaps one of an earlier run.
-  size_t numInputs = arguments.size();
+  // [docs: enqueue]
   arguments.insert(arguments.end(), results.begin(), results.end());
-  std::vector<std::shared_ptr<Buffer>> bound(arguments.size());
-  for (size_t k = 0; k < arguments.size(); ++k) {
-    size_t i = (k + numInputs) % arguments.size();
-    tandem_argument argument = {};
-    context->check(tandem_program_argument(instance.program, static_cast<uint32_t>(i), &argument));
-    bound[i] = arguments[i]->data;
-    context->check(tandem_bind(instance.instance, static_cast<uint32_t>(i),
-                               tandem_memory_data(bound[i]->memory),
-                               static_cast<uint64_t>(localBytes(*arguments[i])), TANDEM_F32,
-                               argument.local_rank, argument.local_shape));
+  std::vector<void *> data;
+  for (const Tensor &x : arguments) {
+    data.push_back(tandem_memory_data(x->data->memory));
+    held.push_back(x->data);
   }
-  instance.bound = std::move(bound);
-  context->check(tandem_run(instance.instance));
+  tandem_run_options options = {};
+  options.struct_size = sizeof options;
+  options.data = data.data(); // bound and enqueued in one step
+  context->check(tandem_enqueue(instance.instance, &options));
+  inFlight.insert(instance.instance);
+  // [docs: end]
   ++counts.groups;
   counts.ops += group.size();
 }

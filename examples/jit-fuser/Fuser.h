@@ -15,6 +15,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <tandem-c/Runtime.h>
 #include <utility>
 
@@ -61,8 +62,8 @@ public:
   /// A tensor with data: `whole` has all elements; this rank keeps its part.
   Tensor input(const std::vector<float> &whole, Shape shape, int split);
   Tensor causalMask(int64_t tokens) override;
-  /// Computes tensors that are not yet. Collective. Other tensors on the way are not kept:
-  /// computing them later repeats their ops.
+  /// Enqueues the groups that compute tensors that are not yet, and waits for them. Collective.
+  /// Other tensors on the way are not kept: computing them later repeats their ops.
   void evaluate(const std::vector<Tensor> &tensors);
   /// A computed tensor without the ops that made it: gradients end there, and they are freed.
   Tensor detach(const Tensor &x);
@@ -84,6 +85,9 @@ private:
   ProgramCache &programs;
   Limits limits;
   std::map<std::string, std::unique_ptr<Instance>> instances;
+  /// Of runs that have not ended: what to wait for, and the memory they use.
+  std::set<tandem_instance *> inFlight;
+  std::vector<std::shared_ptr<Buffer>> held;
   std::map<int64_t, Tensor> masks;
   Statistics counts;
 };

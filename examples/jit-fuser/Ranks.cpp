@@ -112,6 +112,7 @@ bool runProcesses(uint32_t ranks, const RankBody &body) {
     if (child == 0) {
       Process me{board, rank};
       tandem_launch launch = {};
+      launch.struct_size = sizeof launch;
       launch.rank = launch.local_rank = rank;
       launch.world_size = launch.local_size = ranks;
       launch.all_gather = allGather;

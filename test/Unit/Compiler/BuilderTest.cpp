@@ -263,10 +263,12 @@ TEST(BuilderSizes, Unknown) {
   ASSERT_TRUE(f.ok()) << f.errorText();
   tandem_mesh_size mesh = {};
   mesh.struct_size = sizeof mesh;
+  mesh.struct_size = sizeof mesh;
   mesh.axis = "x";
   mesh.size = 3;
   int64_t extents[] = {12, 8};
   tandem_argument_shape shape = {};
+  shape.struct_size = sizeof shape;
   shape.argument = "x";
   shape.extents = extents;
   shape.rank = 2;
