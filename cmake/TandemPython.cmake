@@ -15,7 +15,7 @@ endif()
 set(TANDEM_PYTHON_ENV "${PROJECT_SOURCE_DIR}/build/python-env" CACHE PATH "environment with nanobind, NumPy and pytest")
 # Made later, it is noticed when something is built.
 file(GLOB python_env CONFIGURE_DEPENDS "${TANDEM_PYTHON_ENV}/requirements.txt")
-if(NOT Python_EXECUTABLE AND NOT SKBUILD AND python_env)
+if(NOT Python_EXECUTABLE AND python_env)
   set(Python_EXECUTABLE "${TANDEM_PYTHON_ENV}/bin/python")
 endif()
 find_package(Python 3.9 COMPONENTS Interpreter Development.Module QUIET)

@@ -24,7 +24,10 @@ def _cupy(like, dtype, shape):
 
 
 def _numpy(like, dtype, shape):
-    import numpy
+    try:
+        import numpy
+    except ImportError:
+        raise ArgumentError("NumPy is not installed: pass the results as out=") from None
     if dtype != "bf16":
         return numpy.empty(shape, dtype=_NUMPY[dtype])
     if "ml_dtypes" not in sys.modules:
