@@ -12,7 +12,7 @@
 
 // NOLINTBEGIN(performance-no-int-to-ptr): addresses and handles are integers in the driver's API
 
-#include "FakeCuda.h"
+#include "FakeQueue.h"
 
 #include <algorithm>
 #include <atomic>
@@ -38,124 +38,19 @@
 namespace {
 
 using tandem::fake::add;
+using tandem::fake::currentGpu;
+using tandem::fake::Event;
 using tandem::fake::knownKernels;
+using tandem::fake::lockOf;
+using tandem::fake::Node;
 using tandem::fake::number;
+using tandem::fake::Queue;
+using tandem::fake::queueOf;
+using tandem::fake::waitForGpu;
 using tandem::fake::Work;
-
-struct Graph {
-  std::mutex mutex;
-  std::vector<Work> work; ///< in the order of issue
-  bool open = true;       ///< streams that have joined leave it when it is closed
-};
 
 /// The GPU, from 1, that is current.
 thread_local std::vector<CUcontext> contexts;
-int64_t currentGpu() {
-  return contexts.empty() ? 0 : static_cast<int64_t>(reinterpret_cast<uintptr_t>(contexts.back()));
-}
-
-/// Everything that is given to a GPU shares its lock. A driver that makes a graph has it for itself
-/// until the GPU is idle, so that what would make it so, an abort too, waits for ever: not always,
-/// on GPUs, but what relies on the contrary hangs there one day.
-std::shared_mutex &lockOf(int64_t gpu) {
-  static std::mutex mutex;
-  static std::map<int64_t, std::shared_mutex> locks; // stay where they are
-  std::lock_guard<std::mutex> lock(mutex);
-  return locks[gpu];
-}
-
-struct {
-  std::mutex mutex;
-  std::set<class Queue *> all;
-} queues;
-
-/// One thread that does what it is given in order.
-class Queue {
-public:
-  Queue() : gpu(currentGpu()), thread([this] { run(); }) {
-    std::lock_guard<std::mutex> lock(queues.mutex);
-    queues.all.insert(this);
-  }
-  const int64_t gpu;
-  std::atomic<int64_t> passed{0}; ///< nanoseconds that have passed for events alone
-  ~Queue() {
-    {
-      std::lock_guard<std::mutex> lock(queues.mutex);
-      queues.all.erase(this);
-    }
-    push([this] { stop = true; });
-    thread.join();
-  }
-  void push(Work work) {
-    std::lock_guard<std::mutex> lock(mutex);
-    queue.push_back(std::move(work));
-    changed.notify_all();
-  }
-  bool idle() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return queue.empty();
-  }
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait(lock, [&] { return queue.empty(); });
-  }
-
-  /// Where work goes instead, or null.
-  std::shared_ptr<Graph> capturing() const { return capture && capture->open ? capture : nullptr; }
-  std::shared_ptr<Graph> capture;
-
-private:
-  void run() {
-    std::unique_lock<std::mutex> lock(mutex);
-    while (!stop) {
-      changed.wait(lock, [&] { return !queue.empty(); });
-      Work work = queue.front();
-      lock.unlock();
-      work();
-      lock.lock();
-      queue.pop_front();
-      changed.notify_all();
-    }
-  }
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<Work> queue;
-  bool stop = false;
-  std::thread thread;
-};
-
-/// Null is the legacy default stream of the current GPU, which lasts as long as the process.
-Queue *queueOf(CUstream stream) {
-  if (stream)
-    return reinterpret_cast<Queue *>(stream);
-  static std::mutex mutex;
-  static std::map<int64_t, Queue *> legacy;
-  std::lock_guard<std::mutex> lock(mutex);
-  Queue *&queue = legacy[currentGpu()];
-  if (!queue)
-    queue = new Queue;
-  return queue;
-}
-
-struct Event {
-  std::atomic<uint64_t> recorded{0}, reached{0};
-  std::atomic<int64_t> time{0}; ///< of the latest that was reached, in nanoseconds
-  bool timed = true;
-
-  /// The graph it has been recorded in, if any; asked while another thread records.
-  std::shared_ptr<Graph> captured() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return capture;
-  }
-  std::shared_ptr<Graph> captureIn(std::shared_ptr<Graph> graph) {
-    std::lock_guard<std::mutex> lock(mutex);
-    return capture = std::move(graph);
-  }
-
-private:
-  std::mutex mutex;
-  std::shared_ptr<Graph> capture;
-};
 
 void nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
@@ -168,22 +63,6 @@ struct Physical {
   int fd;
 };
 
-struct {
-  std::mutex mutex;
-  std::set<CUgraphExec> live;
-} executables;
-
-/// Until it has nothing to do.
-void waitForGpu(int64_t gpu) {
-  auto isIdle = [&] {
-    std::lock_guard<std::mutex> lock(queues.mutex);
-    return std::all_of(queues.all.begin(), queues.all.end(),
-                       [&](Queue *queue) { return queue->gpu != gpu || queue->idle(); });
-  };
-  while (!isIdle())
-    nap();
-}
-
 int deviceCount() {
   const char *count = std::getenv("TANDEM_FAKE_GPUS");
   return count ? static_cast<int>(std::strtol(count, nullptr, 10)) : 2;
@@ -193,15 +72,20 @@ void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
 } // namespace
 
-void tandem::fake::add(CUstream stream, Work work) {
-  auto *queue = queueOf(stream);
-  std::shared_ptr<Graph> capture = queue->capturing();
-  if (!capture) {
-    std::shared_lock<std::shared_mutex> shared(lockOf(queue->gpu));
-    return queue->push(std::move(work));
-  }
-  std::lock_guard<std::mutex> lock(capture->mutex);
-  capture->work.push_back(std::move(work));
+int64_t tandem::fake::currentGpu() {
+  return contexts.empty() ? 0 : static_cast<int64_t>(reinterpret_cast<uintptr_t>(contexts.back()));
+}
+
+std::shared_mutex &tandem::fake::lockOf(int64_t gpu) {
+  static std::mutex mutex;
+  static std::map<int64_t, std::shared_mutex> locks; // stay where they are
+  std::lock_guard<std::mutex> lock(mutex);
+  return locks[gpu];
+}
+
+void tandem::fake::waitForGpu(int64_t gpu) {
+  while (!Queue::allIdle(gpu))
+    nap();
 }
 
 void tandem::fake::pass(CUstream stream, std::chrono::nanoseconds time) {
@@ -288,23 +172,26 @@ CUresult cuMemFreeHost(void *memory) {
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
   if (bytes > 1024 && bytes <= 2048)
     std::this_thread::sleep_for(std::chrono::milliseconds(number("late-copies")));
-  add(stream, [=] {
-    if (bytes % 8 != 0 || bytes > 2048 || (dst | src) % 8 != 0) {
-      std::memcpy(pointer(dst), pointer(src), bytes);
-      return;
-    }
-    for (size_t at = 0; at < bytes; at += 8) // may be signals
-      __atomic_store_n(static_cast<uint64_t *>(pointer(dst + at)), load(pointer(src + at)),
-                       __ATOMIC_RELEASE);
-  });
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = src;
+  copy.dstDevice = dst;
+  copy.WidthInBytes = bytes;
+  copy.Height = copy.Depth = 1;
+  add(stream, tandem::fake::nodeOf(copy));
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *given, CUstream stream) {
-  add(stream, [copy = *given] {
-    for (size_t row = 0; row < copy.Height; ++row)
-      std::memcpy(pointer(copy.dstDevice + row * copy.dstPitch),
-                  pointer(copy.srcDevice + row * copy.srcPitch), copy.WidthInBytes);
-  });
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = given->srcDevice;
+  copy.srcPitch = given->srcPitch;
+  copy.dstDevice = given->dstDevice;
+  copy.dstPitch = given->dstPitch;
+  copy.WidthInBytes = given->WidthInBytes;
+  copy.Height = given->Height;
+  copy.Depth = 1;
+  add(stream, tandem::fake::nodeOf(copy));
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
@@ -338,8 +225,8 @@ CUresult cuStreamSynchronize(CUstream stream) { return queueOf(stream)->wait(), 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
   auto *event = reinterpret_cast<Event *>(handle);
   auto *queue = queueOf(stream);
-  if (std::shared_ptr<Graph> graph = event->captured()) { // the order of issue is kept anyway
-    queue->capture = std::move(graph);
+  if (event->captured()) {
+    queue->join(*event);
     return CUDA_SUCCESS;
   }
   if (queue->capturing())
@@ -363,7 +250,7 @@ CUresult cuEventDestroy(CUevent event) {
 }
 CUresult cuEventRecord(CUevent handle, CUstream stream) {
   auto *event = reinterpret_cast<Event *>(handle);
-  if (event->captureIn(queueOf(stream)->capturing()))
+  if (event->captureOn(*queueOf(stream)))
     return CUDA_SUCCESS;
   uint64_t ticket = ++event->recorded;
   add(stream, [=] {
@@ -403,14 +290,24 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule, const char *name) {
   return CUDA_SUCCESS;
 }
 CUresult cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size) {
+  std::vector<size_t> sizes = tandem::fake::argumentSizes(reinterpret_cast<const char *>(function));
+  if (index >= sizes.size())
+    return CUDA_ERROR_INVALID_VALUE;
+  *offset = 0; // what nobody asks for
+  return *size = sizes[index], CUDA_SUCCESS;
+}
 CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
                         unsigned, unsigned, CUstream stream, void **arguments, void **) {
-  static const auto kernels = knownKernels();
+  const auto &kernels = knownKernels();
   auto found = kernels.find(reinterpret_cast<const char *>(function));
   if (found == kernels.end())
     return CUDA_ERROR_NOT_SUPPORTED;
   ++number("launches." + found->first);
-  add(stream, found->second(arguments));
+  Node node;
+  node.work = found->second(arguments);
+  node.function = function;
+  add(stream, std::move(node));
   return CUDA_SUCCESS;
 }
 
@@ -487,60 +384,6 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t value, 
       nap();
   });
   return CUDA_SUCCESS;
-}
-
-CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
-  auto *queue = queueOf(stream);
-  if (number("no-capture-on") == queue->gpu)
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  queue->capture = std::make_shared<Graph>();
-  return CUDA_SUCCESS;
-}
-CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
-  auto *queue = queueOf(stream);
-  *graph = reinterpret_cast<CUgraph>(new std::shared_ptr<Graph>(queue->capture));
-  queue->capture->open = false;
-  queue->capture = nullptr;
-  return CUDA_SUCCESS;
-}
-CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long) {
-  std::unique_lock<std::shared_mutex> alone(lockOf(currentGpu()));
-  waitForGpu(currentGpu());
-  auto &made = *reinterpret_cast<std::shared_ptr<Graph> *>(graph);
-  *executable = reinterpret_cast<CUgraphExec>(new std::shared_ptr<Graph>(made));
-  std::lock_guard<std::mutex> lock(executables.mutex);
-  executables.live.insert(*executable);
-  return CUDA_SUCCESS;
-}
-CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo *) {
-  if (number("no-update") != 0)
-    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-  *reinterpret_cast<std::shared_ptr<Graph> *>(executable) =
-      *reinterpret_cast<std::shared_ptr<Graph> *>(graph);
-  return CUDA_SUCCESS;
-}
-CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
-  std::shared_ptr<Graph> graph;
-  {
-    std::lock_guard<std::mutex> lock(executables.mutex);
-    if (executables.live.count(executable) == 0) // an address that is gone
-      return CUDA_ERROR_INVALID_VALUE;
-    graph = *reinterpret_cast<std::shared_ptr<Graph> *>(executable);
-  }
-  ++number("graph-launches");
-  add(stream, [graph] {
-    for (const Work &work : graph->work)
-      work();
-  });
-  return CUDA_SUCCESS;
-}
-CUresult cuGraphDestroy(CUgraph graph) {
-  return delete reinterpret_cast<std::shared_ptr<Graph> *>(graph), CUDA_SUCCESS;
-}
-CUresult cuGraphExecDestroy(CUgraphExec executable) {
-  std::lock_guard<std::mutex> lock(executables.mutex);
-  executables.live.erase(executable);
-  return delete reinterpret_cast<std::shared_ptr<Graph> *>(executable), CUDA_SUCCESS;
 }
 
 } // extern "C"

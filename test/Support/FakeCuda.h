@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace tandem::fake {
 
@@ -24,7 +25,9 @@ void add(CUstream stream, Work work);
 /// To be called by such work: for the stream's events, so much time has passed.
 void pass(CUstream stream, std::chrono::nanoseconds time);
 /// By name: what a launch with these arguments does.
-std::map<std::string, std::function<Work(void **)>> knownKernels();
+const std::map<std::string, std::function<Work(void **)>> &knownKernels();
+/// The bytes of its arguments; none if it is not known.
+std::vector<size_t> argumentSizes(const std::string &kernel);
 
 /// A knob or a counter; at first what TANDEM_FAKE_<NAME> says, else 0. Tests of the same process
 /// find it by the symbol tandemFakeNumber. Knobs:
@@ -42,11 +45,12 @@ std::map<std::string, std::function<Work(void **)>> knownKernels();
 ///   nccl-hold       rank (from 1) whose calls to NCCL stay there, on the host
 ///   nccl-error-on   rank (from 1) whose communicators have an asynchronous error
 ///   nccl-no-finalize-on  rank (from 1) whose children cannot be finalised
-/// Counters: graph-launches, launches.<kernel>, products.<algorithm>, events (that there are),
-/// high-streams (made with the highest priority), ranges.<name> and open-ranges (of NVTX); of NCCL,
-/// nccl-threads (for groups of calls), nccl-held (calls now), nccl-live (communicators),
-/// nccl-misuse (of such as are gone, or aborted while somebody is in them), nccl-orphans (children
-/// that outlive what was destroyed).
+/// Counters: graph-launches, captures (begun), instantiations and patches (changed nodes) of
+/// graphs, launches.<kernel>, products.<algorithm>, events (that there are), high-streams (made
+/// with the highest priority), ranges.<name> and open-ranges (of NVTX); of NCCL, nccl-threads (for
+/// groups of calls), nccl-held (calls now), nccl-live (communicators), nccl-misuse (of such as are
+/// gone, or aborted while somebody is in them), nccl-orphans (children that outlive what was
+/// destroyed).
 std::atomic<int64_t> &number(const std::string &name);
 
 } // namespace tandem::fake

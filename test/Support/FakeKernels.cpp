@@ -170,6 +170,22 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
 
 } // namespace
 
-std::map<std::string, std::function<Work(void **)>> tandem::fake::knownKernels() {
-  return allKernels();
+const std::map<std::string, std::function<Work(void **)>> &tandem::fake::knownKernels() {
+  static const auto all = allKernels();
+  return all;
+}
+
+std::vector<size_t> tandem::fake::argumentSizes(const std::string &kernel) {
+  auto is = [&](const char *prefix) { return kernel.rfind(prefix, 0) == 0; };
+  if (is("copy_"))
+    return {sizeof(Nest), 8, 8};
+  if (is("combine_"))
+    return {sizeof(Nest), 8, 8, 8, 4};
+  if (is("reduce_"))
+    return {sizeof(Nest), sizeof(Nest), 8, 8, 4};
+  if (is("run_words"))
+    return {sizeof(tandem::gpu::RunWords)};
+  if (is("signal_"))
+    return std::vector<size_t>(is("signal_wait") ? 7 : 5, 8);
+  return is("rows") ? std::vector<size_t>(4, 8) : std::vector<size_t>();
 }

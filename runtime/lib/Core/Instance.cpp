@@ -9,8 +9,10 @@
 
 #include "tandem/Program/Container.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iterator>
 #include <thread>
 
 namespace tandem {
@@ -171,7 +173,6 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(checkBindings());
   Slot &slot = slots[epoch % 2];
   TANDEM_RETURN_IF_ERROR(finish(slot));
-  resolve(slot);
   slot.frame.epoch = epoch;
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
   setMain(slot, std::move(main));
@@ -225,6 +226,7 @@ Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *>
 }
 
 Status InstanceImpl::dispatch(Slot &slot) {
+  resolve(slot);
   Stream *main = slot.main;
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
@@ -236,38 +238,63 @@ Status InstanceImpl::dispatch(Slot &slot) {
   return Status();
 }
 
+std::vector<Stream *> InstanceImpl::captureStreams() const {
+  std::vector<Stream *> byNumber;
+  for (const auto &stream : graphStreams)
+    byNumber.push_back(stream.get());
+  return byNumber;
+}
+
 Expected<std::unique_ptr<Graph>> InstanceImpl::capture(Slot &slot,
                                                        std::unique_ptr<Graph> previous) {
-  std::vector<Stream *> byNumber, used;
-  for (const auto &stream : graphStreams) {
-    byNumber.push_back(stream.get());
-    if (stream)
-      used.push_back(stream.get());
-  }
+  std::vector<Stream *> byNumber = captureStreams(), used;
+  std::copy_if(byNumber.begin(), byNumber.end(), std::back_inserter(used),
+               [](Stream *stream) { return stream; });
   return context.device().capture(used, std::move(previous),
                                   [&] { return issue(slot, byNumber[0], byNumber); });
 }
 
-Status InstanceImpl::recapture(Slot &slot) {
-  TANDEM_ASSIGN_OR_RETURN(slot.graph, capture(slot, std::move(slot.graph)));
-  slot.graphBindings = slot.bindings;
-  return Status();
-}
-
-Status InstanceImpl::replay(Slot &slot) {
-  std::unique_lock<std::mutex> lock(graphMutex);
-  if (slot.graph && slot.graphBindings != slot.bindings && slot.graph->updates())
-    TANDEM_RETURN_IF_ERROR(recapture(slot));
-  if (!slot.graph || slot.graphBindings != slot.bindings) {
+Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
+                                                      std::unique_lock<std::mutex> &lock) {
+  resolve(slot);
+  bool returns = slot.graphs.noteMiss(bound);
+  GraphCache::Entry *entry = &slot.graphs.place(returns);
+  entry->addresses.clear();
+  bool fits = false;
+  if (entry->graph && entry->graph->patches()) {
+    std::vector<Stream *> byNumber = captureStreams();
+    TANDEM_ASSIGN_OR_RETURN(
+        fits, entry->graph->patch([&] { return issue(slot, byNumber[0], byNumber); }));
+  }
+  if (!fits && entry->graph && entry->graph->updates()) {
+    TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, std::move(entry->graph)));
+    fits = entry->graph != nullptr;
+  }
+  if (!fits) {
     // This run first, which also asks the channels for errors. Unlock: an abort needs the lock,
     // too.
+    uint64_t cleared = slot.graphs.timesCleared();
     lock.unlock();
     TANDEM_RETURN_IF_ERROR(finish(&slot == &slots[0] ? slots[1] : slots[0]));
     TANDEM_RETURN_IF_ERROR(context.awaitRuns());
     lock.lock();
-    TANDEM_RETURN_IF_ERROR(recapture(slot));
+    if (slot.graphs.timesCleared() != cleared) {
+      lock.unlock();
+      return context.health(); // an abort has dropped the graphs
+    }
+    TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, std::move(entry->graph)));
   }
-  TANDEM_RETURN_IF_ERROR(slot.graph->launch(*slot.main, slot.frame));
+  entry->addresses = bound;
+  return slot.graphs.find(bound);
+}
+
+Status InstanceImpl::replay(Slot &slot) {
+  std::unique_lock<std::mutex> lock(graphMutex);
+  GraphCache::Entry *entry = slot.graphs.find(bound);
+  if (!entry) {
+    TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
+  }
+  TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
   return slot.main.load()->record(*slot.ends[0], kNoMarker);
 }
 
@@ -409,7 +436,7 @@ void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (lock)
     for (Slot &slot : slots)
-      slot.graph.reset();
+      slot.graphs.clear();
   for (uint32_t c = 0; c < channels.size(); ++c)
     if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
       channels[c]->abort(reason);
@@ -418,7 +445,7 @@ void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
 void InstanceImpl::dropGraphs() {
   std::lock_guard<std::mutex> lock(graphMutex);
   for (Slot &slot : slots)
-    slot.graph.reset();
+    slot.graphs.clear();
 }
 
 void InstanceImpl::report(const Status &error, Marker marker) {

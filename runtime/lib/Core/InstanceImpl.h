@@ -9,6 +9,7 @@
 #define TANDEM_LIB_CORE_INSTANCEIMPL_H
 
 #include "ContextImpl.h"
+#include "GraphCache.h"
 
 #include "tandem/Program/stream_program_generated.h"
 
@@ -63,9 +64,8 @@ private:
     std::atomic<bool> enqueuing{false}; ///< a thread is enqueuing, possibly blocked in a channel
     std::atomic<std::chrono::steady_clock::rep> deadline{0};
     std::atomic<uint64_t> run{0};     ///< its frame's epoch
-    std::unique_ptr<Graph> graph;     ///< guarded by graphMutex
-    uint64_t graphBindings = 0;       ///< the bindings that `graph` was captured with
-    std::atomic<bool> replays{false}; ///< the run is a replay of `graph`
+    GraphCache graphs;                ///< guarded by graphMutex
+    std::atomic<bool> replays{false}; ///< the run is a replay of a graph
   };
 
   void report(const Status &error, Marker marker) override;
@@ -89,6 +89,8 @@ private:
   std::string whyNoGraph() const;
   /// Captures a run, with undefined memory as arguments, and drops it.
   Status tryCapture();
+  /// By number; null if no command uses it.
+  std::vector<Stream *> captureStreams() const;
   Expected<std::unique_ptr<Graph>> capture(Slot &slot, std::unique_ptr<Graph> previous);
   Status makeChannels();
 
@@ -101,16 +103,16 @@ private:
   Status finish(Slot &slot);
   /// Of a run in flight.
   bool hasEnded(Slot &slot) const;
+  /// Computes the addresses of the views, if the bindings have changed.
   void resolve(Slot &slot);
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
   /// Enqueues every step; `main`: stream 0.
   Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others);
   Status dispatch(Slot &slot);
-  /// Captures into the slot's graph, which may be null then: see Device::capture(). Needs
-  /// graphMutex.
-  Status recapture(Slot &slot);
-  /// Enqueues the run as a graph. If the graph must be made first, waits for the runs in flight
-  /// before that.
+  /// The entry with a graph for the current bindings: moves, updates or makes one. If it must be
+  /// made, waits for the runs in flight before that. `lock`: of graphMutex.
+  Expected<GraphCache::Entry *> makeGraph(Slot &slot, std::unique_lock<std::mutex> &lock);
+  /// Enqueues the run as a graph.
   Status replay(Slot &slot);
 
   ContextImpl &context;

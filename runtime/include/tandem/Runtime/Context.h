@@ -81,8 +81,8 @@ public:
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
   /// Enqueues one run with `main` as the program's stream 0 and returns. Null: the context's own
-  /// stream. A stream of another context is an error of the caller. At most two runs are in flight; a third one waits for the first. If a graph must be
-  /// made (in the first two runs, and when a library's collectives get other addresses), it first
+  /// stream. A stream of another context is an error of the caller. At most two runs are in flight;
+  /// a third one waits for the first. If a graph must be made (see docs/gpu.md, "Graphs"), it first
   /// waits for the context's runs in flight.
   virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;
   /// Waits for all enqueued runs. Returns the first error of them.

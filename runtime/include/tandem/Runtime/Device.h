@@ -105,6 +105,12 @@ public:
   virtual ~Graph();
   /// Enqueues the captured work, like Operation::enqueue. `frame` has the addresses of the capture.
   virtual Status launch(Stream &stream, const Frame &frame) = 0;
+  /// Whether patch() may succeed.
+  virtual bool patches() const = 0;
+  /// Moves it to other addresses: `body` enqueues the captured work with them on the streams of the
+  /// capture, and only the parts that differ are changed. Nothing runs. Launches that are enqueued
+  /// already are not affected. False if a part cannot be changed; then capture again.
+  virtual Expected<bool> patch(const std::function<Status()> &body) = 0;
   /// Whether a capture with other addresses can update it in place. Otherwise a new graph is made,
   /// and the driver may wait until the device is idle.
   virtual bool updates() const = 0;

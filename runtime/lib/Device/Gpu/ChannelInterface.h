@@ -123,8 +123,11 @@ struct Capture {
   /// The kernel run_words, the graph's first node, if a command reads the run number.
   FunctionHandle countRun = nullptr;
   std::vector<SignalWord> signalWords;
-  bool closed = false;           ///< signalWords is final: the graph's first node already writes it
-  std::vector<uint64_t *> taken; ///< begins with the words of signalWords
+  bool closed = false; ///< signalWords is final: the graph's first node already writes it
+  /// Begins with the words of signalWords; kept by the first stream.
+  std::vector<uint64_t *> *taken = nullptr;
+  /// Nothing is captured: calls are compared with those of a graph (NodeList.h).
+  bool patches = false;
 };
 
 /// A stream as the operations on it see it.

@@ -19,17 +19,19 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tandem::gpu {
 
-// The vendor's handles (CUstream, CUevent, CUmodule, CUfunction, CUgraph,
-// CUgraphExec).
+// The vendor's handles (CUstream, CUevent, CUmodule, CUfunction, CUgraph, CUgraphExec,
+// CUgraphNode).
 using StreamHandle = void *;
 using EventHandle = void *;
 using ModuleHandle = void *;
 using FunctionHandle = void *;
 using GraphHandle = void *;
 using ExecutableHandle = void *;
+using NodeHandle = void *;
 
 struct DeviceInfo {
   std::string name; ///< "cuda:0"
@@ -49,6 +51,21 @@ struct DeviceInfo {
 struct Grid {
   unsigned x = 1, y = 1;
   unsigned threads = 1;
+};
+
+/// Receives the launches and copies of a thread instead of the vendor's driver; see
+/// Driver::intercept().
+class Interceptor {
+public:
+  virtual ~Interceptor();
+  virtual Status launch(FunctionHandle function, const Grid &grid, StreamHandle stream,
+                        void **arguments) = 0;
+  virtual Status copy(void *dst, const void *src, uint64_t bytes, StreamHandle stream) = 0;
+  virtual Status copyRows(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
+                          uint64_t width, uint64_t rows, StreamHandle stream) = 0;
+  /// Work that a library issues: `body` does it. It depends on `addresses` alone.
+  virtual Status library(StreamHandle stream, const std::vector<const void *> &addresses,
+                         const std::function<Status()> &body) = 0;
 };
 
 /// One GPU. Errors carry the vendor function's name and the vendor's message.
@@ -107,10 +124,35 @@ public:
   /// Milliseconds between two completed events.
   virtual Status elapsed(EventHandle from, EventHandle to, float *milliseconds) = 0;
 
-  virtual Status copyAsync(void *dst, const void *src, uint64_t bytes, StreamHandle stream) = 0;
+  /// From now on, this thread's calls of launch(), copyAsync(), copyRowsAsync() and library() of
+  /// any driver go to `to`; null: no longer. Returns what was there before.
+  static Interceptor *intercept(Interceptor *to);
+  Status copyAsync(void *dst, const void *src, uint64_t bytes, StreamHandle stream) {
+    return interceptor ? interceptor->copy(dst, src, bytes, stream)
+                       : issueCopy(dst, src, bytes, stream);
+  }
   /// `rows` rows of `width` bytes, `dstPitch` and `srcPitch` bytes apart.
-  virtual Status copyRowsAsync(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
+  Status copyRowsAsync(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
+                       uint64_t width, uint64_t rows, StreamHandle stream) {
+    return interceptor ? interceptor->copyRows(dst, dstPitch, src, srcPitch, width, rows, stream)
+                       : issueCopyRows(dst, dstPitch, src, srcPitch, width, rows, stream);
+  }
+  /// `arguments`: one pointer per kernel argument.
+  Status launch(FunctionHandle function, const Grid &grid, StreamHandle stream, void **arguments) {
+    return interceptor ? interceptor->launch(function, grid, stream, arguments)
+                       : issueLaunch(function, grid, stream, arguments);
+  }
+  /// See Interceptor::library().
+  template <typename Body>
+  Status library(StreamHandle stream, std::initializer_list<const void *> addresses, Body &&body) {
+    return interceptor ? interceptor->library(stream, addresses, body) : body();
+  }
+  // The same calls, not intercepted.
+  virtual Status issueCopy(void *dst, const void *src, uint64_t bytes, StreamHandle stream) = 0;
+  virtual Status issueCopyRows(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
                                uint64_t width, uint64_t rows, StreamHandle stream) = 0;
+  virtual Status issueLaunch(FunctionHandle function, const Grid &grid, StreamHandle stream,
+                             void **arguments) = 0;
 
   /// Stream memory operations on 8 bytes. writeValue() runs after all earlier work of the stream.
   /// waitValue() waits until (signed)(*address - atLeast) >= 0.
@@ -129,6 +171,19 @@ public:
   /// Sets `done` if the executable was updated to `graph`. Fails to update (`done` false) if more
   /// differs than the arguments of nodes.
   virtual Status update(ExecutableHandle executable, GraphHandle graph, bool *done) = 0;
+  /// Nodes that the next work of a stream being captured will depend on.
+  virtual Status frontier(StreamHandle stream, std::vector<NodeHandle> &nodes) = 0;
+  /// Nodes that a node depends on.
+  virtual Status dependencies(NodeHandle node, std::vector<NodeHandle> &nodes) = 0;
+  // Change the work of a node in an executable. `node`: of the graph that the executable was made
+  // of, which must still exist. Launches that are enqueued already keep the earlier work.
+  virtual Status setLaunch(ExecutableHandle executable, NodeHandle node, FunctionHandle function,
+                           const Grid &grid, void **arguments) = 0;
+  /// Only for contiguous copies.
+  virtual Status setCopy(ExecutableHandle executable, NodeHandle node, void *dst, const void *src,
+                         uint64_t bytes) = 0;
+  /// To the work of a node of another graph. Unsupported if the kinds of the nodes differ.
+  virtual Status setLike(ExecutableHandle executable, NodeHandle node, NodeHandle other) = 0;
   virtual Status launchGraph(ExecutableHandle executable, StreamHandle stream) = 0;
   /// A running executable is destroyed when it ends.
   virtual Status destroyExecutable(ExecutableHandle executable) = 0;
@@ -138,9 +193,11 @@ public:
   virtual Status loadModule(const void *image, ModuleHandle *module) = 0;
   virtual Status unloadModule(ModuleHandle module) = 0;
   virtual Status function(ModuleHandle module, const char *name, FunctionHandle *function) = 0;
-  /// `arguments`: one pointer per kernel argument.
-  virtual Status launch(FunctionHandle function, const Grid &grid, StreamHandle stream,
-                        void **arguments) = 0;
+  /// Bytes of each of the kernel's arguments; lives as long as the driver.
+  virtual Expected<const std::vector<uint32_t> *> argumentSizes(FunctionHandle function) = 0;
+
+private:
+  static thread_local Interceptor *interceptor;
 };
 
 /// A product as the library sees it: out[m, n] (+)= a[m, k] * b[k, n] + bias[n], row-major out.

@@ -13,12 +13,16 @@
 #include <cstring>
 #include <fmt/format.h>
 #include <type_traits>
+#include <utility>
 
 namespace tandem {
 
 namespace gpu {
 
+Interceptor::~Interceptor() = default;
 Driver::~Driver() = default;
+thread_local Interceptor *Driver::interceptor = nullptr;
+Interceptor *Driver::intercept(Interceptor *to) { return std::exchange(interceptor, to); }
 Blas::~Blas() = default;
 ProductPlan::~ProductPlan() = default;
 
@@ -185,7 +189,7 @@ public:
   Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,
                                            std::unique_ptr<Graph> previous,
                                            const std::function<Status()> &body) override {
-    return captureGraph(state, streams, std::move(previous), body);
+    return captureGraph(*tools, streams, std::move(previous), body);
   }
 
   void abort(const Status &reason) override { state->abort(reason); }

@@ -73,7 +73,7 @@ Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product, const Can
 Status warmUp(Toolbox &tools, const Candidate &candidate);
 
 /// Device::capture().
-Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState> &state,
+Expected<std::unique_ptr<Graph>> captureGraph(const Toolbox &tools,
                                               const std::vector<Stream *> &streams,
                                               std::unique_ptr<Graph> previous,
                                               const std::function<Status()> &body);

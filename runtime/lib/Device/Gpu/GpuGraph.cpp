@@ -6,8 +6,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "GpuDevice.h"
+#include "NodeList.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace tandem::gpu {
 
@@ -17,13 +19,13 @@ uint64_t *Capture::signalWord(uint64_t perRun, uint64_t value) {
       return word.at;
   if (closed || signalWords.size() == kMaxSignalWords)
     return nullptr;
-  if (taken.size() == signalWords.size()) {
+  if (taken->size() == signalWords.size()) {
     uint64_t *word = state->takeSignalWord();
     if (!word)
       return nullptr;
-    taken.push_back(word);
+    taken->push_back(word);
   }
-  signalWords.push_back({taken[signalWords.size()], perRun, value});
+  signalWords.push_back({(*taken)[signalWords.size()], perRun, value});
   return signalWords.back().at;
 }
 
@@ -36,46 +38,41 @@ public:
     name = "graph of a run";
   }
   ~Replay() override {
-    if (state->stuck)
-      return;
-    if (executable)
-      state->driver->destroyExecutable(executable).ignore();
-    if (state->aborted) // it may still run
-      return;
-    for (uint64_t *word : taken) // the graph has ended, so its words are unused
-      state->giveSignalWord(word);
+    if (!state->stuck)
+      release();
   }
 
-  /// Reuses the words of the previous capture: its runs have ended before the words change.
-  void lend(Capture &how) {
-    how.state = state.get();
-    how.taken = std::move(taken);
-  }
-  void takeBack(Capture &how) { taken = std::move(how.taken); }
-
-  /// `graph` stays the caller's. An existing executable is updated; false if it cannot be.
-  Expected<bool> make(GraphHandle graph, const Capture &how,
+  /// Takes `made`. An existing executable is updated to it; false if it cannot be.
+  Expected<bool> make(GraphHandle made, NodeList &&list, const Capture &how,
                       std::shared_ptr<std::atomic<uint64_t>> runs) {
     Driver &driver = *state->driver;
     if (updates()) {
       bool done = false;
-      if (how.updatable)
-        TANDEM_RETURN_IF_ERROR(driver.update(executable, graph, &done));
+      Status status = how.updatable ? driver.update(executable, made, &done) : Status();
+      driver.destroyGraph(made).ignore();
+      TANDEM_RETURN_IF_ERROR(status);
       if (!done)
         return false;
+      nodes.update(std::move(list));
     } else {
-      if (executable)
-        driver.destroyExecutable(executable).ignore();
-      executable = nullptr;
+      release();
+      graph = made; // its nodes name those of the executable
       TANDEM_RETURN_IF_ERROR(driver.instantiate(graph, &executable));
+      nodes = std::move(list);
     }
+    rowsAsLaunch = nodes.rowsAsLaunch.size();
     updatable = how.updatable;
     epoch = how.countRun ? how.epoch : nullptr;
+    signalWords = how.signalWords;
     counted = std::move(runs);
     return true;
   }
 
-  bool updates() const { return executable && updatable; }
+  /// Copies of rows that became launches are other nodes.
+  bool updates() const {
+    return executable && updatable && nodes.rowsAsLaunch.size() == rowsAsLaunch;
+  }
+  bool patches() const { return updates() && nodes.complete(); }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
     Driver &driver = *state->driver;
@@ -85,27 +82,60 @@ public:
     return driver.launchGraph(executable, stream.native());
   }
 
-private:
   const std::shared_ptr<DeviceState> state;
   ExecutableHandle executable = nullptr;
+  NodeList nodes;
+  std::vector<SignalWord> signalWords;
+
+private:
+  void release() {
+    if (executable)
+      state->driver->destroyExecutable(executable).ignore();
+    if (graph)
+      state->driver->destroyGraph(graph).ignore();
+    executable = graph = nullptr;
+  }
+
+  GraphHandle graph = nullptr;
+  size_t rowsAsLaunch = 0; ///< in the executable
   bool updatable = true;
   void *epoch = nullptr;
   std::shared_ptr<std::atomic<uint64_t>> counted;
-  std::vector<uint64_t *> taken;
 };
 
 class GpuGraph final : public Graph {
 public:
-  explicit GpuGraph(std::shared_ptr<DeviceState> state)
-      : replay(std::make_shared<Replay>(std::move(state))) {}
+  GpuGraph(const Toolbox &tools, std::vector<DeviceStream *> streams)
+      : kernels(*tools.kernels), streams(std::move(streams)),
+        replay(std::make_shared<Replay>(tools.state)) {}
   Replay &operator*() { return *replay; }
   Status launch(Stream &stream, const Frame &frame) override {
     // All of the device's streams are of this kind.
     return static_cast<DeviceStream &>(stream).submit(*replay, frame, replay);
   }
-  bool updates() const override { return replay->updates(); }
+  // A launch that a stream's thread has yet to issue would get the new addresses.
+  bool updates() const override { return replay.use_count() == 1 && replay->updates(); }
+  bool patches() const override { return replay.use_count() == 1 && replay->patches(); }
+
+  Expected<bool> patch(const std::function<Status()> &body) override {
+    if (!patches())
+      return false;
+    Capture how;
+    how.epoch = streams[0]->epochWord();
+    how.state = replay->state.get();
+    how.signalWords = replay->signalWords;
+    how.closed = how.patches = true;
+    for (DeviceStream *stream : streams)
+      stream->beginCapture(how);
+    auto done = replay->nodes.patch(kernels, replay->executable, body);
+    for (DeviceStream *stream : streams)
+      stream->endCapture();
+    return done;
+  }
 
 private:
+  const Kernels &kernels;
+  std::vector<DeviceStream *> streams;
   std::shared_ptr<Replay> replay;
 };
 
@@ -143,15 +173,17 @@ Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, Ev
 }
 
 /// `known`: findings of an earlier capture of the same work.
-Status captureOnce(Driver &driver, const std::vector<DeviceStream *> &streams, Capture &how,
-                   const Capture &known, const std::function<Status()> &body, GraphHandle *graph) {
+Status captureOnce(const Kernels &kernels, const std::vector<DeviceStream *> &streams, Capture &how,
+                   const Capture &known, NodeList &list, const std::function<Status()> &body,
+                   GraphHandle *graph) {
+  Driver &driver = kernels.driver;
   EventHandle event = nullptr;
   TANDEM_RETURN_IF_ERROR(driver.createEvent(&event, false));
   for (DeviceStream *stream : streams)
     stream->beginCapture(how);
   Status status = driver.beginCapture(streams[0]->native());
   if (status.ok()) {
-    status = captureAll(driver, streams, event, known, body);
+    status = captureAll(driver, streams, event, known, [&] { return list.record(kernels, body); });
     Status ended = driver.endCapture(streams[0]->native(), graph);
     if (status.ok())
       status = ended;
@@ -164,43 +196,44 @@ Status captureOnce(Driver &driver, const std::vector<DeviceStream *> &streams, C
 
 } // namespace
 
-Expected<std::unique_ptr<Graph>> captureGraph(const std::shared_ptr<DeviceState> &state,
+Expected<std::unique_ptr<Graph>> captureGraph(const Toolbox &tools,
                                               const std::vector<Stream *> &streams,
                                               std::unique_ptr<Graph> previous,
                                               const std::function<Status()> &body) {
-  Driver &driver = *state->driver;
+  Driver &driver = tools.driver();
   std::vector<DeviceStream *> mine;
   for (Stream *stream : streams)
     mine.push_back(static_cast<DeviceStream *>(stream));
-  Capture how;
-  how.epoch = mine[0]->epochWord();
   std::unique_ptr<GpuGraph> made(static_cast<GpuGraph *>(previous.release()));
   if (!made)
-    made = std::make_unique<GpuGraph>(state);
+    made = std::make_unique<GpuGraph>(tools, mine);
   Replay &replay = **made;
-  replay.lend(how);
+  NodeList list;
+  list.rowsAsLaunch = replay.nodes.rowsAsLaunch;
+  Capture how;
+  how.epoch = mine[0]->epochWord();
+  how.state = tools.state.get();
+  how.taken = &mine[0]->signalWords();
   GraphHandle graph = nullptr;
-  auto drop = [&] {
-    if (graph)
-      driver.destroyGraph(graph).ignore();
-    graph = nullptr;
-  };
-  Status status = captureOnce(driver, mine, how, Capture(), body, &graph);
+  Status status = captureOnce(*tools.kernels, mine, how, Capture(), list, body, &graph);
   if (status.ok() && how.countRun) { // capture again, after the node that counts the run
-    drop();
+    driver.destroyGraph(std::exchange(graph, nullptr)).ignore();
     Capture again;
     again.epoch = how.epoch;
     again.state = how.state;
     again.signalWords = how.signalWords;
     again.closed = true;
-    status = captureOnce(driver, mine, again, how, body, &graph);
+    status = captureOnce(*tools.kernels, mine, again, how, list, body, &graph);
     how.updatable = again.updatable;
   }
-  replay.takeBack(how);
-  Expected<bool> isMade = status.ok() ? replay.make(graph, how, mine[0]->counted()) : status;
-  drop();
-  TANDEM_RETURN_IF_ERROR(isMade.status());
-  return std::unique_ptr<Graph>(*isMade ? std::move(made) : nullptr);
+  if (!status.ok()) {
+    if (graph)
+      driver.destroyGraph(graph).ignore();
+    return status;
+  }
+  TANDEM_ASSIGN_OR_RETURN(bool isMade,
+                          replay.make(graph, std::move(list), how, mine[0]->counted()));
+  return std::unique_ptr<Graph>(isMade ? std::move(made) : nullptr);
 }
 
 } // namespace tandem::gpu

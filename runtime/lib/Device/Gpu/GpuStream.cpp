@@ -154,6 +154,9 @@ DeviceStream::~DeviceStream() {
     driver.free(scratch).ignore();
   if (progress)
     state->giveWord(progress);
+  for (uint64_t *word : words)
+    if (!state->aborted) // else a graph may still run
+      state->giveSignalWord(word);
 }
 
 Status DeviceStream::submit(GpuOperation &operation, const Frame &frame,
@@ -177,6 +180,8 @@ Status DeviceStream::enqueueHost(HostOperation &operation, const Frame &frame) {
 }
 
 Status DeviceStream::record(Event &event, Marker marker) {
+  if (capture && capture->patches)
+    return Status();
   Task task;
   task.event = static_cast<GpuEvent *>(&event);
   task.ticket = ++task.event->issued;
@@ -186,6 +191,8 @@ Status DeviceStream::record(Event &event, Marker marker) {
 }
 
 Status DeviceStream::wait(Event &event, Marker marker) {
+  if (capture && capture->patches)
+    return Status();
   Task task;
   task.event = static_cast<GpuEvent *>(&event);
   task.ticket = task.event->issued;
@@ -344,7 +351,8 @@ Status DeviceStream::track(Marker marker) {
     return Status();
   std::lock_guard<std::mutex> lock(trackedMutex);
   if (capture) {
-    captured.push_back(marker);
+    if (!capture->patches)
+      captured.push_back(marker);
     return Status();
   }
   bool done = true;
@@ -371,7 +379,8 @@ void DeviceStream::beginCapture(Capture &into) {
   capture = &into;
   copied = false; // by an earlier operation
   std::lock_guard<std::mutex> trackedLock(trackedMutex);
-  captured.clear();
+  if (!into.patches)
+    captured.clear();
 }
 
 std::vector<Marker> DeviceStream::capturedWaits() const {

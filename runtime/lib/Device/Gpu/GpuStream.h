@@ -71,6 +71,9 @@ public:
   /// Unsupported error. Waits until the queue is empty.
   void beginCapture(Capture &into);
   void endCapture() { capture = nullptr; }
+  /// Device words that the graphs captured on this stream first copy signals from. All of them are
+  /// of one instance, whose runs are in order, so they share the words.
+  std::vector<uint64_t *> &signalWords() { return words; }
   /// The value of epochWord() after all enqueued replays; kNotCounted at first.
   std::shared_ptr<std::atomic<uint64_t>> counted() const { return runsCounted; }
 
@@ -126,7 +129,8 @@ private:
   mutable std::mutex trackedMutex; ///< never held during a blocking call
   mutable std::deque<Tracked> tracked;
   mutable std::vector<EventHandle> spare;
-  std::vector<Marker> captured; ///< markers of the last capture
+  std::vector<Marker> captured;  ///< markers of the last capture
+  std::vector<uint64_t *> words; ///< see signalWords()
 };
 
 } // namespace tandem::gpu

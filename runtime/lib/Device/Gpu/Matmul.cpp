@@ -339,7 +339,10 @@ private:
         bits |= reinterpret_cast<uintptr_t>(address);
       for (const auto &[alignment, plan] : plans)
         if (bits % alignment == 0 || alignment == element)
-          return plan->run(stream.native(), stream.workspace(), at[0], at[1], at[2], row);
+          return tools->driver().library(
+              stream.native(), {at[0], at[1], at[2], row}, [&, &plan = plan] {
+                return plan->run(stream.native(), stream.workspace(), at[0], at[1], at[2], row);
+              });
       return Status(Code::Unsupported,
                     "an ordered product needs operands at multiples of 16 bytes on this GPU");
     }

@@ -53,6 +53,7 @@ namespace tandem::gpu {
   X(cuModuleLoadData)                                                                              \
   X(cuModuleUnload)                                                                                \
   X(cuModuleGetFunction)                                                                           \
+  X(cuFuncGetParamInfo)                                                                            \
   X(cuFuncLoad)                                                                                    \
   X(cuLaunchKernel)                                                                                \
   X(cuDeviceCanAccessPeer)                                                                         \
@@ -70,6 +71,15 @@ namespace tandem::gpu {
   X(cuStreamWaitValue64)                                                                           \
   X(cuStreamBeginCapture)                                                                          \
   X(cuStreamEndCapture)                                                                            \
+  X(cuStreamGetCaptureInfo_v3)                                                                     \
+  X(cuGraphNodeGetDependencies_v2)                                                                 \
+  X(cuGraphNodeGetType)                                                                            \
+  X(cuGraphKernelNodeGetParams)                                                                    \
+  X(cuGraphMemcpyNodeGetParams)                                                                    \
+  X(cuGraphMemsetNodeGetParams)                                                                    \
+  X(cuGraphExecKernelNodeSetParams)                                                                \
+  X(cuGraphExecMemcpyNodeSetParams)                                                                \
+  X(cuGraphExecMemsetNodeSetParams)                                                                \
   X(cuGraphInstantiate)                                                                            \
   X(cuGraphExecUpdate)                                                                             \
   X(cuGraphLaunch)                                                                                 \

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CudaApi.h"
+#include "Nodes.h"
 
 #include "../Driver.h"
 
@@ -345,7 +346,7 @@ public:
   // The driver's blocking calls return before a small copy or a fill is done, and other streams do
   // not wait for it.
   Status copy(void *dst, const void *src, uint64_t bytes) override {
-    TANDEM_RETURN_IF_ERROR(copyAsync(dst, src, bytes, transfers));
+    TANDEM_RETURN_IF_ERROR(issueCopy(dst, src, bytes, transfers));
     TANDEM_CUDA(cuStreamSynchronize, transfers);
   }
   Status fill(void *dst, uint8_t value, uint64_t bytes) override {
@@ -409,10 +410,10 @@ public:
     TANDEM_CUDA(cuEventElapsedTime, milliseconds, event(from), event(to));
   }
 
-  Status copyAsync(void *dst, const void *src, uint64_t bytes, StreamHandle on) override {
+  Status issueCopy(void *dst, const void *src, uint64_t bytes, StreamHandle on) override {
     TANDEM_CUDA(cuMemcpyAsync, address(dst), address(src), bytes, stream(on));
   }
-  Status copyRowsAsync(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
+  Status issueCopyRows(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,
                        uint64_t width, uint64_t rows, StreamHandle on) override {
     CUDA_MEMCPY2D copy;
     std::memset(&copy, 0, sizeof copy);
@@ -482,6 +483,31 @@ public:
     return result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE ? Status()
                                                           : api.status(result, "cuGraphExecUpdate");
   }
+  Status frontier(StreamHandle on, std::vector<NodeHandle> &found) override {
+    Current current(api, context);
+    return nodes.frontier(stream(on), found);
+  }
+  Status dependencies(NodeHandle node, std::vector<NodeHandle> &found) override {
+    Current current(api, context);
+    return nodes.dependencies(static_cast<CUgraphNode>(node), found);
+  }
+  Status setLaunch(ExecutableHandle executable, NodeHandle node, FunctionHandle function,
+                   const Grid &grid, void **with) override {
+    Current current(api, context);
+    return nodes.setLaunch(static_cast<CUgraphExec>(executable), static_cast<CUgraphNode>(node),
+                           static_cast<CUfunction>(function), grid, with);
+  }
+  Status setCopy(ExecutableHandle executable, NodeHandle node, void *dst, const void *src,
+                 uint64_t bytes) override {
+    Current current(api, context);
+    return nodes.setCopy(static_cast<CUgraphExec>(executable), static_cast<CUgraphNode>(node),
+                         address(dst), address(src), bytes, context);
+  }
+  Status setLike(ExecutableHandle executable, NodeHandle node, NodeHandle other) override {
+    Current current(api, context);
+    return nodes.setLike(static_cast<CUgraphExec>(executable), static_cast<CUgraphNode>(node),
+                         static_cast<CUgraphNode>(other), context);
+  }
   Status launchGraph(ExecutableHandle executable, StreamHandle on) override {
     TANDEM_CUDA(cuGraphLaunch, static_cast<CUgraphExec>(executable), stream(on));
   }
@@ -509,13 +535,29 @@ public:
                    "cuModuleGetFunction")
             .withPrefix(fmt::format("kernel \"{}\": ", name)));
     *function = made;
+    std::vector<uint32_t> sizes;
+    size_t offset = 0, size = 0;
+    while (api.cuFuncGetParamInfo(made, sizes.size(), &offset, &size) == CUDA_SUCCESS)
+      sizes.push_back(static_cast<uint32_t>(size));
+    {
+      std::lock_guard<std::mutex> lock(sizesMutex);
+      arguments[made] = std::move(sizes);
+    }
     // Load now: loading at the first launch would wait for running kernels, including waiting ones.
     return api.status(api.cuFuncLoad(made), "cuFuncLoad");
   }
-  Status launch(FunctionHandle function, const Grid &grid, StreamHandle on,
-                void **arguments) override {
+  Status issueLaunch(FunctionHandle function, const Grid &grid, StreamHandle on,
+                     void **arguments) override {
     TANDEM_CUDA(cuLaunchKernel, static_cast<CUfunction>(function), grid.x, grid.y, 1, grid.threads,
                 1, 1, 0, stream(on), arguments, nullptr);
+  }
+
+  Expected<const std::vector<uint32_t> *> argumentSizes(FunctionHandle function) override {
+    std::lock_guard<std::mutex> lock(sizesMutex);
+    auto found = arguments.find(static_cast<CUfunction>(function));
+    if (found == arguments.end() || found->second.empty())
+      return Status(Code::Unsupported, "a kernel's arguments are not known");
+    return &found->second;
   }
 
 private:
@@ -537,6 +579,9 @@ private:
   CUstream transfers = nullptr; ///< for copy() and fill()
   SharedMemory shared;
   DeviceInfo description;
+  CudaNodes nodes{api};
+  std::mutex sizesMutex;
+  std::map<CUfunction, std::vector<uint32_t>> arguments; ///< bytes; guarded by sizesMutex
 };
 
 #undef TANDEM_CUDA

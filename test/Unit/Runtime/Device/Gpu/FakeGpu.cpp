@@ -24,6 +24,7 @@ namespace {
 const bool named = [] {
   ::setenv("TANDEM_CUDA_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("TANDEM_CUBLASLT_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
+  ::setenv("TANDEM_NCCL_LIBRARY", TANDEM_FAKE_LIBRARY, 1);
   ::setenv("NVTX_INJECTION64_PATH", TANDEM_FAKE_LIBRARY, 1);
   return true;
 }();

@@ -1,0 +1,346 @@
+//===- FakeGraph.cpp - streams and graphs of the fake driver ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A graph is a list of nodes in the order of issue, which is an order that its dependencies allow.
+// An executable refuses what CUDA's documentation says that one refuses: other dimensions of a
+// copy, and nodes of a graph that is gone.
+//
+//===----------------------------------------------------------------------===//
+
+// NOLINTBEGIN(performance-no-int-to-ptr): addresses and handles are integers in the driver's API
+
+#include "FakeQueue.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tandem::fake {
+
+namespace {
+
+struct {
+  std::mutex mutex;
+  std::set<Queue *> all;
+} queues;
+
+struct Executable {
+  std::shared_ptr<Graph> graph; ///< whose nodes name those of the executable
+  /// What a launch does; replaced as a whole, so that launches in a queue keep theirs.
+  std::shared_ptr<const std::vector<Work>> work;
+};
+
+struct {
+  std::mutex mutex;
+  std::set<CUgraphExec> live;
+} executables;
+
+void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
+
+/// Words at a time where possible: they may be signals.
+void copyBytes(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
+  if (bytes % 8 != 0 || bytes > 2048 || (dst | src) % 8 != 0) {
+    std::memcpy(pointer(dst), pointer(src), bytes);
+    return;
+  }
+  for (size_t at = 0; at < bytes; at += 8)
+    __atomic_store_n(
+        static_cast<uint64_t *>(pointer(dst + at)),
+        __atomic_load_n(static_cast<const uint64_t *>(pointer(src + at)), __ATOMIC_ACQUIRE),
+        __ATOMIC_RELEASE);
+}
+
+std::shared_ptr<const std::vector<Work>> workOf(const Graph &graph) {
+  auto work = std::make_shared<std::vector<Work>>();
+  for (const Node &node : graph.nodes)
+    work->push_back(node.work);
+  return work;
+}
+
+/// Names a library's kernel in the parameters of a node; its arguments are then the node.
+CUfunction libraryKernel() {
+  static int any;
+  return reinterpret_cast<CUfunction>(&any);
+}
+
+/// Replaces the work of a node in an executable.
+CUresult setWork(CUgraphExec handle, CUgraphNode node, const Work &work) {
+  std::lock_guard<std::mutex> lock(executables.mutex);
+  auto &executable = *reinterpret_cast<Executable *>(handle);
+  if (executable.graph->destroyed)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < executable.graph->nodes.size(); ++i)
+    if (&executable.graph->nodes[i] == reinterpret_cast<Node *>(node)) {
+      auto all = std::make_shared<std::vector<Work>>(*executable.work);
+      (*all)[i] = work;
+      executable.work = std::move(all);
+      ++number("patches");
+      return CUDA_SUCCESS;
+    }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+std::shared_ptr<Graph> &graphOf(CUgraph handle) {
+  return *reinterpret_cast<std::shared_ptr<Graph> *>(handle);
+}
+
+} // namespace
+
+Node nodeOf(const CUDA_MEMCPY3D &copy) {
+  Node node;
+  node.copy = copy;
+  node.work = [copy] {
+    for (size_t row = 0; row < copy.Height; ++row)
+      copyBytes(copy.dstDevice + row * copy.dstPitch, copy.srcDevice + row * copy.srcPitch,
+                copy.WidthInBytes);
+  };
+  return node;
+}
+
+void add(CUstream stream, Work work) {
+  Node node;
+  node.work = std::move(work);
+  add(stream, std::move(node));
+}
+
+void add(CUstream stream, Node node) {
+  auto *queue = queueOf(stream);
+  std::shared_ptr<Graph> capture = queue->capturing();
+  if (!capture) {
+    std::shared_lock<std::shared_mutex> shared(lockOf(queue->gpu));
+    return queue->push(std::move(node.work));
+  }
+  std::lock_guard<std::mutex> lock(capture->mutex);
+  node.before = queue->frontier;
+  capture->nodes.push_back(std::move(node));
+  queue->frontier = {&capture->nodes.back()};
+}
+
+Queue *queueOf(CUstream stream) {
+  if (stream)
+    return reinterpret_cast<Queue *>(stream);
+  static std::mutex mutex;
+  static std::map<int64_t, Queue *> legacy;
+  std::lock_guard<std::mutex> lock(mutex);
+  Queue *&queue = legacy[currentGpu()];
+  if (!queue)
+    queue = new Queue;
+  return queue;
+}
+
+Queue::Queue() : gpu(currentGpu()), thread([this] { run(); }) {
+  std::lock_guard<std::mutex> lock(queues.mutex);
+  queues.all.insert(this);
+}
+
+Queue::~Queue() {
+  {
+    std::lock_guard<std::mutex> lock(queues.mutex);
+    queues.all.erase(this);
+  }
+  push([this] { stop = true; });
+  thread.join();
+}
+
+void Queue::push(Work work) {
+  std::lock_guard<std::mutex> lock(mutex);
+  queue.push_back(std::move(work));
+  changed.notify_all();
+}
+
+bool Queue::idle() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return queue.empty();
+}
+
+void Queue::wait() {
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return queue.empty(); });
+}
+
+bool Queue::allIdle(int64_t gpu) {
+  std::lock_guard<std::mutex> lock(queues.mutex);
+  return std::all_of(queues.all.begin(), queues.all.end(),
+                     [&](Queue *queue) { return queue->gpu != gpu || queue->idle(); });
+}
+
+void Queue::join(Event &event) {
+  std::lock_guard<std::mutex> lock(event.mutex);
+  if (capture != event.capture)
+    frontier.clear();
+  capture = event.capture;
+  for (Node *node : event.frontier)
+    if (std::find(frontier.begin(), frontier.end(), node) == frontier.end())
+      frontier.push_back(node);
+}
+
+void Queue::run() {
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!stop) {
+    changed.wait(lock, [&] { return !queue.empty(); });
+    Work work = queue.front();
+    lock.unlock();
+    work();
+    lock.lock();
+    queue.pop_front();
+    changed.notify_all();
+  }
+}
+
+std::shared_ptr<Graph> Event::captured() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return capture;
+}
+
+bool Event::captureOn(Queue &queue) {
+  std::lock_guard<std::mutex> lock(mutex);
+  capture = queue.capturing();
+  frontier = queue.frontier;
+  return capture != nullptr;
+}
+
+} // namespace tandem::fake
+
+using namespace tandem::fake;
+
+extern "C" {
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+  auto *queue = queueOf(stream);
+  if (number("no-capture-on") == queue->gpu)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  ++number("captures");
+  queue->capture = std::make_shared<Graph>();
+  queue->frontier.clear();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  auto *queue = queueOf(stream);
+  *graph = reinterpret_cast<CUgraph>(new std::shared_ptr<Graph>(queue->capture));
+  queue->capture->open = false;
+  queue->capture = nullptr;
+  queue->frontier.clear();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *,
+                                   CUgraph *, const CUgraphNode **nodes, const CUgraphEdgeData **,
+                                   size_t *count) {
+  auto *queue = queueOf(stream);
+  bool active = queue->capturing() != nullptr;
+  *status = active ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  if (nodes)
+    *nodes = reinterpret_cast<const CUgraphNode *>(queue->frontier.data());
+  if (count)
+    *count = active ? queue->frontier.size() : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies,
+                                       CUgraphEdgeData *edges, size_t *count) {
+  const std::vector<Node *> &before = reinterpret_cast<Node *>(node)->before;
+  if (dependencies) {
+    *count = std::min(*count, before.size());
+    for (size_t i = 0; i < *count; ++i) {
+      dependencies[i] = reinterpret_cast<CUgraphNode>(before[i]);
+      edges[i] = {};
+    }
+  } else {
+    *count = before.size();
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
+  *type = reinterpret_cast<Node *>(node)->copy.Height ? CU_GRAPH_NODE_TYPE_MEMCPY
+                                                      : CU_GRAPH_NODE_TYPE_KERNEL;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params) {
+  *params = {};
+  params->func = libraryKernel();
+  params->kernelParams = reinterpret_cast<void **>(node);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *params) {
+  return *params = reinterpret_cast<Node *>(node)->copy, CUDA_SUCCESS;
+}
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode, CUDA_MEMSET_NODE_PARAMS *) {
+  return CUDA_ERROR_INVALID_VALUE; // there are none
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS *params) {
+  if (reinterpret_cast<Node *>(node)->copy.Height)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (params->func == libraryKernel())
+    return setWork(executable, node, reinterpret_cast<Node *>(params->kernelParams)->work);
+  const auto &kernels = knownKernels();
+  auto found = kernels.find(reinterpret_cast<const char *>(params->func));
+  return found == kernels.end() ? CUDA_ERROR_NOT_SUPPORTED
+                                : setWork(executable, node, found->second(params->kernelParams));
+}
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                        const CUDA_MEMCPY3D *params, CUcontext) {
+  const CUDA_MEMCPY3D &before = reinterpret_cast<Node *>(node)->copy;
+  if (before.Height != 1 || params->Height != 1 || params->Depth != 1 ||
+      params->dstMemoryType != before.dstMemoryType ||
+      params->srcMemoryType != before.srcMemoryType)
+    return CUDA_ERROR_INVALID_VALUE;
+  return setWork(executable, node, nodeOf(*params).work);
+}
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec, CUgraphNode, const CUDA_MEMSET_NODE_PARAMS *,
+                                        CUcontext) {
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *executable, CUgraph graph, unsigned long long) {
+  std::unique_lock<std::shared_mutex> alone(lockOf(currentGpu()));
+  waitForGpu(currentGpu());
+  ++number("instantiations");
+  *executable =
+      reinterpret_cast<CUgraphExec>(new Executable{graphOf(graph), workOf(*graphOf(graph))});
+  std::lock_guard<std::mutex> lock(executables.mutex);
+  executables.live.insert(*executable);
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph, CUgraphExecUpdateResultInfo *) {
+  std::lock_guard<std::mutex> lock(executables.mutex);
+  auto &executable = *reinterpret_cast<Executable *>(handle);
+  const std::deque<Node> &before = executable.graph->nodes, &now = graphOf(graph)->nodes;
+  auto same = [](const Node &a, const Node &b) {
+    return a.copy.Height == b.copy.Height &&
+           (a.copy.Height <= 1 || !std::memcmp(&a.copy, &b.copy, sizeof a.copy));
+  };
+  if (number("no-update") != 0 || before.size() != now.size() ||
+      !std::equal(before.begin(), before.end(), now.begin(), same))
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  executable.work = workOf(*graphOf(graph));
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  std::shared_ptr<const std::vector<Work>> all;
+  {
+    std::lock_guard<std::mutex> lock(executables.mutex);
+    if (executables.live.count(executable) == 0) // an address that is gone
+      return CUDA_ERROR_INVALID_VALUE;
+    all = reinterpret_cast<Executable *>(executable)->work;
+  }
+  ++number("graph-launches");
+  add(stream, [all] {
+    for (const Work &work : *all)
+      work();
+  });
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+  graphOf(graph)->destroyed = true;
+  return delete &graphOf(graph), CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  std::lock_guard<std::mutex> lock(executables.mutex);
+  executables.live.erase(executable);
+  return delete reinterpret_cast<Executable *>(executable), CUDA_SUCCESS;
+}
+
+} // extern "C"
+
+// NOLINTEND(performance-no-int-to-ptr)
