@@ -11,9 +11,11 @@
 #ifndef TANDEM_LIB_BINDINGS_PYTHON_BINDINGS_H
 #define TANDEM_LIB_BINDINGS_PYTHON_BINDINGS_H
 
+#include "Dlpack.h"
 #include "tandem-c/Runtime.h"
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <nanobind/nanobind.h>
 #include <optional>
@@ -23,6 +25,15 @@
 namespace tandem::python {
 
 namespace nb = nanobind;
+
+/// `module.name`, kept in `cache` for the life of the process. Not a static variable: its
+/// initialisation would hold the compiler's lock while an import gives up the interpreter's, and
+/// another thread would wait for the one with the other.
+inline nb::handle imported(PyObject *&cache, const char *module, const char *name) {
+  if (!cache)
+    cache = nb::object(nb::module_::import_(module).attr(name)).release().ptr();
+  return cache;
+}
 
 //===-- Errors ------------------------------------------------------------===//
 
@@ -81,11 +92,15 @@ public:
   /// Raises if the context was closed.
   tandem_context *get() const;
   std::string description() const;
+  /// The caller's stream as a handle, which lives as long as the context.
+  tandem_stream *wrap(void *native);
 
   const std::string device;
   std::string channels;
   uint32_t rank = 0, worldSize = 1;
   bool isHost = true; ///< its device computes on host memory
+  /// Equal for contexts with equal device, channels and world size.
+  uint32_t kind = 0;
 
 private:
   void readBootstrap(nb::object given, tandem_launch &launch);
@@ -100,6 +115,21 @@ private:
   /// Raised by a callback.
   std::optional<nb::python_error> raised;
   std::vector<std::weak_ptr<ContextPart>> parts;
+  std::vector<std::pair<void *, tandem_stream *>> streams; ///< those that were wrapped
+};
+
+/// The stream of a run. On the CPU there is none, and a call waits for its run.
+class RunStream {
+public:
+  /// `given`: a number (cudaStream_t), or an object with __cuda_stream__, cuda_stream or ptr. None:
+  /// the current stream of the library of `like`, a tensor (or null).
+  RunStream(RuntimeContext &context, nb::handle given, nb::handle like);
+
+  tandem_stream *handle = nullptr;
+  nb::object number = nb::none(); ///< for __dlpack__
+  /// The library of `like` has no current stream: a call waits for its run.
+  bool isAwaited = true;
+  nb::handle like;
 };
 
 /// The context of this thread: that of the innermost `with`, else that of the process. Null if
@@ -129,7 +159,7 @@ public:
   uint32_t rank = 0;
   int64_t shape[kMaxDims] = {};
   uint64_t bytes = 0;
-  bool isReadOnly = false;
+  bool isReadOnly = false, isRead = false;
 
 private:
   void readTorch(nb::handle object, const std::string &what, bool onHost);
@@ -146,13 +176,20 @@ private:
 /// "f32"; "" if unknown.
 const char *nameOf(tandem_dtype dtype);
 uint32_t sizeOf(tandem_dtype dtype);
+dlpack::DataType dlpackType(tandem_dtype dtype);
 std::string describe(tandem_dtype dtype, const std::vector<int64_t> &shape);
-/// A new tensor of the framework of `like` (None: NumPy).
-nb::object makeTensor(nb::handle like, tandem_dtype dtype, const std::vector<int64_t> &shape);
+/// A new tensor of the library and device of `like` (null: NumPy), or an Array.
+nb::object makeTensor(const std::shared_ptr<RuntimeContext> &context, nb::handle like,
+                      tandem_dtype dtype, const std::vector<int64_t> &shape);
+/// The tensor of the library of `like` for what makeTensor made, once it is filled.
+nb::object finishTensor(nb::handle like, nb::object made);
+bool isTorch(nb::handle object);
 
 //===-- The parts of the module -------------------------------------------===//
 
+void bindArrays(nb::module_ &module);
 void bindContexts(nb::module_ &module);
+void bindFusions(nb::module_ &module);
 void bindPrograms(nb::module_ &module);
 void bindCompiler(nb::module_ &module);
 

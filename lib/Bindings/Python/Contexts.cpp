@@ -123,6 +123,16 @@ void RuntimeContext::joinJob() {
   worldSize = tandem_job_launch(job)->world_size;
 }
 
+/// A number per text.
+static uint32_t kindOf(const std::string &text) {
+  static auto *known = new std::vector<std::string>;
+  for (size_t i = 0; i < known->size(); ++i)
+    if ((*known)[i] == text)
+      return static_cast<uint32_t>(i);
+  known->push_back(text);
+  return static_cast<uint32_t>(known->size() - 1);
+}
+
 /// The usual channels of a device and a way to start ranks.
 static std::string usualChannels(const ContextOptions &given, bool isHost, uint32_t worldSize) {
   if (!given.channels.empty())
@@ -157,6 +167,8 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
     options.launch = tandem_job_launch(job);
   }
   channels = usualChannels(given, isHost, worldSize);
+  kind =
+      kindOf(device.substr(0, device.find(':')) + "|" + channels + "|" + std::to_string(worldSize));
   options.channels = channels.empty() ? nullptr : channels.c_str();
   tandem_code code = TANDEM_OK;
   {
@@ -193,6 +205,8 @@ void RuntimeContext::close() {
       part->close();
   if (tandem_context *last = std::exchange(handle, nullptr)) {
     nb::gil_scoped_release unlocked;
+    for (auto &[native, stream] : std::exchange(streams, {}))
+      tandem_stream_destroy(stream);
     tandem_context_destroy(last);
   }
   tandem_job_destroy(std::exchange(job, nullptr));
@@ -202,6 +216,16 @@ tandem_context *RuntimeContext::get() const {
   if (!handle)
     raiseArgument("the context is closed");
   return handle;
+}
+
+tandem_stream *RuntimeContext::wrap(void *native) {
+  for (auto &[known, stream] : streams)
+    if (known == native)
+      return stream;
+  tandem_stream *stream = nullptr;
+  check(tandem_stream_wrap(get(), native, &stream));
+  streams.emplace_back(native, stream);
+  return stream;
 }
 
 std::string RuntimeContext::description() const { return tandem_context_description(get()); }

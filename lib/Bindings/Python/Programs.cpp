@@ -5,40 +5,46 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Bindings.h"
+#include "Programs.h"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 #include <utility>
 
 using namespace tandem::python;
 
-namespace {
+static std::shared_ptr<RuntimeContext> contextOrInit(std::shared_ptr<RuntimeContext> given) {
+  if (!given)
+    given = currentContext();
+  if (!given)
+    given = nb::cast<std::shared_ptr<RuntimeContext>>(
+        nb::module_::import_("tandem._context").attr("init")());
+  return given;
+}
 
-struct Argument {
-  std::string name;
-  bool isResult = false, present = true;
-  tandem_dtype dtype = TANDEM_F32;
-  std::vector<int64_t> shape, localShape;
-};
+CallOptions::CallOptions(const nb::kwargs &keywords) {
+  for (auto [key, value] : keywords) {
+    const char *word = nb::cast<const char *>(key);
+    if (!std::strcmp(word, "out"))
+      out = nb::borrow(value);
+    else if (!std::strcmp(word, "stream"))
+      stream = nb::borrow(value);
+    else if (std::strcmp(word, "context"))
+      throw nb::type_error(
+          (std::string("expected the keyword out, stream or context, found ") + word).c_str());
+    else if (!value.is_none())
+      context = nb::cast<std::shared_ptr<RuntimeContext>>(value);
+  }
+  context = contextOrInit(std::move(context));
+  (void)context->get();
+}
 
-/// A program in one context: loaded, prepared, with its state.
-class Prepared : public ContextPart {
-public:
-  /// Collective.
-  Prepared(std::shared_ptr<RuntimeContext> context, const nb::bytes &bytes);
-  ~Prepared() override { close(); }
-  void close() override;
-
-  const std::shared_ptr<RuntimeContext> context;
-  tandem_instance *instance = nullptr;
-  std::string name;
-  std::vector<Argument> arguments; ///< inputs, then results
-
-private:
-  tandem_program *program = nullptr;
-};
+nb::handle Inputs::first(const nb::args &given) {
+  for (nb::handle tensor : given)
+    if (!tensor.is_none())
+      return tensor;
+  return {};
+}
 
 Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes)
     : context(std::move(given)) {
@@ -51,8 +57,7 @@ Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes
       code = tandem_prepare(handle, program, &instance);
   }
   if (code != TANDEM_OK) {
-    if (program)
-      tandem_program_destroy(std::exchange(program, nullptr));
+    tandem_program_destroy(std::exchange(program, nullptr));
     context->check(code);
   }
   name = tandem_program_name(program);
@@ -68,6 +73,7 @@ Prepared::Prepared(std::shared_ptr<RuntimeContext> given, const nb::bytes &bytes
     to.dtype = from.dtype;
     to.shape.assign(from.shape, from.shape + from.rank);
     to.localShape.assign(from.local_shape, from.local_shape + from.local_rank);
+    ++(to.isResult ? numResults : numInputs);
   }
 }
 
@@ -77,160 +83,119 @@ void Prepared::close() {
   if (!lastInstance && !lastProgram)
     return;
   nb::gil_scoped_release unlocked;
-  if (lastInstance)
-    tandem_instance_destroy(lastInstance);
-  if (lastProgram)
-    tandem_program_destroy(lastProgram);
+  tandem_instance_destroy(lastInstance);
+  tandem_program_destroy(lastProgram);
 }
 
-/// The base of tandem.Program.
-class Program {
-public:
-  explicit Program(nb::bytes bytes) : bytes(std::move(bytes)) {}
-
-  /// Collective when a context sees the program for the first time.
-  Prepared &prepare(const std::shared_ptr<RuntimeContext> &context);
-  nb::object call(const nb::args &tensors, const nb::kwargs &options);
-  nb::list describeArguments(const std::shared_ptr<RuntimeContext> &context);
-
-  const nb::bytes bytes;
-
-private:
-  nb::object run(Prepared &prepared, const nb::args &tensors, nb::handle out, nb::handle stream);
-
-  std::vector<std::shared_ptr<Prepared>> prepared;
-};
-
-std::shared_ptr<RuntimeContext> contextOrRaise() {
-  std::shared_ptr<RuntimeContext> context = currentContext();
-  if (!context)
-    return nb::cast<std::shared_ptr<RuntimeContext>>(
-        nb::module_::import_("tandem._context").attr("init")());
-  return context;
+std::string Prepared::nameOf(size_t argument) const {
+  return name + ": argument " + std::to_string(argument) + " \"" + arguments[argument].name + "\"";
 }
 
-} // namespace
+void Prepared::check(size_t index, const Tensor &tensor) const {
+  const Argument &argument = arguments[index];
+  bool fits = tensor.dtype == argument.dtype && tensor.rank == argument.localShape.size();
+  for (uint32_t d = 0; fits && d < tensor.rank; ++d)
+    fits = tensor.shape[d] == argument.localShape[d];
+  if (!fits)
+    raiseArgument(nameOf(index) + ": expected " + describe(argument.dtype, argument.localShape) +
+                  ", found " + tensor.str());
+  if (argument.isResult && tensor.isReadOnly)
+    raiseArgument(nameOf(index) + ": expected memory that can be written");
+}
 
-Prepared &Program::prepare(const std::shared_ptr<RuntimeContext> &context) {
+nb::object Prepared::run(Inputs &inputs, nb::handle out) {
+  auto wrong = [&](const char *what, size_t expected, size_t found) {
+    raiseArgument(name + ": " + what + "expected " + std::to_string(expected) + " tensors, found " +
+                  std::to_string(found));
+  };
+  if (inputs.tensors.size() != numInputs)
+    wrong("", numInputs, inputs.tensors.size());
+  bool isSequence = PyTuple_Check(out.ptr()) || PyList_Check(out.ptr());
+  if (size_t found = isSequence ? nb::len(out) : 1; !out.is_none() && found != numResults)
+    wrong("out: ", numResults, found);
+
+  nb::object results = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numResults)));
+  std::vector<Tensor> resultTensors(numResults);
+  std::vector<void *> data(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Argument &argument = arguments[i];
+    Tensor &tensor = argument.isResult ? resultTensors[i - numInputs] : inputs.tensors[i];
+    bool isGiven = !argument.isResult && tensor.isRead;
+    if (argument.isResult) {
+      auto at = static_cast<Py_ssize_t>(i - numInputs);
+      nb::object object;
+      if (out.is_none())
+        object = argument.present
+                     ? makeTensor(context, inputs.like(), argument.dtype, argument.localShape)
+                     : nb::none();
+      else
+        object = isSequence ? nb::object(out[i - numInputs]) : nb::borrow(out);
+      isGiven = !object.is_none();
+      PyTuple_SET_ITEM(results.ptr(), at, nb::object(object).release().ptr());
+      if (isGiven)
+        tensor.read(object, name + ": result", context->isHost, inputs.stream.number);
+    }
+    if (isGiven != argument.present)
+      raiseArgument(nameOf(i) + (argument.present
+                                     ? ": expected a tensor, found None"
+                                     : ": expected None, since this rank holds no part of it"));
+    if (!argument.present)
+      continue;
+    check(i, tensor);
+    data[i] = tensor.data;
+  }
+
+  tandem_run_options options = {};
+  options.struct_size = sizeof options;
+  options.stream = inputs.stream.handle;
+  options.data = data.data();
+  tandem_code code = TANDEM_OK;
+  {
+    nb::gil_scoped_release unlocked;
+    code = tandem_enqueue(instance, &options);
+    if (code == TANDEM_OK && inputs.stream.isAwaited)
+      code = tandem_wait(instance);
+  }
+  context->check(code);
+  if (out.is_none())
+    for (size_t i = 0; i < numResults; ++i)
+      if (PyObject *made = PyTuple_GET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i));
+          made != Py_None)
+        PyTuple_SET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i),
+                         finishTensor(inputs.like(), nb::steal(made)).release().ptr());
+  if (numResults == 1)
+    return nb::borrow(PyTuple_GET_ITEM(results.ptr(), 0));
+  return results;
+}
+
+std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext> &context) {
   for (const std::shared_ptr<Prepared> &one : prepared)
-    if (one->context == context)
-      return *one;
+    if (one->context == context && one->instance)
+      return one;
   auto made = std::make_shared<Prepared>(context, bytes);
   context->add(made);
   // Those of closed contexts go.
   size_t kept = 0;
   for (std::shared_ptr<Prepared> &one : prepared)
     if (one->instance)
-      prepared[kept++] = std::move(one);
+      std::swap(prepared[kept++], one);
   prepared.resize(kept);
-  prepared.push_back(std::move(made));
-  return *prepared.back();
+  prepared.push_back(made);
+  return made;
 }
 
-nb::object Program::call(const nb::args &tensors, const nb::kwargs &options) {
-  nb::object out = nb::none(), stream = nb::none();
-  std::shared_ptr<RuntimeContext> context;
-  for (auto [key, value] : options) {
-    std::string word = nb::cast<std::string>(key);
-    if (word == "out")
-      out = nb::borrow(value);
-    else if (word == "stream")
-      stream = nb::borrow(value);
-    else if (word == "context")
-      context = nb::cast<std::shared_ptr<RuntimeContext>>(value);
-    else
-      throw nb::type_error(("expected the keyword out, stream or context, found " + word).c_str());
-  }
-  if (!context)
-    context = contextOrRaise();
-  std::shared_ptr<Prepared> keep;
-  for (const std::shared_ptr<Prepared> &one : prepared)
-    if (one->context == context && one->instance)
-      keep = one;
-  if (!keep) {
-    prepare(context);
-    keep = prepared.back();
-  }
-  return run(*keep, tensors, out, stream);
-}
-
-nb::object Program::run(Prepared &prepared, const nb::args &tensors, nb::handle out,
-                        nb::handle stream) {
-  RuntimeContext &context = *prepared.context;
-  (void)context.get();
-  size_t numInputs = 0, numResults = 0;
-  for (const Argument &argument : prepared.arguments)
-    ++(argument.isResult ? numResults : numInputs);
-  if (tensors.size() != numInputs)
-    raiseArgument(prepared.name + ": expected " + std::to_string(numInputs) + " tensors, found " +
-                  std::to_string(tensors.size()));
-  bool isSequence = PyTuple_Check(out.ptr()) || PyList_Check(out.ptr());
-  if (!out.is_none() && (isSequence ? nb::len(out) : 1) != numResults)
-    raiseArgument(prepared.name + ": out: expected " + std::to_string(numResults) +
-                  " tensors, found " + std::to_string(isSequence ? nb::len(out) : 1));
-
-  std::vector<Tensor> held(prepared.arguments.size());
-  nb::object results = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numResults)));
-  nb::object like = nb::none();
-  size_t input = 0, result = 0;
-  for (size_t i = 0; i < prepared.arguments.size(); ++i) {
-    const Argument &argument = prepared.arguments[i];
-    auto where = [&] {
-      return prepared.name + ": argument " + std::to_string(i) + " \"" + argument.name + "\"";
-    };
-    nb::object tensor;
-    if (!argument.isResult)
-      tensor = nb::borrow(tensors[input++]);
-    else if (out.is_none())
-      tensor =
-          argument.present ? makeTensor(like, argument.dtype, argument.localShape) : nb::none();
-    else
-      tensor = isSequence ? nb::object(out[result]) : nb::borrow(out);
-    if (argument.isResult)
-      PyTuple_SET_ITEM(results.ptr(), static_cast<Py_ssize_t>(result++),
-                       nb::object(tensor).release().ptr());
-    if (!argument.present) {
-      if (!tensor.is_none())
-        raiseArgument(where() + ": this rank holds no part of it: expected None");
-      continue;
-    }
-    held[i].read(tensor, "argument", context.isHost, stream);
-    const Tensor &view = held[i];
-    if (!argument.isResult && like.is_none())
-      like = tensor;
-    bool fits = view.dtype == argument.dtype && view.rank == argument.localShape.size();
-    for (uint32_t d = 0; fits && d < view.rank; ++d)
-      fits = view.shape[d] == argument.localShape[d];
-    if (!fits)
-      raiseArgument(where() + ": expected " + describe(argument.dtype, argument.localShape) +
-                    ", found " + view.str());
-    if (argument.isResult && view.isReadOnly)
-      raiseArgument(where() + ": expected memory that can be written");
-    context.check(tandem_bind(prepared.instance, static_cast<uint32_t>(i), view.data, view.bytes,
-                              view.dtype, view.rank, view.shape));
-  }
-  tandem_code code = TANDEM_OK;
-  {
-    nb::gil_scoped_release unlocked;
-    code = tandem_run(prepared.instance);
-  }
-  context.check(code);
-  if (numResults == 1)
-    return nb::borrow(PyTuple_GET_ITEM(results.ptr(), 0));
-  return results;
-}
-
-nb::list Program::describeArguments(const std::shared_ptr<RuntimeContext> &context) {
+static nb::list describeArguments(const Prepared &prepared) {
+  auto tuple = [](const std::vector<int64_t> &shape) {
+    nb::list extents;
+    for (int64_t extent : shape)
+      extents.append(extent);
+    return nb::tuple(extents);
+  };
   nb::list list;
-  for (const Argument &argument : prepare(context).arguments) {
-    nb::list shape, local;
-    for (int64_t extent : argument.shape)
-      shape.append(extent);
-    for (int64_t extent : argument.localShape)
-      local.append(extent);
+  for (const Argument &argument : prepared.arguments)
     list.append(nb::make_tuple(argument.name, argument.isResult, argument.present,
-                               nameOf(argument.dtype), nb::tuple(shape), nb::tuple(local)));
-  }
+                               nameOf(argument.dtype), tuple(argument.shape),
+                               tuple(argument.localShape)));
   return list;
 }
 
@@ -238,17 +203,37 @@ void tandem::python::bindPrograms(nb::module_ &module) {
   nb::class_<Program>(module, "Program")
       .def(nb::init<nb::bytes>(), nb::arg("bytes"))
       .def_prop_ro("bytes", [](const Program &program) { return program.bytes; })
-      .def("__call__", &Program::call)
+      .def("__call__",
+           [](Program &program, const nb::args &tensors, const nb::kwargs &keywords) {
+             CallOptions options(keywords);
+             std::shared_ptr<Prepared> prepared = program.prepare(options.context);
+             Inputs inputs(tensors, options, [&](size_t i) {
+               return i < prepared->numInputs ? prepared->nameOf(i) : prepared->name;
+             });
+             return prepared->run(inputs, options.out);
+           })
       .def(
           "prepare",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
-            program.prepare(context ? context : contextOrRaise());
+            program.prepare(contextOrInit(std::move(context)));
+          },
+          nb::arg("context") = nb::none())
+      .def(
+          "wait",
+          [](Program &program, std::shared_ptr<RuntimeContext> context) {
+            std::shared_ptr<Prepared> prepared = program.prepare(contextOrInit(std::move(context)));
+            tandem_code code = TANDEM_OK;
+            {
+              nb::gil_scoped_release unlocked;
+              code = tandem_wait(prepared->instance);
+            }
+            prepared->context->check(code);
           },
           nb::arg("context") = nb::none())
       .def(
           "_arguments",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {
-            return program.describeArguments(context ? context : contextOrRaise());
+            return describeArguments(*program.prepare(contextOrInit(std::move(context))));
           },
           nb::arg("context") = nb::none());
 }

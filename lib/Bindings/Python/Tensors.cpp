@@ -11,8 +11,6 @@
 
 #include "Bindings.h"
 
-#include "Dlpack.h"
-
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -48,8 +46,8 @@ struct Names {
   static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }
   /// Lives as long as the process.
   static const Names &get() {
-    static const auto *names = new Names;
-    return *names;
+    static const Names *names = nullptr; // see imported()
+    return *(names ? names : names = new Names);
   }
 };
 
@@ -73,11 +71,6 @@ struct Torch {
     return torch = made;
   }
 };
-
-bool isTorch(nb::handle object) {
-  const Torch *torch = Torch::get();
-  return torch && PyObject_TypeCheck(object.ptr(), (PyTypeObject *)torch->tensor.ptr());
-}
 
 /// The type of a struct-module format of `bytes` bytes.
 std::optional<tandem_dtype> fromFormat(std::string_view format, Py_ssize_t bytes) {
@@ -106,12 +99,22 @@ const char *typeOf(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
 } // namespace
 
+bool tandem::python::isTorch(nb::handle object) {
+  const Torch *torch = Torch::get();
+  return torch && PyObject_TypeCheck(object.ptr(), (PyTypeObject *)torch->tensor.ptr());
+}
+
 const char *tandem::python::nameOf(tandem_dtype dtype) {
   return static_cast<size_t>(dtype) < kTypes.size() ? kTypes[static_cast<size_t>(dtype)].name : "";
 }
 
 uint32_t tandem::python::sizeOf(tandem_dtype dtype) {
   return static_cast<size_t>(dtype) < kTypes.size() ? kTypes[static_cast<size_t>(dtype)].bytes : 0;
+}
+
+dlpack::DataType tandem::python::dlpackType(tandem_dtype dtype) {
+  const TypeInfo &info = kTypes[static_cast<size_t>(dtype)];
+  return {info.code, static_cast<uint8_t>(info.bytes * 8), 1};
 }
 
 static std::string describe(tandem_dtype dtype, const int64_t *shape, size_t rank) {
@@ -152,6 +155,7 @@ void Tensor::read(nb::handle object, const std::string &what, bool onHost, nb::h
   else
     raiseArgument(what + ": expected a tensor (with __dlpack__ or the buffer protocol), found " +
                   typeOf(object));
+  isRead = true;
 }
 
 /// Checks that memory is row-major, and computes its size. Strides are multiples of `unit` bytes.
@@ -266,14 +270,4 @@ void Tensor::readDlpack(nb::handle object, const std::string &what, bool onHost,
   for (uint32_t d = 0; d < rank; ++d)
     shape[d] = tensor.shape[d];
   finish(what, tensor.strides, sizeOf(dtype));
-}
-
-nb::object tandem::python::makeTensor(nb::handle like, tandem_dtype dtype,
-                                      const std::vector<int64_t> &shape) {
-  static const nb::object *make =
-      new nb::object(nb::module_::import_("tandem._frameworks").attr("make"));
-  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
-  for (size_t d = 0; d < shape.size(); ++d)
-    PyTuple_SET_ITEM(extents.ptr(), static_cast<Py_ssize_t>(d), PyLong_FromLongLong(shape[d]));
-  return (*make)(nb::borrow(like), nameOf(dtype), extents);
 }

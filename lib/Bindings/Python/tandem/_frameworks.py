@@ -35,12 +35,27 @@ def _numpy(like, dtype, shape):
     return numpy.empty(shape, dtype=sys.modules["ml_dtypes"].bfloat16)
 
 
+def _other(like, dtype, shape):
+    return None
+
+
 def make(like, dtype, shape):
-    """An uninitialised tensor of the library and device of `like`; of NumPy where that is None."""
+    """An uninitialised tensor of the library and device of `like`; of NumPy where that is None or none of a library.
+    None if the library's tensors cannot be written: then `finish` makes one."""
     kind = type(like)
     maker = _makers.get(kind)
     if maker is None:
         library = {base.__module__.split(".")[0] for base in kind.__mro__}
-        maker = _torch if "torch" in library else _cupy if "cupy" in library else _numpy
+        maker = (_torch if "torch" in library else _cupy if "cupy" in library else
+                 _other if hasattr(kind, "__dlpack__") and "numpy" not in library else _numpy)
         _makers[kind] = maker
     return maker(like, dtype, shape)
+
+
+def finish(like, array):
+    """The tensor of the library of `like` for memory of Tandem: by DLPack, without a copy."""
+    library = type(like).__module__.split(".")[0]
+    if library in ("jax", "jaxlib"):
+        import jax
+        return jax.dlpack.from_dlpack(array)
+    return array

@@ -131,11 +131,12 @@ def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=N
     return _compile_text(source, name or "input.mlir", mesh, shapes, options)
 
 
-class Fusion:
+class Fusion(_tandem.Fusion):
     """A function on symbolic tensors; see `fuse`. A call compiles it for the shapes of the tensors, once, and runs
     the program."""
 
     def __init__(self, function, types, results, options):
+        super().__init__()
         self.function, self.options = function, options
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self.file = inspect.getsourcefile(function) or "<python>"
@@ -211,30 +212,24 @@ class Fusion:
         """tandem.compile of this function."""
         return compile(self, **{**self.options, **options})
 
-    def __call__(self, *tensors, out=None, stream=None, context=None):
-        from ._context import init
-        context = context or _tandem.current_context() or init()
-        key = context.world_size, context.device, context.channels, *(
-            None if tensor is None else tuple(tensor.shape) for tensor in tensors)
-        program = self._programs.get(key)
-        if program is None:
-            with self._lock:  # ranks that are threads share one program
-                program = self._programs.get(key)
-                if program is None:
-                    program = self._programs[key] = self._specialize(tensors, context)
-        return program(*tensors, out=out, stream=stream, context=context)
-
     def _specialize(self, tensors, context):
+        """The program for the local shapes of tensors (None: no part). Called when there is none yet."""
+        with self._lock:  # ranks that are threads share it
+            key = context.device, context.channels, context.world_size, tensors
+            if key not in self._programs:
+                self._programs[key] = self._compile_for(tensors, context)
+            return self._programs[key]
+
+    def _compile_for(self, tensors, context):
         if len(tensors) != len(self.types):
             raise ArgumentError(f"{self.__name__}: expected {len(self.types)} tensors, found {len(tensors)}")
         sizes = self._mesh_sizes(self.options.get("mesh"), context.world_size)
         shapes = {}
-        for (name, type_), tensor in zip(self.types.items(), tensors):
+        for (name, type_), local in zip(self.types.items(), tensors):
             if None not in type_.shape:
                 continue
-            if tensor is None:
+            if local is None:
                 raise ArgumentError(f"{self.__name__}: {name}: expected a tensor, since its shape is open")
-            local = tuple(tensor.shape)
             if len(local) != len(type_.shape):
                 raise ArgumentError(f"{self.__name__}: {name}: expected {len(type_.shape)} dimensions, found {len(local)}")
             known = {axis: sizes[f"{type_.axes.mesh.name}.{axis}"] for axis in type_.axes.mesh.sizes}

@@ -1,0 +1,142 @@
+//===- Arrays.cpp - results for libraries that cannot be asked --*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Arrays of JAX cannot be written, and of other libraries only DLPack is known. Their results are
+// memory of Tandem, which the library takes over by DLPack.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Bindings.h"
+
+#include <cstdlib>
+#include <nanobind/stl/shared_ptr.h>
+
+using namespace tandem::python;
+
+namespace {
+
+struct Memory {
+  ~Memory() {
+    std::free(host);
+    tandem_memory_destroy(device);
+  }
+  void *host = nullptr;
+  tandem_memory *device = nullptr;
+};
+
+/// Dense memory with a dtype and shape.
+class Array {
+public:
+  Array(const std::shared_ptr<RuntimeContext> &context, tandem_dtype dtype,
+        const std::vector<int64_t> &shape, dlpack::Device place);
+
+  nb::object toDlpack() const;
+  std::string str() const { return "tandem.Array " + describe(dtype, shape); }
+
+  const tandem_dtype dtype;
+  const std::vector<int64_t> shape;
+  const dlpack::Device place;
+  void *data = nullptr;
+
+private:
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>();
+};
+
+/// What a capsule holds.
+struct Exported {
+  dlpack::ManagedTensor managed = {};
+  std::shared_ptr<Memory> memory;
+  std::vector<int64_t> shape;
+};
+
+} // namespace
+
+Array::Array(const std::shared_ptr<RuntimeContext> &context, tandem_dtype dtype,
+             const std::vector<int64_t> &shape, dlpack::Device place)
+    : dtype(dtype), shape(shape), place(place) {
+  size_t bytes = sizeOf(dtype);
+  for (int64_t extent : shape)
+    bytes *= static_cast<size_t>(extent);
+  if (!context->isHost) {
+    context->check(tandem_memory_create(context->get(), bytes, &memory->device));
+    data = tandem_memory_data(memory->device);
+    return;
+  }
+  // XLA takes over memory of this alignment, and copies other memory.
+  constexpr size_t kAlignment = 64;
+  data = memory->host =
+      std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
+  if (!data)
+    raise(TANDEM_OUT_OF_MEMORY, "out of memory");
+}
+
+nb::object Array::toDlpack() const {
+  auto *exported = new Exported;
+  exported->memory = memory;
+  exported->shape = shape;
+  dlpack::Tensor &tensor = exported->managed.tensor;
+  tensor.data = data;
+  tensor.device = place;
+  tensor.rank = static_cast<int32_t>(shape.size());
+  tensor.dtype = dlpackType(dtype);
+  tensor.shape = exported->shape.data();
+  exported->managed.manager = exported;
+  exported->managed.deleter = [](dlpack::ManagedTensor *self) {
+    delete static_cast<Exported *>(self->manager);
+  };
+  PyObject *capsule = PyCapsule_New(&exported->managed, "dltensor", [](PyObject *capsule) {
+    if (auto *managed =
+            PyCapsule_IsValid(capsule, "dltensor")
+                ? static_cast<dlpack::ManagedTensor *>(PyCapsule_GetPointer(capsule, "dltensor"))
+                : nullptr)
+      managed->deleter(managed);
+  });
+  if (!capsule) {
+    delete exported;
+    throw nb::python_error();
+  }
+  return nb::steal(capsule);
+}
+
+nb::object tandem::python::makeTensor(const std::shared_ptr<RuntimeContext> &context,
+                                      nb::handle like, tandem_dtype dtype,
+                                      const std::vector<int64_t> &shape) {
+  static PyObject *make = nullptr;
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (size_t d = 0; d < shape.size(); ++d)
+    PyTuple_SET_ITEM(extents.ptr(), static_cast<Py_ssize_t>(d), PyLong_FromLongLong(shape[d]));
+  nb::object known = like.is_valid() ? nb::borrow(like) : nb::none();
+  nb::object made = imported(make, "tandem._frameworks", "make")(known, nameOf(dtype), extents);
+  if (!made.is_none())
+    return made;
+  dlpack::Device place = {dlpack::kCpu, 0};
+  if (!context->isHost) {
+    nb::object device = like.attr("__dlpack_device__")(); // (type, number)
+    place = {nb::cast<int32_t>(nb::int_(device[0])), nb::cast<int32_t>(nb::int_(device[1]))};
+  }
+  return nb::cast(std::make_shared<Array>(context, dtype, shape, place));
+}
+
+nb::object tandem::python::finishTensor(nb::handle like, nb::object made) {
+  if (!nb::isinstance<Array>(made))
+    return made;
+  return nb::module_::import_("tandem._frameworks").attr("finish")(nb::borrow(like), made);
+}
+
+void tandem::python::bindArrays(nb::module_ &module) {
+  nb::class_<Array>(module, "Array")
+      .def("__dlpack__", [](const Array &array, const nb::kwargs &) { return array.toDlpack(); })
+      .def("__dlpack_device__",
+           [](const Array &array) { return nb::make_tuple(array.place.type, array.place.id); })
+      .def_prop_ro("shape",
+                   [](const Array &array) {
+                     nb::list extents;
+                     for (int64_t extent : array.shape)
+                       extents.append(extent);
+                     return nb::tuple(extents);
+                   })
+      .def_prop_ro("dtype", [](const Array &array) { return nameOf(array.dtype); })
+      .def("__repr__", &Array::str);
+}

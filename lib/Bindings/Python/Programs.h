@@ -1,0 +1,89 @@
+//===- Programs.h - calls of stream programs --------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_BINDINGS_PYTHON_PROGRAMS_H
+#define TANDEM_LIB_BINDINGS_PYTHON_PROGRAMS_H
+
+#include "Bindings.h"
+
+namespace tandem::python {
+
+/// The keywords of a call, and its context: that of the thread if none is given.
+struct CallOptions {
+  explicit CallOptions(const nb::kwargs &keywords);
+  nb::object out = nb::none(), stream = nb::none();
+  std::shared_ptr<RuntimeContext> context;
+};
+
+/// The tensors that a call was given, and the stream on which it runs.
+class Inputs {
+public:
+  /// Reads the tensors. `name(i)` names one in errors. None is kept as such.
+  template <typename Name>
+  Inputs(const nb::args &given, const CallOptions &options, const Name &name)
+      : tensors(given.size()), stream(*options.context, options.stream, first(given)) {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (!given[i].is_none())
+        tensors[i].read(given[i], name(i), options.context->isHost, stream.number);
+  }
+
+  std::vector<Tensor> tensors; ///< without data where None was given
+  RunStream stream;
+  nb::handle like() const { return stream.like; }
+
+private:
+  static nb::handle first(const nb::args &given);
+};
+
+/// An input or result as one rank sees it.
+struct Argument {
+  std::string name;
+  bool isResult = false, present = true;
+  tandem_dtype dtype = TANDEM_F32;
+  std::vector<int64_t> shape, localShape;
+};
+
+/// A program in one context: loaded, prepared, with its state.
+class Prepared : public ContextPart {
+public:
+  /// Collective.
+  Prepared(std::shared_ptr<RuntimeContext> context, const nb::bytes &bytes);
+  ~Prepared() override { close(); }
+  void close() override;
+
+  /// Runs with the inputs; returns the results.
+  nb::object run(Inputs &inputs, nb::handle out);
+  std::string nameOf(size_t argument) const;
+
+  const std::shared_ptr<RuntimeContext> context;
+  tandem_instance *instance = nullptr;
+  tandem_program *program = nullptr;
+  std::string name;
+  std::vector<Argument> arguments; ///< inputs, then results
+  size_t numInputs = 0, numResults = 0;
+
+private:
+  void check(size_t argument, const Tensor &tensor) const;
+};
+
+/// The base of tandem.Program.
+class Program {
+public:
+  explicit Program(nb::bytes bytes) : bytes(std::move(bytes)) {}
+
+  /// Collective when a context sees the program for the first time.
+  std::shared_ptr<Prepared> prepare(const std::shared_ptr<RuntimeContext> &context);
+
+  const nb::bytes bytes;
+
+private:
+  std::vector<std::shared_ptr<Prepared>> prepared;
+};
+
+} // namespace tandem::python
+
+#endif // TANDEM_LIB_BINDINGS_PYTHON_PROGRAMS_H
