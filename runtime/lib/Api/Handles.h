@@ -84,7 +84,7 @@ struct tandem_program {
 
 struct tandem_instance {
   tandem::capi::ContextRef context;
-  std::unique_ptr<tandem::Instance> instance;
+  tandem::InstancePtr instance;
 };
 
 struct tandem_stream {

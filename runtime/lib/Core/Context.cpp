@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <sstream>
 
 namespace tandem {
 
@@ -19,6 +20,9 @@ using Clock = std::chrono::steady_clock;
 Watched::~Watched() = default;
 
 ContextImpl::~ContextImpl() {
+  for (auto &[number, instance] : retired)
+    instance->finishRuns(); // the watchdog still runs
+  retired.clear();
   {
     std::lock_guard<std::mutex> lock(mutex);
     stopping = true;
@@ -26,6 +30,63 @@ ContextImpl::~ContextImpl() {
   }
   if (watchdog.joinable())
     watchdog.join();
+}
+
+uint32_t ContextImpl::nextInstance() {
+  std::lock_guard<std::mutex> lock(retiredMutex);
+  inUse.insert(++instances);
+  return instances;
+}
+
+void ContextImpl::retire(uint32_t number, std::unique_ptr<Watched> instance) {
+  std::lock_guard<std::mutex> lock(retiredMutex);
+  inUse.erase(number);
+  retired.emplace(number, std::move(instance));
+}
+
+void ContextImpl::forget(uint32_t number) {
+  std::lock_guard<std::mutex> lock(retiredMutex);
+  inUse.erase(number);
+}
+
+Status ContextImpl::releaseRetired() {
+  // Peers may access an instance while it has runs in flight here.
+  std::vector<Watched *> ending;
+  std::string mine;
+  {
+    std::lock_guard<std::mutex> lock(retiredMutex);
+    for (const auto &[number, instance] : retired)
+      ending.push_back(instance.get()); // only this function removes them
+  }
+  for (Watched *instance : ending)
+    instance->finishRuns();
+  std::map<uint32_t, std::unique_ptr<Watched>> released;
+  {
+    std::lock_guard<std::mutex> lock(retiredMutex);
+    for (uint32_t number : inUse)
+      mine += fmt::format("{} ", number);
+    // Those retired since are still unfinished.
+    for (const auto &[number, instance] : retired)
+      if (std::find(ending.begin(), ending.end(), instance.get()) == ending.end())
+        mine += fmt::format("{} ", number);
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap(), mine));
+  std::set<uint32_t> used;
+  for (const std::string &theirs : all) {
+    std::istringstream numbers(theirs);
+    for (uint32_t number = 0; numbers >> number;)
+      used.insert(number);
+  }
+  {
+    std::lock_guard<std::mutex> lock(retiredMutex);
+    for (auto entry = retired.begin(); entry != retired.end();)
+      entry = used.count(entry->first) ? std::next(entry)
+                                       : (released.insert(retired.extract(entry++)), entry);
+  }
+  // In the order of their numbers, which is the same on all ranks: channels pool communicators.
+  for (auto &[number, instance] : released)
+    instance.reset();
+  return Status();
 }
 
 Status ContextImpl::health() const {

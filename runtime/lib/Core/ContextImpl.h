@@ -14,6 +14,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,9 @@ public:
   virtual void abortChannels(const Status &reason, bool oneSided) = 0;
   /// Drops the graphs that abortChannels() could not drop because a thread was using them.
   virtual void dropGraphs() = 0;
+  /// Waits for the runs in flight (the watchdog bounds that), then frees what no other rank
+  /// accesses. Called without the context's lock.
+  virtual void finishRuns() = 0;
 };
 
 class ContextImpl final : public Context {
@@ -64,7 +68,15 @@ public:
   /// Success, or the abort that makes the results of an ended run invalid.
   Status checkRun() const;
   bool wantsGraphs() const { return options.graphs; }
-  uint32_t nextInstance() { return ++instances; }
+  /// Numbers an instance, which is in use until retire() or forget().
+  uint32_t nextInstance();
+  /// Instance `number` was destroyed by its user. Keeps it until all ranks have destroyed it. Any
+  /// thread.
+  void retire(uint32_t number, std::unique_ptr<Watched> instance);
+  /// Instance `number` is gone, and no rank refers to it.
+  void forget(uint32_t number);
+  /// Collective: destroys the retired instances that no rank uses any more.
+  Status releaseRetired();
 
   /// While it is held, the watchdog does not look at instances.
   std::unique_lock<std::mutex> lockWatched() { return std::unique_lock<std::mutex>(mutex); }
@@ -79,8 +91,12 @@ private:
 
   ContextOptions options;
   std::map<std::pair<StreamPriority, uint32_t>, std::unique_ptr<Stream>> streams;
-  uint32_t instances = 0;
   std::vector<std::string> hosts; ///< by rank; empty until first needed
+
+  std::mutex retiredMutex; ///< guards the three fields below; never held in a call of an instance
+  uint32_t instances = 0;
+  std::set<uint32_t> inUse; ///< by number
+  std::map<uint32_t, std::unique_ptr<Watched>> retired;
 
   mutable std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;

@@ -28,16 +28,40 @@ constexpr std::chrono::milliseconds kCapture{500};
 
 InstanceImpl::~InstanceImpl() {
   wait().ignore();
-  // A peer may still access this rank's memory, so ranks leave together. After an error they do not
-  // wait.
-  if (watched) {
-    bool oneSided = false;
-    for (const auto &channel : channels)
-      oneSided |= channel && symmetricMemory.totalBytes > 0;
-    if (prepared && oneSided && context.health().ok())
-      context.bootstrap().barrier().ignore();
+  if (watched)
     context.unwatch(this);
+  context.forget(number);
+}
+
+void InstanceImpl::retire() {
+  bool idle = true;
+  for (Slot &slot : slots) {
+    // After an error, to finish means to wait until the device has let go of its work.
+    if (slot.inFlight && context.health().ok() && hasEnded(slot))
+      finish(slot).ignore();
+    idle &= !slot.inFlight;
   }
+  bool alone = std::all_of(channels.begin(), channels.end(),
+                           [](const auto &channel) { return channel == nullptr; });
+  std::unique_ptr<InstanceImpl> self(this);
+  if (idle && alone)
+    return;
+  if (idle)
+    releaseOwn();
+  context.retire(number, std::move(self));
+}
+
+void InstanceImpl::finishRuns() {
+  wait().ignore();
+  releaseOwn();
+}
+
+void InstanceImpl::releaseOwn() {
+  dropGraphs();
+  steps.clear();
+  operations.clear();
+  graphStreams.clear();
+  arena.reset();
 }
 
 // Without an error, binding allocates nothing.
@@ -457,15 +481,14 @@ void InstanceImpl::report(const Status &error, Marker marker) {
 
 } // namespace core
 
-Expected<std::unique_ptr<Instance>> Instance::create(Context &context,
-                                                     std::shared_ptr<const Program> program) {
+Expected<InstancePtr> Instance::create(Context &context, std::shared_ptr<const Program> program) {
   if (!program)
     return Status(Code::InvalidArgument, "no program");
   // Contexts come from Context::create only, which makes one kind.
   auto instance = std::make_unique<core::InstanceImpl>(static_cast<core::ContextImpl &>(context),
                                                        std::move(program));
   TANDEM_RETURN_IF_ERROR(instance->prepare());
-  return instance;
+  return InstancePtr(instance.release());
 }
 
 } // namespace tandem

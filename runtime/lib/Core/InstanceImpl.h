@@ -50,6 +50,8 @@ public:
   std::string describeStall() override;
   void abortChannels(const Status &reason, bool oneSided) override;
   void dropGraphs() override;
+  void finishRuns() override;
+  void retire() override;
 
 private:
   /// One of the two runs that may be in flight: its addresses, and the ends of its streams.
@@ -100,6 +102,8 @@ private:
   Status checkOverlaps(void *const *addresses) const;
   Status checkBindings();
   void setMain(Slot &slot, std::shared_ptr<Stream> main);
+  /// Frees what only this rank's runs access; none is in flight.
+  void releaseOwn();
   Status finish(Slot &slot);
   /// Of a run in flight.
   bool hasEnded(Slot &slot) const;
@@ -145,7 +149,6 @@ private:
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet
   bool tracing = false;
   bool watched = false;
-  bool prepared = false; ///< on all ranks
 };
 
 } // namespace tandem::core

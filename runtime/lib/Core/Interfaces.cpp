@@ -25,6 +25,7 @@ Channel::~Channel() = default;
 Transport::~Transport() = default;
 Context::~Context() = default;
 Instance::~Instance() = default;
+void InstanceDeleter::operator()(Instance *instance) const { instance->retire(); }
 
 Status Device::upload(void *dst, const void *src, uint64_t bytes) {
   if (bytes)

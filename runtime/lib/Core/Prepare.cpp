@@ -26,6 +26,7 @@ std::string InstanceImpl::prefix() const {
 }
 
 Status InstanceImpl::prepare() {
+  TANDEM_RETURN_IF_ERROR(context.releaseRetired());
   // A failure on one rank must not leave the others waiting in a collective. So do local work
   // first, then agree.
   Status local = context.health();
@@ -43,9 +44,7 @@ Status InstanceImpl::prepare() {
   // Trying to capture may already wait for peers.
   context.watch(this);
   watched = true;
-  TANDEM_RETURN_IF_ERROR(agreeOnGraphs());
-  prepared = true;
-  return Status();
+  return agreeOnGraphs();
 }
 
 Status InstanceImpl::checkWorld() const {

@@ -40,7 +40,7 @@ std::string manyCommands(int64_t steps) {
 
 struct Prepared {
   std::unique_ptr<Context> context;
-  std::unique_ptr<Instance> instance;
+  InstancePtr instance;
   int64_t commands = 0;
   Prepared(const std::string &bytes, std::unique_ptr<Device> device) {
     ContextOptions options;

@@ -40,7 +40,8 @@ struct ContextOptions {
 class Context {
 public:
   static Expected<std::unique_ptr<Context>> create(ContextOptions options);
-  /// All instances must have been destroyed.
+  /// All instances must have been destroyed. Waits for this rank's runs in flight, and for no other
+  /// rank.
   virtual ~Context();
 
   virtual Device &device() = 0;
@@ -55,17 +56,26 @@ public:
   virtual Status health() const = 0;
 };
 
-/// A program with its state: arenas, channels, epoch. Created, run and destroyed in the same order
-/// on all ranks.
+class Instance;
+struct InstanceDeleter {
+  void operator()(Instance *instance) const;
+};
+/// Destroying an instance is local, does not block, and may happen on any thread. What its peers or
+/// its runs in flight may still access stays in the context until all ranks have destroyed it,
+/// which they find out in the next Instance::create, or until the context ends.
+using InstancePtr = std::unique_ptr<Instance, InstanceDeleter>;
+
+/// A program with its state: arenas, channels, epoch. Created and run in the same order on all
+/// ranks.
 class Instance {
 public:
   /// Collective over the world ("prepare"): checks that all ranks loaded the same program,
   /// allocates, makes channels, prepares every command. `context` outlives the instance. The
   /// program's rank and size must be the context's.
-  static Expected<std::unique_ptr<Instance>> create(Context &context,
-                                                    std::shared_ptr<const Program> program);
-  /// Waits for runs in flight (the watchdog bounds that).
+  static Expected<InstancePtr> create(Context &context, std::shared_ptr<const Program> program);
   virtual ~Instance();
+  /// Called by InstanceDeleter; the instance is not used any more.
+  virtual void retire() = 0;
 
   virtual const Program &program() const = 0;
 

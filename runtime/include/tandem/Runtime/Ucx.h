@@ -18,8 +18,8 @@ struct UcxOptions {
   /// How long a thread polls before it sleeps. Negative: 20 us where this process may use at least
   /// as many cores as there are ranks on the node, else 0.
   std::chrono::microseconds spin{-1};
-  /// How long a channel waits for its peers when it is destroyed, so that no peer writes into
-  /// memory that is gone.
+  /// How long a transport waits, when it is destroyed, until its peers have received what it sent.
+  /// Their threads of communication answer; their callers need not do anything.
   std::chrono::milliseconds closeTimeout{5000};
   /// Use the network also between ranks of this host.
   bool networkOnly = false;

@@ -188,6 +188,8 @@ public:
 
   void start(Worker &worker) override {
     std::shared_ptr<Work> keep = shared_from_this();
+    if (worker.hasLeft(member.rank))
+      return finishPart(worker, Status::success());
     auto endpoint = worker.endpoint(member.rank);
     if (!endpoint)
       return finishPart(worker, endpoint.status());
@@ -196,6 +198,8 @@ public:
       auto &self = *static_cast<PutWork *>(data);
       Worker &worker = *self.state->worker;
       worker.api.ucp_request_free(request);
+      if (worker.hasLeft(self.member.rank))
+        status = UCS_OK;
       self.finishPart(worker, worker.peerError(status, "put", self.member.rank));
     };
     param.user_data = this;

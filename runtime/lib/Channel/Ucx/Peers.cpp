@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace tandem;
 using namespace tandem::ucx;
@@ -43,6 +44,8 @@ void outgoingSent(void *request, ucs_status_t status, void *data) {
     out->worker->api.ucp_request_free(request);
   // The owner keeps `out` alive until it is reused.
   std::shared_ptr<Work> owner = std::move(out->owner);
+  if (out->worker->hasLeft(out->rank)) // meanwhile: it needs no more
+    status = UCS_OK;
   owner->finishPart(*out->worker, out->worker->peerError(status, "signal", out->rank));
 }
 
@@ -172,7 +175,13 @@ void Worker::processEnded(Peer &peer) {
   peerFailed(peer, "its process has ended");
 }
 
+void Worker::noteAnswer(Peer &peer) {
+  if (std::exchange(peer.answers, false))
+    goodbye->finishPart(*this, Status::success());
+}
+
 void Worker::peerFailed(Peer &peer, const std::string &why) {
+  noteAnswer(peer);
   if (peer.left || leaving || gaveUp)
     return;
   peer.left = true;
@@ -181,6 +190,8 @@ void Worker::peerFailed(Peer &peer, const std::string &why) {
 }
 
 void Worker::sendControl(Work &owner, uint32_t rank, const Control &control, std::string text) {
+  if (hasLeft(rank))
+    return owner.finishPart(*this, Status::success());
   auto ep = endpoint(rank);
   if (!ep)
     return owner.finishPart(*this, ep.status());
@@ -205,14 +216,25 @@ void Worker::receiveControl(const void *header, size_t headerBytes, const void *
   std::memcpy(&control, header, sizeof(control));
   switch (control.kind) {
   case Control::Signal:
-  case Control::Bye:
-    // A closed channel has received Bye from all members.
+    // No run of a closed channel is left to wait for it.
     if (auto sink = sinks.find(control.channel); sink != sinks.end())
       sink->second->receive(control);
     break;
   case Control::Leave:
+    if (control.source < peers.size()) {
+      Peer &peer = *peers[control.source];
+      submit(std::make_shared<Task>([&peer](Worker &worker, Task &self) {
+        Control answer;
+        answer.kind = Control::Answer;
+        worker.sendControl(self, peer.rank, answer);
+        peer.left = true;
+        worker.noteAnswer(peer);
+      }));
+    }
+    break;
+  case Control::Answer:
     if (control.source < peers.size())
-      peers[control.source]->left = true;
+      noteAnswer(*peers[control.source]);
     break;
   case Control::Abort:
     fail(Status(Code::Aborted,

@@ -103,7 +103,7 @@ public:
     }
     if (desc.group.empty())
       return std::unique_ptr<Channel>();
-    return std::unique_ptr<Channel>(new UcxChannel(std::move(state), options.closeTimeout));
+    return std::unique_ptr<Channel>(new UcxChannel(std::move(state)));
   }
 
 private:

@@ -24,9 +24,7 @@ uint64_t *ChannelState::signal(uint32_t slot) const {
 
 void ChannelState::receive(const Control &control) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (control.kind == Control::Bye) {
-    ++byes;
-  } else if (control.slot < symmetric.numSignals) {
+  if (control.slot < symmetric.numSignals) {
     uint64_t *value = signal(control.slot);
     // Raises only: signals of two peers may share a slot.
     if (__atomic_load_n(value, __ATOMIC_RELAXED) < control.value)
@@ -71,35 +69,7 @@ void ChannelState::close() {
       .ignore();
 }
 
-UcxChannel::~UcxChannel() {
-  Worker &worker = *state->worker;
-  uint32_t others = static_cast<uint32_t>(state->members.size()) - 1;
-  if (worker.health().ok() && others > 0) {
-    auto bye = std::make_shared<Task>([state = state](Worker &worker, Task &self) {
-      self.arm(static_cast<uint32_t>(state->members.size()));
-      Control control;
-      control.kind = Control::Bye;
-      control.channel = state->number;
-      for (const Member &member : state->members)
-        if (member.rank != worker.rank())
-          worker.sendControl(self, member.rank, control);
-      self.finishPart(worker, Status::success());
-    });
-    auto deadline = std::chrono::steady_clock::now() + closeTimeout;
-    worker.submit(bye);
-    bool sent = bye->waitUntil(deadline);
-    std::unique_lock<std::mutex> lock(state->mutex);
-    bool heard = state->condition.wait_until(
-        lock, deadline, [&] { return state->byes >= others || !state->failure.ok(); });
-    lock.unlock();
-    // Peers without a Bye may still write: the context must not be used any more.
-    if (!sent || !heard)
-      worker.fail(Status(Code::Timeout, fmt::format("{}: not all peers closed the channel in time",
-                                                    state->where())),
-                  true);
-  }
-  state->close();
-}
+UcxChannel::~UcxChannel() { state->close(); }
 
 Status UcxChannel::checkPeer(const char *what, uint32_t peer) const {
   if (peer < state->members.size())

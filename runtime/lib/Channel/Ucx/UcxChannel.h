@@ -49,8 +49,7 @@ struct ChannelState : ControlSink {
 
   std::mutex mutex;
   std::condition_variable condition;
-  Status failure;    ///< guarded by mutex
-  uint32_t byes = 0; ///< guarded by mutex
+  Status failure; ///< guarded by mutex
 
   void receive(const Control &control) override;
   void failed(const Status &status) override;
@@ -67,9 +66,7 @@ private:
 
 class UcxChannel : public Channel {
 public:
-  UcxChannel(std::shared_ptr<ChannelState> state, std::chrono::milliseconds closeTimeout)
-      : state(std::move(state)), closeTimeout(closeTimeout) {}
-  /// Sends Bye to the members and waits for theirs.
+  explicit UcxChannel(std::shared_ptr<ChannelState> state) : state(std::move(state)) {}
   ~UcxChannel() override;
 
   Expected<std::unique_ptr<Operation>> prepareGroup(const std::vector<Message> &messages) override;
@@ -82,7 +79,6 @@ private:
   Status checkPeer(const char *what, uint32_t peer) const;
 
   std::shared_ptr<ChannelState> state;
-  std::chrono::milliseconds closeTimeout;
 };
 
 } // namespace tandem::ucx

@@ -318,14 +318,17 @@ void Worker::giveUp() {
 void Worker::leave(std::chrono::milliseconds timeout) {
   auto task = std::make_shared<Task>([](Worker &worker, Task &self) {
     worker.leaving = true;
+    worker.goodbye = self.shared_from_this();
     uint32_t told = 0;
-    for (auto &peer : worker.peers)
-      told += peer->endpoint && !peer->left && peer->rank != worker.worldRank;
-    self.arm(told + 1);
+    for (auto &peer : worker.peers) {
+      peer->answers = peer->endpoint && !peer->left && peer->rank != worker.worldRank;
+      told += peer->answers;
+    }
+    self.arm(2 * told + 1); // sent, and answered
     Control control;
     control.kind = Control::Leave;
     for (auto &peer : worker.peers)
-      if (peer->endpoint && !peer->left && peer->rank != worker.worldRank)
+      if (peer->answers)
         worker.sendControl(self, peer->rank, control);
     self.finishPart(worker, Status::success());
   });

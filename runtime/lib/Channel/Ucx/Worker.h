@@ -39,8 +39,8 @@ struct PeerAddress {
 struct Control {
   enum Kind : uint32_t {
     Signal, ///< slot of channel reaches value
-    Bye,    ///< sender will not write into the channel again
-    Leave,  ///< sender's transport ends in good order
+    Leave,  ///< sender's transport ends in good order: nothing will come from it any more
+    Answer, ///< to Leave: the sender has received what came before it
     Abort,  ///< sender gives up; text says why
     Hello,  ///< no effect: opens the connection
   };
@@ -78,7 +78,8 @@ public:
   /// Runs f on the progress thread, also after a failure, and waits for it.
   Status call(const std::function<Status()> &f);
 
-  /// Sends Leave to all connected peers and stops the thread.
+  /// Sends Leave to all connected peers, waits for their progress threads to answer, and stops the
+  /// thread. The peers' callers need not do anything.
   void leave(std::chrono::milliseconds timeout);
 
   // Progress thread only: from call() or a Work.
@@ -93,6 +94,9 @@ public:
   ucp_worker_h worker = nullptr;
   /// The endpoint to `rank`, made at first use.
   Expected<ucp_ep_h> endpoint(uint32_t rank);
+  /// Whether the rank has left in good order. What is sent to it then is dropped: it has ended its
+  /// runs, so nothing on it waits for more.
+  bool hasLeft(uint32_t rank) const { return peers[rank]->left; }
   /// Sends once all earlier puts to that rank have arrived there; ends one part of `owner`.
   void sendControl(Work &owner, uint32_t rank, const Control &control, std::string text = {});
   /// Ends one part of `owner` with the result of a UCX call. True if it has ended.
@@ -109,6 +113,7 @@ private:
     ucp_ep_h endpoint = nullptr;
     int process = -1; ///< pidfd
     bool left = false;
+    bool answers = false; ///< its answer to Leave has yet to come
   };
 
   Worker(const Api &api, const UcxOptions &options) : api(api), options(options) {}
@@ -120,6 +125,8 @@ private:
   void processEnded(Peer &peer);
   void giveUp();
   void peerFailed(Peer &peer, const std::string &why);
+  /// The peer has left, or has answered.
+  void noteAnswer(Peer &peer);
   void receiveControl(const void *header, size_t headerBytes, const void *data, size_t bytes);
   void wakeThread();
 
@@ -142,6 +149,7 @@ private:
   std::vector<std::shared_ptr<Work>> forgotten; ///< abandoned, kept until UCX is destroyed
   bool gaveUp = false;                          ///< progress thread: UCX is not progressed any more
   bool leaving = false;                         ///< progress thread
+  std::shared_ptr<Work> goodbye;                ///< progress thread: one part per answer to come
   std::thread thread;
 };
 
