@@ -64,23 +64,19 @@ double Sharing::rateOf(const ActivityState &activity) const {
   return rate / slower;
 }
 
-/// Advances an activity to `now`, sets its new rate and moves it to its place in the heap.
+/// Advances an activity to `now`, sets its new rate and adds its new end.
 void Sharing::update(Activity index, double now) {
   ActivityState &activity = activities[index];
   double rate = rateOf(activity);
-  if (rate == activity.rate && activity.heapAt != kNone)
+  if (rate == activity.rate && activity.isListed)
     return;
   activity.remaining = std::max(0.0, activity.remaining - activity.rate * (now - activity.since));
   activity.since = now;
   activity.rate = rate;
   activity.end =
       rate > 0 ? now + activity.remaining / rate : std::numeric_limits<double>::infinity();
-  if (activity.heapAt == kNone) {
-    heap.push_back(index);
-    place(heap.size() - 1, index);
-  }
-  siftUp(activity.heapAt);
-  siftDown(activity.heapAt);
+  ends.push({activity.end, activity.order, index});
+  activity.isListed = true;
 }
 
 void Sharing::updateMembers(Resource resource, double now) {
@@ -125,11 +121,23 @@ Sharing::Activity Sharing::start(double work, double maxRate, const Use *uses, s
   return index;
 }
 
+void Sharing::dropOldEnds() {
+  auto isOld = [&](const End &end) {
+    const ActivityState &activity = activities[end.activity];
+    return !activity.isListed || activity.order != end.order || activity.end != end.at;
+  };
+  while (!ends.empty() && isOld(ends.top()))
+    ends.pop();
+}
+
 double Sharing::nextEnd() {
+  dropOldEnds();
   // What ends now does so at any rate.
-  if (heap.empty() || activities[heap.front()].end > changedAt)
+  if (ends.empty() || ends.top().at > changedAt) {
     settle();
-  return heap.empty() ? std::numeric_limits<double>::infinity() : activities[heap.front()].end;
+    dropOldEnds();
+  }
+  return ends.empty() ? std::numeric_limits<double>::infinity() : ends.top().at;
 }
 
 void Sharing::leave(Resource resource, uint32_t position) {
@@ -142,15 +150,10 @@ void Sharing::leave(Resource resource, uint32_t position) {
 
 uint32_t Sharing::finishNext() {
   (void)nextEnd();
-  Activity index = heap.front();
-  Activity last = heap.back();
-  heap.pop_back();
-  if (last != index) {
-    place(0, last);
-    siftDown(0);
-  }
+  Activity index = ends.top().activity;
+  ends.pop();
   ActivityState &activity = activities[index];
-  activity.heapAt = kNone;
+  activity.isListed = false;
   moveTo(activity.end);
   for (const UseState &use : activity.uses) {
     resources[use.resource].consumed += activity.work * use.demand;
@@ -161,45 +164,6 @@ uint32_t Sharing::finishNext() {
   uint32_t tag = activity.tag;
   unused.push_back(index);
   return tag;
-}
-
-bool Sharing::before(Activity a, Activity b) const {
-  const ActivityState &x = activities[a], &y = activities[b];
-  return x.end != y.end ? x.end < y.end : x.order < y.order;
-}
-
-void Sharing::place(size_t at, Activity activity) {
-  heap[at] = activity;
-  activities[activity].heapAt = static_cast<uint32_t>(at);
-}
-
-void Sharing::siftUp(size_t at) {
-  Activity moving = heap[at];
-  while (at > 0) {
-    size_t parent = (at - 1) / 4;
-    if (!before(moving, heap[parent]))
-      break;
-    place(at, heap[parent]);
-    at = parent;
-  }
-  place(at, moving);
-}
-
-void Sharing::siftDown(size_t at) {
-  Activity moving = heap[at];
-  while (true) {
-    size_t first = 4 * at + 1, best = first;
-    if (first >= heap.size())
-      break;
-    for (size_t child = first + 1; child < std::min(first + 4, heap.size()); ++child)
-      if (before(heap[child], heap[best]))
-        best = child;
-    if (!before(heap[best], moving))
-      break;
-    place(at, heap[best]);
-    at = best;
-  }
-  place(at, moving);
 }
 
 } // namespace tandem::simulate

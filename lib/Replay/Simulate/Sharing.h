@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <queue>
 #include <vector>
 
 namespace tandem::simulate {
@@ -71,10 +72,19 @@ private:
   struct ActivityState {
     double work = 0, remaining = 0, rate = 0, since = 0, maxRate = 0, end = 0;
     uint32_t tag = 0;
-    uint32_t heapAt = kNone;
+    bool isListed = false; ///< its end is in `ends`
     uint64_t order = 0;
     uint64_t updated = 0; ///< the change that its rate was last computed for
     std::vector<UseState> uses;
+  };
+  struct End {
+    double at;
+    uint64_t order;
+    Activity activity;
+    /// The queue's top is the greatest: the first to end, then the first that began.
+    bool operator<(const End &other) const {
+      return at != other.at ? at > other.at : order > other.order;
+    }
   };
 
   double rateOf(const ActivityState &activity) const;
@@ -84,16 +94,13 @@ private:
   void moveTo(double now);
   void touch(Resource resource);
   void settle();
+  void dropOldEnds();
   void leave(Resource resource, uint32_t position);
-  bool before(Activity a, Activity b) const;
-  void place(size_t at, Activity activity);
-  void siftUp(size_t at);
-  void siftDown(size_t at);
 
   std::vector<ResourceState> resources;
   std::vector<ActivityState> activities;
   std::vector<Activity> unused;
-  std::vector<Activity> heap; ///< by end, then by start order
+  std::priority_queue<End> ends; ///< of what runs, and old ones of what has got another rate
   uint64_t nextOrder = 0;
   std::vector<Resource> changed; ///< at `changedAt`; their members have not been updated
   double changedAt = 0;
