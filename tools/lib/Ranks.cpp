@@ -11,12 +11,258 @@
 #include "tandem/Runtime/Rendezvous.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <random>
+#include <string_view>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace tandem;
 using namespace tandem::run;
+
+extern char **environ;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+
+/// One of a rank's output streams, when lines get a prefix.
+struct Pipe {
+  int fd = -1; ///< read end
+  int to = 1;  ///< 1 or 2
+  uint32_t rank = 0;
+  std::string line;
+};
+
+/// A pipe's two ends until each has found its owner.
+struct PipeEnds {
+  int read = -1, write = -1;
+};
+
+/// True for the variables that startOne sets.
+bool isOurs(std::string_view variable) {
+  for (const char *name :
+       {"TANDEM_RANK=", "TANDEM_WORLD_SIZE=", "TANDEM_LOCAL_RANK=", "TANDEM_LOCAL_WORLD_SIZE=",
+        "TANDEM_MASTER_ADDR=", "TANDEM_MASTER_PORT=", "TANDEM_TOKEN=", "TANDEM_LISTEN_FD="})
+    if (variable.substr(0, std::strlen(name)) == name)
+      return true;
+  return false;
+}
+
+class Ranks {
+public:
+  explicit Ranks(const SpawnOptions &options)
+      : options(options), pids(options.ranks, -1), exits(options.ranks) {}
+
+  ~Ranks() {
+    killAll();
+    while (alive)
+      reap(true);
+    for (Pipe &pipe : pipes)
+      if (pipe.fd >= 0)
+        ::close(pipe.fd);
+  }
+
+  Status start() {
+    auto listener = ListenSocket::open(0);
+    if (!listener)
+      return listener.status();
+    std::random_device random;
+    uint64_t token = (uint64_t(random()) << 32) | random();
+    for (uint32_t rank = 0; rank < options.ranks; ++rank)
+      TANDEM_RETURN_IF_ERROR(startOne(rank, *listener, token));
+    return Status::success();
+  }
+
+  std::vector<RankExit> wait() {
+    Deadline limit = Deadline::max(), grace = Deadline::max();
+    if (options.limit.count())
+      limit = Clock::now() + options.limit;
+    while (alive) {
+      pump(20);
+      reap(false);
+      if (failed && grace == Deadline::max())
+        grace = Clock::now() + options.grace;
+      if (Clock::now() >= std::min(grace, limit))
+        killAll();
+    }
+    pump(0);
+    for (Pipe &pipe : pipes)
+      flush(pipe, true);
+    return exits;
+  }
+
+private:
+  Status startOne(uint32_t rank, const ListenSocket &listener, uint64_t token) {
+    // Everything that allocates happens before fork. What tandem-run was itself told does not hold
+    // for its ranks.
+    std::vector<std::string> variables;
+    for (char **variable = environ; *variable; ++variable)
+      if (!isOurs(*variable))
+        variables.push_back(*variable);
+    auto set = [&](const char *name, const std::string &value) {
+      variables.push_back(fmt::format("{}={}", name, value));
+    };
+    set("TANDEM_RANK", std::to_string(rank));
+    set("TANDEM_WORLD_SIZE", std::to_string(options.ranks));
+    set("TANDEM_LOCAL_RANK", std::to_string(rank));
+    set("TANDEM_LOCAL_WORLD_SIZE", std::to_string(options.ranks));
+    set("TANDEM_MASTER_ADDR", "127.0.0.1");
+    set("TANDEM_MASTER_PORT", std::to_string(listener.port()));
+    set("TANDEM_TOKEN", fmt::format("{:x}", token));
+    if (rank == 0)
+      set("TANDEM_LISTEN_FD", std::to_string(listener.fd()));
+    std::vector<char *> argv, envp;
+    for (const std::string &argument : options.argv)
+      argv.push_back(const_cast<char *>(argument.c_str()));
+    for (const std::string &variable : variables)
+      envp.push_back(const_cast<char *>(variable.c_str()));
+    argv.push_back(nullptr);
+    envp.push_back(nullptr);
+
+    PipeEnds output[2];
+    if (options.prefixOutput)
+      for (int i = 0; i < 2; ++i) {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC))
+          return Status(Code::Io, fmt::format("pipe: {}", std::strerror(errno)));
+        output[i] = {ends[0], ends[1]};
+        pipes.push_back({ends[0], i + 1, rank, {}});
+        ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+      }
+    pid_t parent = ::getpid();
+    pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) // died in between
+        ::_exit(127);
+      for (int i = 0; i < 2; ++i)
+        if (output[i].write >= 0)
+          ::dup2(output[i].write, i + 1);
+      if (rank == 0)
+        ::fcntl(listener.fd(), F_SETFD, 0);
+      ::execve(argv[0], argv.data(), envp.data());
+      const char *text = "cannot start a rank: execve failed\n";
+      if (::write(2, text, std::strlen(text)) < 0)
+        ::_exit(126);
+      ::_exit(127);
+    }
+    int error = errno;
+    for (PipeEnds &ends : output)
+      if (ends.write >= 0)
+        ::close(ends.write);
+    if (pid < 0)
+      return Status(Code::Io, fmt::format("cannot start rank {}: {}", rank, std::strerror(error)));
+    pids[rank] = pid;
+    ++alive;
+    return Status::success();
+  }
+
+  void reap(bool wait) {
+    for (uint32_t rank = 0; rank < options.ranks; ++rank) {
+      int status = 0;
+      if (pids[rank] < 0 || ::waitpid(pids[rank], &status, wait ? 0 : WNOHANG) != pids[rank])
+        continue;
+      pids[rank] = -1;
+      --alive;
+      RankExit &exit = exits[rank];
+      if (WIFEXITED(status))
+        exit.code = WEXITSTATUS(status);
+      else
+        exit.signal = WTERMSIG(status);
+      exit.killed = killing && exit.signal == SIGKILL;
+      failed |= !exit.ok();
+    }
+  }
+
+  void killAll() {
+    killing = true;
+    for (pid_t pid : pids)
+      if (pid > 0)
+        ::kill(pid, SIGKILL);
+  }
+
+  void pump(int milliseconds) {
+    std::vector<pollfd> entries;
+    for (const Pipe &pipe : pipes)
+      entries.push_back({pipe.fd, POLLIN, 0});
+    // Without pipes this is the pause between two looks at the children.
+    if (::poll(entries.data(), entries.size(), milliseconds) <= 0)
+      return;
+    for (size_t i = 0; i < pipes.size(); ++i)
+      if (entries[i].revents)
+        drain(pipes[i]);
+  }
+
+  void drain(Pipe &pipe) {
+    char buffer[4096];
+    ssize_t n;
+    while ((n = ::read(pipe.fd, buffer, sizeof(buffer))) > 0) {
+      pipe.line.append(buffer, static_cast<size_t>(n));
+      flush(pipe, false);
+    }
+    if (n == 0) {
+      ::close(pipe.fd);
+      pipe.fd = -1;
+    }
+  }
+
+  void flush(Pipe &pipe, bool all) {
+    size_t begin = 0, end;
+    while ((end = pipe.line.find('\n', begin)) != std::string::npos) {
+      put(pipe, std::string_view(pipe.line).substr(begin, end - begin));
+      begin = end + 1;
+    }
+    pipe.line.erase(0, begin);
+    if (all && !pipe.line.empty())
+      put(pipe, pipe.line);
+  }
+
+  void put(const Pipe &pipe, std::string_view line) {
+    std::FILE *stream = pipe.to == 1 ? stdout : stderr;
+    fmt::print(stream, "[{}] {}\n", pipe.rank, line);
+    std::fflush(stream);
+  }
+
+  const SpawnOptions &options;
+  std::vector<pid_t> pids;
+  std::vector<RankExit> exits;
+  std::vector<Pipe> pipes;
+  uint32_t alive = 0;
+  bool failed = false, killing = false;
+};
+
+} // namespace
+
+Expected<std::vector<RankExit>> run::spawnRanks(const SpawnOptions &options) {
+  if (options.argv.empty() || options.ranks == 0)
+    return Status(Code::InvalidArgument, "spawn: expected a command and at least one rank");
+  Ranks ranks(options);
+  TANDEM_RETURN_IF_ERROR(ranks.start());
+  return ranks.wait();
+}
+
+int run::exitCodeOf(const std::vector<RankExit> &exits) {
+  int byCode = 0, byLauncher = 0;
+  for (const RankExit &exit : exits) {
+    if (exit.signal && !exit.killed)
+      return 128 + exit.signal;
+    if (exit.killed)
+      byLauncher = 128 + exit.signal;
+    else if (!byCode)
+      byCode = exit.code;
+  }
+  return byCode ? byCode : byLauncher;
+}
 
 Expected<bool> run::startsRanks(const BootstrapEnvironment &environment, uint32_t asked,
                                 bool threads, const std::string &channels) {

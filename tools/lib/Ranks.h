@@ -8,19 +8,49 @@
 #ifndef TANDEM_RUN_RANKS_H
 #define TANDEM_RUN_RANKS_H
 
-#include "Spawn.h"
-
 #include "tandem-c/Runtime.h"
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Environment.h"
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tandem::run {
+
+struct SpawnOptions {
+  uint32_t ranks = 1;
+  /// What to run; argv[0] is the path of the binary ("/proc/self/exe" is oneself).
+  std::vector<std::string> argv;
+  /// Puts "[rank] " before each line that a rank writes; without it ranks inherit the streams.
+  bool prefixOutput = false;
+  /// Once a rank has died or failed: how long the others may go on, so that they can say what they
+  /// were waiting for; then they are killed.
+  std::chrono::milliseconds grace{5000};
+  /// All ranks are killed after this; 0: never.
+  std::chrono::milliseconds limit{0};
+};
+
+/// How one rank ended.
+struct RankExit {
+  int code = -1;       ///< exit code; -1 if a signal ended it
+  int signal = 0;      ///< the signal that ended it, else 0
+  bool killed = false; ///< by the launcher, because of another rank or the limit
+  bool ok() const { return code == 0; }
+};
+
+/// Starts `ranks` processes with the TANDEM_* variables of Environment.h (rank 0 inherits a
+/// listening socket), and waits until all have ended. None outlives the calling thread
+/// (PR_SET_PDEATHSIG) or this call. An error: none was started, or one could not be.
+Expected<std::vector<RankExit>> spawnRanks(const SpawnOptions &options);
+
+/// What a launcher exits with: 0 if all ranks did; 128 + signal if a signal has ended one that the
+/// launcher did not kill (that rank is the cause, others that failed are the effect); else the code
+/// of the first that failed.
+int exitCodeOf(const std::vector<RankExit> &exits);
 
 /// Whether this process starts the ranks, and is none: where nothing has started it as part of a
 /// job. A batch script of Slurm looks like rank 0 of its job: there -n (`asked`; 0: not given)

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CaseModules.h"
+#include "Suite.h"
 
 #include <algorithm>
 #include <fmt/format.h>

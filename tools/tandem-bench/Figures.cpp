@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Figures.h"
+#include "Calibrate.h"
 
 #include "Files.h"
 #include "Probes.h"

@@ -7,7 +7,6 @@
 
 #include "Suite.h"
 
-#include "CaseModules.h"
 #include "Compile.h"
 #include "Files.h"
 #include "Probes.h"

@@ -62,6 +62,15 @@ public:
   virtual uint64_t linkBytes() const = 0;
 };
 
+/// The text of a module with one function: x [M, K] and w [K, N] to y [M, N] over a mesh of `ranks`
+/// devices, with the axes and schedule that are asked for. An error where the schedule says what
+/// this number of ranks cannot have.
+Expected<std::string> fusedText(const Case &shape, uint32_t ranks, const Schedule &schedule);
+/// A rank's matmul alone; the inputs of a gather are whole, the result of a reduction stays terms.
+std::string matmulText(const Case &shape, uint32_t ranks);
+/// The communication alone, as one collective.
+std::string communicationText(const Case &shape, uint32_t ranks);
+
 /// Compiles a text. What the compiler refuses is a variant that says why.
 Variant compileVariant(Role role, const std::string &name, const std::string &text,
                        const std::string &target, const std::string &machine, uint32_t ranks);

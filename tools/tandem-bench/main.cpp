@@ -7,7 +7,6 @@
 
 #include "Calibrate.h"
 #include "Compile.h"
-#include "Figures.h"
 #include "Files.h"
 #include "Ranks.h"
 #include "Report.h"
@@ -450,20 +449,11 @@ int runBench(const Options &options, Bootstrap &bootstrap, tandem_local_world *w
   if (!root)
     return status.ok() ? 0 : failed;
   const Report &report = bench.report;
-  if (options.probes) {
+  if (options.probes || !options.tune.empty()) {
     for (const std::string &line : report.left)
       fmt::print("not measured, time was up: {}\n", line);
     if (status.ok())
-      status = bench.writeMachine();
-    if (!status.ok())
-      fmt::print(stderr, "tandem-bench: {}\n", status.message());
-    return !status.ok() ? failed : report.left.empty() ? 0 : kTimeUp;
-  }
-  if (!options.tune.empty()) {
-    for (const std::string &line : report.left)
-      fmt::print("not measured, time was up: {}\n", line);
-    if (status.ok())
-      status = bench.writeTuned();
+      status = options.probes ? bench.writeMachine() : bench.writeTuned();
     if (!status.ok())
       fmt::print(stderr, "tandem-bench: {}\n", status.message());
     return !status.ok() ? failed : report.left.empty() ? 0 : kTimeUp;

@@ -7,7 +7,6 @@
 
 #include "Calibrate.h"
 
-#include "Figures.h"
 #include "tandem/Replay/Machine.h"
 
 #include <cmath>

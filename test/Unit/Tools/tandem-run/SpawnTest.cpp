@@ -5,13 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Spawn.h"
+#include "Ranks.h"
 
 #include <csignal>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 using namespace tandem;
+using namespace tandem::run;
 using std::chrono::milliseconds;
 
 static SpawnOptions shell(uint32_t ranks, const std::string &script) {

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeGpu.h"
-#include "Spawn.h"
+#include "Ranks.h"
 
 #include "Descriptors.h"
 
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 using namespace tandem;
+using namespace tandem::run;
 using namespace tandem::test;
 using Clock = std::chrono::steady_clock;
 
