@@ -48,6 +48,13 @@ private:
   Instr &emit(Operation *op, Opcode opcode) {
     return Numbering::emit(op, static_cast<uint8_t>(opcode));
   }
+  /// emit, into a new slot for the op's result.
+  Instr &emitResult(Operation *op, Opcode opcode) {
+    uint32_t slot = define(op->getResult(0));
+    Instr &instr = emit(op, opcode);
+    instr.dst = slot;
+    return instr;
+  }
   /// emit, with a name for the commands that it makes.
   Instr &command(Operation *op, Opcode opcode, StringRef kind);
   uint32_t name(Operation *op, StringRef kind);

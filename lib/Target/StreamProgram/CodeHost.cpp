@@ -15,6 +15,11 @@ namespace tandem::target {
 
 FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
   using namespace hostir;
+  auto done = [](LogicalResult numbered) -> FailureOr<bool> {
+    if (failed(numbered))
+      return failure();
+    return true;
+  };
   // View slots in a and b; the stream last.
   auto two = [&](Opcode opcode, StringRef kind, Value a, Value b, Value stream) -> Instr & {
     Instr &instr = command(op, opcode, kind);
@@ -29,9 +34,7 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         return true;
       })
       .Case([&](WorkerStreamOp o) {
-        uint32_t dst = define(o);
-        Instr &instr = emit(op, Opcode::Worker);
-        instr.dst = dst;
+        Instr &instr = emitResult(op, Opcode::Worker);
         instr.a = slot(o.getIndex());
         return true;
       })
@@ -46,39 +49,25 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         if (axis < 0)
           return o.emitOpError("expected an axis of ")
                  << o.getMesh() << ", found \"" << o.getAxis() << "\"";
-        uint32_t dst = define(o);
-        Instr &instr = emit(op, Opcode::DeviceIndex);
-        instr.dst = dst;
+        Instr &instr = emitResult(op, Opcode::DeviceIndex);
         instr.a = meshNumber(o.getMesh());
         instr.b = axis;
         return true;
       })
       .Case([&](InMeshOp o) {
-        uint32_t dst = define(o);
-        Instr &instr = emit(op, Opcode::InMesh);
-        instr.dst = dst;
+        Instr &instr = emitResult(op, Opcode::InMesh);
         instr.a = meshNumber(o.getMesh());
         return true;
       })
       .Case([&](TranslatePositionOp o) {
-        uint32_t dst = define(o);
-        Instr &instr = emit(op, Opcode::Translate);
-        instr.dst = dst;
+        Instr &instr = emitResult(op, Opcode::Translate);
         instr.a = slot(o.getPosition());
         instr.b = meshNumber(o.getFrom());
         instr.c = meshNumber(o.getTo());
         return true;
       })
-      .Case([&](ChannelOp o) -> FailureOr<bool> {
-        if (failed(channel(o)))
-          return failure();
-        return true;
-      })
-      .Case([&](AllocOp o) -> FailureOr<bool> {
-        if (failed(allocation(o)))
-          return failure();
-        return true;
-      })
+      .Case([&](ChannelOp o) { return done(channel(o)); })
+      .Case([&](AllocOp o) { return done(allocation(o)); })
       .Case([&](DeallocOp) { return true; })
       .Case([&](CopyOp o) {
         two(Opcode::Copy, "copy", o.getSource(), o.getTarget(), o.getStream());
@@ -119,11 +108,7 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         instr.d = slot(o.getChannel());
         return true;
       })
-      .Case([&](GroupOp o) -> FailureOr<bool> {
-        if (failed(group(o)))
-          return failure();
-        return true;
-      })
+      .Case([&](GroupOp o) { return done(group(o)); })
       .Case([&](SendOp o) {
         Instr &instr = command(op, Opcode::Send, "send");
         instr.a = slot(o.getBuffer());
@@ -156,11 +141,7 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         code->usesSignals = true;
         return true;
       })
-      .Case([&](LaunchOp o) -> FailureOr<bool> {
-        if (failed(launch(o)))
-          return failure();
-        return true;
-      })
+      .Case([&](LaunchOp o) { return done(launch(o)); })
       .Default([](Operation *) -> FailureOr<bool> { return false; });
 }
 

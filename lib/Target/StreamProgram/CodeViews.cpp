@@ -22,9 +22,7 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
   if (auto dim = dyn_cast<memref::DimOp>(op)) {
     if (!isa<MemRefType>(dim.getSource().getType()))
       return false;
-    uint32_t dst = define(dim.getResult());
-    Instr &instr = emit(op, Opcode::Dim);
-    instr.dst = dst;
+    Instr &instr = emitResult(op, Opcode::Dim);
     instr.a = slot(dim.getSource());
     instr.b = slot(dim.getIndex());
     return true;
@@ -32,9 +30,7 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
   if (auto select = dyn_cast<arith::SelectOp>(op)) {
     if (!isa<MemRefType>(select.getType()) || !hostir::isIntLike(select.getCondition().getType()))
       return false;
-    uint32_t dst = define(select);
-    Instr &instr = emit(op, Opcode::SelectView);
-    instr.dst = dst;
+    Instr &instr = emitResult(op, Opcode::SelectView);
     instr.a = slot(select.getCondition());
     instr.b = slot(select.getTrueValue());
     instr.c = slot(select.getFalseValue());
@@ -93,9 +89,7 @@ FailureOr<bool> CodeBuilder::viewOf(Operation *op) {
         << kMaxRank << " dimensions, found " << resultType.getRank();
     return failure();
   }
-  uint32_t dst = define(op->getResult(0));
-  Instr &instr = emit(op, Opcode::Map);
-  instr.dst = dst;
+  Instr &instr = emitResult(op, Opcode::Map);
   instr.a = slot(source);
   instr.b = code->maps.size();
   code->maps.push_back(std::move(map));
@@ -138,9 +132,7 @@ LogicalResult CodeBuilder::allocation(hostir::AllocOp op) {
   for (uint32_t worker = 0; worker < places; ++worker)
     code->buffers.push_back({symmetric ? sp::Space::symmetric : sp::Space::arena, 0,
                              offset + pitch * worker, bytes, number});
-  uint32_t dst = define(op.getBuffer());
-  Instr &instr = emit(op, Opcode::Alloc);
-  instr.dst = dst;
+  Instr &instr = emitResult(op, Opcode::Alloc);
   instr.a = code->allocations.size();
   instr.e = slot(op.getStream());
   code->allocations.push_back(allocation);
