@@ -7,7 +7,7 @@
 
 #include "PlanPrices.h"
 
-#include "WriteOutReshards.h"
+#include "RewriteReshards.h"
 
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
