@@ -238,6 +238,11 @@ void Tensor::readBuffer(nb::handle object, const std::string &what) {
 
 void Tensor::readDlpack(nb::handle object, const std::string &what, bool onHost,
                         nb::handle stream) {
+  // Asked first: libraries of the CPU reject a stream with errors of their own.
+  if (!onHost && nb::hasattr(object, "__dlpack_device__"))
+    if (auto place = nb::cast<int32_t>(nb::int_(object.attr("__dlpack_device__")()[0]));
+        place == dlpack::kCpu || place == dlpack::kCudaHost)
+      raiseArgument(what + ": expected a tensor of the device, found one of the CPU");
   nb::object method = nb::getattr(object, Names::get().dlpack);
   nb::object given =
       onHost || stream.is_none() ? method() : method(nb::arg("stream") = nb::borrow(stream));

@@ -1,0 +1,127 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensors of torch, JAX, ml_dtypes and of a library that has DLPack only. Libraries that are not installed are skipped;
+the test of the last one runs always."""
+
+import sys
+
+import numpy as np
+import pytest
+from conftest import error
+
+import tandem
+from tandem import Tensor
+
+one = tandem.Mesh("one", x=1)
+WHOLE = one[None, None]
+
+
+def program(dtype="f32"):
+    @tandem.fuse(Tensor(dtype, (8, 16), WHOLE), Tensor(dtype, (16, 12), WHOLE), results=WHOLE)
+    def product(x, w):
+        return x @ w
+    return product.compile()
+
+
+class Other:
+    """A tensor of a library that only has DLPack."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.fixture
+def context():
+    with tandem.Context() as context:
+        yield context
+
+
+def test_dlpack(context, random):
+    x, w = random(8, 16), random(16, 12)
+    result = program()(Other(x), Other(w))
+    assert (result.shape, result.dtype) == ((8, 12), "f32")
+    y = np.from_dlpack(result)
+    del result
+    assert error(y, x @ w) < 1e-5
+    out = np.empty((8, 12), np.float32)
+    program()(Other(x), Other(w), out=Other(out))
+    assert error(out, x @ w) < 1e-5
+
+
+def test_no_copies(context, random):
+    """The program reads the memory that it was given, and the capsules are released."""
+    x, w = random(8, 16), random(16, 12)
+    before = sys.getrefcount(x), sys.getrefcount(w)
+    compiled = program()
+    compiled(Other(x), Other(w))
+    x *= 2
+    assert error(np.from_dlpack(compiled(Other(x), Other(w))), x @ w) < 1e-5
+    compiled(x, w)
+    assert (sys.getrefcount(x), sys.getrefcount(w)) == before
+
+
+def test_dlpack_strides(context, random):
+    with pytest.raises(tandem.ArgumentError, match="contiguous"):
+        program()(Other(random(16, 8).T), Other(random(16, 12)))
+
+
+def test_stream_of_the_cpu(context, random):
+    with pytest.raises(tandem.ArgumentError, match="the context's device is the CPU"):
+        program()(random(8, 16), random(16, 12), stream=0)
+
+
+def test_bfloat16(context, random):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x, w = random(8, 16).astype(ml_dtypes.bfloat16), random(16, 12).astype(ml_dtypes.bfloat16)
+    y = program("bf16")(x, w)
+    assert y.dtype == ml_dtypes.bfloat16
+    assert error(y.astype(np.float32), x.astype(np.float32) @ w.astype(np.float32)) < 8e-3
+
+
+def test_torch(context, random):
+    torch = pytest.importorskip("torch")
+    x, w = torch.tensor(random(8, 16)), torch.tensor(random(16, 12), requires_grad=True)
+    y = program()(x, w)
+    assert isinstance(y, torch.Tensor) and error(y.numpy(), (x @ w).detach().numpy()) < 1e-5
+    out = torch.empty(8, 12)
+    assert program()(x, w, out=out) is out and torch.equal(out, y)
+    with pytest.raises(tandem.ArgumentError, match="contiguous"):
+        program()(torch.tensor(random(16, 8)).T, w)
+    with pytest.raises(tandem.ArgumentError, match="expected elements of"):
+        program()(x.to(torch.complex64), w)
+    half = program("bf16")(x.bfloat16(), w.bfloat16())
+    assert half.dtype == torch.bfloat16
+
+
+def test_jax(context, random):
+    jax = pytest.importorskip("jax")
+    x, w = jax.numpy.asarray(random(8, 16)), jax.numpy.asarray(random(16, 12))
+    y = program()(x, w)
+    assert isinstance(y, jax.Array) and error(np.asarray(y), np.asarray(x) @ np.asarray(w)) < 1e-5
+
+
+def test_no_library_is_imported():
+    import subprocess
+    code = "import sys, tandem; print([m for m in ('numpy', 'torch', 'jax', 'cupy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_device():
+    """device.py, on the stand-in driver; a build without CUDA has none."""
+    import os
+    import subprocess
+    driver = os.path.join(os.environ.get("TANDEM_BUILD", ""), "lib", "libTandemFakeCuda.so")
+    if not os.path.exists(driver):
+        pytest.skip("no stand-in driver of GPUs was built")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "device.py")
+    result = subprocess.run(
+        [sys.executable, script, driver], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "TANDEM_FAKE_GPUS": "2", "TANDEM_CUDA_LIBRARY": driver, "TANDEM_CUBLASLT_LIBRARY": driver,
+             "TANDEM_NCCL_LIBRARY": driver})
+    assert (result.returncode, result.stdout) == (0, "ok\n"), result.stdout + result.stderr
