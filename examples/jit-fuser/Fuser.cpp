@@ -14,13 +14,18 @@
 using namespace fuser;
 namespace builder = tandem::builder;
 
-/// Outlives what was made from it: every buffer and instance shares it.
+/// Outlives what was made from it: every buffer and instance shares it. Keeps the memory of buffers
+/// for later ones of their size, so addresses recur, and graphs of earlier runs fit.
 class fuser::Context {
 public:
   explicit Context(const tandem_context_options &options) {
     check(tandem_context_create(&options, &handle));
   }
-  ~Context() { tandem_context_destroy(handle); }
+  ~Context() {
+    for (auto &[bytes, memory] : unused)
+      tandem_memory_destroy(memory);
+    tandem_context_destroy(handle);
+  }
   Context(const Context &) = delete;
 
   void check(tandem_code code) const {
@@ -28,19 +33,28 @@ public:
       throw std::runtime_error(std::string(tandem_code_name(code)) + ": " +
                                (handle ? tandem_last_error(handle) : ""));
   }
+  tandem_memory *allocate(int64_t bytes) {
+    tandem_memory *memory = nullptr;
+    if (auto found = unused.find(bytes); found != unused.end())
+      memory = unused.extract(found).mapped();
+    else
+      check(tandem_memory_create(handle, static_cast<uint64_t>(bytes), &memory));
+    return memory;
+  }
   tandem_context *handle = nullptr;
+  std::multimap<int64_t, tandem_memory *> unused;
 };
 
 struct fuser::Buffer {
-  Buffer(std::shared_ptr<Context> context, int64_t bytes) : context(std::move(context)) {
-    this->context->check(
-        tandem_memory_create(this->context->handle, static_cast<uint64_t>(bytes), &memory));
-  }
-  ~Buffer() { tandem_memory_destroy(memory); }
+  Buffer(std::shared_ptr<Context> context, int64_t bytes)
+      : context(std::move(context)), bytes(bytes), memory(this->context->allocate(bytes)) {}
+  /// No run uses it any more.
+  ~Buffer() { context->unused.emplace(bytes, memory); }
   Buffer(const Buffer &) = delete;
 
   std::shared_ptr<Context> context;
-  tandem_memory *memory = nullptr;
+  int64_t bytes;
+  tandem_memory *memory;
 };
 
 /// A program that this rank has prepared.
@@ -65,6 +79,7 @@ const std::string &ProgramCache::get(const builder::Fusion &fusion, const std::s
   tandem_compile_options options = {};
   options.struct_size = sizeof options;
   options.target = target.c_str();
+  options.machine = machine.empty() ? nullptr : machine.c_str();
   options.no_oracle = 1;
   builder::Program program = builder::compile(fusion, &options);
   if (!program.ok) {
@@ -129,16 +144,17 @@ Tensor Fuser::input(const std::vector<float> &whole, Shape shape, int split) {
   return std::make_shared<const Node>(std::move(node));
 }
 
-Tensor Fuser::causalMask(int64_t tokens) {
-  Tensor &mask = masks[tokens];
-  if (!mask) {
-    std::vector<float> values(static_cast<size_t>(tokens * tokens));
-    for (int64_t i = 0; i < tokens; ++i)
-      for (int64_t k = i + 1; k < tokens; ++k)
-        values[static_cast<size_t>(i * tokens + k)] = -1e30f;
-    mask = input(values, {tokens, tokens}, -1);
+Tensor Fuser::table(const std::string &name, int64_t rows, int64_t columns,
+                    double (*element)(int64_t row, int64_t column, int64_t columns)) {
+  Tensor &made = tables[name + " " + std::to_string(rows) + "x" + std::to_string(columns)];
+  if (!made) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t k = 0; k < columns; ++k)
+        values.push_back(static_cast<float>(element(i, k, columns)));
+    made = input(values, {rows, columns}, -1);
   }
-  return mask;
+  return made;
 }
 
 Tensor Fuser::detach(const Tensor &x) {

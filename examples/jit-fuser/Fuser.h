@@ -32,13 +32,14 @@ struct Limits {
 /// a process share it.
 class ProgramCache {
 public:
-  explicit ProgramCache(std::string target) : target(std::move(target)) {}
+  /// `machine`: of the machine file by whose costs schedules are chosen; empty: by fixed rules.
+  explicit ProgramCache(std::string target, std::string machine = "")
+      : target(std::move(target)), machine(std::move(machine)) {}
   /// Throws std::runtime_error with the compiler's diagnostics.
   const std::string &get(const tandem::builder::Fusion &fusion, const std::string &text);
-  size_t numCompiled() const { return programs.size(); }
 
 private:
-  std::string target;
+  std::string target, machine;
   std::mutex mutex;
   std::map<std::string, std::string> programs;
 };
@@ -61,7 +62,8 @@ public:
 
   /// A tensor with data: `whole` has all elements; this rank keeps its part.
   Tensor input(const std::vector<float> &whole, Shape shape, int split);
-  Tensor causalMask(int64_t tokens) override;
+  Tensor table(const std::string &name, int64_t rows, int64_t columns,
+               double (*element)(int64_t row, int64_t column, int64_t columns)) override;
   /// Enqueues the groups that compute tensors that are not yet, and waits for them. Collective.
   /// Other tensors on the way are not kept: computing them later repeats their ops.
   void evaluate(const std::vector<Tensor> &tensors);
@@ -88,7 +90,7 @@ private:
   /// Of runs that have not ended: what to wait for, and the memory they use.
   std::set<tandem_instance *> inFlight;
   std::vector<std::shared_ptr<Buffer>> held;
-  std::map<int64_t, Tensor> masks;
+  std::map<std::string, Tensor> tables;
   Statistics counts;
 };
 

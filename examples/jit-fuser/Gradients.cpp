@@ -42,6 +42,8 @@ public:
     }
     case Op::Reshape:
       return {r.reshape(g, x(0)->shape, y->at)};
+    case Op::Rotate:
+      return {r.rotate(g, !y->isBack, y->at)};
     case Op::Attention:
       return ofAttention();
     case Op::Reshard:
@@ -117,9 +119,13 @@ private:
     Location at = y->at;
     double scale = 1 / std::sqrt(static_cast<double>(q->shape[2]));
     Tensor scores = r.map("mul", r.matmul(q, k, false, true, at), scale, at);
+    auto mask = [](int64_t query, int64_t key, int64_t) { return key > query ? -1e30 : 0.0; };
+    int64_t tokens = q->shape[1];
     if (y->causal)
       scores = r.map(
-          "add", {scores, r.broadcast(r.causalMask(q->shape[1]), scores->shape, {1, 2}, at)}, at);
+          "add",
+          {scores, r.broadcast(r.table("mask", tokens, tokens, mask), scores->shape, {1, 2}, at)},
+          at);
     auto overKeys = [&](const Tensor &row) {
       return r.broadcast(row, scores->shape, {0, 1, 2}, at);
     };

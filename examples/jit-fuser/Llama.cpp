@@ -7,6 +7,8 @@
 
 #include "Llama.h"
 
+#include <cmath>
+
 using namespace fuser;
 
 std::vector<Parameter> fuser::parametersOf(const Config &config) {
@@ -24,13 +26,34 @@ static Tensor rmsNorm(Recorder &r, const Tensor &x, const Tensor &weight) {
   return r.map("mul", {normed, r.broadcast(weight, x->shape, {1})});
 }
 
+double fuser::rotaryAngle(int64_t token, int64_t column, int64_t columns) {
+  double frequency = static_cast<double>(column % (columns / 2)) / static_cast<double>(columns / 2);
+  return static_cast<double>(token) * std::pow(10000.0, -frequency);
+}
+
+/// Of [heads, tokens, depth].
+static Tensor rotary(Recorder &r, const Tensor &x) {
+  auto cosine = [](int64_t t, int64_t d, int64_t depth) {
+    return std::cos(rotaryAngle(t, d, depth));
+  };
+  auto sine = [](int64_t t, int64_t d, int64_t depth) {
+    return std::sin(rotaryAngle(t, d, depth));
+  };
+  auto times = [&](const Tensor &y, const Tensor &table) {
+    return r.map("mul", {y, r.broadcast(table, x->shape, {1, 2})});
+  };
+  return r.map("add", {times(x, r.table("cos", x->shape[1], x->shape[2], cosine)),
+                       times(r.rotate(x), r.table("sin", x->shape[1], x->shape[2], sine))});
+}
+
 static Tensor block(Recorder &r, const Config &config, Tensor x, const Tensor *w) {
   int64_t t = config.tokens, h = config.hidden, heads = config.heads;
   Tensor normed = rmsNorm(r, x, w[0]);
   auto project = [&](const Tensor &weight) { // [heads, tokens, depth]
     return r.permute(r.reshape(r.matmul(normed, weight), {t, heads, h / heads}), {1, 0, 2});
   };
-  Tensor mixed = r.attention(project(w[1]), project(w[2]), project(w[3]), /*causal=*/true);
+  Tensor mixed = r.attention(rotary(r, project(w[1])), rotary(r, project(w[2])), project(w[3]),
+                             /*causal=*/true);
   Tensor out = r.matmul(r.reshape(r.permute(mixed, {1, 0, 2}), {t, h}), w[4]);
   x = r.map("add", {x, r.shard(out, 0)});
 

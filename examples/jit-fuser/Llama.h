@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // With tensor and sequence parallelism: between blocks each rank has some of the tokens; inside of
-// attention and MLP, some of the heads and of the hidden features. There is no rotary embedding.
+// attention and MLP, some of the heads and of the hidden features.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,6 +35,10 @@ Tensor forward(Recorder &recorder, const Config &config, Tensor x,
                const std::vector<Tensor> &weights);
 /// sum(y * y) / (2 tokens): [1, 1].
 Tensor lossOf(Recorder &recorder, const Tensor &y);
+
+/// The angle by which rotary embedding turns features `column` and `column + columns / 2` of a
+/// head.
+double rotaryAngle(int64_t token, int64_t column, int64_t columns);
 
 /// The same in plain loops of double, on whole tensors.
 std::vector<double> referenceForward(const Config &config, const std::vector<double> &x,

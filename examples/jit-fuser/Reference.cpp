@@ -38,6 +38,21 @@ static Matrix rmsNorm(const Matrix &x, const Matrix &weight, int64_t rows) {
   return y;
 }
 
+/// Rotary embedding of [tokens, heads * depth].
+static Matrix rotary(Matrix x, const Config &config) {
+  int64_t h = config.hidden, depth = h / config.heads, half = depth / 2;
+  for (int64_t t = 0; t < config.tokens; ++t)
+    for (int64_t first = 0; first < h; first += depth)
+      for (int64_t d = 0; d < half; ++d) {
+        double &a = x[static_cast<size_t>(t * h + first + d)];
+        double &b = x[static_cast<size_t>(t * h + first + d + half)];
+        double angle = rotaryAngle(t, d, depth), old = a;
+        a = a * std::cos(angle) - b * std::sin(angle);
+        b = b * std::cos(angle) + old * std::sin(angle);
+      }
+  return x;
+}
+
 /// Causal, of all heads: q, k, v and the result are [tokens, heads * depth].
 static Matrix attention(const Matrix &q, const Matrix &k, const Matrix &v, const Config &config) {
   auto t = static_cast<size_t>(config.tokens), h = static_cast<size_t>(config.hidden);
@@ -66,7 +81,8 @@ std::vector<double> fuser::referenceForward(const Config &config, const std::vec
   for (size_t i = 0; i < weights.size(); i += parametersOf(config).size()) {
     const Matrix *w = &weights[i];
     Matrix normed = rmsNorm(x, w[0], t);
-    Matrix mixed = attention(multiply(normed, w[1], t, h, h), multiply(normed, w[2], t, h, h),
+    Matrix mixed = attention(rotary(multiply(normed, w[1], t, h, h), config),
+                             rotary(multiply(normed, w[2], t, h, h), config),
                              multiply(normed, w[3], t, h, h), config);
     Matrix out = multiply(mixed, w[4], t, h, h);
     for (size_t e = 0; e < x.size(); ++e)

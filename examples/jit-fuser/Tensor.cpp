@@ -48,6 +48,15 @@ builder::Value fuser::emit(builder::Fusion &f, const Node &node,
     return f.permute(operands[0], node.dims, node.at);
   case Op::Reshape:
     return f.reshape(operands[0], node.shape, node.at);
+  case Op::Rotate: {
+    Shape half = node.operands[0]->shape, offset(half.size());
+    half.back() /= 2;
+    builder::Value a = f.slice(operands[0], offset, half, {}, node.at);
+    offset.back() = half.back();
+    builder::Value b = f.slice(operands[0], offset, half, {}, node.at);
+    (node.isBack ? a : b) = f.map("neg", {node.isBack ? a : b}, node.at);
+    return f.concat({b, a}, static_cast<int64_t>(half.size()) - 1, node.at);
+  }
   case Op::Attention: {
     builder::AttentionOptions options;
     options.causal = node.causal;
@@ -132,6 +141,7 @@ static Placement infer(const Node &node, int64_t ranks) {
       return of(0);
     return {throughReshape(node.operands[0]->shape, node.shape, of(0).split, ranks), false};
   case Op::Attention:
+  case Op::Rotate:
     return of(0);
   }
   return {};
@@ -221,6 +231,12 @@ Tensor Recorder::permute(Tensor x, Shape permutation, Location at) {
 Tensor Recorder::reshape(Tensor x, Shape shape, Location at) {
   Node node = makeNode(Op::Reshape, {std::move(x)}, at);
   node.shape = std::move(shape);
+  return record(std::move(node));
+}
+
+Tensor Recorder::rotate(Tensor x, bool isBack, Location at) {
+  Node node = makeNode(Op::Rotate, {std::move(x)}, at);
+  node.isBack = isBack;
   return record(std::move(node));
 }
 

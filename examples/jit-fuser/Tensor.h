@@ -18,7 +18,19 @@ namespace fuser {
 using tandem::builder::Location;
 using Shape = std::vector<int64_t>;
 
-enum class Op { Leaf, Map, Matmul, Sum, Max, Broadcast, Permute, Reshape, Attention, Reshard };
+enum class Op {
+  Leaf,
+  Map,
+  Matmul,
+  Sum,
+  Max,
+  Broadcast,
+  Permute,
+  Reshape,
+  Rotate,
+  Attention,
+  Reshard
+};
 
 /// Where a tensor's elements are: split in one dimension over all ranks, or whole on each.
 struct Placement {
@@ -42,7 +54,7 @@ struct Node {
   std::vector<double> numbers; ///< of a Map: behind its tensors, the operand that is a number
   bool isNumberFirst = false;  ///< of a Map: before its tensors
   Shape dims;                  ///< reduced, permuted, or those of the result
-  bool transposeA = false, transposeB = false, causal = false;
+  bool transposeA = false, transposeB = false, causal = false, isBack = false;
   Location at;                          ///< of the program that recorded it
   mutable std::shared_ptr<Buffer> data; ///< once computed
 };
@@ -66,14 +78,17 @@ public:
   Tensor broadcast(Tensor x, Shape shape, Shape dims, Location at = Location::here());
   Tensor permute(Tensor x, Shape permutation, Location at = Location::here());
   Tensor reshape(Tensor x, Shape shape, Location at = Location::here());
+  /// The halves a, b of the last dimension as -b, a; the other way round as b, -a.
+  Tensor rotate(Tensor x, bool isBack = false, Location at = Location::here());
   /// softmax(q k^T / sqrt(depth)) v on [heads, tokens, depth]
   Tensor attention(Tensor q, Tensor k, Tensor v, bool causal, Location at = Location::here());
   /// The same tensor, split in dimension `split` (-1: whole).
   Tensor shard(Tensor x, int split, Location at = Location::here());
 
   int64_t numRanks() const { return ranks; }
-  /// 0 where row i reads column k of causal scores, else -1e30: [tokens, tokens].
-  virtual Tensor causalMask(int64_t tokens) = 0;
+  /// A matrix of constants, made once for each name and shape, whole on every rank.
+  virtual Tensor table(const std::string &name, int64_t rows, int64_t columns,
+                       double (*element)(int64_t row, int64_t column, int64_t columns)) = 0;
 
 protected:
   Tensor record(Node node);

@@ -26,7 +26,7 @@ namespace {
 struct Options {
   uint32_t ranks = 4;
   bool processes = false;
-  std::string device = "cpu", channels, target;
+  std::string device = "cpu", channels, target, machine;
   Config config;
   Limits limits;
   int64_t steps = 3;
@@ -184,7 +184,7 @@ void runRank(const Options &options, const Model &model, ProgramCache &programs,
   tandem_context_options alone = {};
   alone.struct_size = sizeof alone;
   alone.device = options.device.c_str();
-  ProgramCache own(options.target);
+  ProgramCache own(options.target, options.machine);
   Fuser single(alone, 0, 1, own, options.limits);
   compareWithOneRank(result, train(single, options, model), model);
   compareWithLoops(result, options.config, model);
@@ -208,14 +208,16 @@ Options parse(int argc, char **argv) {
                                                   {"--group-bytes=", &options.limits.bytes}};
   std::pair<const char *, std::string *> words[] = {{"--device=", &options.device},
                                                     {"--channels=", &options.channels},
-                                                    {"--target=", &options.target}};
+                                                    {"--target=", &options.target},
+                                                    {"--machine=", &options.machine}};
   for (int i = 1; i < argc; ++i) {
     bool isKnown = std::strcmp(argv[i], "--processes") == 0;
     options.processes |= isKnown;
     for (auto &[name, value] : numbers)
       if (std::strncmp(argv[i], name, std::strlen(name)) == 0) {
-        *value = std::atoll(argv[i] + std::strlen(name));
-        isKnown = *value > 0;
+        char *end = nullptr;
+        *value = std::strtoll(argv[i] + std::strlen(name), &end, 10);
+        isKnown = *value > 0 && *end == 0;
       }
     for (auto &[name, value] : words)
       if (std::strncmp(argv[i], name, std::strlen(name)) == 0) {
@@ -228,11 +230,11 @@ Options parse(int argc, char **argv) {
   options.ranks = static_cast<uint32_t>(ranks);
   options.limits.ops = static_cast<size_t>(ops);
   const Config &c = options.config;
-  if (c.tokens % ranks || c.heads % ranks || c.feed % ranks || c.hidden % c.heads ||
+  if (c.tokens % ranks || c.heads % ranks || c.feed % ranks || c.hidden % (2 * c.heads) ||
       options.steps < 3)
     throw std::invalid_argument(
         "expected tokens, heads and feed that the ranks divide, hidden that "
-        "the heads divide, and 3 steps or more");
+        "2 * heads divide, and 3 steps or more");
   bool isGpu = options.device.rfind("cuda", 0) == 0;
   if (options.channels.empty())
     options.channels = isGpu ? "ccl" : options.processes ? "ucx" : "local";
@@ -247,7 +249,7 @@ int main(int argc, char **argv) {
   try {
     Options options = parse(argc, argv);
     Model model(options.config);
-    ProgramCache programs(options.target);
+    ProgramCache programs(options.target, options.machine);
     bool ok = runRanks(options.ranks, options.processes,
                        [&](uint32_t rank, const tandem_context_options &context) {
                          runRank(options, model, programs, rank, context);

@@ -116,6 +116,29 @@ TEST_F(Builder, ElementwiseBroadcastsAsNumPy) {
   %y = arith.divf %s, %rx : !x)mlir");
 }
 
+/// An argument without dimensions is a factor of everything.
+TEST(BuilderSizes, Scalars) {
+  Mesh tp("tp", {{"x", 2}});
+  Fusion f("scaled");
+  Value s = f.input("s", DType::F32, {});
+  Value x = f.input("x", DType::F32, {4, 2}, tp.axes({didx("x"), none()}));
+  f.output("y", f.mul(f.add(s, 1), x));
+  ASSERT_TRUE(f.ok()) << f.errorText();
+  EXPECT_EQ(parsed(f.text()), parsed(R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!x = tensor<4x2xf32, #fusion.axes<#tp, [didx("x"), -]>>
+func.func @scaled(%s: tensor<f32> {fusion.name = "s"}, %x: !x {fusion.name = "x"}) -> (!x {fusion.name = "y"}) {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %a = arith.addf %s, %one : tensor<f32>
+  %b = fusion.broadcast %a dims [] : tensor<f32> -> !x
+  %y = arith.mulf %b, %x : !x
+  return %y : !x
+}
+)mlir"));
+  Program program = compile(f);
+  EXPECT_TRUE(program.ok) << program.errorText();
+}
+
 TEST_F(Builder, ElementwiseTakesTheAxesOfASplitOperand) {
   Value v = f.matmul(x, f.matmul(w, w, {false, true, {}, {}}));
   Value copy = f.reshard(x, tp.replicated(2));
