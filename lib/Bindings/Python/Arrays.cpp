@@ -126,7 +126,10 @@ nb::object tandem::python::finishTensor(nb::handle like, nb::object made) {
 }
 
 void tandem::python::bindArrays(nb::module_ &module) {
-  nb::class_<Array>(module, "Array")
+  nb::class_<Array>(
+      module, "Array",
+      "A result for a library of which only DLPack is known: `library.from_dlpack(array)` takes it "
+      "over without a copy.")
       .def("__dlpack__", [](const Array &array, const nb::kwargs &) { return array.toDlpack(); })
       .def("__dlpack_device__",
            [](const Array &array) { return nb::make_tuple(array.place.type, array.place.id); })

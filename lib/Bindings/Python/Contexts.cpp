@@ -243,11 +243,34 @@ void RuntimeContext::check(tandem_code code) {
 }
 
 void tandem::python::bindContexts(nb::module_ &module) {
-  nb::class_<World>(module, "World")
+  nb::class_<World>(module, "World",
+                    "Ranks that are threads of this process. Each has a Context(world=..., "
+                    "rank=...); tandem.local_world makes them.")
       .def(nb::init<uint32_t, double>(), nb::arg("size"), nb::arg("timeout") = 60.0)
       .def_ro("size", &World::size);
 
-  nb::class_<RuntimeContext>(module, "Context")
+  nb::class_<RuntimeContext>(
+      module, "Context",
+      "This rank's device, channels and connections to the other ranks. For one thread at a "
+      "time.\n\n"
+      "Context(device='cpu', channels='', world=None, rank=0, bootstrap=None, timeout=60.0,\n"
+      "        matmul_threads=0, graphs=True, require_proof=False)\n\n"
+      "device: 'cpu', 'cuda' (GPU: local rank modulo the number of GPUs) or 'cuda:1'.\n"
+      "channels: comma-separated, first choice first; '': 'local' for threads, 'ucx' for "
+      "processes,\n"
+      "    'peer,ccl' for GPUs.\n"
+      "world, rank: a World, and the rank in it. bootstrap: an object with rank, world_size,\n"
+      "    optionally local_rank and local_size, all_gather(bytes) -> [bytes] and barrier(). "
+      "Neither:\n"
+      "    the job of torchrun, mpirun or srun, else a world of one rank.\n"
+      "timeout: seconds until a run that makes no progress is ended.\n"
+      "matmul_threads: threads of a product on the CPU; 0: one.\n"
+      "graphs: capture runs of GPUs in graphs. require_proof: reject programs without a complete\n"
+      "    certificate.\n\n"
+      "Collective. Raises ArgumentError for bad options, Error if the device, a channel or "
+      "another\n"
+      "rank is not there, and what the bootstrap raises. `with context:` makes it the thread's\n"
+      "current one.")
       .def(nb::new_([](const std::string &device, const std::string &channels,
                        std::shared_ptr<World> world, uint32_t rank, nb::object bootstrap,
                        double timeout, uint32_t matmulThreads, bool graphs, bool requireProof) {
@@ -272,9 +295,12 @@ void tandem::python::bindContexts(nb::module_ &module) {
       .def_ro("device", &RuntimeContext::device)
       .def_ro("channels", &RuntimeContext::channels)
       .def_prop_ro("description", &RuntimeContext::description)
-      .def("close", &RuntimeContext::close)
-      .def("check_health",
-           [](RuntimeContext &context) { context.check(tandem_context_health(context.get())); })
+      .def("close", &RuntimeContext::close,
+           "Ends what was made from the context, and the context. Waits for no other rank.")
+      .def(
+          "check_health",
+          [](RuntimeContext &context) { context.check(tandem_context_health(context.get())); },
+          "Raises the error of the failed run after which the context cannot be used.")
       .def("__enter__",
            [](std::shared_ptr<RuntimeContext> context) {
              (void)context->get();
@@ -290,7 +316,9 @@ void tandem::python::bindContexts(nb::module_ &module) {
           },
           nb::arg().none(), nb::arg().none(), nb::arg().none());
 
-  module.def("current_context", &currentContext);
+  module.def("current_context", &currentContext,
+             "The context of this thread: that of the innermost `with`, else that of tandem.init; "
+             "None if there is none.");
   module.def(
       "set_process_context",
       [](std::shared_ptr<RuntimeContext> context) { processContext() = std::move(context); },

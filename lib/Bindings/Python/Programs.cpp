@@ -184,19 +184,31 @@ std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext>
   return made;
 }
 
+static nb::tuple toTuple(const int64_t *numbers, size_t count) {
+  nb::list list;
+  for (size_t i = 0; i < count; ++i)
+    list.append(numbers[i]);
+  return nb::tuple(list);
+}
+
 static nb::list describeArguments(const Prepared &prepared) {
-  auto tuple = [](const std::vector<int64_t> &shape) {
-    nb::list extents;
-    for (int64_t extent : shape)
-      extents.append(extent);
-    return nb::tuple(extents);
-  };
   nb::list list;
   for (const Argument &argument : prepared.arguments)
     list.append(nb::make_tuple(argument.name, argument.isResult, argument.present,
-                               nameOf(argument.dtype), tuple(argument.shape),
-                               tuple(argument.localShape)));
+                               nameOf(argument.dtype),
+                               toTuple(argument.shape.data(), argument.shape.size()),
+                               toTuple(argument.localShape.data(), argument.localShape.size())));
   return list;
+}
+
+/// (present, term, offset, extents, strides, local shape).
+static nb::object describeShard(const Prepared &prepared, uint32_t argument, uint32_t rank) {
+  tandem_shard shard = {};
+  shard.struct_size = sizeof shard;
+  prepared.context->check(tandem_program_shard(prepared.program, argument, rank, &shard));
+  return nb::make_tuple(
+      shard.present != 0, shard.term, shard.offset, toTuple(shard.extents, shard.num_extents),
+      toTuple(shard.strides, shard.num_extents), toTuple(shard.local_shape, shard.local_rank));
 }
 
 void tandem::python::bindPrograms(nb::module_ &module) {
@@ -230,6 +242,14 @@ void tandem::python::bindPrograms(nb::module_ &module) {
             prepared->context->check(code);
           },
           nb::arg("context") = nb::none())
+      .def(
+          "_shard",
+          [](Program &program, uint32_t argument, uint32_t rank,
+             std::shared_ptr<RuntimeContext> context) {
+            return describeShard(*program.prepare(contextOrInit(std::move(context))), argument,
+                                 rank);
+          },
+          nb::arg("argument"), nb::arg("rank"), nb::arg("context").none())
       .def(
           "_arguments",
           [](Program &program, std::shared_ptr<RuntimeContext> context) {

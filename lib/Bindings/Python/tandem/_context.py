@@ -18,7 +18,7 @@ def init(device="cpu", channels="", **options):
 
 
 class LocalWorld:
-    """Ranks as threads of this process; see local_world."""
+    """Ranks as threads of this process; see local_world. `options` are those of Context."""
 
     def __init__(self, size, device="cpu", channels="", timeout=60.0, **options):
         self._world = _tandem.World(size, timeout)

@@ -10,9 +10,11 @@ import threading
 from collections import namedtuple
 
 from . import _tandem
+from ._context import init
 from ._emit import emit
 from ._errors import ArgumentError, CompileError, Diagnostic
 from ._mesh import Axes, Tensor
+from ._progress import progress
 from ._report import CheckReport, Explanation, Simulation
 from ._trace import Value
 
@@ -22,6 +24,27 @@ _SEVERITIES = ("error", "warning", "remark", "note")
 Argument = namedtuple("Argument", "name is_result present dtype shape local_shape")
 Argument.__doc__ = """An input or a result as this rank sees it. `shape` is the logical one; a call takes and returns
 tensors of `local_shape`, or None where not `present`."""
+
+
+class Shard(namedtuple("Shard", "present term offset extents strides local_shape")):
+    """A rank's part of an argument: element i of the part, row-major in `extents`, is element
+    offset + sum(index[d] * strides[d]) of the row-major logical tensor. A program takes it in `local_shape`. `term`: of
+    a partial argument, which term. Not `present`: the rank holds nothing."""
+
+    __slots__ = ()
+
+    def of(self, tensor):
+        """The part of a logical tensor of NumPy or torch, as a new tensor; None if there is none."""
+        if not self.present:
+            return None
+        if hasattr(tensor, "as_strided"):
+            part = tensor.contiguous().as_strided(self.extents, self.strides, self.offset)
+            return part.reshape(self.local_shape).clone()
+        import numpy
+        flat = numpy.ascontiguousarray(tensor).reshape(-1)[self.offset:]
+        steps = [stride * flat.itemsize for stride in self.strides]
+        part = numpy.lib.stride_tricks.as_strided(flat, self.extents, steps, writeable=False)
+        return part.reshape(self.local_shape).copy()
 
 
 class Program(_tandem.Program):
@@ -43,6 +66,16 @@ class Program(_tandem.Program):
     def arguments(self, context=None):
         """The inputs, then the results. Prepares the program for the context."""
         return [Argument(*one) for one in self._arguments(context)]
+
+    def shard(self, argument, rank=None, context=None):
+        """The part of an argument (its name, or its number) that a rank holds; this one if none is given."""
+        context = context or _tandem.current_context() or init()
+        if not isinstance(argument, int):
+            names = [one.name for one in self.arguments(context)]
+            if argument not in names:
+                raise ArgumentError(f"expected an argument of {', '.join(names)}, found {argument!r}")
+            argument = names.index(argument)
+        return Shard(*self._shard(argument, context.rank if rank is None else rank, context))
 
     def save(self, path):
         """Writes a .tsp file, which `tandem.load` reads: also where only the runtime is installed."""
@@ -96,7 +129,8 @@ def _compile_text(text, name, mesh, shapes, options):
     shapes = [(argument, [int(extent) for extent in extents]) for argument, extents in (shapes or {}).items()]
     options = {key: os.fspath(value) if key in ("machine", "tuned") else value
                for key, value in options.items() if value is not None}
-    data, messages = _tandem.compile(text, name, mesh=mesh, shapes=shapes, **options)
+    with progress(f"compiling {name}"):
+        data, messages = _tandem.compile(text, name, mesh=mesh, shapes=shapes, **options)
     lines = text.splitlines()
     diagnostics = []
     for severity, message, file, line, column in messages:

@@ -167,22 +167,28 @@ class Value:
         return Value("fusion.broadcast", [self], shape, self.dtype, dims=list(range(len(shape) - self.ndim, len(shape))))
 
     def sum(self, axis=None, keepdims=False):
+        """The sum over dimensions; all if `axis` is None."""
         return _reduce("sum", self, axis, keepdims)
 
     def max(self, axis=None, keepdims=False):
+        """The maximum over dimensions."""
         return _reduce("max", self, axis, keepdims)
 
     def min(self, axis=None, keepdims=False):
+        """The minimum over dimensions."""
         return _reduce("min", self, axis, keepdims)
 
     def mean(self, axis=None, keepdims=False):
+        """The mean over dimensions."""
         count = math.prod(self.shape[dim] for dim in _dims(self, axis))
         return self.sum(axis, keepdims) * (1.0 / count)
 
     def astype(self, dtype):
+        """tandem.cast."""
         return cast(self, dtype)
 
     def reshard(self, axes, **schedule):
+        """tandem.reshard."""
         return reshard(self, axes, **schedule)
 
 
@@ -387,11 +393,13 @@ def where(condition, a, b):
 
 
 def maximum(a, b):
+    """The larger of each two elements."""
     a, b = _alike("maximum", a, b)
     return _elementwise("arith.maximumf" if a.dtype in _FLOATS else "arith.maxsi", a, b)
 
 
 def minimum(a, b):
+    """The smaller of each two elements."""
     a, b = _alike("minimum", a, b)
     return _elementwise("arith.minimumf" if a.dtype in _FLOATS else "arith.minsi", a, b)
 

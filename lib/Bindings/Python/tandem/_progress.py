@@ -1,0 +1,47 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""One line on a terminal while something takes long. Elsewhere, and if TANDEM_PROGRESS is 0, nothing is printed."""
+
+import os
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+DELAY = 1.0  # seconds until the line appears
+_BAR = 20
+_shown = threading.Lock()  # one line at a time
+
+
+def _draw(text, start, done, out):
+    if done.wait(DELAY) or not _shown.acquire(blocking=False):
+        return
+    try:
+        position = 0
+        while True:
+            bar = "".join("#" if (position - index) % _BAR < 4 else "." for index in range(_BAR))
+            out.write(f"\r\x1b[2Ktandem: {text} [{bar}] {time.monotonic() - start:.0f} s")
+            out.flush()
+            if done.wait(0.2):
+                break
+            position += 1
+        out.write("\r\x1b[2K")
+        out.flush()
+    finally:
+        _shown.release()
+
+
+@contextmanager
+def progress(text):
+    out = sys.stderr
+    if os.environ.get("TANDEM_PROGRESS") == "0" or out is None or not out.isatty():
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_draw, args=(text, time.monotonic(), done, out), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

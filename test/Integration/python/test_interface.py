@@ -1,0 +1,126 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The type stub agrees with the package; docstrings; the progress line; shards."""
+
+import ast
+import inspect
+import io
+import os
+import time
+
+import numpy as np
+import pytest
+from conftest import rows
+from test_programs import TEXT
+
+import tandem
+from tandem import _progress
+
+STUB = os.path.join(os.path.dirname(tandem.__file__), "__init__.pyi")
+
+
+def declared():
+    with open(STUB, encoding="utf-8") as stub:
+        return {node.name: node for node in ast.parse(stub.read()).body
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def parameters(node):
+    given = node.args
+    return ([one.arg for one in [*given.posonlyargs, *given.args]], given.vararg and given.vararg.arg,
+            [one.arg for one in given.kwonlyargs], given.kwarg and given.kwarg.arg)
+
+
+def found_parameters(function):
+    kinds = inspect.Parameter
+    by_kind = {}
+    for one in inspect.signature(function).parameters.values():
+        by_kind.setdefault(one.kind, []).append(one.name)
+    return (by_kind.get(kinds.POSITIONAL_ONLY, []) + by_kind.get(kinds.POSITIONAL_OR_KEYWORD, []),
+            *(names[0] if names else None for names in [by_kind.get(kinds.VAR_POSITIONAL)]),
+            by_kind.get(kinds.KEYWORD_ONLY, []),
+            *(names[0] if names else None for names in [by_kind.get(kinds.VAR_KEYWORD)]))
+
+
+def test_stub_names():
+    public = {name for name in tandem.__all__ if not inspect.ismodule(getattr(tandem, name))}
+    assert set(declared()) == public
+
+
+def test_stub_parameters():
+    compared = 0
+    for name, node in declared().items():
+        found = getattr(tandem, name)
+        if isinstance(node, ast.FunctionDef):
+            if inspect.isfunction(found):
+                assert parameters(node) == found_parameters(found), name
+                compared += 1
+            continue
+        for method in node.body:
+            if not isinstance(method, ast.FunctionDef):
+                continue
+            assert hasattr(found, method.name), (name, method.name)
+            if inspect.isfunction(vars(found).get(method.name)):
+                assert parameters(method) == found_parameters(vars(found)[method.name]), (name, method.name)
+                compared += 1
+    assert compared > 60
+
+
+def test_stub_is_complete():
+    """Public methods of the package's own classes are declared."""
+    for name, node in declared().items():
+        found = getattr(tandem, name)
+        if inspect.isclass(found) and found.__module__ != "tandem._tandem":
+            known = {method.name for method in node.body if isinstance(method, ast.FunctionDef)}
+            missing = {member for member, value in vars(found).items()
+                       if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))}
+            assert missing <= known, (name, missing - known)
+
+
+@pytest.mark.parametrize("name", [name for name in tandem.__all__ if callable(getattr(tandem, name))])
+def test_docstrings(name):
+    assert getattr(tandem, name).__doc__
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress(monkeypatch):
+    monkeypatch.setattr(_progress, "DELAY", 0.05)
+    for out, variable, shown in ((Terminal(), "", True), (Terminal(), "0", False), (io.StringIO(), "", False)):
+        monkeypatch.setattr("sys.stderr", out)
+        monkeypatch.setenv("TANDEM_PROGRESS", variable)
+        with _progress.progress("compiling f"):
+            deadline = time.monotonic() + 5
+            while shown and "compiling f" not in out.getvalue() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert ("tandem: compiling f [" in out.getvalue()) == shown
+        assert not shown or out.getvalue().endswith("\r\x1b[2K")  # and is gone again
+
+
+def test_quick_compiles_print_nothing(monkeypatch):
+    out = Terminal()
+    monkeypatch.setattr("sys.stderr", out)
+    with _progress.progress("compiling f"):
+        pass
+    assert out.getvalue() == ""
+
+
+def test_shards(world, random):
+    program = tandem.compile(TEXT, mesh={"x": 4}, shapes={"x": (32, 16)})
+    x = random(32, 16)
+
+    def run(context):
+        mine, last = program.shard("x"), program.shard(0, rank=3)
+        assert mine == (True, 0, 128 * context.rank, mine.extents, mine.strides, (8, 16))
+        np.testing.assert_array_equal(mine.of(x), rows(x, context))
+        np.testing.assert_array_equal(last.of(x), x[24:])
+        assert program.shard("w").of(random(16, 12)).shape == (16, 12)
+        with pytest.raises(tandem.ArgumentError, match="an argument of x, w, y, found 'z'"):
+            program.shard("z")
+        with pytest.raises(tandem.ArgumentError):
+            program.shard("x", rank=4)
+
+    world.run(run)
