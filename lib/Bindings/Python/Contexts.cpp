@@ -23,9 +23,11 @@ uint32_t milliseconds(double seconds) {
   return static_cast<uint32_t>(std::ceil(seconds * 1000));
 }
 
-/// Contexts entered by `with` on this thread, innermost last.
-thread_local std::vector<std::shared_ptr<RuntimeContext>> entered;
-/// That of all other threads; never destroyed at exit, where the interpreter is gone.
+using Contexts = std::vector<std::shared_ptr<RuntimeContext>>;
+/// Contexts entered by `with` on this thread, innermost last; null if there is none. A thread that
+/// ends inside of a `with` leaves them: no interpreter could then destroy them.
+thread_local Contexts *entered = nullptr;
+/// That of all other threads; tandem.init closes it before the interpreter ends.
 std::shared_ptr<RuntimeContext> &processContext() {
   static auto *context = new std::shared_ptr<RuntimeContext>;
   return *context;
@@ -34,7 +36,7 @@ std::shared_ptr<RuntimeContext> &processContext() {
 } // namespace
 
 std::shared_ptr<RuntimeContext> tandem::python::currentContext() {
-  return entered.empty() ? processContext() : entered.back();
+  return entered ? entered->back() : processContext();
 }
 
 World::World(uint32_t size, double timeoutSeconds) : size(size) {
@@ -304,15 +306,19 @@ void tandem::python::bindContexts(nb::module_ &module) {
       .def("__enter__",
            [](std::shared_ptr<RuntimeContext> context) {
              (void)context->get();
-             entered.push_back(context);
+             if (!entered)
+               entered = new Contexts;
+             entered->push_back(context);
              return context;
            })
       .def(
           "__exit__",
           [](RuntimeContext &context, nb::handle, nb::handle, nb::handle) {
-            if (entered.empty() || entered.back().get() != &context)
+            if (!entered || entered->back().get() != &context)
               raiseArgument("this thread did not enter the context last");
-            entered.pop_back();
+            entered->pop_back();
+            if (entered->empty())
+              delete std::exchange(entered, nullptr);
           },
           nb::arg().none(), nb::arg().none(), nb::arg().none());
 

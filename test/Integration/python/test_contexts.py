@@ -187,3 +187,31 @@ def test_timeout(random):
             world.run(run)
         with pytest.raises(tandem.Error):
             world._contexts[0].check_health()
+
+
+def test_exit():
+    """A process ends cleanly with contexts that are still open, in any state."""
+    code = """
+import threading, numpy as np, tandem
+from test_programs import TEXT
+program = tandem.compile(TEXT, mesh={"x": 1}, shapes={"x": (8, 16)})
+x, w = np.ones((8, 16), np.float32), np.ones((16, 12), np.float32)
+first = tandem.init()
+program(x, w)
+def enter():
+    context = tandem.Context()
+    context.__enter__()
+    program(x, w)
+thread = threading.Thread(target=enter)
+thread.start()
+thread.join()
+second = tandem.init()
+program(x, w)
+enter()
+kept = tandem.local_world(2)
+kept.run(lambda context: None)
+print("ok")
+"""
+    here = os.path.dirname(RANKS)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=here)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")

@@ -5,12 +5,14 @@
 import ast
 import inspect
 import io
+import math
 import os
+import re
 import time
 
 import numpy as np
 import pytest
-from conftest import rows
+from conftest import error, rows
 from test_programs import TEXT
 
 import tandem
@@ -124,3 +126,15 @@ def test_shards(world, random):
             program.shard("x", rank=4)
 
     world.run(run)
+
+
+def test_documentation():
+    """The first program of docs/python.md."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "python.md")
+    with open(page, encoding="utf-8") as text:
+        code = re.search(r"```python\n(.*?)```", text.read(), re.S).group(1)
+    found = {}
+    exec(compile(code, page, "exec"), found)
+    h = found["x"] @ found["w"]
+    expected = h * 0.5 * (1 + np.vectorize(math.erf)(h / math.sqrt(2)))
+    assert len(found["parts"]) == 4 and all(error(part, expected) < 1e-5 for part in found["parts"])

@@ -8,7 +8,8 @@ __version__: str
 
 _T = TypeVar("_T")
 _Shape = Tuple[int, ...]
-_Path = Union[str, os.PathLike]
+_Path = Union[str, os.PathLike[str]]
+_Bytes = bytes
 _Dim = Union[None, str, "Digit"]
 _Operand = Union["Value", float]
 _Schedule = Union[str, Tuple[str, Dict[str, Any]]]
@@ -200,9 +201,9 @@ class Simulation(Report):
     def save(self, path: _Path) -> None: ...
 
 class Program:
-    bytes: bytes
+    bytes: _Bytes
     diagnostics: Tuple[Diagnostic, ...]
-    def __init__(self, bytes: bytes, diagnostics: Sequence[Diagnostic] = (), source: Any = None) -> None: ...
+    def __init__(self, bytes: _Bytes, diagnostics: Sequence[Diagnostic] = (), source: Any = None) -> None: ...
     def __call__(self, *tensors: Any, out: Any = None, stream: Any = None, context: Optional[Context] = None) -> Any: ...
     def prepare(self, context: Optional[Context] = None) -> None: ...
     def wait(self, context: Optional[Context] = None) -> None: ...

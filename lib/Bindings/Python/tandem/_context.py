@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Contexts: where programs run, and how ranks find each other."""
 
+import atexit
 import threading
 
 from . import _tandem
@@ -14,6 +15,7 @@ def init(device="cpu", channels="", **options):
     of a program if the caller did not. Collective. The options are those of Context."""
     context = Context(device, channels, **options)
     _tandem.set_process_context(context)
+    atexit.register(context.close)
     return context
 
 
@@ -28,7 +30,8 @@ class LocalWorld:
 
     def run(self, function, *arguments):
         """Calls `function(context, *arguments)` in one thread per rank, with that rank's context as the current one.
-        Returns the list of results, by rank. If ranks fail, raises the error of the first one that failed."""
+        Returns the list of results, by rank. If ranks fail, raises the error of the first one that failed; then the
+        world has lost ranks and cannot be used any more."""
         results, failures = [None] * self.size, []
 
         def body(rank):
