@@ -26,6 +26,31 @@ typedef struct tandem_launch {
   void *user;
 } tandem_launch;
 
+typedef enum tandem_log_level {
+  TANDEM_LOG_WARNING = 0, /* results or speed may not be as expected */
+  TANDEM_LOG_INFO = 1
+} tandem_log_level;
+
+/* What memory is for. */
+typedef enum tandem_memory_kind {
+  TANDEM_MEMORY_ARENA = 0,     /* intermediate values of a program, and tandem_memory */
+  TANDEM_MEMORY_SYMMETRIC = 1, /* peers access it. On GPUs whose ranks are processes: an allocation
+                                * of its own by cuMemCreate with a POSIX file descriptor as handle
+                                * type, like torch's symmetric memory or ncclMemAlloc */
+  TANDEM_MEMORY_WORKSPACE = 2  /* scratch memory of a stream for matrix libraries */
+} tandem_memory_kind;
+
+/* The embedder's allocator of device memory (host memory on device "cpu"), in place of the
+ * device's. Any thread; it may not wait for the device. `user` must live until the context has
+ * ended. */
+typedef struct tandem_allocator {
+  size_t struct_size;
+  /* A multiple of 64; not initialised. NULL: out of memory. */
+  void *(*allocate)(void *user, uint64_t bytes, tandem_memory_kind kind);
+  void (*deallocate)(void *user, void *memory, uint64_t bytes, tandem_memory_kind kind);
+  void *user;
+} tandem_allocator;
+
 typedef struct tandem_context_options {
   size_t struct_size;
   const char *device;   /* "cpu" (also for NULL), "null", "cuda" (GPU number: local rank mod
@@ -40,6 +65,12 @@ typedef struct tandem_context_options {
   uint32_t no_graphs;      /* 1: launch every command by itself, even if the device has graphs */
   uint32_t require_proof;  /* 1: a program without a complete certificate is TANDEM_UNSUPPORTED */
   uint32_t reserved;       /* 0 */
+  /* Receives messages that are no errors, without a line end; NULL drops them. The library never
+   * writes to stdout or stderr. Called only by tandem_context_create and tandem_prepare, on the
+   * calling thread. */
+  void (*log)(void *user, tandem_log_level level, const char *message);
+  void *log_user;
+  const tandem_allocator *allocator; /* NULL: memory of the device */
 } tandem_context_options;
 
 /* A job whose ranks are threads of this process. Thread-safe. */

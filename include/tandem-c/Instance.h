@@ -29,6 +29,16 @@ void tandem_instance_destroy(tandem_instance *instance);
 tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, uint64_t bytes,
                         tandem_dtype dtype, uint32_t rank, const int64_t *shape);
 
+/* The same for tensors of DLPack, the exchange format of torch, JAX, NumPy and CuPy: the device,
+ * the dtype, the shape and dense strides are checked. The caller keeps ownership, and keeps the
+ * tensor. `dl_tensor` is a const DLTensor *, for example &managed->dl_tensor. (This header does not
+ * include dlpack.h, which gives the struct no tag.) */
+tandem_code tandem_bind_dlpack(tandem_instance *instance, uint32_t index, const void *dl_tensor);
+/* Also checks DLPack's version, and that a result is not read-only. */
+struct DLManagedTensorVersioned;
+tandem_code tandem_bind_dlpack_versioned(tandem_instance *instance, uint32_t index,
+                                         const struct DLManagedTensorVersioned *managed);
+
 /* Errors of the functions below: TANDEM_INVALID_ARGUMENT leaves everything as it was. Other codes
  * are those of a failed run, TANDEM_TIMEOUT or TANDEM_ABORTED or the device's, which end the use of
  * the context. A run fails asynchronously: the next call that the context's handles get reports it.
@@ -44,6 +54,8 @@ typedef struct tandem_run_options {
    */
   void *const *data;
   const uint64_t *bytes; /* sizes of the memory at `data`; NULL: not checked */
+  /* In place of `data`: a const DLTensor * per argument, as for tandem_bind_dlpack. */
+  const void *const *dl_tensors;
 } tandem_run_options;
 
 /* Binds and enqueues a run. NULL options: the defaults. At most two runs are in flight; a third
@@ -52,6 +64,9 @@ typedef struct tandem_run_options {
 tandem_code tandem_enqueue(tandem_instance *instance, const tandem_run_options *options);
 /* Waits for all enqueued runs: their results are complete on this rank. */
 tandem_code tandem_wait(tandem_instance *instance);
+/* Without waiting: *done is 1 if all enqueued runs have ended on this rank, else 0. The code of a
+ * run that has failed. */
+tandem_code tandem_query(tandem_instance *instance, int *done);
 /* Enqueues a run with the arguments as they are bound, and waits. */
 tandem_code tandem_run(tandem_instance *instance);
 

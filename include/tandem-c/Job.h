@@ -21,8 +21,8 @@ typedef struct tandem_job tandem_job;
  * TANDEM_LAUNCH_TIMEOUT seconds (60). Without a launcher: a world of one rank. Also sets *job on
  * failure (unless out of memory), for tandem_job_error; destroy it. */
 tandem_code tandem_job_join(tandem_job **job);
-/* For tandem_context_options.launch. Lives as long as the job, which outlives the contexts that use
- * it. NULL if joining failed. */
+/* For tandem_context_options.launch. Lives as long as the job. Contexts keep the job's connections.
+ * NULL if joining failed. */
 const tandem_launch *tandem_job_launch(const tandem_job *job);
 /* The message of the last failure of a call or callback; "" if there was none. */
 const char *tandem_job_error(const tandem_job *job);

@@ -72,6 +72,18 @@ typedef struct tandem_shard {
 tandem_code tandem_program_shard(const tandem_program *program, uint32_t argument, uint32_t rank,
                                  tandem_shard *shard);
 
+/* Device memory that tandem_prepare allocates on this rank, known before. Arguments are not
+ * included: tandem_argument.local_bytes. */
+typedef struct tandem_memory_needs {
+  size_t struct_size;
+  uint64_t arena_bytes;     /* intermediate values */
+  uint64_t symmetric_bytes; /* peers access it */
+  uint64_t workspace_bytes; /* of matrix libraries, for all streams of the program; programs of a
+                             * context share the streams */
+} tandem_memory_needs;
+
+tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_needs *needs);
+
 #ifdef __cplusplus
 }
 #endif

@@ -353,6 +353,10 @@ CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
 CUresult cuMemSetAccess(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t count) {
   return count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+/// No memory of an embedder is of cuMemCreate here.
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *, void *) {
+  return CUDA_ERROR_INVALID_VALUE;
+}
 CUresult cuMemExportToShareableHandle(void *descriptor, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType, unsigned long long) {
   if (number("no-export-on") == currentGpu())

@@ -8,7 +8,9 @@
 #include "RankContext.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fmt/format.h>
 #include <sched.h>
 
 using namespace tandem;
@@ -58,6 +60,9 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   options.timeout_ms = static_cast<uint32_t>(request.timeout.count());
   options.no_graphs = request.noGraph;
   options.matmul_threads = matmulThreads(bootstrap, world != nullptr);
+  options.log = [](void *, tandem_log_level, const char *message) {
+    fmt::print(stderr, "tandem: {}\n", message);
+  };
   self->gpu = request.device.compare(0, 4, "cuda") == 0;
   TANDEM_RETURN_IF_ERROR(self->check(tandem_context_create(&options, &self->context)));
   return self;

@@ -26,8 +26,11 @@ static_assert(TANDEM_INVALID_ARGUMENT == static_cast<int>(Code::InvalidArgument)
               TANDEM_TIMEOUT == static_cast<int>(Code::Timeout) &&
               TANDEM_ABORTED == static_cast<int>(Code::Aborted) &&
               TANDEM_INTERNAL == static_cast<int>(Code::Internal));
+static_assert(TANDEM_LOG_WARNING == static_cast<int>(LogLevel::Warning) &&
+              TANDEM_LOG_INFO == static_cast<int>(LogLevel::Info));
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_launch, user) &&
-              TANDEM_NO_PADDING_AFTER(tandem_context_options, reserved));
+              TANDEM_NO_PADDING_AFTER(tandem_allocator, user) &&
+              TANDEM_NO_PADDING_AFTER(tandem_context_options, allocator));
 
 namespace {
 
@@ -64,7 +67,7 @@ Expected<std::unique_ptr<Bootstrap>> makeBootstrap(const tandem_context_options 
   callbacks.localRank = nodeKnown ? launch.local_rank : launch.rank;
   callbacks.localSize = nodeKnown ? launch.local_size : launch.world_size;
   if (launch.all_gather)
-    callbacks.allGather = [launch](const void *mine, size_t bytes, void *all) {
+    callbacks.allGather = [launch, job = jobOf(launch)](const void *mine, size_t bytes, void *all) {
       return launch.all_gather(launch.user, mine, bytes, all);
     };
   if (launch.barrier)
@@ -85,6 +88,28 @@ Status makeTransports(const tandem_context_options &options, ContextOptions &res
     result.transports.push_back(std::move(transport));
   }
   return Status();
+}
+
+tandem_memory_kind kindOf(MemoryKind kind) {
+  return kind == MemoryKind::Symmetric   ? TANDEM_MEMORY_SYMMETRIC
+         : kind == MemoryKind::Workspace ? TANDEM_MEMORY_WORKSPACE
+                                         : TANDEM_MEMORY_ARENA;
+}
+
+Expected<std::shared_ptr<const Allocator>> makeAllocator(const tandem_allocator *given) {
+  tandem_allocator from;
+  TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_allocator", from));
+  if (!from.allocate || !from.deallocate)
+    return Status(Code::InvalidArgument,
+                  "tandem_allocator: expected functions to allocate and deallocate");
+  auto made = std::make_shared<Allocator>();
+  made->allocate = [from](uint64_t bytes, MemoryKind kind) {
+    return from.allocate(from.user, bytes, kindOf(kind));
+  };
+  made->free = [from](void *memory, uint64_t bytes, MemoryKind kind) {
+    from.deallocate(from.user, memory, bytes, kindOf(kind));
+  };
+  return std::shared_ptr<const Allocator>(std::move(made));
 }
 
 Status createContext(const tandem_context_options *given, ContextState &context) {
@@ -109,6 +134,14 @@ Status createContext(const tandem_context_options *given, ContextState &context)
   if (options.timeout_ms)
     result.timeout = std::chrono::milliseconds(options.timeout_ms);
   result.graphs = options.no_graphs == 0;
+  if (options.allocator) {
+    TANDEM_ASSIGN_OR_RETURN(result.allocator, makeAllocator(options.allocator));
+  }
+  if (options.log)
+    result.log = Log(
+        [log = options.log, user = options.log_user](LogLevel level, const std::string &message) {
+          log(user, static_cast<tandem_log_level>(level), message.c_str());
+        });
   context.requiresProof = options.require_proof != 0;
   TANDEM_ASSIGN_OR_RETURN(context.context, Context::create(std::move(result)));
   return Status();

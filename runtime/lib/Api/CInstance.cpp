@@ -5,13 +5,32 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Dlpack.h"
 #include "Handles.h"
 
 using namespace tandem;
 using namespace tandem::capi;
 
-static_assert(TANDEM_NO_PADDING_AFTER(tandem_run_options, bytes));
+static_assert(TANDEM_NO_PADDING_AFTER(tandem_run_options, dl_tensors));
 static_assert(sizeof(CommandTime) == 2 * sizeof(int64_t));
+
+/// Binds a DLTensor per argument.
+static Status bindTensors(tandem_instance &instance, const void *const *tensors) {
+  const Program &program = instance.instance->program();
+  std::vector<void *> &data = instance.addresses;
+  data.assign(program.arguments().size(), nullptr);
+  for (uint32_t i = 0; i < data.size(); ++i) {
+    if (!program.arguments()[i].present)
+      continue;
+    if (!tensors[i])
+      return Status(Code::InvalidArgument,
+                    fmt::format("@{}: argument {} \"{}\": null pointer", program.name(), i,
+                                program.arguments()[i].name));
+    TANDEM_ASSIGN_OR_RETURN(data[i], addressOf(*static_cast<const dlpack::Tensor *>(tensors[i]),
+                                               instance.context->context->device(), program, i));
+  }
+  return instance.instance->bindAll(data.data(), nullptr);
+}
 
 static Status enqueue(tandem_instance &instance, const tandem_run_options *given) {
   tandem_run_options options{};
@@ -19,11 +38,16 @@ static Status enqueue(tandem_instance &instance, const tandem_run_options *given
     TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_run_options", options));
   if (options.bytes && !options.data)
     return Status(Code::InvalidArgument, "tandem_run_options: bytes without data");
+  if (options.data && options.dl_tensors)
+    return Status(Code::InvalidArgument,
+                  "tandem_run_options: expected data or dl_tensors, found both");
   if (options.stream && options.stream->context != instance.context)
     return Status(Code::InvalidArgument, "the stream is of another context than the instance");
   std::shared_ptr<Stream> stream = options.stream ? options.stream->stream : nullptr;
   if (options.data)
     TANDEM_RETURN_IF_ERROR(instance.instance->bindAll(options.data, options.bytes));
+  if (options.dl_tensors)
+    TANDEM_RETURN_IF_ERROR(bindTensors(instance, options.dl_tensors));
   return instance.instance->enqueue(std::move(stream));
 }
 
@@ -36,7 +60,7 @@ tandem_code tandem_prepare(tandem_context *context, const tandem_program *progra
       return missing("program or instance");
     TANDEM_ASSIGN_OR_RETURN(auto made,
                             Instance::create(*context->state->context, program->program));
-    *instance = new tandem_instance{context->state, std::move(made)};
+    *instance = new tandem_instance{context->state, std::move(made), {}};
     return Status();
   });
 }
@@ -70,6 +94,15 @@ tandem_code tandem_enqueue(tandem_instance *instance, const tandem_run_options *
 
 tandem_code tandem_wait(tandem_instance *instance) {
   return guardedBy(instance, [&] { return instance->instance->wait(); });
+}
+
+tandem_code tandem_query(tandem_instance *instance, int *done) {
+  return guardedBy(instance, [&]() -> Status {
+    if (!done)
+      return missing("done");
+    TANDEM_ASSIGN_OR_RETURN(*done, instance->instance->query());
+    return Status();
+  });
 }
 
 tandem_code tandem_run(tandem_instance *instance) {

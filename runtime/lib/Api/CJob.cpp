@@ -5,18 +5,25 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "tandem-c/Runtime.h"
+#include "Handles.h"
 
 #include "tandem/Runtime/Rendezvous.h"
 
-#include <new>
-
 using namespace tandem;
 
-struct tandem_job {
+namespace {
+
+/// Shared with the contexts that use the job.
+struct Job : std::enable_shared_from_this<Job> {
   std::unique_ptr<Bootstrap> bootstrap; ///< null if joining failed
   tandem_launch launch = {};
   std::string error;
+};
+
+} // namespace
+
+struct tandem_job {
+  std::shared_ptr<Job> state = std::make_shared<Job>();
 };
 
 namespace {
@@ -32,23 +39,23 @@ template <typename Body> Status guarded(Body &&body) noexcept {
   }
 }
 
-int finish(tandem_job &job, const Status &status) {
+int finish(Job &job, const Status &status) {
   if (!status.ok())
     job.error = status.message();
   return static_cast<int>(status.code());
 }
 
 int allGather(void *user, const void *mine, size_t bytes, void *all) {
-  auto &job = *static_cast<tandem_job *>(user);
+  auto &job = *static_cast<Job *>(user);
   return finish(job, guarded([&] { return job.bootstrap->allGather(mine, bytes, all); }));
 }
 
 int barrier(void *user) {
-  auto &job = *static_cast<tandem_job *>(user);
+  auto &job = *static_cast<Job *>(user);
   return finish(job, guarded([&] { return job.bootstrap->barrier(); }));
 }
 
-Status join(tandem_job &job) {
+Status join(Job &job) {
   TANDEM_ASSIGN_OR_RETURN(job.bootstrap, createBootstrapFromEnvironment());
   job.launch.struct_size = sizeof job.launch;
   job.launch.rank = job.bootstrap->rank();
@@ -63,22 +70,34 @@ Status join(tandem_job &job) {
 
 } // namespace
 
+std::shared_ptr<void> capi::jobOf(const tandem_launch &launch) {
+  return launch.all_gather == allGather ? static_cast<Job *>(launch.user)->shared_from_this()
+                                        : nullptr;
+}
+
 extern "C" {
 
 tandem_code tandem_job_join(tandem_job **job) {
   if (!job)
     return TANDEM_INVALID_ARGUMENT;
-  *job = new (std::nothrow) tandem_job;
-  if (!*job)
-    return TANDEM_OUT_OF_MEMORY;
-  return static_cast<tandem_code>(finish(**job, guarded([&] { return join(**job); })));
+  *job = nullptr;
+  Status made = guarded([&] {
+    *job = new tandem_job;
+    return Status();
+  });
+  if (!made.ok())
+    return static_cast<tandem_code>(made.code());
+  Job &state = *(*job)->state;
+  return static_cast<tandem_code>(finish(state, guarded([&] { return join(state); })));
 }
 
 const tandem_launch *tandem_job_launch(const tandem_job *job) {
-  return job && job->bootstrap ? &job->launch : nullptr;
+  return job && job->state->bootstrap ? &job->state->launch : nullptr;
 }
 
-const char *tandem_job_error(const tandem_job *job) { return job ? job->error.c_str() : "no job"; }
+const char *tandem_job_error(const tandem_job *job) {
+  return job ? job->state->error.c_str() : "no job";
+}
 
 void tandem_job_destroy(tandem_job *job) { delete job; }
 

@@ -7,6 +7,8 @@
 
 #include "Handles.h"
 
+#include "tandem/Program/stream_program_generated.h"
+
 using namespace tandem;
 using namespace tandem::capi;
 
@@ -144,6 +146,19 @@ tandem_code tandem_program_shard(const tandem_program *program, uint32_t argumen
       result.local_shape = dataOf(info.localShape);
     }
     return writeStruct(result, "tandem_shard", shard);
+  });
+}
+
+tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_needs *needs) {
+  return guardedBy(program, [&] {
+    const Program &rank = *program->program;
+    MemoryNeeds found = memoryNeeds(rank);
+    tandem_memory_needs result{};
+    result.arena_bytes = found.arena;
+    result.symmetric_bytes = found.symmetric;
+    result.workspace_bytes =
+        rank.data().num_streams() * program->context->context->device().workspaceBytes();
+    return writeStruct(result, "tandem_memory_needs", needs);
   });
 }
 

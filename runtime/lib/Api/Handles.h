@@ -57,6 +57,9 @@ tandem_code guardedBy(const Handle *handle, Body &&body) noexcept {
   return handle ? guarded(handle->context.get(), body) : TANDEM_INVALID_ARGUMENT;
 }
 
+/// What keeps the callbacks' job alive; null if they are the embedder's own.
+std::shared_ptr<void> jobOf(const tandem_launch &launch);
+
 inline Status missing(const char *what) {
   return Status(Code::InvalidArgument, fmt::format("{}: null pointer", what));
 }
@@ -85,6 +88,7 @@ struct tandem_program {
 struct tandem_instance {
   tandem::capi::ContextRef context;
   tandem::InstancePtr instance;
+  std::vector<void *> addresses; ///< of the last tensors; keeps its memory
 };
 
 struct tandem_stream {

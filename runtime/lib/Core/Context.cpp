@@ -250,6 +250,8 @@ Expected<std::unique_ptr<Context>> Context::create(ContextOptions options) {
     return Status(
         Code::InvalidArgument,
         fmt::format("timeout: expected a positive time, found {} ms", options.timeout.count()));
+  options.device->log = std::move(options.log);
+  options.device->useAllocator(std::move(options.allocator));
   for (auto &transport : options.transports)
     if (!transport->moves(*options.device))
       transport = stageThroughHost(std::move(transport));

@@ -34,13 +34,10 @@ InstanceImpl::~InstanceImpl() {
 }
 
 void InstanceImpl::retire() {
-  bool idle = true;
-  for (Slot &slot : slots) {
-    // After an error, to finish means to wait until the device has let go of its work.
-    if (slot.inFlight && context.health().ok() && hasEnded(slot))
-      finish(slot).ignore();
-    idle &= !slot.inFlight;
-  }
+  // After an error, to finish a run means to wait until the device has let go of its work.
+  if (context.health().ok())
+    query().status().ignore();
+  bool idle = !slots[0].inFlight && !slots[1].inFlight;
   bool alone = std::all_of(channels.begin(), channels.end(),
                            [](const auto &channel) { return channel == nullptr; });
   std::unique_ptr<InstanceImpl> self(this);
@@ -327,6 +324,18 @@ Status InstanceImpl::wait() {
   for (unsigned k = 0; k < 2; ++k)
     finish(slots[(epoch + k) % 2]).ignore();
   return context.health();
+}
+
+Expected<bool> InstanceImpl::query() {
+  bool ended = true;
+  for (unsigned k = 0; k < 2; ++k) {
+    Slot &slot = slots[(epoch + k) % 2]; // the older run first
+    if (slot.inFlight && hasEnded(slot))
+      finish(slot).ignore();
+    ended &= !slot.inFlight;
+  }
+  TANDEM_RETURN_IF_ERROR(context.health());
+  return ended;
 }
 
 Status InstanceImpl::trace(bool on) {

@@ -42,6 +42,7 @@ public:
   Status run() override;
   Status enqueue(std::shared_ptr<Stream> main) override;
   Status wait() override;
+  Expected<bool> query() override;
   Status trace(bool on) override;
   const std::vector<CommandTime> &times() const override { return commandTimes; }
 

@@ -59,14 +59,18 @@ Status InstanceImpl::checkWorld() const {
   return Status();
 }
 
+static SymmetricMemory layoutSymmetric(const sp::RankProgram &data) {
+  SymmetricMemory memory;
+  memory.halfBytes = roundUp(data.symmetric_bytes());
+  memory.signalOffset = 2 * memory.halfBytes;
+  memory.numSignals = count(data.signal_slots());
+  memory.totalBytes = memory.signalOffset + roundUp(memory.numSignals * sizeof(uint64_t));
+  return memory;
+}
+
 Status InstanceImpl::allocate() {
   TANDEM_ASSIGN_OR_RETURN(arena, context.device().allocate(data.arena_bytes(), MemoryKind::Plain));
-  uint64_t half = roundUp(data.symmetric_bytes());
-  uint32_t signals = count(data.signal_slots());
-  symmetricMemory.halfBytes = half;
-  symmetricMemory.signalOffset = 2 * half;
-  symmetricMemory.numSignals = signals;
-  symmetricMemory.totalBytes = 2 * half + roundUp(signals * sizeof(uint64_t));
+  symmetricMemory = layoutSymmetric(data);
   TANDEM_ASSIGN_OR_RETURN(
       symmetric, context.device().allocate(symmetricMemory.totalBytes, MemoryKind::Symmetric));
   symmetricMemory.base = symmetric->data();
@@ -417,8 +421,8 @@ Status InstanceImpl::agreeOnGraphs() {
       const std::string &why = all[r];
       graphs = why.empty();
       if (!graphs && why != "-" && context.rank() == 0)
-        fmt::print(stderr, "tandem: @{} runs without a graph: rank {}: {}\n", programHandle->name(),
-                   r, why);
+        context.device().log(LogLevel::Warning, fmt::format("@{} runs without a graph: rank {}: {}",
+                                                            programHandle->name(), r, why));
     }
     return Status();
   };
@@ -451,3 +455,7 @@ Status InstanceImpl::agreeOnGraphs() {
 }
 
 } // namespace tandem::core
+
+tandem::MemoryNeeds tandem::memoryNeeds(const Program &program) {
+  return {program.data().arena_bytes(), core::layoutSymmetric(program.data()).totalBytes};
+}

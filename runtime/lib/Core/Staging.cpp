@@ -174,9 +174,10 @@ public:
     if (!facade) {
       facade = std::make_unique<HostFacade>(device);
       if (bootstrap.rank() == 0)
-        fmt::print(stderr,
-                   "tandem: channel {} moves host memory: data of device {} is copied through it\n",
-                   inner->name(), device.name());
+        device.log(
+            LogLevel::Warning,
+            fmt::format("channel {} moves host memory: data of device {} is copied through it",
+                        inner->name(), device.name()));
     }
     TANDEM_ASSIGN_OR_RETURN(auto channel, inner->createChannel(desc, *facade, bootstrap));
     if (!channel)

@@ -31,6 +31,8 @@ struct ContextOptions {
   /// Capture a run once and replay it, if the device has graphs and all ranks can. If the option
   /// differs between ranks, no rank does. TANDEM_GRAPH=0 has the same effect as false.
   bool graphs = true;
+  Log log;
+  std::shared_ptr<const Allocator> allocator; ///< null: memory of the device
 };
 
 /// One rank's device, transports and bootstrap. One thread at a time. Contexts of one process are
@@ -55,6 +57,13 @@ public:
   /// Success unless poisoned.
   virtual Status health() const = 0;
 };
+
+/// Bytes that Instance::create allocates for a program on its rank.
+struct MemoryNeeds {
+  uint64_t arena = 0;     ///< intermediate values
+  uint64_t symmetric = 0; ///< that peers access: two halves, and signals
+};
+MemoryNeeds memoryNeeds(const Program &program);
 
 class Instance;
 struct InstanceDeleter {
@@ -97,6 +106,8 @@ public:
   virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;
   /// Waits for all enqueued runs. Returns the first error of them.
   virtual Status wait() = 0;
+  /// Whether all enqueued runs have ended, without waiting; the error if one has failed.
+  virtual Expected<bool> query() = 0;
 
   /// Whether later runs record when their commands begin and end. Traced runs do not use a graph.
   /// Call on all ranks alike. Unsupported if the device cannot measure times.

@@ -16,6 +16,7 @@
 
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
+#include "tandem/Runtime/Log.h"
 
 #include <functional>
 #include <memory>
@@ -174,6 +175,15 @@ enum class MemoryKind : uint8_t {
   Plain,
   Symmetric, ///< peers access it: may be registered, exported, or mapped
   Host,      ///< host memory that the device's operations can access
+  Workspace, ///< scratch memory of matrix libraries
+};
+
+/// Memory of the embedder, in place of the device's own allocations of kind Plain, Symmetric and
+/// Workspace. Any thread; must not wait for the device.
+struct Allocator {
+  /// At least 64-byte aligned, not initialised; null: out of memory.
+  std::function<void *(uint64_t bytes, MemoryKind kind)> allocate;
+  std::function<void(void *memory, uint64_t bytes, MemoryKind kind)> free;
 };
 
 /// out[..., M, N] (+)= op(a)[..., M, K] * op(b)[..., K, N] + bias[N]; batch dims broadcast; f32
@@ -211,6 +221,12 @@ struct LaunchDesc {
 class Device {
 public:
   virtual ~Device();
+  /// Set by the context, before anything else is called.
+  Log log;
+  /// Null: the device's own memory. Called before anything is allocated.
+  virtual void useAllocator(std::shared_ptr<const Allocator> given) {
+    allocator = std::move(given);
+  }
   /// "cpu", "null", "cuda:0".
   virtual std::string_view name() const = 0;
   /// Model and versions of libraries, on which measured times depend: "NVIDIA H200 sm_90, cublasLt
@@ -248,6 +264,9 @@ public:
   /// that must be equal on all ranks, such as algorithms of matmuls.
   virtual Status agree(Bootstrap &bootstrap);
 
+  /// Bytes of device memory that each stream has as a workspace.
+  virtual uint64_t workspaceBytes() const { return 0; }
+
   /// True if streams support Frame::times and Stream::timeEvents.
   virtual bool timesCommands() const { return hostMemory(); }
 
@@ -265,6 +284,9 @@ public:
   /// Releases every waiting stream, drops queued work, and makes later work fail. Any thread, any
   /// number of times; the first reason stays. A context calls it when it is poisoned.
   virtual void abort(const Status &reason) = 0;
+
+protected:
+  std::shared_ptr<const Allocator> allocator;
 };
 
 struct CpuDeviceOptions {

@@ -9,6 +9,7 @@
 
 #include "tandem/Runtime/HostOps.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -269,6 +270,23 @@ public:
   ~CpuMemory() override { std::free(base); }
 };
 
+/// Of the embedder.
+class CallersMemory final : public Memory {
+public:
+  CallersMemory(std::shared_ptr<const Allocator> allocator, void *memory, uint64_t size,
+                uint64_t allocated, MemoryKind kind)
+      : allocator(std::move(allocator)), allocated(allocated), kind(kind) {
+    base = memory;
+    bytes = size;
+  }
+  ~CallersMemory() override { allocator->free(base, allocated, kind); }
+
+private:
+  const std::shared_ptr<const Allocator> allocator;
+  const uint64_t allocated;
+  const MemoryKind kind;
+};
+
 /// Runs a plan from one operand to another; a CombinePlan also reads what is there.
 template <typename Plan> class PlanOperation final : public HostOperation {
 public:
@@ -304,13 +322,18 @@ public:
   Expected<std::unique_ptr<Event>> createEvent() override {
     return std::make_unique<CpuEvent>(shared);
   }
-  Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind) override {
+  Expected<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind) override {
     constexpr uint64_t align = 64;
-    uint64_t rounded = (bytes + align - 1) / align * align;
-    void *memory = rounded < bytes ? nullptr : std::aligned_alloc(align, rounded ? rounded : align);
+    uint64_t rounded = std::max(align, (bytes + align - 1) / align * align);
+    bool callers = allocator && kind != MemoryKind::Host;
+    void *memory = rounded < bytes ? nullptr
+                   : callers       ? allocator->allocate(rounded, kind)
+                                   : std::aligned_alloc(align, rounded);
     if (!memory)
       return Status(Code::OutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes");
-    std::memset(memory, 0, rounded ? rounded : align);
+    std::memset(memory, 0, rounded);
+    if (callers)
+      return std::make_unique<CallersMemory>(allocator, memory, bytes, rounded, kind);
     return std::make_unique<CpuMemory>(memory, bytes);
   }
 

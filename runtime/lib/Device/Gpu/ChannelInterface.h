@@ -41,6 +41,11 @@ struct DeviceState {
   std::mutex mutex; ///< guards the fields below
   std::condition_variable changed;
 
+  std::shared_ptr<const Allocator> allocator; ///< of the embedder; null: the driver
+  /// Memory of kind Plain, Symmetric or Workspace, uninitialised.
+  Status allocate(uint64_t bytes, MemoryKind kind, void **memory);
+  Status free(void *memory, uint64_t bytes, MemoryKind kind);
+
   void abort(const Status &why);
   Status abortReason();
 
@@ -214,7 +219,7 @@ private:
   std::vector<Variant> variants; ///< widest first; empty: the copy engines copy
 };
 
-/// Memory of Driver::allocateShared(). Peers of the same process share ownership: after an error, a
+/// Memory of kind Symmetric. Peers of the same process share ownership: after an error, a
 /// rank may leave while their copies into its memory are still in flight. (Peers of other processes
 /// have mapped it.)
 class SymmetricBlock {
@@ -228,11 +233,12 @@ public:
   void *data() const { return base; }
 
 private:
-  SymmetricBlock(std::shared_ptr<DeviceState> state, void *base)
-      : state(std::move(state)), base(base) {}
+  SymmetricBlock(std::shared_ptr<DeviceState> state, void *base, uint64_t bytes)
+      : state(std::move(state)), base(base), bytes(bytes) {}
 
   const std::shared_ptr<DeviceState> state;
   void *const base;
+  const uint64_t bytes;
 };
 
 /// Access of channels to a GPU device (by dynamic_cast; null: not a GPU).

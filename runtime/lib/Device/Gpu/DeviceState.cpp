@@ -16,6 +16,21 @@ namespace tandem::gpu {
 
 using Clock = std::chrono::steady_clock;
 
+Status DeviceState::allocate(uint64_t bytes, MemoryKind kind, void **memory) {
+  if (!allocator)
+    return kind == MemoryKind::Symmetric ? driver->allocateShared(bytes, memory)
+                                         : driver->allocate(bytes, memory);
+  *memory = allocator->allocate(bytes, kind);
+  return *memory ? Status() : Status(Code::OutOfMemory, "the embedder's allocator returned null");
+}
+
+Status DeviceState::free(void *memory, uint64_t bytes, MemoryKind kind) {
+  if (!allocator)
+    return kind == MemoryKind::Symmetric ? driver->freeShared(memory) : driver->free(memory);
+  allocator->free(memory, bytes, kind);
+  return Status();
+}
+
 void DeviceState::abort(const Status &why) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!aborted) {

@@ -36,14 +36,18 @@ Scratch &Scratch::operator=(Scratch &&other) noexcept {
 
 Scratch::~Scratch() {
   if (memory && !state->stuck)
-    (ofPrepare ? state->driver->freeNow(memory) : state->driver->free(memory)).ignore();
+    (ofPrepare ? state->driver->freeNow(memory) : state->free(memory, bytes, MemoryKind::Workspace))
+        .ignore();
 }
 
 Expected<Scratch> Scratch::make(std::shared_ptr<DeviceState> state, uint64_t bytes,
                                 bool ofPrepare) {
   Scratch scratch;
   scratch.ofPrepare = ofPrepare;
-  TANDEM_RETURN_IF_ERROR(state->driver->allocate(std::max<uint64_t>(bytes, 64), &scratch.memory));
+  bytes = std::max<uint64_t>(bytes, 64);
+  TANDEM_RETURN_IF_ERROR(ofPrepare
+                             ? state->driver->allocate(bytes, &scratch.memory)
+                             : state->allocate(bytes, MemoryKind::Workspace, &scratch.memory));
   scratch.state = std::move(state);
   scratch.bytes = bytes;
   return scratch;
@@ -67,8 +71,9 @@ public:
     // Memory that may still be written to is kept; freeing it would also block.
     if (!base || block || state->stuck)
       return;
-    Driver &driver = *state->driver;
-    (kind == MemoryKind::Host ? driver.freeHost(base) : driver.free(base)).ignore();
+    (kind == MemoryKind::Host ? state->driver->freeHost(base)
+                              : state->free(base, allocated, MemoryKind::Plain))
+        .ignore();
   }
   Status allocate(uint64_t size) {
     bytes = size;
@@ -86,9 +91,10 @@ private:
   Status take(uint64_t rounded) {
     if (kind == MemoryKind::Host)
       return state->driver->allocateHost(rounded, &base);
+    allocated = rounded;
     // Shared memory is allocated in units of megabytes.
     if (kind == MemoryKind::Plain || bytes == 0 || !state->driver->info().sharesMemory)
-      return state->driver->allocate(rounded, &base);
+      return state->allocate(rounded, MemoryKind::Plain, &base);
     TANDEM_ASSIGN_OR_RETURN(block, SymmetricBlock::allocate(state, rounded));
     base = block->data();
     return Status();
@@ -96,6 +102,7 @@ private:
 
   std::shared_ptr<DeviceState> state;
   MemoryKind kind;
+  uint64_t allocated = 0;
   std::shared_ptr<SymmetricBlock> block; ///< for symmetric memory
 };
 
@@ -120,7 +127,9 @@ private:
 
 class GpuDevice final : public Device, public GpuAccess {
 public:
-  explicit GpuDevice(Tools tools) : tools(std::move(tools)), state(this->tools->state) {}
+  explicit GpuDevice(Tools tools) : tools(std::move(tools)), state(this->tools->state) {
+    this->tools->log = &log;
+  }
 
   std::string_view name() const override { return state->driver->info().name; }
   std::string description() override {
@@ -130,6 +139,9 @@ public:
                        blas ? (*blas)->version() : "no matrix library");
   }
   bool hostMemory() const override { return false; }
+  void useAllocator(std::shared_ptr<const Allocator> given) override {
+    state->allocator = std::move(given);
+  }
   std::shared_ptr<DeviceState> shared() const override { return state; }
   const Kernels &kernels() const override { return *tools->kernels; }
 
@@ -184,6 +196,7 @@ public:
   }
   Status agree(Bootstrap &bootstrap) override { return agreeOnAlgorithms(*tools, bootstrap); }
 
+  uint64_t workspaceBytes() const override { return kWorkspaceBytes + 64; }
   bool timesCommands() const override { return true; }
   bool hasGraphs() const override { return true; }
   Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,

@@ -33,6 +33,7 @@ struct PtxKernel {
 struct Toolbox {
   ~Toolbox();
   std::shared_ptr<DeviceState> state;
+  const Log *log = nullptr; ///< of the device
   std::unique_ptr<Kernels> kernels;
   std::unique_ptr<Blas> blas;        ///< null until the first matmul
   std::mutex mutex;                  ///< guards the fields below and the creation of `blas`
@@ -62,8 +63,8 @@ inline int64_t alignedRow(int64_t columns, DType type) {
 /// new choices to it. Collective.
 Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap);
 /// Selects the algorithm of this name. If this rank's library lacks it, keeps the first one and
-/// prints a line on stderr.
-void selectAlgorithm(ProductPlan &plan, const std::string &algorithm);
+/// logs a warning.
+void selectAlgorithm(ProductPlan &plan, const std::string &algorithm, const Log &log);
 /// Drops the algorithms of an ordered product that add in another order than the canonical one
 /// does, by running them on random numbers: then the rest give the same bits. An algorithm's order
 /// is that of every element, so part of the result is compared. Unsupported if none is left.

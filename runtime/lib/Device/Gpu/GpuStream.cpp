@@ -123,7 +123,7 @@ Expected<std::unique_ptr<DeviceStream>> DeviceStream::wrap(std::shared_ptr<Devic
 }
 
 Status DeviceStream::allocate() {
-  TANDEM_RETURN_IF_ERROR(state->driver->allocate(kWorkspaceBytes + 64, &scratch));
+  TANDEM_RETURN_IF_ERROR(state->allocate(kWorkspaceBytes + 64, MemoryKind::Workspace, &scratch));
   TANDEM_ASSIGN_OR_RETURN(progress, state->takeWord());
   return Status();
 }
@@ -151,7 +151,7 @@ DeviceStream::~DeviceStream() {
   if (handle && !foreign)
     driver.destroyStream(handle).ignore();
   if (scratch)
-    driver.free(scratch).ignore();
+    state->free(scratch, kWorkspaceBytes + 64, MemoryKind::Workspace).ignore();
   if (progress)
     state->giveWord(progress);
   for (uint64_t *word : words)

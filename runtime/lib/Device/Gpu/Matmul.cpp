@@ -316,7 +316,7 @@ private:
       std::lock_guard<std::mutex> lock(tools->mutex);
       // Only the first plan is timed: other alignments are rare and keep the library's choice.
       if (auto known = tools->choices.find(candidate.key); known != tools->choices.end())
-        selectAlgorithm(*plan, known->second);
+        selectAlgorithm(*plan, known->second, *tools->log);
       else if (plans.empty())
         tools->candidates.push_back(std::move(candidate));
       plans.push_back({alignment, std::move(plan)});

@@ -26,8 +26,8 @@ Registry &registry() {
 Expected<std::shared_ptr<SymmetricBlock>>
 SymmetricBlock::allocate(std::shared_ptr<DeviceState> state, uint64_t bytes) {
   void *base = nullptr;
-  TANDEM_RETURN_IF_ERROR(state->driver->allocateShared(bytes, &base));
-  std::shared_ptr<SymmetricBlock> block(new SymmetricBlock(std::move(state), base));
+  TANDEM_RETURN_IF_ERROR(state->allocate(bytes, MemoryKind::Symmetric, &base));
+  std::shared_ptr<SymmetricBlock> block(new SymmetricBlock(std::move(state), base, bytes));
   std::lock_guard<std::mutex> lock(registry().mutex);
   registry().blocks[base] = block;
   return block;
@@ -45,7 +45,7 @@ SymmetricBlock::~SymmetricBlock() {
     registry().blocks.erase(base); // before the address is reused
   }
   if (!state->stuck)
-    state->driver->freeShared(base).ignore();
+    state->free(base, bytes, MemoryKind::Symmetric).ignore();
 }
 
 } // namespace tandem::gpu

@@ -33,8 +33,8 @@ namespace {
 /// lines "DEVICE<tab>PROBLEM<tab>ALGORITHM", then a checksum.
 class AlgorithmCache {
 public:
-  /// Empty if the file is missing. Empty, with a line on stderr, if it is invalid or truncated.
-  static AlgorithmCache read(const std::string &path) {
+  /// Empty if the file is missing. Empty, with a warning, if it is invalid or truncated.
+  static AlgorithmCache read(const std::string &path, const Log &log) {
     AlgorithmCache cache;
     std::ifstream file(path, std::ios::binary);
     if (!file)
@@ -55,7 +55,7 @@ public:
     }
     if (good)
       return cache;
-    fmt::print(stderr, "tandem: {} is not a complete file of algorithms: ignored\n", path);
+    log(LogLevel::Warning, path + " is not a complete file of algorithms: ignored");
     return {};
   }
 
@@ -504,12 +504,12 @@ Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product, const Can
   return Status();
 }
 
-void selectAlgorithm(ProductPlan &plan, const std::string &algorithm) {
+void selectAlgorithm(ProductPlan &plan, const std::string &algorithm, const Log &log) {
   for (unsigned c = 0; c < plan.candidates(); ++c)
     if (plan.algorithm(c) == algorithm)
       return plan.select(c);
-  fmt::print(stderr, "tandem: this rank's matrix library lacks the algorithm that another rank "
-                     "chose: results may differ in their last bits\n");
+  log(LogLevel::Warning, "this rank's matrix library lacks the algorithm that another rank chose: "
+                         "results may differ in their last bits");
 }
 
 namespace {
@@ -519,7 +519,7 @@ Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const C
                              const std::string &cachePath) {
   AlgorithmCache cache;
   if (!cachePath.empty() && !mine.empty())
-    cache = AlgorithmCache::read(cachePath);
+    cache = AlgorithmCache::read(cachePath, *tools.log);
   std::string decided;
   Bench bench(tools);
   for (const auto &[key, candidate] : mine) {
@@ -541,8 +541,8 @@ Expected<std::string> decide(Toolbox &tools, const std::map<std::string, const C
 }
 
 /// A file that cannot be written does not stop the run.
-void writeDown(const std::string &path, const std::vector<std::string> &decisions) {
-  AlgorithmCache cache = AlgorithmCache::read(path);
+void writeDown(const std::string &path, const std::vector<std::string> &decisions, const Log &log) {
+  AlgorithmCache cache = AlgorithmCache::read(path, log);
   bool news = false;
   for (const std::string &lines : decisions) {
     std::istringstream in(lines);
@@ -553,7 +553,7 @@ void writeDown(const std::string &path, const std::vector<std::string> &decision
   }
   Status status = news ? cache.write(path) : Status();
   if (!status.ok())
-    fmt::print(stderr, "tandem: {}\n", status.message());
+    log(LogLevel::Warning, status.message());
 }
 
 } // namespace
@@ -589,7 +589,7 @@ Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap) {
   auto decided = decide(tools, mine, cachePath);
   TANDEM_ASSIGN_OR_RETURN(auto decisions, allGatherStrings(bootstrap, decided ? *decided : ""));
   if (!cachePath.empty() && bootstrap.rank() == 0)
-    writeDown(cachePath, decisions);
+    writeDown(cachePath, decisions, *tools.log);
   std::map<std::string, std::string> choices;
   for (const std::string &lines : decisions) {
     std::istringstream in(lines);
@@ -600,7 +600,7 @@ Status agreeOnAlgorithms(Toolbox &tools, Bootstrap &bootstrap) {
   }
   for (const Candidate &candidate : candidates)
     if (auto found = choices.find(candidate.key); found != choices.end()) {
-      selectAlgorithm(*candidate.plan, found->second);
+      selectAlgorithm(*candidate.plan, found->second, *tools.log);
       TANDEM_RETURN_IF_ERROR(warmUp(tools, candidate));
     }
   std::lock_guard<std::mutex> lock(tools.mutex);

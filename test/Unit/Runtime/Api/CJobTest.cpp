@@ -9,6 +9,8 @@
 
 #include "tandem/Runtime/Rendezvous.h"
 
+#include "Support/ProgramSpec.h"
+
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <string>
@@ -47,8 +49,16 @@ TEST(CJob, NoLauncher) {
   options.launch = tandem_job_launch(job);
   tandem_context *context = nullptr;
   EXPECT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
+  tandem_job_destroy(job); // its context keeps the connections
+  std::string file = tandem::test::ProgramSpec(1).encode();
+  tandem_program *program = nullptr;
+  tandem_instance *instance = nullptr;
+  EXPECT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &program), TANDEM_OK)
+      << tandem_last_error(context);
+  EXPECT_EQ(tandem_prepare(context, program, &instance), TANDEM_OK) << tandem_last_error(context);
+  tandem_instance_destroy(instance);
+  tandem_program_destroy(program);
   tandem_context_destroy(context);
-  tandem_job_destroy(job);
 }
 
 TEST(CJob, Malformed) {

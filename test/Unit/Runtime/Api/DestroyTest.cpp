@@ -90,7 +90,7 @@ struct Rank {
   }
   bool enqueue() {
     void *data[] = {x.data(), y.data()};
-    tandem_run_options run{sizeof run, nullptr, data, nullptr};
+    tandem_run_options run{sizeof run, nullptr, data, nullptr, nullptr};
     return check(tandem_enqueue(instance, &run));
   }
   bool run() { return enqueue() && check(tandem_wait(instance)); }

@@ -147,4 +147,26 @@ TEST_F(CStructs, ShardsOfAllRanks) {
   expectError(tandem_program_shard(program, 2, 0, &shard), "no argument 2: the program has 2");
 }
 
+TEST_F(CStructs, MemoryIsKnownBeforePrepare) {
+  ProgramSpec spec(1);
+  spec.name = "memory";
+  RankSpec &rank = spec.ranks[0];
+  uint32_t from = rank.view(rank.arena(100), DType::F32, {25}),
+           to = rank.view(rank.symmetric(100), DType::F32, {25});
+  rank.slots = {1};
+  rank.copy(0, to, from);
+  std::string file = spec.encode();
+  tandem_program *other = nullptr;
+  ASSERT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &other), TANDEM_OK)
+      << tandem_last_error(context);
+  tandem_memory_needs needs{};
+  expectError(tandem_program_memory(other, &needs), "tandem_memory_needs: struct_size");
+  needs.struct_size = sizeof needs;
+  ASSERT_EQ(tandem_program_memory(other, &needs), TANDEM_OK);
+  EXPECT_EQ(needs.arena_bytes, spec.ranks[0].arenaBytes);
+  EXPECT_EQ(needs.symmetric_bytes, 2 * 128u + 64); // two halves and a signal, in units of 64
+  EXPECT_EQ(needs.workspace_bytes, 0u);
+  tandem_program_destroy(other);
+}
+
 } // namespace

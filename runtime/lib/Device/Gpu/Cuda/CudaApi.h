@@ -65,6 +65,7 @@ namespace tandem::gpu {
   X(cuMemUnmap)                                                                                    \
   X(cuMemSetAccess)                                                                                \
   X(cuMemGetAllocationGranularity)                                                                 \
+  X(cuMemRetainAllocationHandle)                                                                   \
   X(cuMemExportToShareableHandle)                                                                  \
   X(cuMemImportFromShareableHandle)                                                                \
   X(cuStreamWriteValue64)                                                                          \

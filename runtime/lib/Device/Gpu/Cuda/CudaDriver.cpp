@@ -42,11 +42,19 @@ public:
   Status exportMemory(const void *memory, int *descriptor) {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = mappings.find(address(memory));
-    if (found == mappings.end())
-      return Status(Code::Unsupported, "this memory cannot be shared with other processes");
-    return api.status(api.cuMemExportToShareableHandle(descriptor, found->second.handle,
-                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                      "cuMemExportToShareableHandle");
+    bool callers = found == mappings.end(); // of the embedder's allocator
+    CUmemGenericAllocationHandle handle = callers ? 0 : found->second.handle;
+    if (callers &&
+        api.cuMemRetainAllocationHandle(&handle, const_cast<void *>(memory)) != CUDA_SUCCESS)
+      return Status(Code::Unsupported,
+                    "symmetric memory of the embedder's allocator: expected memory of cuMemCreate "
+                    "that other processes can map");
+    Status status = api.status(api.cuMemExportToShareableHandle(
+                                   descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                               "cuMemExportToShareableHandle");
+    if (callers)
+      api.cuMemRelease(handle);
+    return status;
   }
 
   Status importMemory(int descriptor, uint64_t bytes, void **memory) {

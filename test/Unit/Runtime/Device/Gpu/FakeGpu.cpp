@@ -14,7 +14,9 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 namespace tandem::test {
 
@@ -46,6 +48,16 @@ std::unique_ptr<Device> fakeDevice(unsigned index) {
   return device.ok() ? std::move(*device) : nullptr;
 }
 
+static struct {
+  std::mutex mutex;
+  std::string text;
+} logged;
+
+std::string takeLog() {
+  std::lock_guard<std::mutex> lock(logged.mutex);
+  return std::exchange(logged.text, "");
+}
+
 std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel, const Part &part,
                              std::chrono::milliseconds timeout) {
   auto size = static_cast<uint32_t>(spec.ranks.size());
@@ -57,6 +69,10 @@ std::vector<Status> runRanks(const ProgramSpec &spec, const std::string &channel
     options.device = fakeDevice(channel == "ccl" ? r : r % 2);
     options.bootstrap = world->bootstrap(r);
     options.timeout = timeout;
+    options.log = Log([](LogLevel, const std::string &message) {
+      std::lock_guard<std::mutex> lock(logged.mutex);
+      logged.text += message + "\n";
+    });
     if (channel == "local") {
       options.transports.push_back(world->transport(r));
     } else {

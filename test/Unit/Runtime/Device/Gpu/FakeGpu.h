@@ -53,6 +53,9 @@ private:
 /// GPU `index` of the stand-in driver, which has two.
 std::unique_ptr<Device> fakeDevice(unsigned index = 0);
 
+/// What contexts of runRanks() have logged since the last call.
+std::string takeLog();
+
 /// What a rank does with its instance.
 using Part = std::function<Status(Context &context, Instance &instance)>;
 /// A thread per rank, rank r on GPU r modulo 2, over `channel` ("local" or "peer"; "ccl": on GPU

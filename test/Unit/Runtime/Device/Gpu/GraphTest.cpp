@@ -192,6 +192,21 @@ TEST(GpuGraph, TheCApiTurnsThemOff) {
   EXPECT_EQ(fakeNumber("graph-launches"), before);
 }
 
+TEST(GpuGraph, TheCApiLogs) {
+  Knob knob("no-capture-on", 1);
+  std::string said;
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.device = "cuda:0";
+  options.log = [](void *user, tandem_log_level level, const char *message) {
+    *static_cast<std::string *>(user) += std::to_string(level) + " " + message;
+  };
+  options.log_user = &said;
+  runByC(options);
+  EXPECT_NE(said.find("runs without a graph: rank 0"), std::string::npos) << said;
+  EXPECT_EQ(said.substr(0, 3), "0 @") << said;
+}
+
 TEST(GpuGraph, WhereOneRankCannotCaptureNobodyDoes) {
   Knob knob("no-capture-on", 2);
   int64_t before = fakeNumber("graph-launches");
@@ -244,9 +259,11 @@ TEST(GpuChannel, AllHearOfARankThatCannotMakeOne) {
 
 TEST(GpuGraph, RanksThatShareAGpuHaveNone) {
   int64_t before = fakeNumber("graph-launches");
+  takeLog();
   testing::internal::CaptureStderr();
   expectAllOk(runRanks(ring(3), "peer", runRing));
-  std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  std::string said = takeLog();
   EXPECT_EQ(fakeNumber("graph-launches"), before);
   EXPECT_NE(said.find("runs without a graph: rank 0: command 2 (wait_signal slot 0 value 1 "
                       "\"wait_signal #2\"): "

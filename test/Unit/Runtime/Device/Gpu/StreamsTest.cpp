@@ -7,7 +7,9 @@
 
 #include "FakeGpu.h"
 
+#include <cstdlib>
 #include <gtest/gtest.h>
+#include <map>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -79,6 +81,40 @@ TEST(GpuCallersStreams, AStreamOfAnotherGpu) {
             "the stream belongs to another GPU or CUDA context than cuda:0");
   EXPECT_EQ(wrapped.status().code(), Code::InvalidArgument);
   EXPECT_TRUE(other->wrapStream((*stream)->native()).ok());
+}
+
+TEST(GpuAllocator, ServesEachKind) {
+  auto device = fakeDevice(0);
+  ASSERT_TRUE(device);
+  std::map<void *, MemoryKind> live;
+  std::map<MemoryKind, int> served;
+  auto allocator = std::make_shared<Allocator>();
+  allocator->allocate = [&](uint64_t bytes, MemoryKind kind) {
+    void *memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64); // the stand-in's are the host's
+    live[memory] = kind;
+    ++served[kind];
+    return memory;
+  };
+  allocator->free = [&](void *memory, uint64_t, MemoryKind kind) {
+    EXPECT_EQ(live[memory], kind);
+    live.erase(memory);
+    std::free(memory);
+  };
+  device->useAllocator(allocator);
+  {
+    auto plain = device->allocate(100, MemoryKind::Plain),
+         symmetric = device->allocate(100, MemoryKind::Symmetric);
+    auto stream = device->createStream(StreamPriority::Normal);
+    ASSERT_TRUE(plain.ok() && symmetric.ok() && stream.ok());
+    EXPECT_EQ(live.count((*plain)->data()), 1u);
+    EXPECT_EQ(live.count((*symmetric)->data()), 1u);
+    float zero[25] = {1};
+    ASSERT_TRUE(device->download(zero, (*plain)->data(), 100).ok());
+    EXPECT_EQ(zero[0], 0.0f);
+    for (MemoryKind kind : {MemoryKind::Plain, MemoryKind::Symmetric, MemoryKind::Workspace})
+      EXPECT_EQ(served[kind], 1);
+  }
+  EXPECT_TRUE(live.empty());
 }
 
 } // namespace

@@ -144,9 +144,9 @@ TEST_F(GpuTuning, AFileThatIsNotWholeIsNotUsed) {
   changed[text.find("512x4")] = '9';
   for (const std::string &wrong : {std::string("{}"), text.substr(0, text.size() / 2), changed}) {
     std::ofstream(path) << wrong;
-    testing::internal::CaptureStderr();
+    takeLog();
     Uses uses = use();
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("ignored"), std::string::npos);
+    EXPECT_NE(takeLog().find("ignored"), std::string::npos);
     EXPECT_GE(uses.prepare[1], 7);
     EXPECT_EQ(readAll(path), text);
   }
@@ -154,10 +154,9 @@ TEST_F(GpuTuning, AFileThatIsNotWholeIsNotUsed) {
 
 TEST_F(GpuTuning, AFileThatCannotBeWrittenIsNoError) {
   Variable file("TANDEM_ALGORITHMS", "/nowhere/at/all");
-  testing::internal::CaptureStderr();
+  takeLog();
   EXPECT_EQ(use().run[1], 1);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("cannot write /nowhere/at/all"),
-            std::string::npos);
+  EXPECT_NE(takeLog().find("cannot write /nowhere/at/all"), std::string::npos);
 }
 
 } // namespace

@@ -1,0 +1,158 @@
+//===- CDlpack.cpp - binding of DLPack's tensors ----------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Dlpack.h"
+#include "Handles.h"
+
+#include <fmt/ranges.h>
+#include <optional>
+
+using namespace tandem;
+using namespace tandem::capi;
+
+namespace {
+
+std::string describe(const dlpack::Tensor &tensor) {
+  switch (tensor.deviceType) {
+  case dlpack::Cpu:
+    return "cpu";
+  case dlpack::Cuda:
+    return fmt::format("cuda:{}", tensor.deviceId);
+  case dlpack::Rocm:
+    return fmt::format("rocm:{}", tensor.deviceId);
+  default:
+    return fmt::format("DLPack's device type {}, number {}", tensor.deviceType, tensor.deviceId);
+  }
+}
+
+bool isOn(const dlpack::Tensor &tensor, Device &device) {
+  int32_t type = tensor.deviceType;
+  if (type == dlpack::CudaManaged)
+    return true;
+  if (device.hostMemory())
+    return type == dlpack::Cpu || type == dlpack::CudaHost || type == dlpack::RocmHost;
+  return type == dlpack::Cuda && describe(tensor) == device.name();
+}
+
+std::optional<DType> typeOf(const dlpack::Tensor &tensor) {
+  if (tensor.lanes != 1)
+    return std::nullopt;
+  switch (tensor.typeCode << 8 | tensor.bits) {
+  case dlpack::Float << 8 | 32:
+    return DType::F32;
+  case dlpack::Float << 8 | 16:
+    return DType::F16;
+  case dlpack::Float << 8 | 64:
+    return DType::F64;
+  case dlpack::Bfloat << 8 | 16:
+    return DType::BF16;
+  case dlpack::Int << 8 | 8:
+    return DType::I8;
+  case dlpack::Int << 8 | 16:
+    return DType::I16;
+  case dlpack::Int << 8 | 32:
+    return DType::I32;
+  case dlpack::Int << 8 | 64:
+    return DType::I64;
+  case dlpack::Bool << 8 | 8:
+    return DType::I1;
+  default:
+    return std::nullopt;
+  }
+}
+
+bool isDense(const dlpack::Tensor &tensor) {
+  int64_t expected = 1, elements = 1;
+  for (int32_t d = tensor.rank; tensor.strides && d-- > 0;) {
+    if (tensor.shape[d] != 1 && tensor.strides[d] != expected && elements)
+      return false;
+    expected *= tensor.shape[d];
+    elements *= tensor.shape[d];
+  }
+  return true;
+}
+
+} // namespace
+
+Expected<void *> capi::addressOf(const dlpack::Tensor &tensor, Device &device,
+                                 const Program &program, uint32_t i) {
+  const ArgumentInfo &info = program.arguments()[i];
+  auto error = [&](const std::string &expected, const std::string &found) {
+    return Status(Code::InvalidArgument,
+                  fmt::format("@{}: argument {} \"{}\": expected {}, found {}", program.name(), i,
+                              info.name, expected, found));
+  };
+  if (!isOn(tensor, device))
+    return error(fmt::format("a tensor on {}", device.name()), "one on " + describe(tensor));
+  std::optional<DType> type = typeOf(tensor);
+  std::vector<int64_t> shape;
+  bool fits = type == info.dtype && tensor.rank == static_cast<int32_t>(info.localShape.size());
+  for (int32_t d = 0; fits && d < tensor.rank; ++d)
+    fits = tensor.shape[d] == info.localShape[static_cast<size_t>(d)];
+  if (!fits) {
+    auto text = [](const std::string &dtype, const int64_t *extents, size_t rank) {
+      return fmt::format("{}[{}]", dtype, fmt::join(extents, extents + rank, ","));
+    };
+    std::string found = type ? std::string(toString(*type))
+                             : fmt::format("DLPack's type {} of {} bits and {} lanes, ",
+                                           tensor.typeCode, tensor.bits, tensor.lanes);
+    return error(
+        text(std::string(toString(info.dtype)), info.localShape.data(), info.localShape.size()),
+        text(found, tensor.shape, static_cast<size_t>(std::max(tensor.rank, 0))));
+  }
+  if (!isDense(tensor))
+    return error(
+        "dense (row-major) memory",
+        fmt::format("strides [{}]", fmt::join(tensor.strides, tensor.strides + tensor.rank, ",")));
+  return static_cast<std::byte *>(tensor.data) + tensor.byteOffset;
+}
+
+static Status bindOne(tandem_instance &instance, uint32_t index, const dlpack::Tensor &tensor) {
+  const Program &program = instance.instance->program();
+  if (index >= program.arguments().size())
+    return Status(Code::InvalidArgument,
+                  fmt::format("@{}: no argument {}: the program has {}", program.name(), index,
+                              program.arguments().size()));
+  TANDEM_ASSIGN_OR_RETURN(void *data,
+                          addressOf(tensor, instance.context->context->device(), program, index));
+  const ArgumentInfo &info = program.arguments()[index];
+  Layout layout = Layout::dense(info.dtype, info.localShape.data(),
+                                static_cast<unsigned>(info.localShape.size()));
+  return instance.instance->bind(index, {data, layout}, info.localBytes());
+}
+
+extern "C" {
+
+tandem_code tandem_bind_dlpack(tandem_instance *instance, uint32_t index, const void *dlTensor) {
+  return guardedBy(instance, [&]() -> Status {
+    if (!dlTensor)
+      return missing("dl_tensor");
+    return bindOne(*instance, index, *static_cast<const dlpack::Tensor *>(dlTensor));
+  });
+}
+
+tandem_code tandem_bind_dlpack_versioned(tandem_instance *instance, uint32_t index,
+                                         const struct DLManagedTensorVersioned *managed) {
+  return guardedBy(instance, [&]() -> Status {
+    if (!managed)
+      return missing("managed");
+    const auto &tensor = *reinterpret_cast<const dlpack::ManagedVersioned *>(managed);
+    if (tensor.major != 1)
+      return Status(Code::InvalidArgument, fmt::format("DLPack: expected version 1, found {}.{}",
+                                                       tensor.major, tensor.minor));
+    const auto &arguments = instance->instance->program().arguments();
+    if ((tensor.flags & 1) && index < arguments.size() && arguments[index].isResult)
+      return Status(Code::InvalidArgument,
+                    fmt::format("@{}: argument {} \"{}\": expected memory that can be written, "
+                                "found a read-only tensor",
+                                instance->instance->program().name(), index,
+                                arguments[index].name));
+    return bindOne(*instance, index, tensor.tensor);
+  });
+}
+
+} // extern "C"
