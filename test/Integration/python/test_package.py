@@ -5,6 +5,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from test_programs import TEXT
@@ -76,3 +77,12 @@ def test_runtime_only(site, program):
         for name in os.listdir(site):
             if "compiler" in name:
                 os.rename(site / name, site / "tandem" / "lib" / name)
+
+
+def test_version():
+    """That of the wheel, which pyproject.toml reads from the sources."""
+    backend = "import scikit_build_core.build as b, sys; print(b.prepare_metadata_for_build_wheel(sys.argv[1]))"
+    root = os.path.join(HERE, "..", "..", "..")
+    with tempfile.TemporaryDirectory() as folder:
+        out = subprocess.run([sys.executable, "-c", backend, folder], cwd=root, capture_output=True, text=True, timeout=60)
+        assert out.returncode == 0 and out.stdout.split()[-1] == f"tandem-{tandem.__version__}.dist-info", out

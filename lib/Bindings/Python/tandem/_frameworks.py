@@ -12,8 +12,7 @@ _makers = {}  # type -> function
 
 
 def _torch(like, dtype, shape):
-    torch = sys.modules["torch"]
-    return torch.empty(shape, dtype=getattr(torch, _NUMPY[dtype]), device=like.device)
+    return like.new_empty(shape, dtype=getattr(sys.modules["torch"], _NUMPY[dtype]))  # quicker than torch.empty
 
 
 def _cupy(like, dtype, shape):
