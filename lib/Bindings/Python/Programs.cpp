@@ -9,6 +9,7 @@
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <string_view>
 #include <utility>
 
 using namespace tandem::python;
@@ -24,14 +25,14 @@ static std::shared_ptr<RuntimeContext> contextOrInit(std::shared_ptr<RuntimeCont
 
 CallOptions::CallOptions(const nb::kwargs &keywords) {
   for (auto [key, value] : keywords) {
-    const char *word = nb::cast<const char *>(key);
-    if (!std::strcmp(word, "out"))
+    std::string_view word = nb::cast<const char *>(key);
+    if (word == "out")
       out = nb::borrow(value);
-    else if (!std::strcmp(word, "stream"))
+    else if (word == "stream")
       stream = nb::borrow(value);
-    else if (std::strcmp(word, "context"))
+    else if (word != "context")
       throw nb::type_error(
-          (std::string("expected the keyword out, stream or context, found ") + word).c_str());
+          ("expected the keyword out, stream or context, found " + std::string(word)).c_str());
     else if (!value.is_none())
       context = nb::cast<std::shared_ptr<RuntimeContext>>(value);
   }
