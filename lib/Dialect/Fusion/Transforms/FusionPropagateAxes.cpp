@@ -10,7 +10,6 @@
 #include "PlanPrices.h"
 #include "ReduceBefore.h"
 #include "Retype.h"
-#include "TakeStreamDigits.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
@@ -66,6 +65,45 @@ static LogicalResult reportConflict(Operation *op, const AxesConflict &conflict,
     }
   }
   return diag;
+}
+
+/// The one op that the value is computed into, if digits pass through it.
+static Operation *getConsumer(Value value) {
+  Operation *producer = value.getDefiningOp();
+  if (!producer || isElementwise(producer) || getAxes(value).hasStream() || !value.hasOneUse())
+    return nullptr;
+  Operation *user = *value.getUsers().begin();
+  if (!isLocalComputation(user) || isElementwise(user) || getAxesRule(user)->regroups() ||
+      user->getNumResults() != 1)
+    return nullptr;
+  AxesAttr result = getAxes(user->getResult(0));
+  return result && result.getMesh() == getAxes(value).getMesh() ? user : nullptr;
+}
+
+/// Lets each of `values` be computed in the loop of the one op that is computed from it: it takes
+/// the stream digits of that op's result where a dimension is placed alike. All are decided; they
+/// stand in program order.
+static void takeStreamDigits(ArrayRef<Value> values) {
+  for (Value value : llvm::reverse(values)) {
+    Operation *user = getConsumer(value);
+    if (!user)
+      continue;
+    AxesAttr axes = getAxes(value), wanted = getAxes(user->getResult(0));
+    AxesRule rule = *getAxesRule(user);
+    SmallVector<DimAxesAttr> dims(axes.getDims());
+    AxesAttr place = axes.getPlacement(), wantedPlace = wanted.getPlacement();
+    for (auto [dim, factor] :
+         llvm::enumerate(rule.operands[value.getUses().begin()->getOperandNumber()])) {
+      const int64_t *it = llvm::find(rule.results[0], factor);
+      if (factor == AxesRule::kNone || isOnOneDevice(rule.factors[factor]) ||
+          it == rule.results[0].end())
+        continue;
+      size_t other = it - rule.results[0].begin();
+      if (place.getDims()[dim] == wantedPlace.getDims()[other])
+        dims[dim] = wanted.getDims()[other];
+    }
+    retype(value, withAxes(cast<RankedTensorType>(value.getType()), axes.withDims(dims)));
+  }
 }
 
 namespace {
