@@ -63,9 +63,14 @@ template <typename T> Status writeStruct(const T &from, const char *name, T *to)
   return Status();
 }
 
+/// Whether a member at `offset` reaches to the end of its struct.
+template <typename T, typename Member> constexpr bool isAtEnd(size_t offset, Member T::*) {
+  return offset + sizeof(Member) == sizeof(T);
+}
+
 /// static_assert it of every struct that callers fill.
 #define TANDEM_NO_PADDING_AFTER(type, last)                                                        \
-  (offsetof(type, struct_size) == 0 && offsetof(type, last) + sizeof(type::last) == sizeof(type))
+  (offsetof(type, struct_size) == 0 && ::tandem::isAtEnd(offsetof(type, last), &type::last))
 
 } // namespace tandem
 
