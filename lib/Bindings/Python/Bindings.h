@@ -105,6 +105,7 @@ public:
 private:
   void readBootstrap(nb::object given, tandem_launch &launch);
   void joinJob();
+  static void log(void *user, tandem_log_level level, const char *message);
   static int allGather(void *user, const void *mine, size_t bytes, void *all);
   static int barrier(void *user);
 

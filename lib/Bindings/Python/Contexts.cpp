@@ -49,6 +49,16 @@ World::World(uint32_t size, double timeoutSeconds) : size(size) {
 
 World::~World() { tandem_local_world_destroy(handle); }
 
+void RuntimeContext::log(void *user, tandem_log_level level, const char *message) {
+  auto *self = static_cast<RuntimeContext *>(user);
+  nb::gil_scoped_acquire lock;
+  try {
+    nb::module_::import_("tandem._errors").attr("_log")(level == TANDEM_LOG_WARNING, message);
+  } catch (nb::python_error &error) { // of a handler that the program has set
+    self->raised.emplace(std::move(error));
+  }
+}
+
 int RuntimeContext::allGather(void *user, const void *mine, size_t bytes, void *all) {
   auto *self = static_cast<RuntimeContext *>(user);
   nb::gil_scoped_acquire lock;
@@ -153,6 +163,8 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
   options.matmul_threads = given.matmulThreads;
   options.no_graphs = given.graphs ? 0 : 1;
   options.require_proof = given.requireProof ? 1 : 0;
+  options.log = log;
+  options.log_user = this;
   tandem_launch launch = {};
   launch.struct_size = sizeof launch;
   if (world) {

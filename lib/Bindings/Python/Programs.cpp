@@ -192,6 +192,14 @@ static nb::tuple toTuple(const int64_t *numbers, size_t count) {
   return nb::tuple(list);
 }
 
+/// (arena, symmetric, workspace), in bytes.
+static nb::object describeMemory(const Prepared &prepared) {
+  tandem_memory_needs needs = {};
+  needs.struct_size = sizeof needs;
+  prepared.context->check(tandem_program_memory(prepared.program, &needs));
+  return nb::make_tuple(needs.arena_bytes, needs.symmetric_bytes, needs.workspace_bytes);
+}
+
 static nb::list describeArguments(const Prepared &prepared) {
   nb::list list;
   for (const Argument &argument : prepared.arguments)
@@ -243,6 +251,12 @@ void tandem::python::bindPrograms(nb::module_ &module) {
             prepared->context->check(code);
           },
           nb::arg("context") = nb::none())
+      .def(
+          "_memory",
+          [](Program &program, std::shared_ptr<RuntimeContext> context) {
+            return describeMemory(*program.prepare(contextOrInit(std::move(context))));
+          },
+          nb::arg("context").none())
       .def(
           "_shard",
           [](Program &program, uint32_t argument, uint32_t rank,

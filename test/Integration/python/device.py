@@ -4,6 +4,7 @@
 memory is memory of the host."""
 
 import ctypes
+import logging
 import sys
 
 import numpy as np
@@ -114,4 +115,18 @@ def run(context):
 
 with tandem.local_world(2, device="cuda", timeout=20) as world:
     world.run(run)
+
+
+def staged(context):
+    assert error(host(product(Device(rows(x, context)), Device(w))), x @ w) < 1e-5
+
+
+# What the runtime has to say goes to logging.
+messages = []
+handler = logging.Handler()
+handler.emit = lambda record: messages.append((record.levelname, record.getMessage()))
+logging.getLogger("tandem").addHandler(handler)
+with tandem.local_world(2, device="cuda", channels="local", timeout=20) as world:
+    world.run(staged)
+assert [level for level, text in messages if "channel local moves host memory" in text] == ["WARNING"], messages
 print("ok")

@@ -138,3 +138,11 @@ def test_documentation():
     h = found["x"] @ found["w"]
     expected = h * 0.5 * (1 + np.vectorize(math.erf)(h / math.sqrt(2)))
     assert len(found["parts"]) == 4 and all(error(part, expected) < 1e-5 for part in found["parts"])
+
+
+def test_memory(world):
+    """Slices of x that arrive need memory: twice as much for twice as many rows."""
+    needs = [world.run(lambda context: tandem.compile(TEXT, mesh={"x": 4}, shapes={"x": (count, 16)}).memory())
+             for count in (32, 64)]
+    for small, large in zip(*needs):
+        assert 0 < small.arena < large.arena and small.symmetric == 0

@@ -9,7 +9,7 @@ which runs on every rank with tensors of NumPy, torch, JAX or CuPy.
 from ._context import Context, LocalWorld, init, local_world
 from ._errors import ArgumentError, CompileError, Diagnostic, Error, Timeout
 from ._mesh import Axes, Digit, Mesh, Tensor, didx, serial, stream
-from ._program import Argument, Fusion, Program, Shard, compile, fuse, load
+from ._program import Argument, Fusion, MemoryNeeds, Program, Shard, compile, fuse, load
 from ._report import CheckReport, Explanation, Report, Simulation
 from ._tandem import Array, World, current_context
 from ._tandem import version as __version__

@@ -51,6 +51,12 @@ class CompileError(Error):
         super().__init__("\n".join(map(str, self.diagnostics)))
 
 
+def _log(is_warning, message):
+    """A message of the runtime that is no error."""
+    import logging
+    logging.getLogger("tandem").log(logging.WARNING if is_warning else logging.INFO, "%s", message)
+
+
 def _make(code, message):
     """The exception of a code of the C API."""
     kind = {"invalid-argument": ArgumentError, "timeout": Timeout}.get(code, Error)

@@ -26,6 +26,11 @@ Argument.__doc__ = """An input or a result as this rank sees it. `shape` is the 
 tensors of `local_shape`, or None where not `present`."""
 
 
+MemoryNeeds = namedtuple("MemoryNeeds", "arena symmetric workspace")
+MemoryNeeds.__doc__ = """Bytes of device memory that a program takes on this rank, apart from its arguments: intermediate
+values, memory that peers access, and scratch memory of matrix libraries, which programs of a context share."""
+
+
 class Shard(namedtuple("Shard", "present term offset extents strides local_shape")):
     """A rank's part of an argument: element i of the part, row-major in `extents`, is element
     offset + sum(index[d] * strides[d]) of the row-major logical tensor. A program takes it in `local_shape`. `term`: of
@@ -66,6 +71,10 @@ class Program(_tandem.Program):
     def arguments(self, context=None):
         """The inputs, then the results. Prepares the program for the context."""
         return [Argument(*one) for one in self._arguments(context)]
+
+    def memory(self, context=None):
+        """The device memory that the program takes on this rank."""
+        return MemoryNeeds(*self._memory(context))
 
     def shard(self, argument, rank=None, context=None):
         """The part of an argument (its name, or its number) that a rank holds; this one if none is given."""
