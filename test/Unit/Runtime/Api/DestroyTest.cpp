@@ -215,6 +215,33 @@ TEST_P(CDestroy, APoisonedRank) {
   });
 }
 
+TEST_P(CDestroy, TheNextCallsReportAFailedRun) {
+  std::string file = exchange(2);
+  std::promise<void> done;
+  onRanks(2, [&](tandem_local_world *world, uint32_t r) {
+    Rank rank(GetParam(), world, r, 300);
+    bool prepared = rank.prepare(file);
+    if (r == 1)
+      return done.get_future().wait(); // it does not run
+    if (prepared && rank.enqueue()) {
+      int ended = -1;
+      EXPECT_EQ(tandem_query(rank.instance, &ended), TANDEM_OK);
+      EXPECT_EQ(ended, 0);
+      auto giveUp = Clock::now() + std::chrono::seconds(10);
+      tandem_code code = TANDEM_OK;
+      while (code == TANDEM_OK && Clock::now() < giveUp)
+        code = tandem_query(rank.instance, &ended);
+      EXPECT_EQ(code, TANDEM_TIMEOUT) << tandem_last_error(rank.context);
+      EXPECT_NE(std::string(tandem_last_error(rank.context)).find("wait_signal"), std::string::npos)
+          << tandem_last_error(rank.context);
+      EXPECT_EQ(tandem_enqueue(rank.instance, nullptr), TANDEM_TIMEOUT);
+      EXPECT_EQ(tandem_wait(rank.instance), TANDEM_TIMEOUT);
+      EXPECT_EQ(tandem_context_health(rank.context), TANDEM_TIMEOUT);
+    }
+    done.set_value();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(, CDestroy, testing::Values("local", "ucx"),
                          [](const auto &test) { return std::string(test.param); });
 

@@ -192,6 +192,26 @@ TEST(GpuGraph, TheCApiTurnsThemOff) {
   EXPECT_EQ(fakeNumber("graph-launches"), before);
 }
 
+TEST(GpuStreams, TheCApiWrapsTheCallers) {
+  tandem_context_options options{};
+  options.struct_size = sizeof options;
+  options.device = "cuda:0";
+  tandem_context *context = nullptr;
+  ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
+  tandem_stream *legacy = nullptr, *foreign = nullptr;
+  EXPECT_EQ(tandem_stream_wrap(context, nullptr, &legacy), TANDEM_OK) << tandem_last_error(context);
+  EXPECT_EQ(tandem_stream_synchronize(legacy), TANDEM_OK);
+  auto other = fakeDevice(1);
+  auto stream = other->createStream(StreamPriority::Normal);
+  ASSERT_TRUE(stream.ok());
+  EXPECT_EQ(tandem_stream_wrap(context, (*stream)->native(), &foreign), TANDEM_INVALID_ARGUMENT);
+  EXPECT_STREQ(tandem_last_error(context),
+               "the stream belongs to another GPU or CUDA context than cuda:0");
+  tandem_context_destroy(context); // the stream keeps it
+  EXPECT_EQ(tandem_stream_synchronize(legacy), TANDEM_OK);
+  tandem_stream_destroy(legacy);
+}
+
 TEST(GpuGraph, TheCApiLogs) {
   Knob knob("no-capture-on", 1);
   std::string said;
