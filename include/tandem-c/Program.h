@@ -78,8 +78,8 @@ typedef struct tandem_memory_needs {
   size_t struct_size;
   uint64_t arena_bytes;     /* intermediate values */
   uint64_t symmetric_bytes; /* peers access it */
-  uint64_t workspace_bytes; /* of matrix libraries, for all streams of the program; programs of a
-                             * context share the streams */
+  uint64_t workspace_bytes; /* at most: scratch memory of matrix libraries, for the program's
+                             * streams (shared by programs of the context) and those of its graph */
 } tandem_memory_needs;
 
 tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_needs *needs);

@@ -156,8 +156,10 @@ tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_n
     tandem_memory_needs result{};
     result.arena_bytes = found.arena;
     result.symmetric_bytes = found.symmetric;
+    // A graph is captured on streams of its own.
+    Device &device = program->context->context->device();
     result.workspace_bytes =
-        rank.data().num_streams() * program->context->context->device().workspaceBytes();
+        rank.data().num_streams() * device.workspaceBytes() * (device.hasGraphs() ? 2 : 1);
     return writeStruct(result, "tandem_memory_needs", needs);
   });
 }
