@@ -5,6 +5,9 @@
 // RUN: tandem-compile %s --entry=gather_halves --mesh node=1,gpu=1 --dump | FileCheck %s --check-prefix=ALONE
 // RUN: tandem-compile %s --entry=gather_merged --mesh node=2,gpu=2 --dump --rank=1 | FileCheck %s --check-prefix=MERGED
 // RUN: sed 's/hierarchical>} : !x ->/hierarchical, merge = "node"> } : !x ->/' %s > %t.mlir && not tandem-compile %t.mlir --entry=gather_nodes --mesh node=2,gpu=2 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=REPLICATED
+// RUN: sed 's/schedule<hierarchical>} : !terms ->/schedule<hierarchical, spread = "send">} : !terms ->/' %s > %t.mlir && not tandem-compile %t.mlir --entry=reduce_nodes --mesh node=2,gpu=2 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=SPREAD
+// RUN: tandem-compile %s --entry=gather_sent --mesh node=2,gpu=3 --dump --rank=1 | FileCheck %s --check-prefix=SENT
+// RUN: tandem-compile %s --entry=gather_sent_merged --mesh node=3,gpu=2 -o %t.tsp && tandem-check %t.tsp --queues=1
 
 // Gathers and reductions over nodes of devices: a ring across nodes, puts inside of each. Rank 1 is device 1 of node 0.
 //
@@ -50,6 +53,22 @@
 // MERGED: s0 wait_signal c1 slot 0 value 2
 // MERGED-NEXT: s0 matmul {{.*}} = sym0+4608:f32[24,48]
 //
+// Messages inside of the node: the next one is issued before the matmul on what the one before has brought.
+//
+// SENT: symmetric 2x0
+// SENT: channel c1 "pod.gpu.two_sided" two_sided link "" group [0,1,2]
+// SENT: s2 group c0 of 2
+// SENT: s1 group c1 of 2
+// SENT-NEXT: recv c1 buf0+1024:f32[8,16] from 2
+// SENT-NEXT: send c1 arg0:f32[8,16] to 0
+// SENT-NEXT: s0 matmul {{.*}} = arg0:f32[8,16]
+// SENT: s1 group c1 of 2
+// SENT-NEXT: recv c1 buf0:f32[8,16] from 0
+// SENT-NEXT: send c1 arg0:f32[8,16] to 2
+// SENT-NEXT: s0 matmul {{.*}} = buf0+1024:f32[8,16]
+// SENT-NOT: put
+//
+// SPREAD: error: schedule hierarchical: expected a gather with 'spread', found a reduction
 // REPLICATED: error: schedule hierarchical: 'merge' takes matmuls whose results differ between the devices along "node"
 
 #pod = #tandem.mesh<"pod", ["node" = ?, "gpu" = ?]>
@@ -60,6 +79,12 @@
 
 func.func @gather_nodes(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!ys {fusion.name = "y"}) {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<hierarchical>} : !x -> !xs
+  %1 = fusion.matmul %0, %w : !xs, !w -> !ys
+  return %1 : !ys
+}
+
+func.func @gather_sent(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!ys {fusion.name = "y"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<hierarchical, spread = "send">} : !x -> !xs
   %1 = fusion.matmul %0, %w : !xs, !w -> !ys
   return %1 : !ys
 }
@@ -100,6 +125,12 @@ func.func @reduce_halves(%x: !xk {fusion.name = "x"}, %w: !wk {fusion.name = "w"
 
 func.func @gather_merged(%x: !rows {fusion.name = "x"}, %w: !ws {fusion.name = "w"}) -> (!out {fusion.name = "y"}) {
   %0 = fusion.reshard %x {schedule = #fusion.schedule<hierarchical, merge = "node">} : !rows -> !all
+  %1 = fusion.matmul %0, %w : !all, !ws -> !out
+  return %1 : !out
+}
+
+func.func @gather_sent_merged(%x: !rows {fusion.name = "x"}, %w: !ws {fusion.name = "w"}) -> (!out {fusion.name = "y"}) {
+  %0 = fusion.reshard %x {schedule = #fusion.schedule<hierarchical, merge = "node", spread = "send">} : !rows -> !all
   %1 = fusion.matmul %0, %w : !all, !ws -> !out
   return %1 : !out
 }

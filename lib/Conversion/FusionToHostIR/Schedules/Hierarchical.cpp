@@ -43,7 +43,9 @@ struct Nodes {
 /// What gathers and reductions share: streams, channels, and this device's coordinates.
 class HierarchicalLoop {
 public:
-  HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location loc, ProgramBuilder &program);
+  /// `writes`: devices of a node write to each other; otherwise they exchange messages.
+  HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location loc, ProgramBuilder &program,
+                   bool writes = true);
 
   void fork() const { program.fork(loc, numForked()); }
   void join() const { program.join(loc, numForked()); }
@@ -59,6 +61,8 @@ public:
 
   /// Messages to the previous node and from the next one, between devices of one number.
   MessageGroup getHop() const;
+  /// Messages to the device of the node that is `distance` away, and from that on the other side.
+  MessageGroup getInside(Value distance) const;
   /// Slice `number` in step `step` as a signal tells of it.
   Value getNumber(Value step, Value number, int64_t slices) const;
 
@@ -68,7 +72,7 @@ public:
   const Nodes &nodes;
   Value node, device; ///< this device's coordinates
   Peers across, inside;
-  std::optional<OneSided> puts; ///< inside of the node, unless it is one device
+  std::optional<OneSided> puts; ///< inside of the node, unless it is one device or sends messages
 
 private:
   int64_t numForked() const { return std::min<int64_t>(2, program.getWorkers()); }
@@ -76,6 +80,7 @@ private:
     return hostir::WorkerStreamOp::create(builder, loc, program.getIndex(number));
   }
   Value acrossChannel; ///< null if there is one node
+  Value insideChannel; ///< of messages; null if the node puts
 };
 
 } // namespace
@@ -102,7 +107,7 @@ static Value getPosition(ProgramBuilder &program, Location loc, MeshAttr mesh,
 }
 
 HierarchicalLoop::HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location loc,
-                                   ProgramBuilder &program)
+                                   ProgramBuilder &program, bool writes)
     : program(program), builder(program.getBuilder()), loc(loc), nodes(nodes),
       node(getPosition(program, loc, mesh, nodes.across)),
       device(getPosition(program, loc, mesh, nodes.inside)),
@@ -110,8 +115,10 @@ HierarchicalLoop::HierarchicalLoop(const Nodes &nodes, MeshAttr mesh, Location l
       inside(program, loc, device, nodes.devices, PeerOrder::Rotated) {
   if (nodes.nodes > 1)
     acrossChannel = program.getChannel(mesh, nodes.across, hostir::Capability::TwoSided);
-  if (nodes.devices > 1)
+  if (nodes.devices > 1 && writes)
     puts.emplace(program, loc, mesh, nodes.inside, device, nodes.devices);
+  else if (nodes.devices > 1)
+    insideChannel = program.getChannel(mesh, nodes.inside, hostir::Capability::TwoSided);
 }
 
 Value HierarchicalLoop::getOwner(Value acrossIndex, Value insideIndex) const {
@@ -125,6 +132,10 @@ Value HierarchicalLoop::getOwner(Value acrossIndex, Value insideIndex) const {
 MessageGroup HierarchicalLoop::getHop() const {
   Value one = program.getIndex(1);
   return {acrossChannel, across.getTarget(one), across.getSource(one), getNetworkStream()};
+}
+
+MessageGroup HierarchicalLoop::getInside(Value distance) const {
+  return {insideChannel, inside.getTarget(distance), inside.getSource(distance), getCopyStream()};
 }
 
 Value HierarchicalLoop::getNumber(Value step, Value number, int64_t slices) const {
@@ -143,12 +154,14 @@ namespace {
 /// them and on what those devices put.
 class HierarchicalGather {
 public:
-  /// `merges`: computes on all slices of another node at once.
-  HierarchicalGather(const GatherLoop &gather, const Nodes &nodes, bool merges,
+  /// `merges`: computes on all slices of another node at once. `sends`: slices are spread by
+  /// messages, which need no symmetric memory: they arrive in results of the program, too.
+  HierarchicalGather(const GatherLoop &gather, const Nodes &nodes, bool merges, bool sends,
                      ProgramBuilder &program)
-      : gather(gather), merges(merges), loop(nodes, gather.plan.mesh, gather.getLoc(), program),
-        body(gather.loop, program), program(program), builder(program.getBuilder()),
-        loc(gather.getLoc()), slices(gather.digits.numSlices()) {}
+      : gather(gather), merges(merges), sends(sends && nodes.devices > 1),
+        loop(nodes, gather.plan.mesh, gather.getLoc(), program, !sends), body(gather.loop, program),
+        program(program), builder(program.getBuilder()), loc(gather.getLoc()),
+        slices(gather.digits.numSlices()) {}
 
   LogicalResult emit();
 
@@ -157,26 +170,35 @@ private:
   LogicalResult step(Value step, bool isFirst, bool forwards);
   LogicalResult forward(Value step, bool isOwn);
   LogicalResult spread(Value step, bool isOwn);
+  LogicalResult exchange(Value step, Value distance, bool isOwn);
   LogicalResult compute(Value step, bool isOwn);
+  LogicalResult computeHere(Value step, bool isOwn);
+  LogicalResult computeThere(Value step, Value distance);
+  LogicalResult exchangeAndCompute(Value step, bool isOwn);
   /// Waits for the slices of a whole node, then computes on them at once.
   LogicalResult computeNode(Value step);
 
   const GatherLoop &gather;
-  bool merges;
+  bool merges, sends;
   HierarchicalLoop loop;
   LoopEmitter body;
   ProgramBuilder &program;
   OpBuilder &builder;
   Location loc;
   int64_t slices;
-  SmallVector<Value> received; ///< symmetric memory for each gather
+  SmallVector<Value> received; ///< for each gather: symmetric memory, or its buffer
   std::optional<GatherHops> hops;
 };
 
 } // namespace
 
 LogicalResult HierarchicalGather::prepare() {
-  received = gather.allocReceived(program);
+  // One device of each node needs no puts, either.
+  if (!loop.puts)
+    for (fusion::ReshardOp reshard : gather.gathers)
+      received.push_back(program.getOrAllocBuffer(reshard.getResult()));
+  else
+    received = gather.allocReceived(program);
   hops.emplace(gather, body, received);
   return body.prepare();
 }
@@ -211,27 +233,69 @@ LogicalResult HierarchicalGather::spread(Value step, bool isOwn) {
   });
 }
 
-LogicalResult HierarchicalGather::compute(Value step, bool isOwn) {
-  auto onMain = [&](Value) { return program.getMainStream(); };
+/// Sends the slices of `step` that this device has to another one of the node, and receives those
+/// of the device on the other side.
+LogicalResult HierarchicalGather::exchange(Value step, Value distance, bool isOwn) {
   Value from = loop.across.getSource(step);
-  Value owner = loop.getOwner(from, loop.device);
-  LogicalResult done =
-      isOwn ? gather.computeOwn(body, owner, onMain)
-            : gather.computeFrom(body, owner, onMain,
-                                 [&](Value, const SliceIndex &slice, Value stream) {
-                                   return gather.copyReceived(body, received, slice, stream);
-                                 });
-  if (failed(done))
-    return failure();
-  return program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
-    Value peer = loop.inside.getSource(distance);
-    return gather.computeFrom(body, loop.getOwner(from, peer), onMain,
-                              [&](Value number, const SliceIndex &slice, Value stream) {
+  return hops->emit(loop.getOwner(from, loop.device),
+                    loop.getOwner(from, loop.inside.getSource(distance)), isOwn, SliceNumbers(),
+                    loop.getInside(distance));
+}
+
+/// Computes on the slices of `step` that this device owns or has got from another node.
+LogicalResult HierarchicalGather::computeHere(Value step, bool isOwn) {
+  auto onMain = [&](Value) { return program.getMainStream(); };
+  Value owner = loop.getOwner(loop.across.getSource(step), loop.device);
+  if (isOwn)
+    return gather.computeOwn(body, owner, onMain);
+  return gather.computeFrom(body, owner, onMain, [&](Value, const SliceIndex &slice, Value stream) {
+    return gather.copyReceived(body, received, slice, stream);
+  });
+}
+
+/// Computes on those that come from the device `distance` away in the node.
+LogicalResult HierarchicalGather::computeThere(Value step, Value distance) {
+  auto onMain = [&](Value) { return program.getMainStream(); };
+  Value peer = loop.inside.getSource(distance);
+  return gather.computeFrom(body, loop.getOwner(loop.across.getSource(step), peer), onMain,
+                            [&](Value number, const SliceIndex &slice, Value stream) {
+                              if (loop.puts)
                                 loop.puts->waitFor(peer, loop.getNumber(step, number, slices),
                                                    stream);
-                                return gather.copyReceived(body, received, slice, stream);
-                              });
-  });
+                              return gather.copyReceived(body, received, slice, stream);
+                            });
+}
+
+LogicalResult HierarchicalGather::compute(Value step, bool isOwn) {
+  if (failed(computeHere(step, isOwn)))
+    return failure();
+  return program.loop(loc, 1, loop.nodes.devices,
+                      [&](Value distance) { return computeThere(step, distance); });
+}
+
+/// With messages: the exchange at a distance is issued before the compute on what the one before
+/// has brought.
+LogicalResult HierarchicalGather::exchangeAndCompute(Value step, bool isOwn) {
+  int64_t last = loop.nodes.devices - 1;
+  auto arrive = [&] { loop.sync(program.getMainStream(), loop.getCopyStream()); };
+  if (merges && !isOwn) {
+    if (failed(program.loop(loc, 1, last + 1,
+                            [&](Value distance) { return exchange(step, distance, isOwn); })))
+      return failure();
+    arrive();
+    return computeNode(step);
+  }
+  if (failed(exchange(step, program.getIndex(1), isOwn)) || failed(computeHere(step, isOwn)) ||
+      failed(program.loop(loc, 1, last, [&](Value distance) -> LogicalResult {
+        arrive();
+        Value next = arith::AddIOp::create(builder, loc, distance, program.getIndex(1));
+        if (failed(exchange(step, next, isOwn)))
+          return failure();
+        return computeThere(step, distance);
+      })))
+    return failure();
+  arrive();
+  return computeThere(step, program.getIndex(last));
 }
 
 LogicalResult HierarchicalGather::computeNode(Value step) {
@@ -245,7 +309,8 @@ LogicalResult HierarchicalGather::computeNode(Value step) {
   if (failed(arrive(loop.device)) ||
       failed(program.loop(loc, 1, loop.nodes.devices, [&](Value distance) {
         Value peer = loop.inside.getSource(distance);
-        loop.puts->waitFor(peer, loop.getNumber(step, zero, slices), stream);
+        if (loop.puts)
+          loop.puts->waitFor(peer, loop.getNumber(step, zero, slices), stream);
         return arrive(peer);
       })))
     return failure();
@@ -262,6 +327,8 @@ LogicalResult HierarchicalGather::step(Value step, bool isFirst, bool forwards) 
   }
   if (forwards && failed(forward(step, isFirst)))
     return failure();
+  if (sends)
+    return exchangeAndCompute(step, isFirst);
   if (failed(spread(step, isFirst)))
     return failure();
   return merges && !isFirst ? computeNode(step) : compute(step, isFirst);
@@ -428,7 +495,10 @@ namespace {
 /// (docs/schedules.md).
 class Hierarchical : public Schedule {
   fusion::ScheduleInfo getInfo() const override {
-    return {"hierarchical", {{"merge", fusion::ScheduleOption::Kind::Word, 0, {"none", "node"}}}};
+    using Option = fusion::ScheduleOption;
+    return {"hierarchical",
+            {{"merge", Option::Kind::Word, 0, {"none", "node"}},
+             {"spread", Option::Kind::Word, 0, {"put", "send"}}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
   FailureOr<SchedulePlan> match(const StreamLoop &loop,
@@ -447,15 +517,20 @@ void Hierarchical::getCandidates(const StreamLoop &loop,
   if (llvm::none_of(loop.reshards(), isAcrossNodes))
     return;
   Builder builder(loop.place->getContext());
-  for (bool merges : {false, true}) {
+  auto add = [&](StringRef option, StringRef value) {
     NamedAttrList options;
-    if (merges)
-      options.set("merge", builder.getStringAttr("node"));
+    if (!option.empty())
+      options.set(option, builder.getStringAttr(value));
     fusion::ScheduleAttr schedule = getAttr(builder.getContext(), options);
     if (!loop.streamSizes.empty())
       candidates.push_back({schedule});
     addSliced(loop, schedule, getOwnerFactor, candidates);
-  }
+  };
+  add("", "");
+  add("merge", "node");
+  // Results of the program cannot be put to: messages save a copy.
+  if (loop.ops.size() == loop.reshards().size())
+    add("spread", "send");
 }
 
 FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
@@ -465,6 +540,7 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
       return emitPipeline(loop, program, /*sendsMessages=*/false);
     }};
   bool merges = loop.schedule.getWord("merge") == "node";
+  bool sends = loop.schedule.getWord("spread") == "send";
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
     if (failed(scatter) || failed(scatter->verifyReduces(why)))
@@ -474,6 +550,8 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
       return failure();
     if (merges)
       return why() << "schedule hierarchical: expected a gather with 'merge', found a reduction";
+    if (sends)
+      return why() << "schedule hierarchical: expected a gather with 'spread', found a reduction";
     return SchedulePlan{[scatter = *scatter, nodes = *nodes](ProgramBuilder &program) {
                           return HierarchicalReduce(scatter, nodes, program).emit();
                         },
@@ -495,10 +573,10 @@ FailureOr<SchedulePlan> Hierarchical::match(const StreamLoop &loop,
   if (merges && (failed(verifyMerge(loop, gather->digits, why)) ||
                  failed(gather->verifyMergedMatmuls(nodes->across, why))))
     return failure();
-  return SchedulePlan{[gather = *gather, nodes = *nodes, merges](ProgramBuilder &program) {
-                        return HierarchicalGather(gather, nodes, merges, program).emit();
+  return SchedulePlan{[gather = *gather, nodes = *nodes, merges, sends](ProgramBuilder &program) {
+                        return HierarchicalGather(gather, nodes, merges, sends, program).emit();
                       },
-                      /*isOneSided=*/nodes->devices > 1};
+                      /*isOneSided=*/nodes->devices > 1 && !sends};
 }
 
 std::unique_ptr<Schedule> tandem::createHierarchicalSchedule() {
