@@ -35,6 +35,7 @@ private:
   /// block's op if they depend on each other in a circle.
   FailureOr<std::vector<StreamLoop>> sort();
   std::pair<unsigned, LoopMember> findGroup(Operation *op, bool isStreamed);
+  unsigned findSiblings(Operation *op, ArrayRef<int64_t> sizes);
   void findBeforeScatter();
   bool dependsOn(Operation *op, unsigned group);
   bool canUnite(unsigned group, unsigned other);
@@ -53,6 +54,7 @@ private:
   std::vector<StreamLoop> groups;
   DenseMap<Operation *, unsigned> groupOf;
   DenseMap<Operation *, unsigned> number; // position in the block
+  DenseMap<Value, unsigned> gatherOf;     // a group that gathers slices of the value
   DenseSet<Operation *> beforeScatter;
   /// The reduction whose operand an op makes, of ops without stream digits.
   DenseMap<Operation *, Operation *> reductionOf;
@@ -250,6 +252,39 @@ std::pair<unsigned, LoopMember> LoopFinder::findGroup(Operation *op, bool isStre
   return {kNoGroup, {}};
 }
 
+/// The value of which a gather's operand is a slice, by way of views; null if it is none.
+static Value getSliced(fusion::ReshardOp gather) {
+  Value value = gather.getInput();
+  bool isSlice = false;
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<fusion::SliceOp, fusion::ReshapeOp, fusion::PermuteOp>(op))
+      break;
+    isSlice |= isa<fusion::SliceOp>(op);
+    value = op->getOperand(0);
+  }
+  return isSlice ? value : Value();
+}
+
+/// The loop of the other gathers of one value's slices (the parameters in a shard of them all), if
+/// they are annotated alike: their messages then travel in common groups.
+unsigned LoopFinder::findSiblings(Operation *op, ArrayRef<int64_t> sizes) {
+  auto reshard = dyn_cast<fusion::ReshardOp>(op);
+  Value sliced = reshard && reshard.getScheduleAttr() ? getSliced(reshard) : Value();
+  if (!sliced || sizes.empty() || failed(getCommonOwner(reshard)))
+    return kNoGroup;
+  unsigned group = gatherOf.lookup_or(sliced, kNoGroup);
+  StreamLoop alone;
+  alone.begin(op, sizes);
+  if (group == kNoGroup || groups[group].streamSizes != alone.streamSizes ||
+      groups[group].raggedDigits != alone.raggedDigits || dependsOn(op, group))
+    return kNoGroup;
+  SmallVector<fusion::ReshardOp> reshards = groups[group].reshards();
+  reshards.push_back(reshard);
+  StreamLoop both = groups[group];
+  both.ops.push_back(op);
+  return canShareLoop(reshards) && canRunAsAnnotated(std::move(both)) ? group : kNoGroup;
+}
+
 //===----------------------------------------------------------------------===//
 // Ops without stream digits
 //===----------------------------------------------------------------------===//
@@ -398,12 +433,21 @@ LogicalResult LoopFinder::add(Operation *op) {
   auto [group, member] = findGroup(op, !sizes->empty());
   if (group == kNoGroup && sizes->empty())
     group = findWholeGroup(op);
+  if (unsigned siblings = group == kNoGroup ? findSiblings(op, *sizes) : kNoGroup;
+      siblings != kNoGroup) {
+    groups[siblings].ops.push_back(op);
+    groupOf[op] = siblings;
+    return success();
+  }
   if (group == kNoGroup) {
     group = groups.size();
     groups.emplace_back().begin(op, *sizes);
   } else {
     groups[group].add(op, member);
   }
+  if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
+    if (Value sliced = getSliced(reshard))
+      gatherOf[sliced] = group;
   groupOf[op] = group;
   return success();
 }

@@ -9,6 +9,7 @@
 
 #include "OpLowering.h"
 #include "PaddedArguments.h"
+#include "ResultPlaces.h"
 #include "Schedule.h"
 #include "StreamLoop.h"
 
@@ -87,10 +88,29 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
     if (failed(add("arg", i, type, func.getArgAttrOfType<StringAttr>(i, fusion::kNameAttrName),
                    func.getArgAttrOfType<DenseI64ArrayAttr>(i, fusion::kExtentsAttrName), false)))
       return failure();
-  for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
-    if (failed(add("res", i, type, func.getResultAttrOfType<StringAttr>(i, fusion::kNameAttrName),
+  auto nameOf = [&](unsigned i) {
+    auto name = func.getResultAttrOfType<StringAttr>(i, fusion::kNameAttrName);
+    return name ? name : builder.getStringAttr("res" + Twine(i));
+  };
+  for (unsigned i = 0; i < func.getNumResults();) {
+    if (std::optional<ResultParts> parts = findParts(func, i)) {
+      SmallVector<Attribute> list;
+      for (unsigned end = i + parts->count; i < end; ++i)
+        list.push_back(
+            builder.getDictionaryAttr({{builder.getStringAttr(hostir::kNameAttrName), nameOf(i)},
+                                       {builder.getStringAttr(hostir::kTypeAttrName),
+                                        TypeAttr::get(func.getResultTypes()[i])}}));
+      types.push_back(parts->getType());
+      attributes.push_back(builder.getDictionaryAttr(
+          {{builder.getStringAttr(hostir::kPartsAttrName), builder.getArrayAttr(list)},
+           {builder.getStringAttr(hostir::kResultAttrName), builder.getUnitAttr()}}));
+      continue;
+    }
+    if (failed(add("res", i, func.getResultTypes()[i], nameOf(i),
                    func.getResultAttrOfType<DenseI64ArrayAttr>(i, fusion::kExtentsAttrName), true)))
       return failure();
+    ++i;
+  }
 
   OperationState state(func.getLoc(), hostir::ProgramOp::getOperationName());
   hostir::ProgramOp::Properties &properties =
@@ -214,19 +234,28 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
   }
 
   // A value that is returned is made in place, the first time that it is; otherwise it is copied.
+  // What such a value is put together from is made in its place, too, if it can be.
   Operation *terminator = func.getBody().front().getTerminator();
   SmallVector<std::pair<Value, Value>> copies;
-  SmallVector<OpOperand *> padded;
-  for (OpOperand &returned : terminator->getOpOperands()) {
+  SmallVector<std::pair<OpOperand *, Value>> padded;
+  unsigned argument = func.getNumArguments();
+  for (unsigned i = 0; i < func.getNumResults(); ++i) {
+    Value buffer = body.getArgument(argument++);
+    if (std::optional<ResultParts> parts = findParts(func, i)) {
+      placeParts(builder, func, *parts, cast<TypedValue<MemRefType>>(buffer));
+      i += parts->count - 1;
+      continue;
+    }
+    OpOperand &returned = terminator->getOpOperand(i);
     Value value = returned.get();
-    Value buffer = body.getArgument(func.getNumArguments() + returned.getOperandNumber());
-    if (func.getResultAttr(returned.getOperandNumber(), fusion::kExtentsAttrName)) {
+    if (func.getResultAttr(i, fusion::kExtentsAttrName)) {
       (void)builder.getOrAllocBuffer(value);
-      padded.push_back(&returned);
-    } else if (builder.getBuffer(value))
+      padded.push_back({&returned, buffer});
+    } else if (builder.getBuffer(value)) {
       copies.push_back({value, buffer});
-    else
-      builder.setBuffer(value, buffer);
+    } else {
+      placeResult(builder, value, buffer);
+    }
   }
 
   if (failed(emitConstants(func.getBody().front(), builder)))
@@ -246,13 +275,12 @@ LogicalResult ConvertFusionToHostIR::convert(func::FuncOp func) {
                              builder.getBuffer(copy.first), copy.second, builder.getMainStream());
     });
   }
-  for (OpOperand *returned : padded)
+  for (auto [returned, buffer] : padded)
     emitWithoutPadding(builder, terminator->getLoc(),
                        cast<RankedTensorType>(returned->get().getType()),
                        func.getResultAttrOfType<DenseI64ArrayAttr>(returned->getOperandNumber(),
                                                                    fusion::kExtentsAttrName),
-                       builder.getBuffer(returned->get()),
-                       body.getArgument(func.getNumArguments() + returned->getOperandNumber()));
+                       builder.getBuffer(returned->get()), buffer);
   if (!isOracle)
     program->setChoicesAttr(getChoices(func));
   func.erase();

@@ -58,11 +58,15 @@ static const OpLowering *getLoweringOrError(Operation *op) {
 }
 
 LogicalResult LoopEmitter::prepare(Operation *op) {
+  if (program.isInPlace(op))
+    return success();
   const OpLowering *lowering = getLoweringOrError(op);
   return lowering ? lowering->prepare(op, *this) : failure();
 }
 
 LogicalResult LoopEmitter::emitSlice(Operation *op, const SliceIndex *index, Value stream) {
+  if (program.isInPlace(op))
+    return success();
   const OpLowering *lowering = getLoweringOrError(op);
   if (!lowering)
     return failure();

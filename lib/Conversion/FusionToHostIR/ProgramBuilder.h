@@ -37,6 +37,9 @@ public:
   void setBuffer(Value value, Value buffer) { buffers[value] = buffer; }
   /// The buffer of an op's result; allocates it on the main stream if needed.
   Value getOrAllocBuffer(Value value);
+  /// Marks an op whose result is put together in place: nothing is emitted for it.
+  void setInPlace(Operation *op) { inPlace.insert(op); }
+  bool isInPlace(Operation *op) const { return inPlace.contains(op); }
   /// Allocates a buffer on the main stream, in the program's outermost block.
   Value alloc(Location loc, MemRefType type);
   /// The same in symmetric memory, which peers may write.
@@ -104,6 +107,7 @@ private:
   // Streams, channels and device indices are defined at the entry, in order of first use.
   Operation *lastOfEntry = nullptr;
   DenseMap<Value, Value> buffers;
+  DenseSet<Operation *> inPlace;
   int64_t numSignals = 0;                    // reserved slots
   llvm::StringMap<hostir::KernelOp> kernels; // by key
   std::optional<SymbolTable> symbols;        // of the module, once there are kernels

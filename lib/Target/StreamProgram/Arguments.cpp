@@ -7,6 +7,7 @@
 
 #include "Arguments.h"
 
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;
@@ -48,12 +49,60 @@ static std::string meshText(MeshAttr mesh) {
   return text;
 }
 
+/// Sets what follows from the axes of `info.type`.
+static void describeAxes(ArgumentInfo &info, uint32_t numRanks) {
+  fusion::AxesAttr axes = fusion::getAxes(info.type);
+  info.axes = axesText(axes);
+  info.mesh = meshText(axes.getMesh());
+  info.isPartial = axes.isPartial();
+  info.partialOp = static_cast<sp::ReduceOp>(axes.getPartialKind());
+  for (StringAttr axis : axes.getPartial())
+    info.partialTerms *= axes.getMesh().axisSize(axis);
+  // A lookup in a device list is linear, so tabulate the positions.
+  info.positions.assign(numRanks, -1);
+  for (int64_t p = 0, e = axes.getMesh().numDevices(); p < e; ++p)
+    info.positions[axes.getMesh().worldRank(p)] = static_cast<int32_t>(p);
+}
+
+/// A part of argument `number`, the program's result number `place`.
+static FailureOr<ArgumentInfo> readPart(hostir::ProgramOp program, unsigned number,
+                                        DictionaryAttr part, unsigned place, uint32_t numRanks) {
+  ArgumentInfo info;
+  info.isResult = true;
+  auto name = part.getAs<StringAttr>(hostir::kNameAttrName);
+  info.name = name ? name.str() : ("res" + Twine(place)).str();
+  info.type = cast<RankedTensorType>(part.getAs<TypeAttr>(hostir::kTypeAttrName).getValue());
+  info.dtype = *dtypeOf(info.type.getElementType());
+  info.shape.assign(info.type.getShape().begin(), info.type.getShape().end());
+  info.localShape = info.shape;
+  if (!fusion::getAxes(info.type)) {
+    info.type = nullptr;
+    return info;
+  }
+  describeAxes(info, numRanks);
+  FailureOr<SmallVector<int64_t>> local = fusion::getValidShape(info.type, info.shape, 0);
+  if (failed(local))
+    return program.emitOpError("argument ")
+           << number << ": expected a part with a local shape, found " << info.type;
+  info.localShape.assign(local->begin(), local->end());
+  return info;
+}
+
 FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, uint32_t numRanks) {
   std::vector<ArgumentInfo> result;
   unsigned inputs = 0, results = 0;
   for (BlockArgument arg : program.getBody().getArguments()) {
     unsigned number = arg.getArgNumber();
     auto memref = cast<MemRefType>(arg.getType());
+    if (auto parts = program.getArgAttrOfType<ArrayAttr>(number, hostir::kPartsAttrName)) {
+      for (auto part : parts.getAsRange<DictionaryAttr>()) {
+        FailureOr<ArgumentInfo> info = readPart(program, number, part, results++, numRanks);
+        if (failed(info))
+          return failure();
+        result.push_back(std::move(*info));
+      }
+      continue;
+    }
     ArgumentInfo info;
     info.isResult = bool(program.getArgAttr(number, hostir::kResultAttrName));
     if (results > 0 && !info.isResult)
@@ -77,21 +126,12 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
               program.getArgAttrOfType<DenseI64ArrayAttr>(number, hostir::kExtentsAttrName))
         info.shape.assign(extents.asArrayRef().begin(), extents.asArrayRef().end());
     }
-    if (fusion::AxesAttr axes = info.type ? fusion::getAxes(info.type) : nullptr) {
-      info.axes = axesText(axes);
-      info.mesh = meshText(axes.getMesh());
-      info.isPartial = axes.isPartial();
-      info.partialOp = static_cast<sp::ReduceOp>(axes.getPartialKind());
-      for (StringAttr axis : axes.getPartial())
-        info.partialTerms *= axes.getMesh().axisSize(axis);
+    if (info.type && fusion::getAxes(info.type)) {
+      describeAxes(info, numRanks);
       FailureOr<SmallVector<int64_t>> local = fusion::getValidShape(info.type, info.shape, 0);
       if (failed(local) || ArrayRef<int64_t>(*local) != ArrayRef<int64_t>(info.localShape))
         return program.emitOpError("argument ")
                << number << ": " << memref << " is not the local shape of " << info.type;
-      // A lookup in a device list is linear, so tabulate the positions.
-      info.positions.assign(numRanks, -1);
-      for (int64_t p = 0, e = axes.getMesh().numDevices(); p < e; ++p)
-        info.positions[axes.getMesh().worldRank(p)] = static_cast<int32_t>(p);
     } else if (info.shape != info.localShape) {
       return program.emitOpError("argument ")
              << number << ": " << memref << " is not the shape of " << info.type;
@@ -103,8 +143,8 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
   return result;
 }
 
-LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments,
-                         const Code &code, uint32_t rank, std::vector<ShardInfo> &shards) {
+LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments, uint32_t rank,
+                         std::vector<ShardInfo> &shards) {
   shards.resize(arguments.size());
   for (auto [number, info] : llvm::enumerate(arguments)) {
     ShardInfo &shard = shards[number];
@@ -119,8 +159,7 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
     shard.bytes = countBytes();
     if (!info.type) {
       shard.walk.shape.assign(info.shape.begin(), info.shape.end());
-      const Layout &layout = code.layouts[code.argumentLayouts[number]];
-      shard.walk.strides.assign(layout.strides.begin(), layout.strides.begin() + layout.rank);
+      shard.walk.strides = computeStrides(info.shape);
       continue;
     }
     int64_t position = info.positions[rank];

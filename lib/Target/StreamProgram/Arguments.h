@@ -30,8 +30,8 @@ struct ArgumentInfo {
 FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, uint32_t numRanks);
 
 /// Finds the shards of `rank`.
-LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments,
-                         const Code &code, uint32_t rank, std::vector<ShardInfo> &shards);
+LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> arguments, uint32_t rank,
+                         std::vector<ShardInfo> &shards);
 
 } // namespace tandem::target
 

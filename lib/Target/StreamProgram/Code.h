@@ -128,9 +128,10 @@ struct Name {
 /// A possible location of a buffer: the arguments, then the slots of each allocation.
 struct BufferInfo {
   sp::Space space;
-  uint32_t argument;
+  uint32_t argument; ///< of the stream program
   int64_t offset, bytes;
   uint32_t name;
+  uint32_t firstPart = kNone; ///< an argument in parts: the buffer of the first one
 };
 
 /// A numbered program. Its view maps cache results, so it is for one thread.

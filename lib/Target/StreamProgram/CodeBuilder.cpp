@@ -31,6 +31,7 @@ LogicalResult CodeBuilder::run() {
 }
 
 LogicalResult CodeBuilder::arguments() {
+  uint32_t argument = 0; // of the stream program, where each part is one
   for (BlockArgument arg : program.getBody().getArguments()) {
     auto type = dyn_cast<MemRefType>(arg.getType());
     std::optional<Layout> layout = type ? denseLayout(type) : std::nullopt;
@@ -47,9 +48,23 @@ LogicalResult CodeBuilder::arguments() {
     code->names.push_back(
         {given ? given.str() : ("arg" + Twine(number)).str(), getSourceText(arg.getLoc())});
     code->argumentLayouts.push_back(code->layouts.intern(*layout));
-    code->buffers.push_back({sp::Space::argument, number, 0,
+    code->buffers.push_back({sp::Space::argument, argument, 0,
                              static_cast<int64_t>(layout->numBytes()),
                              static_cast<uint32_t>(code->names.size() - 1)});
+    auto parts = program.getArgAttrOfType<ArrayAttr>(number, hostir::kPartsAttrName);
+    argument += parts ? parts.size() : 1;
+  }
+  // The buffers of parts follow those of the arguments, which have the arguments' numbers.
+  for (uint32_t number = 0; number < program.getNumArguments(); ++number) {
+    auto parts = program.getArgAttrOfType<ArrayAttr>(number, hostir::kPartsAttrName);
+    if (!parts)
+      continue;
+    code->buffers[number].firstPart = static_cast<uint32_t>(code->buffers.size());
+    BufferInfo part = code->buffers[number];
+    part.bytes /= static_cast<int64_t>(parts.size());
+    part.firstPart = kNone;
+    for (size_t i = 0; i < parts.size(); ++i, ++part.argument)
+      code->buffers.push_back(part);
   }
   return success();
 }

@@ -20,10 +20,15 @@ LogicalResult Evaluator::operand(const Instr &instr, uint32_t slot, uint32_t &re
   }
   const View &view = views[slot];
   std::optional<uint32_t> number = tables.view(view);
-  if (LLVM_UNLIKELY(!number))
-    return error(instr) << "view out of bounds: " << code.layouts[view.layout].str() << " at byte "
-                        << view.offset << " of a buffer of " << tables.bufferOf(view).bytes
-                        << " bytes";
+  if (LLVM_UNLIKELY(!number)) {
+    const BufferInfo &buffer = tables.bufferOf(view);
+    InFlightDiagnostic diag = error(instr);
+    diag << "view out of bounds: " << code.layouts[view.layout].str() << " at byte " << view.offset
+         << " of a buffer of " << buffer.bytes << " bytes";
+    if (buffer.firstPart != kNone)
+      diag << " in parts of " << code.buffers[buffer.firstPart].bytes;
+    return diag;
+  }
   result = *number;
   return success();
 }

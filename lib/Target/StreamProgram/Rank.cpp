@@ -39,7 +39,14 @@ void RankTables::growViews() {
   }
 }
 
-std::optional<uint32_t> RankTables::view(const View &view) {
+std::optional<uint32_t> RankTables::view(View view) {
+  if (const BufferInfo &whole = bufferOf(view); LLVM_UNLIKELY(whole.firstPart != kNone)) {
+    int64_t bytes = code.buffers[whole.firstPart].bytes;
+    if (view.offset < 0 || view.offset >= whole.bytes)
+      return std::nullopt;
+    view.buffer = whole.firstPart + static_cast<uint32_t>(view.offset / bytes);
+    view.offset %= bytes;
+  }
   size_t mask = slots.size() - 1, i = hashOf(view) & mask;
   for (; slots[i].epoch == epoch; i = (i + 1) & mask) {
     const View &other = slots[i].view;

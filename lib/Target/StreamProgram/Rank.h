@@ -89,8 +89,8 @@ public:
     commands.pop_back();
   }
   void sync(const Instr &instr, int64_t waiter, int64_t signaler);
-  /// The number of a view; none if it exceeds its buffer.
-  std::optional<uint32_t> view(const View &view);
+  /// The number of a view; none if it exceeds its buffer, or its part of an argument in parts.
+  std::optional<uint32_t> view(View view);
   uint32_t kernel(uint32_t kernel) { return kernels(kernel); }
   /// Starts a live range of one of Code's buffers, for View::buffer. Distinct live ranges are
   /// distinct buffers.

@@ -104,7 +104,7 @@ sp::Blob Translation::append(ArrayRef<uint8_t> bytes) {
 /// Writes the evaluated rank.
 LogicalResult Translation::writeRank(Evaluator &evaluator, uint32_t rank) {
   std::vector<ShardInfo> shards;
-  if (failed(findShards(program, arguments, *code, rank, shards)))
+  if (failed(findShards(program, arguments, rank, shards)))
     return failure();
   uint64_t symmetricBytes = llvm::alignTo(
       static_cast<uint64_t>(program.getSymmetricBytes().value_or(0)), tandem::sp::kAlignment);
@@ -179,8 +179,7 @@ LogicalResult Translation::writeOracle() {
   Evaluator evaluator(**oracleCode, options.maxCommands, options.maxSteps);
   Matcher matcher(**oracleCode);
   std::vector<ShardInfo> shards;
-  if (failed(evaluator.run(0, &matcher)) ||
-      failed(findShards(oracle, *oracleArguments, **oracleCode, 0, shards)))
+  if (failed(evaluator.run(0, &matcher)) || failed(findShards(oracle, *oracleArguments, 0, shards)))
     return failure();
   oracleBlob = append(evaluator.tables.finish(
       0, shards, evaluator.signalSlots,

@@ -85,6 +85,41 @@ hostir.program @p() attributes {arena_bytes = -64 : i64} {
 
 // -----
 
+// program_c7
+// expected-error @+1 {{expected 'hostir.parts' on a result without 'hostir.type', found it on argument 0}}
+hostir.program @p(%a: memref<4xf32> {hostir.parts = [{hostir.type = tensor<2xf32>}, {hostir.type = tensor<2xf32>}]}) {
+}
+
+// -----
+
+// program_c7
+// expected-error @+1 {{expected two or more parts of argument 0, found 1}}
+hostir.program @p(%a: memref<4xf32> {hostir.result, hostir.parts = [{hostir.type = tensor<4xf32>}]}) {
+}
+
+// -----
+
+// program_c7
+// expected-error @+1 {{expected a tensor type in 'hostir.type' of each part of argument 0, found {hostir.name = "y"}}}
+hostir.program @p(%a: memref<4xf32> {hostir.result, hostir.parts = [{hostir.type = tensor<2xf32>}, {hostir.name = "y"}]}) {
+}
+
+// -----
+
+// program_c7
+// expected-error @+1 {{expected 2 equal parts of 'memref<4xf32>' as argument 0, found one of 'tensor<3xf32>'}}
+hostir.program @p(%a: memref<4xf32> {hostir.result, hostir.parts = [{hostir.type = tensor<3xf32>}, {hostir.type = tensor<1xf32>}]}) {
+}
+
+// -----
+
+// argument attributes
+// expected-error @+1 {{expected a list in 'hostir.parts', found unit}}
+hostir.program @p(%a: memref<4xf32> {hostir.result, hostir.parts}) {
+}
+
+// -----
+
 // argument attributes
 // expected-error @+1 {{expected a nonempty string in 'hostir.name', found ""}}
 hostir.program @p(%a: memref<4xf32> {hostir.name = ""}) {
@@ -107,7 +142,7 @@ hostir.program @p(%a: memref<4xf32> {hostir.result = 1}) {
 // -----
 
 // argument attributes
-// expected-error @+1 {{expected 'hostir.name', 'hostir.type', 'hostir.extents' or 'hostir.result' on an argument, found 'hostir.axes'}}
+// expected-error @+1 {{expected 'hostir.name', 'hostir.type', 'hostir.extents', 'hostir.parts' or 'hostir.result' on an argument, found 'hostir.axes'}}
 hostir.program @p(%a: memref<4xf32> {hostir.axes}) {
 }
 

@@ -63,9 +63,14 @@ LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned re
       return op->emitOpError() << "expected extents in '" << name << "', found " << value;
     return success();
   }
+  if (name == kPartsAttrName) {
+    if (!isa<ArrayAttr>(value))
+      return op->emitOpError() << "expected a list in '" << name << "', found " << value;
+    return success();
+  }
   return op->emitOpError() << "expected '" << kNameAttrName << "', '" << kTypeAttrName << "', '"
-                           << kExtentsAttrName << "' or '" << kResultAttrName
-                           << "' on an argument, found '" << name << "'";
+                           << kExtentsAttrName << "', '" << kPartsAttrName << "' or '"
+                           << kResultAttrName << "' on an argument, found '" << name << "'";
 }
 
 bool tandem::hostir::isSymmetric(Type type) {

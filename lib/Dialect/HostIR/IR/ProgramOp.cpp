@@ -128,6 +128,39 @@ static LogicalResult verifyLogicalType(ProgramOp op, unsigned index, RankedTenso
                           << ", as '" << kTypeAttrName << "' says, found " << local;
 }
 
+// program_c7
+static LogicalResult verifyParts(ProgramOp op, unsigned index, ArrayAttr parts) {
+  auto whole = cast<MemRefType>(op.getArgumentTypes()[index]);
+  if (!op.getArgAttr(index, kResultAttrName) || op.getArgAttr(index, kTypeAttrName))
+    return op.emitOpError() << "expected '" << kPartsAttrName << "' on a result without '"
+                            << kTypeAttrName << "', found it on argument " << index;
+  int64_t count = static_cast<int64_t>(parts.size());
+  if (count < 2)
+    return op.emitOpError() << "expected two or more parts of argument " << index << ", found "
+                            << count;
+  for (Attribute part : parts) {
+    auto dictionary = dyn_cast<DictionaryAttr>(part);
+    auto attr = dictionary ? dictionary.getAs<TypeAttr>(kTypeAttrName) : TypeAttr();
+    auto type = attr ? dyn_cast<RankedTensorType>(attr.getValue()) : RankedTensorType();
+    if (!type)
+      return op.emitOpError() << "expected a tensor type in '" << kTypeAttrName
+                              << "' of each part of argument " << index << ", found " << part;
+    SmallVector<int64_t> shape(type.getShape());
+    if (auto encoding = dyn_cast_if_present<ShardedEncoding>(type.getEncoding())) {
+      FailureOr<SmallVector<int64_t>> local = encoding.getLocalShape(type);
+      if (failed(local))
+        return op.emitOpError() << "expected a part of known extents and mesh, found " << type;
+      shape = *local;
+    }
+    if (ShapedType::isDynamicShape(shape) ||
+        ShapedType::getNumElements(shape) * count != whole.getNumElements() ||
+        type.getElementType() != whole.getElementType())
+      return op.emitOpError() << "expected " << count << " equal parts of " << whole
+                              << " as argument " << index << ", found one of " << type;
+  }
+  return success();
+}
+
 LogicalResult ProgramOp::verify() {
   if (!getResultTypes().empty())
     return emitOpError() << "expected no results (they are arguments marked '" << kResultAttrName
@@ -145,6 +178,9 @@ LogicalResult ProgramOp::verify() {
       if (auto tensor = dyn_cast<RankedTensorType>(logical.getValue()))
         if (failed(verifyLogicalType(*this, index, tensor)))
           return failure();
+    if (auto parts = getArgAttrOfType<ArrayAttr>(index, kPartsAttrName))
+      if (failed(verifyParts(*this, index, parts)))
+        return failure();
     bool isResult = getArgAttr(index, kResultAttrName) != nullptr;
     if (sawResult && !isResult)
       return emitOpError() << "expected results after inputs, found input argument " << index

@@ -52,6 +52,7 @@ inline constexpr llvm::StringLiteral kNameAttrName = "hostir.name";
 inline constexpr llvm::StringLiteral kTypeAttrName = "hostir.type";
 inline constexpr llvm::StringLiteral kResultAttrName = "hostir.result";
 inline constexpr llvm::StringLiteral kExtentsAttrName = "hostir.extents";
+inline constexpr llvm::StringLiteral kPartsAttrName = "hostir.parts";
 
 /// Default size of the pool of worker streams.
 inline constexpr int64_t kDefaultWorkers = 4;

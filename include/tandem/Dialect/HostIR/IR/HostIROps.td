@@ -50,7 +50,9 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
   let description = [{
     Arguments are the fusion's inputs, then its results (marked `hostir.result`), as local buffers of the embedder.
     Argument attributes: `hostir.name` (its name in tools) and `hostir.type` (the logical tensor type with its axes,
-    which gives each rank's shard). `workers` is the size of the pool of worker streams. `oracle_of` marks
+    which gives each rank's shard). `hostir.parts` says that a result is several of the embedder's buffers, one after
+    another: a list of name and type of each. Example: `memref<4x8xf32>` with four parts of `tensor<8xf32>`; row i is
+    buffer i. Each command reads or writes one of them. `workers` is the size of the pool of worker streams. `oracle_of` marks
     an unsharded reference and names its program. `hostir-plan-buffers` writes `arena_bytes` and `symmetric_bytes`.
     `choices` says how loops of the fusion are run, for reports. In a `deterministic` program the order in which floats
     are added is a property of the program (docs/determinism.md): matmuls add in the order of K, reductions in that of
@@ -64,6 +66,9 @@ def HostIR_ProgramOp : HostIR_FunctionOp<"program", [NoTerminator]> {
     - program_c4: workers is 1 ... 1024.
     - program_c5: arena sizes are not negative.
     - program_c6: deterministic is "bitwise" or "batch".
+    - program_c7: `hostir.parts` is on a result without `hostir.type`, and lists two or more dictionaries with
+      `hostir.type`; their local shapes have equally many elements, together as many as the argument, and its element
+      type.
 
     Example:
     ```mlir
