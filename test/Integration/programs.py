@@ -221,6 +221,8 @@ PROGRAMS = [
     layer("columns-4d-both", "ring", "x 1 1 16 96, w 96 48", "y 1 1 16 48", lambda t: {"y": t["x"] @ t["w"]}, variant=True),
     *(layer(name, "ring", "x 96 48, w 48 16", "y 96 16", lambda t: {"y": t["x"] @ t["w"]}, reduced_wire=True,
             variant=True) for name in ("matmul-reduce-scatter-ring", "matmul-reduce-scatter-both")),
+    layer("matmul-reduce-scatter-adds", "ring", "x 96 48, w 48 16", "y 96 16", lambda t: {"y": t["x"] @ t["w"]},
+          dtypes=("f32",), variant=True),
     # A ring across nodes, puts inside of each.
     *(layer(name, "hierarchical", "x 48 16, w 16 24", "y 48 24", lambda t: {"y": t["x"] @ t["w"]}, ranks=tuple(NODES),
             mesh=NODES.get, variant=True) for name in ("gather-nodes", "gather-halves", "gather-sent")),

@@ -8,6 +8,10 @@
 // RUN: sed 's/schedule<ring>} : !terms ->/schedule<ring, buffers = 2>} : !terms ->/' %s > %t.mlir && not tandem-compile %t.mlir --entry=matmul_reduce_scatter_ring --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=BUFFERED
 // RUN: tandem-compile %s --entry=allgather_matmul_buffers --mesh x=6 -o %t.tsp && tandem-check %t.tsp --queues=1
 // RUN: sed 's/directions = 2/directions = 3/' %s > %t.mlir && not tandem-compile %t.mlir --entry=allgather_matmul_both --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=THREE
+// RUN: tandem-compile %s --entry=matmul_reduce_scatter_adds --mesh x=3 --dump --rank=1 | FileCheck %s --check-prefix=ADDS
+// RUN: tandem-compile %s --entry=matmul_reduce_scatter_adds --mesh x=8 -o %t.tsp && tandem-check %t.tsp --queues=1
+// RUN: sed 's/f32/bf16/g' %s > %t.mlir && not tandem-compile %t.mlir --entry=matmul_reduce_scatter_adds --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=ADDS16
+// RUN: sed 's/schedule<ring>} : !x ->/schedule<ring, adds = "matmul">} : !x ->/' %s > %t.mlir && not tandem-compile %t.mlir --entry=allgather_matmul_ring --mesh x=4 -o %t.tsp 2>&1 | FileCheck %s --check-prefix=ADDSGATHER
 
 // Gathers and reductions that go from neighbour to neighbour, in one direction or in both.
 //
@@ -80,6 +84,27 @@
 // REDUCE-NEXT: s0 matmul arg2:f32[32,16] = arg0+2048:
 // REDUCE: s1 accumulate sum arg2:f32[32,16] <- [[HERE]]:f32[32,16]
 //
+// Matmuls that add to what has arrived, in both directions in turn; the last sum arrives in the result.
+//
+// ADDS: s0 matmul [[A:buf[0-9]+]]:f32[16,16] = arg0
+// ADDS: s1 group c0 of 2
+// ADDS-NEXT: recv c0 [[A]]+{{[0-9]+}}:f32[16,16] from 2
+// ADDS-NEXT: send c0 [[A]]:f32[16,16] to 0
+// ADDS-NEXT: s0 matmul [[B:buf[0-9]+]]{{.*}}:f32[16,16] = arg0
+// ADDS: s2 group c1 of 2
+// ADDS: s0 matmul [[A]]+{{[0-9]+}}:f32[16,16] += arg0
+// ADDS: s1 group c0 of 2
+// ADDS-NEXT: recv c0 arg2:f32[16,16] from 2
+// ADDS-NEXT: send c0 [[A]]+{{[0-9]+}}:f32[16,16] to 0
+// ADDS: s0 matmul [[B]]{{.*}}:f32[16,16] += arg0
+// ADDS: s2 group c1 of 2
+// ADDS-NEXT: recv c1 arg2+1024:f32[16,16] from 0
+// ADDS: s0 matmul arg2:f32[16,16] += arg0
+// ADDS: s0 matmul arg2+1024:f32[16,16] += arg0
+// ADDS-NOT: accumulate
+//
+// ADDS16: error: schedule ring: expected partial sums in f32 that a matmul computes, with 'adds', found 'tensor<96x16xbf16
+// ADDSGATHER: error: schedule ring: expected a reduction with the option 'adds', found a gather
 // ODD: error: schedule ring: expected an even number of slices per device, half of which go each way, found 1
 // THREE: error: schedule ring: expected 1 or 2 directions, found 3
 // BUFFERED: error: schedule ring: expected a gather with the option 'buffers', found a reduction
@@ -149,6 +174,12 @@ func.func @matmul_reduce_scatter_ring(%x: !xr {fusion.name = "x"}, %w: !wr {fusi
 func.func @matmul_reduce_scatter_both(%x: !xr {fusion.name = "x"}, %w: !wr {fusion.name = "w"}) -> (!x {fusion.name = "y"}) {
   %0 = fusion.matmul %x, %w : !xr, !wr -> !terms2
   %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2>} : !terms2 -> !x
+  return %1 : !x
+}
+
+func.func @matmul_reduce_scatter_adds(%x: !xr {fusion.name = "x"}, %w: !wr {fusion.name = "w"}) -> (!x {fusion.name = "y"}) {
+  %0 = fusion.matmul %x, %w : !xr, !wr -> !terms2
+  %1 = fusion.reshard %0 {schedule = #fusion.schedule<ring, directions = 2, adds = "matmul">} : !terms2 -> !x
   return %1 : !x
 }
 

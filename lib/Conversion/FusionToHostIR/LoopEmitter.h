@@ -66,9 +66,15 @@ public:
   void readFrom(Value value, const SliceBuffer &place) { readPlaces[value] = place; }
   /// While set, slices of `value` are written to `place`, by an op whose lowering `writesPlaces`.
   void writeTo(Value value, const SliceBuffer &place) { writePlaces[value] = place; }
+  /// The same, but the slice is added to what the place holds: by an op whose lowering combines.
+  void addTo(Value value, const SliceBuffer &place) {
+    writeTo(value, place);
+    added.insert(value);
+  }
   void clearPlaces() {
     readPlaces.clear();
     writePlaces.clear();
+    added.clear();
   }
 
   //===--------------------------------------------------------------------===//
@@ -81,6 +87,8 @@ public:
   Value getSource(Value operand, LocalDims &dims) const;
   /// Where the result of an op is written: `out` in the digits `dims`, or the place of its slice.
   Value getTarget(Value result, Value out, LocalDims &dims) const;
+  /// Whether it is added to what is there.
+  bool isAdded(Value result) const { return added.contains(result); }
 
   /// Buffers that the lowering of an op keeps from slice to slice.
   void setState(Operation *op, SmallVector<Value> buffers) { states[op] = std::move(buffers); }
@@ -107,6 +115,7 @@ private:
   DenseMap<Operation *, SmallVector<Value>> states;
   DenseSet<Value> views;
   DenseMap<Value, SliceBuffer> readPlaces, writePlaces;
+  DenseSet<Value> added;
 };
 
 /// Emits whole ops outside of a stream loop, one after another, on the main stream.

@@ -157,7 +157,9 @@ LogicalResult tandem::forEachRun(ProgramBuilder &program, Location loc,
 LogicalResult ReducingLowering::emit(Operation *op, const SliceIndex *index, Value stream,
                                      LoopEmitter &loop) const {
   Value out = loop.program.getOrAllocBuffer(op->getResult(0));
-  return combine(op, getOpDims(op, index, std::nullopt), out, FirstSlice(), stream, loop);
+  FirstSlice first;
+  first.never = loop.isAdded(op->getResult(0));
+  return combine(op, getOpDims(op, index, std::nullopt), out, first, stream, loop);
 }
 
 LogicalResult ReducingLowering::accumulate(Operation *op, unsigned operand, const SliceIndex &index,

@@ -343,6 +343,81 @@ static LogicalResult emitReduce(const ScatterLoop &scatter, const Form &form,
   return done;
 }
 
+/// The same with partial sums in f32 that the matmuls add to what has arrived: no addition of its
+/// own, and no buffer for what is computed. A matmul waits for the sum that it adds to, so each
+/// direction computes while the sums of the other one travel. In step s a sum lies in place s mod
+/// 2, and the next one arrives in the other place; the last one in the result.
+static LogicalResult emitAddingReduce(const ScatterLoop &scatter, const Form &form,
+                                      ProgramBuilder &program) {
+  LoopEmitter body(scatter.loop, program);
+  OpBuilder &builder = program.getBuilder();
+  Location loc = scatter.getLoc();
+  fusion::ReshardOp op = scatter.scatter;
+  SmallVector<int64_t> shape = scatter.getReceivedShape();
+  shape.front() = 2;
+  SmallVector<Value, 2> places;
+  for (int64_t direction = 0; direction < form.directions; ++direction)
+    places.push_back(program.alloc(loc, MemRefType::get(shape, op.getType().getElementType())));
+  if (failed(scatter.prepare(body)))
+    return failure();
+  const ReshardPlan &plan = scatter.scattered.plan;
+  RingLoop ring(form, plan.mesh, plan.axes, scatter.digits.devices, loc, program);
+  Value main = program.getMainStream(), result = program.getBuffer(op.getResult());
+  auto onMain = [&](Value) { return main; };
+  auto getPlace = [&](int64_t direction, Value step) {
+    Value half = arith::RemUIOp::create(builder, loc, step, program.getIndex(2));
+    return scatter.getPlace(program, places[direction], half);
+  };
+  auto compute = [&](int64_t direction, Value device, ScatterPlace place, bool adds) {
+    if (adds)
+      ring.sync(main, ring.getStream(direction));
+    return scatter.computeOwn(body, device, place, onMain,
+                              form.getNumbers(direction, scatter.digits.numSlices()), adds);
+  };
+  auto emitStep = [&](int64_t direction, Value step, bool isFirst, bool isLast) -> LogicalResult {
+    Value next = ring.addOne(step), device = ring.getDevice(direction, next);
+    ScatterPlace place = getPlace(direction, step);
+    ScatterPlace target = isLast ? ScatterPlace(result) : getPlace(direction, next);
+    if (failed(compute(direction, device, place, /*adds=*/!isFirst)))
+      return failure();
+    MessageGroup group = ring.getGroup(direction);
+    ring.sync(group.stream, main);
+    auto [first, end] = form.getNumbers(direction, scatter.digits.numSlices()).of(scatter.digits);
+    return program.loop(loc, first, end, [&](Value number) {
+      SliceIndex index = scatter.digits.getIndex(builder, loc, device, number, /*isFirst=*/false);
+      return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+        group.emit(program, loc,
+                   Exchanged{scatter.getTarget(program, place, slice),
+                             scatter.getTarget(program, target, slice)});
+        return success();
+      });
+    });
+  };
+  auto emitSteps = [&](Value step, bool isFirst, bool isLast) -> LogicalResult {
+    for (int64_t direction = 0; direction < form.directions; ++direction)
+      if (failed(emitStep(direction, step, isFirst, isLast)))
+        return failure();
+    return success();
+  };
+
+  LogicalResult done = success();
+  int64_t last = ring.devices - 2;
+  ring.fork();
+  program.onMesh(loc, plan.mesh, [&] {
+    done = emitSteps(program.getIndex(0), /*isFirst=*/true, /*isLast=*/last == 0);
+    if (succeeded(done))
+      done = program.loop(loc, 1, last, [&](Value step) {
+        return emitSteps(step, /*isFirst=*/false, /*isLast=*/false);
+      });
+    if (succeeded(done) && last > 0)
+      done = emitSteps(program.getIndex(last), /*isFirst=*/false, /*isLast=*/true);
+    for (int64_t direction = 0; direction < form.directions && succeeded(done); ++direction)
+      done = compute(direction, ring.me, result, /*adds=*/true);
+  });
+  ring.join();
+  return done;
+}
+
 //===----------------------------------------------------------------------===//
 // The schedule
 //===----------------------------------------------------------------------===//
@@ -357,6 +432,7 @@ class Ring : public Schedule {
     return {"ring",
             {{"directions", Option::Kind::Integer},
              {"split", Option::Kind::Word, 0, {"no", "yes"}},
+             {"adds", Option::Kind::Word, 0, {"behind", "matmul"}},
              {"buffers", Option::Kind::Integer}}};
   }
   void getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const override;
@@ -405,6 +481,7 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
     return SchedulePlan{[&loop](ProgramBuilder &program) {
       return emitPipeline(loop, program, /*sendsMessages=*/false);
     }};
+  bool addsInMatmul = loop.schedule.getWord("adds") == "matmul";
   if (ScatterLoop::isScatterLoop(loop)) {
     FailureOr<ScatterLoop> scatter = ScatterLoop::match(loop, why);
     if (failed(scatter) || failed(scatter->verifyReduces(why)))
@@ -415,8 +492,13 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
     if (form->isDoubleBuffered)
       return why()
              << "schedule ring: expected a gather with the option 'buffers', found a reduction";
-    return SchedulePlan{[scatter = *scatter, form = *form](ProgramBuilder &program) {
-                          return emitReduce(scatter, form, program);
+    if (addsInMatmul && !scatter->canAdd())
+      return why() << "schedule ring: expected partial sums in f32 that a matmul computes, with "
+                      "'adds', found "
+                   << scatter->scatter.getInput().getType();
+    return SchedulePlan{[scatter = *scatter, form = *form, addsInMatmul](ProgramBuilder &program) {
+                          return addsInMatmul ? emitAddingReduce(scatter, form, program)
+                                              : emitReduce(scatter, form, program);
                         },
                         /*isOneSided=*/false, /*addsInRankOrder=*/false};
   }
@@ -426,6 +508,8 @@ FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
     return why() << "schedule ring " << reason;
   if (failed(gather->verifyForwarded(why)))
     return failure();
+  if (addsInMatmul)
+    return why() << "schedule ring: expected a reduction with the option 'adds', found a gather";
   FailureOr<Form> form = Form::match(loop, gather->digits.numSlices(), why);
   if (failed(form))
     return failure();

@@ -144,15 +144,24 @@ Value ScatterLoop::getTarget(ProgramBuilder &program, ScatterPlace place,
                   getTargetDims(program, place, slice), true);
 }
 
+bool ScatterLoop::canAdd() const {
+  fusion::ReshardOp op = scatter;
+  return scattered.plan.reduction == ReduceKind::Sum &&
+         op.getInput().getDefiningOp<fusion::MatmulOp>() && op.getType().getElementType().isF32();
+}
+
 LogicalResult ScatterLoop::emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
-                                   Value stream) const {
+                                   Value stream, bool adds) const {
   fusion::ReshardOp op = scatter;
   ProgramBuilder &program = body.program;
   // A matmul writes straight into the receive memory.
   const OpLowering *producer = getLowering(op.getInput().getDefiningOp());
   bool inPlace = producer && producer->writesPlaces();
-  if (inPlace)
-    body.writeTo(op.getInput(), {place.buffer, getTargetDims(program, place, slice)});
+  SliceBuffer target{place.buffer, getTargetDims(program, place, slice)};
+  if (adds)
+    body.addTo(op.getInput(), target);
+  else if (inPlace)
+    body.writeTo(op.getInput(), target);
   LogicalResult done = emitProducers(body, slice, stream);
   body.clearPlaces();
   if (!inPlace) {
@@ -176,14 +185,15 @@ void ScatterLoop::finish(ProgramBuilder &program, Value received) const {
 }
 
 LogicalResult ScatterLoop::computeOwn(LoopEmitter &body, Value me, ScatterPlace place,
-                                      StreamFn getStream, SliceNumbers numbers) const {
+                                      StreamFn getStream, SliceNumbers numbers, bool adds) const {
   Location loc = getLoc();
   auto [first, end] = numbers.of(digits);
   return body.program.loop(loc, first, end, [&](Value number) {
     Value stream = getStream(number);
     SliceIndex index = digits.getIndex(body.getBuilder(), loc, me, number, /*isFirst=*/false);
-    return body.forEachShape(
-        loc, index, [&](const SliceIndex &slice) { return emitOwn(body, place, slice, stream); });
+    return body.forEachShape(loc, index, [&](const SliceIndex &slice) {
+      return emitOwn(body, place, slice, stream, adds);
+    });
   });
 }
 

@@ -60,9 +60,13 @@ public:
   /// The slice where it is computed, and in its owner's piece.
   Value getComputed(ProgramBuilder &program, const SliceIndex &slice) const;
   Value getTarget(ProgramBuilder &program, ScatterPlace place, const SliceIndex &slice) const;
-  /// Computes the slices of device `me` into its `place`.
+  /// Computes the slices of device `me` into its `place`. With `adds`, adds them to what is there:
+  /// only if `canAdd`.
   LogicalResult computeOwn(LoopEmitter &body, Value me, ScatterPlace place, StreamFn getStream,
-                           SliceNumbers numbers = {}) const;
+                           SliceNumbers numbers = {}, bool adds = false) const;
+  /// Whether partial sums in f32 are computed by a matmul, which can add to what is there and
+  /// rounds nothing that a separate addition would not round.
+  bool canAdd() const;
   /// Computes the slices of another owner; after each, `deliver` emits what takes it there.
   LogicalResult computeFor(LoopEmitter &body, Value owner, StreamFn getStream, TransferFn deliver,
                            SliceNumbers numbers = {}) const;
@@ -75,7 +79,7 @@ private:
   LocalDims getTargetDims(ProgramBuilder &program, ScatterPlace place,
                           const SliceIndex &slice) const;
   LogicalResult emitOwn(LoopEmitter &body, ScatterPlace place, const SliceIndex &slice,
-                        Value stream) const;
+                        Value stream, bool adds) const;
 };
 
 } // namespace tandem
