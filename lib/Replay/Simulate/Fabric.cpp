@@ -72,7 +72,8 @@ double Fabric::path(uint32_t from, uint32_t to, replay::Reach reach, double byte
   double rate = link.bandwidth.at(bytes), demand = link.bandwidth.most() / rate;
   if (reach == replay::Reach::Self) // a copy: read and written
     rate = machine.memory[static_cast<size_t>(machine::MemoryWork::Copy)].at(2 * bytes) / 2;
-  if (mover == Mover::Host && machine.cores > 0)
+  // Over the network the card moves the bytes, not a core.
+  if (mover == Mover::Host && machine.cores > 0 && !across)
     uses.push_back({nodeOf(to).cores, 1 / rate});
   if (reach == replay::Reach::Self)
     return rate;
