@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem-run on a program that it compiles itself: who runs what, who holds which term, and what is compared how."""
 
-import os
 import re
 import socket
-import subprocess
-import time
 
 import harness
 
@@ -60,38 +57,6 @@ func.func @f(%x: !x {fusion.name = "x"}, %z: tensor<3x2xf32, #fusion.axes<#pod, 
   return %0 : !y
 }
 """
-
-
-#: What a shell of a node runs first, so that its ranks share no memory with those of other nodes.
-OWN_MEMORY = "mount -t tmpfs tmpfs /dev/shm"
-
-
-def in_namespace(name, command):
-    return ["ip", "netns", "exec", name, "unshare", "--ipc", "--mount", "sh", "-c", command]
-
-
-def connect_namespaces(names):
-    """Network namespaces with the addresses 10.9.0.1 and 10.9.0.2, and a link of 1 Gb/s between them."""
-    def ip(*arguments, tool="ip"):
-        return subprocess.run([tool, *arguments], check=True, capture_output=True, text=True).stdout
-
-    for name in names:
-        ip("netns", "add", name)
-        subprocess.run(in_namespace(name, OWN_MEMORY), check=True, capture_output=True)
-    ip("link", "add", "eth1", "netns", names[0], "type", "veth", "peer", "name", "eth1", "netns", names[1])
-    for n, name in enumerate(names):
-        ip("-n", name, "addr", "add", f"10.9.0.{n + 1}/24", "dev", "eth1")
-        ip("-n", name, "link", "set", "eth1", "up")
-        ip("-n", name, "link", "set", "lo", "up")
-        ip("-n", name, "qdisc", "add", "dev", "eth1", "root", "tbf", "rate", "1gbit", "burst", "256kb", "latency", "50ms",
-           tool="tc")
-    # A link that is not up yet has no address for UCX.
-    end = time.monotonic() + 10
-    for name in names:
-        while "state UP" not in ip("-n", name, "link", "show", "eth1"):
-            if time.monotonic() > end:
-                raise OSError("the link does not come up")
-            time.sleep(0.01)
 
 
 class Source(harness.Test):
@@ -197,31 +162,6 @@ class Source(harness.Test):
             self.assertEqual([d.code for d in done], [code] * 6)
         # Of one host, which nothing says but its name.
         self.assertIn("divide", harness.tandem_run(source, "-n", 6, "--channel=ucx").err)
-
-    def test_network_namespaces(self):
-        """Two nodes of two ranks that share nothing but a network of 1 Gb/s."""
-        names = [f"tandem{os.getpid()}{n}" for n in "ab"]
-        try:
-            connect_namespaces(names)
-        except (OSError, subprocess.CalledProcessError) as error:
-            self.skipTest(f"no network namespaces here: {error}")
-        try:
-            program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "Programs",
-                                   "hierarchical-gather.mlir")
-            node = (f"{OWN_MEMORY} && for l in 0 1; do "
-                    'RANK=$((NODE * 2 + l)) LOCAL_RANK=$l "$@" & ranks="$ranks $!"; done; '
-                    "for rank in $ranks; do wait $rank || exit; done")
-            nodes = [harness.start([*in_namespace(name, node), "node", harness.tool("tandem-run"), program,
-                                    "--channel=ucx", "--verify"],
-                                   harness.environment(NODE=n, WORLD_SIZE=4, LOCAL_WORLD_SIZE=2, MASTER_ADDR="10.9.0.1",
-                                                       MASTER_PORT=29400, TORCHELASTIC_RUN_ID="namespaces"))
-                     for n, name in enumerate(names)]
-            done = [harness.finish(node) for node in nodes]
-            self.assertVerified(done[0], 4)
-            self.assertEqual([d.code for d in done], [0, 0])
-        finally:
-            for name in names:
-                subprocess.run(["ip", "netns", "del", name], check=False)
 
 
 if __name__ == "__main__":
