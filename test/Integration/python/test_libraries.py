@@ -99,6 +99,36 @@ def test_torch(context, random):
     assert half.dtype == torch.bfloat16
 
 
+def test_torch_gpus(random):
+    """One rank per GPU, at most two, as threads. Runs are ordered with the current stream, and the host does not wait."""
+    torch = pytest.importorskip("torch")
+    count = min(2, torch.cuda.device_count())
+    if count == 0:
+        pytest.skip("no GPU")
+    mesh = tandem.Mesh("tp", x=None)
+
+    @tandem.fuse(Tensor("bf16", (None, 256), mesh["x", None]), Tensor("bf16", (256, 128), mesh[None, None]),
+                 results=mesh[tandem.stream("x"), None])
+    def product(x, w):
+        return x @ w
+
+    x, w = torch.tensor(random(512, 256)).bfloat16(), torch.tensor(random(256, 128)).bfloat16()
+    expected = (x.float() @ w.float()).numpy()
+
+    def run(context):
+        torch.cuda.set_device(context.rank)
+        mine, weight = x.chunk(count)[context.rank].cuda(), w.cuda()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for factor in (1, 2, 4):
+                y = product(mine * factor, weight) + 0
+                assert y.is_cuda and y.dtype == torch.bfloat16
+                assert error(y.float().cpu().numpy(), factor * expected) < 8e-3
+        return y
+
+    with tandem.local_world(count, device="cuda", timeout=60) as world:
+        assert len(world.run(run)) == count
+
+
 def test_jax(context, random):
     jax = pytest.importorskip("jax")
     x, w = jax.numpy.asarray(random(8, 16)), jax.numpy.asarray(random(16, 12))
