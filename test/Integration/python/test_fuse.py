@@ -105,6 +105,43 @@ def test_operations(name, world, random):
     assert all(error(part, expected) < 1e-5 for part in parts)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal, world, random):
+    """Queries stay where they are; keys and values are gathered."""
+    heads = tp[None, "x", None]
+
+    @tandem.fuse(*[Tensor("f32", (2, 32, 8), heads)] * 3, results=heads)
+    def attend(q, k, v):
+        return tandem.attention(q, k, v, causal=causal)
+
+    q, k, v = random(2, 32, 8), random(2, 32, 8), random(2, 32, 8)
+    scores = q @ k.transpose(0, 2, 1) / math.sqrt(8)
+    scores = np.where(np.tri(32, dtype=bool), scores, -np.inf) if causal else scores
+    weights = np.exp(scores)
+    expected = weights / weights.sum(-1, keepdims=True) @ v
+    parts = world.run(lambda c: attend(*(np.ascontiguousarray(np.split(t, 4, 1)[c.rank]) for t in (q, k, v))))
+    assert error(np.concatenate(parts, 1), expected) < 1e-5
+
+
+def test_matmul_options(world, random):
+    """Transposed factors, a bias, a vector, batches, annotations."""
+
+    @tandem.fuse(Tensor("f32", (16, 32), tp[None, "x"]), Tensor("f32", (12, 16), WHOLE), Tensor("f32", (12,), tp[None]),
+                 results=(tp["x", None], tp["x"]))
+    def products(x, w, b):
+        y = tandem.matmul(x, w, bias=b, transpose_a=True, transpose_b=True, gather="after", schedule="exchange")
+        batched = y.reshape(1, 32, 12) @ tandem.reshard(w, WHOLE).reshape(1, 12, 16)
+        return batched.reshape(32, 16), y @ b
+
+    x, w, b = random(16, 32), random(12, 16), random(12)
+    y = x.T @ w.T + b
+    parts = world.run(lambda c: products(np.ascontiguousarray(np.split(x, 4, 1)[c.rank]), w, b))
+    assert error(np.concatenate([first for first, _ in parts]), y @ w) < 1e-5
+    assert error(np.concatenate([second for _, second in parts]), y @ b) < 1e-5
+    text = products.trace()
+    assert 'transpose_a, transpose_b, fusion.gather = "after", fusion.schedule = #fusion.schedule<exchange>' in text
+
+
 def test_undecided_between(random):
     """What the results and arguments leave open, the compiler decides: no reshard is traced."""
     text = gather_matmul.trace({"x": (32, 16)})
