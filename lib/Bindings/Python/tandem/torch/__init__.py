@@ -1,0 +1,10 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tensor parallelism for torch, with communication hidden behind matmuls. docs/torch.md describes this package."""
+
+from ._groups import StoreBootstrap, context
+from ._inductor import CollectiveMatmulPass, overlap_compiled
+from ._ops import all_gather_matmul, column_parallel, matmul_all_reduce, matmul_reduce_scatter
+from ._parallel import ColwiseParallel, RowwiseParallel, parallelize, plan
+
+__all__ = [name for name in dir() if not name.startswith("_")]

@@ -1,0 +1,210 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The layers as fusions, compiled for shapes and kept."""
+
+import collections
+import logging
+
+import torch
+
+import tandem
+
+from . import _groups
+
+log = logging.getLogger("tandem.torch")
+
+_NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
+_MOST = 512  # programs kept; each has memory for its temporary values
+_programs = collections.OrderedDict()
+
+
+class Text:
+    """Writes the text of a fusion over a mesh of one axis, "x"."""
+
+    def __init__(self, name, dtype, ranks):
+        self.name, self.dtype, self.ranks = name, dtype, ranks
+        self.arguments, self.body, self.results = [], [], []
+        self.types = {}
+
+    def type(self, shape, axes=None):
+        digits = "" if axes is None else f", #fusion.axes<#tp, [{', '.join(axes)}]>"
+        return f"tensor<{''.join(f'{extent}x' for extent in shape)}{self.dtype}{digits}>"
+
+    def argument(self, name, shape, axes):
+        self.types[name] = self.type(shape, axes)
+        self.arguments.append(f"%{name}: {self.types[name]} {{fusion.name = \"{name}\"}}")
+        return name
+
+    def value(self, name, op, operands, shape, axes=None, attributes=""):
+        """name = op operands."""
+        self.types[name] = self.type(shape, axes)
+        operands, types = [f"%{one}" for one in operands], [self.types[one] for one in operands]
+        signature = self.types[name] if op.startswith("arith.") else f"{', '.join(types)} -> {self.types[name]}"
+        self.body.append(f"  %{name} = {op} {', '.join(operands)}{attributes} : {signature}")
+        return name
+
+    def matmul(self, name, left, right, shape, axes=None, transpose_a=False, transpose_b=False):
+        flags = ", ".join(flag for flag, on in (("transpose_a", transpose_a), ("transpose_b", transpose_b)) if on)
+        return self.value(name, "fusion.matmul", (left, right), shape, axes, f" {{{flags}}}" if flags else "")
+
+    def rows(self, name, value, shape):
+        """value with its leading dimensions merged, for products that contract over all rows."""
+        if len(shape) == 2:
+            return value
+        return self.value(name, "fusion.reshape", (value,), (shape[0] * shape[1], shape[2]))
+
+    def sum(self, name, terms, shape, axes):
+        """name = the sum of products; terms: one (left, right, transpose_b) for each."""
+        if len(terms) == 1:
+            left, right, transpose_b = terms[0]
+            return self.matmul(name, left, right, shape, axes, transpose_b=transpose_b)
+        total = None
+        for index, (left, right, transpose_b) in enumerate(terms):
+            product = self.matmul(f"p{index}", left, right, shape, transpose_b=transpose_b)
+            total = product if total is None else self.value(f"s{index}", "arith.addf", (total, product), shape)
+        return self.value(name, "fusion.reshard", (total,), shape, axes)
+
+    def result(self, name):
+        self.results.append(name)
+
+    def __str__(self):
+        types = [self.types[name] for name in self.results]
+        results = ", ".join(f"{type_} {{fusion.name = \"out_{name}\"}}" for name, type_ in zip(self.results, types))
+        return "\n".join([
+            f'#tp = #tandem.mesh<"tp", ["x" = {self.ranks}]>',
+            f"func.func @{self.name}({', '.join(self.arguments)}) -> ({results}) {{", *self.body,
+            f"  return {', '.join(f'%{name}' for name in self.results)} : {', '.join(types)}", "}", ""])
+
+
+def _pieces(extent, ranks, sliced):
+    """The digits of rows that are split over the ranks. Two slices each, for fixed rules, where they divide evenly: else
+    pieces would be larger than ceil(extent / ranks)."""
+    return 'didx("x") * stream(2)' if sliced and extent % (2 * ranks) == 0 else 'didx("x")'
+
+
+def _axes(shape, row, last):
+    return ["-"] * (len(shape) - 2) + [row, last]
+
+
+def _weight(text, index, shape, transposed, split):
+    """A weight of shape [in, out], of which dimension `split` is split over the ranks; stored as [out, in] if
+    transposed."""
+    axes = ["-", "-"]
+    axes[split] = 'didx("x")'
+    if transposed:
+        shape, axes = shape[::-1], axes[::-1]
+    return text.argument(f"w{index}", shape, axes)
+
+
+def all_gather_matmul(dtype, ranks, x, weights, sliced, gathered):
+    """y_i = all_gather(x) @ w_i. x: its global shape [.., tokens, in]; weights: (global shape [in, out], transposed)."""
+    text = Text("all_gather_matmul", dtype, ranks)
+    text.argument("x", x, _axes(x, 'didx("x")', "-"))
+    for index, (shape, transposed) in enumerate(weights):
+        _weight(text, index, shape, transposed, 1)
+    for index, (shape, transposed) in enumerate(weights):
+        out = (*x[:-1], shape[1])
+        axes = _axes(x, 'stream("x")' if sliced else "-", 'didx("x")')
+        text.result(text.matmul(f"y{index}", "x", f"w{index}", out, axes, transpose_b=transposed))
+    if gathered:
+        text.result(text.value("whole", "fusion.reshard", ("x",), x, ["-"] * len(x)))
+    return text
+
+
+def all_gather_matmul_backward(dtype, ranks, x, weights, sliced, need_x, need_weights):
+    """dx = reduce_scatter(sum of dy_i @ w_i^T), dw_i = all_gather(x)^T @ dy_i."""
+    text = Text("all_gather_matmul_backward", dtype, ranks)
+    if need_weights:
+        text.argument("x", x, _axes(x, 'didx("x")', "-"))
+    for index, (shape, transposed) in enumerate(weights):
+        if need_x:
+            _weight(text, index, shape, transposed, 1)
+    for index, (shape, _) in enumerate(weights):
+        text.argument(f"dy{index}", (*x[:-1], shape[1]), _axes(x, "-", 'didx("x")'))
+    if need_x:
+        axes = _axes(x, _pieces(x[-2], ranks, sliced), "-")
+        terms = [(f"dy{index}", f"w{index}", not transposed) for index, (_, transposed) in enumerate(weights)]
+        text.result(text.sum("dx", terms, x, axes))
+    if need_weights:
+        rows = text.rows("xr", "x", x)
+        for index, (shape, transposed) in enumerate(weights):
+            grads = text.rows(f"dyr{index}", f"dy{index}", (*x[:-1], shape[1]))
+            pair = (grads, rows) if transposed else (rows, grads)
+            axes = ['didx("x")', "-"] if transposed else ["-", 'didx("x")']
+            text.result(text.matmul(f"dw{index}", *pair, shape[::-1] if transposed else shape, axes, transpose_a=True))
+    return text
+
+
+def matmul_reduce_scatter(dtype, ranks, x, weight, sliced):
+    """y = reduce_scatter(x @ w). x: [.., tokens, in], of which in is split; weight: (global shape, transposed)."""
+    text = Text("matmul_reduce_scatter", dtype, ranks)
+    shape, transposed = weight
+    text.argument("x", x, _axes(x, "-", 'didx("x")'))
+    _weight(text, 0, shape, transposed, 0)
+    axes = _axes(x, _pieces(x[-2], ranks, sliced), "-")
+    text.result(text.matmul("y", "x", "w0", (*x[:-1], shape[1]), axes, transpose_b=transposed))
+    return text
+
+
+def matmul_reduce_scatter_backward(dtype, ranks, x, weight, sliced, need_x, need_weight):
+    """dx = all_gather(dy) @ w^T, dw = x^T @ all_gather(dy): one gather."""
+    text = Text("matmul_reduce_scatter_backward", dtype, ranks)
+    shape, transposed = weight
+    out = (*x[:-1], shape[1])
+    if need_weight:
+        text.argument("x", x, _axes(x, "-", 'didx("x")'))
+    if need_x:
+        _weight(text, 0, shape, transposed, 0)
+    text.argument("dy", out, _axes(x, 'didx("x")', "-"))
+    if need_x:
+        axes = _axes(x, 'stream("x")' if sliced else "-", 'didx("x")')
+        text.result(text.matmul("dx", "dy", "w0", x, axes, transpose_b=not transposed))
+    if need_weight:
+        rows, grads = text.rows("xr", "x", x), text.rows("dyr", "dy", out)
+        pair = (grads, rows) if transposed else (rows, grads)
+        axes = ["-", 'didx("x")'] if transposed else ['didx("x")', "-"]
+        text.result(text.matmul("dw", *pair, shape[::-1] if transposed else shape, axes, transpose_a=True))
+    return text
+
+
+def matmul_all_reduce(dtype, ranks, xs, weights, sliced):
+    """y = all_reduce(sum of x_i @ w_i), where each rank has some columns of x_i and the rows of w_i."""
+    text = Text("matmul_all_reduce", dtype, ranks)
+    for index, (x, (shape, transposed)) in enumerate(zip(xs, weights)):
+        text.argument(f"x{index}", x, _axes(x, "-", 'didx("x")'))
+        _weight(text, index, shape, transposed, 0)
+    out = (*xs[0][:-1], weights[0][0][1])
+    terms = [(f"x{index}", f"w{index}", transposed) for index, (_, transposed) in enumerate(weights)]
+    text.result(text.sum("y", terms, out, _axes(out, "-", "-")))
+    return text
+
+
+def run(make, group_name, tensors, *key):
+    """Runs the fusion make(dtype, ranks, ..., sliced) on this rank's tensors; returns the tuple of results."""
+    device = tensors[0].device
+    group, context = _groups._context(group_name, device)
+    full = make, key, tensors[0].dtype, group, device
+    program = _programs.get(full)
+    if program is None:
+        program = _programs[full] = _compile(make, key, tensors[0], group, context)
+        while len(_programs) > _MOST:
+            _programs.popitem(last=False)
+    else:
+        _programs.move_to_end(full)
+    stream = None if device.type == "cpu" else torch.cuda.current_stream(device).cuda_stream
+    results = program(*tensors, context=context, stream=stream)
+    return results if isinstance(results, tuple) else (results,)
+
+
+def _compile(make, key, like, group, context):
+    dtype = _NAMES.get(like.dtype)
+    if dtype is None:
+        raise tandem.ArgumentError(f"{make.__name__}: expected f32, f16, bf16 or f64, found {like.dtype}")
+    ranks = group.size()
+    machine = _groups.machine(like.device, ranks)
+    *shapes, flags = key
+    text = make(dtype, ranks, *shapes, machine is None, *flags)
+    program = tandem.compile(str(text), target=tandem._program._target(context), machine=machine, name=make.__name__)
+    if log.isEnabledFor(logging.INFO):
+        log.info("%s %s\n%s", make.__name__, shapes, program.explain())
+    return program

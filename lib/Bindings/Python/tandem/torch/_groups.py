@@ -1,0 +1,98 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Contexts of process groups: one per group and device."""
+
+import datetime
+import os
+import socket
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+import tandem
+
+_contexts = {}  # (name of the group, device) -> (group, context)
+_made = {}  # name of the group -> how many contexts it has had
+
+
+class StoreBootstrap:
+    """Exchanges bytes among the ranks of a group through the store with which torch made the group. Uses no collective
+    of the group, so it works in any thread and while the group is busy."""
+
+    def __init__(self, group, timeout=60.0):
+        self.rank, self.world_size = dist.get_rank(group), dist.get_world_size(group)
+        name = group.group_name
+        number = _made[name] = _made.get(name, 0) + 1
+        self._store = dist.PrefixStore(f"tandem/{name}/{number}", c10d._get_process_group_store(group))
+        self._timeout, self._exchange = datetime.timedelta(seconds=timeout), 0
+        node = os.environ.get("TANDEM_NODE", socket.gethostname()).encode()
+        nodes = self.all_gather(node)
+        here = [rank for rank, other in enumerate(nodes) if other == node]
+        self.local_rank, self.local_size = here.index(self.rank), len(here)
+        if len({nodes.count(other) for other in nodes}) > 1:  # nodes of different sizes: none are told apart
+            self.local_rank, self.local_size = self.rank, self.world_size
+
+    def all_gather(self, data):
+        """The bytes of all ranks, in the order of ranks."""
+        self._exchange += 1
+        keys = [f"{self._exchange}/{rank}" for rank in range(self.world_size)]
+        self._store.set(keys[self.rank], b"=" + data)
+        try:
+            self._store.wait(keys, self._timeout)
+        except Exception as error:
+            missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+            raise tandem.Timeout(f"ranks {missing} of the group did not come within {self._timeout}") from error
+        parts = [self._store.get(key)[1:] for key in keys]
+        # All ranks have begun this exchange, so none reads the one before.
+        if self._exchange > 1:
+            self._store.delete_key(f"{self._exchange - 1}/{self.rank}")
+        return parts
+
+    def barrier(self):
+        self.all_gather(b"")
+
+
+def context(group=None, device=None):
+    """The tandem.Context of a process group (None: the default one) on a device (None: the current GPU for groups with
+    NCCL, else the CPU). Collective over the group when it is first called."""
+    group = group or dist.group.WORLD
+    if device is None:
+        device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
+    device = torch.device(device)
+    return _context(group.group_name, device)[1]
+
+
+def _context(name, device):
+    """(group, context) of the group with this name."""
+    key = name, device
+    group = c10d._resolve_process_group(name)
+    found = _contexts.get(key)
+    if found is not None:
+        if found[0] is group:
+            return found
+        found[1].close()  # of a group that is gone; its name is used again
+    _contexts[key] = made = group, _make_context(group, device)
+    return made
+
+
+def _make_context(group, device):
+    bootstrap = StoreBootstrap(group)
+    if device.type == "cpu":
+        return tandem.Context("cpu", bootstrap=bootstrap, matmul_threads=torch.get_num_threads())
+    if device.type != "cuda":
+        raise tandem.ArgumentError(f"expected tensors on a CPU or a GPU of NVIDIA, found {device}")
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return tandem.Context(f"cuda:{index}", bootstrap=bootstrap)
+
+
+def machine(device, ranks):
+    """The machine file by which schedules are chosen: TANDEM_MACHINE, else by the name of the GPU; None: fixed rules."""
+    if "TANDEM_MACHINE" in os.environ:
+        return os.environ["TANDEM_MACHINE"] or None
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        for model, sizes in (("H200", (2, 4, 8)), ("H100", (8,))):
+            if model in name and ranks <= sizes[-1]:
+                return f"{model.lower()}x{min(size for size in sizes if size >= ranks)}"
+    return None

@@ -1,0 +1,265 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What each rank of a test does: layers of tandem.torch against the same layers on one rank with torch alone."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+import tandem
+import tandem.torch as tt
+
+
+def close(found, expected):
+    # Sums of f32 in another order.
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def part(tensor, rank, ranks, dim=0):
+    """This rank's piece, of ceil size, as torch.chunk and DTensor cut."""
+    size = -(-tensor.shape[dim] // ranks)
+    return tensor.narrow(dim, min(rank * size, tensor.shape[dim]), max(0, min(size, tensor.shape[dim] - rank * size))).clone()
+
+
+def gather(rank, ranks, *sizes):
+    """all_gather_matmul with two weights, one of them stored as [in, out]; tokens of any number, also fewer than ranks."""
+    for tokens in map(int, sizes):
+        for shape, dim in (((tokens, 8), 0), ((2, tokens, 8), 1), ((1, tokens, 8), 1)):
+            torch.manual_seed(tokens)
+            x_all = torch.randn(shape, requires_grad=True)
+            w_all = [torch.randn(6 * ranks, 8, requires_grad=True), torch.randn(8, 4 * ranks, requires_grad=True)]
+            y_all = [x_all @ w_all[0].t(), x_all @ w_all[1]]
+            grads = [torch.randn_like(y) for y in y_all]
+            torch.autograd.backward(y_all, grads)
+
+            x = part(x_all.detach(), rank, ranks, dim).requires_grad_()
+            w = [part(w_all[0].detach(), rank, ranks).requires_grad_(),
+                 part(w_all[1].detach(), rank, ranks, 1).requires_grad_()]
+            y = tt.all_gather_matmul(x, [w[0].t(), w[1]], dim, tokens=tokens)
+            for found, expected in zip(y, y_all):
+                close(found, part(expected.detach(), rank, ranks, -1))
+            torch.autograd.backward(y, [part(grad, rank, ranks, -1) for grad in grads])
+            close(x.grad, part(x_all.grad, rank, ranks, dim))
+            close(w[0].grad, part(w_all[0].grad, rank, ranks))
+            close(w[1].grad, part(w_all[1].grad, rank, ranks, 1))
+
+
+def scatter(rank, ranks, *sizes):
+    """matmul_reduce_scatter and matmul_all_reduce, forward and backward."""
+    for tokens in map(int, sizes):
+        for transposed in (False, True):
+            torch.manual_seed(tokens)
+            x_all = torch.randn(2, tokens, 4 * ranks, requires_grad=True)
+            w_all = torch.randn(4 * ranks, 6, requires_grad=True)
+            y_all = x_all @ w_all
+            grad = torch.randn_like(y_all)
+            y_all.backward(grad)
+
+            def weight():
+                local = part(w_all.detach(), rank, ranks)
+                return (local.t().contiguous() if transposed else local).requires_grad_()
+
+            x, w = part(x_all.detach(), rank, ranks, -1).requires_grad_(), weight()
+            y = tt.matmul_reduce_scatter(x, w.t() if transposed else w, 1)
+            close(y, part(y_all.detach(), rank, ranks, 1))
+            y.backward(part(grad, rank, ranks, 1))
+            close(x.grad, part(x_all.grad, rank, ranks, -1))
+            close(w.grad.t() if transposed else w.grad, part(w_all.grad, rank, ranks))
+
+            x, w = part(x_all.detach(), rank, ranks, -1).requires_grad_(), weight()
+            y = tt.matmul_all_reduce(x, w.t() if transposed else w)
+            close(y, y_all.detach())
+            y.backward(grad)
+            close(x.grad, part(x_all.grad, rank, ranks, -1))
+            close(w.grad.t() if transposed else w.grad, part(w_all.grad, rank, ranks))
+
+
+class Block(nn.Module):
+    """A transformer block whose attention is that of each token's heads with themselves: only its linear layers matter."""
+
+    def __init__(self, hidden=16, inner=24, bias=False):
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(hidden), nn.RMSNorm(hidden)
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(hidden, hidden, bias=bias) for _ in range(3))
+        self.o_proj = nn.Linear(hidden, hidden, bias=bias)
+        self.gate_proj, self.up_proj = nn.Linear(hidden, inner, bias=bias), nn.Linear(hidden, inner, bias=bias)
+        self.down_proj = nn.Linear(inner, hidden, bias=bias)
+
+    def forward(self, x):
+        h = self.norm1(x)
+        x = x + self.o_proj(torch.tanh(self.q_proj(h)) * self.k_proj(h) + self.v_proj(h))
+        h = self.norm2(x)
+        return x + self.down_proj(F.silu(self.gate_proj(h)) * self.up_proj(h))
+
+
+def _full(value):
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _train(rank, ranks, make, shape, dim, steps=3, wrap=lambda model: model):
+    """Trains a model split over the ranks, and the same one on this rank alone; compares losses and parameters."""
+    torch.manual_seed(1)
+    whole = nn.Sequential(Block(**make), Block(**make))
+    split = nn.Sequential(Block(**make), Block(**make))
+    split.load_state_dict(whole.state_dict())
+    mesh = init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
+    assert tt.parallelize(split, mesh, sequence_dim=dim) is split
+    step = wrap(split)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (whole, split)]
+    for _ in range(steps):
+        x = torch.randn(shape)
+        target = torch.randn(shape)
+        local = x if dim is None else part(x, rank, ranks, dim)
+        loss = ((whole(x) - target) ** 2).sum() / target.numel()
+        loss.backward()
+        mine = ((step(local) - (target if dim is None else part(target, rank, ranks, dim))) ** 2).sum() / target.numel()
+        mine.backward()
+        total = mine.detach().clone()
+        if dim is not None:
+            dist.all_reduce(total)
+        close(total, loss.detach())
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    found = dict(split.named_parameters())
+    for name, parameter in whole.named_parameters():
+        close(_full(found[name]).detach(), parameter.detach())
+
+
+def model(rank, ranks):
+    """parallelize: sequence parallelism along both dimensions, and none; with and without bias."""
+    _train(rank, ranks, {}, (4 * ranks, 16), 0)
+    _train(rank, ranks, {"bias": True}, (2, 2 * ranks, 16), 1)
+    _train(rank, ranks, {"bias": True}, (6, 16), None)
+
+
+def compiled(rank, ranks):
+    """The same under torch.compile."""
+    _train(rank, ranks, {}, (4 * ranks, 16), 0, wrap=lambda split: torch.compile(split, backend="aot_eager"))
+
+
+def tensors(rank, ranks):
+    """DTensors in and out, of tokens that the ranks do not divide."""
+    mesh = init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
+    torch.manual_seed(2)
+    up, down = nn.Linear(8, 4 * ranks), nn.Linear(4 * ranks, 8)
+    x = torch.randn(4 * ranks - 1, 8)
+    expected = down(torch.relu(up(x)))
+    layers = nn.Sequential(up, nn.ReLU(), down)
+    tt.parallelize(layers, mesh, {"0": tt.ColwiseParallel(input_layouts=Shard(0), use_local_output=False),
+                                  "2": tt.RowwiseParallel(output_layouts=Shard(0), use_local_output=False)})
+    y = layers(DTensor.from_local(part(x, rank, ranks), mesh, [Shard(0)], shape=x.shape, stride=x.stride()))
+    assert isinstance(y, DTensor) and y.placements == (Shard(0),) and y.shape == expected.shape, y
+    close(y.full_tensor().detach(), expected.detach())
+    whole = layers(DTensor.from_local(x, mesh, [Replicate()]))
+    close(whole.full_tensor().detach(), expected.detach())
+
+
+def groups(rank, ranks):
+    """Groups of some ranks, in another order, alive at the same time and made again."""
+    for _ in range(2):
+        pairs = [dist.new_group([first, first + 1]) for first in range(0, ranks, 2)]
+        everyone = dist.new_group(list(range(ranks)))
+        pair = pairs[rank // 2]
+        torch.manual_seed(3)
+        x, w = torch.randn(ranks, 2, 4), torch.randn(4, 4)
+        for _ in range(2):
+            first = rank - rank % 2
+            close(tt.all_gather_matmul(x[rank], w, group=pair), torch.cat([x[first], x[first + 1]]) @ w)
+            close(tt.all_gather_matmul(x[rank], w, group=everyone), x.reshape(-1, 4) @ w)
+        for group in [*pairs, everyone]:
+            if group is not dist.GroupMember.NON_GROUP_MEMBER:
+                dist.destroy_process_group(group)
+
+
+def passes(rank, ranks):
+    """The pass over graphs of torch.compile, on what functional collectives write."""
+    import torch.distributed._functional_collectives as functional
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compiled(module, used):
+        used(module.graph)
+        module.recompile()
+        return make_boxed_func(module.forward)
+
+    group = dist.group.WORLD
+    torch.manual_seed(4)
+    x, w, v = torch.randn(2 * ranks, 8), torch.randn(8, 6), torch.randn(8, 4)
+    local = part(x, rank, ranks)
+
+    def gathers(x, w, v):
+        whole = functional.all_gather_tensor(x, 0, group)
+        return torch.relu(whole @ w), whole @ v, whole.sum()
+
+    def scatters(x, w):
+        return functional.reduce_scatter_tensor(torch.relu(x) @ w, "sum", 0, group) + 1
+
+    def reduces(x, w):
+        return functional.all_reduce(x @ w, "sum", group) * 2
+
+    def left(x):
+        return functional.all_gather_tensor(x, 0, group) * 2, functional.all_reduce(x, "sum", group)
+
+    for function, inputs, replaced, kept in ((gathers, (local, w, v), 1, 0), (scatters, (x, w), 1, 0),
+                                             (reduces, (local, w), 1, 0), (left, (local,), 0, 2)):
+        expected = function(*inputs)
+        torch._dynamo.reset()
+        if function is scatters:
+            with tt.overlap_compiled() as used:
+                found = torch.compile(function)(*inputs)
+        else:  # the pass alone: inductor's C++ compiler takes its time
+            used = tt.CollectiveMatmulPass()
+            found = torch.compile(function, backend=aot_autograd(fw_compiler=lambda graph, _: compiled(graph, used)))(*inputs)
+        assert len(used.replaced) == replaced and len(used.left) == kept, (used.replaced, used.left)
+        for one, other in zip(found if isinstance(found, tuple) else (found,),
+                              expected if isinstance(expected, tuple) else (expected,)):
+            close(one, other)
+
+
+def errors(rank, ranks):
+    """Arguments that do not fit are refused on every rank, before anything is sent."""
+    x, w = torch.randn(2, 8), torch.randn(8, 4)
+    for call in (lambda: tt.all_gather_matmul(x, torch.randn(7, 4)), lambda: tt.all_gather_matmul(x, w.half()),
+                 lambda: tt.all_gather_matmul(x, w, dim=1), lambda: tt.all_gather_matmul(x, w, tokens=99),
+                 lambda: tt.all_gather_matmul(x.int(), w.int()), lambda: tt.matmul_all_reduce(x, w[0]),
+                 lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh("cpu", (ranks,))),
+                 lambda: tt.RowwiseParallel(input_layouts=Replicate())):
+        try:
+            call()
+        except tandem.ArgumentError as error:
+            assert "expected" in str(error) and "found" in str(error), error
+        else:
+            raise AssertionError("expected an ArgumentError")
+    close(tt.all_gather_matmul(x, w)[2 * rank:2 * rank + 2], x @ w)
+
+
+def leaves(rank, ranks):
+    """One rank fails before its call: the others' error says which rank did not come."""
+    if rank == ranks - 1:
+        return
+    bootstrap_seconds = 3
+    tt._groups.StoreBootstrap.__init__.__defaults__ = (float(bootstrap_seconds),)
+    try:
+        tt.all_gather_matmul(torch.randn(2, 8), torch.randn(8, 4))
+    except tandem.Timeout as error:
+        assert str([ranks - 1]) in str(error), error
+    else:
+        raise AssertionError("expected a Timeout")
+    os._exit(0)  # gloo's destructors would wait for the other rank
+
+
+if __name__ == "__main__":
+    own_rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=own_rank,
+                            world_size=world_size)
+    globals()[sys.argv[1]](own_rank, world_size, *sys.argv[2:])
+    if sys.argv[1] != "leaves":
+        dist.destroy_process_group()

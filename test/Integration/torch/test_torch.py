@@ -1,0 +1,45 @@
+# Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""tandem.torch on processes with gloo groups, on the CPU (docs/torch.md)."""
+
+from ranks import run
+
+
+def test_gather():
+    run("gather", 2, 8, 12)
+
+
+def test_gather_any_number_of_tokens():
+    run("gather", 3, 0, 1, 2, 7)
+
+
+def test_scatter():
+    run("scatter", 2, 8, 5, 1)
+
+
+def test_model():
+    run("model", 2)
+
+
+def test_compiled_model():
+    run("compiled", 2)
+
+
+def test_dtensors():
+    run("tensors", 2)
+
+
+def test_groups():
+    run("groups", 4)
+
+
+def test_compile_pass():
+    run("passes", 2)
+
+
+def test_errors():
+    run("errors", 2)
+
+
+def test_missing_rank():
+    run("leaves", 2)
