@@ -77,7 +77,7 @@ class CollectiveMatmulPass(CustomGraphPass):
             return self._say(True, "all-gather", node, "a weight is computed after the first use of the gathered value")
         position = max([shard, *weights], key=order.get)
         with graph.inserting_after(max([position, node], key=order.get)):
-            fused = graph.call_function(torch.ops.tandem.all_gather_matmul.default, 
+            fused = graph.call_function(torch.ops.tandem.all_gather_matmul.default,
                                         (shard, weights, 0, group, None, bool(others)))
         values = [product.meta["val"].new_empty(product.meta["val"].shape) for product in products]
         fused.meta["val"] = values + ([wait.meta["val"]] if others else [])
