@@ -148,17 +148,20 @@ CUresult cuCtxPopCurrent(CUcontext *context) {
 }
 
 CUresult cuMemAlloc(CUdeviceptr *at, size_t bytes) {
+  tandem::fake::disturb();
   void *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   *at = reinterpret_cast<CUdeviceptr>(memory);
   return memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 // The driver has the GPU for itself until it is idle.
 CUresult cuMemFree(CUdeviceptr at) {
+  tandem::fake::disturb();
   std::unique_lock<std::shared_mutex> alone(lockOf(currentGpu()));
   waitForGpu(currentGpu());
   return std::free(pointer(at)), CUDA_SUCCESS;
 }
 CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  tandem::fake::disturb();
   if (bytes < 4096 && number("no-small-host-memory-on") == currentGpu())
     return CUDA_ERROR_OUT_OF_MEMORY;
   *memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
@@ -219,9 +222,13 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context) {
          CUDA_SUCCESS;
 }
 CUresult cuStreamQuery(CUstream stream) {
+  tandem::fake::disturb();
   return queueOf(stream)->idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-CUresult cuStreamSynchronize(CUstream stream) { return queueOf(stream)->wait(), CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream stream) {
+  tandem::fake::disturb();
+  return queueOf(stream)->wait(), CUDA_SUCCESS;
+}
 CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned) {
   auto *event = reinterpret_cast<Event *>(handle);
   auto *queue = queueOf(stream);
@@ -261,6 +268,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream) {
   return CUDA_SUCCESS;
 }
 CUresult cuEventQuery(CUevent handle) {
+  tandem::fake::disturb();
   auto *event = reinterpret_cast<Event *>(handle);
   if (event->captured())
     return CUDA_ERROR_CAPTURED_EVENT;

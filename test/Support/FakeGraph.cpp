@@ -36,6 +36,10 @@ struct {
   std::set<CUgraphExec> live;
 } executables;
 
+std::atomic<int> globalCaptures{0}; ///< in progress, of the default mode
+std::atomic<bool> wasDisturbed{false};
+thread_local CUstreamCaptureMode captureMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
 void *pointer(CUdeviceptr address) { return reinterpret_cast<void *>(address); }
 
 /// Words at a time where possible: they may be signals.
@@ -86,6 +90,11 @@ std::shared_ptr<Graph> &graphOf(CUgraph handle) {
 }
 
 } // namespace
+
+void disturb() {
+  if (globalCaptures > 0 && captureMode == CU_STREAM_CAPTURE_MODE_GLOBAL)
+    wasDisturbed = true;
+}
 
 Node nodeOf(const CUDA_MEMCPY3D &copy) {
   Node node;
@@ -206,22 +215,35 @@ using namespace tandem::fake;
 
 extern "C" {
 
-CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode) {
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
   auto *queue = queueOf(stream);
   if (number("no-capture-on") == queue->gpu)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   ++number("captures");
   queue->capture = std::make_shared<Graph>();
+  queue->capture->global = mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+  if (queue->capture->global)
+    ++globalCaptures;
   queue->frontier.clear();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+  *status = queueOf(stream)->capturing() ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                         : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+  std::swap(*mode, captureMode);
   return CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   auto *queue = queueOf(stream);
   *graph = reinterpret_cast<CUgraph>(new std::shared_ptr<Graph>(queue->capture));
   queue->capture->open = false;
+  bool disturbed = queue->capture->global && --globalCaptures == 0 && wasDisturbed.exchange(false);
   queue->capture = nullptr;
   queue->frontier.clear();
-  return CUDA_SUCCESS;
+  return disturbed ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *,
                                    CUgraph *, const CUgraphNode **nodes, const CUgraphEdgeData **,

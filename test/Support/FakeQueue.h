@@ -43,7 +43,12 @@ struct Graph {
   std::deque<Node> nodes; ///< in the order of issue
   bool open = true;       ///< streams that have joined leave it when it is closed
   bool destroyed = false;
+  bool global = false; ///< captured in the default mode
 };
+
+/// To be called by functions that end captures of the default mode, whoever calls them: queries,
+/// waits and allocations. Not if the thread's mode is another (cuThreadExchangeStreamCaptureMode).
+void disturb();
 
 /// Does a copy.
 Node nodeOf(const CUDA_MEMCPY3D &copy);

@@ -76,13 +76,16 @@ void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned half) const {
 void InstanceImpl::resolve(Slot &slot) {
   if (slot.bindings == bindings)
     return;
-  for (size_t v = 0; v < slot.pointers.size(); ++v) {
-    const sp::View &view = *data.views()->Get(static_cast<uint32_t>(v));
-    auto *base =
-        static_cast<std::byte *>(baseOf(*data.buffers()->Get(view.buffer()), slot.frame.half));
-    slot.pointers[v] = base ? base + view.offset() : nullptr;
-  }
+  resolve(slot.pointers, slot.frame.half);
   slot.bindings = bindings;
+}
+
+void InstanceImpl::resolve(std::vector<void *> &pointers, unsigned half) const {
+  for (size_t v = 0; v < pointers.size(); ++v) {
+    const sp::View &view = *data.views()->Get(static_cast<uint32_t>(v));
+    auto *base = static_cast<std::byte *>(baseOf(*data.buffers()->Get(view.buffer()), half));
+    pointers[v] = base ? base + view.offset() : nullptr;
+  }
 }
 
 Status InstanceImpl::run() {
@@ -104,6 +107,8 @@ void InstanceImpl::setMain(Slot &slot, std::shared_ptr<Stream> main) {
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(context.health());
   TANDEM_RETURN_IF_ERROR(checkBindings());
+  if (main && main->isCapturing())
+    return captureInto(*main).withPrefix(prefix());
   Slot &slot = slots[epoch % 2];
   TANDEM_RETURN_IF_ERROR(finish(slot));
   slot.frame.epoch = epoch;
@@ -229,6 +234,38 @@ Status InstanceImpl::replay(Slot &slot) {
   }
   TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
   return slot.main.load()->record(*slot.ends[0], kNoMarker);
+}
+
+Status InstanceImpl::captureInto(Stream &main) {
+  if (!graphs || tracing)
+    return Status(Code::Unsupported,
+                  tracing ? "a traced run cannot be captured"
+                          : "the run cannot be captured: this program runs without a graph");
+  Slot run;
+  run.pointers.assign(slots[0].pointers.size(), nullptr);
+  run.frame.pointers = run.pointers.data();
+  run.frame.errors = this;
+  run.frame.firstSignal = data.signal_slots() ? data.signal_slots()->size() : 0;
+  resolve(run.pointers, 0);
+  Frame ofBarrier = run.frame;
+  ofBarrier.firstSignal = 0;
+  std::vector<Stream *> byNumber = captureStreams(), used;
+  std::copy_if(byNumber.begin(), byNumber.end(), std::back_inserter(used),
+               [](Stream *stream) { return stream; });
+  auto meet = [&](const Barrier &barrier) -> Status {
+    for (const auto *list : {&barrier.signals, &barrier.waits})
+      for (const auto &operation : *list)
+        TANDEM_RETURN_IF_ERROR(operation->enqueue(*byNumber[0], ofBarrier));
+    return Status();
+  };
+  Device::CapturedParts parts;
+  parts.countsRuns = !barriers[0].waits.empty();
+  parts.first = [&] { return meet(barriers[0]); };
+  parts.body = [&] { return issue(run, byNumber[0], byNumber); };
+  parts.last = [&] { return meet(barriers[1]); };
+  // An abort must not drop graphs while NCCL is being captured.
+  std::lock_guard<std::mutex> lock(graphMutex);
+  return context.device().captureInto(main, used, parts);
 }
 
 Status InstanceImpl::wait() {

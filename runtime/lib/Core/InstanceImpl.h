@@ -87,6 +87,8 @@ private:
   Status agree(const Status &mine, const char *what);
   Status agreeOnProgram();
   Status agreeOnCommands();
+  /// The two barriers of runs in the caller's graphs.
+  Status prepareBarriers();
   /// Whether runs are replayed as graphs: on all ranks or on none.
   Status agreeOnGraphs();
   std::string whyNoGraph() const;
@@ -110,6 +112,7 @@ private:
   bool hasEnded(Slot &slot) const;
   /// Computes the addresses of the views, if the bindings have changed.
   void resolve(Slot &slot);
+  void resolve(std::vector<void *> &pointers, unsigned half) const;
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
   /// Enqueues every step; `main`: stream 0.
   Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others);
@@ -119,6 +122,8 @@ private:
   Expected<GraphCache::Entry *> makeGraph(Slot &slot, std::unique_lock<std::mutex> &lock);
   /// Enqueues the run as a graph.
   Status replay(Slot &slot);
+  /// Enqueues a run into the caller's capture of `main`. See docs/gpu.md, "The caller's graphs".
+  Status captureInto(Stream &main);
 
   ContextImpl &context;
   std::shared_ptr<const Program> programHandle;
@@ -130,6 +135,11 @@ private:
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
+  /// All members of the one-sided channels meet; in the caller's graphs, before and after a run.
+  struct Barrier {
+    std::vector<std::unique_ptr<Operation>> signals, waits;
+  };
+  Barrier barriers[2];
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;

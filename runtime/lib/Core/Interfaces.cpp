@@ -42,6 +42,10 @@ Expected<std::unique_ptr<Graph>> Device::capture(const std::vector<Stream *> &,
   return Status(Code::Unsupported, "this device has no graphs");
 }
 
+Status Device::captureInto(Stream &, const std::vector<Stream *> &, const CapturedParts &) {
+  return Status(Code::Unsupported, "this device has no graphs");
+}
+
 Expected<std::unique_ptr<Stream>> Device::wrapStream(void *) {
   return Status(Code::Unsupported,
                 fmt::format("device {} has no streams of the caller: expected a GPU", name()));

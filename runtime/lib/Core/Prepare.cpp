@@ -39,7 +39,10 @@ Status InstanceImpl::prepare() {
   TANDEM_RETURN_IF_ERROR(agree(local, "load the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnProgram());
   TANDEM_RETURN_IF_ERROR(makeChannels());
-  TANDEM_RETURN_IF_ERROR(agree(prepareOperations(), "prepare the program"));
+  Status operations = prepareOperations();
+  if (operations.ok() && context.device().hasGraphs())
+    operations = prepareBarriers();
+  TANDEM_RETURN_IF_ERROR(agree(operations, "prepare the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnCommands());
   // Trying to capture may already wait for peers.
   context.watch(this);
@@ -59,18 +62,60 @@ Status InstanceImpl::checkWorld() const {
   return Status();
 }
 
-static SymmetricMemory layoutSymmetric(const sp::RankProgram &data) {
+/// The signal by which `rank` enters a barrier of runs in the caller's graphs. The program's own
+/// signals are before it: those of usual runs, and those of runs in the caller's graphs.
+static uint32_t barrierSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel,
+                            uint32_t rank, bool atEnd) {
+  return 2 * count(data.signal_slots()) + (2 * channel + (atEnd ? 1 : 0)) * ranks + rank;
+}
+
+static SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
+  bool oneSided = false;
+  for (uint32_t c = 0; c < count(data.channels()); ++c)
+    oneSided |= (data.channels()->Get(c)->capabilities() & OneSided) != 0;
   SymmetricMemory memory;
   memory.halfBytes = roundUp(data.symmetric_bytes());
   memory.signalOffset = 2 * memory.halfBytes;
-  memory.numSignals = count(data.signal_slots());
+  memory.numSignals = oneSided ? barrierSlot(data, ranks, count(data.channels()), 0, false)
+                               : count(data.signal_slots());
   memory.totalBytes = memory.signalOffset + roundUp(memory.numSignals * sizeof(uint64_t));
   return memory;
 }
 
+Status InstanceImpl::prepareBarriers() {
+  for (bool atEnd : {false, true}) {
+    Barrier &barrier = barriers[atEnd ? 1 : 0];
+    for (uint32_t c = 0; c < channels.size(); ++c) {
+      const sp::Channel &channel = *data.channels()->Get(c);
+      if (!channels[c] || !(channel.capabilities() & OneSided))
+        continue;
+      auto add = [&](std::vector<std::unique_ptr<Operation>> &list, auto made) -> Status {
+        TANDEM_RETURN_IF_ERROR(made.status());
+        list.push_back(std::move(*made));
+        return Status();
+      };
+      for (uint32_t member = 0; member < channel.group()->size(); ++member) {
+        if (member == channel.self())
+          continue;
+        Signal signal;
+        signal.peer = member;
+        signal.slot = barrierSlot(data, context.worldSize(), c, context.rank(), atEnd);
+        signal.value = signal.perRun = 1;
+        TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal)));
+        TANDEM_RETURN_IF_ERROR(
+            add(barrier.waits,
+                channels[c]->prepareWaitSignal(
+                    {barrierSlot(data, context.worldSize(), c, channel.group()->Get(member), atEnd),
+                     1, 1})));
+      }
+    }
+  }
+  return Status();
+}
+
 Status InstanceImpl::allocate() {
   TANDEM_ASSIGN_OR_RETURN(arena, context.device().allocate(data.arena_bytes(), MemoryKind::Plain));
-  symmetricMemory = layoutSymmetric(data);
+  symmetricMemory = layoutSymmetric(data, context.worldSize());
   TANDEM_ASSIGN_OR_RETURN(
       symmetric, context.device().allocate(symmetricMemory.totalBytes, MemoryKind::Symmetric));
   symmetricMemory.base = symmetric->data();
@@ -457,5 +502,6 @@ Status InstanceImpl::agreeOnGraphs() {
 } // namespace tandem::core
 
 tandem::MemoryNeeds tandem::memoryNeeds(const Program &program) {
-  return {program.data().arena_bytes(), core::layoutSymmetric(program.data()).totalBytes};
+  return {program.data().arena_bytes(),
+          core::layoutSymmetric(program.data(), program.numRanks()).totalBytes};
 }

@@ -103,6 +103,8 @@ public:
   /// stream. A stream of another context is an error of the caller. At most two runs are in flight;
   /// a third one waits for the first. If a graph must be made (see docs/gpu.md, "Graphs"), it first
   /// waits for the context's runs in flight.
+  /// If the caller is capturing `main`, the run becomes part of the caller's graph (see
+  /// docs/gpu.md, "The caller's graphs"); nothing runs, and nothing is waited for.
   virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;
   /// Waits for all enqueued runs. Returns the first error of them.
   virtual Status wait() = 0;

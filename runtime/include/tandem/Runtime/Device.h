@@ -51,6 +51,8 @@ struct Frame {
   uint64_t epoch = 0;
   /// Which half of the symmetric arena this run uses: epoch % 2.
   unsigned half = 0;
+  /// Added to the slots of signals: runs in a caller's capture have signals of their own.
+  uint32_t firstSignal = 0;
   ErrorSink *errors = nullptr;
   /// By command number (the low half of a marker): where streams record the times of operations.
   /// Null: no tracing. See Stream::timeEvents and noteTimes.
@@ -155,6 +157,8 @@ public:
   virtual Marker position() const = 0;
   /// Commands of the last capture on this stream that may wait for a peer.
   virtual std::vector<Marker> capturedWaits() const { return {}; }
+  /// Whether the caller is capturing the stream, a wrapped one, into a graph of its own.
+  virtual bool isCapturing() { return false; }
   /// The vendor's stream (cudaStream_t, hipStream_t); null on host devices.
   virtual void *native() { return nullptr; }
 };
@@ -280,6 +284,20 @@ public:
   virtual Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,
                                                    std::unique_ptr<Graph> previous,
                                                    const std::function<Status()> &body);
+
+  /// What a caller's capture gets; see captureInto().
+  struct CapturedParts {
+    /// Enqueues on streams[0], before all other streams start, and after they have ended.
+    std::function<Status()> first, last;
+    /// Enqueues on all streams.
+    std::function<Status()> body;
+    /// Whether Frame::epoch matters: the device then counts the runs of the caller's graphs.
+    bool countsRuns = false;
+  };
+  /// Enqueues work into the capture of `main`, a stream for which isCapturing() holds. `streams`
+  /// are not captured; they outlive the caller's graph.
+  virtual Status captureInto(Stream &main, const std::vector<Stream *> &streams,
+                             const CapturedParts &parts);
 
   /// Releases every waiting stream, drops queued work, and makes later work fail. Any thread, any
   /// number of times; the first reason stays. A context calls it when it is poisoned.

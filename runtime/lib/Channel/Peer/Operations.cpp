@@ -55,7 +55,7 @@ public:
         released(released) {}
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    void *slot = (*peers)[signal.peer].signal(signal.slot), *epoch = nullptr;
+    void *slot = (*peers)[signal.peer].signal(frame.firstSignal + signal.slot), *epoch = nullptr;
     uint64_t perRun = signal.perRun, value = signal.value;
     if (gpu::Capture *capture = stream.capturing()) {
       capture->countRun = countRun;
@@ -88,8 +88,8 @@ public:
   WaitSignalOperation(PeerMemoryRef peers, uint32_t self, const Kernels &kernels,
                       const WaitSignal &wait, gpu::FunctionHandle await,
                       gpu::FunctionHandle countRun, void *letGo)
-      : peers(std::move(peers)), kernels(kernels), slot((*this->peers)[self].signal(wait.slot)),
-        wait(wait), await(await), countRun(countRun), letGo(letGo) {}
+      : peers(std::move(peers)), kernels(kernels), self(self), wait(wait), await(await),
+        countRun(countRun), letGo(letGo) {}
 
   /// The driver may wait for another rank's graph, which waits for this rank's.
   std::string whyNoGraph() const override {
@@ -99,7 +99,7 @@ public:
   }
 
   Status issue(GpuStream &stream, const Frame &frame) override {
-    void *epoch = nullptr;
+    void *slot = (*peers)[self].signal(frame.firstSignal + wait.slot), *epoch = nullptr;
     uint64_t perRun = wait.perRun, value = wait.value, mark = marker;
     if (gpu::Capture *capture = stream.capturing()) {
       epoch = capture->epoch;
@@ -122,7 +122,7 @@ public:
 private:
   PeerMemoryRef peers;
   const Kernels &kernels;
-  void *slot;
+  uint32_t self;
   const WaitSignal wait;
   gpu::FunctionHandle await, countRun;
   const void *letGo;

@@ -133,6 +133,8 @@ struct Capture {
   std::vector<uint64_t *> *taken = nullptr;
   /// Nothing is captured: calls are compared with those of a graph (NodeList.h).
   bool patches = false;
+  /// The caller's capture, of which nothing is known later.
+  bool foreign = false;
 };
 
 /// A stream as the operations on it see it.
@@ -141,8 +143,11 @@ public:
   void *native() final { return handle; }
   /// Null outside a capture.
   Capture *capturing() const { return capture; }
-  /// Eight bytes of device memory for the run number.
-  void *epochWord() const { return static_cast<std::byte *>(scratch) + kWorkspaceBytes; }
+  /// Eight bytes of device memory for the run number; for runs in the caller's graphs, which count
+  /// from 0 for themselves, the eight bytes behind them, which are initially all ones.
+  void *epochWord(bool foreign = false) const {
+    return static_cast<std::byte *>(scratch) + kWorkspaceBytes + (foreign ? 8 : 0);
+  }
   /// The last issued work was a copy by the copy engines. A second such copy starts at once; a
   /// kernel starts some microseconds later.
   bool followsCopy() const { return afterCopy; }

@@ -4,8 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The table of vendor functions below the GPU backend. Cuda/ implements it; HIP would be one more
-// folder. No vendor header is included here or above. Every function may be called on any thread
-// and makes its GPU current there.
+// folder. No vendor header is included here or above. Every function may be called on any thread,
+// makes its GPU current there, and does not disturb captures of other libraries.
 //
 //===----------------------------------------------------------------------===//
 
@@ -166,6 +166,8 @@ public:
   /// endCapture() returns the graph, or the error that ended the capture.
   virtual Status beginCapture(StreamHandle stream) = 0;
   virtual Status endCapture(StreamHandle stream, GraphHandle *graph) = 0;
+  /// Whether a capture of the stream is in progress, by anybody.
+  virtual Status isCapturing(StreamHandle stream, bool *capturing) = 0;
   virtual Status destroyGraph(GraphHandle graph) = 0;
   virtual Status instantiate(GraphHandle graph, ExecutableHandle *executable) = 0;
   /// Sets `done` if the executable was updated to `graph`. Fails to update (`done` false) if more

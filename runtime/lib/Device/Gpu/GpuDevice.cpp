@@ -205,6 +205,11 @@ public:
     return captureGraph(*tools, streams, std::move(previous), body);
   }
 
+  Status captureInto(Stream &main, const std::vector<Stream *> &streams,
+                     const CapturedParts &parts) override {
+    return captureIntoForeign(*tools, main, streams, parts);
+  }
+
   void abort(const Status &reason) override { state->abort(reason); }
 
 private:

@@ -79,6 +79,10 @@ Expected<std::unique_ptr<Graph>> captureGraph(const Toolbox &tools,
                                               std::unique_ptr<Graph> previous,
                                               const std::function<Status()> &body);
 
+/// Device::captureInto().
+Status captureIntoForeign(const Toolbox &tools, Stream &main, const std::vector<Stream *> &streams,
+                          const Device::CapturedParts &parts);
+
 using Tools = std::shared_ptr<Toolbox>;
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc);
 /// A launch of the program's PTX; Unsupported if none fits this GPU.

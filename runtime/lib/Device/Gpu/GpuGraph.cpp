@@ -153,14 +153,16 @@ Status countRun(Driver &driver, StreamHandle stream, const Capture &how) {
 
 /// Makes the other streams join the capture before `body` and the first stream after it.
 Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, EventHandle event,
-                  const Capture &known, const std::function<Status()> &body) {
+                  const Capture &known, const Device::CapturedParts &parts) {
   StreamHandle first = streams[0]->native();
   if (known.countRun)
     TANDEM_RETURN_IF_ERROR(countRun(driver, first, known));
+  if (parts.first)
+    TANDEM_RETURN_IF_ERROR(parts.first());
   TANDEM_RETURN_IF_ERROR(driver.record(event, first));
   for (size_t s = 1; s < streams.size(); ++s)
     TANDEM_RETURN_IF_ERROR(driver.wait(streams[s]->native(), event));
-  Status status = body();
+  Status status = parts.body();
   // Also after an error: a stream that did not join back would stay in the capture.
   for (size_t s = 1; s < streams.size(); ++s) {
     Status joined = driver.record(event, streams[s]->native());
@@ -170,6 +172,23 @@ Status captureAll(Driver &driver, const std::vector<DeviceStream *> &streams, Ev
       status = joined;
   }
   return status;
+}
+
+/// Puts the work between what `main` has and what it gets next, in the capture of `main`.
+Status captureBehind(const Toolbox &tools, DeviceStream &main,
+                     const std::vector<DeviceStream *> &streams, EventHandle event,
+                     const Capture &how, const Device::CapturedParts &parts) {
+  Driver &driver = tools.driver();
+  TANDEM_RETURN_IF_ERROR(driver.record(event, main.native()));
+  TANDEM_RETURN_IF_ERROR(driver.wait(streams[0]->native(), event));
+  Status status = captureAll(driver, streams, event, how, parts);
+  if (status.ok())
+    status = parts.last();
+  // Also after an error: the caller could not end its capture.
+  Status joined = driver.record(event, streams[0]->native());
+  if (joined.ok())
+    joined = driver.wait(main.native(), event);
+  return status.ok() ? joined : status;
 }
 
 /// `known`: findings of an earlier capture of the same work.
@@ -183,7 +202,9 @@ Status captureOnce(const Kernels &kernels, const std::vector<DeviceStream *> &st
     stream->beginCapture(how);
   Status status = driver.beginCapture(streams[0]->native());
   if (status.ok()) {
-    status = captureAll(driver, streams, event, known, [&] { return list.record(kernels, body); });
+    Device::CapturedParts parts;
+    parts.body = [&] { return list.record(kernels, body); };
+    status = captureAll(driver, streams, event, known, parts);
     Status ended = driver.endCapture(streams[0]->native(), graph);
     if (status.ok())
       status = ended;
@@ -195,6 +216,30 @@ Status captureOnce(const Kernels &kernels, const std::vector<DeviceStream *> &st
 }
 
 } // namespace
+
+Status captureIntoForeign(const Toolbox &tools, Stream &main, const std::vector<Stream *> &streams,
+                          const Device::CapturedParts &parts) {
+  Driver &driver = tools.driver();
+  std::vector<DeviceStream *> mine;
+  for (Stream *stream : streams)
+    mine.push_back(static_cast<DeviceStream *>(stream));
+  Capture how;
+  how.state = tools.state.get();
+  how.epoch = mine[0]->epochWord(/*foreign=*/true);
+  how.closed = how.foreign = true; // signals are kernels that read the run number
+  if (parts.countsRuns) {
+    TANDEM_ASSIGN_OR_RETURN(how.countRun, tools.kernels->get("run_words"));
+  }
+  EventHandle event = nullptr;
+  TANDEM_RETURN_IF_ERROR(driver.createEvent(&event, false));
+  for (DeviceStream *stream : mine)
+    stream->beginCapture(how);
+  Status status = captureBehind(tools, static_cast<DeviceStream &>(main), mine, event, how, parts);
+  for (DeviceStream *stream : mine)
+    stream->endCapture();
+  driver.destroyEvent(event).ignore();
+  return status;
+}
 
 Expected<std::unique_ptr<Graph>> captureGraph(const Toolbox &tools,
                                               const std::vector<Stream *> &streams,

@@ -125,7 +125,7 @@ Expected<std::unique_ptr<DeviceStream>> DeviceStream::wrap(std::shared_ptr<Devic
 Status DeviceStream::allocate() {
   TANDEM_RETURN_IF_ERROR(state->allocate(kWorkspaceBytes + 64, MemoryKind::Workspace, &scratch));
   TANDEM_ASSIGN_OR_RETURN(progress, state->takeWord());
-  return Status();
+  return foreign ? Status() : state->driver->fill(epochWord(true), 0xff, 8);
 }
 
 DeviceStream::~DeviceStream() {
@@ -336,6 +336,11 @@ Status DeviceStream::synchronize() {
   return state->aborted ? state->abortReason() : status;
 }
 
+bool DeviceStream::isCapturing() {
+  bool capturing = false;
+  return foreign && state->driver->isCapturing(handle, &capturing).ok() && capturing;
+}
+
 bool DeviceStream::idle() {
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -351,7 +356,7 @@ Status DeviceStream::track(Marker marker) {
     return Status();
   std::lock_guard<std::mutex> lock(trackedMutex);
   if (capture) {
-    if (!capture->patches)
+    if (!capture->patches && !capture->foreign)
       captured.push_back(marker);
     return Status();
   }
@@ -379,7 +384,7 @@ void DeviceStream::beginCapture(Capture &into) {
   capture = &into;
   copied = false; // by an earlier operation
   std::lock_guard<std::mutex> trackedLock(trackedMutex);
-  if (!into.patches)
+  if (!into.patches && !into.foreign)
     captured.clear();
 }
 

@@ -63,6 +63,7 @@ public:
   Marker position() const override;
   std::vector<Marker> capturedWaits() const override;
   Status track(Marker marker) override;
+  bool isCapturing() override;
   static constexpr uint64_t kNotCounted = ~uint64_t(1); ///< value before the first run
   void timeEvents(CommandTime *into) override { eventTimes = into; }
   Status noteTimes() override { return times.note(); }

@@ -72,6 +72,8 @@ namespace tandem::gpu {
   X(cuStreamWaitValue64)                                                                           \
   X(cuStreamBeginCapture)                                                                          \
   X(cuStreamEndCapture)                                                                            \
+  X(cuStreamIsCapturing)                                                                           \
+  X(cuThreadExchangeStreamCaptureMode)                                                             \
   X(cuStreamGetCaptureInfo_v3)                                                                     \
   X(cuGraphNodeGetDependencies_v2)                                                                 \
   X(cuGraphNodeGetType)                                                                            \

@@ -169,10 +169,12 @@ CUstream stream(StreamHandle handle) { return static_cast<CUstream>(handle); }
 CUevent event(EventHandle handle) { return static_cast<CUevent>(handle); }
 
 /// Makes the GPU's primary context current (the embedder's libraries use it too) and restores the
-/// previous context of the calling thread.
+/// previous context of the calling thread. Calls made meanwhile do not end the embedder's captures:
+/// in CUDA's default mode, a query of any event by any thread would.
 class Current {
 public:
   Current(const CudaApi &api, CUcontext context) : api(api) {
+    api.cuThreadExchangeStreamCaptureMode(&mode);
     CUcontext now = nullptr;
     api.cuCtxGetCurrent(&now);
     if (now != context)
@@ -182,10 +184,12 @@ public:
     CUcontext ignored;
     if (pushed)
       api.cuCtxPopCurrent(&ignored);
+    api.cuThreadExchangeStreamCaptureMode(&mode);
   }
 
 private:
   const CudaApi &api;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; ///< then the thread's own
   bool pushed = false;
 };
 
@@ -466,6 +470,16 @@ public:
     Status status = api.status(api.cuStreamEndCapture(stream(on), &made), "cuStreamEndCapture");
     *graph = made;
     return status;
+  }
+  Status isCapturing(StreamHandle on, bool *capturing) override {
+    Current current(api, context);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    // The legacy default stream cannot be captured.
+    if (on)
+      TANDEM_RETURN_IF_ERROR(
+          api.status(api.cuStreamIsCapturing(stream(on), &status), "cuStreamIsCapturing"));
+    *capturing = status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return Status();
   }
   Status destroyGraph(GraphHandle graph) override {
     TANDEM_CUDA(cuGraphDestroy, static_cast<CUgraph>(graph));

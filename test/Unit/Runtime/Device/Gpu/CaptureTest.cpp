@@ -1,0 +1,201 @@
+//===- CaptureTest.cpp - runs in graphs of the caller -----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeGpu.h"
+
+#include "Driver.h"
+
+#include "tandem/Program/stream_program_generated.h"
+#include "tandem/Runtime/Registry.h"
+
+#include <algorithm>
+#include <cuda.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+constexpr int64_t kCount = 16;
+
+/// Each rank puts x to the next one, which copies it to y. The space is free again when that is
+/// signalled, on another stream than the put's.
+ProgramSpec ring(uint32_t ranks) {
+  ProgramSpec spec(ranks);
+  uint32_t x = spec.stacked("x", false, DType::F32, {kCount});
+  uint32_t y = spec.stacked("y", true, DType::F32, {kCount});
+  std::vector<uint32_t> all;
+  for (uint32_t r = 0; r < ranks; ++r)
+    all.push_back(r);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t next = (r + 1) % ranks;
+    uint32_t from = rank.view(rank.argument(x, kCount * 4), DType::F32, {kCount});
+    uint32_t to = rank.view(rank.argument(y, kCount * 4), DType::F32, {kCount});
+    uint32_t space = rank.view(rank.symmetric(kCount * 4), DType::F32, {kCount});
+    uint16_t channel = rank.channel(all, OneSided);
+    rank.slots = {1};
+    rank.sync(1, 0);
+    rank.put(1, channel, space, from, next);
+    rank.signal(1, channel, next, 0, 1, true);
+    rank.waitSignal(0, channel, 0, 1);
+    rank.copy(0, to, space);
+    rank.sync(0, 1);
+  }
+  return spec;
+}
+
+/// y is the sum of all ranks' x.
+ProgramSpec sum(uint32_t ranks) {
+  ProgramSpec spec(ranks);
+  uint32_t x = spec.stacked("x", false, DType::F32, {kCount});
+  uint32_t y = spec.stacked("y", true, DType::F32, {kCount});
+  std::vector<uint32_t> all;
+  for (uint32_t r = 0; r < ranks; ++r)
+    all.push_back(r);
+  for (RankSpec &rank : spec.ranks) {
+    uint32_t from = rank.view(rank.argument(x, kCount * 4), DType::F32, {kCount});
+    uint32_t to = rank.view(rank.argument(y, kCount * 4), DType::F32, {kCount});
+    rank.sync(1, 0);
+    rank.collective(1, rank.channel(all, Collectives), CollectiveKind::AllReduce, to, from);
+    rank.sync(0, 1);
+  }
+  return spec;
+}
+
+/// The caller's side: a stream and a graph of its own, by the vendor's functions.
+class Caller {
+public:
+  static Expected<std::unique_ptr<Caller>> make(uint32_t gpu) {
+    auto caller = std::make_unique<Caller>();
+    TANDEM_ASSIGN_OR_RETURN(caller->driver, gpu::openCuda(gpu));
+    TANDEM_RETURN_IF_ERROR(caller->driver->createStream(&caller->stream, StreamPriority::Normal));
+    return caller;
+  }
+  ~Caller() {
+    if (executable)
+      driver->destroyExecutable(executable).ignore();
+    if (graph)
+      driver->destroyGraph(graph).ignore();
+    driver->destroyStream(stream).ignore();
+  }
+
+  /// Captures in CUDA's default mode, which calls of other threads may end.
+  Status capture(const std::function<Status()> &body) {
+    static void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    auto begin = reinterpret_cast<decltype(&cuStreamBeginCapture)>(
+        ::dlsym(library, "cuStreamBeginCapture_v2"));
+    if (begin(static_cast<CUstream>(stream), CU_STREAM_CAPTURE_MODE_GLOBAL) != CUDA_SUCCESS)
+      return Status(Code::Internal, "no capture");
+    Status status = body();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50)); // for a watchdog to look
+    TANDEM_RETURN_IF_ERROR(driver->endCapture(stream, &graph));
+    TANDEM_RETURN_IF_ERROR(status);
+    return driver->instantiate(graph, &executable);
+  }
+  Status replay() { return driver->launchGraph(executable, stream); }
+  Status finish() {
+    for (bool done = false; !done;)
+      TANDEM_RETURN_IF_ERROR(driver->queryStream(stream, &done));
+    return Status();
+  }
+
+  std::unique_ptr<gpu::Driver> driver;
+  gpu::StreamHandle stream = nullptr;
+  gpu::GraphHandle graph = nullptr;
+  gpu::ExecutableHandle executable = nullptr;
+};
+
+Status setInput(Context &context, const Memory &x, int run) {
+  std::vector<float> values(kCount,
+                            static_cast<float>(100 * run) + static_cast<float>(context.rank()));
+  return context.device().upload(x.data(), values.data(), kCount * 4);
+}
+
+Status checkResult(Context &context, const Memory &y, int run, bool isSum) {
+  std::vector<float> found(kCount);
+  TANDEM_RETURN_IF_ERROR(context.device().download(found.data(), y.data(), kCount * 4));
+  // Of two ranks: the other one's number, or the sum.
+  float value = static_cast<float>(100 * run) + static_cast<float>(1 - context.rank());
+  if (isSum)
+    value = static_cast<float>(2 * 100 * run + 1);
+  std::vector<float> expected(kCount, value);
+  return found == expected ? Status()
+                           : Status(Code::Internal, "run " + std::to_string(run) + ": found " +
+                                                        std::to_string(found[0]) + ", expected " +
+                                                        std::to_string(expected[0]));
+}
+
+/// Runs as usual before, between and after; captures once, replays many times.
+Status captureAndReplay(Context &context, Instance &instance) {
+  bool isSum = instance.program().data().signal_slots()->size() == 0;
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  TANDEM_ASSIGN_OR_RETURN(auto caller, Caller::make(context.rank() % 2));
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Stream> main,
+                          context.device().wrapStream(caller->stream));
+  int run = 0;
+  auto usual = [&]() -> Status {
+    TANDEM_RETURN_IF_ERROR(setInput(context, *memory[0], ++run));
+    TANDEM_RETURN_IF_ERROR(instance.enqueue(main));
+    TANDEM_RETURN_IF_ERROR(instance.wait());
+    return checkResult(context, *memory[1], run, isSum);
+  };
+  for (int i = 0; i < 3; ++i)
+    TANDEM_RETURN_IF_ERROR(usual());
+  // The watchdog asks for this run's end during the capture.
+  TANDEM_RETURN_IF_ERROR(instance.enqueue());
+  TANDEM_RETURN_IF_ERROR(caller->capture([&] { return instance.enqueue(main); }));
+  TANDEM_RETURN_IF_ERROR(instance.wait());
+  for (int i = 0; i < 10; ++i) {
+    if (i % 4 == 3)
+      TANDEM_RETURN_IF_ERROR(usual());
+    TANDEM_RETURN_IF_ERROR(setInput(context, *memory[0], ++run));
+    if ((context.rank() + static_cast<uint32_t>(i)) % 3 == 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    TANDEM_RETURN_IF_ERROR(caller->replay());
+    TANDEM_RETURN_IF_ERROR(caller->finish());
+    TANDEM_RETURN_IF_ERROR(checkResult(context, *memory[1], run, isSum));
+  }
+  // Replays in a row, without a wait of the host.
+  TANDEM_RETURN_IF_ERROR(setInput(context, *memory[0], ++run));
+  for (int i = 0; i < 5; ++i)
+    TANDEM_RETURN_IF_ERROR(caller->replay());
+  TANDEM_RETURN_IF_ERROR(caller->finish());
+  TANDEM_RETURN_IF_ERROR(checkResult(context, *memory[1], run, isSum));
+  return usual();
+}
+
+TEST(GpuCapture, RunsBecomePartOfTheCallersGraph) {
+  for (const Status &status : runRanks(ring(2), "peer", captureAndReplay))
+    EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(GpuCapture, CollectivesToo) {
+  if (auto transport = createTransport("ccl"); !transport)
+    GTEST_SKIP() << transport.status().message();
+  for (const Status &status : runRanks(sum(2), "ccl", captureAndReplay))
+    EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(GpuCapture, AProgramWithoutAGraphSaysSo) {
+  Variable mode("TANDEM_GRAPH", "0");
+  for (const Status &status : runRanks(ring(2), "peer", [](Context &context, Instance &instance) {
+         auto memory = bindAll(context, instance);
+         auto caller = Caller::make(context.rank() % 2);
+         std::shared_ptr<Stream> main = std::move(*context.device().wrapStream((*caller)->stream));
+         Status status = (*caller)->capture([&] { return instance.enqueue(main); });
+         EXPECT_TRUE(context.health().ok());
+         return status;
+       }))
+    EXPECT_NE(status.message().find("this program runs without a graph"), std::string::npos)
+        << status.message();
+}
+
+} // namespace
