@@ -109,20 +109,13 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(checkBindings());
   if (main && main->isCapturing())
     return captureInto(*main).withPrefix(prefix());
-  Slot &slot = slots[epoch % 2];
+  Slot &slot = slots[epoch % depth()], &other = slots[(epoch + depth() - 1) % depth()];
   TANDEM_RETURN_IF_ERROR(finish(slot));
   slot.frame.epoch = epoch;
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
   setMain(slot, std::move(main));
   ++epoch;
-  // The time limit of a second run in flight starts when the first run has ended: now it is the
-  // oldest.
-  Slot &other = slots[epoch % 2];
-  auto now = Clock::now().time_since_epoch().count();
-  auto timeout = std::chrono::duration_cast<Clock::duration>(context.timeout()).count();
-  if (other.inFlight)
-    other.deadline = std::min(other.deadline.load(), now + timeout);
-  slot.deadline = (other.inFlight ? std::max(now, other.deadline.load()) : now) + timeout;
+  slot.hasBegin = slot.mainHeld != nullptr;
   slot.run = slot.frame.epoch;
   slot.enqueuing = true;
   slot.inFlight = true;
@@ -130,6 +123,8 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   Status status;
   if (other.inFlight && other.main != slot.main)
     status = slot.main.load()->wait(*other.ends[0], kNoMarker);
+  if (status.ok() && slot.hasBegin)
+    status = slot.main.load()->record(*slot.begin, kNoMarker);
   if (status.ok()) {
     slot.replays = graphs && !tracing;
     if (slot.replays)
@@ -195,8 +190,9 @@ Expected<std::unique_ptr<Graph>> InstanceImpl::capture(Slot &slot,
 Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
                                                       std::unique_lock<std::mutex> &lock) {
   resolve(slot);
-  bool returns = slot.graphs.noteMiss(bound);
-  GraphCache::Entry *entry = &slot.graphs.place(returns);
+  GraphCache &cache = graphCaches[slot.frame.half];
+  bool returns = cache.noteMiss(bound);
+  GraphCache::Entry *entry = &cache.place(returns);
   entry->addresses.clear();
   bool fits = false;
   if (entry->graph && entry->graph->patches()) {
@@ -211,24 +207,25 @@ Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
   if (!fits) {
     // This run first, which also asks the channels for errors. Unlock: an abort needs the lock,
     // too.
-    uint64_t cleared = slot.graphs.timesCleared();
+    uint64_t cleared = cache.timesCleared();
     lock.unlock();
-    TANDEM_RETURN_IF_ERROR(finish(&slot == &slots[0] ? slots[1] : slots[0]));
+    for (size_t k = 1; k < depth(); ++k) // the oldest first
+      TANDEM_RETURN_IF_ERROR(finish(slots[(slot.run + k) % depth()]));
     TANDEM_RETURN_IF_ERROR(context.awaitRuns());
     lock.lock();
-    if (slot.graphs.timesCleared() != cleared) {
+    if (cache.timesCleared() != cleared) {
       lock.unlock();
       return context.health(); // an abort has dropped the graphs
     }
     TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, std::move(entry->graph)));
   }
   entry->addresses = bound;
-  return slot.graphs.find(bound);
+  return cache.find(bound);
 }
 
 Status InstanceImpl::replay(Slot &slot) {
   std::unique_lock<std::mutex> lock(graphMutex);
-  GraphCache::Entry *entry = slot.graphs.find(bound);
+  GraphCache::Entry *entry = graphCaches[slot.frame.half].find(bound);
   if (!entry) {
     TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
   }
@@ -269,9 +266,9 @@ Status InstanceImpl::captureInto(Stream &main) {
 }
 
 Status InstanceImpl::wait() {
-  // The older run first.
-  for (unsigned k = 0; k < 2; ++k)
-    finish(slots[(epoch + k) % 2]).ignore();
+  // The oldest run first. There are no slots if prepare failed early.
+  for (size_t k = 0; k < depth() && !slots.empty(); ++k)
+    finish(slots[(epoch + k) % depth()]).ignore();
   return context.health();
 }
 
@@ -331,12 +328,25 @@ bool InstanceImpl::hasEnded(Slot &slot) const {
   return true;
 }
 
-Clock::time_point InstanceImpl::deadline() {
-  auto first = Clock::time_point::max();
+InstanceImpl::Slot *InstanceImpl::oldest() {
+  Slot *first = nullptr;
   for (Slot &slot : slots)
-    if (slot.inFlight && !hasEnded(slot))
-      first = std::min(first, Clock::time_point(Clock::duration(slot.deadline.load())));
+    if (slot.inFlight && (!first || slot.run < first->run) && !hasEnded(slot))
+      first = &slot;
   return first;
+}
+
+Clock::time_point InstanceImpl::deadline() {
+  // A run's time starts when the watchdog first finds that nothing is before it any more: neither
+  // an earlier run nor work of the caller.
+  Slot *slot = oldest();
+  if (!slot || (!slot->enqueuing && slot->hasBegin && !slot->begin->reached()))
+    return Clock::time_point::max();
+  if (timedRun != slot->run) {
+    timedRun = slot->run;
+    timedSince = Clock::now();
+  }
+  return timedSince + context.timeout();
 }
 
 std::vector<uint64_t> InstanceImpl::runsInFlight() {
@@ -382,10 +392,7 @@ std::string InstanceImpl::describe(uint32_t i) const {
 
 std::string InstanceImpl::describeStall() {
   // Called by the watchdog: uses only constant or atomic state.
-  const Slot *late = nullptr;
-  for (const Slot &slot : slots)
-    if (slot.inFlight && (!late || slot.deadline < late->deadline))
-      late = &slot;
+  const Slot *late = oldest();
   std::vector<std::string> parts;
   for (uint32_t s = 0; late && s < streams.size(); ++s) {
     if (!usesStream[s])
@@ -417,8 +424,8 @@ void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
   for (auto giveUp = Clock::now() + kCapture; !lock.try_lock() && Clock::now() < giveUp;)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (lock)
-    for (Slot &slot : slots)
-      slot.graphs.clear();
+    for (GraphCache &cache : graphCaches)
+      cache.clear();
   for (uint32_t c = 0; c < channels.size(); ++c)
     if (channels[c] && ((data.channels()->Get(c)->capabilities() & OneSided) != 0) == oneSided)
       channels[c]->abort(reason);
@@ -426,8 +433,8 @@ void InstanceImpl::abortChannels(const Status &reason, bool oneSided) {
 
 void InstanceImpl::dropGraphs() {
   std::lock_guard<std::mutex> lock(graphMutex);
-  for (Slot &slot : slots)
-    slot.graphs.clear();
+  for (GraphCache &cache : graphCaches)
+    cache.clear();
 }
 
 void InstanceImpl::report(const Status &error, Marker marker) {

@@ -14,6 +14,7 @@
 #include "tandem/Program/stream_program_generated.h"
 
 #include <atomic>
+#include <deque>
 
 namespace tandem::core {
 
@@ -55,7 +56,7 @@ public:
   void retire() override;
 
 private:
-  /// One of the two runs that may be in flight: its addresses, and the ends of its streams.
+  /// One of the runs that may be in flight: its addresses, its begin, and the ends of its streams.
   struct Slot {
     Frame frame;
     std::vector<void *> pointers;             ///< per view
@@ -65,10 +66,10 @@ private:
     std::shared_ptr<Stream> mainHeld;         ///< keeps `main` alive, if it is the caller's
     std::atomic<bool> inFlight{false};
     std::atomic<bool> enqueuing{false}; ///< a thread is enqueuing, possibly blocked in a channel
-    std::atomic<std::chrono::steady_clock::rep> deadline{0};
-    std::atomic<uint64_t> run{0};     ///< its frame's epoch
-    GraphCache graphs;                ///< guarded by graphMutex
-    std::atomic<bool> replays{false}; ///< the run is a replay of a graph
+    std::unique_ptr<Event> begin;       ///< on a caller's stream, behind the caller's work
+    std::atomic<bool> hasBegin{false};  ///< `begin` is recorded, or will be
+    std::atomic<uint64_t> run{0};       ///< its frame's epoch
+    std::atomic<bool> replays{false};   ///< the run is a replay of a graph
   };
 
   void report(const Status &error, Marker marker) override;
@@ -104,6 +105,10 @@ private:
   /// An error if a result overlaps another argument.
   Status checkOverlaps(void *const *addresses) const;
   Status checkBindings();
+  /// How many runs may be in flight.
+  size_t depth() const { return graphs && !tracing ? slots.size() : kRuns; }
+  /// The oldest run in flight that has not ended, or null.
+  Slot *oldest();
   void setMain(Slot &slot, std::shared_ptr<Stream> main);
   /// Frees what only this rank's runs access; none is in flight.
   void releaseOwn();
@@ -156,7 +161,15 @@ private:
   uint64_t bindings = 1;
   uint64_t checkedBindings = 0; ///< all arguments are bound, and no result overlaps
   uint64_t epoch = 0;
-  Slot slots[2];
+  /// Runs use them in turn, those with an even number the even ones. A run that a host thread works
+  /// on needs its frame until it ends, and messages of a rank that is two runs ahead would be mixed
+  /// up; a graph needs none of that.
+  std::deque<Slot> slots;
+  static constexpr size_t kRuns = 2, kReplays = 16;
+  GraphCache graphCaches[2];                       ///< per half; guarded by graphMutex
+  static constexpr uint64_t kTrial = ~uint64_t(1); ///< the number of tryCapture()'s run
+  uint64_t timedRun = ~uint64_t(0); ///< the run that the watchdog times, and since when
+  std::chrono::steady_clock::time_point timedSince;
   std::vector<CommandTime> commandTimes; ///< empty: not traced yet
   bool tracing = false;
   bool watched = false;

@@ -145,6 +145,14 @@ static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
 
 Status InstanceImpl::makeStreams() {
   priorities = getPriorities(data);
+  for (size_t i = 0; i < (context.device().hasGraphs() ? kReplays : kRuns); ++i) {
+    Slot &slot = slots.emplace_back();
+    TANDEM_ASSIGN_OR_RETURN(slot.begin, context.device().createEvent());
+    slot.pointers.assign(count(data.views()), nullptr);
+    slot.frame.pointers = slot.pointers.data();
+    slot.frame.half = i % 2;
+    slot.frame.errors = this;
+  }
   for (uint32_t s = 0; s < data.num_streams(); ++s) {
     TANDEM_ASSIGN_OR_RETURN(Stream * stream, context.stream(s, priorities[s]));
     streams.push_back(stream);
@@ -155,12 +163,6 @@ Status InstanceImpl::makeStreams() {
   }
   usesStream.assign(streams.size(), 0);
   usesStream[0] = 1;
-  for (unsigned half = 0; half < 2; ++half) {
-    slots[half].pointers.assign(count(data.views()), nullptr);
-    slots[half].frame.pointers = slots[half].pointers.data();
-    slots[half].frame.half = half;
-    slots[half].frame.errors = this;
-  }
   return Status();
 }
 
@@ -446,7 +448,7 @@ Status InstanceImpl::tryCapture() {
   resolve(slot);
   slot.main = streams[0];
   slot.replays = true;
-  slot.deadline = (std::chrono::steady_clock::now() + context.timeout()).time_since_epoch().count();
+  slot.run = kTrial;
   slot.enqueuing = true;
   slot.inFlight = true;
   Status status = capture(slot, nullptr).status();

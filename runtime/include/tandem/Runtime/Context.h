@@ -26,7 +26,8 @@ struct ContextOptions {
   /// transport of host memory is staged if the device has separate memory.
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Bootstrap> bootstrap;
-  /// The watchdog ends a run that takes longer.
+  /// The watchdog ends a run that takes longer, from when it is the oldest one of its instance and
+  /// the caller's work before it on the stream has ended.
   std::chrono::milliseconds timeout{60000};
   /// Capture a run once and replay it, if the device has graphs and all ranks can. If the option
   /// differs between ranks, no rank does. TANDEM_GRAPH=0 has the same effect as false.
@@ -100,11 +101,11 @@ public:
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
   /// Enqueues one run with `main` as the program's stream 0 and returns. Null: the context's own
-  /// stream. A stream of another context is an error of the caller. At most two runs are in flight;
-  /// a third one waits for the first. If a graph must be made (see docs/gpu.md, "Graphs"), it first
-  /// waits for the context's runs in flight.
-  /// If the caller is capturing `main`, the run becomes part of the caller's graph (see
-  /// docs/gpu.md, "The caller's graphs"); nothing runs, and nothing is waited for.
+  /// stream. A stream of another context is an error of the caller. At most 16 runs are
+  /// in flight, or 2 if they are no graphs; the next one waits for the first. If a graph must be
+  /// made (see docs/gpu.md, "Graphs"), it first waits for the context's runs in flight. If the
+  /// caller is capturing `main`, the run becomes part of the caller's graph (see docs/gpu.md, "The
+  /// caller's graphs"); nothing runs, and nothing is waited for.
   virtual Status enqueue(std::shared_ptr<Stream> main = nullptr) = 0;
   /// Waits for all enqueued runs. Returns the first error of them.
   virtual Status wait() = 0;

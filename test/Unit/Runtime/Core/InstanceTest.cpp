@@ -248,6 +248,35 @@ TEST(Instance, TwoOfOneContext) {
   });
 }
 
+class SlowOperation final : public HostOperation {
+public:
+  Status execute(const Frame &) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    return Status();
+  }
+};
+
+TEST(Instance, TheTimeLimitStartsBehindTheCallersWork) {
+  onRanks(identity(1, 100), std::chrono::milliseconds(300),
+          [](Context &context, const auto &program) {
+            auto instance = Instance::create(context, program);
+            ASSERT_TRUE(instance.ok());
+            std::vector<int32_t> x(100, 5), y(100);
+            Layout layout = Layout::dense(DType::I32, {100});
+            ASSERT_TRUE((*instance)->bind(0, {x.data(), layout}, 400).ok());
+            ASSERT_TRUE((*instance)->bind(1, {y.data(), layout}, 400).ok());
+            std::shared_ptr<Stream> stream =
+                std::move(*context.device().createStream(StreamPriority::Normal));
+            SlowOperation slow;
+            Frame frame;
+            ASSERT_TRUE(slow.enqueue(*stream, frame).ok());
+            ASSERT_TRUE((*instance)->enqueue(stream).ok());
+            Status status = (*instance)->wait();
+            EXPECT_TRUE(status.ok()) << status.message();
+            EXPECT_EQ(y[50], 5);
+          });
+}
+
 class FailingOperation final : public HostOperation {
 public:
   Status execute(const Frame &) override { return Status(Code::Internal, "does not work"); }

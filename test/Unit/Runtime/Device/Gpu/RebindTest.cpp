@@ -10,6 +10,7 @@
 #include "tandem/Runtime/Registry.h"
 
 #include <algorithm>
+#include <chrono>
 #include <gtest/gtest.h>
 
 using namespace tandem;
@@ -249,6 +250,30 @@ TEST(GpuRebind, RunsInFlightKeepTheirAddresses) {
       for (size_t k : {i, i + 1})
         TANDEM_RETURN_IF_ERROR(sets[k].check(context, true));
     }
+    return Status();
+  });
+}
+
+/// The host is not held until the first of three runs has ended.
+TEST(GpuRebind, ManyRunsInFlight) {
+  Knob slow("product-time.0", 100000);
+  Variable tune("TANDEM_TUNE", "0");
+  onOneRank(true, [](Context &context, Instance &instance) -> Status {
+    TANDEM_ASSIGN_OR_RETURN(auto sets, makeSets(context, instance, 2));
+    for (const Set &set : sets) // makes the graphs
+      TANDEM_RETURN_IF_ERROR(runAndCheck(context, instance, set, true));
+    auto start = std::chrono::steady_clock::now();
+    for (int run = 0; run < 10; ++run) {
+      TANDEM_RETURN_IF_ERROR(sets[static_cast<size_t>(run % 2)].bind(instance));
+      TANDEM_RETURN_IF_ERROR(instance.enqueue());
+    }
+    std::chrono::duration<double> enqueued = std::chrono::steady_clock::now() - start;
+    TANDEM_RETURN_IF_ERROR(instance.wait());
+    std::chrono::duration<double> ended = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(enqueued.count(), 0.5);
+    EXPECT_GE(ended.count(), 1.0);
+    for (const Set &set : sets)
+      TANDEM_RETURN_IF_ERROR(set.check(context, true));
     return Status();
   });
 }
