@@ -37,7 +37,8 @@ void InstanceImpl::retire() {
   // After an error, to finish a run means to wait until the device has let go of its work.
   if (context.health().ok())
     query().status().ignore();
-  bool idle = !slots[0].inFlight && !slots[1].inFlight;
+  bool idle = std::none_of(slots.begin(), slots.end(),
+                           [](const Slot &slot) { return slot.inFlight.load(); });
   bool alone = std::all_of(channels.begin(), channels.end(),
                            [](const auto &channel) { return channel == nullptr; });
   std::unique_ptr<InstanceImpl> self(this);
@@ -57,6 +58,8 @@ void InstanceImpl::releaseOwn() {
   dropGraphs();
   steps.clear();
   operations.clear();
+  for (Barrier &barrier : barriers)
+    barrier = Barrier();
   graphStreams.clear();
   arena.reset();
 }
@@ -274,8 +277,8 @@ Status InstanceImpl::wait() {
 
 Expected<bool> InstanceImpl::query() {
   bool ended = true;
-  for (unsigned k = 0; k < 2; ++k) {
-    Slot &slot = slots[(epoch + k) % 2]; // the older run first
+  for (size_t k = 0; k < depth() && !slots.empty(); ++k) {
+    Slot &slot = slots[(epoch + k) % depth()]; // the oldest run first
     if (slot.inFlight && hasEnded(slot))
       finish(slot).ignore();
     ended &= !slot.inFlight;
