@@ -25,7 +25,7 @@ public:
   static constexpr size_t kMost = 16;
   using Addresses = std::vector<void *>;
   struct Entry {
-    Addresses addresses; ///< empty while the graph is changed
+    Addresses addresses;          ///< empty while the graph is changed
     std::unique_ptr<Graph> graph; ///< null: being made, or it could not be
     uint64_t lastUse = 0;
   };

@@ -21,11 +21,11 @@ using namespace tandem::test;
 
 namespace {
 
-constexpr int64_t kSize = 256;
+constexpr int64_t kSize = 32;
 constexpr uint64_t kBytes = kSize * kSize * 4;
 constexpr uint32_t kArguments = 3;
 
-/// `steps` times on four streams: a product of the arguments, a sum, a copy of rows, and a handover
+/// `steps` times on four streams: a product of the arguments, a sum, a copy, and a handover
 /// from stream to stream.
 std::string program(int64_t steps) {
   ProgramSpec spec(1);
