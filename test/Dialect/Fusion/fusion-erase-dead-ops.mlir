@@ -17,7 +17,7 @@ func.func @dead(%0: !rows) -> !rows {
   // expected-remark @+1 {{fusion-erase-dead-ops: 'arith.addf' is erased: no result depends on it}}
   %3 = arith.addf %1, %1 : !whole
   // expected-remark @+1 {{fusion-erase-dead-ops: 'fusion.call' is erased: no result depends on it}}
-  %4 = fusion.call @kernel(%3) elementwise [0] : (!whole) -> !whole
+  %4 = fusion.call @kernel(%3) dims "s_ -> s_" : (!whole) -> !whole
   return %2 : !rows
 }
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>

@@ -42,7 +42,7 @@ func.func @each(%0: !rows, %1: !part, %2: !whole) {
   // CHECK: fusion.concat %[[E]], %arg2 dim 1
   %7 = fusion.concat %1, %2 dim 1 : (!part, !whole) -> tensor<8x32xf32, #fusion.axes<#tp, [-, -]>>
   // CHECK: fusion.call @kernel(%[[B]])
-  %8 = fusion.call @kernel(%0) elementwise [0] : (!rows) -> !whole
+  %8 = fusion.call @kernel(%0) dims "s_ -> s_" : (!rows) -> !whole
   // The all-reduce goes before what needs the whole value.
   // CHECK: fusion.reduce max %[[E]] dims [1]
   %9 = fusion.reduce max %1 dims [1] : !part -> tensor<8xf32, #fusion.axes<#tp, [-]>>

@@ -61,7 +61,7 @@ func.func @whole(%0: tensor<8x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>>, 
   %2 = fusion.slice %0 offsets [0, 1] steps [1, 1] : tensor<8x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>> -> tensor<8x2xf32>
   %3 = fusion.concat %0, %1 dim 1 : (tensor<8x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>>, tensor<8x4xf32, #fusion.axes<#m, [-, -]>>) -> tensor<8x8xf32>
   %4 = fusion.concat %0, %1 dim 0 : (tensor<8x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>>, tensor<8x4xf32, #fusion.axes<#m, [-, -]>>) -> tensor<16x4xf32>
-  %5 = fusion.call @kernel(%0) elementwise [0] : (tensor<8x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>>) -> tensor<8x4xf32>
+  %5 = fusion.call @kernel(%0) dims "s_ -> s_" : (tensor<8x4xf32, #fusion.axes<#m, [didx("y"), didx("x")]>>) -> tensor<8x4xf32>
   return
 }
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>

@@ -107,7 +107,7 @@ func.func @others(%0: !x, %1: !w, %2: tensor<16xf32, #fusion.axes<#m, [-]>>, %3:
   %a = fusion.matmul %0, %1 : !x, !w -> tensor<8x16xf32>
   %4 = fusion.reduce max %a dims [1] : tensor<8x16xf32> -> tensor<8xf32>
   %b = fusion.matmul %0, %1 : !x, !w -> tensor<8x16xf32>
-  %5 = fusion.call @kernel(%b) elementwise [0] : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %5 = fusion.call @kernel(%b) dims "s_ -> s_" : (tensor<8x16xf32>) -> tensor<8x16xf32>
   %c = fusion.matmul %0, %1 : !x, !w -> tensor<8x16xf32>
   %6 = fusion.concat %c, %3 dim 1 : (tensor<8x16xf32>, tensor<8x16xf32, #fusion.axes<#m, [didx("y"), -]>>) -> tensor<8x32xf32>
   %7 = fusion.matmul %0, %1 bias %2 : !x, !w, tensor<16xf32, #fusion.axes<#m, [-]>> -> tensor<8x16xf32>

@@ -62,7 +62,7 @@ func.func @shapes(%0: tensor<8x4xf32, #fusion.axes<#tp, [didx("x") * stream(2), 
   %6 = fusion.concat %4, %5 dim 0 : (tensor<3x8x1x4xf32>, tensor<1x8x1x4xf32>) -> tensor<4x8x1x4xf32>
   // CHECK: fusion.call {{.*}} -> tensor<8x16xf32, #fusion.axes<#tp, [didx("x"), -]>>
   %7 = fusion.reshard %0 : tensor<8x4xf32, #fusion.axes<#tp, [didx("x") * stream(2), didx("y")]>> -> tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>
-  %8 = fusion.call @kernel(%7) elementwise [0] : (tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<8x16xf32>
+  %8 = fusion.call @kernel(%7) dims "s_ -> s_" : (tensor<8x4xf32, #fusion.axes<#tp, [didx("x"), -]>>) -> tensor<8x16xf32>
   return
 }
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x16xf32>

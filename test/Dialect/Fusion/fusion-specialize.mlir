@@ -33,7 +33,7 @@ func.func @sized(%0: tensor<?x?xf32, #fusion.axes<#tp, [didx("x"), -]>>, %1: ten
   // CHECK: fusion.concat {{.*}} -> tensor<3x4x4xf32>
   %10 = fusion.concat %8, %9 dim 0 : (tensor<2x?x4xf32>, tensor<1x?x4xf32>) -> tensor<?x?x4xf32>
   // CHECK: fusion.call @kernel{{.*}} : (tensor<3x4x4xf32>) -> tensor<3x4x4xf32>
-  %11 = fusion.call @kernel(%10) elementwise [0, 1] : (tensor<?x?x4xf32>) -> tensor<?x?x4xf32>
+  %11 = fusion.call @kernel(%10) dims "ab_ -> ab_" : (tensor<?x?x4xf32>) -> tensor<?x?x4xf32>
   // CHECK: fusion.reshard {{.*}} -> tensor<8x16xf32, #fusion.axes<#tp, [stream, -]>>
   %12 = fusion.reshard %4 : tensor<?x?xf32> -> tensor<?x?xf32, #fusion.axes<#tp, [stream, -]>>
   return %12 : tensor<?x?xf32, #fusion.axes<#tp, [stream, -]>>

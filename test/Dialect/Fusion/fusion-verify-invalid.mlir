@@ -202,37 +202,37 @@ func.func @f(%0: !part, %1: !whole) {
 
 // -----
 
-// call_c3
+// call_c5
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !cols = tensor<8x4xf32, #fusion.axes<#tp, [-, didx("x")]>>
 func.func @f(%0: !cols) {
   // expected-error @+1 {{expected no device digit in dimension 1 of operand 0, which is needed whole, found didx("x")}}
-  %1 = fusion.call @kernel(%0) elementwise [0] : (!cols) -> !cols
+  %1 = fusion.call @kernel(%0) dims "s_ -> s_" : (!cols) -> !cols
   return
 }
 
 // -----
 
-// call_c3
+// call_c5
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !stream = tensor<8x4xf32, #fusion.axes<#tp, [-, stream]>>
 func.func @f(%0: !stream) {
   // expected-error @+1 {{expected no stream digit in dimension 1 of operand 0, which is needed whole, found stream}}
-  %1 = fusion.call @kernel(%0) elementwise [0] : (!stream) -> !stream
+  %1 = fusion.call @kernel(%0) dims "s_ -> s_" : (!stream) -> !stream
   return
 }
 
 // -----
 
-// call_c3
+// call_c5
 #tp = #tandem.mesh<"tp", ["x" = 2]>
 func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 !part = tensor<8x4xf32, #fusion.axes<#tp, [-, -], partial = ["x"]>>
 func.func @f(%0: !part) {
   // expected-error @+1 {{expected operand 0 not to be partial, since the operation is not linear}}
-  %1 = fusion.call @kernel(%0) elementwise [0] : (!part) -> !part
+  %1 = fusion.call @kernel(%0) dims "s_ -> s_" : (!part) -> !part
   return
 }
 

@@ -460,7 +460,7 @@ func.func @f(%0: tensor<8x4xf32>, %1: tensor<6x4xf32>) {
 // call_c1
 func.func @f(%0: tensor<8x4xf32>) {
   // expected-error @+1 {{expected a function declared as @softmax, found none}}
-  %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %1 = fusion.call @softmax(%0) dims "s_ -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
@@ -473,7 +473,7 @@ func.func private @softmax(%0: tensor<8x4xf32>) -> tensor<8x4xf32> {
 }
 func.func @f(%0: tensor<8x4xf32>) {
   // expected-error @+1 {{expected a declaration of @softmax, found a function with a body}}
-  %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %1 = fusion.call @softmax(%0) dims "s_ -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
@@ -483,37 +483,107 @@ func.func @f(%0: tensor<8x4xf32>) {
 func.func private @softmax(tensor<8x4xf32>) -> tensor<8x4xf32>
 func.func @f(%0: tensor<8x8xf32>) {
   // expected-error @+1 {{expected operand 0 of type 'tensor<8x4xf32>' as @softmax has, found 'tensor<8x8xf32>'}}
-  %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x8xf32>) -> tensor<8x4xf32>
+  %1 = fusion.call @softmax(%0) dims "s_ -> s_" : (tensor<8x8xf32>) -> tensor<8x4xf32>
   return
 }
 
 // -----
 
 // call_c1
-func.func private @softmax(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func private @softmax(tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
 func.func @f(%0: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected 1 results as @softmax has, found 0}}
-  fusion.call @softmax(%0) elementwise [0] : (tensor<8x4xf32>) -> ()
+  // expected-error @+1 {{expected 2 operands as @softmax has, found 1}}
+  %1 = fusion.call @softmax(%0) dims "s_ -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
 // -----
 
 // call_c2
-func.func private @softmax(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
 func.func @f(%0: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected 'elementwise' between 0 and 1, found 2}}
-  %1 = fusion.call @softmax(%0) elementwise [2] : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  // expected-error @+1 {{expected dims of 1 operands and a result, as in "s_, _ -> s_", found "s_, _ -> s_"}}
+  %1 = fusion.call @k(%0) dims "s_, _ -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 
 // -----
 
 // call_c2
-func.func private @sum(tensor<8x4xf32>) -> tensor<4x4xf32>
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
 func.func @f(%0: tensor<8x4xf32>) {
-  // expected-error @+1 {{expected equal extents in elementwise dimension 0, found 8 and 4}}
-  %1 = fusion.call @sum(%0) elementwise [0] : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  // expected-error @+1 {{expected dims of 1 operands and a result, as in "s_, _ -> s_", found "s_"}}
+  %1 = fusion.call @k(%0) dims "s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c2
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 2 dims of the result, found "s"}}
+  %1 = fusion.call @k(%0) dims "s_ -> s" : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c2
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected 2 dims of operand 0, found "s"}}
+  %1 = fusion.call @k(%0) dims "s -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c2
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected lower-case letters and '_' as dims of operand 0, found "sX"}}
+  %1 = fusion.call @k(%0) dims "sX -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c3
+func.func private @k(tensor<8x4xf32>) -> tensor<4x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected equal extents of the dimensions 's', found 4 and 8}}
+  %1 = fusion.call @k(%0) dims "s_ -> s_" : (tensor<8x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+// call_c3
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected the dims of operand 0 to be distinct, found 's' twice}}
+  %1 = fusion.call @k(%0) dims "ss -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c3
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected every parallel dimension in the result, found 't' of operand 0 only}}
+  %1 = fusion.call @k(%0) dims "st -> s_" : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// call_c4
+func.func private @k(tensor<8x4xf32>) -> tensor<8x4xf32>
+func.func @f(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expected flops that are not negative, found -1}}
+  %1 = fusion.call @k(%0) dims "s_ -> s_" {flops = -1.0} : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
 

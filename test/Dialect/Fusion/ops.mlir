@@ -119,8 +119,18 @@ func.func private @softmax(tensor<?x16xf32>) -> tensor<?x16xf32>
 
 // CHECK-LABEL: func.func @call
 func.func @call(%0: tensor<8x16xf32>) {
-  // CHECK: fusion.call @softmax(%{{.*}}) elementwise [0] : (tensor<8x16xf32>) -> tensor<8x16xf32>
-  %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  // CHECK: fusion.call @softmax(%{{.*}}) dims "s_ -> s_" : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %1 = fusion.call @softmax(%0) dims "s_ -> s_" : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  return
+}
+
+func.func private @rows(tensor<8x16xf32>, tensor<4xi32>, tensor<i32>) -> tensor<4x16xf32>
+
+// CHECK-LABEL: func.func @call_with_cost
+func.func @call_with_cost(%0: tensor<8x16xf32>, %1: tensor<4xi32>, %2: tensor<i32>) {
+  // CHECK: fusion.call @rows(%{{.*}}, %{{.*}}, %{{.*}}) dims "_c, s, -> sc" {bytes = 1.200000e+01 : f64, config = "wrap", flops = 1.000000e+00 : f64, strided}
+  %3 = fusion.call @rows(%0, %1, %2) dims "_c, s, -> sc" {config = "wrap", flops = 1.0, bytes = 12.0, strided}
+      : (tensor<8x16xf32>, tensor<4xi32>, tensor<i32>) -> tensor<4x16xf32>
   return
 }
 

@@ -12,35 +12,129 @@
 using namespace mlir;
 using namespace tandem::fusion;
 
-/// Extent of elementwise dimension `dim`: the first known one of operands, then results; else
-/// kDynamic.
-static int64_t elementwiseExtent(CallOp op, int64_t dim) {
-  int64_t extent = ShapedType::kDynamic;
-  for (Type type : llvm::concat<const Type>(op.getInputs().getTypes(), op.getResultTypes()))
-    extent = knownExtent(extent, cast<RankedTensorType>(type).getDimSize(dim));
-  return extent;
+/// The characters for each dimension of the result, then of each operand: "s_" and "s_", "_" for
+/// "s_, _ -> s_". Empty if there is not one arrow.
+static SmallVector<std::string> splitDims(StringRef dims) {
+  auto strip = [](StringRef text) {
+    std::string stripped;
+    llvm::copy_if(text, std::back_inserter(stripped), [](char c) { return c != ' '; });
+    return stripped;
+  };
+  auto [from, to] = dims.split("->");
+  if (from.size() == dims.size())
+    return {};
+  SmallVector<std::string> parts{strip(to)};
+  SmallVector<StringRef> operands;
+  from.split(operands, ',');
+  // Without operands, nothing is written before the arrow.
+  if (operands.size() > 1 || !strip(from).empty())
+    llvm::append_range(parts, llvm::map_range(operands, strip));
+  return parts;
+}
+
+/// Types of the result, then of the operands.
+static SmallVector<RankedTensorType> getTypes(CallOp op) {
+  SmallVector<RankedTensorType> types{op.getResult().getType()};
+  for (Value input : op.getInputs())
+    types.push_back(cast<RankedTensorType>(input.getType()));
+  return types;
+}
+
+static std::string describe(size_t part) {
+  return part == 0 ? "the result" : ("operand " + Twine(part - 1)).str();
+}
+
+/// call_c2; one operand without dimensions may be written as nothing.
+static FailureOr<SmallVector<std::string>>
+getParts(CallOp op, function_ref<InFlightDiagnostic()> emitError = nullptr) {
+  SmallVector<std::string> parts = splitDims(op.getDims());
+  SmallVector<RankedTensorType> types = getTypes(op);
+  if (parts.size() == 1 && types.size() == 2)
+    parts.emplace_back();
+  if (parts.size() != types.size()) {
+    if (emitError)
+      emitError() << "expected dims of " << types.size() - 1 << " operands and a result, as in "
+                  << "\"s_, _ -> s_\", found \"" << op.getDims() << '"';
+    return failure();
+  }
+  for (auto [i, part, type] : llvm::enumerate(parts, types)) {
+    if (static_cast<int64_t>(part.size()) != type.getRank()) {
+      if (emitError)
+        emitError() << "expected " << type.getRank() << " dims of " << describe(i) << ", found \""
+                    << part << '"';
+      return failure();
+    }
+    for (char c : part)
+      if (c != '_' && !(c >= 'a' && c <= 'z')) {
+        if (emitError)
+          emitError() << "expected lower-case letters and '_' as dims of " << describe(i)
+                      << ", found \"" << part << '"';
+        return failure();
+      }
+  }
+  return parts;
+}
+
+FailureOr<SmallVector<SmallVector<int64_t>>> CallOp::getParallelDims() {
+  FailureOr<SmallVector<std::string>> parts = getParts(*this);
+  if (failed(parts))
+    return failure();
+  std::string letters;
+  for (char c : parts->front())
+    if (c != '_')
+      letters += c;
+  SmallVector<SmallVector<int64_t>> dims;
+  for (StringRef part : *parts) {
+    dims.emplace_back();
+    for (char c : part) {
+      size_t at = letters.find(c);
+      if (c != '_' && at == std::string::npos)
+        return failure();
+      dims.back().push_back(c == '_' ? -1 : static_cast<int64_t>(at));
+    }
+  }
+  return dims;
 }
 
 LogicalResult CallOp::inferResultShapes(SmallVectorImpl<SmallVector<int64_t>> &shapes) {
-  for (Type type : getResultTypes()) {
-    SmallVector<int64_t> &shape = shapes.emplace_back(cast<RankedTensorType>(type).getShape());
-    for (int64_t dim : getElementwise())
-      shape[dim] = knownExtent(shape[dim], elementwiseExtent(*this, dim));
-  }
+  SmallVector<int64_t> &shape = shapes.emplace_back(getResult().getType().getShape());
+  FailureOr<SmallVector<SmallVector<int64_t>>> dims = getParallelDims();
+  if (failed(dims))
+    return success(); // the verifier says why
+  for (auto [type, mine] : llvm::zip_equal(getTypes(*this), *dims))
+    for (auto [extent, number] : llvm::zip_equal(type.getShape(), mine))
+      for (auto [result, other] : llvm::zip_equal(shape, dims->front()))
+        if (number >= 0 && number == other)
+          result = knownExtent(result, extent);
   return success();
 }
 
 LogicalResult CallOp::verify() {
-  for (Type type : llvm::concat<const Type>(getInputs().getTypes(), getResultTypes())) {
-    auto tensor = cast<RankedTensorType>(type);
-    if (failed(verifyAscendingDims(*this, "elementwise", getElementwise(), tensor.getRank())))
-      return failure();
-    for (int64_t dim : getElementwise())
-      if (!compatibleExtents(tensor.getDimSize(dim), elementwiseExtent(*this, dim)))
-        return emitOpError() << "expected equal extents in elementwise dimension " << dim
-                             << ", found " << elementwiseExtent(*this, dim) << " and "
-                             << tensor.getDimSize(dim);
-  }
+  FailureOr<SmallVector<std::string>> parts = getParts(*this, [&] { return emitOpError(); });
+  if (failed(parts))
+    return failure();
+  SmallVector<RankedTensorType> types = getTypes(*this);
+  SmallVector<int64_t> extents(128, ShapedType::kDynamic); // by letter
+  for (auto [i, part, type] : llvm::enumerate(*parts, types))
+    for (auto [dim, c] : llvm::enumerate(StringRef(part))) {
+      if (c == '_')
+        continue;
+      if (part.find(c) != dim)
+        return emitOpError() << "expected the dims of " << describe(i) << " to be distinct, found '"
+                             << Twine(c) << "' twice";
+      if (parts->front().find(c) == std::string::npos)
+        return emitOpError() << "expected every parallel dimension in the result, found '"
+                             << Twine(c) << "' of " << describe(i) << " only";
+      int64_t &extent = extents[c];
+      if (!compatibleExtents(extent, type.getDimSize(dim)))
+        return emitOpError() << "expected equal extents of the dimensions '" << Twine(c)
+                             << "', found " << extent << " and " << type.getDimSize(dim);
+      extent = knownExtent(extent, type.getDimSize(dim));
+    }
+  for (auto [name, cost] : {std::pair("flops", getFlops()), std::pair("bytes", getBytes())})
+    if (cost && !(cost->convertToDouble() >= 0))
+      return emitOpError() << "expected " << name << " that are not negative, found "
+                           << cost->convertToDouble();
   return success();
 }
 
@@ -68,7 +162,7 @@ LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return success();
   };
   if (failed(check("operand", getInputs().getTypes(), callee.getArgumentTypes())) ||
-      failed(check("result", getResultTypes(), callee.getResultTypes())))
+      failed(check("result", getResult().getType(), callee.getResultTypes())))
     return failure();
   return success();
 }
@@ -77,22 +171,18 @@ AxesRule CallOp::getAxesRule() {
   AxesRule rule;
   rule.partial = PartialKind::Never;
   rule.callsOnce = true;
-  rule.factors.assign(getElementwise().size(), FactorKind::Parallel);
-  auto add = [&](TypeRange types, SmallVectorImpl<SmallVector<int64_t>> &list) {
-    for (Type type : types) {
-      SmallVector<int64_t> &dims = list.emplace_back();
-      for (int64_t dim = 0; dim < cast<RankedTensorType>(type).getRank(); ++dim) {
-        const int64_t *it = llvm::find(getElementwise(), dim);
-        if (it != getElementwise().end()) {
-          dims.push_back(it - getElementwise().begin());
-        } else {
-          dims.push_back(rule.factors.size());
-          rule.factors.push_back(FactorKind::Whole);
-        }
+  FailureOr<SmallVector<SmallVector<int64_t>>> dims = getParallelDims();
+  if (failed(dims))
+    return rule;
+  rule.factors.assign(llvm::count_if(dims->front(), [](int64_t number) { return number >= 0; }),
+                      FactorKind::Parallel);
+  for (SmallVector<int64_t> &mine : *dims)
+    for (int64_t &factor : mine)
+      if (factor < 0) {
+        factor = static_cast<int64_t>(rule.factors.size());
+        rule.factors.push_back(FactorKind::Whole);
       }
-    }
-  };
-  add(getInputs().getTypes(), rule.operands);
-  add(getResultTypes(), rule.results);
+  rule.results = {dims->front()};
+  rule.operands.append(dims->begin() + 1, dims->end());
   return rule;
 }

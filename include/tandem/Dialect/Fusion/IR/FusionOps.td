@@ -312,27 +312,54 @@ def Fusion_ConcatOp : Fusion_LocalOp<"concat"> {
 def Fusion_CallOp : Fusion_LocalOp<"call", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "A local kernel that the embedder supplies";
   let description = [{
-    Each device calls the kernel on its own pieces. `elementwise` lists the dimensions whose indices the kernel computes
-    independently, in the same way: the batch of a softmax, for example. They are the same dimensions in all operands and
-    results. Only these may be split over devices or streams.
+    Each device calls the kernel on its own pieces; in a stream loop, slice by slice. `dims` has one character for each
+    dimension of each operand and of the result. A letter is a *parallel* dimension: the kernel computes its indices
+    independently, in the same way. Dimensions with the same letter are the same dimension. `_` is needed whole. Only
+    parallel dimensions may be split over devices or streams.
+
+    | kernel | dims |
+    |---|---|
+    | softmax, norm over the columns, with a weight | `"s_, _ -> s_"` |
+    | attention per batch and head | `"bh__, bh__, bh__ -> bh__"` |
+    | dropout, with a seed | `"sc, -> sc"` |
+    | rows of a table | `"_c, s -> sc"` |
+
+    The kernel is a function of its operands, of `config` (text that it gets as it is), and of the places of its slice in
+    the parallel dimensions. It has no other effects. It is registered with the runtime under the callee's name
+    ([kernels.md](../kernels.md)). It gets dense buffers; with `strided`, views with any strides, without copies.
+
+    `flops` and `bytes` are its cost for one index of each parallel dimension, for schedules and the simulator. Without
+    `bytes`, each element of operands and result moves once.
 
     Constraints:
     - call_c1: `callee` names a `func.func` declaration whose type has the same shapes and element types.
-    - call_c2: elementwise dims are distinct, ascending and in range of every operand and result, with equal extents.
+    - call_c2: `dims` has a part for each operand and, after `->`, one for the result, with one character for each
+      dimension: a lower-case letter or `_`.
+    - call_c3: dimensions with the same letter have equal extents. A tensor has a letter once. Each letter is in the
+      result.
+    - call_c4: `flops` and `bytes` are not negative.
 
     Placement constraints:
-    - call_c3: no operand or result is partial. Only elementwise dimensions have device and stream digits, the same ones
-      in all operands and results.
+    - call_c5: no operand or result is partial. Only parallel dimensions have device and stream digits, those with the
+      same letter the same ones.
 
     Example:
     ```mlir
-    %1 = fusion.call @softmax(%0) elementwise [0] : (tensor<8x16xf32, #a>) -> tensor<8x16xf32, #a>
+    %1 = fusion.call @rms_norm(%0, %w) dims "s_, _ -> s_" {config = "eps=1e-5"}
+        : (tensor<8x16xf32, #a>, tensor<16xf32, #b>) -> tensor<8x16xf32, #a>
     ```
   }];
-  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<Fusion_Tensor>:$inputs, DenseI64ArrayAttr:$elementwise);
-  let results = (outs Variadic<Fusion_Tensor>:$results);
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<Fusion_Tensor>:$inputs, StrAttr:$dims,
+                       OptionalAttr<StrAttr>:$config, OptionalAttr<F64Attr>:$flops, OptionalAttr<F64Attr>:$bytes,
+                       UnitAttr:$strided);
+  let results = (outs Fusion_Tensor:$result);
   let assemblyFormat = [{
-    $callee `(` $inputs `)` `elementwise` $elementwise attr-dict `:` functional-type($inputs, $results)
+    $callee `(` $inputs `)` `dims` $dims attr-dict `:` functional-type($inputs, $result)
+  }];
+  let extraClassDeclaration = [{
+    /// The dimensions of the result, then of each operand: the number of a parallel dimension, in order of its first
+    /// appearance in the result, or -1 if it is needed whole. Failure, without a message, if `dims` does not fit.
+    ::llvm::FailureOr<::llvm::SmallVector<::llvm::SmallVector<int64_t>>> getParallelDims();
   }];
 }
 
