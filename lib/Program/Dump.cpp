@@ -112,6 +112,14 @@ private:
                        sp::EnumNameKernelFormat(native.format()), text(native.target()),
                        sizeOfVector(native.code()));
       }
+      if (kernel.format() == sp::KernelFormat::external) {
+        fmt::format_to(out, " dims {} config \"{}\" flops {}", list(kernel.dims()),
+                       text(kernel.config()), kernel.flops());
+        if (kernel.bytes() >= 0)
+          fmt::format_to(out, " moves {}", kernel.bytes());
+        if (kernel.strided())
+          fmt::format_to(out, " strided");
+      }
       *out++ = '\n';
     }
   }
@@ -223,15 +231,34 @@ private:
     case sp::CommandKind::wait_signal:
       fmt::format_to(out, " slot {} value {}", command.aux(), command.value());
       break;
-    case sp::CommandKind::launch: {
+    case sp::CommandKind::launch:
+    case sp::CommandKind::call: {
       fmt::format_to(out, " k{}(", command.aux());
       for (uint32_t k = 0; k < command.operands()->Get(1); ++k)
         fmt::format_to(out, "{}{}", k ? ", " : "",
                        view(table.launch_operands()->Get(command.operands()->Get(0) + k)));
       result += ')';
+      if (command.kind() == sp::CommandKind::call)
+        places(command);
       break;
     }
     }
+  }
+
+  /// " at [8, 0] of [32, 16]": offsets and extents of the parallel dimensions.
+  void places(const sp::Command &command) {
+    const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
+    uint32_t count = 0;
+    for (int8_t dim : *kernel.dims())
+      count = std::max(count, static_cast<uint32_t>(dim + 1));
+    std::string offsets, extents;
+    for (uint32_t n = 0; n < count; ++n) {
+      const sp::CallPlace &place =
+          *table.call_places()->Get(static_cast<uint32_t>(command.value()) + n);
+      offsets += fmt::format("{}{}", n ? ", " : "", place.offset());
+      extents += fmt::format("{}{}", n ? ", " : "", place.extent());
+    }
+    fmt::format_to(out, " at [{}] of [{}]", offsets, extents);
   }
 
   uint64_t bytes(const sp::Command &command, unsigned k) const {

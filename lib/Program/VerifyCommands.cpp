@@ -65,7 +65,7 @@ private:
 
   Status verify(uint32_t i) {
     const sp::Command &command = *table.commands()->Get(i);
-    if (command.kind() > sp::CommandKind::launch)
+    if (command.kind() > sp::CommandKind::call)
       return invalid("field kind: unknown command {}", static_cast<unsigned>(command.kind()));
     if (command.name() >= sizeOfVector(table.names()))
       return invalid("field name: {} of {}", command.name(), sizeOfVector(table.names()));
@@ -109,6 +109,8 @@ private:
       return signal(command);
     case sp::CommandKind::launch:
       return launch(command);
+    case sp::CommandKind::call:
+      return call(command);
     }
     return Status();
   }
@@ -185,7 +187,8 @@ private:
     case sp::CommandKind::recv:
       required = 1;
       break;
-    case sp::CommandKind::launch: // its operands are not views
+    case sp::CommandKind::launch: // their operands are not views
+    case sp::CommandKind::call:
       return Status();
     default:
       break;
@@ -469,14 +472,98 @@ private:
     return Status();
   }
 
-  Status launch(const sp::Command &command) {
+  /// The kernel and the operands of a launch or call.
+  Status kernelFields(const sp::Command &command) {
     if (command.aux() >= sizeOfVector(table.kernels()))
       return invalid("field aux: kernel {} of {}", command.aux(), sizeOfVector(table.kernels()));
     const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
+    bool isCall = command.kind() == sp::CommandKind::call;
+    if (isCall != (kernel.format() == sp::KernelFormat::external))
+      return invalid("field aux: kernel \"{}\" is {}", kernel.name()->string_view(),
+                     isCall ? "not external" : "external");
     uint32_t first = command.operands()->Get(0), count = command.operands()->Get(1);
     uint32_t all = sizeOfVector(table.launch_operands());
     if (first > all || count > all - first)
       return invalid("operands: {} from {} of {} launch_operands", count, first, all);
+    return Status();
+  }
+
+  Status call(const sp::Command &command) {
+    TANDEM_RETURN_IF_ERROR(kernelFields(command));
+    const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
+    uint32_t first = command.operands()->Get(0), count = command.operands()->Get(1);
+    if (count != sizeOfVector(kernel.operand_types()))
+      return invalid("operands: kernel \"{}\" has {}, found {}", kernel.name()->string_view(),
+                     sizeOfVector(kernel.operand_types()), count);
+    Ref output = resolve(table.launch_operands()->Get(first));
+    TANDEM_RETURN_IF_ERROR(written(output, "operand 0"));
+    std::vector<int64_t> extents; // of parallel dimensions
+    uint32_t dim = 0;
+    for (uint32_t k = 0; k < count; ++k) {
+      std::string what = fmt::format("operand {}", k);
+      Ref operand = resolve(table.launch_operands()->Get(first + k));
+      const Layout &layout = *operand.layout;
+      if (auto expected = static_cast<DType>(kernel.operand_types()->Get(k));
+          layout.dtype != expected)
+        return invalid("{}: kernel \"{}\" expects {}, found {}", what, kernel.name()->string_view(),
+                       toString(expected), toString(layout.dtype));
+      if (k > 0)
+        TANDEM_RETURN_IF_ERROR(disjoint(output, operand, what));
+      if (!kernel.strided() && !layout.isDense())
+        return invalid("{}: kernel \"{}\" expects dense views, found {}", what,
+                       kernel.name()->string_view(), layout.str());
+      if (layout.rank > sizeOfVector(kernel.dims()) - dim)
+        return invalid("{}: kernel \"{}\" has dims of {} dimensions, found more", what,
+                       kernel.name()->string_view(), sizeOfVector(kernel.dims()));
+      TANDEM_RETURN_IF_ERROR(parallelDims(kernel, dim, layout, k == 0, extents).withPrefix(what));
+      dim += layout.rank;
+    }
+    if (dim != sizeOfVector(kernel.dims()))
+      return invalid("operands: kernel \"{}\" has dims of {} dimensions, found {}",
+                     kernel.name()->string_view(), sizeOfVector(kernel.dims()), dim);
+    uint64_t places = sizeOfVector(table.call_places());
+    if (command.value() > places || extents.size() > places - command.value())
+      return invalid("field value: {} from {} of {} call_places", extents.size(), command.value(),
+                     places);
+    for (uint32_t n = 0; n < extents.size(); ++n) {
+      const sp::CallPlace &place =
+          *table.call_places()->Get(static_cast<uint32_t>(command.value()) + n);
+      if (place.offset() < 0 || place.extent() < extents[n] ||
+          place.offset() > place.extent() - extents[n])
+        return invalid("parallel dimension {}: {} indices from {} on of {}", n, extents[n],
+                       place.offset(), place.extent());
+    }
+    return Status();
+  }
+
+  /// The parallel dimensions of an operand, whose dims begin at `dim`: the output adds its
+  /// `extents`, an input has the same.
+  static Status parallelDims(const sp::Kernel &kernel, uint32_t dim, const Layout &layout,
+                             bool isOutput, std::vector<int64_t> &extents) {
+    for (unsigned d = 0; d < layout.rank; ++d) {
+      int number = kernel.dims()->Get(dim + d);
+      if (number < 0)
+        continue;
+      auto n = static_cast<size_t>(number);
+      if (isOutput) {
+        if (n != extents.size())
+          return invalid(", dimension {}: expected parallel dimension {}, found {}", d,
+                         extents.size(), n);
+        extents.push_back(layout.shape[d]);
+      } else if (n >= extents.size() || extents[n] != layout.shape[d]) {
+        return invalid(", dimension {}: {} indices of parallel dimension {}, which the output {}",
+                       d, layout.shape[d], n,
+                       n >= extents.size() ? std::string("lacks")
+                                           : fmt::format("has {} of", extents[n]));
+      }
+    }
+    return Status();
+  }
+
+  Status launch(const sp::Command &command) {
+    TANDEM_RETURN_IF_ERROR(kernelFields(command));
+    const sp::Kernel &kernel = *table.kernels()->Get(command.aux());
+    uint32_t first = command.operands()->Get(0), count = command.operands()->Get(1);
     // Of native code only this is known: how many operands there are, and which it writes.
     bool isExpression = kernel.format() == sp::KernelFormat::expression;
     const ExpressionTypes &types = program.expressions[command.aux()];

@@ -7,6 +7,7 @@
 
 #include "ProgramImpl.h"
 
+#include <cmath>
 #include <unordered_set>
 
 namespace tandem::program {
@@ -305,7 +306,7 @@ private:
   }
 
   static Status format(sp::KernelFormat format) {
-    if (static_cast<uint8_t>(format) > 2)
+    if (format > sp::KernelFormat::external)
       return invalid("unknown format {}", static_cast<unsigned>(format));
     return Status();
   }
@@ -322,12 +323,24 @@ private:
       Status status = format(native.format());
       if (status.ok() && native.format() == sp::KernelFormat::expression)
         status = invalid("expected native code, found an expression");
+      if (status.ok() && native.format() == sp::KernelFormat::external)
+        status = invalid("expected native code, found the name of an external kernel");
       if (status.ok() && sizeOfVector(native.code()) == 0)
         status = invalid("no code");
       if (status.ok() && operands == 0)
         status = invalid("the kernel has no operand_types");
       if (!status.ok())
         return status.withPrefix(fmt::format("native[{}]: ", k));
+    }
+    if (kernel.format() == sp::KernelFormat::external) {
+      if (kernel.outputs() != 1 || operands == 0)
+        return invalid("expected 1 output among the operands, found {} of {}", kernel.outputs(),
+                       operands);
+      if (!(kernel.flops() >= 0) || std::isnan(kernel.bytes()))
+        return invalid("flops, bytes: found {}, {}", kernel.flops(), kernel.bytes());
+      if (!kernel.dims())
+        return invalid("no dims");
+      return Status();
     }
     if (kernel.format() != sp::KernelFormat::expression) {
       if (kernel.outputs() == 0 || (operands != 0 && kernel.outputs() > operands))

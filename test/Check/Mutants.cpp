@@ -137,7 +137,7 @@ private:
   /// A view of its own for one operand: further on, or of another size.
   void changeOperands(size_t i) {
     const CommandSpec &c = original.commands[i];
-    if (c.kind == Kind::launch)
+    if (c.kind == Kind::launch || c.kind == Kind::call)
       return;
     for (uint32_t k = 0; k < 4; ++k) {
       uint32_t view = c.operands[k];

@@ -157,6 +157,14 @@ void RankSpec::launch(uint16_t stream, uint32_t kernel, const std::vector<uint32
       kernel;
 }
 
+void RankSpec::call(uint16_t stream, uint32_t kernel, const std::vector<uint32_t> &operands,
+                    const std::vector<sp::CallPlace> &places) {
+  launch(stream, kernel, operands);
+  commands.back().kind = sp::CommandKind::call;
+  commands.back().value = callPlaces.size();
+  callPlaces.insert(callPlaces.end(), places.begin(), places.end());
+}
+
 ProgramSpec::ProgramSpec(uint32_t numRanks) : ranks(numRanks) {
   for (uint32_t r = 0; r < numRanks; ++r)
     ranks[r].rank = r;
@@ -220,8 +228,12 @@ static std::string encodeRank(const RankSpec &rank) {
     auto types = builder.CreateVector(reinterpret_cast<const sp::DType *>(k.operandTypes.data()),
                                       k.operandTypes.size());
     auto natives = builder.CreateVector(native);
-    kernels.push_back(
-        sp::CreateKernel(builder, name, k.format, target, code, types, natives, k.outputs));
+    flatbuffers::Offset<flatbuffers::Vector<int8_t>> dims = 0;
+    if (k.dims)
+      dims = builder.CreateVector(*k.dims);
+    auto config = builder.CreateString(k.config);
+    kernels.push_back(sp::CreateKernel(builder, name, k.format, target, code, types, natives,
+                                       k.outputs, dims, config, k.flops, k.bytes, k.strided));
   }
   std::vector<flatbuffers::Offset<sp::Name>> names;
   for (const std::string &name : rank.names)
@@ -234,7 +246,7 @@ static std::string encodeRank(const RankSpec &rank) {
   builder.Finish(sp::CreateRankProgramDirect(
       builder, rank.rank, rank.numStreams, rank.numEvents, rank.arenaBytes, rank.symmetricBytes,
       &rank.slots, &shards, &rank.buffers, &layouts, &rank.views, &rank.launchOperands, &channels,
-      &kernels, &names, &commands));
+      &kernels, &names, &commands, &rank.callPlaces));
   return {reinterpret_cast<const char *>(builder.GetBufferPointer()), builder.GetSize()};
 }
 

@@ -53,6 +53,11 @@ struct KernelSpec {
   std::vector<uint8_t> operandTypes = {}; ///< sp::DType
   std::vector<NativeCodeSpec> native = {};
   uint32_t outputs = 0; ///< 0: as the expression says
+  // Of an external kernel.
+  std::optional<std::vector<int8_t>> dims = std::nullopt;
+  std::string config = {};
+  double flops = 0, bytes = -1;
+  bool strided = false;
 };
 
 struct CommandSpec {
@@ -86,6 +91,7 @@ struct RankSpec {
   std::vector<LayoutSpec> layouts;
   std::vector<sp::View> views;
   std::vector<uint32_t> launchOperands;
+  std::vector<sp::CallPlace> callPlaces;
   std::vector<ChannelSpec> channels;
   std::vector<KernelSpec> kernels;
   std::vector<std::string> names{"test"};
@@ -123,6 +129,9 @@ struct RankSpec {
   CommandSpec &collective(uint16_t stream, uint16_t channel, CollectiveKind kind, uint32_t out,
                           uint32_t in);
   void launch(uint16_t stream, uint32_t kernel, const std::vector<uint32_t> &views);
+  /// A call of a kernel of format external; `places`: one per parallel dimension.
+  void call(uint16_t stream, uint32_t kernel, const std::vector<uint32_t> &views,
+            const std::vector<sp::CallPlace> &places);
 };
 
 struct ProgramSpec {

@@ -42,7 +42,8 @@ enum class Kind : uint8_t {
   Put,
   Signal,
   WaitSignal,
-  Launch
+  Launch,
+  Call
 };
 std::string_view toString(Kind kind);
 inline bool isMessage(Kind kind) { return kind == Kind::Send || kind == Kind::Recv; }
@@ -109,6 +110,15 @@ struct Kernel {
   bool isExpression = false; ///< else its code is opaque
   uint32_t outputs = 0;      ///< leading operands of a launch
   std::vector<Instruction> code;
+  // Of a kernel of the embedder, as in the schema:
+  std::string config;
+  std::vector<int8_t> dims;
+  double flops = 0, bytes = -1;
+};
+
+/// Where the operands of a call lie along a parallel dimension.
+struct CallPlace {
+  int64_t offset = 0, extent = 0;
 };
 
 struct Rank {
@@ -118,6 +128,7 @@ struct Rank {
   uint32_t firstStream = 0, firstEvent = 0;
   uint64_t arenaBytes = 0, symmetricBytes = 0;
   std::vector<View> views;
+  std::vector<CallPlace> callPlaces; ///< of a call, from Command::value on
   std::vector<Buffer> buffers;
   std::vector<uint32_t> operands;      ///< into views; kNone = absent
   std::vector<uint32_t> groups;        ///< per channel: into World::groups; kNone = not a member

@@ -52,8 +52,8 @@ LogicalResult LoopEmitter::prepare() {
 static const OpLowering *getLoweringOrError(Operation *op) {
   const OpLowering *lowering = getLowering(op);
   if (!lowering)
-    op->emitError("expected an op with a registered lowering (fusion ops but fusion.call, and "
-                  "elementwise ops of arith and math)");
+    op->emitError("expected an op with a registered lowering (fusion ops, and elementwise ops of "
+                  "arith and math)");
   return lowering;
 }
 

@@ -28,6 +28,7 @@ OpLowerings &tandem::getLowerings() {
   static OpLowerings lowerings = [] {
     OpLowerings all;
     addAttentionLowering(all);
+    addCallLowering(all);
     addConcatLowering(all);
     addElementwiseLowering(all);
     addMatmulLowering(all);

@@ -141,6 +141,7 @@ inline const OpLowering *getLowering(Operation *op) { return getLowerings().find
 
 /// Each adds the lowerings of one file under Lowerings/.
 void addAttentionLowering(OpLowerings &lowerings);
+void addCallLowering(OpLowerings &lowerings);
 void addConcatLowering(OpLowerings &lowerings);
 void addElementwiseLowering(OpLowerings &lowerings);
 void addMatmulLowering(OpLowerings &lowerings);

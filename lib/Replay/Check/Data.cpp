@@ -36,6 +36,10 @@ double dataSteps(const World &world) {
         bool transposed = command.flags & static_cast<uint8_t>(sp::CommandFlags::transpose_a);
         steps += elements[out.layout] *
                  static_cast<double>(factor.shape[factor.rank - (transposed ? 2u : 1u)]);
+      } else if (command.kind == Kind::Call) {
+        // Elements are found by their indices.
+        for (uint32_t k = 0; k < command.numOperands; ++k)
+          steps += kElementSteps * elements[world.operand(rank, command, k)->layout];
       } else if (command.kind == Kind::Launch) {
         const Kernel &kernel = world.kernels[rank.kernels[command.aux]];
         if (const View *out = world.operand(rank, command, 0))

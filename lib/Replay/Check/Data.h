@@ -62,6 +62,10 @@ struct Density {
   }
 };
 
+/// The kept indices of a dimension: all if there are at most `most`, else one random index in each
+/// of `most` equal pieces. Equal for all tensors.
+std::vector<uint64_t> keptIndices(uint64_t extent, uint64_t most);
+
 /// A range of memory whose elements are numbers of the field. Addresses in bytes.
 class DataMemory {
 public:
@@ -188,7 +192,9 @@ private:
   void addBias(uint32_t rank, const replay::Command &command, bool noFactors, Elements &result);
   void reduceDims(uint32_t rank, const replay::Command &command);
   void launch(uint32_t rank, const replay::Command &command);
+  void call(uint32_t rank, const replay::Command &command);
 
+  const Density density;
   const double budget;
   std::vector<RankMemory> ranks;
   std::vector<CommandId> order;

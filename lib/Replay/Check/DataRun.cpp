@@ -48,9 +48,7 @@ static Value inputTerm(DataMode mode, const Argument &info, uint32_t argument, u
   return info.partialOp == ReduceOp::Max ? field::neg(field::kInfinity) : field::kInfinity;
 }
 
-/// The kept indices of a dimension: all if there are at most `most`, else one random index in each
-/// of `most` equal pieces. Equal for all tensors.
-static std::vector<uint64_t> keptIndices(uint64_t extent, uint64_t most) {
+std::vector<uint64_t> keptIndices(uint64_t extent, uint64_t most) {
   std::vector<uint64_t> kept;
   uint64_t pieces = std::min(extent, most);
   for (uint64_t p = 0; p < pieces; ++p) {
@@ -106,8 +104,8 @@ void DataRun::fillInputs(const Density &density) {
 //===----------------------------------------------------------------------===//
 
 DataRun::DataRun(const World &world, DataMode mode, const Density &density, double budget)
-    : InstantDriver(world), mode(mode), isComplete(density.isComplete()), budget(budget),
-      ranks(world.numRanks()), sight(world.commands.size(), Nothing) {
+    : InstantDriver(world), mode(mode), isComplete(density.isComplete()), density(density),
+      budget(budget), ranks(world.numRanks()), sight(world.commands.size(), Nothing) {
   makeMemory();
   fillInputs(density);
 }
@@ -278,6 +276,9 @@ void DataRun::execute(uint32_t rank, const Command &command) {
     break;
   case Kind::Launch:
     launch(rank, command);
+    break;
+  case Kind::Call:
+    call(rank, command);
     break;
   default:
     return;

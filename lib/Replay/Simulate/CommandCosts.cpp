@@ -10,6 +10,7 @@
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace tandem::simulate {
@@ -73,6 +74,23 @@ double CommandCosts::matmul(const Rank &rank, const Command &command) {
   return found->second;
 }
 
+double CommandCosts::call(const Rank &rank, const Command &command) {
+  const replay::Kernel &kernel = world.kernels[rank.kernels[command.aux]];
+  const Layout &out = world.layoutOf(*world.operand(rank, command, 0));
+  double indices = 1, moved = 0;
+  for (unsigned d = 0; d < out.rank; ++d)
+    if (kernel.dims[d] >= 0)
+      indices *= static_cast<double>(out.shape[d]);
+  for (uint32_t k = 0; k < command.numOperands; ++k)
+    moved += bytes(rank, command, k);
+  if (kernel.bytes >= 0)
+    moved = kernel.bytes * indices;
+  double memory = machine.memorySeconds(machine::MemoryWork::Elementwise, moved);
+  // As fast as a product of square matrices with as many operations, 2 n^3.
+  double n = std::cbrt(kernel.flops * indices / 2);
+  return n < 1 ? memory : std::max(memory, machine.matmulSeconds(out.dtype, 1, n, n, n));
+}
+
 double CommandCosts::work(const Rank &rank, const Command &command) {
   auto operand = [&](uint32_t k) { return bytes(rank, command, k); };
   switch (command.kind) {
@@ -84,6 +102,8 @@ double CommandCosts::work(const Rank &rank, const Command &command) {
     return machine.memorySeconds(machine::MemoryWork::Elementwise, 2 * operand(0) + operand(1));
   case Kind::Reduce:
     return machine.memorySeconds(machine::MemoryWork::Reduce, operand(0) + operand(1));
+  case Kind::Call:
+    return call(rank, command);
   case Kind::Launch: {
     double sum = 0;
     for (uint32_t k = 0; k < command.numOperands; ++k)

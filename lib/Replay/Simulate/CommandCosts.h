@@ -57,6 +57,7 @@ public:
 
 private:
   double matmul(const replay::Rank &rank, const replay::Command &command);
+  double call(const replay::Rank &rank, const replay::Command &command);
   double groupAlone(uint32_t rank, replay::CommandId command);
 
   const replay::World &world;

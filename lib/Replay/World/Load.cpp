@@ -34,6 +34,12 @@ Kernel decodeKernel(const sp::Kernel &in) {
   Kernel kernel;
   kernel.name = text(in.name());
   kernel.outputs = in.outputs();
+  if (in.format() == sp::KernelFormat::external) {
+    kernel.config = text(in.config());
+    kernel.dims.assign(in.dims()->begin(), in.dims()->end());
+    kernel.flops = in.flops();
+    kernel.bytes = in.bytes();
+  }
   if (in.format() != sp::KernelFormat::expression)
     return kernel;
   // Copied because it may be unaligned.
@@ -77,6 +83,10 @@ public:
   uint32_t kernel(const sp::Kernel &in) {
     std::string key = fmt::format("{}\n{}\n{}\n", text(in.name()),
                                   static_cast<unsigned>(in.format()), in.outputs());
+    if (in.format() == sp::KernelFormat::external) {
+      key += fmt::format("{} {} {}", in.flops(), in.bytes(), text(in.config()));
+      key.append(reinterpret_cast<const char *>(in.dims()->data()), in.dims()->size());
+    }
     if (in.code())
       key.append(reinterpret_cast<const char *>(in.code()->data()), in.code()->size());
     std::lock_guard<std::mutex> lock(mutex);
@@ -136,6 +146,9 @@ public:
       const auto *group = data.channels()->Get(c)->group();
       rank.groups.push_back(count(group) ? interner.group({group->begin(), group->end()}) : kNone);
     }
+    for (uint32_t p = 0; p < count(data.call_places()); ++p)
+      rank.callPlaces.push_back(
+          {data.call_places()->Get(p)->offset(), data.call_places()->Get(p)->extent()});
     decodeViews();
     decodeCommands();
   }
@@ -183,7 +196,7 @@ private:
     if (rooted || isMessage(out.kind) || out.kind == Kind::Put || out.kind == Kind::Signal)
       out.peer = data.channels()->Get(in.channel())->group()->Get(in.peer());
     out.operands = static_cast<uint32_t>(rank.operands.size());
-    if (out.kind == Kind::Launch) {
+    if (out.kind == Kind::Launch || out.kind == Kind::Call) {
       uint32_t first = in.operands()->Get(0);
       out.numOperands = in.operands()->Get(1);
       for (uint32_t k = 0; k < out.numOperands; ++k)

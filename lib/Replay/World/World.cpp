@@ -14,7 +14,7 @@
 
 namespace tandem::replay {
 
-static_assert(static_cast<int>(Kind::Launch) == static_cast<int>(sp::CommandKind::launch));
+static_assert(static_cast<int>(Kind::Call) == static_cast<int>(sp::CommandKind::call));
 static_assert(static_cast<int>(Space::Symmetric) == static_cast<int>(sp::Space::symmetric));
 
 std::string_view toString(Kind kind) {
@@ -87,6 +87,7 @@ void localAccesses(const World &world, const Rank &rank, const Command &command,
   case Kind::Put:
     return add(1, true, false);
   case Kind::Launch:
+  case Kind::Call:
     for (uint32_t k = 0; k < command.numOperands; ++k)
       add(k, k >= rank.kernelOutputs[command.aux], k < rank.kernelOutputs[command.aux]);
     return;

@@ -54,6 +54,7 @@ enum class Opcode : uint8_t {
   Signal,     // a = slot, b = value, c = peer
   WaitSignal, // a = slot, b = value
   Launch,     // a = launch
+  Call,       // a = launch
   End
 };
 
@@ -107,10 +108,21 @@ struct Allocation {
   uint32_t firstBuffer; ///< number of the first slot's buffer
 };
 
-/// A launch of kernels[kernel].
+/// A launch or call of kernels[kernel].
 struct KernelLaunch {
   uint32_t kernel;
   SmallVector<uint32_t, 4> operands; ///< view slots, outputs first
+  /// Of a call, per parallel dimension: number slots, and logical extents.
+  SmallVector<uint32_t, 2> offsets = {};
+  SmallVector<int64_t, 2> extents = {};
+};
+
+/// What is known of a kernel of the embedder.
+struct ExternalKernel {
+  std::vector<int8_t> dims;
+  std::string config;
+  double flops, bytes;
+  bool isStrided;
 };
 
 struct KernelCode {
@@ -119,6 +131,7 @@ struct KernelCode {
   std::vector<sp::DType> operandTypes; ///< outputs, then inputs
   std::string ptx, arch;               ///< for a GPU; empty: none
   uint32_t outputs = 0;
+  std::optional<ExternalKernel> external = std::nullopt; ///< instead of code
 };
 
 struct Name {

@@ -41,6 +41,7 @@ private:
   LogicalResult channel(hostir::ChannelOp op);
   LogicalResult group(hostir::GroupOp op);
   LogicalResult launch(hostir::LaunchOp op);
+  void call(hostir::CallOp op);
   LogicalResult kernel(hostir::KernelOp op);
   /// True if `op` is a hostir operation that was numbered.
   FailureOr<bool> hostOp(Operation *op);

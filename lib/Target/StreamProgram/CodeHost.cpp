@@ -141,6 +141,10 @@ FailureOr<bool> CodeBuilder::hostOp(Operation *op) {
         code->usesSignals = true;
         return true;
       })
+      .Case([&](CallOp o) {
+        call(o);
+        return true;
+      })
       .Case([&](LaunchOp o) { return done(launch(o)); })
       .Default([](Operation *) -> FailureOr<bool> { return false; });
 }
@@ -189,6 +193,50 @@ LogicalResult CodeBuilder::launch(hostir::LaunchOp op) {
   instr.e = slot(op.getStream());
   code->launches.push_back(std::move(launch));
   return success();
+}
+
+void CodeBuilder::call(hostir::CallOp op) {
+  // The kernel's entry in the program, for all calls with equal attributes and types.
+  KernelCode kernel{op.getKernel().str(), {}, {}, {}, {}};
+  kernel.outputs = 1;
+  auto number = [](std::optional<APFloat> cost, double otherwise) {
+    return cost ? cost->convertToDouble() : otherwise;
+  };
+  ExternalKernel external{{},
+                          op.getConfig().value_or("").str(),
+                          number(op.getFlops(), 0),
+                          number(op.getBytes(), -1),
+                          op.getStrided()};
+  for (int64_t dim : op.getDims())
+    external.dims.push_back(static_cast<int8_t>(dim));
+  KernelLaunch launch{0, {}};
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  // A hostir.kernel has no such name.
+  os << "call " << op.getKernelAttr() << op.getDims().size();
+  llvm::interleaveComma(op.getDims(), os);
+  os << external.config.size() << external.config << ' ' << external.flops << ' ' << external.bytes
+     << external.isStrided;
+  SmallVector<Value> buffers{op.getOutput()};
+  llvm::append_range(buffers, op.getInputs());
+  for (Value buffer : buffers) {
+    auto type = cast<MemRefType>(buffer.getType());
+    os << type.getElementType() << type.getRank();
+    kernel.operandTypes.push_back(static_cast<sp::DType>(*dtypeOf(type.getElementType())));
+    launch.operands.push_back(slot(buffer));
+  }
+  kernel.external = std::move(external);
+  auto [known, isNew] = kernelNumbers.try_emplace(key, code->kernels.size());
+  if (isNew)
+    code->kernels.push_back(std::move(kernel));
+  launch.kernel = known->second;
+  for (Value offset : op.getOffsets())
+    launch.offsets.push_back(slot(offset));
+  launch.extents.assign(op.getExtents().begin(), op.getExtents().end());
+  Instr &instr = command(op, Opcode::Call, ("call @" + op.getKernel()).str());
+  instr.a = code->launches.size();
+  instr.e = slot(op.getStream());
+  code->launches.push_back(std::move(launch));
 }
 
 uint32_t CodeBuilder::meshNumber(MeshAttr mesh) {

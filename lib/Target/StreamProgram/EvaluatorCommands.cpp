@@ -125,6 +125,7 @@ LogicalResult Evaluator::command(const Instr &instr) {
   case Opcode::WaitSignal:
     return signal(instr);
   case Opcode::Launch:
+  case Opcode::Call:
     return launch(instr);
   default:
     return error(instr) << "unknown instruction";
@@ -252,7 +253,13 @@ LogicalResult Evaluator::launch(const Instr &instr) {
       return failure();
     tables.launchOperands.push_back(view);
   }
-  RawCommand &raw = tables.command(sp::CommandKind::launch, instr, ints[instr.e]);
+  bool isCall = opcodeOf(instr) == Opcode::Call;
+  RawCommand &raw = tables.command(isCall ? sp::CommandKind::call : sp::CommandKind::launch, instr,
+                                   ints[instr.e]);
+  if (isCall)
+    raw.value = tables.callPlaces.size();
+  for (auto [slot, extent] : llvm::zip_equal(launch.offsets, launch.extents))
+    tables.callPlaces.emplace_back(ints[slot], extent);
   raw.aux = tables.kernel(launch.kernel);
   raw.operands[0] = first;
   raw.operands[1] = launch.operands.size();

@@ -16,6 +16,7 @@ namespace tandem::target {
 void RankTables::reset() {
   commands.clear();
   launchOperands.clear();
+  callPlaces.clear();
   lives.clear();
   views.clear();
   streams.reset();
@@ -184,8 +185,18 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
       native.push_back(sp::CreateNativeCode(b, sp::KernelFormat::ptx, arch, text));
     }
     auto natives = b.CreateVector(native);
-    kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes,
-                                          types, natives, kernel.outputs));
+    if (!kernel.external) {
+      kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::expression, target, bytes,
+                                            types, natives, kernel.outputs));
+      continue;
+    }
+    const ExternalKernel &external = *kernel.external;
+    auto dims = b.CreateVector(external.dims);
+    auto config = b.CreateString(external.config);
+    kernelList.push_back(sp::CreateKernel(b, name, sp::KernelFormat::external, /*target=*/0,
+                                          /*code=*/0, types, /*native=*/0, kernel.outputs, dims,
+                                          config, external.flops, external.bytes,
+                                          external.isStrided));
   }
   std::vector<flatbuffers::Offset<sp::Name>> nameList;
   for (uint32_t number : names.list()) {
@@ -204,11 +215,12 @@ ArrayRef<uint8_t> RankTables::finish(uint32_t rank, ArrayRef<ShardInfo> shards,
   auto nameVector = b.CreateVector(nameList);
   auto commandVector = b.CreateVectorOfStructs(
       reinterpret_cast<const sp::Command *>(commands.data()), commands.size());
+  auto placeVector = b.CreateVectorOfStructs(callPlaces);
   arenaBytes = llvm::alignTo(arenaBytes, tandem::sp::kAlignment);
   b.Finish(sp::CreateRankProgram(b, rank, numStreams, numEvents, arenaBytes, symmetricBytes,
                                  slotVector, shardVector, bufferVector, layoutVector, viewVector,
                                  operandVector, channelVector, kernelVector, nameVector,
-                                 commandVector));
+                                 commandVector, placeVector));
   return {b.GetBufferPointer(), b.GetSize()};
 }
 

@@ -108,6 +108,7 @@ public:
 
   std::vector<RawCommand> commands;
   std::vector<uint32_t> launchOperands;
+  std::vector<sp::CallPlace> callPlaces;
   uint64_t droppedSyncs = 0;
 
 private:

@@ -100,6 +100,7 @@ bool UniformWalk::isUniform(const Instr &instr) const {
   case Opcode::Accumulate:
   case Opcode::Reduce:
   case Opcode::Launch:
+  case Opcode::Call:
     return isConstant(instr.e);
   case Opcode::Collective: // with a root, ranks differ in operands
     return isConstant(instr.e) && isChannelOfAll(instr.d) && instr.c == kNone;

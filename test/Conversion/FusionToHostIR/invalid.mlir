@@ -27,17 +27,6 @@ func.func @undecided(%x: tensor<4xf32>) {
 
 // -----
 
-#tp = #tandem.mesh<"tp", ["x" = 1]>
-func.func private @kernel(tensor<4x6xf32>) -> tensor<4x6xf32>
-func.func @later(%x: tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<4x6xf32, #fusion.axes<#tp, [-, -]>> {
-  // expected-error @below {{expected an op with a registered lowering (fusion ops but fusion.call}}
-  %0 = fusion.call @kernel(%x) elementwise [0]
-      : (tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>) -> tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>
-  return %0 : tensor<4x6xf32, #fusion.axes<#tp, [-, -]>>
-}
-
-// -----
-
 // Single rows on two devices in turn, in slices of 820: more pieces than a program should spell out.
 
 #tp = #tandem.mesh<"tp", ["x" = 2]>

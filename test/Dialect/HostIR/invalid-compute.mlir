@@ -190,3 +190,90 @@ hostir.program @p(%a: memref<4xf32>, %b: memref<4xf32>, %h: memref<4xf16>, %d: m
   // expected-error @+1 {{expected at least one output, found none}}
   "hostir.launch"(%a, %main) <{kernel = @k, operandSegmentSizes = array<i32: 1, 0, 1>}> : (memref<4xf32>, !hostir.stream) -> ()
 }
+
+// -----
+
+// call_c1
+hostir.program @p(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected dims of 5 dimensions, found 4}}
+  hostir.call "f" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+      dims [0, -1, 0, -1] at [%c8] of [32] on %s
+}
+
+// -----
+
+// call_c1
+hostir.program @p(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected dims from -1 to 0, found 1}}
+  hostir.call "f" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+      dims [0, -1, 0, -1, 1] at [%c8] of [32] on %s
+}
+
+// -----
+
+// call_c2
+hostir.program @p(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected 0 as the number of the output's next parallel dimension, found 1}}
+  hostir.call "f" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+      dims [1, -1, 1, -1, -1] at [%c8] of [32] on %s
+}
+
+// -----
+
+// call_c2
+hostir.program @p(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected equal extents of parallel dimension 0, found 4 and 16}}
+  hostir.call "f" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+      dims [0, -1, -1, 0, -1] at [%c8] of [32] on %s
+}
+
+// -----
+
+// call_c3
+hostir.program @p(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected 1 offsets, one per extent, found 2}}
+  hostir.call "f" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+      dims [0, -1, 0, -1, -1] at [%c8, %c8] of [32] on %s
+}
+
+// -----
+
+// call_c3
+hostir.program @p(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected 1 extents, as many as parallel dimensions, found 0}}
+  hostir.call "f" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+      dims [0, -1, 0, -1, -1] at [] of [] on %s
+}
+
+// -----
+
+// call_c3
+hostir.program @p(%x: memref<4x16xf32>, %w: memref<16xf32>, %y: memref<4x16xf32>) {
+  %s = hostir.main_stream
+  %c8 = arith.constant 8 : index
+  // expected-error @+1 {{expected an offset from 0 to 6, found 8}}
+  hostir.call "f" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+      dims [0, -1, 0, -1, -1] at [%c8] of [10] on %s
+}
+
+// -----
+
+// call_c4
+hostir.program @p(%x: memref<4x16xf32>, %y: memref<4x8xf32>) {
+  %s = hostir.main_stream
+  %v = memref.subview %x[0, 0] [4, 8] [1, 1] : memref<4x16xf32> to memref<4x8xf32, strided<[16, 1]>>
+  // expected-error @+1 {{expected dense buffers, or 'strided', found 'memref<4x8xf32, strided<[16, 1]>>'}}
+  hostir.call "f" ins(%v : memref<4x8xf32, strided<[16, 1]>>) outs(%y : memref<4x8xf32>) dims [-1, -1, -1, -1] at [] of [] on %s
+}

@@ -254,6 +254,70 @@ std::vector<Reject> rejects() {
     r.kernels[0].operandTypes.clear();
     r.kernels[0].native.clear();
   });
+  // Calls of an external kernel with one parallel dimension: y[4, 8], then the symmetric [4, 8].
+  auto call = [&](const char *name, const char *expected,
+                  std::function<void(RankSpec &, KernelSpec &)> breakIt) {
+    add(name, expected, [=](P &, R &r) {
+      CommandSpec &command = r.commands[s::launch];
+      command.kind = sp::CommandKind::call;
+      KernelSpec &kernel = r.kernels[0];
+      kernel.format = sp::KernelFormat::external;
+      kernel.code.clear();
+      kernel.native.clear();
+      kernel.outputs = 1;
+      kernel.operandTypes = {0, 0};
+      kernel.dims = {{0, -1, 0, -1}};
+      r.callPlaces = {{8, 16}};
+      breakIt(r, kernel);
+    });
+  };
+  add("launch-of-external", "field aux: kernel \"double\" is external", [](P &, R &r) {
+    r.kernels[0] = {"double", sp::KernelFormat::external, "", {}, {0, 0}, {}, 1, {{0, -1, 0, -1}}};
+  });
+  call("call-of-expression", "field aux: kernel \"double\" is not external",
+       [](RankSpec &, KernelSpec &k) { k.format = sp::KernelFormat::ptx; });
+  call("call-kernel", "field aux: kernel 1 of 1",
+       [](RankSpec &r, KernelSpec &) { r.commands[s::launch].aux = 1; });
+  call("call-count", "operands: kernel \"double\" has 3, found 2",
+       [](RankSpec &, KernelSpec &k) { k.operandTypes.push_back(0); });
+  call("call-type", "operand 1: kernel \"double\" expects f16, found f32",
+       [](RankSpec &, KernelSpec &k) { k.operandTypes[1] = 1; });
+  call("call-to-input", "operand 0: writes to the input argument",
+       [](RankSpec &r, KernelSpec &) { r.launchOperands[0] = s::x; });
+  call("call-overlap", "operand 1: overlaps the output",
+       [](RankSpec &r, KernelSpec &) { r.launchOperands[1] = r.launchOperands[0]; });
+  call("call-dense", "operand 1: kernel \"double\" expects dense views, found f32[4,8]{8,16}",
+       [](RankSpec &r, KernelSpec &) {
+         uint32_t wide = r.arena(1024);
+         r.launchOperands[1] = r.view(wide, DType::F32, {4, 8}, {8, 16}, 0);
+       });
+  call("call-dims-few", "operand 1: kernel \"double\" has dims of 3 dimensions, found more",
+       [](RankSpec &, KernelSpec &k) { k.dims = {{0, -1, 0}}; });
+  call("call-dims-many", "operands: kernel \"double\" has dims of 5 dimensions, found 4",
+       [](RankSpec &, KernelSpec &k) { k.dims = {{0, -1, 0, -1, -1}}; });
+  call("call-dims-order", "operand 0, dimension 0: expected parallel dimension 0, found 1",
+       [](RankSpec &, KernelSpec &k) { k.dims = {{1, 0, 0, -1}}; });
+  call("call-dims-lacking",
+       "operand 1, dimension 1: 8 indices of parallel dimension 1, which the "
+       "output lacks",
+       [](RankSpec &, KernelSpec &k) { k.dims = {{0, -1, 0, 1}}; });
+  call("call-dims-extent",
+       "operand 1, dimension 1: 8 indices of parallel dimension 0, which the "
+       "output has 4 of",
+       [](RankSpec &, KernelSpec &k) { k.dims = {{0, -1, -1, 0}}; });
+  call("call-places", "field value: 1 from 1 of 1 call_places",
+       [](RankSpec &r, KernelSpec &) { r.commands[s::launch].value = 1; });
+  call("call-offset", "parallel dimension 0: 4 indices from -1 on of 16",
+       [](RankSpec &r, KernelSpec &) { r.callPlaces = {{-1, 16}}; });
+  call("call-extent", "parallel dimension 0: 4 indices from 13 on of 16",
+       [](RankSpec &r, KernelSpec &) { r.callPlaces = {{13, 16}}; });
+  call("external-outputs", "kernels[0] (\"double\"): expected 1 output among the operands, found 2",
+       [](RankSpec &, KernelSpec &k) { k.outputs = 2; });
+  call("external-dims", "kernels[0] (\"double\"): no dims",
+       [](RankSpec &, KernelSpec &k) { k.dims.reset(); });
+  call("external-flops", "kernels[0] (\"double\"): flops, bytes: found -1, -1",
+       [](RankSpec &, KernelSpec &k) { k.flops = -1; });
+
   add("launch-overlap", "operand 1: overlaps the output", [](P &, R &r) {
     r.launchOperands[0] = s::half;
     r.launchOperands[1] = r.view(3, DType::F32, {4, 8}, 64);

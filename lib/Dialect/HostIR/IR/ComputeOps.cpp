@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "OpVerify.h"
+#include "mlir/IR/Matchers.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -132,4 +134,58 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   diag << ")";
   diag.attachNote(kernel.getLoc()) << "the kernel";
   return diag;
+}
+
+//===----------------------------------------------------------------------===//
+// Call
+//===----------------------------------------------------------------------===//
+
+LogicalResult CallOp::verify() {
+  SmallVector<Value> buffers{getOutput()};
+  llvm::append_range(buffers, getInputs());
+  ArrayRef<int64_t> dims = getDims(), extents = getExtents();
+  size_t ranks = 0;
+  for (Value buffer : buffers)
+    ranks += shapeOf(buffer).size();
+  if (dims.size() != ranks)
+    return emitOpError() << "expected dims of " << ranks << " dimensions, found " << dims.size();
+  if (getOffsets().size() != extents.size())
+    return emitOpError() << "expected " << extents.size() << " offsets, one per extent, found "
+                         << getOffsets().size();
+  SmallVector<int64_t> parts; // of the output, per parallel dimension
+  for (auto [dim, extent] : llvm::zip(dims, shapeOf(getOutput()))) {
+    auto next = static_cast<int64_t>(parts.size());
+    if (dim < 0)
+      continue;
+    if (dim != next)
+      return emitOpError() << "expected " << next << " as the number of the output's next parallel "
+                           << "dimension, found " << dim;
+    parts.push_back(extent);
+  }
+  auto numExtents = static_cast<int64_t>(parts.size());
+  if (extents.size() != parts.size())
+    return emitOpError() << "expected " << numExtents
+                         << " extents, as many as parallel dimensions, found " << extents.size();
+  ArrayRef<int64_t> rest = dims;
+  for (Value buffer : buffers) {
+    ArrayRef<int64_t> shape = shapeOf(buffer);
+    for (auto [dim, extent] : llvm::zip(rest.take_front(shape.size()), shape)) {
+      if (dim < -1 || dim >= numExtents)
+        return emitOpError() << "expected dims from -1 to " << numExtents - 1 << ", found " << dim;
+      if (dim >= 0 && extent != parts[dim])
+        return emitOpError() << "expected equal extents of parallel dimension " << dim << ", found "
+                             << parts[dim] << " and " << extent;
+    }
+    rest = rest.drop_front(shape.size());
+    if (auto type = cast<MemRefType>(buffer.getType()); !getStrided() && !isDense(type))
+      return emitOpError() << "expected dense buffers, or 'strided', found " << type;
+  }
+  for (auto [offset, extent, part] : llvm::zip_equal(getOffsets(), extents, parts)) {
+    APInt value;
+    if (matchPattern(offset, m_ConstantInt(&value)) &&
+        (value.isNegative() || value.getSExtValue() > extent - part))
+      return emitOpError() << "expected an offset from 0 to " << extent - part << ", found "
+                           << value.getSExtValue();
+  }
+  return success();
 }

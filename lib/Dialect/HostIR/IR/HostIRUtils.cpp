@@ -56,6 +56,19 @@ Value hostir::buildRangeView(OpBuilder &builder, Location loc, Value buffer, int
   return memref::SubViewOp::create(builder, loc, buffer, offsets, sizes, strides);
 }
 
+bool hostir::isDense(MemRefType type) {
+  SmallVector<int64_t> strides;
+  int64_t offset = 0, expected = 1;
+  if (failed(type.getStridesAndOffset(strides, offset)))
+    return false;
+  for (auto [extent, stride] : llvm::reverse(llvm::zip_equal(type.getShape(), strides))) {
+    if (extent != 1 && stride != expected)
+      return false;
+    expected *= extent;
+  }
+  return true;
+}
+
 llvm::SmallBitVector hostir::getDroppedDims(memref::SubViewOp op) {
   ArrayRef<int64_t> sizes = op.getStaticSizes(), shape = op.getType().getShape();
   llvm::SmallBitVector dropped = op.getDroppedDims();

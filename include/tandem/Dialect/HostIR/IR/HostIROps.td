@@ -598,4 +598,41 @@ def HostIR_LaunchOp : HostIR_Command<"launch", [AttrSizedOperandSegments, Declar
   let hasVerifier = 1;
 }
 
+def HostIR_CallOp : HostIR_Command<"call", [AttrSizedOperandSegments]> {
+  let summary = "Run a kernel of the embedder";
+  let description = [{
+    The runtime calls what the embedder has registered under the name `kernel`. It is a function of the inputs, `config`
+    and the places of the buffers; it writes every element of the output and has no other effects.
+
+    `dims` has a number for each dimension of the output, then of each input: that of a parallel dimension, whose indices
+    are computed independently, or -1. `offsets` and `extents` are one each per parallel dimension: the index in the
+    logical tensor of the buffers' first element, and the extent of the logical tensor. `flops` and `bytes` are the cost
+    for one index of each parallel dimension.
+
+    Constraints:
+    - call_c1: `dims` has as many numbers as output and inputs have dimensions, -1 or a parallel dimension.
+    - call_c2: the output has the parallel dimensions 0, 1, ... in this order. Dimensions with the same number have equal
+      extents.
+    - call_c3: there are an offset and an extent for each parallel dimension. A constant offset is not negative, and the output's part from there on
+      is inside of the extent.
+    - call_c4: without `strided`, buffers are dense.
+
+    Example:
+    ```mlir
+    hostir.call "rms_norm" ins(%x, %w : memref<4x16xf32>, memref<16xf32>) outs(%y : memref<4x16xf32>)
+        dims [0, -1, 0, -1, -1] at [%row] of [32] on %s {config = "eps=1e-5"}
+    ```
+  }];
+  let arguments = (ins StrAttr:$kernel, Arg<Variadic<HostIR_Buffer>, "", [MemRead]>:$inputs,
+                       Arg<HostIR_Buffer, "", [MemWrite]>:$output, DenseI64ArrayAttr:$dims,
+                       Variadic<Index>:$offsets, DenseI64ArrayAttr:$extents, HostIR_Stream:$stream,
+                       OptionalAttr<StrAttr>:$config, OptionalAttr<F64Attr>:$flops, OptionalAttr<F64Attr>:$bytes,
+                       UnitAttr:$strided);
+  let assemblyFormat = [{
+    $kernel (`ins` `(` $inputs^ `:` type($inputs) `)`)? `outs` `(` $output `:` type($output) `)`
+    `dims` $dims `at` `[` $offsets `]` `of` $extents `on` $stream attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
 #endif // TANDEM_DIALECT_HOSTIR_IR_HOSTIROPS_TD

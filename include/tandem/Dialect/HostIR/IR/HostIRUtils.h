@@ -27,6 +27,9 @@ Value buildElementView(OpBuilder &builder, Location loc, Value buffer, OpFoldRes
 Value buildRangeView(OpBuilder &builder, Location loc, Value buffer, int64_t dim,
                      OpFoldResult offset, int64_t size);
 
+/// Whether the elements of a buffer or view of static strides are row-major without gaps.
+bool isDense(MemRefType type);
+
 /// The dimensions of extent 1 that a subview drops. Unlike upstream's version, which compares
 /// strides, the other dimensions have the result's extents in order.
 llvm::SmallBitVector getDroppedDims(memref::SubViewOp op);

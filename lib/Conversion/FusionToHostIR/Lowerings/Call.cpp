@@ -1,0 +1,215 @@
+//===- Call.cpp - lowering of fusion.call -----------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A call gets one range of indices of each parallel dimension, and where it begins in the logical
+// tensor. Where a slice is several ranges, it is a loop of calls.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../OpLowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "tandem/Dialect/Fusion/IR/AxesInference.h"
+#include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Dialect/Fusion/IR/Placement.h"
+#include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
+
+using namespace mlir;
+using namespace tandem;
+
+namespace {
+
+/// A digit of a parallel dimension in one slice, or a part of a stream digit.
+struct Part {
+  int64_t size;   ///< of the digit
+  int64_t weight; ///< in the logical dimension
+  /// The only index, or with `count` the first one; null: 0.
+  Value index = {};
+  int64_t count = 0; ///< kept indices; 0: the digit is fixed
+  bool isDevice = false;
+  bool isRagged = false; ///< `index` counts slices of `weight` indices, `count` indices
+  bool isLooped = false; ///< kept, but one index per call
+
+  bool isWhole() const { return count == size && !index; }
+};
+
+class CallLowering : public OpLowering {
+  LogicalResult emit(Operation *op, const SliceIndex *index, Value stream,
+                     LoopEmitter &loop) const override;
+};
+
+} // namespace
+
+/// The parts of a dimension, outermost first. `streams`: the slice's stream digits of this and
+/// later dimensions; takes this one's.
+static FailureOr<SmallVector<Part>> getParts(ProgramBuilder &program, fusion::AxesAttr axes,
+                                             unsigned dim, int64_t extent,
+                                             ArrayRef<SmallVector<IndexPart>> &streams) {
+  auto digits = fusion::resolveDim(axes.getDims()[dim], extent, axes.getMesh());
+  if (failed(digits))
+    return failure();
+  SmallVector<Part> parts;
+  for (const fusion::ResolvedDigit &digit : *digits) {
+    if (digit.kind == fusion::DigitKind::Device) {
+      Value index = program.getDeviceIndex(axes.getMesh(), digit.axis);
+      parts.push_back({digit.size, digit.weight, index, 0, /*isDevice=*/true});
+      continue;
+    }
+    if (digit.kind != fusion::DigitKind::Stream || streams.empty()) {
+      int64_t weight = digit.ragged ? 1 : digit.weight;
+      parts.push_back({digit.span(), weight, {}, digit.span()});
+      continue;
+    }
+    ArrayRef<IndexPart> indices = streams.front();
+    streams = streams.drop_front();
+    if (digit.ragged) {
+      int64_t last = digit.ragged - (digit.size - 1) * digit.weight;
+      const IndexPart &slice = indices.front();
+      parts.push_back({digit.ragged, digit.weight, slice.value, slice.isShort ? last : digit.weight,
+                       false, /*isRagged=*/true});
+      continue;
+    }
+    int64_t weight = digit.weight * digit.size;
+    for (const IndexPart &part : indices) {
+      weight /= part.size;
+      parts.push_back({part.size, weight, part.value, part.count > 1 ? part.count : 0});
+    }
+  }
+  // Kept digits outside of a gap are looped over.
+  bool hasGap = false;
+  for (Part &part : llvm::reverse(parts)) {
+    part.isLooped = part.count > 0 && hasGap;
+    hasGap |= part.size > 1 && !part.isWhole();
+  }
+  return parts;
+}
+
+/// The digits of the local buffer in one call.
+static SmallVector<LocalDigit> getLocalDigits(ArrayRef<Part> parts) {
+  SmallVector<LocalDigit> digits;
+  int64_t label = 0;
+  for (const Part &part : parts) {
+    if (part.isDevice)
+      continue;
+    if (part.isRagged)
+      digits.push_back({part.size, part.index, label++, part.weight, part.count});
+    else if (part.count == 0)
+      digits.push_back({part.size, part.index});
+    else if (!part.isWhole())
+      digits.push_back({part.size, part.index, label++, 1, part.count});
+    else if (!digits.empty() && digits.back().chunk) {
+      // The inside of several slices.
+      digits.back().size *= part.size;
+      digits.back().chunk *= part.size;
+      digits.back().length *= part.size;
+    } else
+      digits.push_back({part.size, {}, label++});
+  }
+  return digits;
+}
+
+LogicalResult CallLowering::emit(Operation *op, const SliceIndex *index, Value stream,
+                                 LoopEmitter &loop) const {
+  auto call = cast<fusion::CallOp>(op);
+  ProgramBuilder &program = loop.program;
+  OpBuilder &builder = loop.getBuilder();
+  Location loc = op->getLoc();
+  RankedTensorType type = call.getResult().getType();
+  fusion::AxesAttr axes = fusion::getAxes(type);
+  fusion::AxesRule rule = call.getAxesRule();
+  SmallVector<SmallVector<int64_t>> numbers = *call.getParallelDims();
+  if (llvm::is_contained(type.getShape(), 0))
+    return success();
+
+  ArrayRef<SmallVector<IndexPart>> streams;
+  if (index)
+    streams = index->digits;
+  SmallVector<SmallVector<Part>> parts;
+  SmallVector<int64_t> sizes;
+  SmallVector<Part *> looped;
+  int64_t runs = 1;
+  for (auto [dim, extent] : llvm::enumerate(type.getShape())) {
+    auto mine = getParts(program, axes, dim, extent, streams);
+    if (failed(mine))
+      return op->emitError("expected digits that fit dimension ") << dim;
+    parts.push_back(std::move(*mine));
+  }
+  for (SmallVector<Part> &mine : parts)
+    for (Part &part : mine)
+      if (part.isLooped) {
+        sizes.push_back(part.count);
+        looped.push_back(&part);
+        runs *= part.count;
+      }
+
+  auto add = [&](Value a, Value b) -> Value {
+    return a ? builder.createOrFold<arith::AddIOp>(loc, a, b) : b;
+  };
+  return program.loop(loc, 0, runs, [&](Value run) -> LogicalResult {
+    SmallVector<SmallVector<Part>> now = parts;
+    SliceIndex of = getSliceIndex(builder, loc, sizes, run);
+    size_t next = 0;
+    LocalDims dims;
+    SmallVector<Value> offsets;
+    SmallVector<int64_t> extents;
+    for (auto [dim, mine] : llvm::enumerate(now)) {
+      Value offset;
+      for (Part &part : mine) {
+        if (part.isLooped) {
+          part.index = add(part.index, of.digits[next++].front().value);
+          part.count = 0;
+        }
+        if (!part.index)
+          continue;
+        Value weight = program.getIndex(part.weight);
+        offset = add(offset, builder.createOrFold<arith::MulIOp>(loc, part.index, weight));
+      }
+      dims.push_back(getLocalDigits(mine));
+      if (numbers.front()[dim] < 0)
+        continue;
+      offsets.push_back(offset ? offset : program.getIndex(0));
+      extents.push_back(type.getDimSize(dim));
+    }
+
+    // Kernels that take dense buffers only get copies.
+    auto needsCopy = [&](Value view) {
+      return !call.getStrided() && !hostir::isDense(cast<MemRefType>(view.getType()));
+    };
+    auto allocLike = [&](Value view) -> Value {
+      auto like = cast<MemRefType>(view.getType());
+      return hostir::AllocOp::create(builder, loc,
+                                     MemRefType::get(like.getShape(), like.getElementType()),
+                                     stream, IntegerAttr(), IntegerAttr());
+    };
+    Value out = makeView(builder, loc, program.getOrAllocBuffer(call.getResult()), dims,
+                         /*keepRank=*/true);
+    Value output = needsCopy(out) ? allocLike(out) : out;
+    SmallVector<Value> inputs;
+    for (auto [i, operand] : llvm::enumerate(call.getInputs())) {
+      Value view = makeView(builder, loc, program.getBuffer(operand),
+                            getOperandDims(op, rule, i, dims), /*keepRank=*/true);
+      if (needsCopy(view)) {
+        Value dense = allocLike(view);
+        hostir::CopyOp::create(builder, loc, view, dense, stream);
+        view = dense;
+      }
+      inputs.push_back(view);
+    }
+    SmallVector<int64_t> flat;
+    for (ArrayRef<int64_t> mine : numbers)
+      llvm::append_range(flat, mine);
+    hostir::CallOp::create(builder, loc, builder.getStringAttr(call.getCallee()), inputs, output,
+                           builder.getDenseI64ArrayAttr(flat), offsets,
+                           builder.getDenseI64ArrayAttr(extents), stream, call.getConfigAttr(),
+                           call.getFlopsAttr(), call.getBytesAttr(), call.getStridedAttr());
+    if (output != out)
+      hostir::CopyOp::create(builder, loc, output, out, stream);
+    return success();
+  });
+}
+
+void tandem::addCallLowering(OpLowerings &lowerings) {
+  lowerings.add<fusion::CallOp>(std::make_unique<CallLowering>());
+}

@@ -1,0 +1,50 @@
+// RUN: tandem-opt --fusion-form-loops --fusion-select-schedule --convert-fusion-to-hostir --canonicalize %s | FileCheck %s
+
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+#vector = #fusion.axes<#tp, [-]>
+
+// Device x has rows 12x ... 12x+11; iteration i computes rows 12x+3i ... 12x+3i+2 by one call.
+
+// CHECK-LABEL: hostir.program @slices(
+// CHECK: %[[X:.*]] = hostir.device_index #tp, "x"
+// CHECK: scf.for %[[I:.*]] =
+// CHECK-DAG: %[[D:.*]] = arith.muli %[[X]], %c12
+// CHECK-DAG: %[[S:.*]] = arith.muli %[[I]], %c3
+// CHECK: %[[ROW:.*]] = arith.addi %[[D]], %{{.*}}
+// CHECK: hostir.call "f" ins({{.*}} : memref<3x8xf32, strided<[8, 1], offset: ?>>, memref<8xf32>) outs({{.*}} : memref<3x8xf32, strided<[8, 1], offset: ?>>) dims [0, -1, 0, -1, -1] at[%[[ROW]]] of [48] on
+#rows = #fusion.axes<#tp, [didx("x") * stream(4), -]>
+func.func private @f(tensor<48x8xf32>, tensor<8xf32>) -> tensor<48x8xf32>
+func.func @slices(%x: tensor<48x8xf32, #rows>, %w: tensor<8xf32, #vector>) -> tensor<48x8xf32, #rows> {
+  %y = fusion.call @f(%x, %w) dims "s_, _ -> s_" {config = "eps"}
+    : (tensor<48x8xf32, #rows>, tensor<8xf32, #vector>) -> tensor<48x8xf32, #rows>
+  return %y : tensor<48x8xf32, #rows>
+}
+
+// Columns are strided: dense copies in and out, or none for a kernel that takes any strides.
+
+// CHECK-LABEL: hostir.program @columns(
+// CHECK: %[[OUT:.*]] = hostir.alloc on %{{.*}} : memref<48x2xf32>
+// CHECK: %[[IN:.*]] = hostir.alloc on %{{.*}} : memref<48x2xf32>
+// CHECK: hostir.copy %{{.*}} to %[[IN]]
+// CHECK: hostir.call "g" ins(%[[IN]] : memref<48x2xf32>) outs(%[[OUT]] : memref<48x2xf32>)
+// CHECK: hostir.copy %[[OUT]] to
+// CHECK: hostir.call "g" ins(%{{.*}} : memref<48x2xf32, strided<[8, 1], offset: ?>>) {{.*}} {strided}
+#columns = #fusion.axes<#tp, [-, stream(4)]>
+func.func private @g(tensor<48x8xf32>) -> tensor<48x8xf32>
+func.func @columns(%x: tensor<48x8xf32, #columns>) -> tensor<48x8xf32, #columns> {
+  %0 = fusion.call @g(%x) dims "_c -> _c" : (tensor<48x8xf32, #columns>) -> tensor<48x8xf32, #columns>
+  %y = fusion.call @g(%0) dims "_c -> _c" {strided} : (tensor<48x8xf32, #columns>) -> tensor<48x8xf32, #columns>
+  return %y : tensor<48x8xf32, #columns>
+}
+
+// Two blocks of rows on each device are two calls: in the whole tensor they are no range.
+
+// CHECK-LABEL: hostir.program @cyclic(
+// CHECK: scf.for %[[B:.*]] = %c0{{.*}} to %c2
+// CHECK: %[[BLOCK:.*]] = arith.muli %[[B]], %c24
+// CHECK: hostir.call "g" {{.*}} memref<6x8xf32
+#cyclic = #fusion.axes<#tp, [serial(2) * didx("x"), -]>
+func.func @cyclic(%x: tensor<48x8xf32, #cyclic>) -> tensor<48x8xf32, #cyclic> {
+  %y = fusion.call @g(%x) dims "s_ -> s_" : (tensor<48x8xf32, #cyclic>) -> tensor<48x8xf32, #cyclic>
+  return %y : tensor<48x8xf32, #cyclic>
+}

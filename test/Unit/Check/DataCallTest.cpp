@@ -1,0 +1,121 @@
+//===- DataCallTest.cpp - proofs of calls of the embedder's kernels -*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "DataPrograms.h"
+
+#include <algorithm>
+
+namespace tandem::check {
+
+using test::KernelSpec;
+using test::RankSpec;
+
+namespace {
+
+const std::set<std::string> kWrong = {"wrong-result"};
+
+/// y[s, c] of a kernel of x[s, h], which is needed whole in h, and of w[h]. Rows and columns are
+/// parallel: ranks have `rows` of them each, and compute columns 0 ... 1 and 2 ... 3 by two calls.
+struct Calls : DataSpec {
+  explicit Calls(uint32_t ranks = 2, int64_t rows = 3, int64_t whole = 4)
+      : DataSpec(ranks), rows(rows), whole(whole) {
+    int64_t all = rows * int64_t(ranks);
+    x = split("x", false, {all, whole}, 0);
+    w = DataSpec::whole("w", false, {whole});
+    y = split("y", true, {all, 4}, 0);
+    RankSpec &reference = *oracle;
+    reference.call(0, add(reference), {view(reference, y), view(reference, x), view(reference, w)},
+                   {{0, all}, {0, 4}});
+    for (RankSpec &rank : this->ranks)
+      for (int64_t half : {0, 2})
+        rank.call(0, half == 0 ? add(rank) : 0, operands(rank, half),
+                  {{rank.rank * rows, all}, {half, 4}});
+  }
+
+  static uint32_t add(RankSpec &rank) {
+    KernelSpec kernel;
+    kernel.name = "f";
+    kernel.format = sp::KernelFormat::external;
+    kernel.operandTypes = {0, 0, 0};
+    kernel.outputs = 1;
+    kernel.dims = {{0, 1, 0, -1, -1}};
+    kernel.strided = true;
+    rank.kernels.push_back(kernel);
+    return static_cast<uint32_t>(rank.kernels.size() - 1);
+  }
+
+  std::vector<uint32_t> operands(RankSpec &rank, int64_t half) {
+    uint32_t buffer = rank.views[view(rank, y)].buffer();
+    return {rank.view(buffer, DType::F32, {rows, 2}, test::Shape{4, 1},
+                      static_cast<uint64_t>(half) * 4),
+            view(rank, x), view(rank, w)};
+  }
+
+  int64_t rows, whole;
+  uint32_t x, w, y;
+};
+
+TEST(DataCall, Slices) { expectClean(Calls()); }
+
+TEST(DataCall, OtherFunction) {
+  Calls spec;
+  spec.ranks[1].kernels[0].name = "g";
+  expectOnly(spec, kWrong);
+}
+
+TEST(DataCall, OtherConfig) {
+  Calls spec;
+  spec.ranks[0].kernels[0].config = "eps=1";
+  expectOnly(spec, kWrong);
+}
+
+TEST(DataCall, OtherPlace) {
+  Calls spec;
+  spec.ranks[1].callPlaces[1] = {2, 4}; // columns 0 and 1 as 2 and 3
+  expectOnly(spec, kWrong);
+  Calls rows;
+  rows.ranks[1].callPlaces[0] = {0, 6};
+  expectOnly(rows, kWrong);
+}
+
+TEST(DataCall, OtherOperand) {
+  Calls spec;
+  RankSpec &rank = spec.ranks[0];
+  // w is the first row of x.
+  uint32_t buffer = rank.views[spec.view(rank, spec.x)].buffer();
+  rank.launchOperands[2] = rank.view(buffer, DType::F32, {4});
+  expectOnly(spec, kWrong);
+}
+
+TEST(DataCall, OrderOfWholeDimension) {
+  Calls spec;
+  RankSpec &rank = spec.ranks[0];
+  // A copy with columns 1, 2, 3, 0 has the same elements in each row, in other places.
+  uint32_t turned = DataSpec::temporary(rank, {3, 4});
+  uint32_t xv = spec.view(rank, spec.x);
+  uint32_t source = rank.views[xv].buffer(), target = rank.views[turned].buffer();
+  for (int64_t c = 0; c < 4; ++c)
+    rank.copy(
+        0, rank.view(target, DType::F32, {3, 1}, test::Shape{4, 1}, static_cast<uint64_t>(c) * 4),
+        rank.view(source, DType::F32, {3, 1}, test::Shape{4, 1},
+                  static_cast<uint64_t>((c + 1) % 4) * 4));
+  std::rotate(rank.commands.begin(), rank.commands.begin() + 2, rank.commands.end());
+  rank.launchOperands[1] = rank.launchOperands[4] = turned;
+  expectOnly(spec, kWrong);
+}
+
+// Too large for all indices.
+TEST(DataCall, Sampled) {
+  expectClean(Calls(2, 32768, 8192));
+  Calls spec(2, 32768, 8192);
+  spec.ranks[1].kernels[0].name = "g";
+  expectOnly(spec, kWrong);
+}
+
+} // namespace
+
+} // namespace tandem::check
