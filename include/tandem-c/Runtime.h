@@ -16,6 +16,7 @@
 #include "tandem-c/Device.h"
 #include "tandem-c/Instance.h"
 #include "tandem-c/Job.h"
+#include "tandem-c/Kernel.h"
 #include "tandem-c/Program.h"
 
 #endif /* TANDEM_C_RUNTIME_H */

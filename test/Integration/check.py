@@ -128,7 +128,8 @@ class Mutants(harness.CombinationTest):
             with open(listed) as file:
                 lines = [line.rstrip("\n").split("\t") for line in file]
         for program, what in lines:
-            ran = harness.tandem_run(program, "--channel=local", "--verify", "--repeat=2", "--timeout=10")
+            ran = harness.tandem_run(program, "--channel=local", "--verify", "--repeat=2", "--timeout=10",
+                                     f"--kernels={harness.KERNELS}")
             with self.subTest(what=what):
                 self.assertNotRegex(ran.err, "no progress|stall|timeout|watchdog", f"hangs: {what}\n{ran}")
                 outcomes["harmless" if ran.code == 0 else "wrong"] += 1

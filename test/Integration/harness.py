@@ -30,6 +30,8 @@ SLOWER = float(os.environ.get("TANDEM_TEST_SLOWER", "1"))
 LAUNCHER_VARIABLES = ("TANDEM_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_")
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
+#: Kernels of an embedder (test/Kernels), for tandem-run.
+KERNELS = os.path.join(BIN, "..", "lib", "tandem-test-kernels.so")
 CHANNELS = ("ucx", "local")
 FLOATS = ("f32", "f16", "bf16")
 #: Of what is only moved, too.

@@ -9,6 +9,7 @@
 
 #include "FakeCuda.h"
 #include "KernelArguments.h"
+#include "tandem-c/Kernel.h"
 
 #include <algorithm>
 #include <chrono>
@@ -101,6 +102,18 @@ Work rowsKernel(void **arguments) {
   };
 }
 
+/// A kernel of an embedder: y = x times the row's place in the whole tensor.
+Work multiplyByRowKernel(void **arguments) {
+  return [y = take<tandem_kernel_operand>(arguments, 0),
+          x = take<tandem_kernel_operand>(arguments, 1)] {
+    for (int64_t row = 0; row < y.shape[0]; ++row)
+      for (int64_t column = 0; column < y.shape[1]; ++column)
+        static_cast<float *>(y.data)[row * y.strides[0] + column] =
+            static_cast<const float *>(x.data)[row * x.strides[0] + column] *
+            static_cast<float>(y.offset[0] + row);
+  };
+}
+
 Work raiseKernel(void **arguments) {
   return [slot = take<uint64_t *>(arguments, 0), epoch = take<uint64_t *>(arguments, 1),
           perRun = take<uint64_t>(arguments, 2), value = take<uint64_t>(arguments, 3),
@@ -162,6 +175,7 @@ std::map<std::string, std::function<Work(void **)>> allKernels() {
       };
     }
   all["rows"] = rowsKernel;
+  all["multiply_by_row"] = multiplyByRowKernel;
   all["signal_raise"] = raiseKernel;
   all["signal_wait"] = waitKernel;
   all["run_words"] = wordsKernel;
@@ -183,6 +197,8 @@ std::vector<size_t> tandem::fake::argumentSizes(const std::string &kernel) {
     return {sizeof(Nest), 8, 8, 8, 4};
   if (is("reduce_"))
     return {sizeof(Nest), sizeof(Nest), 8, 8, 4};
+  if (is("multiply_by_row"))
+    return {sizeof(tandem_kernel_operand), sizeof(tandem_kernel_operand)};
   if (is("run_words"))
     return {sizeof(tandem::gpu::RunWords)};
   if (is("signal_"))

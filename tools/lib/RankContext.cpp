@@ -65,6 +65,8 @@ Expected<std::unique_ptr<RankContext>> RankContext::create(const ContextRequest 
   };
   self->gpu = request.device.compare(0, 4, "cuda") == 0;
   TANDEM_RETURN_IF_ERROR(self->check(tandem_context_create(&options, &self->context)));
+  for (const tandem_kernel *kernel : request.kernels)
+    TANDEM_RETURN_IF_ERROR(self->check(tandem_register_kernel(self->context, kernel)));
   return self;
 }
 

@@ -8,6 +8,7 @@
 #ifndef TANDEM_RUN_RANKCONTEXT_H
 #define TANDEM_RUN_RANKCONTEXT_H
 
+#include "KernelLibrary.h"
 #include "tandem-c/Runtime.h"
 #include "tandem/Runtime/Bootstrap.h"
 
@@ -22,6 +23,7 @@ struct ContextRequest {
   std::string device, channels;
   std::chrono::milliseconds timeout{60000};
   bool noGraph = false;
+  KernelList kernels = {}; ///< to be registered
 };
 
 /// Tools use the runtime through its C API, as an embedder would.

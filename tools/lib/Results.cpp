@@ -91,13 +91,14 @@ std::vector<Tensor> run::makeInputs(uint64_t seed, const Program &program) {
   return inputs;
 }
 
-Expected<Reference> run::computeReference(const ProgramFile &file, std::vector<Tensor> &inputs) {
+Expected<Reference> run::computeReference(const ProgramFile &file, std::vector<Tensor> &inputs,
+                                          const KernelList &kernels) {
   auto oracle = file.oracle();
   if (!oracle)
     return oracle.status().withPrefix("oracle: ");
   Reference reference;
   reference.paths = pathsToResults(**oracle);
-  auto computed = runOracle(*oracle, inputs);
+  auto computed = runOracle(*oracle, inputs, kernels);
   if (!computed)
     return computed.status().withPrefix("oracle: ");
   reference.results = std::move(*computed);

@@ -11,7 +11,9 @@
 #include "Verify.h"
 #include "tandem/Runtime/Bootstrap.h"
 
+#include "KernelLibrary.h"
 #include <memory>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,7 +44,8 @@ struct Reference {
   std::vector<Tensor> results;
   std::vector<Path> paths;
 };
-Expected<Reference> computeReference(const ProgramFile &file, std::vector<Tensor> &inputs);
+Expected<Reference> computeReference(const ProgramFile &file, std::vector<Tensor> &inputs,
+                                     const KernelList &kernels = {});
 
 /// Compares every result; `reports` (one each) keep the largest error so far. An error says what is
 /// wrong first, where, and who holds it.

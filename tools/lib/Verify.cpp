@@ -140,6 +140,7 @@ static bool computes(const sp::Command &command) {
   case sp::CommandKind::accumulate:
   case sp::CommandKind::reduce:
   case sp::CommandKind::launch:
+  case sp::CommandKind::call:
     return true;
   case sp::CommandKind::collective: {
     auto kind = static_cast<CollectiveKind>(command.op());
@@ -158,7 +159,7 @@ std::vector<Path> run::pathsToResults(const Program &program) {
     // What is written stands first, and is one view but for a kernel.
     std::vector<uint32_t> views(command->operands()->begin(), command->operands()->end());
     size_t written = 1;
-    if (command->kind() == sp::CommandKind::launch) {
+    if (command->kind() == sp::CommandKind::launch || command->kind() == sp::CommandKind::call) {
       const auto *first = data.launch_operands()->data() + views[0];
       views.assign(first, first + views[1]);
       const sp::Kernel *kernel = data.kernels()->Get(command->aux());
@@ -199,12 +200,15 @@ std::vector<Path> run::pathsToResults(const Program &program) {
 }
 
 Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> oracle,
-                                             std::vector<Tensor> &inputs) {
+                                             std::vector<Tensor> &inputs,
+                                             const KernelList &kernels) {
   ContextOptions options;
   options.device = createCpuDevice();
   options.bootstrap = createSelfBootstrap();
   options.timeout = std::chrono::hours(1);
   TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
+  for (const tandem_kernel *kernel : kernels)
+    TANDEM_RETURN_IF_ERROR(context->registerKernel(*kernel));
   TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, oracle));
   std::vector<Tensor> results;
   const auto &arguments = oracle->arguments();

@@ -8,6 +8,7 @@
 #ifndef TANDEM_RUN_VERIFY_H
 #define TANDEM_RUN_VERIFY_H
 
+#include "KernelLibrary.h"
 #include "Tensor.h"
 
 #include <memory>
@@ -51,7 +52,8 @@ Comparison compare(const Tensor &out, const Tensor &reference, const Path &path,
 /// Runs the oracle on device cpu. `inputs` are the logical tensors of the input arguments, in
 /// order; gives the results, in order.
 Expected<std::vector<Tensor>> runOracle(std::shared_ptr<const Program> oracle,
-                                        std::vector<Tensor> &inputs);
+                                        std::vector<Tensor> &inputs,
+                                        const KernelList &kernels = {});
 
 /// The rank that holds logical element `element` (of a term, if one is named), the lowest if
 /// several do.

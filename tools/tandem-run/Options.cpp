@@ -106,6 +106,9 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   line.add_flag("--require-proof", o.requireProof,
                 "refuse a program without a complete certificate (tandem-compile writes it)")
       ->group(runs);
+  line.list("--kernels", o.kernels, "FILE.so",
+            "kernels of fusion.call: a shared library, see tandem-c/Kernel.h; repeatable")
+      ->group(runs);
   line.number("--repeat", o.repeat, 1, 100000000, "K", "timed runs; default 1")->group(runs);
   line.number("--warmup", o.warmup, 0, 100000000, "K", "untimed runs first; default 0")
       ->group(runs);

@@ -36,6 +36,7 @@ struct Options {
   bool verify = false, requireProof = false;
   uint32_t repeat = 1, warmup = 0;
   uint64_t seed = 0;
+  std::vector<std::string> kernels; ///< shared libraries
 
   std::string json, dumpNpy, trace, svg;
   bool perRank = false, prefix = false;

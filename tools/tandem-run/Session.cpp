@@ -307,6 +307,7 @@ private:
 
   Status makeContext() {
     ContextRequest request{options.device, options.channel, options.timeout, options.noGraph};
+    TANDEM_ASSIGN_OR_RETURN(request.kernels, loadKernels(options.kernels));
     TANDEM_ASSIGN_OR_RETURN(job.context, RankContext::create(request, bootstrap, job.localWorld));
     return Status::success();
   }
@@ -413,7 +414,8 @@ private:
     if (!options.verify)
       return Status::success();
     if (!reference) {
-      TANDEM_ASSIGN_OR_RETURN(Reference computed, computeReference(*file, logicalInputs));
+      TANDEM_ASSIGN_OR_RETURN(KernelList kernels, loadKernels(options.kernels));
+      TANDEM_ASSIGN_OR_RETURN(Reference computed, computeReference(*file, logicalInputs, kernels));
       reference = std::move(computed);
     }
     return judge(*program, placements, results, *reference, report.results);

@@ -204,4 +204,12 @@ tandem_code tandem_context_health(tandem_context *context) {
   return guardedBy(context, [&] { return context->state->context->health(); });
 }
 
+tandem_code tandem_register_kernel(tandem_context *context, const tandem_kernel *kernel) {
+  return guardedBy(context, [&]() -> Status {
+    if (!kernel)
+      return missing("kernel");
+    return context->state->context->registerKernel(*kernel);
+  });
+}
+
 } // extern "C"

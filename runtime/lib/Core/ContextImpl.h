@@ -50,6 +50,12 @@ public:
   Bootstrap &bootstrap() override { return *options.bootstrap; }
   std::chrono::milliseconds timeout() const override { return options.timeout; }
   Status health() const override;
+  Status registerKernel(const tandem_kernel &kernel) override;
+  /// The kernel of this name; null if none is registered.
+  std::shared_ptr<const ExternalKernel> kernel(std::string_view name) const {
+    auto found = kernels.find(name);
+    return found == kernels.end() ? nullptr : found->second;
+  }
 
   /// Ends all running and waiting work of this rank, and informs the peers. The first reason stays.
   void poison(const Status &reason);
@@ -91,6 +97,7 @@ private:
 
   ContextOptions options;
   std::map<std::pair<StreamPriority, uint32_t>, std::unique_ptr<Stream>> streams;
+  std::map<std::string, std::shared_ptr<const ExternalKernel>, std::less<>> kernels;
   std::vector<std::string> hosts; ///< by rank; empty until first needed
 
   std::mutex retiredMutex; ///< guards the three fields below; never held in a call of an instance

@@ -82,6 +82,7 @@ private:
   Status prepareOperations();
   Status prepareCommand(uint32_t i);
   Expected<std::unique_ptr<Operation>> prepareOperation(const sp::Command &command, uint32_t i);
+  Expected<std::unique_ptr<Operation>> prepareCall(const sp::Command &command);
   Expected<std::unique_ptr<Operation>> prepareCommunication(const sp::Command &command, uint32_t i);
   Operand operand(uint32_t view) const;
   /// Collective: every rank's status; success only if all succeeded.

@@ -35,6 +35,9 @@ Status Device::upload(void *dst, const void *src, uint64_t bytes) {
 Status Device::download(void *dst, const void *src, uint64_t bytes) {
   return upload(dst, src, bytes);
 }
+Expected<std::unique_ptr<Operation>> Device::prepareCall(const CallDesc &) {
+  return Status(Code::Unsupported, "this device runs no kernels of the embedder");
+}
 Status Device::agree(Bootstrap &) { return Status(); }
 Expected<std::unique_ptr<Graph>> Device::capture(const std::vector<Stream *> &,
                                                  std::unique_ptr<Graph>,

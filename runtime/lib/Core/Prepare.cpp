@@ -133,6 +133,7 @@ static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
     switch (command->kind()) {
     case sp::CommandKind::matmul:
     case sp::CommandKind::launch:
+    case sp::CommandKind::call:
     case sp::CommandKind::reduce:
     case sp::CommandKind::accumulate:
       priorities[command->stream()] = StreamPriority::Normal;
@@ -289,6 +290,8 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareOperation(const sp::Co
       desc.operands.push_back(operand(data.launch_operands()->Get(command.operands()->Get(0) + k)));
     return device.prepareLaunch(desc);
   }
+  case sp::CommandKind::call:
+    return prepareCall(command);
   default:
     return prepareCommunication(command, i);
   }

@@ -12,6 +12,7 @@
 #include "tandem/Runtime/Bootstrap.h"
 #include "tandem/Runtime/Channel.h"
 #include "tandem/Runtime/Device.h"
+#include "tandem/Runtime/Kernel.h"
 
 #include <chrono>
 #include <memory>
@@ -57,6 +58,10 @@ public:
   virtual std::chrono::milliseconds timeout() const = 0;
   /// Success unless poisoned.
   virtual Status health() const = 0;
+
+  /// Makes a kernel known under its name, to the instances that are created later. A second one of
+  /// a name replaces the first one, for later instances.
+  virtual Status registerKernel(const tandem_kernel &kernel) = 0;
 };
 
 /// Bytes that Instance::create allocates for a program on its rank.

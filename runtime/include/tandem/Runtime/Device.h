@@ -75,6 +75,7 @@ struct Operand {
 
 class Bootstrap;
 class Stream;
+struct CallDesc; // Kernel.h
 
 /// Work prepared once, enqueued once per run, in stream order. Not copied; outlives its runs.
 class Operation {
@@ -264,6 +265,8 @@ public:
                                                              uint64_t dims, ReduceOp op,
                                                              bool ordered) = 0;
   virtual Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) = 0;
+  /// A call of a kernel of the embedder; Unsupported if the kernel has no code for this device.
+  virtual Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &desc);
   /// Collective. Called when every command of a program is prepared on all ranks. Makes choices
   /// that must be equal on all ranks, such as algorithms of matmuls.
   virtual Status agree(Bootstrap &bootstrap);

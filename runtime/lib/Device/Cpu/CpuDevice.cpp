@@ -8,6 +8,7 @@
 #include "CpuDevice.h"
 
 #include "tandem/Runtime/HostOps.h"
+#include "tandem/Runtime/Kernel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -306,6 +307,18 @@ private:
   Plan plan;
 };
 
+/// A kernel of the embedder, on the stream's thread.
+class CallOperation final : public HostOperation {
+public:
+  explicit CallOperation(const CallDesc &desc) : desc(desc) {}
+  Status execute(const Frame &frame) override {
+    return callKernel(desc, desc.kernel->cpuFunction, nullptr, frame);
+  }
+
+private:
+  CallDesc desc;
+};
+
 class CpuDevice final : public Device {
 public:
   explicit CpuDevice(const CpuDeviceOptions &options) : shared(std::make_shared<Shared>()) {
@@ -352,6 +365,11 @@ public:
                                                      uint64_t dims, ReduceOp op,
                                                      bool ordered) override {
     return makeOperation(dst, src, ReducePlan(dst.layout, src.layout, dims, op, ordered));
+  }
+  Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &desc) override {
+    if (!desc.kernel->cpuFunction)
+      return Status(Code::Unsupported, "expected a function for CPUs, found none");
+    return std::make_unique<CallOperation>(desc);
   }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return cpu::prepareLaunch(desc);

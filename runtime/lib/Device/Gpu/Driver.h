@@ -147,6 +147,11 @@ public:
   Status library(StreamHandle stream, std::initializer_list<const void *> addresses, Body &&body) {
     return interceptor ? interceptor->library(stream, addresses, body) : body();
   }
+  template <typename Body>
+  Status library(StreamHandle stream, const void *const *addresses, size_t count, Body &&body) {
+    return interceptor ? interceptor->library(stream, {addresses, addresses + count}, body)
+                       : body();
+  }
   // The same calls, not intercepted.
   virtual Status issueCopy(void *dst, const void *src, uint64_t bytes, StreamHandle stream) = 0;
   virtual Status issueCopyRows(void *dst, uint64_t dstPitch, const void *src, uint64_t srcPitch,

@@ -191,6 +191,9 @@ public:
                                                               src.layout, dims, op, ordered));
     return std::make_unique<PlanOperation<ReducePlan>>(tools, std::move(plan), dst, src);
   }
+  Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &desc) override {
+    return gpu::prepareCall(tools, desc);
+  }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &desc) override {
     return gpu::prepareLaunch(tools, desc);
   }

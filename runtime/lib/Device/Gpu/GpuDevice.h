@@ -10,6 +10,7 @@
 
 #include "GpuStream.h"
 #include "Kernels.h"
+#include "tandem/Runtime/Kernel.h"
 
 #include <set>
 
@@ -29,6 +30,12 @@ struct PtxKernel {
   FunctionHandle rows = nullptr, strided = nullptr;
 };
 
+/// A loaded image of the embedder.
+struct LoadedImage {
+  ModuleHandle module = nullptr;
+  FunctionHandle function = nullptr;
+};
+
 /// What prepared operations share.
 struct Toolbox {
   ~Toolbox();
@@ -42,11 +49,14 @@ struct Toolbox {
   /// Of ordered products, the algorithms that keepOrdered keeps, by key.
   std::map<std::string, std::vector<std::string>> orderedAlgorithms;
   std::map<std::string, PtxKernel> ptxKernels; ///< by their text
+  std::map<std::shared_ptr<const ExternalKernel>, LoadedImage> images;
 
   Driver &driver() const { return *state->driver; }
   Expected<Blas *> matrixLibrary();
   /// Compiles and loads `text`, once.
   Expected<PtxKernel> loadPtx(const std::string &text);
+  /// Loads the kernel's image, once.
+  Expected<FunctionHandle> loadImage(const std::shared_ptr<const ExternalKernel> &kernel);
 };
 
 /// Bytes at whose multiples the rows of ordered products begin.
@@ -85,6 +95,8 @@ Status captureIntoForeign(const Toolbox &tools, Stream &main, const std::vector<
 
 using Tools = std::shared_ptr<Toolbox>;
 Expected<std::unique_ptr<Operation>> prepareMatmul(const Tools &tools, const MatmulDesc &desc);
+/// A call of the embedder's function or image.
+Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallDesc &desc);
 /// A launch of the program's PTX; Unsupported if none fits this GPU.
 Expected<std::unique_ptr<Operation>> prepareLaunch(const Tools &tools, const LaunchDesc &desc);
 

@@ -168,6 +168,8 @@ private:
 Toolbox::~Toolbox() {
   for (auto &[text, kernel] : ptxKernels)
     driver().unloadModule(kernel.module).ignore();
+  for (auto &[kernel, image] : images)
+    driver().unloadModule(image.module).ignore();
 }
 
 Expected<PtxKernel> Toolbox::loadPtx(const std::string &text) {

@@ -83,6 +83,9 @@ public:
                                                      ReduceOp, bool) override {
     return std::make_unique<NullOperation>();
   }
+  Expected<std::unique_ptr<Operation>> prepareCall(const CallDesc &) override {
+    return std::make_unique<NullOperation>();
+  }
   Expected<std::unique_ptr<Operation>> prepareLaunch(const LaunchDesc &) override {
     return std::make_unique<NullOperation>();
   }

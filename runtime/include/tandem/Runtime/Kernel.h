@@ -1,0 +1,49 @@
+//===- Kernel.h - kernels of the embedder -----------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_RUNTIME_KERNEL_H
+#define TANDEM_RUNTIME_KERNEL_H
+
+#include "tandem-c/Kernel.h"
+#include "tandem/Program/Status.h"
+#include "tandem/Runtime/Device.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// A registered kernel (tandem_kernel of the C API), with copies of its texts and image.
+struct ExternalKernel {
+  std::string name;
+  void *user = nullptr;
+  tandem_kernel_function cpuFunction = nullptr, gpuFunction = nullptr;
+  std::vector<char> image; ///< ends in a null; empty: none
+  std::string entry;
+  uint32_t threads = 0, indicesPerBlock = 0;
+
+  /// InvalidArgument if a member is missing.
+  static Expected<std::shared_ptr<const ExternalKernel>> create(const tandem_kernel &kernel);
+};
+
+/// A call of a kernel of the embedder.
+struct CallDesc {
+  std::shared_ptr<const ExternalKernel> kernel;
+  const char *config = "";                     ///< lives as long as the operation
+  std::vector<uint32_t> slots;                 ///< of the output, then of the inputs
+  std::vector<tandem_kernel_operand> operands; ///< likewise, without data
+  int64_t indices = 1; ///< of the output's parallel dimensions, all together
+};
+
+/// Calls `function` on `stream` with the frame's addresses.
+Status callKernel(const CallDesc &desc, tandem_kernel_function function, void *stream,
+                  const Frame &frame);
+
+} // namespace tandem
+
+#endif // TANDEM_RUNTIME_KERNEL_H

@@ -1,0 +1,84 @@
+//===- Call.cpp - kernels of the embedder -----------------------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GpuDevice.h"
+
+namespace tandem::gpu {
+
+namespace {
+
+class FunctionOperation final : public GpuOperation {
+public:
+  FunctionOperation(Tools tools, const CallDesc &desc) : tools(std::move(tools)), desc(desc) {}
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    const void *addresses[TANDEM_KERNEL_MAX_OPERANDS];
+    for (size_t k = 0; k < desc.slots.size(); ++k)
+      addresses[k] = frame.pointers[desc.slots[k]];
+    return tools->driver().library(stream.native(), addresses, desc.slots.size(), [&] {
+      return callKernel(desc, desc.kernel->gpuFunction, stream.native(), frame);
+    });
+  }
+
+private:
+  Tools tools;
+  CallDesc desc;
+};
+
+class ImageOperation final : public GpuOperation {
+public:
+  ImageOperation(Tools tools, FunctionHandle function, const CallDesc &desc)
+      : tools(std::move(tools)), function(function), desc(desc) {}
+  Status issue(GpuStream &stream, const Frame &frame) override {
+    tandem_kernel_operand operands[TANDEM_KERNEL_MAX_OPERANDS];
+    void *arguments[TANDEM_KERNEL_MAX_OPERANDS];
+    for (size_t k = 0; k < desc.operands.size(); ++k) {
+      operands[k] = desc.operands[k];
+      operands[k].data = frame.pointers[desc.slots[k]];
+      arguments[k] = &operands[k];
+    }
+    int64_t perBlock = desc.kernel->indicesPerBlock;
+    auto blocks = static_cast<unsigned>((desc.indices + perBlock - 1) / perBlock);
+    return tools->driver().launch(function, {blocks, 1, desc.kernel->threads}, stream.native(),
+                                  arguments);
+  }
+
+private:
+  Tools tools; ///< keeps the image loaded
+  FunctionHandle function;
+  CallDesc desc;
+};
+
+} // namespace
+
+Expected<FunctionHandle> Toolbox::loadImage(const std::shared_ptr<const ExternalKernel> &kernel) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (auto known = images.find(kernel); known != images.end())
+    return known->second.function;
+  LoadedImage image;
+  TANDEM_RETURN_IF_ERROR(driver().loadModule(kernel->image.data(), &image.module));
+  Status status = driver().function(image.module, kernel->entry.c_str(), &image.function);
+  if (!status.ok()) {
+    driver().unloadModule(image.module).ignore();
+    return status;
+  }
+  images.emplace(kernel, image);
+  return image.function;
+}
+
+Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallDesc &desc) {
+  const ExternalKernel &kernel = *desc.kernel;
+  if (kernel.gpuFunction)
+    return std::make_unique<FunctionOperation>(tools, desc);
+  if (kernel.image.empty())
+    return Status(Code::Unsupported, "expected a function or an image for GPUs, found none");
+  if (desc.indices > int64_t(kernel.indicesPerBlock) * 0x7fffffff)
+    return Status(Code::Unsupported, "expected at most 2^31 - 1 blocks");
+  TANDEM_ASSIGN_OR_RETURN(FunctionHandle function, tools->loadImage(desc.kernel));
+  return std::make_unique<ImageOperation>(tools, function, desc);
+}
+
+} // namespace tandem::gpu

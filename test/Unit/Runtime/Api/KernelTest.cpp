@@ -1,0 +1,153 @@
+//===- KernelTest.cpp - kernels of the embedder in the C API ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "tandem-c/Runtime.h"
+
+#include "Support/ProgramSpec.h"
+
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+constexpr int64_t kCount = 6;
+
+/// y = scale(x), on each of `ranks` ranks.
+std::string scaling(uint32_t ranks) {
+  ProgramSpec spec(ranks);
+  uint32_t x = spec.stacked("x", false, DType::F32, {kCount});
+  uint32_t y = spec.stacked("y", true, DType::F32, {kCount});
+  for (RankSpec &rank : spec.ranks) {
+    KernelSpec kernel{"scale", sp::KernelFormat::external, "", {}, {0, 0}, {}, 1, {{0, 0}}};
+    rank.kernels.push_back(kernel);
+    uint32_t in = rank.view(rank.argument(x, kCount * 4), DType::F32, {kCount});
+    uint32_t out = rank.view(rank.argument(y, kCount * 4), DType::F32, {kCount});
+    rank.call(0, 0, {out, in}, {{rank.rank * kCount, ranks * kCount}});
+  }
+  return spec.encode();
+}
+
+/// y = factor * x; both dense.
+int scale(void *user, const tandem_kernel_call *call) {
+  const tandem_kernel_operand &y = call->operands[0], &x = call->operands[1];
+  for (int64_t i = 0; i < y.shape[0]; ++i)
+    static_cast<float *>(y.data)[i] = *static_cast<float *>(user) * static_cast<float *>(x.data)[i];
+  return 0;
+}
+
+tandem_kernel makeKernel(float *factor) {
+  tandem_kernel kernel{};
+  kernel.struct_size = sizeof kernel;
+  kernel.name = "scale";
+  kernel.user = factor;
+  kernel.cpu_function = scale;
+  return kernel;
+}
+
+/// One rank of a local world, or the only one.
+struct Rank {
+  explicit Rank(tandem_local_world *world = nullptr, uint32_t number = 0) {
+    tandem_context_options options{};
+    options.struct_size = sizeof options;
+    options.local_world = world;
+    options.local_world_rank = number;
+    options.channels = world ? "local" : nullptr;
+    EXPECT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
+  }
+  ~Rank() {
+    tandem_instance_destroy(instance);
+    tandem_program_destroy(program);
+    tandem_context_destroy(context);
+  }
+
+  tandem_code prepare(const std::string &file) {
+    EXPECT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &program), TANDEM_OK)
+        << tandem_last_error(context);
+    return tandem_prepare(context, program, &instance);
+  }
+
+  tandem_context *context = nullptr;
+  tandem_program *program = nullptr;
+  tandem_instance *instance = nullptr;
+};
+
+TEST(CApiKernel, Runs) {
+  float factor = 3, x[kCount] = {1, 2, 3, 4, 5, 6}, y[kCount] = {};
+  Rank rank;
+  // The second kernel of a name replaces the first one.
+  float other = 5;
+  for (float *each : {&other, &factor}) {
+    tandem_kernel kernel = makeKernel(each);
+    ASSERT_EQ(tandem_register_kernel(rank.context, &kernel), TANDEM_OK);
+  }
+  ASSERT_EQ(rank.prepare(scaling(1)), TANDEM_OK) << tandem_last_error(rank.context);
+  for (uint32_t i : {0, 1})
+    ASSERT_EQ(tandem_bind(rank.instance, i, i ? y : x, sizeof x, TANDEM_F32, 1, &kCount),
+              TANDEM_OK);
+  for (int run = 0; run < 3; ++run)
+    ASSERT_EQ(tandem_run(rank.instance), TANDEM_OK) << tandem_last_error(rank.context);
+  for (int i = 0; i < kCount; ++i)
+    EXPECT_EQ(y[i], 3 * x[i]);
+}
+
+// A kernel that one rank lacks is an error on all ranks.
+TEST(CApiKernel, MissingOnOneRank) {
+  tandem_local_world *world = nullptr;
+  ASSERT_EQ(tandem_local_world_create(2, 10000, &world), TANDEM_OK);
+  std::string file = scaling(2), errors[2];
+  tandem_code codes[2] = {};
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < 2; ++r)
+    threads.emplace_back([&, r] {
+      Rank rank(world, r);
+      float factor = 3;
+      tandem_kernel kernel = makeKernel(&factor);
+      if (r == 0)
+        EXPECT_EQ(tandem_register_kernel(rank.context, &kernel), TANDEM_OK);
+      codes[r] = rank.prepare(file);
+      errors[r] = tandem_last_error(rank.context);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  tandem_local_world_destroy(world);
+  EXPECT_EQ(codes[0], TANDEM_ABORTED);
+  EXPECT_EQ(codes[1], TANDEM_UNSUPPORTED);
+  for (const std::string &error : errors)
+    EXPECT_NE(error.find("kernel \"scale\": expected it to be registered with this context"),
+              std::string::npos)
+        << error;
+}
+
+TEST(CApiKernel, Errors) {
+  Rank rank;
+  auto expect = [&](const tandem_kernel *kernel, const std::string &text) {
+    EXPECT_EQ(tandem_register_kernel(rank.context, kernel), TANDEM_INVALID_ARGUMENT);
+    EXPECT_EQ(tandem_last_error(rank.context), text);
+  };
+  float factor = 1;
+  expect(nullptr, "kernel: null pointer");
+  tandem_kernel kernel = makeKernel(&factor);
+  kernel.struct_size = 0;
+  expect(&kernel, "tandem_kernel: struct_size: expected 72, found 0");
+  kernel = makeKernel(&factor);
+  kernel.name = "";
+  expect(&kernel, "tandem_kernel: expected a name, found none");
+  kernel = makeKernel(&factor);
+  kernel.cpu_function = nullptr;
+  expect(&kernel, "kernel \"scale\": expected a function or an image, found none");
+  kernel.image = "ptx";
+  kernel.gpu_function = scale;
+  expect(&kernel, "kernel \"scale\": expected a GPU function or an image, found both");
+  kernel.gpu_function = nullptr;
+  expect(&kernel,
+         "kernel \"scale\": an image needs image_size, entry, threads and indices_per_block");
+}
+
+} // namespace

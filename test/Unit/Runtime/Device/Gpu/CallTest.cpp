@@ -1,0 +1,146 @@
+//===- CallTest.cpp - kernels of the embedder on a GPU ----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "FakeGpu.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+using namespace tandem;
+using namespace tandem::test;
+
+namespace {
+
+constexpr int64_t kRows = 3, kColumns = 4;
+
+/// y = f(x), as rows 5 ... 7 of 16.
+ProgramSpec calling() {
+  ProgramSpec spec(1);
+  uint32_t x = spec.stacked("x", false, DType::F32, {kRows, kColumns});
+  uint32_t y = spec.stacked("y", true, DType::F32, {kRows, kColumns});
+  RankSpec &rank = spec.ranks[0];
+  KernelSpec kernel{"f", sp::KernelFormat::external, "", {}, {0, 0}, {}, 1, {{0, -1, 0, -1}}};
+  kernel.config = "plain";
+  rank.kernels.push_back(kernel);
+  uint32_t in = rank.view(rank.argument(x, 48), DType::F32, {kRows, kColumns});
+  uint32_t out = rank.view(rank.argument(y, 48), DType::F32, {kRows, kColumns});
+  rank.call(0, 0, {out, in}, {{5, 16}});
+  return spec;
+}
+
+/// A context with the stand-in's GPU, where `kernel` is registered, and an instance of calling().
+struct Prepared {
+  explicit Prepared(const tandem_kernel *kernel) {
+    ContextOptions options;
+    options.device = fakeDevice();
+    options.bootstrap = createSelfBootstrap();
+    auto made = Context::create(std::move(options));
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    context = std::move(*made);
+    if (kernel)
+      EXPECT_TRUE(context->registerKernel(*kernel).ok());
+    auto file = ProgramFile::fromMemory(calling().encode());
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    auto program = (*file)->rankProgram(0);
+    EXPECT_TRUE(program.ok()) << program.status().message();
+    auto prepared = Instance::create(*context, *program);
+    status = prepared.status();
+    if (prepared)
+      instance = std::move(*prepared);
+  }
+
+  /// Three runs of numbers 0 to 11; the last element of y.
+  float lastOf(int runs) {
+    auto memory = bindAll(*context, *instance);
+    EXPECT_TRUE(memory.ok());
+    float values[kRows * kColumns], found[kRows * kColumns] = {};
+    for (int i = 0; i < kRows * kColumns; ++i)
+      values[i] = static_cast<float>(i);
+    EXPECT_TRUE(context->device().upload((*memory)[0]->data(), values, sizeof values).ok());
+    for (int run = 0; run < runs; ++run) {
+      Status ran = instance->run();
+      EXPECT_TRUE(ran.ok()) << ran.message();
+    }
+    EXPECT_TRUE(context->device().download(found, (*memory)[1]->data(), sizeof found).ok());
+    return found[kRows * kColumns - 1];
+  }
+
+  std::unique_ptr<Context> context;
+  InstancePtr instance;
+  Status status;
+};
+
+tandem_kernel named(const char *name) {
+  tandem_kernel kernel{};
+  kernel.struct_size = sizeof kernel;
+  kernel.name = name;
+  return kernel;
+}
+
+// The stand-in's kernel multiplies each row by its place in the whole tensor: 7 in the last one.
+TEST(GpuCall, Image) {
+  tandem_kernel kernel = named("f");
+  const char image[] = "any";
+  kernel.image = image;
+  kernel.image_size = sizeof image - 1;
+  kernel.entry = "multiply_by_row";
+  kernel.threads = 32;
+  kernel.indices_per_block = 2;
+  Prepared prepared(&kernel);
+  ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
+  EXPECT_EQ(prepared.lastOf(3), 77);
+  EXPECT_GT(fakeNumber("launches.multiply_by_row"), 0);
+}
+
+/// Enqueues a copy of the kernel's operand on the stream that it is given, and counts calls.
+int copyOnStream(void *user, const tandem_kernel_call *call) {
+  ++*static_cast<int *>(user);
+  using Copy = int (*)(void *dst, const void *src, size_t bytes, void *stream);
+  static void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  static auto copy = reinterpret_cast<Copy>(::dlsym(library, "cuMemcpyAsync"));
+  const tandem_kernel_operand &y = call->operands[0], &x = call->operands[1];
+  bool right = call->num_operands == 2 && std::string(call->config) == "plain" &&
+               std::string(call->name) == "f" && y.rank == 2 && y.shape[0] == kRows &&
+               y.strides[0] == kColumns && y.offset[0] == 5 && y.extent[0] == 16 &&
+               x.offset[1] == 0 && x.extent[1] == kColumns && call->stream && copy;
+  return right ? copy(y.data, x.data, 48, call->stream) : 3;
+}
+
+// A function is called for the capture and then replayed with the graph.
+TEST(GpuCall, Function) {
+  tandem_kernel kernel = named("f");
+  int calls = 0;
+  kernel.user = &calls;
+  kernel.gpu_function = copyOnStream;
+  Prepared prepared(&kernel);
+  ASSERT_TRUE(prepared.status.ok()) << prepared.status.message();
+  EXPECT_EQ(prepared.lastOf(20), 11);
+  EXPECT_GT(calls, 0);
+  EXPECT_LT(calls, 10);
+}
+
+TEST(GpuCall, FailingFunction) {
+  tandem_kernel kernel = named("f");
+  kernel.gpu_function = [](void *, const tandem_kernel_call *) { return 3; };
+  Prepared prepared(&kernel);
+  EXPECT_NE(prepared.status.message().find("kernel \"f\" returned 3"), std::string::npos)
+      << prepared.status.message();
+}
+
+TEST(GpuCall, Refused) {
+  auto expect = [](const tandem_kernel *kernel, const char *text) {
+    Prepared prepared(kernel);
+    EXPECT_EQ(prepared.status.code(), Code::Unsupported);
+    EXPECT_NE(prepared.status.message().find(text), std::string::npos) << prepared.status.message();
+  };
+  expect(nullptr, "kernel \"f\": expected it to be registered with this context");
+  tandem_kernel kernel = named("f");
+  kernel.cpu_function = copyOnStream;
+  expect(&kernel, "kernel \"f\": expected a function or an image for GPUs, found none");
+}
+
+} // namespace
