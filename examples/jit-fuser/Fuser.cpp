@@ -7,6 +7,8 @@
 
 #include "Fuser.h"
 
+#include "Kernels.h"
+
 #include <algorithm>
 #include <stdexcept>
 #include <tandem/Compiler/Builder/Compile.h>
@@ -91,9 +93,14 @@ const std::string &ProgramCache::get(const builder::Fusion &fusion, const std::s
 }
 
 Fuser::Fuser(const tandem_context_options &options, uint32_t rank, int64_t ranks,
-             ProgramCache &programs, Limits limits)
+             ProgramCache &programs, Limits limits, bool ownAttention)
     : Recorder(ranks), context(std::make_shared<Context>(options)), rank(rank), programs(programs),
-      limits(limits) {}
+      limits(limits) {
+  if (!ownAttention)
+    return;
+  context->check(registerKernels(context->handle));
+  attentionKernel = kAttention;
+}
 
 Fuser::~Fuser() {
   for (tandem_instance *instance : inFlight) // after an error

@@ -55,9 +55,10 @@ class Context;
 /// One rank.
 class Fuser : public Recorder {
 public:
-  /// `options` as for tandem_context_create. Throws std::runtime_error.
+  /// `options` as for tandem_context_create. With `ownAttention`, causal attention is the kernel of
+  /// Kernels.h, else Tandem's op. Throws std::runtime_error.
   Fuser(const tandem_context_options &options, uint32_t rank, int64_t ranks, ProgramCache &programs,
-        Limits limits);
+        Limits limits, bool ownAttention);
   ~Fuser() override;
 
   /// A tensor with data: `whole` has all elements; this rank keeps its part.

@@ -7,6 +7,8 @@
 
 #include "Tensor.h"
 
+#include "Kernels.h"
+
 #include <stdexcept>
 
 using namespace fuser;
@@ -58,6 +60,13 @@ builder::Value fuser::emit(builder::Fusion &f, const Node &node,
     return f.concat({b, a}, static_cast<int64_t>(half.size()) - 1, node.at);
   }
   case Op::Attention: {
+    if (!node.name.empty()) {
+      const Shape &q = node.operands[0]->shape, &v = node.operands[2]->shape;
+      builder::CallOptions options; // two products with all keys
+      options.flops = static_cast<double>(2 * v[1] * (q[2] + v[2]));
+      return f.call(node.name, operands, {builder::DType::F32, {q[0], q[1], v[2]}, {}},
+                    kAttentionDims, options, node.at);
+    }
     builder::AttentionOptions options;
     options.causal = node.causal;
     return f.attention(operands[0], operands[1], operands[2], options, node.at);
@@ -243,6 +252,8 @@ Tensor Recorder::rotate(Tensor x, bool isBack, Location at) {
 Tensor Recorder::attention(Tensor q, Tensor k, Tensor v, bool causal, Location at) {
   Node node = makeNode(Op::Attention, {std::move(q), std::move(k), std::move(v)}, at);
   node.causal = causal;
+  if (causal)
+    node.name = attentionKernel;
   return record(std::move(node));
 }
 

@@ -50,7 +50,7 @@ struct Node {
   std::vector<Tensor> operands;
   Shape shape;
   Placement placement;
-  std::string name;            ///< of a Map: "add"
+  std::string name;            ///< of a Map: "add"; of Attention: the kernel to call, "" for the op
   std::vector<double> numbers; ///< of a Map: behind its tensors, the operand that is a number
   bool isNumberFirst = false;  ///< of a Map: before its tensors
   Shape dims;                  ///< reduced, permuted, or those of the result
@@ -92,6 +92,7 @@ public:
 
 protected:
   Tensor record(Node node);
+  std::string attentionKernel; ///< of causal attention; empty: Tandem's own
   uint64_t recorded = 0;
   int64_t ranks;
 };

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Fuser.h"
+#include "Kernels.h"
 #include "Llama.h"
 #include "Ranks.h"
 
@@ -26,7 +27,7 @@ namespace {
 struct Options {
   uint32_t ranks = 4;
   bool processes = false;
-  std::string device = "cpu", channels, target, machine;
+  std::string device = "cpu", channels, target, machine, attention;
   Config config;
   Limits limits;
   int64_t steps = 3;
@@ -173,7 +174,7 @@ void runRank(const Options &options, const Model &model, ProgramCache &programs,
              tandem_context_options context) {
   context.device = options.device.c_str();
   context.channels = options.channels.c_str();
-  Fuser f(context, rank, options.ranks, programs, options.limits);
+  Fuser f(context, rank, options.ranks, programs, options.limits, options.attention == "call");
   Result result = train(f, options, model);
   if (result.all.instances != result.first.instances)
     throw std::runtime_error("expected that steps after the second compile nothing");
@@ -185,7 +186,7 @@ void runRank(const Options &options, const Model &model, ProgramCache &programs,
   alone.struct_size = sizeof alone;
   alone.device = options.device.c_str();
   ProgramCache own(options.target, options.machine);
-  Fuser single(alone, 0, 1, own, options.limits);
+  Fuser single(alone, 0, 1, own, options.limits, options.attention == "call");
   compareWithOneRank(result, train(single, options, model), model);
   compareWithLoops(result, options.config, model);
   std::printf("%lld steps: %zu groups of %zu ops in all, %zu programs; loss %.4f to %.4f\n",
@@ -209,7 +210,8 @@ Options parse(int argc, char **argv) {
   std::pair<const char *, std::string *> words[] = {{"--device=", &options.device},
                                                     {"--channels=", &options.channels},
                                                     {"--target=", &options.target},
-                                                    {"--machine=", &options.machine}};
+                                                    {"--machine=", &options.machine},
+                                                    {"--attention=", &options.attention}};
   for (int i = 1; i < argc; ++i) {
     bool isKnown = std::strcmp(argv[i], "--processes") == 0;
     options.processes |= isKnown;
@@ -238,6 +240,10 @@ Options parse(int argc, char **argv) {
   bool isGpu = options.device.rfind("cuda", 0) == 0;
   if (options.channels.empty())
     options.channels = isGpu ? "ccl" : options.processes ? "ucx" : "local";
+  if (options.attention.empty())
+    options.attention = isGpu && !haveGpuKernels() ? "op" : "call";
+  if (options.attention != "op" && options.attention != "call")
+    throw std::invalid_argument("expected --attention=op or call, found " + options.attention);
   bool isPeer = options.channels.find("peer") != std::string::npos;
   if (options.target.empty())
     options.target = isGpu ? (isPeer ? "cuda-peer" : "cuda-nccl") : "cpu-" + options.channels;

@@ -201,7 +201,8 @@ class Projects(harness.Test):
         build(os.path.join(ROOT, "examples", "jit-fuser"), self.folder, f"-DCMAKE_PREFIX_PATH={PREFIX}",
               "-DCMAKE_CXX_FLAGS=-Werror -pedantic")
         # Ranks as threads and as processes; small groups; other shapes; three ranks.
-        for options in (["--ranks=4", "--machine=h200x4"], ["--ranks=2", "--processes"], ["--ranks=2", "--group-ops=9"],
+        for options in (["--ranks=4", "--machine=h200x4"], ["--ranks=2", "--processes"],
+                        ["--ranks=2", "--group-ops=9", "--attention=op"],
                         ["--ranks=3", "--tokens=15", "--heads=6", "--hidden=36", "--blocks=1",
                          "--group-bytes=20000"]):
             with self.subTest(options):

@@ -76,6 +76,13 @@ struct AttentionOptions {
   int64_t keyCount = 0; ///< rows read the first keys only; 0: all
 };
 
+struct CallOptions {
+  std::string config; ///< text that the kernel gets
+  /// The cost for one index of each parallel dimension. No bytes: each element moves once.
+  std::optional<double> flops = std::nullopt, bytes = std::nullopt;
+  bool strided = false; ///< the kernel takes any strides
+};
+
 /// A fusion that is being built: one function. Semantics of the ops:
 /// docs/reference/FusionDialect.md.
 class Fusion {
@@ -134,6 +141,13 @@ public:
   /// One after another along `dim`.
   Value concat(const std::vector<Value> &values, int64_t dim, Location at = Location::here());
 
+  /// A kernel of the embedder, which the runtime knows by the name `callee` (docs/kernels.md).
+  /// `dims` says which dimensions it computes index by index, "s_, _ -> s_" for a norm of rows with
+  /// a weight. `result` has the type, with axes or without.
+  Value call(const std::string &callee, const std::vector<Value> &inputs, Type result,
+             const std::string &dims, const CallOptions &options = {},
+             Location at = Location::here());
+
   /// The same value with other axes, by a schedule if one is given: the op that communicates.
   Value reshard(Value value, Axes axes, std::optional<Schedule> schedule = std::nullopt,
                 Location at = Location::here());
@@ -176,6 +190,10 @@ private:
     bool isUsed = false;
     size_t separator = 0; ///< operands before the word "bias"; 0: none
   };
+  /// A kernel that is called: its types have ranks and element types only.
+  struct Declaration {
+    std::string name, text;
+  };
   struct Result {
     std::string name;
     Value value;
@@ -208,6 +226,7 @@ private:
   std::string functionName;
   std::vector<Node> nodes;
   std::vector<Result> results;
+  std::vector<Declaration> declarations;
   std::vector<Mesh> meshes;
   std::vector<Diagnostic> found;
 };

@@ -201,6 +201,33 @@ TEST_F(BuilderErrors, Shapes) {
   expectError(f.concat({w, f.reshape(w, {512})}, 0), "expected rank 2 of operand 1, found 1");
 }
 
+TEST_F(BuilderErrors, Calls) {
+  Type rows{DType::F32, {64, 32}, {}};
+  auto call = [&](const std::string &name, Type type, const std::string &dims,
+                  CallOptions options = {}) {
+    return f.call(name, {x, w}, std::move(type), dims, options);
+  };
+  expectError(call("a b", rows, "s_, __ -> s_"), "expected the name of a kernel, found \"a b\"");
+  expectError(call("f", rows, "s_, __ -> s_"), "expected the name of a kernel, found \"f\"");
+  expectError(call("k", rows, "s_ -> s_"), "k: expected dims of 2 operands and, behind ->");
+  expectError(call("k", rows, "s_, __"), "k: expected dims of 2 operands and, behind ->");
+  expectError(call("k", rows, "S_, __ -> S_"), "expected lower-case letters, _, commas and one ->");
+  expectError(call("k", rows, "s_, _ -> s_"), "found \"_\" and 32x16");
+  expectError(call("k", rows, "ss, __ -> s_"),
+              "expected a letter once in each tensor, found \"ss\"");
+  expectError(call("k", rows, "s_, _c -> s_"), "expected each letter in the result, found 'c'");
+  expectError(call("k", rows, "s_, s_ -> s_"), "expected equal extents of 's', found 32 and 64");
+  expectError(call("k", {DType::F32, {-3}, {}}, "s_, __ -> _"), "expected extents of 0 or more");
+  expectError(call("k", {DType::F32, {64, 32}, tp.replicated(1)}, "s_, __ -> s_"),
+              "expected axes of 2 dimensions, found 1");
+  CallOptions options;
+  options.flops = -1;
+  expectError(call("k", rows, "s_, __ -> s_", options), "expected costs that are not negative");
+  EXPECT_TRUE(call("k", rows, "s_, __ -> s_").valid());
+  expectError(call("k", {DType::I32, {64, 32}, {}}, "s_, __ -> s_"),
+              "expected the ranks and element types of its earlier call");
+}
+
 TEST_F(BuilderErrors, Annotations) {
   expectError(f.reshard(x, tp.replicated(2), Schedule{"ring>", {}}),
               "expected the name of a schedule");

@@ -230,6 +230,40 @@ TEST_F(Builder, Annotations) {
       : !x, !w -> tensor<64x16xf32, #fusion.axes<#tp, [stream("x") * stream(2), -]>>)mlir");
 }
 
+/// One declaration serves calls of several shapes.
+TEST_F(Builder, Calls) {
+  auto call = [&](Value a, CallOptions options) {
+    return f.call("norm", {a, f.reduce(Reduction::Sum, a, {0})}, {DType::F32, f.shape(a), {}},
+                  "s_, _ -> s_", options);
+  };
+  CallOptions options;
+  options.config = "a \"b\"";
+  options.flops = 64;
+  options.bytes = 0.5;
+  options.strided = true;
+  Value y = call(f.matmul(call(x, options), w), {});
+  f.output("y", y);
+  ASSERT_TRUE(f.ok()) << f.errorText();
+  EXPECT_EQ(parsed(f.text()), parsed(R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<64x32xf32, #fusion.axes<#tp, [didx("x"), -]>>
+!w = tensor<32x16xf32, #fusion.axes<#tp, [-, -]>>
+!y = tensor<64x16xf32>
+func.func private @norm(tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+func.func @f(%x: !x {fusion.name = "x"}, %w: !w {fusion.name = "w"}) -> (!y {fusion.name = "y"}) {
+  %s = fusion.reduce sum %x dims [0] : !x -> tensor<32xf32>
+  %n = fusion.call @norm(%x, %s) dims "s_, _ -> s_" {bytes = 0.5, config = "a \"b\"", flops = 64.0, strided}
+      : (!x, tensor<32xf32>) -> tensor<64x32xf32>
+  %h = fusion.matmul %n, %w : tensor<64x32xf32>, !w -> !y
+  %t = fusion.reduce sum %h dims [0] : !y -> tensor<16xf32>
+  %y = fusion.call @norm(%h, %t) dims "s_, _ -> s_" : (!y, tensor<16xf32>) -> !y
+  return %y : !y
+}
+)mlir"));
+  Program program = compile(f);
+  EXPECT_TRUE(program.ok) << program.errorText();
+}
+
 TEST_F(Builder, EveryElementwiseOpCompiles) {
   Value i = f.cast(x, DType::I32), truth = f.compare("ge", x, 0);
   int number = 0;

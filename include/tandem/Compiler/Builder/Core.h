@@ -297,6 +297,8 @@ inline std::string Fusion::text(bool locations) const {
             "]" + (mesh.devices().empty() ? "" : ", devices = " + detail::list(mesh.devices())) +
             ">\n";
   }
+  for (const Declaration &kernel : declarations)
+    text += kernel.text;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node &node = nodes[i];
     if (node.form == Form::Input)

@@ -399,6 +399,66 @@ inline Value Fusion::concat(const std::vector<Value> &values, int64_t dim, Locat
               std::move(result), at);
 }
 
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+inline Value Fusion::call(const std::string &callee, const std::vector<Value> &inputs, Type result,
+                          const std::string &dims, const CallOptions &options, Location at) {
+  if (!areUsable("call", inputs, at))
+    return error();
+  std::string error = detail::extentsError(result.shape);
+  if (!detail::isWord(callee) || callee == functionName)
+    error = "expected the name of a kernel, found " + detail::quote(callee);
+  std::vector<std::vector<int64_t>> shapes;
+  for (Value input : inputs)
+    shapes.push_back(type(input).shape);
+  shapes.push_back(result.shape);
+  if (error.empty())
+    error = detail::callError(shapes, dims);
+  if (error.empty() && (options.flops.value_or(0) < 0 || options.bytes.value_or(0) < 0))
+    error = "expected costs that are not negative";
+  if (!error.empty())
+    return this->error("call", inputs, callee + ": " + error, at);
+  if (result.axes && !checkAxes("call", inputs, *result.axes, result.shape.size(), at))
+    return this->error();
+
+  // One declaration serves all extents.
+  auto declare = [&](Type one) {
+    std::fill(one.shape.begin(), one.shape.end(), kUnknown);
+    one.axes.reset();
+    return typeText(one);
+  };
+  std::string text = "func.func private @" + callee + "(" +
+                     detail::join(inputs, ", ", [&](Value one) { return declare(type(one)); }) +
+                     ") -> " + declare(result) + "\n";
+  bool isDeclared = false;
+  for (const Declaration &known : declarations) {
+    if (known.name == callee && known.text != text)
+      return this->error("call", inputs,
+                         callee + ": expected the ranks and element types of its earlier call, "
+                                  "found others",
+                         at);
+    isDeclared |= known.name == callee;
+  }
+  if (!isDeclared)
+    declarations.push_back({callee, std::move(text)});
+
+  std::vector<std::string> attributes;
+  if (options.bytes)
+    attributes.push_back("bytes = " + detail::number(*options.bytes, DType::F64) + " : f64");
+  if (!options.config.empty())
+    attributes.push_back("config = " + detail::quote(options.config));
+  if (options.flops)
+    attributes.push_back("flops = " + detail::number(*options.flops, DType::F64) + " : f64");
+  if (options.strided)
+    attributes.emplace_back("strided");
+  Value made = make("call", Form::Function, "fusion.call @" + callee + "(", inputs,
+                    ") dims " + detail::quote(dims), std::move(result), at);
+  nodeOf(made).attributes = detail::join(attributes, ", ", [](auto &one) { return one; });
+  return made;
+}
+
 } // namespace v0_1
 } // namespace tandem::builder
 

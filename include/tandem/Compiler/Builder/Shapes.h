@@ -221,6 +221,51 @@ inline std::string concatShape(const std::vector<Shape> &shapes, int64_t dim, Sh
   return "";
 }
 
+/// Of the parallel dimensions of a call: `shapes` are those of the inputs, then of the result.
+inline std::string callError(const std::vector<Shape> &shapes, const std::string &dims) {
+  std::vector<std::string> parts(1);
+  size_t arrow = std::string::npos;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == ' ')
+      continue;
+    if (dims[i] == ',' && arrow == std::string::npos) {
+      parts.emplace_back();
+    } else if (dims.compare(i, 2, "->") == 0 && arrow == std::string::npos) {
+      arrow = i++;
+      if (shapes.size() == 1 && parts.size() == 1 && parts[0].empty())
+        parts.clear(); // no inputs
+      parts.emplace_back();
+    } else if (dims[i] == '_' || (dims[i] >= 'a' && dims[i] <= 'z')) {
+      parts.back() += dims[i];
+    } else {
+      return "expected lower-case letters, _, commas and one -> in dims, found " + quote(dims);
+    }
+  }
+  if (arrow == std::string::npos || parts.size() != shapes.size())
+    return "expected dims of " + std::to_string(shapes.size() - 1) +
+           " operands and, behind ->, of the result, found " + quote(dims);
+  const std::string &last = parts.back();
+  for (size_t k = 0; k < parts.size(); ++k) {
+    if (parts[k].size() != shapes[k].size())
+      return "expected dims of as many dimensions as the tensor has, found " + quote(parts[k]) +
+             " and " + shapeText(shapes[k]);
+    for (size_t d = 0; d < parts[k].size(); ++d) {
+      char letter = parts[k][d];
+      if (letter == '_')
+        continue;
+      if (parts[k].find(letter, d + 1) != std::string::npos)
+        return "expected a letter once in each tensor, found " + quote(parts[k]);
+      size_t at = last.find(letter);
+      if (at == std::string::npos)
+        return std::string("expected each letter in the result, found '") + letter + "' elsewhere";
+      if (int64_t a = shapes[k][d], b = shapes.back()[at]; !areCompatible(a, b))
+        return std::string("expected equal extents of '") + letter + "', found " + extent(a) +
+               " and " + extent(b);
+    }
+  }
+  return "";
+}
+
 } // namespace detail
 } // namespace v0_1
 } // namespace tandem::builder
