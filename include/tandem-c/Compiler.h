@@ -65,6 +65,7 @@ typedef struct tandem_compile_options {
   const char
       *deterministic; /* "bitwise", "batch" (docs/determinism.md); NULL: as the module says */
   const char *tuned;  /* file of measured choices (docs/benchmarking.md); NULL: none */
+  int64_t bound;      /* not 0: extents left `?` (or -1 in `shapes`) vary from 0 to this */
 } tandem_compile_options;
 
 typedef enum tandem_severity {
@@ -129,6 +130,36 @@ tandem_compilation *tandem_module_compile(tandem_module_compiler *compiler,
 /* No effect if the struct_size of *statistics is 0. */
 void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
                                        tandem_cache_statistics *statistics);
+
+/* A module's programs for an extent that varies from run to run, such as the number of tokens: few
+ * serve all extents up to a bound. Thread-safe. See tandem/Compiler/Family.h and docs/families.md.
+ */
+typedef struct tandem_family tandem_family;
+
+/* Zero everything but struct_size and bound for the defaults. */
+typedef struct tandem_family_options {
+  size_t struct_size;
+  int64_t bound;         /* the largest extent */
+  int64_t unit;          /* programs are for multiples of this; 0: 64 */
+  int64_t step;          /* not 0: programs are for multiples of this; `per_doubling` is not read */
+  uint32_t per_doubling; /* programs between n and 2n; 0: 4 */
+  uint32_t reserved;     /* 0 */
+} tandem_family_options;
+
+/* Copies the options; the `bound` of compile options is not read. The compiler outlives the family.
+ * NULL only if out of memory. */
+tandem_family *tandem_family_create(tandem_module_compiler *compiler,
+                                    const tandem_compile_options *options,
+                                    const tandem_family_options *family);
+void tandem_family_destroy(tandem_family *family);
+/* The bound of the program that serves `extent`; -1 if that is not from 0 to the family's bound. */
+int64_t tandem_family_step(const tandem_family *family, int64_t extent);
+/* That program, for tandem_set_extent (tandem-c/Instance.h). Compiled at the first call for its
+ * step. Destroy the result. */
+tandem_compilation *tandem_family_program(tandem_family *family, int64_t extent);
+/* Compiles all programs on `threads` threads (0: one), so that tandem_family_program only looks
+ * them up. One that failed, else the last; destroy it. */
+tandem_compilation *tandem_family_compile_all(tandem_family *family, uint32_t threads);
 
 /* What is known of a compiled program, the bytes of a .tsp file, without running it. Needs no
  * device. Destroy the report; NULL only if out of memory. Thread-safe. */

@@ -39,6 +39,11 @@ struct DLManagedTensorVersioned;
 tandem_code tandem_bind_dlpack_versioned(tandem_instance *instance, uint32_t index,
                                          const struct DLManagedTensorVersioned *managed);
 
+/* The extent of the varying dimensions in later runs, equal on all ranks; at first the bound. Then
+ * bind all arguments with a varying dimension, to memory of the shapes that
+ * tandem_program_at_extent states. Runs in flight are not affected. */
+tandem_code tandem_set_extent(tandem_instance *instance, int64_t extent);
+
 /* Errors of the functions below: TANDEM_INVALID_ARGUMENT leaves everything as it was. Other codes
  * are those of a failed run, TANDEM_TIMEOUT or TANDEM_ABORTED or the device's, which end the use of
  * the context. A run fails asynchronously: the next call that the context's handles get reports it.

@@ -24,6 +24,14 @@ tandem_code tandem_program_load_memory(tandem_context *context, const void *byte
                                        tandem_program **program);
 void tandem_program_destroy(tandem_program *program);
 
+/* The largest extent of the dimensions that vary from run to run (docs/families.md); -1: none does.
+ */
+int64_t tandem_program_bound(const tandem_program *program);
+/* The program as runs with that extent see it (tandem_set_extent), 0 to the bound: its arguments
+ * and shards are smaller. For queries; prepare `program` itself. Destroy it. */
+tandem_code tandem_program_at_extent(const tandem_program *program, int64_t extent,
+                                     tandem_program **at);
+
 /* Queries of programs: any thread. Pointers that they return live as long as the program. */
 const char *tandem_program_name(const tandem_program *program);
 /* Ranks that the program is for; prepare needs a world of this size. */
@@ -43,7 +51,7 @@ typedef struct tandem_argument {
   tandem_reduction partial_op;
   uint32_t num_terms; /* of a partial argument; else 1 */
   /* This rank's part, which tandem_bind expects: */
-  int present; /* 0: this rank holds no part of it; do not bind it */
+  int present; /* 0: do not bind it: this rank holds no part of it, or the runtime binds it */
   uint32_t local_rank;
   const int64_t *local_shape;
   uint64_t local_bytes;

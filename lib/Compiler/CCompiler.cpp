@@ -7,7 +7,7 @@
 
 #include "tandem-c/Compiler.h"
 
-#include "tandem/Compiler/ModuleCompiler.h"
+#include "tandem/Compiler/Family.h"
 #include "tandem/Program/CStruct.h"
 
 #include <new>
@@ -17,7 +17,8 @@ using namespace tandem::compiler;
 
 static_assert(TANDEM_NO_PADDING_AFTER(tandem_mesh_size, size) &&
               TANDEM_NO_PADDING_AFTER(tandem_argument_shape, rank) &&
-              TANDEM_NO_PADDING_AFTER(tandem_compile_options, tuned) &&
+              TANDEM_NO_PADDING_AFTER(tandem_compile_options, bound) &&
+              TANDEM_NO_PADDING_AFTER(tandem_family_options, reserved) &&
               TANDEM_NO_PADDING_AFTER(tandem_module_options, directory));
 
 struct tandem_compilation {
@@ -27,6 +28,11 @@ struct tandem_compilation {
 
 struct tandem_module_compiler {
   ModuleCompiler compiler;
+  Status settings; ///< whether the options could be read
+};
+
+struct tandem_family {
+  ProgramFamily family;
   Status settings; ///< whether the options could be read
 };
 
@@ -61,6 +67,7 @@ static Status convert(const tandem_compile_options *given, CompileOptions &to) {
   if (from.gather)
     to.gather = from.gather;
   to.certify = from.certify != 0;
+  to.bound = from.bound;
   if (from.tuned)
     to.tuned = from.tuned;
   if (from.deterministic)
@@ -169,4 +176,42 @@ void tandem_module_compiler_statistics(const tandem_module_compiler *compiler,
                                  counts.programs,
                                  counts.bytes};
   writeStruct(result, "tandem_cache_statistics", statistics).ignore();
+}
+
+tandem_family *tandem_family_create(tandem_module_compiler *compiler,
+                                    const tandem_compile_options *options,
+                                    const tandem_family_options *family) {
+  tandem_family_options given;
+  CompileOptions converted;
+  Status status = readStruct(family, "tandem_family_options", given);
+  if (status.ok())
+    status = convert(options, converted);
+  FamilySteps steps;
+  steps.bound = given.bound;
+  steps.step = given.step;
+  if (given.unit)
+    steps.unit = given.unit;
+  if (given.per_doubling)
+    steps.perDoubling = given.per_doubling;
+  return new (std::nothrow) tandem_family{
+      ProgramFamily(compiler->compiler, std::move(converted), steps), std::move(status)};
+}
+
+void tandem_family_destroy(tandem_family *family) { delete family; }
+
+int64_t tandem_family_step(const tandem_family *family, int64_t extent) {
+  const FamilySteps &steps = family->family.steps();
+  return !steps.check(extent).empty() ? -1 : steps.roundUp(extent);
+}
+
+tandem_compilation *tandem_family_program(tandem_family *family, int64_t extent) {
+  if (!family->settings.ok())
+    return wrap(refused(family->settings));
+  return wrap(family->family.program(extent));
+}
+
+tandem_compilation *tandem_family_compile_all(tandem_family *family, uint32_t threads) {
+  if (!family->settings.ok())
+    return wrap(refused(family->settings));
+  return wrap(family->family.compileAll(threads));
 }

@@ -82,6 +82,7 @@ private:
   LogicalResult verify();
   LogicalResult addCertificate();
   void compileBaseline();
+  void compileAlternatives(ModuleOp source);
 
   ModuleOp module;
   const CompileOptions &options;
@@ -163,10 +164,15 @@ LogicalResult Compilation::lower() {
   for (const auto &[axis, size] : options.mesh)
     lowering.mesh.push_back(axis + "=" + std::to_string(size));
   for (const auto &[argument, shape] : options.shapes)
-    lowering.shape.push_back(
-        argument + "=" +
-        llvm::join(llvm::map_range(shape, [](int64_t extent) { return std::to_string(extent); }),
-                   "x"));
+    lowering.shape.push_back(argument + "=" +
+                             llvm::join(llvm::map_range(shape,
+                                                        [](int64_t extent) {
+                                                          return extent < 0
+                                                                     ? "?"
+                                                                     : std::to_string(extent);
+                                                        }),
+                                        "x"));
+  lowering.bound = options.bound;
   lowering.target = options.target;
   lowering.workers = options.baseline ? 1 : options.workers;
   lowering.ranks = options.numRanks;
@@ -262,23 +268,64 @@ LogicalResult Compilation::verify() {
   return success();
 }
 
+/// What this compilation compiles besides is for comparison only.
+static CompileOptions forComparison(const CompileOptions &options) {
+  CompileOptions plain = options;
+  plain.withBaseline = plain.certify = plain.log = plain.statistics = plain.verifyOutput = false;
+  plain.snapshotDirectory.clear();
+  plain.output = Output::StreamProgram;
+  return plain;
+}
+
 /// A module that cannot be compiled says so when it is compiled with its schedules.
 void Compilation::compileBaseline() {
-  CompileOptions plain = options;
+  CompileOptions plain = forComparison(options);
   plain.baseline = true;
-  plain.withBaseline = plain.certify = plain.log = plain.statistics = plain.verifyOutput = false;
   plain.machine.clear();
   plain.tuned.clear();
   plain.choices.clear();
   if (plain.gather == "cost")
     plain.gather.clear();
-  plain.snapshotDirectory.clear();
-  plain.output = Output::StreamProgram;
   CompileResult compiled;
   OwningOpRef<ModuleOp> copy(module.clone());
   SilenceDiagnostics silence(module.getContext());
   if (succeeded(Compilation(*copy, plain, compiled).run()))
     result.baseline = std::move(compiled.output);
+}
+
+/// The program with the next best candidates, each for one loop.
+void Compilation::compileAlternatives(ModuleOp source) {
+  struct Other {
+    const Certificate::Loop *loop;
+    const Certificate::Candidate *candidate;
+    double loss; ///< s, by the loop alone
+  };
+  std::vector<Other> others;
+  for (const Certificate::Loop &loop : result.loops)
+    for (const Certificate::Candidate &candidate : loop.candidates)
+      if (&candidate != &loop.candidates.front() && candidate.seconds > 0 &&
+          llvm::none_of(others, [&](const Other &other) {
+            return other.loop->signature == loop.signature &&
+                   other.candidate->what == candidate.what;
+          }))
+        others.push_back({&loop, &candidate, candidate.seconds - loop.candidates.front().seconds});
+  llvm::sort(others, [](const Other &a, const Other &b) {
+    return a.loss != b.loss ? a.loss < b.loss : a.candidate->what < b.candidate->what;
+  });
+  constexpr size_t most = 3;
+  for (const Other &other : ArrayRef(others).take_front(most)) {
+    CompileOptions plain = forComparison(options);
+    plain.choices.insert(plain.choices.begin(), {other.loop->signature, other.candidate->what});
+    CompileResult compiled;
+    OwningOpRef<ModuleOp> copy(source.clone());
+    SilenceDiagnostics silence(module.getContext());
+    if (failed(Compilation(*copy, plain, compiled).run()))
+      continue;
+    std::string what = other.candidate->what + " for " + other.loop->reshards;
+    if (!other.loop->locations.empty() && !other.loop->locations.front().empty())
+      what += " at " + llvm::join(other.loop->locations, " ");
+    result.alternatives.emplace_back(std::move(what), std::move(compiled.output));
+  }
 }
 
 LogicalResult Compilation::addCertificate() {
@@ -302,15 +349,23 @@ LogicalResult Compilation::run() {
     return module.emitError(unknownTargetMessage(options.target));
   if (failed(findEntry()))
     return failure();
-  if (!isLowered && (options.withBaseline || options.certify))
+  bool compares = !isLowered && (options.withBaseline || options.certify);
+  OwningOpRef<ModuleOp> source;
+  if (compares)
     compileBaseline();
+  if (compares && !options.machine.empty())
+    source = module.clone();
   if (!isLowered && failed(lower()))
     return failure();
   if (options.output == Output::HostIR) {
     llvm::raw_string_ostream(result.output) << module << "\n";
     return success();
   }
-  return success(succeeded(translate()) && succeeded(verify()) && succeeded(addCertificate()));
+  if (failed(translate()) || failed(verify()))
+    return failure();
+  if (source)
+    compileAlternatives(*source);
+  return addCertificate();
 }
 
 /// Runs `compile` and collects this thread's diagnostics in `result`.

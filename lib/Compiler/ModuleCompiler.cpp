@@ -80,6 +80,7 @@ std::string keyOf(const CompileOptions &options) {
     parts.push_back(std::move(part));
   }
   list();
+  number(static_cast<uint64_t>(options.bound));
   parts = options.disabledPasses;
   list();
   add(options.target);

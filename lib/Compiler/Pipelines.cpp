@@ -158,6 +158,7 @@ ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
   static const StringRef names[] = {"fusion-scalars-to-tensors",
                                     "fusion-specialize",
                                     "fusion-erase-dead-ops",
+                                    "fusion-bound-extents",
                                     "fusion-outline-oracle",
                                     "fusion-pad-extents",
                                     "fusion-propagate-axes",
@@ -206,12 +207,16 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   specialize.mesh.assign(options.mesh.begin(), options.mesh.end());
   specialize.shape.assign(options.shape.begin(), options.shape.end());
   specialize.entry = options.entry;
+  specialize.bound = options.bound;
   specialize.deterministic = options.deterministic;
   specialize.log = log;
   builder.addOnModule(fusion::createFusionSpecialize(specialize));
 
   // Unused values must neither be sent nor decide the placement of others.
   builder.addOnFunctions(fusion::createFusionEraseDeadOps({log}));
+
+  // Before the reference, which has the same arguments.
+  builder.addOnFunctions(fusion::createFusionBoundExtents({log}));
 
   // Copied before any pass makes decisions, so that no such pass can be wrong in both.
   if (options.oracle)

@@ -349,6 +349,9 @@ std::string dumpIndex(const ProgramFile &file) {
     if (argument.partial())
       result += fmt::format(" partial {} of {}", sp::EnumNameReduceOp(argument.partial_op()),
                             argument.partial_axes_size());
+    if (sizeOfVector(argument.varying()) > 0)
+      result +=
+          fmt::format(" varying {}{}", list(argument.varying()), argument.mask() ? " mask" : "");
     result += '\n';
   }
   if (file.hasOracle())

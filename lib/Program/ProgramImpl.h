@@ -47,6 +47,7 @@ public:
   bool isOracle() const override { return oracle; }
   uint64_t contentHash() const override { return hash; }
   const std::vector<ArgumentInfo> &arguments() const override { return args; }
+  std::vector<Shard> shards() const override;
   const Layout &layout(uint32_t i) const override { return layouts[i]; }
   std::string_view nameText(uint32_t name) const override;
   const sp::Index &index() const override { return *indexTable; }

@@ -226,10 +226,10 @@ uint64_t ArgumentInfo::localBytes() const {
       .numBytes();
 }
 
-std::vector<Shard> shardsOf(const Program &program) {
+std::vector<Shard> program::ProgramImpl::shards() const {
   std::vector<Shard> result;
-  for (uint32_t i = 0; i < program.arguments().size(); ++i) {
-    const sp::Shard &stored = *program.data().shards()->Get(i);
+  for (uint32_t i = 0; i < args.size(); ++i) {
+    const sp::Shard &stored = *table->shards()->Get(i);
     Shard &shard = result.emplace_back();
     shard.present = stored.present();
     shard.offset = stored.offset();

@@ -191,8 +191,36 @@ private:
                        shard.offset(), logical);
       if (shard.local_shape())
         info.localShape.assign(shard.local_shape()->begin(), shard.local_shape()->end());
+      if (argument.varying())
+        info.varying.assign(argument.varying()->begin(), argument.varying()->end());
+      if (!info.varying.empty())
+        TANDEM_RETURN_IF_ERROR(findBlock(shard, info));
     }
+    info.isMask = argument.mask();
     program.args.push_back(std::move(info));
+    return Status();
+  }
+
+  /// Finds where the block of an argument with varying dimensions begins.
+  static Status findBlock(const sp::Shard &shard, ArgumentInfo &info) {
+    if (info.localShape.size() != info.shape.size() ||
+        sizeOfVector(shard.shape()) != info.localShape.size())
+      return invalid("shape: expected one loop per dimension, since an extent varies, found {}",
+                     sizeOfVector(shard.shape()));
+    info.begin.assign(info.shape.size(), 0);
+    int64_t rest = shard.offset(), stride = 1;
+    for (size_t dim = info.shape.size(); dim-- > 0;) {
+      auto d = static_cast<uint32_t>(dim);
+      int64_t extent = std::max<int64_t>(info.shape[dim], 1), local = info.localShape[dim];
+      info.begin[dim] = rest % extent;
+      rest /= extent;
+      if (shard.shape()->Get(d) != local || (local > 1 && shard.strides()->Get(d) != stride))
+        return invalid("shape and strides: expected a block, since an extent varies");
+      if (info.begin[dim] + local > info.shape[dim])
+        return invalid("local_shape: expected indices below {} in dimension {}, found {}",
+                       info.shape[dim], dim, info.begin[dim] + local);
+      stride *= extent;
+    }
     return Status();
   }
 
@@ -386,6 +414,15 @@ Status verifyArgument(const sp::Argument &argument) {
   if (sizeOfVector(argument.shape()) > kMaxRank)
     return invalid("shape: expected at most {} dimensions, found {}", kMaxRank,
                    argument.shape()->size());
+  for (uint32_t i = 0; i < sizeOfVector(argument.varying()); ++i)
+    if (uint32_t dim = argument.varying()->Get(i);
+        dim >= sizeOfVector(argument.shape()) || (i > 0 && dim <= argument.varying()->Get(i - 1)))
+      return invalid("varying: expected ascending dimensions of {}, found {}",
+                     sizeOfVector(argument.shape()), dim);
+  if (argument.mask() &&
+      (sizeOfVector(argument.varying()) != 1 || sizeOfVector(argument.shape()) != 1 ||
+       argument.dtype() != sp::DType::i1 || argument.role() != sp::ArgumentRole::input))
+    return invalid("mask: expected an input of i1 with one dimension, which varies");
   uint64_t elements = 0;
   return countBytes(argument.shape(), static_cast<DType>(argument.dtype()), elements)
       .withPrefix("shape: ");
@@ -414,6 +451,7 @@ Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
   if (index.capabilities() & ~kAllCapabilities)
     return invalid("index field capabilities: unknown bits in {:#x}", index.capabilities());
   bool sawResult = false;
+  int64_t bound = -1;
   for (uint32_t i = 0, e = sizeOfVector(index.arguments()); i < e; ++i) {
     const sp::Argument &argument = *index.arguments()->Get(i);
     std::string where =
@@ -423,6 +461,13 @@ Status verifyIndex(const sp::Index &index, uint64_t fileSize) {
     if (sawResult && !isResult)
       return invalid("{}an input after a result", where);
     sawResult |= isResult;
+    for (uint32_t k = 0; k < sizeOfVector(argument.varying()); ++k) {
+      int64_t extent = argument.shape()->Get(argument.varying()->Get(k));
+      if (bound >= 0 && extent != bound)
+        return invalid("{}varying: expected extent {}, as of other arguments, found {}", where,
+                       bound, extent);
+      bound = extent;
+    }
   }
   for (uint32_t r = 0; r < index.num_ranks(); ++r)
     TANDEM_RETURN_IF_ERROR(verifyBlob(*index.ranks()->Get(r), fileSize)

@@ -269,7 +269,8 @@ std::string ProgramSpec::encode() const {
   std::vector<flatbuffers::Offset<sp::Argument>> args;
   for (const ArgumentSpec &a : arguments)
     args.push_back(sp::CreateArgumentDirect(builder, a.name.c_str(), a.role, a.dtype, &a.shape, "",
-                                            "", a.partialTerms > 0, a.partialOp, a.partialTerms));
+                                            "", a.partialTerms > 0, a.partialOp, a.partialTerms,
+                                            a.varying.empty() ? nullptr : &a.varying, a.mask));
   builder.Finish(sp::CreateIndexDirect(builder, name.c_str(), "cpu-local", "test",
                                        static_cast<uint32_t>(ranks.size()), 7, false, &args, &blobs,
                                        &oracleBlob, deterministic));

@@ -79,6 +79,8 @@ struct ArgumentSpec {
   /// More than 0: every rank holds one of so many terms of the logical value.
   uint32_t partialTerms = 0;
   sp::ReduceOp partialOp = sp::ReduceOp::sum;
+  std::vector<uint32_t> varying = {};
+  bool mask = false;
 };
 
 /// Everything that a RankProgram holds, open to be changed: tests make it wrong on purpose.

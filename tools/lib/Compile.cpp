@@ -47,8 +47,8 @@ bool parseShapes(const CompileRequest &request, compiler::CompileOptions &option
     std::vector<int64_t> shape;
     std::istringstream extents(good ? entry.substr(equals + 1) : "");
     for (std::string extent; good && std::getline(extents, extent, 'x');) {
-      shape.push_back(0);
-      good = parseSize(extent, shape.back());
+      shape.push_back(-1);
+      good = (extent == "?" && request.bound > 0) || parseSize(extent, shape.back());
     }
     if (!good) {
       error = "--shape: expected ARGUMENT=8x16, found \"" + entry + "\"\n";
@@ -105,6 +105,7 @@ CompiledProgram run::compileProgram(const CompileRequest &request) {
   compiler::CompileOptions options;
   options.entry = request.entry;
   options.target = request.target;
+  options.bound = request.bound;
   options.machine = request.machine;
   options.certify = request.certify;
   options.deterministic = request.deterministic;

@@ -23,6 +23,7 @@ struct CompileRequest {
   std::string entry;               ///< "": the only function
   std::vector<std::string> mesh;   ///< "x=4"
   std::vector<std::string> shapes; ///< "arg0=8x16"
+  int64_t bound = 0;               ///< of extents that vary (CompileOptions::bound)
   std::string target;
   std::string machine; ///< by whose numbers schedules are chosen; "": by fixed rules
   uint32_t ranks = 0;  ///< 0: not known. Without `mesh`, an axis of size `?` gets it.

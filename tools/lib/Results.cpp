@@ -92,13 +92,14 @@ std::vector<Tensor> run::makeInputs(uint64_t seed, const Program &program) {
 }
 
 Expected<Reference> run::computeReference(const ProgramFile &file, std::vector<Tensor> &inputs,
-                                          const KernelList &kernels) {
+                                          const KernelList &kernels,
+                                          std::optional<int64_t> extent) {
   auto oracle = file.oracle();
   if (!oracle)
     return oracle.status().withPrefix("oracle: ");
   Reference reference;
   reference.paths = pathsToResults(**oracle);
-  auto computed = runOracle(*oracle, inputs, kernels);
+  auto computed = runOracle(*oracle, inputs, kernels, extent);
   if (!computed)
     return computed.status().withPrefix("oracle: ");
   reference.results = std::move(*computed);

@@ -45,7 +45,8 @@ struct Reference {
   std::vector<Path> paths;
 };
 Expected<Reference> computeReference(const ProgramFile &file, std::vector<Tensor> &inputs,
-                                     const KernelList &kernels = {});
+                                     const KernelList &kernels = {},
+                                     std::optional<int64_t> extent = {});
 
 /// Compares every result; `reports` (one each) keep the largest error so far. An error says what is
 /// wrong first, where, and who holds it.

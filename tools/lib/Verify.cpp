@@ -200,8 +200,8 @@ std::vector<Path> run::pathsToResults(const Program &program) {
 }
 
 Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> oracle,
-                                             std::vector<Tensor> &inputs,
-                                             const KernelList &kernels) {
+                                             std::vector<Tensor> &inputs, const KernelList &kernels,
+                                             std::optional<int64_t> extent) {
   ContextOptions options;
   options.device = createCpuDevice();
   options.bootstrap = createSelfBootstrap();
@@ -210,6 +210,10 @@ Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> orac
   for (const tandem_kernel *kernel : kernels)
     TANDEM_RETURN_IF_ERROR(context->registerKernel(*kernel));
   TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, oracle));
+  if (extent) {
+    TANDEM_RETURN_IF_ERROR(instance->setExtent(*extent));
+    oracle = atExtent(oracle, *extent);
+  }
   std::vector<Tensor> results;
   const auto &arguments = oracle->arguments();
   results.reserve(arguments.size());
@@ -220,6 +224,8 @@ Expected<std::vector<Tensor>> run::runOracle(std::shared_ptr<const Program> orac
       poison(results.back());
     }
     Tensor &tensor = arguments[i].isResult ? results.back() : inputs[nextInput++];
+    if (arguments[i].isMask)
+      continue;
     TANDEM_RETURN_IF_ERROR(
         instance->bind(i, {tensor.data.data(), tensor.layout()}, tensor.data.size()));
   }

@@ -50,10 +50,10 @@ std::vector<Path> pathsToResults(const Program &program);
 Comparison compare(const Tensor &out, const Tensor &reference, const Path &path, bool reducedWire);
 
 /// Runs the oracle on device cpu. `inputs` are the logical tensors of the input arguments, in
-/// order; gives the results, in order.
+/// order; gives the results, in order. `extent`: of the dimensions that vary.
 Expected<std::vector<Tensor>> runOracle(std::shared_ptr<const Program> oracle,
-                                        std::vector<Tensor> &inputs,
-                                        const KernelList &kernels = {});
+                                        std::vector<Tensor> &inputs, const KernelList &kernels = {},
+                                        std::optional<int64_t> extent = {});
 
 /// The rank that holds logical element `element` (of a term, if one is named), the lowest if
 /// several do.

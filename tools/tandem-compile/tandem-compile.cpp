@@ -33,6 +33,11 @@ cl::list<std::string> mesh("mesh", cl::desc("sizes of mesh axes that are `?`"),
                            cl::value_desc("x=8,..."), cl::CommaSeparated, cl::cat(category));
 cl::list<std::string> shape("shape", cl::desc("shapes of arguments that have `?` extents"),
                             cl::value_desc("arg0=8x64,..."), cl::CommaSeparated, cl::cat(category));
+cl::opt<int64_t>
+    bound("bound",
+          cl::desc("`?` extents that --shape leaves open (or has as ?) vary from run to "
+                   "run, from 0 to this"),
+          cl::value_desc("N"), cl::init(0), cl::cat(category));
 cl::opt<std::string> target("target", cl::desc("device and channels of the run"),
                             cl::init("cpu-ucx"), cl::cat(category));
 cl::opt<std::string> rank("rank",
@@ -129,7 +134,8 @@ int parseOptions(compiler::CompileOptions &options) {
     bool valid = split(text, argument, extents);
     for (llvm::StringRef extent : llvm::split(extents, 'x')) {
       int64_t number = -1;
-      valid &= !extent.getAsInteger(10, number) && number >= 0;
+      if (extent != "?" || bound == 0)
+        valid &= !extent.getAsInteger(10, number) && number >= 0;
       numbers.push_back(number);
     }
     if (!valid)
@@ -144,6 +150,9 @@ int parseOptions(compiler::CompileOptions &options) {
   }
   if (emit != "tsp" && emit != "hostir")
     return fail("--emit: expected tsp or hostir, found \"" + emit + "\"");
+  if (bound < 0)
+    return fail("--bound: expected at least 1, found " + llvm::Twine(bound));
+  options.bound = bound;
   options.target = target;
   options.numRanks = ranks;
   options.workers = workers;

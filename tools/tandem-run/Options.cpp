@@ -10,9 +10,11 @@
 #include "CommandLine.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <map>
+#include <sstream>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -50,6 +52,15 @@ Each output line then begins with the program's file, and the last line is a sum
 
 tandem-run --calibrate=FILE [options] runs tandem-bench --calibrate with these options: it writes a
 machine file of this machine.)";
+
+static Status parseExtent(const std::string &text, int64_t least, int64_t &extent) {
+  char *end = nullptr;
+  extent = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || *end != 0 || extent < least)
+    return Status(Code::InvalidArgument,
+                  fmt::format("expected a number of at least {}, found \"{}\"", least, text));
+  return Status();
+}
 
 Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
   Options o;
@@ -91,6 +102,8 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
                 "numbers of nodes "
                 "and of ranks on each"),
       line.list("--shape", o.shapes, "arg0=8x16", "extents of an argument; repeatable"),
+      line.custom("--bound", "N", "`?` extents that --shape leaves open vary, from 0 to N",
+                  [&](const std::string &value) { return parseExtent(value, 1, o.bound); }),
       line.text("--target", o.target, "NAME", "default cpu-CHANNEL; cuda-nccl with ccl"),
       line.text("--deterministic", o.deterministic, "LEVEL",
                 "bitwise or batch (docs/determinism.md); default: as the program says")};
@@ -108,6 +121,17 @@ Expected<Options> run::parseOptions(const std::vector<std::string> &arguments) {
       ->group(runs);
   line.list("--kernels", o.kernels, "FILE.so",
             "kernels of fusion.call: a shared library, see tandem-c/Kernel.h; repeatable")
+      ->group(runs);
+  line.custom(
+          "--extent", "N[,...]",
+          "extents of the dimensions that vary, each for one run, the last one for all others;\n"
+          "default: the bound. Results are compared after each",
+          [&](const std::string &value) {
+            std::istringstream list(value);
+            for (std::string one; std::getline(list, one, ',');)
+              TANDEM_RETURN_IF_ERROR(parseExtent(one, 0, o.extents.emplace_back()));
+            return Status();
+          })
       ->group(runs);
   line.number("--repeat", o.repeat, 1, 100000000, "K", "timed runs; default 1")->group(runs);
   line.number("--warmup", o.warmup, 0, 100000000, "K", "untimed runs first; default 0")

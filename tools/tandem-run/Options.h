@@ -23,6 +23,7 @@ struct Options {
   std::string entry;
   std::vector<std::string> mesh;   ///< "x=4"
   std::vector<std::string> shapes; ///< "arg0=8x16"
+  int64_t bound = 0;               ///< of extents that vary; 0: none do
   std::string target;              ///< "" = cpu-<channel>
   std::string deterministic;       ///< "bitwise", "batch"; "" = as the module says
 
@@ -33,6 +34,8 @@ struct Options {
   bool threads = false; ///< ranks are threads of one process; always with channel local
   std::chrono::milliseconds timeout{60000};
 
+  /// Of the dimensions that vary, one after another; empty: their bound.
+  std::vector<int64_t> extents;
   bool verify = false, requireProof = false;
   uint32_t repeat = 1, warmup = 0;
   uint64_t seed = 0;

@@ -201,12 +201,12 @@ public:
       TANDEM_RETURN_IF_ERROR(agree(makeContext(), Step::Context));
     context = job.context.get();
     TANDEM_RETURN_IF_ERROR(agree(prepare(), Step::Together));
-    TANDEM_RETURN_IF_ERROR(agree(bind(), Step::Own));
-    // Inputs are the same in every run: what a later run should have waited for may lie there from
-    // the one before. So the first is looked at by itself, and the last for what comes with speed.
-    TANDEM_RETURN_IF_ERROR(runOnce().status());
-    if (options.verify || !options.dumpNpy.empty())
-      TANDEM_RETURN_IF_ERROR(examine(!options.dumpNpy.empty()));
+    // All but the last extent: one run each.
+    for (size_t i = 0; i + 1 < options.extents.size(); ++i)
+      TANDEM_RETURN_IF_ERROR(runFirst(options.extents[i], false));
+    TANDEM_RETURN_IF_ERROR(
+        runFirst(options.extents.empty() ? std::nullopt : std::optional(options.extents.back()),
+                 !options.dumpNpy.empty()));
     if (options.verify)
       firstBits = buffers;
     for (uint32_t i = 0; i < options.warmup; ++i)
@@ -226,6 +226,27 @@ public:
   }
 
 private:
+  /// Inputs are the same in every run: what a later run should have waited for may lie there from
+  /// the one before. So the first is looked at by itself, and the last for what comes with speed.
+  Status runFirst(std::optional<int64_t> wanted, bool dump) {
+    TANDEM_RETURN_IF_ERROR(agree(setExtent(wanted), Step::Own));
+    TANDEM_RETURN_IF_ERROR(agree(bind(), Step::Own));
+    TANDEM_RETURN_IF_ERROR(runOnce().status());
+    return options.verify || dump ? examine(dump) : Status::success();
+  }
+
+  Status setExtent(std::optional<int64_t> wanted) {
+    extent = wanted;
+    if (!extent)
+      return Status::success();
+    TANDEM_RETURN_IF_ERROR(context->check(tandem_set_extent(prepared->instance(), *extent)));
+    program = atExtent(whole, *extent);
+    logicalInputs.clear();
+    reference.reset();
+    report.results.clear();
+    return Status::success();
+  }
+
   /// What a step that failed says of the other ranks and programs.
   enum class Step {
     Own,      ///< each rank does its part by itself
@@ -299,7 +320,7 @@ private:
     auto mine = file->rankProgram(bootstrap.rank());
     if (!mine)
       return mine.status().withPrefix(path + ": ");
-    program = *mine;
+    whole = program = *mine;
     if (options.verify && !file->hasOracle())
       return Status(Code::InvalidArgument, "--verify: the file has no unsharded reference");
     return Status::success();
@@ -320,6 +341,8 @@ private:
   Status bind() {
     TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, bootstrap));
     const auto &arguments = program->arguments();
+    buffers.clear();
+    memories.clear();
     buffers.reserve(arguments.size());
     for (uint32_t i = 0; i < arguments.size(); ++i) {
       const ArgumentInfo &info = arguments[i];
@@ -333,7 +356,7 @@ private:
       TANDEM_ASSIGN_OR_RETURN(auto memory, BoundMemory::create(*context, buffer.data.size()));
       memories.push_back(std::move(memory));
       TANDEM_RETURN_IF_ERROR(memories[i]->write(buffer.data.data()));
-      if (shard.present)
+      if (shard.present && !info.isMask)
         TANDEM_RETURN_IF_ERROR(context->check(
             tandem_bind(prepared->instance(), i, memories[i]->data(), buffer.data.size(),
                         static_cast<tandem_dtype>(info.dtype),
@@ -415,7 +438,8 @@ private:
       return Status::success();
     if (!reference) {
       TANDEM_ASSIGN_OR_RETURN(KernelList kernels, loadKernels(options.kernels));
-      TANDEM_ASSIGN_OR_RETURN(Reference computed, computeReference(*file, logicalInputs, kernels));
+      TANDEM_ASSIGN_OR_RETURN(Reference computed,
+                              computeReference(*file, logicalInputs, kernels, extent));
       reference = std::move(computed);
     }
     return judge(*program, placements, results, *reference, report.results);
@@ -424,9 +448,11 @@ private:
   Status writeTensors(const std::vector<Tensor> &results) {
     TANDEM_ASSIGN_OR_RETURN(auto folder, NpyFolder::create(dumpFolder(options, path)));
     size_t input = 0, result = 0;
-    for (const ArgumentInfo &info : program->arguments())
-      TANDEM_RETURN_IF_ERROR(folder.add(
-          info.name, info.isResult, info.isResult ? results[result++] : logicalInputs[input++]));
+    for (const ArgumentInfo &info : program->arguments()) {
+      const Tensor &tensor = info.isResult ? results[result++] : logicalInputs[input++];
+      if (!info.isMask)
+        TANDEM_RETURN_IF_ERROR(folder.add(info.name, info.isResult, tensor));
+    }
     return folder.finish();
   }
 
@@ -474,7 +500,9 @@ private:
   Report &report;
   bool root;
   std::shared_ptr<const ProgramFile> file;
-  std::shared_ptr<const Program> program;
+  std::shared_ptr<const Program> whole;   ///< as compiled
+  std::shared_ptr<const Program> program; ///< with the extent of the current runs
+  std::optional<int64_t> extent;
   std::vector<Placement> placements;  ///< by argument
   std::vector<Tensor> buffers;        ///< by argument
   std::vector<Tensor> firstBits;      ///< by argument: of the first run, if it was examined

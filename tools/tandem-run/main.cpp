@@ -60,6 +60,7 @@ Expected<std::string> programBytes(const Options &options, const std::string &pr
   request.entry = options.entry;
   request.mesh = options.mesh;
   request.shapes = options.shapes;
+  request.bound = options.bound;
   request.target = options.target.empty() ? targetFor(options.channel) : options.target;
   request.ranks = ranks;
   request.ranksPerNode = perNode;

@@ -53,6 +53,9 @@ struct CompileOptions {
   /// Shapes of arguments with `?` extents, by name or position ("arg0"). Default: the argument's
   /// `fusion.shape`.
   std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;
+  /// Not 0: extents that are still `?` then (in `shapes`: -1) vary from run to run, all alike, from
+  /// 0 to this (docs/families.md). Family.h chooses it.
+  int64_t bound = 0;
   /// A name of targetNames().
   std::string target = "cpu-ucx";
   /// The only rank to write; none: all. With one rank, messages are not matched across ranks.
@@ -80,7 +83,8 @@ struct CompileOptions {
   /// Compile the unoverlapped baseline: annotated schedules are ignored, and one loop has one
   /// worker stream.
   bool baseline = false;
-  /// Also compile the baseline, for a certificate that compares with it (CompileResult::baseline).
+  /// Also compile the baseline and, with a machine, some alternatives, for a certificate that
+  /// compares with them (CompileResult::baseline, alternatives).
   bool withBaseline = false;
   /// Include the unsharded reference (oracle) in the file.
   bool oracle = true;
@@ -108,6 +112,9 @@ struct CompileResult {
   std::string output;
   /// The bytes of the baseline's .tsp file; empty unless requested, or if it does not compile.
   std::string baseline;
+  /// With the baseline and a machine: the program with another candidate for one of its loops, as
+  /// text and as bytes of a .tsp file, for a certificate that compares with them.
+  std::vector<std::pair<std::string, std::string>> alternatives;
   /// In order of emission. At least one error unless ok.
   std::vector<Diagnostic> diagnostics;
   /// Ranks of the stream program.

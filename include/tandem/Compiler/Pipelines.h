@@ -20,6 +20,10 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
                                llvm::cl::desc("sizes of mesh axes that are `?`: x=8,gpu=4")};
   ListOption<std::string> shape{
       *this, "shape", llvm::cl::desc("shapes of arguments with `?` extents: arg0=8x64x32")};
+  Option<int64_t> bound{*this, "bound",
+                        llvm::cl::desc("largest extent of the `?` of arguments that `shape` leaves "
+                                       "open, which may vary from run to run; 0: none"),
+                        llvm::cl::init(0)};
   Option<std::string> entry{
       *this, "entry", llvm::cl::desc("the function whose arguments `shape` names; empty: all"),
       llvm::cl::init("")};

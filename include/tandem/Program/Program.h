@@ -13,6 +13,7 @@
 #include "tandem/Program/Types.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +49,14 @@ struct ArgumentInfo {
   ReduceOp partialOp = ReduceOp::Sum;
   uint32_t terms = 1; ///< number of terms of a partial argument
   uint32_t term = 0;  ///< the term that this rank holds
+  /// Dimensions whose extent is said at each run, up to that of `shape` (docs/families.md).
+  std::vector<uint32_t> varying;
+  bool isMask = false; ///< the runtime binds it
+  /// Of an argument with varying dimensions: the logical index of local index 0, per dimension.
+  std::vector<int64_t> begin;
   uint64_t localBytes() const;
+  /// The argument of a run with extent `extent` in the varying dimensions.
+  ArgumentInfo at(int64_t extent) const;
 };
 
 /// Where a rank's piece of an argument lies in the logical tensor; see `Shard` of the schema. Local
@@ -99,6 +107,8 @@ public:
   /// Equal for all programs of one file.
   virtual uint64_t contentHash() const = 0;
   virtual const std::vector<ArgumentInfo> &arguments() const = 0;
+  /// The rank's pieces, one per argument.
+  virtual std::vector<Shard> shards() const = 0;
   /// Layout i of RankProgram.layouts, decoded.
   virtual const Layout &layout(uint32_t i) const = 0;
   /// The text of a name, or "".
@@ -136,7 +146,13 @@ public:
 };
 
 /// The rank's pieces, one per argument.
-std::vector<Shard> shardsOf(const Program &program);
+inline std::vector<Shard> shardsOf(const Program &program) { return program.shards(); }
+
+/// The largest extent of the varying dimensions; none if there are none.
+std::optional<int64_t> boundOf(const Program &program);
+/// The program as a run with extent `extent` (0 to boundOf) sees it: arguments and shards are
+/// smaller, all else is that of `program`. For tools that make and compare data.
+std::shared_ptr<const Program> atExtent(std::shared_ptr<const Program> program, int64_t extent);
 
 /// Number of registers that an instruction reads: its fields a, b and c, in this order.
 unsigned registersRead(sp::ExprOp op);

@@ -22,6 +22,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Support/SourcePosition.h"
+#include "tandem/Support/VaryingAttrs.h"
 
 namespace tandem {
 #define GEN_PASS_DEF_CONVERTFUSIONTOHOSTIR
@@ -67,8 +68,11 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
   OpBuilder builder(func);
   SmallVector<Type> types;
   SmallVector<Attribute> attributes;
-  auto add = [&](StringRef prefix, unsigned number, Type tensor, StringAttr name,
-                 DenseI64ArrayAttr extents, bool isResult) -> LogicalResult {
+  auto add = [&](StringRef prefix, unsigned number, Type tensor, DictionaryAttr given,
+                 bool isResult) -> LogicalResult {
+    auto find = [&](StringRef attribute) { return given ? given.get(attribute) : Attribute(); };
+    auto name = cast_if_present<StringAttr>(find(fusion::kNameAttrName));
+    auto extents = cast_if_present<DenseI64ArrayAttr>(find(fusion::kExtentsAttrName));
     std::string label = (prefix + Twine(number)).str();
     FailureOr<MemRefType> type = getBufferType(func.getLoc(), label, tensor, extents);
     if (failed(type))
@@ -79,14 +83,17 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
     list.set(hostir::kTypeAttrName, TypeAttr::get(tensor));
     if (extents)
       list.set(hostir::kExtentsAttrName, extents);
+    if (Attribute varying = find(fusion::kVaryingAttrName))
+      list.set(hostir::kVaryingAttrName, varying);
+    if (Attribute mask = find(fusion::kMaskAttrName))
+      list.set(hostir::kMaskAttrName, mask);
     if (isResult)
       list.set(hostir::kResultAttrName, builder.getUnitAttr());
     attributes.push_back(list.getDictionary(builder.getContext()));
     return success();
   };
   for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
-    if (failed(add("arg", i, type, func.getArgAttrOfType<StringAttr>(i, fusion::kNameAttrName),
-                   func.getArgAttrOfType<DenseI64ArrayAttr>(i, fusion::kExtentsAttrName), false)))
+    if (failed(add("arg", i, type, func.getArgAttrDict(i), false)))
       return failure();
   auto nameOf = [&](unsigned i) {
     auto name = func.getResultAttrOfType<StringAttr>(i, fusion::kNameAttrName);
@@ -106,8 +113,7 @@ FailureOr<hostir::ProgramOp> ConvertFusionToHostIR::makeProgram(func::FuncOp fun
            {builder.getStringAttr(hostir::kResultAttrName), builder.getUnitAttr()}}));
       continue;
     }
-    if (failed(add("res", i, func.getResultTypes()[i], nameOf(i),
-                   func.getResultAttrOfType<DenseI64ArrayAttr>(i, fusion::kExtentsAttrName), true)))
+    if (failed(add("res", i, func.getResultTypes()[i], func.getResultAttrDict(i), true)))
       return failure();
     ++i;
   }

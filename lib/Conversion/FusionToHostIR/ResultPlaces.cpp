@@ -15,6 +15,7 @@
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
 #include "tandem/Dialect/HostIR/IR/HostIRUtils.h"
+#include "tandem/Support/VaryingAttrs.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -169,7 +170,8 @@ std::optional<ResultParts> tandem::findParts(func::FuncOp func, unsigned first) 
     fusion::SliceOp slice = getRows(results[first + i]);
     if (!slice || slice.getInput() != gathered || slice.getType().getDimSize(0) != rows ||
         slice.getOffsets()[0] != i * rows ||
-        func.getResultAttr(first + i, fusion::kExtentsAttrName))
+        func.getResultAttr(first + i, fusion::kExtentsAttrName) ||
+        func.getResultAttr(first + i, fusion::kVaryingAttrName))
       return std::nullopt;
     slices.insert(slice);
   }

@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/VaryingAttrs.h"
 
 using namespace mlir;
 
@@ -126,6 +127,10 @@ FailureOr<std::vector<ArgumentInfo>> readArguments(hostir::ProgramOp program, ui
               program.getArgAttrOfType<DenseI64ArrayAttr>(number, hostir::kExtentsAttrName))
         info.shape.assign(extents.asArrayRef().begin(), extents.asArrayRef().end());
     }
+    if (auto dims = program.getArgAttrOfType<DenseI64ArrayAttr>(number, hostir::kVaryingAttrName))
+      for (int64_t dim : dims.asArrayRef())
+        info.varying.push_back(static_cast<uint32_t>(dim));
+    info.isMask = bool(program.getArgAttr(number, hostir::kMaskAttrName));
     if (info.type && fusion::getAxes(info.type)) {
       describeAxes(info, numRanks);
       FailureOr<SmallVector<int64_t>> local = fusion::getValidShape(info.type, info.shape, 0);
@@ -173,6 +178,12 @@ LogicalResult findShards(hostir::ProgramOp program, ArrayRef<ArgumentInfo> argum
       return program.emitOpError("argument ")
              << number << " (\"" << info.name << "\"): expected extents that give rank " << rank
              << " rows of one length, found " << info.axes << " of extents that must be padded";
+    // The runtime cuts the last indices off, so one loop per dimension must do.
+    if (!info.varying.empty() && ArrayRef<int64_t>(walk->shape) != ArrayRef<int64_t>(*valid))
+      return program.emitOpError("argument ") << number << " (\"" << info.name
+                                              << "\"): expected one block of each dimension per "
+                                                 "device, since an extent varies, found "
+                                              << info.axes;
     shard.walk = std::move(*walk);
     shard.localShape.assign(valid->begin(), valid->end());
     shard.bytes = countBytes();

@@ -22,6 +22,8 @@ struct ArgumentInfo {
   uint32_t partialTerms = 1;
   SmallVector<int64_t, 4> shape; ///< logical
   SmallVector<int64_t, 4> localShape;
+  SmallVector<uint32_t, 1> varying; ///< dimensions
+  bool isMask = false;
   RankedTensorType type;          ///< with axes, maybe padded; null: every rank holds all of it
   std::vector<int32_t> positions; ///< in the type's mesh, per world rank; -1 = outside
 };

@@ -194,10 +194,13 @@ void Translation::writeIndex() {
     auto name = b.CreateString(info.name), axes = b.CreateString(info.axes),
          mesh = b.CreateString(info.mesh);
     auto shape = b.CreateVector(info.shape.data(), info.shape.size());
+    flatbuffers::Offset<flatbuffers::Vector<uint32_t>> varying;
+    if (!info.varying.empty())
+      varying = b.CreateVector(info.varying.data(), info.varying.size());
     list.push_back(sp::CreateArgument(
         b, name, info.isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input,
         static_cast<sp::DType>(info.dtype), shape, axes, mesh, info.isPartial, info.partialOp,
-        info.partialTerms));
+        info.partialTerms, varying, info.isMask));
   }
   auto name = b.CreateString(entry.str()), target = b.CreateString(options.target),
        producer = b.CreateString(options.producer);

@@ -79,12 +79,12 @@ bool isDense(const dlpack::Tensor &tensor) {
 } // namespace
 
 Expected<void *> capi::addressOf(const dlpack::Tensor &tensor, Device &device,
-                                 const Program &program, uint32_t i) {
-  const ArgumentInfo &info = program.arguments()[i];
+                                 const Instance &instance, uint32_t i) {
+  const ArgumentInfo &info = instance.argument(i);
   auto error = [&](const std::string &expected, const std::string &found) {
     return Status(Code::InvalidArgument,
-                  fmt::format("@{}: argument {} \"{}\": expected {}, found {}", program.name(), i,
-                              info.name, expected, found));
+                  fmt::format("@{}: argument {} \"{}\": expected {}, found {}",
+                              instance.program().name(), i, info.name, expected, found));
   };
   if (!isOn(tensor, device))
     return error(fmt::format("a tensor on {}", device.name()), "one on " + describe(tensor));
@@ -117,9 +117,9 @@ static Status bindOne(tandem_instance &instance, uint32_t index, const dlpack::T
     return Status(Code::InvalidArgument,
                   fmt::format("@{}: no argument {}: the program has {}", program.name(), index,
                               program.arguments().size()));
-  TANDEM_ASSIGN_OR_RETURN(void *data,
-                          addressOf(tensor, instance.context->context->device(), program, index));
-  const ArgumentInfo &info = program.arguments()[index];
+  TANDEM_ASSIGN_OR_RETURN(void *data, addressOf(tensor, instance.context->context->device(),
+                                                *instance.instance, index));
+  const ArgumentInfo &info = instance.instance->argument(index);
   Layout layout = Layout::dense(info.dtype, info.localShape.data(),
                                 static_cast<unsigned>(info.localShape.size()));
   return instance.instance->bind(index, {data, layout}, info.localBytes());

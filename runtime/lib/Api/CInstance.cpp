@@ -20,14 +20,15 @@ static Status bindTensors(tandem_instance &instance, const void *const *tensors)
   std::vector<void *> &data = instance.addresses;
   data.assign(program.arguments().size(), nullptr);
   for (uint32_t i = 0; i < data.size(); ++i) {
-    if (!program.arguments()[i].present)
+    if (!instance.instance->argument(i).present)
       continue;
     if (!tensors[i])
       return Status(Code::InvalidArgument,
                     fmt::format("@{}: argument {} \"{}\": null pointer", program.name(), i,
                                 program.arguments()[i].name));
-    TANDEM_ASSIGN_OR_RETURN(data[i], addressOf(*static_cast<const dlpack::Tensor *>(tensors[i]),
-                                               instance.context->context->device(), program, i));
+    TANDEM_ASSIGN_OR_RETURN(data[i],
+                            addressOf(*static_cast<const dlpack::Tensor *>(tensors[i]),
+                                      instance.context->context->device(), *instance.instance, i));
   }
   return instance.instance->bindAll(data.data(), nullptr);
 }
@@ -58,6 +59,9 @@ tandem_code tandem_prepare(tandem_context *context, const tandem_program *progra
   return guardedBy(context, [&]() -> Status {
     if (!program || !instance)
       return missing("program or instance");
+    if (program->extent)
+      return Status(Code::InvalidArgument,
+                    "a program of tandem_program_at_extent is for queries: prepare the original");
     TANDEM_ASSIGN_OR_RETURN(auto made,
                             Instance::create(*context->state->context, program->program));
     *instance = new tandem_instance{context->state, std::move(made), {}};
@@ -90,6 +94,10 @@ tandem_code tandem_bind(tandem_instance *instance, uint32_t index, void *data, u
 
 tandem_code tandem_enqueue(tandem_instance *instance, const tandem_run_options *options) {
   return guardedBy(instance, [&] { return enqueue(*instance, options); });
+}
+
+tandem_code tandem_set_extent(tandem_instance *instance, int64_t extent) {
+  return guardedBy(instance, [&] { return instance->instance->setExtent(extent); });
 }
 
 tandem_code tandem_wait(tandem_instance *instance) {

@@ -57,6 +57,8 @@ Expected<const tandem_program::Rank *> rankOf(const tandem_program &program, uin
       return Status(Code::Unsupported,
                     fmt::format("@{}: the file does not hold rank {}", file.name(), rank));
     TANDEM_ASSIGN_OR_RETURN(auto loaded, file.rankProgram(rank));
+    if (program.extent)
+      loaded = atExtent(loaded, *program.extent);
     found = program.loaded.emplace(rank, tandem_program::Rank{loaded, shardsOf(*loaded)}).first;
   }
   return &found->second;
@@ -103,6 +105,31 @@ uint32_t tandem_program_num_arguments(const tandem_program *program) {
   return program ? static_cast<uint32_t>(program->program->arguments().size()) : 0;
 }
 
+int64_t tandem_program_bound(const tandem_program *program) {
+  return program ? boundOf(*program->program).value_or(-1) : -1;
+}
+
+tandem_code tandem_program_at_extent(const tandem_program *program, int64_t extent,
+                                     tandem_program **at) {
+  return guardedBy(program, [&]() -> Status {
+    if (!at)
+      return missing("at");
+    std::optional<int64_t> bound = boundOf(*program->program);
+    if (!bound)
+      return Status(Code::InvalidArgument, "no extent of the program varies");
+    if (extent < 0 || extent > *bound)
+      return Status(Code::InvalidArgument,
+                    fmt::format("expected an extent of 0 to {}, found {}", *bound, extent));
+    auto made = std::make_unique<tandem_program>();
+    made->context = program->context;
+    made->file = program->file;
+    made->program = atExtent(program->program, extent);
+    made->extent = extent;
+    *at = made.release();
+    return Status();
+  });
+}
+
 tandem_code tandem_program_argument(const tandem_program *program, uint32_t index,
                                     tandem_argument *argument) {
   return guardedBy(program, [&]() -> Status {
@@ -119,7 +146,7 @@ tandem_code tandem_program_argument(const tandem_program *program, uint32_t inde
     result.partial = info.partial;
     result.partial_op = static_cast<tandem_reduction>(info.partialOp);
     result.num_terms = info.terms;
-    result.present = info.present;
+    result.present = info.present && !info.isMask;
     result.local_rank = static_cast<uint32_t>(info.localShape.size());
     result.local_shape = dataOf(info.localShape);
     result.local_bytes = info.present ? info.localBytes() : 0;

@@ -47,7 +47,7 @@ struct ManagedVersioned { // DLManagedTensorVersioned
 
 /// The address of a tensor that can be bound to argument `i`: of the device, with the local dtype
 /// and shape, dense. An error says what was expected and what was found.
-Expected<void *> addressOf(const dlpack::Tensor &tensor, Device &device, const Program &program,
+Expected<void *> addressOf(const dlpack::Tensor &tensor, Device &device, const Instance &instance,
                            uint32_t i);
 
 } // namespace tandem::capi

@@ -20,6 +20,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 
 namespace tandem::capi {
 
@@ -83,6 +84,7 @@ struct tandem_program {
     std::vector<tandem::Shard> shards;
   };
   mutable std::map<uint32_t, Rank> loaded;
+  std::optional<int64_t> extent; ///< of tandem_program_at_extent
 };
 
 struct tandem_instance {

@@ -62,6 +62,7 @@ void InstanceImpl::releaseOwn() {
     barrier = Barrier();
   graphStreams.clear();
   arena.reset();
+  varying.reset();
 }
 
 void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned half) const {
@@ -110,6 +111,9 @@ void InstanceImpl::setMain(Slot &slot, std::shared_ptr<Stream> main) {
 Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   TANDEM_RETURN_IF_ERROR(context.health());
   TANDEM_RETURN_IF_ERROR(checkBindings());
+  if (main && main->isCapturing() && varying)
+    return Status(Code::Unsupported,
+                  prefix() + "a program with an extent that varies cannot be captured");
   if (main && main->isCapturing())
     return captureInto(*main).withPrefix(prefix());
   Slot &slot = slots[epoch % depth()], &other = slots[(epoch + depth() - 1) % depth()];
@@ -128,6 +132,8 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
     status = slot.main.load()->wait(*other.ends[0], kNoMarker);
   if (status.ok() && slot.hasBegin)
     status = slot.main.load()->record(*slot.begin, kNoMarker);
+  if (status.ok() && varying)
+    status = varying->before(slot.frame.half, *slot.main.load(), given, *this);
   if (status.ok()) {
     slot.replays = graphs && !tracing;
     if (slot.replays)
@@ -168,6 +174,8 @@ Status InstanceImpl::dispatch(Slot &slot) {
     if (usesStream[s])
       (s == 0 ? main : streams[s])->timeEvents(slot.frame.times);
   TANDEM_RETURN_IF_ERROR(issue(slot, main, streams));
+  if (varying)
+    TANDEM_RETURN_IF_ERROR(varying->after(slot.frame.half, *main));
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
       TANDEM_RETURN_IF_ERROR((s == 0 ? main : streams[s])->record(*slot.ends[s], kNoMarker));
@@ -233,6 +241,8 @@ Status InstanceImpl::replay(Slot &slot) {
     TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
   }
   TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
+  if (varying)
+    TANDEM_RETURN_IF_ERROR(varying->after(slot.frame.half, *slot.main));
   return slot.main.load()->record(*slot.ends[0], kNoMarker);
 }
 

@@ -10,6 +10,7 @@
 
 #include "ContextImpl.h"
 #include "GraphCache.h"
+#include "Varying.h"
 
 #include "tandem/Program/stream_program_generated.h"
 
@@ -40,6 +41,10 @@ public:
   const Program &program() const override { return *programHandle; }
   Status bind(uint32_t i, const TensorView &view, uint64_t bytes) override;
   Status bindAll(void *const *addresses, const uint64_t *bytes) override;
+  Status setExtent(int64_t extent) override;
+  const ArgumentInfo &argument(uint32_t i) const override {
+    return varying ? varying->argument(i) : programHandle->arguments()[i];
+  }
   Status run() override;
   Status enqueue(std::shared_ptr<Stream> main) override;
   Status wait() override;
@@ -107,7 +112,7 @@ private:
   Status checkOverlaps(void *const *addresses) const;
   Status checkBindings();
   /// How many runs may be in flight.
-  size_t depth() const { return graphs && !tracing ? slots.size() : kRuns; }
+  size_t depth() const { return graphs && !tracing && !varying ? slots.size() : kRuns; }
   /// The oldest run in flight that has not ended, or null.
   Slot *oldest();
   void setMain(Slot &slot, std::shared_ptr<Stream> main);
@@ -119,6 +124,7 @@ private:
   /// Computes the addresses of the views, if the bindings have changed.
   void resolve(Slot &slot);
   void resolve(std::vector<void *> &pointers, unsigned half) const;
+  void setAddress(uint32_t i, void *address);
   void *baseOf(const sp::Buffer &buffer, unsigned half) const;
   /// Enqueues every step; `main`: stream 0.
   Status issue(Slot &slot, Stream *main, const std::vector<Stream *> &others);
@@ -157,7 +163,9 @@ private:
   std::mutex graphMutex; ///< an abort drops the graphs while the next run is enqueued
   std::vector<uint32_t> collectivesSeen; ///< per channel
 
-  std::vector<void *> bound; ///< per argument
+  std::unique_ptr<VaryingArguments> varying; ///< null: no extent varies
+  std::vector<void *> given;                 ///< per argument: the caller's memory
+  std::vector<void *> bound;                 ///< per argument: what the program accesses
   std::vector<char> isBound;
   uint64_t bindings = 1;
   uint64_t checkedBindings = 0; ///< all arguments are bound, and no result overlaps

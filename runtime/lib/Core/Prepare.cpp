@@ -121,6 +121,11 @@ Status InstanceImpl::allocate() {
   symmetricMemory.base = symmetric->data();
   bound.assign(programHandle->arguments().size(), nullptr);
   isBound.assign(bound.size(), 0);
+  given = bound;
+  TANDEM_ASSIGN_OR_RETURN(varying, VaryingArguments::create(context.device(), *programHandle));
+  for (uint32_t i = 0; i < bound.size(); ++i)
+    if (programHandle->arguments()[i].isMask)
+      setAddress(i, nullptr);
   return Status();
 }
 
@@ -507,6 +512,6 @@ Status InstanceImpl::agreeOnGraphs() {
 } // namespace tandem::core
 
 tandem::MemoryNeeds tandem::memoryNeeds(const Program &program) {
-  return {program.data().arena_bytes(),
+  return {program.data().arena_bytes() + core::VaryingArguments::bytesOf(program),
           core::layoutSymmetric(program.data(), program.numRanks()).totalBytes};
 }

@@ -142,7 +142,7 @@ hostir.program @p(%a: memref<4xf32> {hostir.result = 1}) {
 // -----
 
 // argument attributes
-// expected-error @+1 {{expected 'hostir.name', 'hostir.type', 'hostir.extents', 'hostir.parts' or 'hostir.result' on an argument, found 'hostir.axes'}}
+// expected-error @+1 {{expected 'hostir.name', 'hostir.type', 'hostir.extents', 'hostir.parts', 'hostir.varying', 'hostir.mask' or 'hostir.result' on an argument, found 'hostir.axes'}}
 hostir.program @p(%a: memref<4xf32> {hostir.axes}) {
 }
 

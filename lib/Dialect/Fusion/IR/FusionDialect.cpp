@@ -16,6 +16,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/VaryingAttrs.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -120,6 +121,21 @@ static LogicalResult verifyExtentsAttr(Operation *op, Type type, NamedAttribute 
                            << kExtentsAttrName << "', found " << attr.getValue();
 }
 
+static LogicalResult verifyVaryingAttr(Operation *op, Type type, NamedAttribute attr) {
+  auto dims = dyn_cast<DenseI64ArrayAttr>(attr.getValue());
+  auto tensor = dyn_cast_if_present<RankedTensorType>(type);
+  int64_t last = -1;
+  for (int64_t dim : dims ? dims.asArrayRef() : ArrayRef<int64_t>()) {
+    if (!tensor || dim <= last || dim >= tensor.getRank())
+      dims = nullptr;
+    last = dim;
+  }
+  if (dims)
+    return success();
+  return op->emitOpError() << "expected ascending dimensions of " << type << " in '"
+                           << kVaryingAttrName << "', found " << attr.getValue();
+}
+
 LogicalResult FusionDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
                                                       unsigned argIndex, NamedAttribute attr) {
   auto function = dyn_cast<FunctionOpInterface>(op);
@@ -133,9 +149,14 @@ LogicalResult FusionDialect::verifyRegionArgAttribute(Operation *op, unsigned re
     return verifyShapeAttr(op, function.getArgumentTypes()[argIndex], attr);
   if (name == kExtentsAttrName)
     return verifyExtentsAttr(op, function.getArgumentTypes()[argIndex], attr);
+  if (name == kVaryingAttrName)
+    return verifyVaryingAttr(op, function.getArgumentTypes()[argIndex], attr);
+  if (name == kMaskAttrName && isa<UnitAttr>(attr.getValue()))
+    return success();
   return op->emitOpError() << "expected an attribute of dialect 'fusion' on an argument, found '"
                            << name << "'"
-                           << suggestName(name, {kNameAttrName, kShapeAttrName, kExtentsAttrName});
+                           << suggestName(name, {kNameAttrName, kShapeAttrName, kExtentsAttrName,
+                                                 kVaryingAttrName});
 }
 
 LogicalResult FusionDialect::verifyRegionResultAttribute(Operation *op, unsigned regionIndex,
@@ -147,8 +168,12 @@ LogicalResult FusionDialect::verifyRegionResultAttribute(Operation *op, unsigned
                           resultIndex);
   if (name == kExtentsAttrName)
     return verifyExtentsAttr(op, cast<FunctionOpInterface>(op).getResultTypes()[resultIndex], attr);
+  if (name == kVaryingAttrName)
+    return verifyVaryingAttr(op, cast<FunctionOpInterface>(op).getResultTypes()[resultIndex], attr);
   return op->emitOpError() << "expected an attribute of dialect 'fusion' on a result, found '"
-                           << name << "'" << suggestName(name, {kNameAttrName, kExtentsAttrName});
+                           << name << "'"
+                           << suggestName(name,
+                                          {kNameAttrName, kExtentsAttrName, kVaryingAttrName});
 }
 
 AxesAttr tandem::fusion::getAxes(Type type) {

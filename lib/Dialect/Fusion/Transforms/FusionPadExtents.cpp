@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "DimGroups.h"
 #include "PassLog.h"
 #include "Retype.h"
 #include "SpecializeExtents.h"
@@ -15,7 +16,6 @@
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Placement.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
-#include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
 
@@ -29,8 +29,7 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 namespace {
-/// A dimension of a value.
-using Dim = std::pair<void *, int64_t>;
+using Dim = DimGroups::Dim;
 
 /// Pads the dimensions of one function.
 class Padder {
@@ -41,14 +40,10 @@ public:
   unsigned numPadded = 0; ///< groups of dimensions
 
 private:
-  static Dim dimOf(Value value, int64_t dim) { return {value.getAsOpaquePointer(), dim}; }
+  static Dim dimOf(Value value, int64_t dim) { return DimGroups::dimOf(value, dim); }
   static RankedTensorType typeOf(Value value) {
     return dyn_cast<RankedTensorType>(value.getType());
   }
-  void unite(Value a, int64_t dimA, Value b, int64_t dimB) {
-    dims.unionSets(dimOf(a, dimA), dimOf(b, dimB));
-  }
-  void group(Operation *op);
   void forEachValue(function_ref<void(Value)> visit);
   LogicalResult choose();
   int64_t paddedExtent(Value value, int64_t dim) const;
@@ -68,7 +63,7 @@ private:
   func::FuncOp function;
   const PassLog &say;
   /// Dimensions that are padded alike.
-  llvm::EquivalenceClasses<Dim> dims;
+  DimGroups dims;
   /// By leader: the padded extent, where it is another one.
   DenseMap<Dim, int64_t> padded;
   std::optional<ZeroPadding> padding;
@@ -91,45 +86,6 @@ void Padder::forEachValue(function_ref<void(Value)> visit) {
 // Which dimensions are padded alike
 //===----------------------------------------------------------------------===//
 
-/// Whether rows read keys up to their own token only, in the usual order: then padding, which comes
-/// last, is read by padding only.
-static bool readsNoLaterToken(Operation *op) {
-  auto attention = dyn_cast<AttentionOp>(op);
-  return attention && attention.getCausal() && !attention.getZigzag();
-}
-
-void Padder::group(Operation *op) {
-  if (auto reshard = dyn_cast<ReshardOp>(op)) {
-    for (int64_t dim = 0; dim < reshard.getType().getRank(); ++dim)
-      unite(reshard.getInput(), dim, reshard.getResult(), dim);
-    return;
-  }
-  std::optional<AxesRule> rule = getAxesRule(op);
-  if (!rule || isa<CallOp>(op))
-    return;
-  SmallVector<std::optional<std::pair<Value, int64_t>>> first(rule->factors.size());
-  auto visit = [&](Value value, int64_t dim, std::optional<int64_t> factor) {
-    if (!factor || *factor == AxesRule::kNone || rule->factors[*factor] == FactorKind::Whole)
-      return;
-    auto &other = first[*factor];
-    if (other)
-      unite(other->first, other->second, value, dim);
-    else
-      other = {value, dim};
-  };
-  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-    for (int64_t dim = 0; typeOf(operand) && dim < typeOf(operand).getRank(); ++dim)
-      visit(operand, dim, getOperandFactor(*rule, i, dim));
-  for (auto [i, result] : llvm::enumerate(op->getResults()))
-    for (int64_t dim = 0; dim < typeOf(result).getRank(); ++dim)
-      visit(result, dim, getResultFactor(*rule, i, dim));
-  if (readsNoLaterToken(op)) {
-    auto attention = cast<AttentionOp>(op);
-    int64_t tokens = attention.getType().getRank() - 2;
-    unite(attention.getQuery(), tokens, attention.getKey(), tokens);
-  }
-}
-
 /// Product of a dimension's digits, without the innermost slices, which may be of any number.
 static FailureOr<int64_t> getProduct(DimAxesAttr dim, MeshAttr mesh, bool withLastStream) {
   int64_t product = 1;
@@ -151,7 +107,7 @@ LogicalResult Padder::choose() {
   auto require = [&](Value value, int64_t dim, bool withLastStream) -> LogicalResult {
     AxesAttr axes = getAxes(value);
     FailureOr<int64_t> product = getProduct(axes.getDims()[dim], axes.getMesh(), withLastStream);
-    Dim leader = dims.getOrInsertLeaderValue(dimOf(value, dim));
+    Dim leader = dims.leaderOf(value, dim);
     int64_t &unit = units.try_emplace(leader, 1).first->second;
     int64_t &onDevices = devices.try_emplace(leader, 1).first->second, mine = 1;
     for (const Digit &digit : axes.getDims()[dim].getDigits())
@@ -167,8 +123,7 @@ LogicalResult Padder::choose() {
   auto forEachDim = [&](function_ref<LogicalResult(Value, int64_t, Dim)> visit) {
     forEachValue([&](Value value) {
       for (int64_t dim = 0; getAxes(value) && dim < typeOf(value).getRank(); ++dim)
-        if (!done.wasInterrupted() &&
-            failed(visit(value, dim, dims.getOrInsertLeaderValue(dimOf(value, dim)))))
+        if (!done.wasInterrupted() && failed(visit(value, dim, dims.leaderOf(value, dim))))
           done = WalkResult::interrupt();
     });
   };
@@ -234,8 +189,7 @@ LogicalResult Padder::choose() {
 }
 
 int64_t Padder::paddedExtent(Value value, int64_t dim) const {
-  auto leader = dims.findLeader(dimOf(value, dim));
-  if (leader != dims.member_end())
+  if (std::optional<Dim> leader = dims.findLeader(value, dim))
     if (auto it = padded.find(*leader); it != padded.end())
       return it->second;
   return typeOf(value).getDimSize(dim);
@@ -447,7 +401,7 @@ static LogicalResult verifyShards(Value value, Attribute attr) {
 }
 
 LogicalResult Padder::run() {
-  function.walk([&](Operation *op) { group(op); });
+  function.walk([&](Operation *op) { dims.group(op); });
   if (failed(choose()))
     return failure();
   if (padded.empty())

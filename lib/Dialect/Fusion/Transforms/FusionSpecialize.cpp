@@ -13,6 +13,7 @@
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
+#include "tandem/Support/VaryingAttrs.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
@@ -61,6 +62,10 @@ struct FusionSpecializePass : public fusion::impl::FusionSpecializeBase<FusionSp
       return signalPassFailure();
     if (failed(checkEntry()) || failed(checkNames()))
       return signalPassFailure();
+    if (bound < 0) {
+      getOperation().emitError() << "option bound: expected at least 1, found " << bound;
+      return signalPassFailure();
+    }
     if (!deterministic.empty() && deterministic != "bitwise" && deterministic != "batch") {
       getOperation().emitError() << "option deterministic: expected bitwise or batch, found \""
                                  << deterministic << "\"";
@@ -104,7 +109,9 @@ private:
         int64_t extent;
         if (extents.empty())
           break;
-        if (part.getAsInteger(10, extent) || extent < 0)
+        if (part == "?" && bound > 0)
+          given.push_back(ShapedType::kDynamic);
+        else if (part.getAsInteger(10, extent) || extent < 0)
           valid = false;
         else
           given.push_back(extent);
@@ -209,6 +216,35 @@ private:
           failed(verifyAxes(argument)))
         return failure();
     }
+    return success(succeeded(filled.propagate()) && succeeded(applyBound(function, filled)));
+  }
+
+  /// With a bound, the extents of arguments that are still `?` vary up to it.
+  LogicalResult applyBound(func::FuncOp function, Extents &filled) {
+    if (bound <= 0)
+      return success();
+    bool varies = false;
+    for (BlockArgument argument : function.getArguments()) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type || type.hasStaticShape())
+        continue;
+      Shape shape(type.getShape());
+      SmallVector<int64_t> dims;
+      for (auto [dim, extent] : llvm::enumerate(shape))
+        if (ShapedType::isDynamic(extent)) {
+          extent = bound;
+          dims.push_back(dim);
+        }
+      if (failed(filled.refine(argument, shape, "the bound")))
+        return failure();
+      function.setArgAttr(argument.getArgNumber(), kVaryingAttrName,
+                          DenseI64ArrayAttr::get(&getContext(), dims));
+      varies = true;
+    }
+    if (!varies)
+      return function.emitError()
+             << "expected an argument with a `?` extent in option 'shape' or in its type, since "
+                "there is a bound";
     return filled.propagate();
   }
 

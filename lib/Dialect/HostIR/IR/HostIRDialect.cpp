@@ -12,6 +12,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
+#include "tandem/Support/VaryingAttrs.h"
 
 using namespace mlir;
 using namespace tandem::hostir;
@@ -53,7 +54,7 @@ LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned re
                                << value;
     return success();
   }
-  if (name == kResultAttrName) {
+  if (name == kResultAttrName || name == kMaskAttrName) {
     if (!isa<UnitAttr>(value))
       return op->emitOpError() << "expected '" << name << "' without a value, found " << value;
     return success();
@@ -68,8 +69,14 @@ LogicalResult HostIRDialect::verifyRegionArgAttribute(Operation *op, unsigned re
       return op->emitOpError() << "expected a list in '" << name << "', found " << value;
     return success();
   }
+  if (name == kVaryingAttrName) {
+    if (!isa<DenseI64ArrayAttr>(value))
+      return op->emitOpError() << "expected dimensions in '" << name << "', found " << value;
+    return success();
+  }
   return op->emitOpError() << "expected '" << kNameAttrName << "', '" << kTypeAttrName << "', '"
-                           << kExtentsAttrName << "', '" << kPartsAttrName << "' or '"
+                           << kExtentsAttrName << "', '" << kPartsAttrName << "', '"
+                           << kVaryingAttrName << "', '" << kMaskAttrName << "' or '"
                            << kResultAttrName << "' on an argument, found '" << name << "'";
 }
 

@@ -103,6 +103,13 @@ public:
   /// the local dtype and shape, and bytes[i] bytes large (`bytes` null: large enough).
   virtual Status bindAll(void *const *data, const uint64_t *bytes) = 0;
 
+  /// The extent of the varying dimensions in later runs, from 0 to boundOf(program()), which it is
+  /// at first; the same on all ranks. Then bind all arguments with a varying dimension anew: their
+  /// shapes are those of ArgumentInfo::at(extent). Runs in flight are not affected.
+  virtual Status setExtent(int64_t extent) = 0;
+  /// Argument `i` of the next run: what to bind.
+  virtual const ArgumentInfo &argument(uint32_t i) const = 0;
+
   /// Runs once; returns when it is complete on this rank.
   virtual Status run() = 0;
   /// Enqueues one run with `main` as the program's stream 0 and returns. Null: the context's own

@@ -474,4 +474,98 @@ TEST(Instance, NoTransportBetweenHosts) {
             "this context has near (two_sided|one_sided|collectives, one host)");
 }
 
+/// One rank: y = x and m = mask, for up to four rows of three; `varies`: of fewer, too.
+ProgramSpec copyRows(bool varies) {
+  ProgramSpec spec(1);
+  auto add = [&](const char *name, bool isResult, DType dtype, const Shape &shape, bool isMask) {
+    spec.arguments.push_back({name, isResult ? sp::ArgumentRole::result : sp::ArgumentRole::input,
+                              static_cast<sp::DType>(dtype), shape});
+    if (varies)
+      spec.arguments.back().varying = {0};
+    spec.arguments.back().mask = isMask && varies;
+    spec.ranks[0].shards.push_back({true, 0, shape, denseStrides(shape), shape});
+  };
+  add("x", false, DType::F32, {4, 3}, false);
+  add("mask", false, DType::I1, {4}, true);
+  add("y", true, DType::F32, {4, 3}, false);
+  add("m", true, DType::I1, {4}, false);
+  spec.arguments[3].varying.clear(); // shows the whole mask
+  RankSpec &rank = spec.ranks[0];
+  auto view = [&](uint32_t i, DType dtype, const Shape &shape, uint64_t bytes) {
+    return rank.view(rank.argument(i, bytes), dtype, shape);
+  };
+  rank.copy(0, view(2, DType::F32, {4, 3}, 48), view(0, DType::F32, {4, 3}, 48));
+  rank.copy(0, view(3, DType::I1, {4}, 4), view(1, DType::I1, {4}, 4));
+  return spec;
+}
+
+TEST(Instance, VaryingExtent) {
+  onRanks(copyRows(true), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    std::vector<uint8_t> mask(4);
+    auto bindRows = [&](std::vector<float> &data, uint32_t i, int64_t rows) {
+      Shape shape{rows, 3};
+      Status status =
+          (*instance)->bind(i, {data.data(), Layout::dense(DType::F32, shape.data(), 2)},
+                            static_cast<uint64_t>(rows) * 12);
+      EXPECT_TRUE(status.ok()) << status.message();
+    };
+    Shape four{4};
+    ASSERT_TRUE(
+        (*instance)->bind(3, {mask.data(), Layout::dense(DType::I1, four.data(), 1)}, 4).ok());
+    // More and fewer rows, twice each: both slots are prepared anew.
+    for (int64_t rows : {4, 2, 2, 0, 3, 1, 4, 4}) {
+      ASSERT_TRUE((*instance)->setExtent(rows).ok());
+      std::vector<float> x(12, -1), y(12, -2);
+      for (int64_t i = 0; i < rows * 3; ++i)
+        x[static_cast<size_t>(i)] = static_cast<float>(i + 1);
+      bindRows(x, 0, rows);
+      bindRows(y, 2, rows);
+      for (int run = 0; run < 3; ++run)
+        ASSERT_TRUE((*instance)->enqueue().ok());
+      ASSERT_TRUE((*instance)->wait().ok());
+      for (int64_t i = 0; i < 12; ++i)
+        EXPECT_EQ(y[static_cast<size_t>(i)], i < rows * 3 ? static_cast<float>(i + 1) : -2.f)
+            << rows << " rows, element " << i;
+      for (int64_t i = 0; i < 4; ++i)
+        EXPECT_EQ(mask[static_cast<size_t>(i)], i < rows) << rows << " rows, element " << i;
+    }
+  });
+}
+
+TEST(Instance, VaryingExtentErrors) {
+  onRanks(copyRows(true), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    auto message = [](const Status &status) { return std::string(status.message()); };
+    EXPECT_NE(message((*instance)->setExtent(5)).find("expected an extent of 0 to 4, found 5"),
+              std::string::npos);
+    EXPECT_FALSE((*instance)->setExtent(-1).ok());
+    std::vector<float> x(12), y(12);
+    std::vector<uint8_t> mask(4);
+    Shape rows{4, 3}, four{4};
+    Layout layout = Layout::dense(DType::F32, rows.data(), 2);
+    Layout flags = Layout::dense(DType::I1, four.data(), 1);
+    EXPECT_NE(message((*instance)->bind(1, {mask.data(), flags}, 4)).find("the runtime binds it"),
+              std::string::npos);
+    ASSERT_TRUE((*instance)->bind(0, {x.data(), layout}, 48).ok());
+    ASSERT_TRUE((*instance)->bind(2, {y.data(), layout}, 48).ok());
+    ASSERT_TRUE((*instance)->bind(3, {mask.data(), flags}, 4).ok());
+    ASSERT_TRUE((*instance)->run().ok());
+    // Another extent: other shapes, so nothing that varies is bound.
+    ASSERT_TRUE((*instance)->setExtent(2).ok());
+    EXPECT_NE(message((*instance)->run()).find("argument 0 \"x\": not bound"), std::string::npos);
+    EXPECT_NE(message((*instance)->bind(0, {x.data(), layout}, 48)).find("expected f32[2,3]"),
+              std::string::npos);
+  });
+  onRanks(copyRows(false), std::chrono::seconds(20), [](Context &context, const auto &program) {
+    auto instance = Instance::create(context, program);
+    ASSERT_TRUE(instance.ok()) << instance.status().message();
+    EXPECT_NE(
+        std::string((*instance)->setExtent(4).message()).find("no extent of the program varies"),
+        std::string::npos);
+  });
+}
+
 } // namespace

@@ -75,6 +75,8 @@ def FusionSpecialize : Pass<"fusion-specialize", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"mesh", "mesh", "std::string", "sizes of mesh axes: `axis=size` or `mesh.axis=size`">,
     ListOption<"shape", "shape", "std::string", "shapes of arguments, by position or `fusion.name`: `arg0=8x64`">,
+    Option<"bound", "bound", "int64_t", /*default=*/"0",
+           "the largest extent of the `?` of arguments that `shape` does not fill (it may have `?` too); 0: these are errors">,
     Option<"entry", "entry", "std::string", /*default=*/"", "the function whose arguments `shape` names; empty: all">,
     Option<"deterministic", "deterministic", "std::string", /*default=*/"",
            "`bitwise` or `batch`: replaces `fusion.deterministic` of all functions; empty: keeps it">,
@@ -243,6 +245,43 @@ def FusionFoldConstants : Pass<"fusion-fold-constants", "::mlir::func::FuncOp"> 
   let options = [LogOption];
   let statistics = [
     Statistic<"numFolded", "folded", "number of ops folded">
+  ];
+}
+
+def FusionBoundExtents : Pass<"fusion-bound-extents", "::mlir::func::FuncOp"> {
+  let summary = "Make results right for any extent up to the bound";
+  let description = [{
+    `fusion-specialize` with a `bound` gives the bound to extents that vary from run to run, and marks them
+    (`fusion.varying`). A run of N indices reads 0 behind index N of its inputs. Its results must be right up to index N.
+
+    This pass marks the varying dimensions of all arguments and results. Where an op combines all indices of such a
+    dimension, it gets the neutral element behind index N: 0 in a sum or matmul, the lowest value in a maximum, the highest in
+    a minimum. A value that is known to be 0 there stays as it is. Attention without `causal` does not see the keys behind
+    index N. The mask that decides is an argument that the runtime binds (`fusion.mask`). An op that needs an exact
+    extent, such as a concatenation along the dimension, is an error.
+
+    The unsharded reference is made behind this pass. See docs/families.md.
+
+    Before:
+    ```mlir
+    func.func @f(%0: tensor<1024x8xf32> {fusion.varying = array<i64: 0>}) -> tensor<8xf32> {
+      %1 = math.exp %0 : tensor<1024x8xf32>
+      %2 = fusion.reduce sum %1 dims [0] : tensor<1024x8xf32> -> tensor<8xf32>
+    ```
+    After:
+    ```mlir
+    func.func @f(%0: tensor<1024x8xf32> {fusion.varying = array<i64: 0>},
+                 %mask: tensor<1024xi1> {fusion.mask, fusion.varying = array<i64: 0>}) -> tensor<8xf32> {
+      %1 = math.exp %0 : tensor<1024x8xf32>
+      %2 = fusion.broadcast %mask dims [0] : tensor<1024xi1> -> tensor<1024x8xi1>
+      %3 = arith.select %2, %1, %zero : tensor<1024x8xi1>, tensor<1024x8xf32>
+      %4 = fusion.reduce sum %3 dims [0] : tensor<1024x8xf32> -> tensor<8xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::tandem::fusion::FusionDialect"];
+  let options = [LogOption];
+  let statistics = [
+    Statistic<"numMasked", "masked", "number of operands that are masked">
   ];
 }
 

@@ -1,0 +1,30 @@
+// RUN: tandem-opt %s -split-input-file -verify-diagnostics -pass-pipeline='builtin.module(fusion-specialize{bound=24}, func.func(fusion-bound-extents))'
+
+func.func @concat(%x: tensor<?x16xf32>, %y: tensor<8x16xf32>) -> tensor<32x16xf32> {
+  // expected-error @+1 {{expected an op that takes any extent in dimension 0 of operand 0, which varies, found one that needs it whole}}
+  %c = fusion.concat %x, %y dim 0 : (tensor<?x16xf32>, tensor<8x16xf32>) -> tensor<32x16xf32>
+  return %c : tensor<32x16xf32>
+}
+
+// -----
+
+func.func @zigzag(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %v: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  // expected-error @+1 {{expected a known number of tokens with 'zigzag', found one that varies}}
+  %y = fusion.attention %q, %k, %v {causal, zigzag = 2 : i64} : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x4xf32> -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+
+// -----
+
+func.func @columns(%q: tensor<4x?xf32>, %k: tensor<4x?xf32>, %v: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{expected known extents of the last dimensions, found one that varies}}
+  %y = fusion.attention %q, %k, %v : tensor<4x?xf32>, tensor<4x?xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+  return %y : tensor<4x4xf32>
+}
+
+// -----
+
+// expected-error @+1 {{expected an argument with a `?` extent in option 'shape' or in its type, since there is a bound}}
+func.func @known(%x: tensor<8xf32>) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}

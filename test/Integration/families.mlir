@@ -1,0 +1,60 @@
+// Programs for any number of tokens (`?`) up to a bound: families.py runs them. docs/families.md explains.
+
+#tp = #tandem.mesh<"tp", ["x" = ?]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#columns = #fusion.axes<#tp, [-, didx("x")]>
+#whole = #fusion.axes<#tp, [-, -]>
+#all = #fusion.axes<#tp, [-]>
+#tokens = #fusion.axes<#tp, [-, didx("x"), -]>
+
+// A layer of tensor parallelism: tokens are gathered, and the sum of partial results is scattered.
+func.func @mlp(%x: tensor<?x16xf32, #rows> {fusion.name = "x"}, %a: tensor<16x24xf32, #columns> {fusion.name = "a"},
+    %b: tensor<24x12xf32, #rows> {fusion.name = "b"}) -> (tensor<?x12xf32, #rows> {fusion.name = "y"}) {
+  %g = fusion.reshard %x : tensor<?x16xf32, #rows> -> tensor<?x16xf32, #whole>
+  %h = fusion.matmul %g, %a : tensor<?x16xf32, #whole>, tensor<16x24xf32, #columns> -> tensor<?x24xf32, #columns>
+  %e = math.exp %h : tensor<?x24xf32, #columns>
+  %y = fusion.matmul %e, %b : tensor<?x24xf32, #columns>, tensor<24x12xf32, #rows> -> tensor<?x12xf32, #rows>
+  return %y : tensor<?x12xf32, #rows>
+}
+
+// Weights by tokens: contracts over tokens what is not 0 behind the last one.
+func.func @weight_gradient(%x: tensor<?x16xf32, #rows> {fusion.name = "x"}, %d: tensor<?x12xf32, #rows> {fusion.name = "d"})
+    -> (tensor<16x12xf32, #rows> {fusion.name = "y"}) {
+  %e = math.exp %x : tensor<?x16xf32, #rows>
+  %f = math.exp %d : tensor<?x12xf32, #rows>
+  %y = fusion.matmul %e, %f {transpose_a} : tensor<?x16xf32, #rows>, tensor<?x12xf32, #rows> -> tensor<16x12xf32, #rows>
+  return %y : tensor<16x12xf32, #rows>
+}
+
+func.func @reductions(%x: tensor<?x16xf32, #rows> {fusion.name = "x"})
+    -> (tensor<16xf32, #all> {fusion.name = "sum"}, tensor<16xf32, #all> {fusion.name = "max"}, tensor<16xf32, #all> {fusion.name = "min"}) {
+  %e = math.exp %x : tensor<?x16xf32, #rows>
+  %n = arith.negf %e : tensor<?x16xf32, #rows>
+  %a = fusion.reduce sum %e dims [0] : tensor<?x16xf32, #rows> -> tensor<16xf32, #all>
+  %b = fusion.reduce max %n dims [0] : tensor<?x16xf32, #rows> -> tensor<16xf32, #all>
+  %c = fusion.reduce min %e dims [0] : tensor<?x16xf32, #rows> -> tensor<16xf32, #all>
+  return %a, %b, %c : tensor<16xf32, #all>, tensor<16xf32, #all>, tensor<16xf32, #all>
+}
+
+func.func @attention(%q: tensor<2x?x8xf32, #tokens> {fusion.name = "q"}, %k: tensor<2x?x8xf32, #tokens> {fusion.name = "k"},
+    %v: tensor<2x?x4xf32, #tokens> {fusion.name = "v"}) -> (tensor<2x?x4xf32, #tokens> {fusion.name = "y"}) {
+  %e = math.exp %v : tensor<2x?x4xf32, #tokens>
+  %y = fusion.attention %q, %k, %e : tensor<2x?x8xf32, #tokens>, tensor<2x?x8xf32, #tokens>, tensor<2x?x4xf32, #tokens>
+    -> tensor<2x?x4xf32, #tokens>
+  return %y : tensor<2x?x4xf32, #tokens>
+}
+
+func.func @causal(%q: tensor<2x?x8xf32, #tokens> {fusion.name = "q"}, %k: tensor<2x?x8xf32, #tokens> {fusion.name = "k"},
+    %v: tensor<2x?x4xf32, #tokens> {fusion.name = "v"}) -> (tensor<2x?x4xf32, #tokens> {fusion.name = "y"}) {
+  %y = fusion.attention %q, %k, %v {causal} : tensor<2x?x8xf32, #tokens>, tensor<2x?x8xf32, #tokens>, tensor<2x?x4xf32, #tokens>
+    -> tensor<2x?x4xf32, #tokens>
+  return %y : tensor<2x?x4xf32, #tokens>
+}
+
+// Two dimensions of one tensor vary.
+func.func @pairs(%s: tensor<?x?xf32, #rows> {fusion.name = "s"}, %x: tensor<?x16xf32, #rows> {fusion.name = "x"})
+    -> (tensor<?x16xf32, #rows> {fusion.name = "y"}, tensor<?x?xf32, #rows> {fusion.name = "e"}) {
+  %e = math.exp %s : tensor<?x?xf32, #rows>
+  %y = fusion.matmul %e, %x : tensor<?x?xf32, #rows>, tensor<?x16xf32, #rows> -> tensor<?x16xf32, #rows>
+  return %y, %e : tensor<?x16xf32, #rows>, tensor<?x?xf32, #rows>
+}
