@@ -27,6 +27,7 @@ namespace {
 Status prove(const replay::World &world, const replay::World *baseline, Certificate &certificate) {
   check::CheckOptions options;
   options.queues = check::defaultQueues(world.target);
+  options.sms = check::defaultSMs(world.target);
   if (world.isDeterministic)
     options.sameBits = baseline;
   check::Report report = check::check(world, options);
@@ -35,6 +36,9 @@ Status prove(const replay::World &world, const replay::World *baseline, Certific
   certificate.queues = options.queues;
   certificate.bufferedSends = options.bufferedSends;
   certificate.limits = report.limits;
+  bool isOpen = std::any_of(report.limits.begin(), report.limits.end(),
+                            [](const std::string &limit) { return limit.rfind("SMs: ", 0) == 0; });
+  certificate.sms = isOpen ? 0 : options.sms.total;
   if (world.isDeterministic && !baseline)
     certificate.limits.emplace_back("bits: there is no baseline to compare with");
   certificate.data = report.data;
@@ -45,6 +49,7 @@ Status prove(const replay::World &world, const replay::World *baseline, Certific
         diagnosis == check::Diagnosis::WrongResult || diagnosis == check::Diagnosis::CopiesDiffer;
     if (check::isLint(diagnosis) || (isData && !isCompared) ||
         (diagnosis == check::Diagnosis::QueueDeadlock && options.queues == 0) ||
+        (diagnosis == check::Diagnosis::SmDeadlock && certificate.sms == 0) ||
         (diagnosis == check::Diagnosis::BitsDiffer && !report.hasSameBits) ||
         (diagnosis == check::Diagnosis::OrderNotFixed && !world.isDeterministic))
       continue;
@@ -70,8 +75,25 @@ void measureLoop(const timeline::Timeline &run, uint32_t rank, Certificate::Loop
   loop.exposed = shares.exposed;
 }
 
-Status predict(const replay::World &world, const replay::World *baseline, const std::string &name,
-               Certificate &certificate) {
+/// Simulated times of whole programs, the quickest first.
+Expected<std::vector<Certificate::Candidate>> predictAlternatives(const CompileResult &result,
+                                                                  const machine::Machine &machine) {
+  std::vector<Certificate::Candidate> times;
+  for (const auto &[what, bytes] : result.alternatives) {
+    TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(bytes));
+    TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const replay::World> world, replay::World::load(*file));
+    Expected<simulate::Result> run = simulate::simulate(*world, machine);
+    if (run && run->outOfReach == replay::kNone)
+      times.push_back({what, run->seconds});
+  }
+  std::sort(times.begin(), times.end(), [](const auto &a, const auto &b) {
+    return a.seconds != b.seconds ? a.seconds < b.seconds : a.what < b.what;
+  });
+  return times;
+}
+
+Status predict(const replay::World &world, const replay::World *baseline,
+               const CompileResult &result, const std::string &name, Certificate &certificate) {
   std::string path = machine::pathOf(name);
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine, machine::Machine::load(path));
   std::ifstream file(path, std::ios::binary);
@@ -88,6 +110,7 @@ Status predict(const replay::World &world, const replay::World *baseline, const 
           baseline ? simulate::simulate(*baseline, machine) : Status(Code::Unsupported, "");
       plain && plain->outOfReach == replay::kNone)
     certificate.baselineSeconds = plain->seconds;
+  TANDEM_ASSIGN_OR_RETURN(certificate.alternatives, predictAlternatives(result, machine));
   timeline::Timeline timeline =
       simulate::makeTimeline(world, run, certificate.machine, run.slowestRank + 1);
   for (Certificate::Loop &loop : certificate.loops)
@@ -112,7 +135,7 @@ Expected<Certificate> certify(const CompileResult &result, const CompileOptions 
   if (isChecked)
     TANDEM_RETURN_IF_ERROR(prove(*world, baseline.get(), certificate));
   if (!options.machine.empty())
-    TANDEM_RETURN_IF_ERROR(predict(*world, baseline.get(), options.machine, certificate));
+    TANDEM_RETURN_IF_ERROR(predict(*world, baseline.get(), result, options.machine, certificate));
   return certificate;
 }
 

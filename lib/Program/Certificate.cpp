@@ -106,6 +106,10 @@ Expected<std::optional<Certificate>> program::decodeCertificate(const Bytes &byt
   to.baselineSeconds = from.baseline_seconds();
   for (uint32_t i = 0; i < sizeOfVector(from.loops()); ++i)
     to.loops.push_back(decodeLoop(*from.loops()->Get(i)));
+  for (uint32_t i = 0; i < sizeOfVector(from.alternatives()); ++i)
+    to.alternatives.push_back(
+        {text(from.alternatives()->Get(i)->what()), from.alternatives()->Get(i)->seconds()});
+  to.sms = from.sms();
   return std::optional<Certificate>(std::move(to));
 }
 
@@ -120,6 +124,11 @@ Expected<std::string> withCertificate(std::string_view bytes, const Certificate 
   std::vector<flatbuffers::Offset<sp::LoopChoice>> loops;
   for (const Certificate::Loop &loop : certificate.loops)
     loops.push_back(encodeLoop(b, loop));
+  std::vector<flatbuffers::Offset<sp::Candidate>> alternatives;
+  for (const Certificate::Candidate &alternative : certificate.alternatives)
+    alternatives.push_back(
+        sp::CreateCandidate(b, b.CreateString(alternative.what), alternative.seconds));
+  auto alternativeVector = b.CreateVector(alternatives);
   auto producer = b.CreateString(certificate.producer);
   auto properties = b.CreateVectorOfStrings(certificate.properties);
   auto limits = b.CreateVectorOfStrings(certificate.limits);
@@ -128,7 +137,7 @@ Expected<std::string> withCertificate(std::string_view bytes, const Certificate 
   b.Finish(sp::CreateCertificate(b, header.indexHash, producer, properties, limits, data,
                                  certificate.queues, certificate.bufferedSends, machine,
                                  certificate.machineHash, certificate.seconds, loopVector,
-                                 certificate.baselineSeconds));
+                                 certificate.baselineSeconds, alternativeVector, certificate.sms));
   result.resize((result.size() + sp::kAlignment - 1) / sp::kAlignment * sp::kAlignment);
   header.certificateOffset = result.size();
   header.certificateSize = static_cast<uint32_t>(b.GetSize());
@@ -162,6 +171,9 @@ std::string toText(const Certificate &certificate) {
                 : fmt::format("  streams of a rank share {} queues in any way", certificate.queues);
   result += certificate.bufferedSends ? "; sends complete without their receives\n"
                                       : "; sends may wait for their receives\n";
+  if (certificate.sms > 0)
+    result += fmt::format("  kernels that wait leave the SMs that others need, of {} per GPU\n",
+                          certificate.sms);
   if (!certificate.data.empty())
     result += fmt::format("  results against the unsharded reference: {}\n", certificate.data);
   for (const std::string &limit : certificate.limits)
@@ -173,6 +185,9 @@ std::string toText(const Certificate &certificate) {
                     certificate.baselineSeconds > 0
                         ? "; without overlap " + microseconds(certificate.baselineSeconds)
                         : "");
+  for (const Certificate::Candidate &alternative : certificate.alternatives)
+    result +=
+        fmt::format("    {:>12} with {}\n", microseconds(alternative.seconds), alternative.what);
   return result + explain(certificate);
 }
 

@@ -49,6 +49,10 @@ int main(int argc, char **argv) {
       line.number("--queues", options.queues, 0, 999999, "K",
                   "map each rank's streams to K in-order hardware queues, in all ways\n(default: 8 "
                   "for GPU targets; 0: each stream has its own)");
+  CLI::Option *sms = line.number(
+      "--sms", options.sms.total, 0, 999999, "N",
+      "SMs of each rank's GPU, which kernels that wait may hold (default: 132 for GPU targets;\n"
+      "0: not checked)");
   line.add_flag("--lint", options.lint, "also report legal but slow code");
   line.add_flag("--json", json, "print a JSON object instead of text");
   CLI::Option *data =
@@ -97,6 +101,8 @@ int main(int argc, char **argv) {
   auto loaded = Clock::now();
   if (queues->count() == 0)
     options.queues = check::defaultQueues((*world)->target);
+  if (sms->count() == 0)
+    options.sms = check::defaultSMs((*world)->target);
   check::Report report = check::check(**world, options);
   auto checked = Clock::now();
   fmt::print("{}", json ? check::toJson(**world, report) : check::toText(**world, report));

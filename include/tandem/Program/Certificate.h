@@ -52,6 +52,9 @@ struct Certificate {
   uint64_t machineHash = 0;
   double seconds = 0;
   double baselineSeconds = 0; ///< of the unoverlapped baseline; 0: unknown
+  /// The whole program with another candidate for one of its loops, the quickest first.
+  std::vector<Candidate> alternatives;
+  unsigned sms = 0; ///< kernels that wait never hold the SMs that others need, on GPUs of so many
   std::vector<Loop> loops;
 };
 

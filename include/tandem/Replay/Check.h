@@ -11,6 +11,7 @@
 #ifndef TANDEM_REPLAY_CHECK_H
 #define TANDEM_REPLAY_CHECK_H
 
+#include "tandem/Replay/Walker.h"
 #include "tandem/Replay/World.h"
 
 #include <string>
@@ -22,6 +23,7 @@ namespace tandem::check {
 enum class Diagnosis : uint8_t {
   Deadlock,
   QueueDeadlock,
+  SmDeadlock,
   UnmatchedSend,
   UnmatchedRecv,
   MessageSize,
@@ -47,7 +49,7 @@ enum class Diagnosis : uint8_t {
   CopyView,
   UnreadData
 };
-inline constexpr unsigned kNumDiagnoses = 25;
+inline constexpr unsigned kNumDiagnoses = 26;
 /// "deadlock", "queue-deadlock", ...
 std::string_view toString(Diagnosis diagnosis);
 /// True for findings that are legal but cost time.
@@ -69,6 +71,8 @@ struct CheckOptions {
   bool bufferedSends = false;
   /// Hardware queues that a rank's streams share; 0: each stream has its own.
   unsigned queues = 0;
+  /// The SMs of a rank's GPU; none by default.
+  replay::SmLimits sms;
   bool lint = false;
   /// Findings listed per diagnosis; more are only counted.
   unsigned maxFindings = 8;
@@ -103,6 +107,9 @@ struct Report {
 
 /// The hardware queues that a target's streams share: 8 for GPUs, 0 for hosts.
 unsigned defaultQueues(std::string_view target);
+
+/// The SMs of a target's GPU: 132, as H100 and H200 have; none for hosts.
+replay::SmLimits defaultSMs(std::string_view target);
 
 Report check(const replay::World &world, const CheckOptions &options = {});
 

@@ -12,12 +12,25 @@
 
 namespace tandem::replay {
 
+/// The streaming multiprocessors (SMs) of a rank's GPU, and those that a command holds while it
+/// waits for others.
+struct SmLimits {
+  unsigned total = 0; ///< 0: not limited (no GPU)
+  /// Messages and collectives, which are kernels of NCCL. Those of one channel run one after
+  /// another.
+  unsigned perChannel = 32;
+  unsigned perWait = 1; ///< a wait_signal, which is a kernel in graphs
+};
+
 struct WalkOptions {
   /// A send completes without its receive; else it may block until the receive is posted.
   bool bufferedSends = false;
   /// The hardware queue of each stream, by its number among the streams of all ranks
   /// (Rank::firstStream); empty: each stream has its own.
   std::vector<uint16_t> queueOf;
+  /// A kernel begins when its SMs are free; kernels that wait come first. Unlike otherwise, the
+  /// order matters then: the walk is one that tends to get stuck.
+  SmLimits sms;
 };
 
 /// Decides how long commands take. Each call announces that something has begun; the driver calls
@@ -64,6 +77,9 @@ public:
   /// For the command at the head of a queue: the first unfinished command that it waits for. kNone
   /// if no command can unblock it (a message without partner, a signal that is never raised).
   CommandId waitsFor(CommandId command) const;
+  /// Of the commands at the heads of a rank's queues: does it wait for SMs; does it hold some.
+  bool waitsForSMs(CommandId command) const;
+  bool holdsSMs(CommandId command) const;
 
 private:
   struct Impl;

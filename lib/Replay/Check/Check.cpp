@@ -19,41 +19,35 @@ namespace tandem::check {
 using namespace replay;
 
 std::string_view toString(Diagnosis diagnosis) {
-  static constexpr std::string_view names[kNumDiagnoses] = {"deadlock",
-                                                            "queue-deadlock",
-                                                            "unmatched-send",
-                                                            "unmatched-recv",
-                                                            "message-size",
-                                                            "message-type",
-                                                            "group-mismatch",
-                                                            "collective-mismatch",
-                                                            "signal-missing",
-                                                            "signal-wrong-run",
-                                                            "race",
-                                                            "not-joined",
-                                                            "uninitialized-read",
-                                                            "lifetime",
-                                                            "result-incomplete",
-                                                            "wrong-result",
-                                                            "copies-differ",
-                                                            "bits-differ",
-                                                            "order-not-fixed",
-                                                            "overwritten-early",
-                                                            "put-outside",
-                                                            "serial-stream",
-                                                            "redundant-sync",
-                                                            "copy-view",
-                                                            "unread-data"};
+  static constexpr std::string_view names[kNumDiagnoses] = {
+      "deadlock",          "queue-deadlock",     "sm-deadlock",
+      "unmatched-send",    "unmatched-recv",     "message-size",
+      "message-type",      "group-mismatch",     "collective-mismatch",
+      "signal-missing",    "signal-wrong-run",   "race",
+      "not-joined",        "uninitialized-read", "lifetime",
+      "result-incomplete", "wrong-result",       "copies-differ",
+      "bits-differ",       "order-not-fixed",    "overwritten-early",
+      "put-outside",       "serial-stream",      "redundant-sync",
+      "copy-view",         "unread-data"};
   return names[static_cast<unsigned>(diagnosis)];
 }
 
 bool isLint(Diagnosis diagnosis) { return diagnosis >= Diagnosis::SerialStream; }
 
+static bool isGpu(std::string_view target) {
+  return target.substr(0, 4) == "cuda" || target.substr(0, 3) == "hip" ||
+         target.substr(0, 4) == "rocm" || target.substr(0, 3) == "gpu";
+}
+
 unsigned defaultQueues(std::string_view target) {
-  bool isGpu = target.substr(0, 4) == "cuda" || target.substr(0, 3) == "hip" ||
-               target.substr(0, 4) == "rocm" || target.substr(0, 3) == "gpu";
   // The default of CUDA_DEVICE_MAX_CONNECTIONS.
-  return isGpu ? 8 : 0;
+  return isGpu(target) ? 8 : 0;
+}
+
+replay::SmLimits defaultSMs(std::string_view target) {
+  replay::SmLimits limits;
+  limits.total = isGpu(target) ? 132 : 0; // H100 and H200
+  return limits;
 }
 
 bool Report::hasErrors() const { return numErrors() > 0; }
@@ -86,8 +80,10 @@ public:
     report.numCommands = world.commands.size();
     reportMismatches(world, findings);
     execution = checkProgress(world, options, findings);
-    if (execution.finished)
+    if (execution.finished) {
       checkQueues(world, options, findings, report.limits);
+      checkResidency(world, options, findings, report.limits);
+    }
     checkRanks();
     reportRaces();
     if (execution.finished)

@@ -59,6 +59,11 @@ Execution checkProgress(const World &world, const CheckOptions &options, Finding
 void checkQueues(const World &world, const CheckOptions &options, Findings &findings,
                  std::vector<std::string> &limits);
 
+/// Section 4, SMs: reports a run in which kernels that wait hold the SMs that others need; extends
+/// `limits` if that is neither excluded nor found. Only for programs that finish.
+void checkResidency(const World &world, const CheckOptions &options, Findings &findings,
+                    std::vector<std::string> &limits);
+
 /// Reports the mismatches found while the world was loaded.
 void reportMismatches(const World &world, Findings &findings);
 

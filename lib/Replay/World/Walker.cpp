@@ -8,6 +8,7 @@
 #include "tandem/Replay/Walker.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tandem::replay {
 
@@ -34,6 +35,11 @@ struct Walker::Impl {
     outstanding.assign(processes, 0);
     eventWaiters.assign(world.numEvents(), kNone);
     slotWaiters.assign(world.slots.size(), kNone);
+    if (options.sms.total > 0) {
+      freeSMs.assign(world.numRanks(), options.sms.total);
+      smWaiters.assign(world.numRanks(), kNone);
+      held.assign(processes, 0);
+    }
     if (!options.queueOf.empty())
       queueNext.assign(world.commands.size(), kNone);
     for (uint32_t r = 0; r < world.numRanks(); ++r)
@@ -78,19 +84,92 @@ struct Walker::Impl {
   }
 
   void advance() {
-    while (!pending.empty()) {
-      uint32_t process = pending.back();
-      pending.pop_back();
-      step(process);
+    for (;;) {
+      if (!pending.empty()) {
+        uint32_t process = pending.back();
+        pending.pop_back();
+        step(process, /*hurry=*/false);
+      } else if (!deferred.empty()) {
+        uint32_t process = deferred.back();
+        deferred.pop_back();
+        step(process, /*hurry=*/true);
+      } else {
+        return;
+      }
     }
   }
 
+  /// SMs that the command needs at once; 0: none, or it runs without (copies, events).
+  unsigned smsOf(const Command &command) const {
+    switch (command.kind) {
+    case Kind::Matmul:
+    case Kind::Accumulate:
+    case Kind::Reduce:
+    case Kind::Launch:
+    case Kind::Signal:
+      return 1;
+    case Kind::WaitSignal:
+      return options.sms.perWait;
+    case Kind::Group:
+    case Kind::Collective:
+      return options.sms.perChannel;
+    default:
+      return 0;
+    }
+  }
+
+  static bool waitsOnSMs(const Command &command) {
+    return command.kind == Kind::WaitSignal || command.kind == Kind::Group ||
+           command.kind == Kind::Collective;
+  }
+
+  /// False if the process has to wait for SMs.
+  bool takeSMs(uint32_t process, CommandId c) {
+    const Command &command = world.commands[c];
+    unsigned needed = smsOf(command);
+    if (needed == 0 || held[process] > 0)
+      return true;
+    uint32_t rank = world.rankOf(c);
+    bool isChannel = command.kind == Kind::Group || command.kind == Kind::Collective;
+    // NCCL keeps a later command of the channel back.
+    if (isChannel && busy.count({rank, command.channel}))
+      return true;
+    if (freeSMs[rank] < needed) {
+      enlist(smWaiters[rank], process);
+      return false;
+    }
+    if (waitsOnSMs(command)) {
+      freeSMs[rank] -= needed;
+      held[process] = needed;
+      if (isChannel)
+        busy.insert({rank, command.channel});
+    }
+    return true;
+  }
+
+  void releaseSMs(uint32_t process, CommandId c) {
+    if (held.empty() || held[process] == 0)
+      return;
+    uint32_t rank = world.rankOf(c);
+    freeSMs[rank] += held[process];
+    held[process] = 0;
+    busy.erase({rank, world.commands[c].channel});
+    wakeAll(smWaiters[rank]);
+  }
+
   /// Runs a process until it has to wait.
-  void step(uint32_t process) {
+  void step(uint32_t process, bool hurry) {
     if (enlisted[process])
       return;
     while (at[process] != kNone) {
       CommandId c = at[process];
+      // Kernels that wait take their SMs first.
+      if (!hurry && !held.empty() && state[c] == Ahead && smsOf(world.commands[c]) > 0 &&
+          !waitsOnSMs(world.commands[c])) {
+        deferred.push_back(process);
+        return;
+      }
+      hurry = false;
       if (state[c] == Ahead && !tryBegin(process, c))
         return;
       if (state[c] != Complete)
@@ -107,6 +186,8 @@ struct Walker::Impl {
       enlist(eventWaiters[world.ranks[rank].firstEvent + command.aux], process);
       return false;
     }
+    if (!held.empty() && !takeSMs(process, c))
+      return false;
     if (command.kind == Kind::WaitSignal) {
       uint32_t slot = world.firstSlot[world.rankOf(c)] + command.aux;
       if (level[slot] < command.value) {
@@ -114,6 +195,8 @@ struct Walker::Impl {
         return false;
       }
     }
+    if (command.kind == Kind::WaitSignal)
+      releaseSMs(process, c);
     state[c] = Begun;
     driver.begin(c);
     if (command.kind == Kind::Group)
@@ -156,6 +239,7 @@ struct Walker::Impl {
 
   void finishGroup(uint32_t process, CommandId group) {
     state[group] = Complete;
+    releaseSMs(process, group);
     driver.end(group);
     pending.push_back(process);
   }
@@ -181,6 +265,7 @@ struct Walker::Impl {
       for (uint32_t m = 0; m < world.groupSize(collective); ++m) {
         CommandId member = world.members[collective.members + m];
         state[member] = Complete;
+        releaseSMs(processOf(member), member);
         driver.end(member);
         pending.push_back(processOf(member));
       }
@@ -259,6 +344,12 @@ struct Walker::Impl {
   std::vector<uint32_t> eventWaiters, slotWaiters; ///< first process of a list, or kNone
   std::vector<CommandId> queueNext;                ///< per command, if streams share queues
   std::vector<uint32_t> pending;                   ///< processes that may be able to continue
+  // With a limit of SMs:
+  std::vector<uint32_t> deferred;               ///< processes at a kernel that does not wait
+  std::vector<unsigned> freeSMs;                ///< per rank
+  std::vector<uint32_t> smWaiters;              ///< per rank: first process of a list, or kNone
+  std::vector<unsigned> held;                   ///< SMs per process; empty: not limited
+  std::set<std::pair<uint32_t, uint32_t>> busy; ///< rank and channel
 };
 
 Walker::Walker(const World &world, const WalkOptions &options, Driver &driver)
@@ -269,6 +360,16 @@ void Walker::advance() { impl->advance(); }
 void Walker::complete(CommandId command) { impl->complete(command); }
 bool Walker::isComplete(CommandId command) const { return impl->state[command] == Complete; }
 CommandId Walker::waitsFor(CommandId command) const { return impl->waitsFor(command); }
+
+bool Walker::holdsSMs(CommandId command) const {
+  return !impl->held.empty() && impl->held[impl->processOf(command)] > 0;
+}
+
+bool Walker::waitsForSMs(CommandId command) const {
+  unsigned needed = impl->smsOf(impl->world.commands[command]);
+  return !impl->held.empty() && !holdsSMs(command) && impl->state[command] == Ahead &&
+         needed > impl->freeSMs[impl->world.rankOf(command)];
+}
 
 bool Walker::finished() const {
   return std::all_of(impl->at.begin(), impl->at.end(), [](CommandId c) { return c == kNone; });

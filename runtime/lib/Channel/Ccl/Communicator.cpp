@@ -68,6 +68,10 @@ Expected<CommunicatorRef> Communicator::create(std::shared_ptr<DeviceState> stat
   return status;
 }
 
+/// Blocks of a kernel of NCCL, each on an SM of its own: what the checker assumes
+/// (replay::SmLimits::perChannel). NCCL could use 64; on 8 GPUs with NVLink it uses up to 32.
+static constexpr int kMostBlocks = 32;
+
 Status Communicator::make(const ncclUniqueId &id, std::chrono::milliseconds timeout) {
   auto deadline = Clock::now() + timeout;
   auto end = [&](const char *what) {
@@ -79,6 +83,7 @@ Status Communicator::make(const ncclUniqueId &id, std::chrono::milliseconds time
   };
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = kMostBlocks;
   if (api.splits)
     config.splitShare = 1;
   const char *what = "ncclCommInitRankConfig";
@@ -93,6 +98,7 @@ Status Communicator::make(const ncclUniqueId &id, std::chrono::milliseconds time
   }
   ncclConfig_t ofChild = NCCL_CONFIG_INITIALIZER;
   ofChild.blocking = 1;
+  ofChild.maxCTAs = kMostBlocks;
   what = "ncclCommSplit";
   TANDEM_RETURN_IF_ERROR(api.status(
       api.ncclCommSplit(handles->root, 0, static_cast<int>(self), &handles->run, &ofChild), what));
