@@ -99,11 +99,11 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCall(const sp::Command
     for (unsigned d = 0; d < layout.rank; ++d, ++dim) {
       operand.shape[d] = operand.extent[d] = layout.shape[d];
       operand.strides[d] = layout.strides[d];
-      int number = kernel.dims()->Get(dim);
+      int8_t number = kernel.dims()->Get(dim);
       if (number < 0)
         continue;
       const sp::CallPlace &place = *data.call_places()->Get(static_cast<uint32_t>(command.value()) +
-                                                            static_cast<uint32_t>(number));
+                                                            static_cast<uint8_t>(number));
       operand.offset[d] = place.offset();
       operand.extent[d] = place.extent();
       if (k == 0)

@@ -149,8 +149,11 @@ public:
   }
   template <typename Body>
   Status library(StreamHandle stream, const void *const *addresses, size_t count, Body &&body) {
-    return interceptor ? interceptor->library(stream, {addresses, addresses + count}, body)
-                       : body();
+    if (!interceptor)
+      return body();
+    // No braces: they would make a list of these two pointers.
+    std::vector<const void *> all(addresses, addresses + count);
+    return interceptor->library(stream, all, body);
   }
   // The same calls, not intercepted.
   virtual Status issueCopy(void *dst, const void *src, uint64_t bytes, StreamHandle stream) = 0;
