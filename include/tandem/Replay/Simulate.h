@@ -23,7 +23,7 @@
 
 namespace tandem::simulate {
 
-inline constexpr size_t kNumKinds = 14; ///< of replay::Kind
+inline constexpr size_t kNumKinds = static_cast<size_t>(replay::Kind::Call) + 1; // the last one
 
 struct Options {
   /// Enqueue commands one by one even if the machine can replay a graph.
