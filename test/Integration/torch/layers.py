@@ -98,6 +98,14 @@ class Block(nn.Module):
         return x + self.down_proj(F.silu(self.gate_proj(h)) * self.up_proj(h))
 
 
+class Fused(nn.Module):
+    """Layers whose names hide that they hold several projections, or that nothing column-parallel feeds."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv_proj, self.o_proj = nn.Linear(4, 12), nn.Linear(4, 4)
+
+
 def _full(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
@@ -133,7 +141,13 @@ def _train(rank, ranks, make, shape, dim, steps=3, wrap=lambda model: model):
 
 
 def model(rank, ranks):
-    """parallelize: sequence parallelism along both dimensions, and none; with and without bias."""
+    """parallelize: sequence parallelism along both dimensions, and none; with and without bias; in inference mode."""
+    assert not tt.plan(Fused())
+    with torch.inference_mode():
+        x, block = torch.ones(2 * ranks, 16), Block()
+        expected = block(x)
+        tt.parallelize(block, init_device_mesh("cpu", (ranks,)))
+        close(block(part(x, rank, ranks)), part(expected, rank, ranks))
     _train(rank, ranks, {}, (4 * ranks, 16), 0)
     _train(rank, ranks, {"bias": True}, (2, 2 * ranks, 16), 1)
     _train(rank, ranks, {"bias": True}, (6, 16), None)
@@ -230,7 +244,9 @@ def errors(rank, ranks):
                  lambda: tt.all_gather_matmul(x, w, dim=1), lambda: tt.all_gather_matmul(x, w, tokens=99),
                  lambda: tt.all_gather_matmul(x.int(), w.int()), lambda: tt.matmul_all_reduce(x, w[0]),
                  lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh("cpu", (ranks,))),
-                 lambda: tt.RowwiseParallel(input_layouts=Replicate())):
+                 lambda: tt.RowwiseParallel(input_layouts=Replicate()),
+                 lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh("cpu", (ranks,)),
+                                        {"0": tt.ColwiseParallel()})):
         try:
             call()
         except tandem.ArgumentError as error:

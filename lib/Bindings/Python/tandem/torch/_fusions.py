@@ -14,8 +14,9 @@ from . import _groups
 log = logging.getLogger("tandem.torch")
 
 _NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
-_MOST = 512  # programs kept; each has memory for its temporary values
-_programs = collections.OrderedDict()
+_MOST = 512  # programs kept of a group; each has memory for its temporary values
+# By group and device: all ranks of a group forget the same programs, since they make the same calls.
+_programs = collections.defaultdict(collections.OrderedDict)
 
 
 class Text:
@@ -183,14 +184,14 @@ def run(make, group_name, tensors, *key):
     """Runs the fusion make(dtype, ranks, ..., sliced) on this rank's tensors; returns the tuple of results."""
     device = tensors[0].device
     group, context = _groups._context(group_name, device)
-    full = make, key, tensors[0].dtype, group, device
-    program = _programs.get(full)
+    programs, full = _programs[group, device], (make, key, tensors[0].dtype)
+    program = programs.get(full)
     if program is None:
-        program = _programs[full] = _compile(make, key, tensors[0], group, context)
-        while len(_programs) > _MOST:
-            _programs.popitem(last=False)
+        program = programs[full] = _compile(make, key, tensors[0], group, context)
+        while len(programs) > _MOST:
+            programs.popitem(last=False)
     else:
-        _programs.move_to_end(full)
+        programs.move_to_end(full)
     stream = None if device.type == "cpu" else torch.cuda.current_stream(device).cuda_stream
     results = program(*tensors, context=context, stream=stream)
     return results if isinstance(results, tuple) else (results,)

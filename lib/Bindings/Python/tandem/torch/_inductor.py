@@ -163,7 +163,7 @@ def overlap_compiled():
 
         with tandem.torch.overlap_compiled():
             step = torch.compile(model)
-            step(x)                             # compiled by the first call
+            step(x).sum().backward()            # compiled by the first call and the first backward
     """
     config, used = torch._inductor.config, CollectiveMatmulPass()
     before = config.post_grad_custom_post_pass

@@ -16,8 +16,10 @@ import tandem
 from . import _ops
 
 # Names of linear layers and norms in Llama, GPT and their relatives (transformers, torchtitan, nanoGPT).
-_COLUMNS = ("q_proj", "k_proj", "v_proj", "qkv_proj", "gate_proj", "up_proj", "gate_up_proj", "wq", "wk", "wv", "wqkv",
-            "w1", "w3", "c_attn", "c_fc", "fc1", "query_key_value", "dense_h_to_4h")
+# Layers that hold several projections one after another (qkv_proj, gate_up_proj) are not among them: a rank would get
+# columns of one projection only.
+_COLUMNS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "wq", "wk", "wv", "w1", "w3", "c_fc", "fc1",
+            "dense_h_to_4h")
 _ROWS = ("o_proj", "down_proj", "wo", "w2", "c_proj", "fc2", "dense_4h_to_h", "out_proj")
 _NORMS = ("*norm*", "ln_*")
 
@@ -39,6 +41,9 @@ class _Linear(ParallelStyle):
             raise tandem.ArgumentError(f"{name}: expected a torch.nn.Linear, found {type(module).__name__}")
         if device_mesh.ndim != 1:
             raise tandem.ArgumentError(f"{name}: expected a mesh of one dimension, such as mesh[\"tp\"], found {device_mesh}")
+        features = module.weight.shape[self.weight_placement.dim]
+        if features % device_mesh.size():
+            raise tandem.ArgumentError(f"{name}: expected features that {device_mesh.size()} ranks divide, found {features}")
         for key, placement in (("weight", self.weight_placement), ("bias", self.bias_placement)):
             value = getattr(module, key)
             if value is not None and not isinstance(value, DTensor):
@@ -146,7 +151,12 @@ class RowwiseParallel(_Linear):
         local, _, _ = self._local(x, mesh)
         weight = module.weight.to_local().t()
         if isinstance(self.output_layout, Shard):
-            y = _ops.matmul_reduce_scatter(local, weight, _dim(self.output_layout, local), group)
+            dim = _dim(self.output_layout, local)
+            if self.use_local_output and local.shape[dim] % mesh.size():
+                # The next layer could not tell how many tokens there are.
+                raise tandem.ArgumentError(f"RowwiseParallel: expected a number of tokens that {mesh.size()} ranks divide, "
+                                           f"or use_local_output=False, found {local.shape[dim]}")
+            y = _ops.matmul_reduce_scatter(local, weight, dim, group)
         else:
             y = _ops.matmul_all_reduce(local, weight, group)
         if module.bias is not None:
@@ -167,7 +177,7 @@ class _Siblings:
         if self.modules is None or torch.compiler.is_compiling():
             return None  # in compiled code CollectiveMatmulPass merges the gathers
         if self.made:
-            if x is self.input and x._version == self.version and module in self.made:
+            if x is self.input and _version(x) == self.version and module in self.made:
                 y = self.made.pop(module)
                 if not self.made:
                     self.input = None
@@ -177,8 +187,13 @@ class _Siblings:
         style = module._tandem_style
         self.made = dict(zip(self.modules, style._products(self.modules, x)))
         y = self.made.pop(module)
-        self.input, self.version = x, x._version
+        self.input, self.version = x, _version(x)
         return y
+
+
+def _version(x):
+    """Changes if x does; not known for tensors of inference mode."""
+    return None if x.is_inference() else x._version
 
 
 def plan(module, sequence_dim=0):
@@ -194,7 +209,10 @@ def plan(module, sequence_dim=0):
             made[name] = RowwiseParallel(output_layouts=tokens)
         elif tokens and any(fnmatch.fnmatch(last.lower(), pattern) for pattern in _NORMS) and not list(part.children()):
             made[name] = SequenceParallel(sequence_dim=sequence_dim, use_local_output=True)
-    return made
+    # A row-parallel layer needs a column-parallel one that feeds it.
+    parents = {name.rpartition(".")[0] for name, style in made.items() if isinstance(style, ColwiseParallel)}
+    return {name: style for name, style in made.items()
+            if not isinstance(style, RowwiseParallel) or name.rpartition(".")[0] in parents}
 
 
 def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0):
