@@ -86,7 +86,7 @@ tandem_code tandem_context_create(const tandem_context_options *options, tandem_
  * flight (the watchdog bounds the time), and for no other rank. */
 void tandem_context_destroy(tandem_context *context);
 /* The message of the last call that failed with this context or a handle made from it; "" if none.
- * Valid until the next failure. */
+ * Valid until the next call of this function in this thread. */
 const char *tandem_last_error(const tandem_context *context);
 /* The device, the channels and the versions of their libraries: "NVIDIA H200 sm_90, cublasLt
  * 130100; peer, ccl (NCCL 2.27.3)". Valid as long as the context. "" if its creation failed. */

@@ -63,9 +63,10 @@ typedef struct tandem_run_options {
   const void *const *dl_tensors;
 } tandem_run_options;
 
-/* Binds and enqueues a run. NULL options: the defaults. At most two runs are in flight; a third
- * waits for the first. Waits for all runs in flight before it creates a graph: in each of the first
- * two runs, and when addresses of NCCL's collectives change. */
+/* Binds and enqueues a run. NULL options: the defaults. Up to 16 runs are in flight where runs are
+ * graphs, else 2; one more waits for the oldest. So memory of a run may be reused on the host only
+ * after tandem_wait, or in the order of the run's stream. Waits for all runs in flight before it
+ * creates a graph: in each of the first two runs, and for addresses that cannot be patched in. */
 tandem_code tandem_enqueue(tandem_instance *instance, const tandem_run_options *options);
 /* Waits for all enqueued runs: their results are complete on this rank. */
 tandem_code tandem_wait(tandem_instance *instance);

@@ -51,8 +51,9 @@ typedef struct tandem_kernel_call {
 
 /* Returns 0, or a number that the error message of the run shows. Any thread; calls of several
  * streams and ranks may run at once. CPU: computes, on the thread of the command's stream. GPU: may
- * only enqueue work on `stream`, which may be under capture; it is called for each run, but once
- * for all runs that replay a graph. */
+ * only enqueue work on `stream`, which may be under capture; the context's GPU is current. It is
+ * called for each run, but once for all runs that replay a graph with the same addresses; also by
+ * tandem_prepare, to try a capture, with addresses that are not those of a run. */
 typedef int (*tandem_kernel_function)(void *user, const tandem_kernel_call *call);
 
 /* A context uses what is for its device. */

@@ -128,8 +128,11 @@ void DataRun::call(uint32_t rank, const Command &command) {
       int8_t number = kernel.dims[d];
       if (number >= 0)
         parallel.push_back(index);
-      hash = field::mix(
-          hash ^ (number >= 0 ? index + static_cast<uint64_t>(places[number].offset) : index));
+      if (number >= 0) { // kernels may read where their part lies, and how large the whole is
+        hash = field::mix(hash ^ static_cast<uint64_t>(places[number].extent));
+        index += static_cast<uint64_t>(places[number].offset);
+      }
+      hash = field::mix(hash ^ index);
     }
     bool isKept = true;
     for (size_t k = 0; isKept && k < digests.size(); ++k) {

@@ -188,7 +188,16 @@ tandem_code tandem_context_create(const tandem_context_options *options, tandem_
 void tandem_context_destroy(tandem_context *context) { delete context; }
 
 const char *tandem_last_error(const tandem_context *context) {
-  return context ? context->state->lastError.c_str() : "no context";
+  if (!context)
+    return "no context";
+  thread_local std::string copy; // another thread may replace the message
+  try {
+    std::lock_guard<std::mutex> lock(context->state->errorMutex);
+    copy = context->state->lastError;
+  } catch (...) {
+    return "out of memory";
+  }
+  return copy.c_str();
 }
 
 const char *tandem_context_description(tandem_context *context) {

@@ -26,14 +26,18 @@ namespace tandem::capi {
 
 struct ContextState {
   std::unique_ptr<Context> context; ///< null if its creation failed
-  std::string lastError, description;
+  std::string description;
+  std::mutex errorMutex; ///< queries of programs may fail in any thread
+  std::string lastError;
   bool requiresProof = false; ///< of programs
 };
 using ContextRef = std::shared_ptr<ContextState>;
 
 inline tandem_code fail(ContextState *context, const Status &status) {
-  if (context && !status.ok())
+  if (context && !status.ok()) {
+    std::lock_guard<std::mutex> lock(context->errorMutex);
     context->lastError = status.message();
+  }
   return static_cast<tandem_code>(status.code());
 }
 

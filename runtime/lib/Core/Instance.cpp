@@ -229,6 +229,9 @@ Expected<GraphCache::Entry *> InstanceImpl::makeGraph(Slot &slot,
       return context.health(); // an abort has dropped the graphs
     }
     TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, std::move(entry->graph)));
+    if (!entry->graph) { // the update was refused
+      TANDEM_ASSIGN_OR_RETURN(entry->graph, capture(slot, nullptr));
+    }
   }
   entry->addresses = bound;
   return cache.find(bound);

@@ -7,6 +7,8 @@
 
 #include "GpuDevice.h"
 
+#include <fmt/format.h>
+
 namespace tandem::gpu {
 
 namespace {
@@ -19,7 +21,9 @@ public:
     for (size_t k = 0; k < desc.slots.size(); ++k)
       addresses[k] = frame.pointers[desc.slots[k]];
     return tools->driver().library(stream.native(), addresses, desc.slots.size(), [&] {
-      return callKernel(desc, desc.kernel->gpuFunction, stream.native(), frame);
+      // The function may use the GPU that is current on its thread.
+      return tools->driver().within(
+          [&] { return callKernel(desc, desc.kernel->gpuFunction, stream.native(), frame); });
     });
   }
 
@@ -78,6 +82,17 @@ Expected<std::unique_ptr<Operation>> prepareCall(const Tools &tools, const CallD
   if (desc.indices > int64_t(kernel.indicesPerBlock) * 0x7fffffff)
     return Status(Code::Unsupported, "expected at most 2^31 - 1 blocks");
   TANDEM_ASSIGN_OR_RETURN(FunctionHandle function, tools->loadImage(desc.kernel));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<uint32_t> *sizes,
+                          tools->driver().argumentSizes(function));
+  bool fits = sizes->size() == desc.operands.size();
+  for (uint32_t size : *sizes)
+    fits = fits && size == sizeof(tandem_kernel_operand);
+  if (!fits)
+    return Status(Code::Unsupported,
+                  fmt::format("kernel \"{}\" of the image: expected {} parameters, each a "
+                              "tandem_kernel_operand of {} bytes; found {} parameters of {} bytes",
+                              kernel.entry, desc.operands.size(), sizeof(tandem_kernel_operand),
+                              sizes->size(), fmt::join(*sizes, ", ")));
   return std::make_unique<ImageOperation>(tools, function, desc);
 }
 

@@ -325,6 +325,8 @@ void NodeList::update(NodeList &&now) {
     now.issues[i].nodes = std::move(issues[i].nodes);
   }
   issues = std::move(now.issues);
+  if (!isComplete)
+    issues.clear(); // their nodes are those of the graph that was updated from, which is gone
   rowsAsLaunch = std::move(now.rowsAsLaunch);
 }
 
