@@ -273,8 +273,9 @@ TEST_F(Builder, EveryElementwiseOpCompiles) {
         continue;
       Value value = f.map(name, std::vector<Operand>(op.operands, name == op.floats ? x : i));
       f.output(name, value);
-      if (name == op.floats) // the short name
+      if (name == op.floats) { // the short name
         EXPECT_TRUE(f.map(op.name, std::vector<Operand>(op.operands, x)).valid()) << op.name;
+      }
       if (op.truth)
         f.output("truth" + std::to_string(number++),
                  f.map(name, std::vector<Operand>(op.operands, truth)));

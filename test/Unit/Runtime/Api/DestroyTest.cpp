@@ -131,8 +131,9 @@ TEST_P(CDestroy, ARankOutsideOfTheMesh) {
       for (int run = 0; run < 3; ++run)
         if (!rank.run())
           return;
-      if (r < 2)
+      if (r < 2) {
         EXPECT_EQ(rank.y.back(), static_cast<float>(2 - r));
+      }
       rank.destroyInstance();
     }
   });

@@ -109,8 +109,9 @@ TEST(CApiKernel, MissingOnOneRank) {
       Rank rank(world, r);
       float factor = 3;
       tandem_kernel kernel = makeKernel(&factor);
-      if (r == 0)
+      if (r == 0) {
         EXPECT_EQ(tandem_register_kernel(rank.context, &kernel), TANDEM_OK);
+      }
       codes[r] = rank.prepare(file);
       errors[r] = tandem_last_error(rank.context);
     });

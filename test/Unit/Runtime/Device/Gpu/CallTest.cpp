@@ -7,6 +7,7 @@
 
 #include "FakeGpu.h"
 
+#include <cuda.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -41,8 +42,9 @@ struct Prepared {
     auto made = Context::create(std::move(options));
     EXPECT_TRUE(made.ok()) << made.status().message();
     context = std::move(*made);
-    if (kernel)
+    if (kernel) {
       EXPECT_TRUE(context->registerKernel(*kernel).ok());
+    }
     auto file = ProgramFile::fromMemory(calling().encode());
     EXPECT_TRUE(file.ok()) << file.status().message();
     auto program = (*file)->rankProgram(0);
@@ -102,15 +104,16 @@ TEST(GpuCall, Image) {
 /// Enqueues a copy of the kernel's operand on the stream that it is given, and counts calls.
 int copyOnStream(void *user, const tandem_kernel_call *call) {
   ++*static_cast<int *>(user);
-  using Copy = int (*)(void *dst, const void *src, size_t bytes, void *stream);
   static void *library = ::dlopen(TANDEM_FAKE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  static auto copy = reinterpret_cast<Copy>(::dlsym(library, "cuMemcpyAsync"));
+  static auto copy = reinterpret_cast<decltype(&cuMemcpyAsync)>(::dlsym(library, "cuMemcpyAsync"));
   const tandem_kernel_operand &y = call->operands[0], &x = call->operands[1];
   bool right = call->num_operands == 2 && std::string(call->config) == "plain" &&
                std::string(call->name) == "f" && y.rank == 2 && y.shape[0] == kRows &&
                y.strides[0] == kColumns && y.offset[0] == 5 && y.extent[0] == 16 &&
                x.offset[1] == 0 && x.extent[1] == kColumns && call->stream && copy;
-  return right ? copy(y.data, x.data, 48, call->stream) : 3;
+  return right ? copy(reinterpret_cast<CUdeviceptr>(y.data), reinterpret_cast<CUdeviceptr>(x.data),
+                      48, static_cast<CUstream>(call->stream))
+               : 3;
 }
 
 // A function is called for the capture and then replayed with the graph.
