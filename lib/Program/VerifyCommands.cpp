@@ -541,10 +541,10 @@ private:
   static Status parallelDims(const sp::Kernel &kernel, uint32_t dim, const Layout &layout,
                              bool isOutput, std::vector<int64_t> &extents) {
     for (unsigned d = 0; d < layout.rank; ++d) {
-      int number = kernel.dims()->Get(dim + d);
+      const int8_t number = kernel.dims()->Get(dim + d);
       if (number < 0)
         continue;
-      auto n = static_cast<size_t>(number);
+      auto n = size_t{static_cast<uint8_t>(number)};
       if (isOutput) {
         if (n != extents.size())
           return invalid(", dimension {}: expected parallel dimension {}, found {}", d,

@@ -24,7 +24,8 @@ GraphCache::Entry *GraphCache::find(const Addresses &addresses) {
 }
 
 bool GraphCache::noteMiss(const Addresses &addresses) {
-  uint64_t hash = XXH3_64bits(addresses.data(), addresses.size() * sizeof(void *));
+  uint64_t hash =
+      XXH3_64bits(static_cast<const void *>(addresses.data()), addresses.size() * sizeof(void *));
   bool known = std::find(missed.begin(), missed.end(), hash) != missed.end();
   if (!known)
     missed[misses++ % missed.size()] = hash;
