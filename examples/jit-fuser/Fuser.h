@@ -22,7 +22,7 @@
 namespace fuser {
 
 /// A group ends before its `ops + 1`-th op, or when the results of its ops have more bytes on a
-/// rank: a limit that depends on shapes. It also ends with what the host needs.
+/// rank: a limit that depends on shapes. It also ends at a tensor that the host reads.
 struct Limits {
   size_t ops = 64;
   int64_t bytes = int64_t(256) << 20;

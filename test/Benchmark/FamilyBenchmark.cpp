@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // 1,000 random numbers of tokens of an MLP on 8 GPUs: how many programs a family has, what they
-// compute too much, and how long compiling takes beside the (simulated) runs. docs/families.md.
+// compute too much, and how compile time compares with the simulated runs. docs/families.md.
 //
 //===----------------------------------------------------------------------===//
 

@@ -4,7 +4,7 @@
 
   network.py [-v] [PATTERN...]          tests (see harness.py): results, and what crosses the link
   network.py --measure [--rate 200mbit] [--rounds N] [--svg FILE]
-                                        times how far communication and matmuls overlap, beside the simulator's prediction
+                                        measures the overlap, next to the simulator's prediction
 
 Nothing that the tests ask for depends on how busy the machine is; the times of --measure do.
 """

@@ -302,7 +302,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, s
   std::vector<size_t> sizes = tandem::fake::argumentSizes(reinterpret_cast<const char *>(function));
   if (index >= sizes.size())
     return CUDA_ERROR_INVALID_VALUE;
-  *offset = 0; // what nobody asks for
+  *offset = 0; // not used by the runtime
   return *size = sizes[index], CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,

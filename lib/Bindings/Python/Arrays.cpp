@@ -44,7 +44,7 @@ private:
   std::shared_ptr<Memory> memory = std::make_shared<Memory>();
 };
 
-/// What a capsule holds.
+/// The content of a DLPack capsule.
 struct Exported {
   dlpack::ManagedTensor managed = {};
   std::shared_ptr<Memory> memory;

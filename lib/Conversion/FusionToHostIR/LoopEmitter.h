@@ -66,7 +66,7 @@ public:
   void readFrom(Value value, const SliceBuffer &place) { readPlaces[value] = place; }
   /// While set, slices of `value` are written to `place`, by an op whose lowering `writesPlaces`.
   void writeTo(Value value, const SliceBuffer &place) { writePlaces[value] = place; }
-  /// The same, but the slice is added to what the place holds: by an op whose lowering combines.
+  /// The same, but adds the slice to the old contents of the place. For ops whose lowering adds.
   void addTo(Value value, const SliceBuffer &place) {
     writeTo(value, place);
     added.insert(value);

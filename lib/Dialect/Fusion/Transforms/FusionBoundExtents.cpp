@@ -30,7 +30,7 @@ using namespace tandem;
 using namespace tandem::fusion;
 
 namespace {
-/// What an op needs behind the extent of a run, where nothing of the caller is.
+/// The value that an op needs in the rows after the run's extent, which the caller does not fill.
 enum class Neutral { Zero, Lowest, Highest };
 
 /// Makes one function compute its results for any extent up to the bound.
