@@ -53,7 +53,7 @@ class Races(harness.CombinationTest):
         done = harness.run([COMPILER, function.path, f"--entry={function.name}", *mesh,
                             "--no-oracle", "-o", program])
         self.assertEqual(done.code, 0, str(done))
-        done = harness.tandem_run(program, "--channel=local", "--repeat=3")
+        done = harness.tandem_run(program, "--channel=local", "--repeat=3", f"--kernels={harness.KERNELS}")
         self.assertEqual(done.code, 0, str(done))
         self.assertNotIn("ThreadSanitizer", done.err, str(done))
 
