@@ -20,8 +20,12 @@ using Clock = std::chrono::steady_clock;
 Watched::~Watched() = default;
 
 ContextImpl::~ContextImpl() {
-  for (auto &[number, instance] : retired)
+  // A peer in a run that this rank never started may write until this rank's transports have left.
+  std::vector<std::unique_ptr<Memory>> written;
+  for (auto &[number, instance] : retired) {
     instance->finishRuns(); // the watchdog still runs
+    written.push_back(instance->takeSymmetric());
+  }
   retired.clear();
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -30,6 +34,7 @@ ContextImpl::~ContextImpl() {
   }
   if (watchdog.joinable())
     watchdog.join();
+  options.transports.clear();
 }
 
 uint32_t ContextImpl::nextInstance() {

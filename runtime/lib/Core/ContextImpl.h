@@ -38,6 +38,8 @@ public:
   /// Waits for the runs in flight (the watchdog bounds that), then frees what no other rank
   /// accesses. Called without the context's lock.
   virtual void finishRuns() = 0;
+  /// What peers may write to as long as the transports live. Before the instance is destroyed.
+  virtual std::unique_ptr<Memory> takeSymmetric() = 0;
 };
 
 class ContextImpl final : public Context {

@@ -58,6 +58,7 @@ public:
   void abortChannels(const Status &reason, bool oneSided) override;
   void dropGraphs() override;
   void finishRuns() override;
+  std::unique_ptr<Memory> takeSymmetric() override { return std::move(symmetric); }
   void retire() override;
 
 private:
