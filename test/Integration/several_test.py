@@ -302,8 +302,9 @@ class Several(SeveralTest):
         size = 8 * 2**20 # of each argument, and of the arena
         for name, code in (("large-2", 0), ("large-wrong-2", 1), ("large-refused-2", 1)):
             with self.subTest(name=name):
-                few, many = peak(name, 2, code), peak(name, 6, code)
-                self.assertLess(many, few + 3 * size, f"{few} for two programs, {many} for six")
+                few, many = peak(name, 2, code), peak(name, 8, code)
+                # Memory of threads that ended takes some; six programs that kept theirs would take 6 * size at least.
+                self.assertLess(many, few + 5 * size, f"{few} for two programs, {many} for eight")
 
 
 @unittest.skipUnless(os.path.exists(FAKE_GPU), "the driver that stands in for CUDA was not built")
