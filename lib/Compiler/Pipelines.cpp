@@ -11,6 +11,7 @@
 #include "mlir/Transforms/Passes.h"
 #include "tandem/Compiler/Passes.h"
 #include "tandem/Conversion/FusionToHostIR/Passes.h"
+#include "tandem/Conversion/ShardToFusion/Passes.h"
 #include "tandem/Dialect/Fusion/Transforms/Passes.h"
 #include "tandem/Dialect/HostIR/IR/HostIROps.h"
 #include "tandem/Dialect/HostIR/Transforms/Passes.h"
@@ -155,7 +156,8 @@ static void addHostPasses(PipelineBuilder &builder, const TandemLowerOptions &op
 }
 
 ArrayRef<StringRef> tandem::getTandemLowerPassNames() {
-  static const StringRef names[] = {"fusion-scalars-to-tensors",
+  static const StringRef names[] = {"convert-shard-to-fusion",
+                                    "fusion-scalars-to-tensors",
                                     "fusion-specialize",
                                     "fusion-erase-dead-ops",
                                     "fusion-bound-extents",
@@ -199,6 +201,9 @@ LogicalResult tandem::buildTandemLowerPipeline(OpPassManager &manager,
   bool log = options.log;
 
   PipelineBuilder builder(manager, options);
+
+  // Modules without a shard.grid stay as they are.
+  builder.addOnModule(createConvertShardToFusion());
 
   builder.addOnFunctions(fusion::createFusionScalarsToTensors({log}));
 

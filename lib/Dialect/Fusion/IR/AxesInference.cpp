@@ -41,7 +41,9 @@ bool fusion::isElementwise(Operation *op) {
 }
 
 AxesRule fusion::getElementwiseRule(Operation *op) {
-  int64_t rank = cast<RankedTensorType>(op->getResult(0).getType()).getRank();
+  // Bodies of linalg ops ask for the rule of an op on scalars.
+  auto tensor = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  int64_t rank = tensor ? tensor.getRank() : 0;
   AxesRule rule = AxesRule::elementwise(op->getNumOperands(), op->getNumResults(), rank);
   for (auto [dims, type] : llvm::zip_equal(rule.operands, op->getOperandTypes()))
     if (!isa<RankedTensorType>(type))

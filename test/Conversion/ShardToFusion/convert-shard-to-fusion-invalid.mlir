@@ -1,0 +1,280 @@
+// RUN: tandem-opt --convert-shard-to-fusion --split-input-file -verify-diagnostics %s
+
+// shard_c1
+// expected-error @+1 {{expected a static shape: logical extents follow from it}}
+shard.grid @open(shape = ?x2)
+
+// -----
+
+shard.grid @a(shape = 2)
+shard.grid @b(shape = 2)
+func.func @two_grids(%x: tensor<2xf32>) -> tensor<8xf32> {
+  %0 = shard.all_gather %x on @a grid_axes = [0] gather_axis = 0 : tensor<2xf32> -> tensor<4xf32>
+  // shard_c1
+  // expected-error @+1 {{expected one grid per function, found @b after @a}}
+  %1 = shard.all_gather %0 on @b grid_axes = [0] gather_axis = 0 : tensor<4xf32> -> tensor<8xf32>
+  return %1 : tensor<8xf32>
+}
+
+// -----
+
+shard.grid @a(shape = 2)
+shard.grid @b(shape = 2)
+// shard_c1
+// expected-error @+1 {{expected an op that names one of the module's grids}}
+func.func @which_grid(%x: tensor<2xf32>) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+// shard_c2
+// expected-error @+1 {{argument 0: expected a tensor of static shape or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<?xf32>'}}
+func.func @open(%x: tensor<?xf32>) -> tensor<?xf32> {
+  return %x : tensor<?xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+// shard_c2
+// expected-error @+1 {{argument 0: expected a tensor of static shape or a scalar, of f32, f16, bf16, f64, i32, i64, i16, i8 or i1, found 'tensor<4xi4>'}}
+func.func @elements(%x: tensor<4xi4>) -> tensor<4xi4> {
+  return %x : tensor<4xi4>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @constant(%x: tensor<2xf32> {tandem.split_axes = [[0]]}) -> tensor<2xf32> {
+  // shard_c2
+  // expected-error @+1 {{expected a constant with one value for all elements}}
+  %0 = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %1 = arith.addf %x, %0 : tensor<2xf32>
+  return %1 : tensor<2xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @not_partitioned(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %s = shard.sharding @tp split_axes = [[0]] : !shard.sharding
+  // shard_c3
+  // expected-error @+1 {{expected a partitioned function: run --sharding-propagation and --shard-partition first}}
+  %0 = shard.shard %x to %s : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @shift(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // shard_c3
+  // expected-error @+1 {{has no counterpart in a fusion; expected shard.all_gather, reduce_scatter, all_reduce, all_to_all or all_slice}}
+  %0 = shard.shift %x on @tp grid_axes = [0] shift_axis = 0 offset = 1 rotate : tensor<4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @product(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // shard_c3
+  // expected-error @+1 {{expected the reduction sum, max or min, found #shard<partial product>}}
+  %0 = shard.all_reduce %x on @tp grid_axes = [0] reduction = product : tensor<4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @wider(%x: tensor<4xbf16>) -> tensor<4xf32> {
+  // shard_c3
+  // expected-error @+1 {{expected a result of the operand's element type 'bf16', found 'f32'}}
+  %0 = shard.all_reduce %x on @tp grid_axes = [0] : tensor<4xbf16> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @transposed_blocks(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // shard_c3
+  // expected-error @+1 {{expected different split and concat axes, found 0 for both (that permutes the blocks of the logical tensor)}}
+  %0 = shard.all_to_all %x on @tp grid_axes = [0] split_axis = 0 concat_axis = 0 : tensor<4xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @control_flow(%x: tensor<4xf32>, %c: i1) -> tensor<4xf32> {
+  // shard_c3
+  // expected-error @+1 {{expected the initial value of partial results: one value on the first device of a grid axis, a constant on the others}}
+  %0 = scf.if %c -> (tensor<4xf32>) {
+    scf.yield %x : tensor<4xf32>
+  } else {
+    %1 = math.exp %x : tensor<4xf32>
+    scf.yield %1 : tensor<4xf32>
+  }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+// shard_c3
+// expected-error @+1 {{expected one block, found 2}}
+func.func @blocks(%x: tensor<4xf32>) -> tensor<4xf32> {
+  cf.br ^bb1
+^bb1:
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @index(%x: tensor<4xi64>) -> tensor<4xi64> {
+  // shard_c3
+  // expected-error @+1 {{expected indexing maps that select and permute loops, without linalg.index}}
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%x : tensor<4xi64>) {
+  ^bb0(%o: i64):
+    %i = linalg.index 0 : index
+    %j = arith.index_cast %i : index to i64
+    linalg.yield %j : i64
+  } -> tensor<4xi64>
+  return %0 : tensor<4xi64>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @body(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    // shard_c3
+    // expected-error @+1 {{expected an elementwise op that kernels compute, in the body of linalg.generic}}
+    %b = math.atan %a : f32
+    linalg.yield %b : f32
+  } -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @reduction(%x: tensor<4x2xf32>) -> tensor<4xf32> {
+  %one = arith.constant dense<1.0> : tensor<4xf32>
+  // shard_c3
+  // expected-error @+1 {{expected a reduction by one sum, maximum or minimum of the accumulator and a value}}
+  %0 = linalg.reduce { arith.mulf } ins(%x : tensor<4x2xf32>) outs(%one : tensor<4xf32>) dimensions = [1]
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @sum_of_copies(%x: tensor<2xf32>) -> tensor<4xf32> {
+  %0 = shard.all_gather %x on @tp grid_axes = [0] gather_axis = 0 : tensor<2xf32> -> tensor<4xf32>
+  // shard_c4
+  // expected-error @+1 {{does not fit its neighbours along grid axis 0 of @tp: operand 0 is replicated; the result is replicated}}
+  %1 = shard.all_reduce %0 on @tp grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @returned_partial(%x: tensor<4x2xf32> {tandem.split_axes = [[], [0]]}, %w: tensor<2x4xf32>) -> tensor<4x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x4xf32>
+  // shard_c4
+  // expected-error @+1 {{does not fit its neighbours along grid axis 0 of @tp: operand 0 is split in dimension 1}}
+  %0 = linalg.matmul ins(%x, %w : tensor<4x2xf32>, tensor<2x4xf32>) outs(%zero : tensor<4x4xf32>) -> tensor<4x4xf32>
+  // expected-note @+1 {{a returned value is not partial: reduce it first}}
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+// A residual added to partial sums would be added once per device.
+shard.grid @tp(shape = 2)
+func.func @residual_before_sum(%x: tensor<4x2xf32> {tandem.split_axes = [[], [0]]}, %w: tensor<2x4xf32>,
+                               %r: tensor<4x4xf32> {tandem.split_axes = []}) -> tensor<4x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x4xf32>
+  %0 = linalg.matmul ins(%x, %w : tensor<4x2xf32>, tensor<2x4xf32>) outs(%zero : tensor<4x4xf32>) -> tensor<4x4xf32>
+  // shard_c4
+  // expected-error @+1 {{does not fit its neighbours along grid axis 0 of @tp: operand 0 is partial by sum; operand 1 is replicated}}
+  %1 = arith.addf %0, %r : tensor<4x4xf32>
+  %2 = shard.all_reduce %1 on @tp grid_axes = [0] : tensor<4x4xf32> -> tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
+
+// -----
+
+// A column of weights, or all of them: nothing tells.
+shard.grid @tp(shape = 2)
+// shard_c5
+// expected-error @+2 {{argument 1 of @column: its placement along grid axis 0 of @tp does not follow from the collectives (replicated, or split in dimension 1); add 'tandem.split_axes'}}
+func.func @column(%x: tensor<2x6xf32>,
+                  %w: tensor<6x3xf32>) -> tensor<4x3xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x3xf32>
+  %g = shard.all_gather %x on @tp grid_axes = [0] gather_axis = 0 : tensor<2x6xf32> -> tensor<4x6xf32>
+  %y = linalg.matmul ins(%g, %w : tensor<4x6xf32>, tensor<6x3xf32>) outs(%zero : tensor<4x3xf32>) -> tensor<4x3xf32>
+  return %y : tensor<4x3xf32>
+}
+
+// -----
+
+// The sum is the same in any order of the axes, so it does not tell which axis is outermost.
+shard.grid @pod(shape = 2x2)
+// shard_c5
+// expected-error @+1 {{argument 0 of @order: dimension 1 is split by several grid axes (0, 1), whose order does not follow from the collectives; add 'tandem.split_axes'}}
+func.func @order(%x: tensor<4x2xf32>, %w: tensor<2x4xf32>) -> tensor<4x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x4xf32>
+  %0 = linalg.matmul ins(%x, %w : tensor<4x2xf32>, tensor<2x4xf32>) outs(%zero : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = shard.all_reduce %0 on @pod grid_axes = [0, 1] : tensor<4x4xf32> -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}
+
+// -----
+
+shard.grid @pod(shape = 2x2)
+func.func @outer_gather(%x: tensor<2xf32> {tandem.split_axes = [[0, 1]]}) -> tensor<4xf32> {
+  // shard_c5
+  // expected-error @+1 {{expected dimension 0 to be split by grid axes [1, 0], outermost first, found [0, 1]}}
+  %0 = shard.all_gather %x on @pod grid_axes = [0] gather_axis = 0 : tensor<2xf32> -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+// shard_c5
+// expected-error @+1 {{expected lists of grid axes for up to 1 dimensions in 'tandem.split_axes', each axis of @tp at most once, found}}
+func.func @annotation(%x: tensor<2xf32> {tandem.split_axes = [[1]]}) -> tensor<2xf32> {
+  return %x : tensor<2xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @initial_value(%x: tensor<4x2xf32>, %w: tensor<2x4xf32>, %c: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x4xf32>
+  %me = shard.process_multi_index on @tp axes = [0] : index
+  %c0 = arith.constant 0 : index
+  %first = arith.cmpi eq, %me, %c0 : index
+  %init = scf.if %first -> (tensor<4x4xf32>) {
+    scf.yield %c : tensor<4x4xf32>
+  } else {
+    scf.yield %zero : tensor<4x4xf32>
+  }
+  %0 = linalg.matmul ins(%x, %w : tensor<4x2xf32>, tensor<2x4xf32>) outs(%init : tensor<4x4xf32>) -> tensor<4x4xf32>
+  // shard_c6
+  // expected-error @+1 {{expected partial results with an initial value to be reduced by all_reduce or reduce_scatter first}}
+  %1 = arith.negf %0 : tensor<4x4xf32>
+  %2 = shard.all_reduce %1 on @tp grid_axes = [0] : tensor<4x4xf32> -> tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
