@@ -64,7 +64,10 @@ typedef struct tandem_context_options {
   uint32_t matmul_threads; /* 0 = 1 */
   uint32_t no_graphs;      /* 1: launch every command by itself, even if the device has graphs */
   uint32_t require_proof;  /* 1: a program without a complete certificate is TANDEM_UNSUPPORTED */
-  uint32_t reserved;       /* 0 */
+  /* 1: each instance has memory of its own, and runs of different instances that are enqueued on
+   * different streams may overlap. 0: instances share it, so their runs follow each other. See
+   * docs/embedding.md, "Memory". Same value on all ranks. */
+  uint32_t separate_memory;
   /* Receives messages that are no errors, without a line end; NULL drops them. The library never
    * writes to stdout or stderr. Called only by tandem_context_create and tandem_prepare, on the
    * calling thread. */

@@ -80,14 +80,16 @@ typedef struct tandem_shard {
 tandem_code tandem_program_shard(const tandem_program *program, uint32_t argument, uint32_t rank,
                                  tandem_shard *shard);
 
-/* Device memory that tandem_prepare allocates on this rank, known before. Arguments are not
- * included: tandem_argument.local_bytes. */
+/* Device memory that the program needs on this rank, known before tandem_prepare. The programs of a
+ * context share it (unless separate_memory is set): they need the largest number of each kind, not
+ * the sum. docs/embedding.md, "Memory", has the exceptions. Arguments are not included:
+ * tandem_argument.local_bytes. */
 typedef struct tandem_memory_needs {
   size_t struct_size;
   uint64_t arena_bytes;     /* intermediate values */
   uint64_t symmetric_bytes; /* peers access it */
-  uint64_t workspace_bytes; /* at most: scratch memory of matrix libraries, for the program's
-                             * streams (shared by programs of the context) and those of its graph */
+  uint64_t workspace_bytes; /* scratch memory of matrix libraries, for the streams with matmuls */
+  uint64_t own_bytes;       /* never shared: copies of arguments with a varying extent */
 } tandem_memory_needs;
 
 tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_needs *needs);

@@ -197,7 +197,8 @@ static nb::object describeMemory(const Prepared &prepared) {
   tandem_memory_needs needs = {};
   needs.struct_size = sizeof needs;
   prepared.context->check(tandem_program_memory(prepared.program, &needs));
-  return nb::make_tuple(needs.arena_bytes, needs.symmetric_bytes, needs.workspace_bytes);
+  return nb::make_tuple(needs.arena_bytes + needs.own_bytes, needs.symmetric_bytes,
+                        needs.workspace_bytes);
 }
 
 static nb::list describeArguments(const Prepared &prepared) {

@@ -41,8 +41,6 @@ struct Options {
 
   Status read(const tandem_context_options *given) {
     TANDEM_RETURN_IF_ERROR(readStruct(given, "tandem_context_options", options));
-    if (options.reserved)
-      return Status(Code::InvalidArgument, "tandem_context_options: reserved: expected 0");
     if (!options.launch)
       return Status();
     TANDEM_RETURN_IF_ERROR(readStruct(options.launch, "tandem_launch", launch));
@@ -134,6 +132,7 @@ Status createContext(const tandem_context_options *given, ContextState &context)
   if (options.timeout_ms)
     result.timeout = std::chrono::milliseconds(options.timeout_ms);
   result.graphs = options.no_graphs == 0;
+  result.shareMemory = options.separate_memory == 0;
   if (options.allocator) {
     TANDEM_ASSIGN_OR_RETURN(result.allocator, makeAllocator(options.allocator));
   }

@@ -28,6 +28,8 @@ tandem_code tandem_stream_create(tandem_context *context, tandem_stream **stream
       return missing("stream");
     TANDEM_ASSIGN_OR_RETURN(auto made,
                             context->state->context->device().createStream(StreamPriority::Normal));
+    if (context->state->context->sharesMemory())
+      made->shareWorkspace(0);
     *stream = new tandem_stream{context->state, std::move(made)};
     return Status();
   });
@@ -38,6 +40,8 @@ tandem_code tandem_stream_wrap(tandem_context *context, void *native, tandem_str
     if (!stream)
       return missing("stream");
     TANDEM_ASSIGN_OR_RETURN(auto made, context->state->context->device().wrapStream(native));
+    if (context->state->context->sharesMemory())
+      made->shareWorkspace(0);
     *stream = new tandem_stream{context->state, std::move(made)};
     return Status();
   });

@@ -183,10 +183,11 @@ tandem_code tandem_program_memory(const tandem_program *program, tandem_memory_n
     tandem_memory_needs result{};
     result.arena_bytes = found.arena;
     result.symmetric_bytes = found.symmetric;
+    result.own_bytes = found.own;
+    Context &context = *program->context->context;
     // A graph is captured on streams of its own.
-    Device &device = program->context->context->device();
-    result.workspace_bytes =
-        rank.data().num_streams() * device.workspaceBytes() * (device.hasGraphs() ? 2 : 1);
+    bool twice = context.device().hasGraphs() && !context.sharesMemory();
+    result.workspace_bytes = found.workspaces * context.device().workspaceBytes() * (twice ? 2 : 1);
     return writeStruct(result, "tandem_memory_needs", needs);
   });
 }

@@ -120,6 +120,8 @@ Expected<Stream *> ContextImpl::stream(uint32_t i, StreamPriority priority) {
   std::unique_ptr<Stream> &stream = streams[{priority, i}];
   if (!stream) {
     TANDEM_ASSIGN_OR_RETURN(stream, device().createStream(priority));
+    if (sharesMemory())
+      stream->shareWorkspace(i);
   }
   return stream.get();
 }

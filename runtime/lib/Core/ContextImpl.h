@@ -8,6 +8,8 @@
 #ifndef TANDEM_LIB_CORE_CONTEXTIMPL_H
 #define TANDEM_LIB_CORE_CONTEXTIMPL_H
 
+#include "SharedArena.h"
+
 #include "tandem/Runtime/Context.h"
 
 #include <condition_variable>
@@ -76,6 +78,11 @@ public:
   /// Success, or the abort that makes the results of an ended run invalid.
   Status checkRun() const;
   bool wantsGraphs() const { return options.graphs; }
+  bool sharesMemory() const override { return options.shareMemory; }
+  /// The arena of a new instance: that of the context, or one of its own.
+  std::shared_ptr<SharedArena> arena() {
+    return sharesMemory() ? sharedArena : std::make_shared<SharedArena>();
+  }
   /// Numbers an instance, which is in use until retire() or forget().
   uint32_t nextInstance();
   /// Instance `number` was destroyed by its user. Keeps it until all ranks have destroyed it. Any
@@ -98,6 +105,7 @@ private:
   Expected<bool> isOnOneHost(const ChannelDesc &channel, std::string &apart);
 
   ContextOptions options;
+  const std::shared_ptr<SharedArena> sharedArena = std::make_shared<SharedArena>();
   std::map<std::pair<StreamPriority, uint32_t>, std::unique_ptr<Stream>> streams;
   std::map<std::string, std::shared_ptr<const ExternalKernel>, std::less<>> kernels;
   std::vector<std::string> hosts; ///< by rank; empty until first needed

@@ -28,12 +28,14 @@ constexpr std::chrono::milliseconds kCapture{500};
 
 InstanceImpl::~InstanceImpl() {
   wait().ignore();
+  shared->leave(*this);
   if (watched)
     context.unwatch(this);
   context.forget(number);
 }
 
 void InstanceImpl::retire() {
+  shared->detach(*this); // another thread may be moving it
   // After an error, to finish a run means to wait until the device has let go of its work.
   if (context.health().ok())
     query().status().ignore();
@@ -61,8 +63,18 @@ void InstanceImpl::releaseOwn() {
   for (Barrier &barrier : barriers)
     barrier = Barrier();
   graphStreams.clear();
+  shared->leave(*this);
   arena.reset();
   varying.reset();
+}
+
+void InstanceImpl::moveArena(const std::shared_ptr<Memory> &to) {
+  if (captured)
+    return;
+  wait().ignore();
+  dropGraphs();
+  arena = to;
+  ++bindings; // addresses in the arena are computed again
 }
 
 void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned half) const {
@@ -116,20 +128,18 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
                   prefix() + "a program with an extent that varies cannot be captured");
   if (main && main->isCapturing())
     return captureInto(*main).withPrefix(prefix());
-  Slot &slot = slots[epoch % depth()], &other = slots[(epoch + depth() - 1) % depth()];
+  Slot &slot = slots[epoch % depth()];
   TANDEM_RETURN_IF_ERROR(finish(slot));
   slot.frame.epoch = epoch;
   slot.frame.times = tracing ? commandTimes.data() : nullptr;
   setMain(slot, std::move(main));
   ++epoch;
-  slot.hasBegin = slot.mainHeld != nullptr;
+  // Whether the time limit starts behind other work on the stream.
+  slot.hasBegin = slot.mainHeld || !context.sharesMemory() || shared->isBehindOthers(*this);
   slot.run = slot.frame.epoch;
   slot.enqueuing = true;
   slot.inFlight = true;
-  // Runs share the arena, so they are ordered on whatever streams they are enqueued.
-  Status status;
-  if (other.inFlight && other.main != slot.main)
-    status = slot.main.load()->wait(*other.ends[0], kNoMarker);
+  Status status = shared->follow(*slot.main.load());
   if (status.ok() && slot.hasBegin)
     status = slot.main.load()->record(*slot.begin, kNoMarker);
   if (status.ok() && varying)
@@ -141,6 +151,8 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
     else
       status = dispatch(slot);
   }
+  if (status.ok())
+    shared->note(*this, *slot.main.load(), *slot.ends[0]);
   slot.enqueuing = false;
   if (!status.ok())
     context.poison(status.withPrefix(prefix()));
@@ -278,6 +290,7 @@ Status InstanceImpl::captureInto(Stream &main) {
   parts.last = [&] { return meet(barriers[1]); };
   // An abort must not drop graphs while NCCL is being captured.
   std::lock_guard<std::mutex> lock(graphMutex);
+  captured = true;
   return context.device().captureInto(main, used, parts);
 }
 

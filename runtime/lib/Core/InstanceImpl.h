@@ -10,6 +10,7 @@
 
 #include "ContextImpl.h"
 #include "GraphCache.h"
+#include "SharedArena.h"
 #include "Varying.h"
 
 #include "tandem/Program/stream_program_generated.h"
@@ -28,11 +29,14 @@ struct Step {
   Event *event = nullptr;
 };
 
-class InstanceImpl final : public Instance, public Watched, private ErrorSink {
+class InstanceImpl final : public Instance,
+                           public Watched,
+                           private SharedArena::User,
+                           private ErrorSink {
 public:
   InstanceImpl(ContextImpl &context, std::shared_ptr<const Program> program)
       : context(context), programHandle(std::move(program)), data(programHandle->data()),
-        number(context.nextInstance()) {}
+        number(context.nextInstance()), shared(context.arena()) {}
   ~InstanceImpl() override;
 
   /// Collective; everything of Instance::create.
@@ -79,6 +83,7 @@ private:
   };
 
   void report(const Status &error, Marker marker) override;
+  void moveArena(const std::shared_ptr<Memory> &to) override;
   std::string prefix() const;
   std::string describe(uint32_t command) const;
 
@@ -143,7 +148,9 @@ private:
   const sp::RankProgram &data;
   uint32_t number; ///< of this instance in its context
 
-  std::unique_ptr<Memory> arena, symmetric;
+  std::shared_ptr<SharedArena> shared; ///< gives `arena`, and orders runs
+  std::shared_ptr<Memory> arena;
+  std::unique_ptr<Memory> symmetric;
   SymmetricMemory symmetricMemory;
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
   std::vector<std::unique_ptr<Event>> events;
@@ -157,10 +164,12 @@ private:
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;
   std::vector<StreamPriority> priorities;
-  /// Streams for capture only, so that instances do not share the streams' workspaces. By number;
+  std::vector<char> multiplies; ///< per stream: it has a matmul, which needs a workspace
+  /// Streams for capture only: graphs count the runs of their instance on the first one. By number;
   /// null if no command uses it.
   std::vector<std::unique_ptr<Stream>> graphStreams;
   bool graphs = false;
+  bool captured = false; ///< a graph of the caller contains addresses of the arena
   std::mutex graphMutex; ///< an abort drops the graphs while the next run is enqueued
   std::vector<uint32_t> collectivesSeen; ///< per channel
 

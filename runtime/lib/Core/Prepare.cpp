@@ -114,11 +114,13 @@ Status InstanceImpl::prepareBarriers() {
 }
 
 Status InstanceImpl::allocate() {
-  TANDEM_ASSIGN_OR_RETURN(arena, context.device().allocate(data.arena_bytes(), MemoryKind::Plain));
+  TANDEM_ASSIGN_OR_RETURN(arena, shared->join(context.device(), *this, data.arena_bytes()));
   symmetricMemory = layoutSymmetric(data, context.worldSize());
-  TANDEM_ASSIGN_OR_RETURN(
-      symmetric, context.device().allocate(symmetricMemory.totalBytes, MemoryKind::Symmetric));
-  symmetricMemory.base = symmetric->data();
+  if (symmetricMemory.totalBytes > 0) {
+    TANDEM_ASSIGN_OR_RETURN(
+        symmetric, context.device().allocate(symmetricMemory.totalBytes, MemoryKind::Symmetric));
+    symmetricMemory.base = symmetric->data();
+  }
   bound.assign(programHandle->arguments().size(), nullptr);
   isBound.assign(bound.size(), 0);
   given = bound;
@@ -149,8 +151,17 @@ static std::vector<StreamPriority> getPriorities(const sp::RankProgram &data) {
   return priorities;
 }
 
+static std::vector<char> streamsWithMatmuls(const sp::RankProgram &data) {
+  std::vector<char> streams(data.num_streams(), 0);
+  for (const sp::Command *command : *data.commands())
+    if (command->kind() == sp::CommandKind::matmul)
+      streams[command->stream()] = 1;
+  return streams;
+}
+
 Status InstanceImpl::makeStreams() {
   priorities = getPriorities(data);
+  multiplies = streamsWithMatmuls(data);
   for (size_t i = 0; i < (context.device().hasGraphs() ? kReplays : kRuns); ++i) {
     Slot &slot = slots.emplace_back();
     TANDEM_ASSIGN_OR_RETURN(slot.begin, context.device().createEvent());
@@ -162,6 +173,8 @@ Status InstanceImpl::makeStreams() {
   for (uint32_t s = 0; s < data.num_streams(); ++s) {
     TANDEM_ASSIGN_OR_RETURN(Stream * stream, context.stream(s, priorities[s]));
     streams.push_back(stream);
+    if (multiplies[s])
+      TANDEM_RETURN_IF_ERROR(stream->allocateWorkspace());
     for (Slot &slot : slots) {
       TANDEM_ASSIGN_OR_RETURN(auto event, context.device().createEvent());
       slot.ends.push_back(std::move(event));
@@ -490,8 +503,13 @@ Status InstanceImpl::agreeOnGraphs() {
     if (usesStream[s] && status.ok()) {
       auto stream = context.device().createStream(priorities[s]);
       status = stream.status();
-      if (stream)
-        graphStreams.back() = std::move(*stream);
+      if (!stream)
+        continue;
+      if (context.sharesMemory())
+        (*stream)->shareWorkspace(s);
+      if (multiplies[s])
+        status = (*stream)->allocateWorkspace();
+      graphStreams.back() = std::move(*stream);
     }
   }
   if (status.ok())
@@ -512,6 +530,11 @@ Status InstanceImpl::agreeOnGraphs() {
 } // namespace tandem::core
 
 tandem::MemoryNeeds tandem::memoryNeeds(const Program &program) {
-  return {program.data().arena_bytes() + core::VaryingArguments::bytesOf(program),
-          core::layoutSymmetric(program.data(), program.numRanks()).totalBytes};
+  MemoryNeeds needs;
+  needs.arena = program.data().arena_bytes();
+  needs.symmetric = core::layoutSymmetric(program.data(), program.numRanks()).totalBytes;
+  needs.own = core::VaryingArguments::bytesOf(program);
+  for (char multiplies : core::streamsWithMatmuls(program.data()))
+    needs.workspaces += multiplies ? 1 : 0;
+  return needs;
 }

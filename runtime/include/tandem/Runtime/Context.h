@@ -33,6 +33,10 @@ struct ContextOptions {
   /// Capture a run once and replay it, if the device has graphs and all ranks can. If the option
   /// differs between ranks, no rank does. TANDEM_GRAPH=0 has the same effect as false.
   bool graphs = true;
+  /// Instances share memory for intermediate values and the workspaces, so their runs follow each
+  /// other on whatever streams they are enqueued. False: each instance has its own, and runs of
+  /// different instances on different streams may overlap.
+  bool shareMemory = true;
   Log log;
   std::shared_ptr<const Allocator> allocator; ///< null: memory of the device
 };
@@ -56,6 +60,8 @@ public:
   uint32_t rank() { return bootstrap().rank(); }
   uint32_t worldSize() { return bootstrap().worldSize(); }
   virtual std::chrono::milliseconds timeout() const = 0;
+  /// ContextOptions::shareMemory. Then streams that runs are enqueued on share workspace 0.
+  virtual bool sharesMemory() const = 0;
   /// Success unless poisoned.
   virtual Status health() const = 0;
 
@@ -64,10 +70,12 @@ public:
   virtual Status registerKernel(const tandem_kernel &kernel) = 0;
 };
 
-/// Bytes that Instance::create allocates for a program on its rank.
+/// Bytes that a program needs on its rank.
 struct MemoryNeeds {
-  uint64_t arena = 0;     ///< intermediate values
-  uint64_t symmetric = 0; ///< that peers access: two halves, and signals
+  uint64_t arena = 0;      ///< intermediate values
+  uint64_t symmetric = 0;  ///< that peers access: two halves, and signals
+  uint64_t own = 0;        ///< never shared: copies of arguments with a varying extent
+  uint32_t workspaces = 0; ///< streams with matmuls
 };
 MemoryNeeds memoryNeeds(const Program &program);
 

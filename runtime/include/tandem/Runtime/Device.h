@@ -158,6 +158,12 @@ public:
   virtual Marker position() const = 0;
   /// Commands of the last capture on this stream that may wait for a peer.
   virtual std::vector<Marker> capturedWaits() const { return {}; }
+  /// From now on, the stream uses the scratch memory of matrix libraries of this number, which it
+  /// shares with other streams of the device: their work does not overlap. No effect if it has
+  /// memory already.
+  virtual void shareWorkspace(uint32_t number) {}
+  /// Allocates the scratch memory now; else a stream allocates it when it first needs it.
+  virtual Status allocateWorkspace() { return Status(); }
   /// Whether the caller is capturing the stream, a wrapped one, into a graph of its own.
   virtual bool isCapturing() { return false; }
   /// The vendor's stream (cudaStream_t, hipStream_t); null on host devices.
@@ -271,7 +277,7 @@ public:
   /// that must be equal on all ranks, such as algorithms of matmuls.
   virtual Status agree(Bootstrap &bootstrap);
 
-  /// Bytes of device memory that each stream has as a workspace.
+  /// Bytes of device memory that a stream with matmuls has as a workspace.
   virtual uint64_t workspaceBytes() const { return 0; }
 
   /// True if streams support Frame::times and Stream::timeEvents.

@@ -29,8 +29,10 @@
 
 namespace tandem::gpu {
 
+class Scratch;
+
 /// State shared by the streams, events, memory and channels of one device; outlives them all.
-struct DeviceState {
+struct DeviceState : std::enable_shared_from_this<DeviceState> {
   explicit DeviceState(std::unique_ptr<Driver> driver) : driver(std::move(driver)) {}
 
   const std::unique_ptr<Driver> driver;
@@ -61,6 +63,8 @@ struct DeviceState {
   /// Eight bytes of device memory, zero until an abort. Kernels that signal a peer read it first
   /// and do nothing if it is set. Allocated at first use.
   Expected<void *> releaseWord();
+  /// The memory of streams that share workspace `number`: kWorkspaceBytes.
+  Expected<std::shared_ptr<Scratch>> sharedWorkspace(uint32_t number);
   /// A device word that signals are copied from, initially zero. An abort clears these words after
   /// setting releaseWord(). Return with giveSignalWord() when it is unused; null if none is left.
   uint64_t *takeSignalWord();
@@ -78,7 +82,8 @@ private:
   std::mutex wordMutex;
   std::vector<void *> pages, words;
   std::vector<uint64_t *> freeSignalWords;
-  uint64_t *release = nullptr; ///< followed by the signal words
+  std::map<uint32_t, std::weak_ptr<Scratch>> workspaces; ///< guarded by wordMutex
+  uint64_t *release = nullptr;                           ///< followed by the signal words
   Status reason;
   std::mutex pollerMutex;
   std::map<const void *, std::function<Status()>> pollers;
@@ -146,7 +151,7 @@ public:
   /// Eight bytes of device memory for the run number; for runs in the caller's graphs, which count
   /// from 0 for themselves, the eight bytes behind them, which are initially all ones.
   void *epochWord(bool foreign = false) const {
-    return static_cast<std::byte *>(scratch) + kWorkspaceBytes + (foreign ? 8 : 0);
+    return static_cast<std::byte *>(epochs) + (foreign ? 8 : 0);
   }
   /// The last issued work was a copy by the copy engines. A second such copy starts at once; a
   /// kernel starts some microseconds later.
@@ -155,14 +160,14 @@ public:
   /// Eight bytes of host memory where a waiting kernel on this stream writes its command's number.
   void *progressWord() const { return progress; }
 
-  /// kWorkspaceBytes of device memory.
-  void *workspace() const { return scratch; }
+  /// kWorkspaceBytes of device memory, allocated at first use. Called when work is issued.
+  virtual Expected<void *> workspace() = 0;
   /// For operations whose work may wait for a peer: position() reports `marker` until it ends.
   virtual Status track(Marker marker) = 0;
 
 protected:
   StreamHandle handle = nullptr;
-  void *scratch = nullptr;  ///< workspace, then the epoch
+  void *epochs = nullptr;   ///< see epochWord()
   void *progress = nullptr; ///< host memory
   Capture *capture = nullptr;
   bool copied = false, afterCopy = false; ///< the operation being issued, and the previous one

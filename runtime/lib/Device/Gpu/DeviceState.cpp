@@ -80,6 +80,18 @@ Expected<void *> DeviceState::releaseWord() {
   return release;
 }
 
+Expected<std::shared_ptr<Scratch>> DeviceState::sharedWorkspace(uint32_t number) {
+  std::lock_guard<std::mutex> lock(wordMutex);
+  std::weak_ptr<Scratch> &known = workspaces[number];
+  std::shared_ptr<Scratch> memory = known.lock();
+  if (!memory) {
+    TANDEM_ASSIGN_OR_RETURN(Scratch made, Scratch::make(shared_from_this(), kWorkspaceBytes));
+    memory = std::make_shared<Scratch>(std::move(made));
+    known = memory;
+  }
+  return memory;
+}
+
 uint64_t *DeviceState::takeSignalWord() {
   std::lock_guard<std::mutex> lock(wordMutex);
   if (freeSignalWords.empty())

@@ -257,7 +257,7 @@ public:
                                                       unsigned maxCandidates) = 0;
 };
 
-/// Bytes of workspace that a plan may use; every stream has one.
+/// Bytes of workspace that a plan may use.
 inline constexpr uint64_t kWorkspaceBytes = uint64_t(32) << 20;
 
 // The vendors. Unsupported, with the reason, if this build or this machine lacks it.

@@ -199,7 +199,7 @@ public:
   }
   Status agree(Bootstrap &bootstrap) override { return agreeOnAlgorithms(*tools, bootstrap); }
 
-  uint64_t workspaceBytes() const override { return kWorkspaceBytes + 64; }
+  uint64_t workspaceBytes() const override { return kWorkspaceBytes; }
   bool timesCommands() const override { return true; }
   bool hasGraphs() const override { return true; }
   Expected<std::unique_ptr<Graph>> capture(const std::vector<Stream *> &streams,

@@ -23,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 namespace {
 /// How long work may take to end after an abort before the device counts as stuck.
 constexpr std::chrono::seconds kGrace{10};
+/// Of GpuStream::epochWord().
+constexpr uint64_t kEpochBytes = 64;
 
 /// An NVTX range of domain "tandem" on the calling thread while the object lives. Costs one pointer
 /// test without a profiler. With one (loaded from NVTX_INJECTION64_PATH), GPU work that the host
@@ -123,9 +125,24 @@ Expected<std::unique_ptr<DeviceStream>> DeviceStream::wrap(std::shared_ptr<Devic
 }
 
 Status DeviceStream::allocate() {
-  TANDEM_RETURN_IF_ERROR(state->allocate(kWorkspaceBytes + 64, MemoryKind::Workspace, &scratch));
   TANDEM_ASSIGN_OR_RETURN(progress, state->takeWord());
-  return foreign ? Status() : state->driver->fill(epochWord(true), 0xff, 8);
+  if (foreign)
+    return Status();
+  TANDEM_RETURN_IF_ERROR(state->allocate(kEpochBytes, MemoryKind::Workspace, &epochs));
+  return state->driver->fill(epochWord(true), 0xff, 8);
+}
+
+Expected<void *> DeviceStream::workspace() {
+  if (!scratch) {
+    uint32_t number = workspaceNumber;
+    if (number == kOwnWorkspace) {
+      TANDEM_ASSIGN_OR_RETURN(Scratch made, Scratch::make(state, kWorkspaceBytes));
+      scratch = std::make_shared<Scratch>(std::move(made));
+    } else {
+      TANDEM_ASSIGN_OR_RETURN(scratch, state->sharedWorkspace(number));
+    }
+  }
+  return scratch->data();
 }
 
 DeviceStream::~DeviceStream() {
@@ -150,8 +167,8 @@ DeviceStream::~DeviceStream() {
   times.release();
   if (handle && !foreign)
     driver.destroyStream(handle).ignore();
-  if (scratch)
-    state->free(scratch, kWorkspaceBytes + 64, MemoryKind::Workspace).ignore();
+  if (epochs)
+    state->free(epochs, kEpochBytes, MemoryKind::Workspace).ignore();
   if (progress)
     state->giveWord(progress);
   for (uint64_t *word : words)

@@ -63,6 +63,9 @@ public:
   Marker position() const override;
   std::vector<Marker> capturedWaits() const override;
   Status track(Marker marker) override;
+  void shareWorkspace(uint32_t number) override { workspaceNumber = number; }
+  Status allocateWorkspace() override { return workspace().status(); }
+  Expected<void *> workspace() override;
   bool isCapturing() override;
   static constexpr uint64_t kNotCounted = ~uint64_t(1); ///< value before the first run
   void timeEvents(CommandTime *into) override { eventTimes = into; }
@@ -114,6 +117,9 @@ private:
 
   const std::shared_ptr<DeviceState> state;
   bool foreign = false; ///< `handle` is the caller's
+  static constexpr uint32_t kOwnWorkspace = ~uint32_t(0);
+  std::atomic<uint32_t> workspaceNumber{kOwnWorkspace};
+  std::shared_ptr<Scratch> scratch; ///< the workspace; null until it is needed
   StreamTimes times;
   CommandTime *eventTimes = nullptr; ///< set by the thread that enqueues
   const std::shared_ptr<std::atomic<uint64_t>> runsCounted =

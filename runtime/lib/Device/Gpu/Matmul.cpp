@@ -340,8 +340,9 @@ private:
       for (const auto &[alignment, plan] : plans)
         if (bits % alignment == 0 || alignment == element)
           return tools->driver().library(
-              stream.native(), {at[0], at[1], at[2], row}, [&, &plan = plan] {
-                return plan->run(stream.native(), stream.workspace(), at[0], at[1], at[2], row);
+              stream.native(), {at[0], at[1], at[2], row}, [&, &plan = plan]() -> Status {
+                TANDEM_ASSIGN_OR_RETURN(void *workspace, stream.workspace());
+                return plan->run(stream.native(), workspace, at[0], at[1], at[2], row);
               });
       return Status(Code::Unsupported,
                     "an ordered product needs operands at multiples of 16 bytes on this GPU");

@@ -97,8 +97,7 @@ TEST(CAllocator, AllMemoryOfPrograms) {
   pool.empty = true;
   tandem_instance *second = nullptr;
   EXPECT_EQ(tandem_prepare(context, loaded, &second), TANDEM_OUT_OF_MEMORY);
-  EXPECT_NE(std::string(tandem_last_error(context)).find("cannot allocate 64 bytes"),
-            std::string::npos)
+  EXPECT_NE(std::string(tandem_last_error(context)).find("cannot allocate "), std::string::npos)
       << tandem_last_error(context);
   EXPECT_EQ(tandem_run(instance), TANDEM_OK);
 
