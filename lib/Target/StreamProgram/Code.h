@@ -178,8 +178,10 @@ FailureOr<std::unique_ptr<Code>> buildCode(hostir::ProgramOp program, uint32_t n
 FailureOr<std::vector<uint8_t>> buildExpression(hostir::KernelOp kernel);
 
 /// Translates an elementwise kernel into PTX for a GPU ("sm_90"); docs/kernels.md describes its
-/// calls.
+/// calls. A kernel that this process has translated before is looked up. Thread-safe.
 FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch);
+/// The same without looking it up.
+FailureOr<std::string> compilePtx(hostir::KernelOp kernel, StringRef arch);
 
 /// PTX of a gpu.module of llvm and nvvm ops.
 FailureOr<std::string> translateToPtx(Operation *gpuModule, StringRef arch);

@@ -491,7 +491,7 @@ FailureOr<OwningOpRef<ModuleOp>> PtxBuilder::run() {
 
 } // namespace
 
-FailureOr<std::string> buildPtx(hostir::KernelOp kernel, StringRef arch) {
+FailureOr<std::string> compilePtx(hostir::KernelOp kernel, StringRef arch) {
   FailureOr<OwningOpRef<ModuleOp>> module = PtxBuilder(kernel).run();
   if (failed(module))
     return failure();
