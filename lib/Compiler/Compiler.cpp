@@ -183,6 +183,10 @@ LogicalResult Compilation::lower() {
     lowering.tuned.push_back((Twine(loop) + "=" + candidate).str());
   if (failed(readTuned(lowering)))
     return failure();
+  for (auto [loop, candidates] : llvm::enumerate(options.among))
+    for (const std::string &candidate : candidates)
+      lowering.among.push_back(
+          (Twine(loop) + "/" + Twine(options.among.size()) + "=" + candidate).str());
   lowering.machine = options.machine;
   lowering.oracle = options.oracle;
   for (const std::string &pass : options.disabledPasses)
@@ -284,6 +288,7 @@ void Compilation::compileBaseline() {
   plain.machine.clear();
   plain.tuned.clear();
   plain.choices.clear();
+  plain.among.clear();
   if (plain.gather == "cost")
     plain.gather.clear();
   CompileResult compiled;

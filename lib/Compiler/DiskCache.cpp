@@ -5,7 +5,9 @@
 //
 // A file is one line of text and the bytes of the program:
 //
-//   tandem-cache 1 <hash of what follows this word> <ranks> <commands> <messages> <key>\n<bytes>
+//   tandem-cache 2 <hash of what follows this word> <ranks> <commands> <messages> <loops>\n
+//
+// then the key, three texts per loop, each with its length, and the bytes of the program.
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,7 +26,7 @@
 using namespace tandem::compiler;
 using llvm::StringRef;
 
-static constexpr StringRef kMagic = "tandem-cache 1 ";
+static constexpr StringRef kMagic = "tandem-cache 2 ";
 
 static std::string hashOf(StringRef text) {
   return llvm::toHex(llvm::BLAKE3::hash<32>(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
@@ -45,6 +47,21 @@ static std::string buildIdentity() {
     status = library;
   auto time = status.getLastModificationTime().time_since_epoch().count();
   return version() + " " + std::to_string(status.getSize()) + " " + std::to_string(time);
+}
+
+/// A text with its length: it may contain anything.
+static std::string withLength(StringRef text) {
+  return std::to_string(text.size()) + ":" + text.str();
+}
+
+/// False if there is no such text.
+static bool readWithLength(StringRef &from, std::string &text) {
+  size_t size = 0;
+  if (from.consumeInteger(10, size) || !from.consume_front(":") || size > from.size())
+    return false;
+  text = from.take_front(size).str();
+  from = from.drop_front(size);
+  return true;
 }
 
 DiskCache::DiskCache(std::string folder, std::string_view text) : directory(std::move(folder)) {
@@ -77,12 +94,20 @@ CompileResult DiskCache::load(const std::string &key) const {
   if (hash != hashOf(content))
     return result;
   auto [header, bytes] = content.split('\n');
+  size_t loops = 0;
+  std::string found;
   if (header.consumeInteger(10, result.numRanks) || !header.consume_front(" ") ||
       header.consumeInteger(10, result.numCommands) || !header.consume_front(" ") ||
-      header.consumeInteger(10, result.numMessages) || !header.empty() ||
-      !bytes.consume_front(scope) || !bytes.consume_front(std::to_string(key.size()) + ":") ||
-      !bytes.consume_front(key))
+      header.consumeInteger(10, result.numMessages) || !header.consume_front(" ") ||
+      header.consumeInteger(10, loops) || !header.empty() || !bytes.consume_front(scope) ||
+      !readWithLength(bytes, found) || found != key)
     return CompileResult();
+  for (size_t i = 0; i < loops; ++i) {
+    Certificate::Loop &loop = result.loops.emplace_back();
+    if (!readWithLength(bytes, loop.reshards) || !readWithLength(bytes, loop.what) ||
+        !readWithLength(bytes, loop.source))
+      return CompileResult();
+  }
   result.output = bytes.str();
   result.ok = true;
   return result;
@@ -92,10 +117,12 @@ void DiskCache::store(const std::string &key, const CompileResult &result) const
   if (directory.empty() || !result.ok || !result.diagnostics.empty() ||
       llvm::sys::fs::create_directories(directory))
     return;
-  // A key may contain newlines (of a machine file), so its length is stored.
   std::string content = std::to_string(result.numRanks) + " " + std::to_string(result.numCommands) +
-                        " " + std::to_string(result.numMessages) + "\n" + scope +
-                        std::to_string(key.size()) + ":" + key + result.output;
+                        " " + std::to_string(result.numMessages) + " " +
+                        std::to_string(result.loops.size()) + "\n" + scope + withLength(key);
+  for (const Certificate::Loop &loop : result.loops)
+    content += withLength(loop.reshards) + withLength(loop.what) + withLength(loop.source);
+  content += result.output;
   std::string hash = hashOf(content);
   // Written to a temporary file, then renamed.
   llvm::consumeError(llvm::writeToOutput(path(key), [&](llvm::raw_ostream &os) {

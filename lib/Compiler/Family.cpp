@@ -49,19 +49,75 @@ static std::shared_ptr<const CompileResult> failure(std::string message) {
   return std::make_shared<const CompileResult>(std::move(result));
 }
 
+std::vector<int64_t> FamilySteps::list() const {
+  std::vector<int64_t> sizes;
+  for (int64_t extent = 0; extent <= bound; extent = sizes.back() + 1)
+    sizes.push_back(roundUp(extent));
+  return sizes;
+}
+
+/// The steps that search all candidates are so many times apart. Which candidate is quickest
+/// changes seldom with the number of tokens.
+constexpr int64_t kSearchedApart = 4;
+
+/// The nearest steps that search, not above and not below `size`, which is a step.
+static std::pair<int64_t, int64_t> findSearched(const std::vector<int64_t> &sizes, int64_t size) {
+  int64_t below = sizes.front();
+  for (int64_t other : sizes) {
+    bool searches = other == sizes.back() || other / kSearchedApart >= below;
+    if (searches && other >= size)
+      return {other == size ? size : below, other};
+    if (searches)
+      below = other;
+  }
+  return {size, size};
+}
+
+bool ProgramFamily::chooseAmong(int64_t below, int64_t above, CompileOptions &sized) {
+  std::shared_ptr<const CompileResult> ends[] = {compiler.compile(optionsOf(below)),
+                                                 compiler.compile(optionsOf(above))};
+  if (!*ends[0] || !*ends[1])
+    return false;
+  size_t loops = ends[0]->loops.size();
+  if (ends[1]->loops.size() != loops)
+    return true;
+  sized.among.resize(loops);
+  for (const auto &end : ends)
+    for (size_t i = 0; i < loops; ++i) {
+      std::vector<std::string> &candidates = sized.among[i];
+      if (std::find(candidates.begin(), candidates.end(), end->loops[i].what) == candidates.end())
+        candidates.push_back(end->loops[i].what);
+    }
+  return true;
+}
+
+CompileOptions ProgramFamily::optionsOf(int64_t size) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = known.find(size); found != known.end())
+      return found->second;
+  }
+  CompileOptions sized = options;
+  sized.bound = size;
+  auto [below, above] = findSearched(familySteps.list(), size);
+  // Without the programs around it, this one searches too, and reports its own errors.
+  if (!options.machine.empty() && !options.baseline && below != size &&
+      !chooseAmong(below, above, sized))
+    return sized;
+  std::lock_guard<std::mutex> lock(mutex);
+  return known.try_emplace(size, std::move(sized)).first->second;
+}
+
 std::shared_ptr<const CompileResult> ProgramFamily::program(int64_t extent) {
   if (std::string wrong = familySteps.check(extent); !wrong.empty())
     return failure(std::move(wrong));
-  CompileOptions sized = options;
-  sized.bound = familySteps.roundUp(extent);
-  return compiler.compile(sized);
+  return compiler.compile(optionsOf(familySteps.roundUp(extent)));
 }
 
 std::shared_ptr<const CompileResult> ProgramFamily::compileAll(unsigned threads) {
   std::vector<int64_t> sizes;
   if (familySteps.check(0).empty())
-    for (int64_t extent = 0; extent <= familySteps.bound; extent = sizes.back() + 1)
-      sizes.push_back(familySteps.roundUp(extent));
+    sizes = familySteps.list();
   std::vector<std::shared_ptr<const CompileResult>> results(sizes.size());
   // The large ones, which take longer, first.
   std::atomic<size_t> left{sizes.size()};

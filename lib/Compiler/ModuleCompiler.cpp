@@ -92,6 +92,12 @@ std::string keyOf(const CompileOptions &options) {
     add(loop);
     add(candidate);
   }
+  number(options.among.size());
+  for (const std::vector<std::string> &candidates : options.among) {
+    number(candidates.size());
+    for (const std::string &candidate : candidates)
+      add(candidate);
+  }
   number(options.baseline);
   number(options.withBaseline);
   add(machineOf(options.machine));

@@ -113,6 +113,7 @@ static void addLoopPasses(PipelineBuilder &builder, const TandemLowerOptions &op
   select.oneSided = channels.oneSided;
   select.baseline = options.baseline;
   select.tuned.assign(options.tuned.begin(), options.tuned.end());
+  select.among.assign(options.among.begin(), options.among.end());
   select.log = log;
   builder.addOnFunctions(createFusionSelectSchedule(select));
 }

@@ -80,6 +80,11 @@ struct CompileOptions {
   /// Loops by signature (Certificate::Loop), and the text of the candidate that each gets. They
   /// precede those of `tuned`.
   std::vector<std::pair<std::string, std::string>> choices;
+  /// Not empty: for each loop with reshards, in the order of CompileResult::loops, the texts of the
+  /// candidates among which the machine's costs decide, besides the plainest; none: all. Ignored if
+  /// the program has another number of loops, or where a loop has no such candidate. Family.h sets
+  /// it: pricing few candidates takes less time.
+  std::vector<std::vector<std::string>> among;
   /// Compile the unoverlapped baseline: annotated schedules are ignored, and one loop has one
   /// worker stream.
   bool baseline = false;
@@ -121,6 +126,7 @@ struct CompileResult {
   uint32_t numRanks = 0;
   uint64_t numCommands = 0, numMessages = 0;
   /// How each loop of reshards and compute is run, without the times of a whole run (Certify.h).
+  /// Of a program from a cache on disk only `reshards`, `what` and `source`.
   std::vector<Certificate::Loop> loops;
   /// Text; empty unless requested.
   std::string statistics;

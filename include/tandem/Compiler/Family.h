@@ -13,6 +13,9 @@
 
 #include "tandem/Compiler/ModuleCompiler.h"
 
+#include <map>
+#include <mutex>
+
 namespace tandem::compiler {
 
 /// The extents that a family has programs for: multiples of `unit`, `perDoubling` of them between n
@@ -32,6 +35,8 @@ struct FamilySteps {
 
   /// The bound of the program that runs `extent` (0 to bound): the least step that is not less.
   int64_t roundUp(int64_t extent) const;
+  /// All sizes that roundUp() returns, ascending.
+  std::vector<int64_t> list() const;
   /// What is wrong with the steps, or with an extent of them; empty: nothing.
   std::string check(int64_t extent) const;
 };
@@ -45,6 +50,10 @@ public:
 
   /// The program for `extent`; it runs after Instance::setExtent(extent). Compiled at the first
   /// call for its step, cached by the compiler. An error if the extent is not from 0 to the bound.
+  ///
+  /// With a machine, the steps that are at least 4 times the one before them, and the bound, search
+  /// all candidates. The steps between two of these choose among the candidates that the two have
+  /// got, so a call may compile three programs. A step's program does not depend on earlier calls.
   std::shared_ptr<const CompileResult> program(int64_t extent);
   /// Compiles all programs on `threads` threads, so that program() only looks them up. Returns one
   /// that failed, else the last.
@@ -52,9 +61,16 @@ public:
   const FamilySteps &steps() const { return familySteps; }
 
 private:
+  CompileOptions optionsOf(int64_t size);
+  /// Of the step between two that search, by what these have got.
+  bool chooseAmong(int64_t below, int64_t above, CompileOptions &sized);
+
   ModuleCompiler &compiler;
   const CompileOptions options;
   const FamilySteps familySteps;
+  std::mutex mutex; ///< guards `known`
+  /// Options by step.
+  std::map<int64_t, CompileOptions> known;
 };
 
 } // namespace tandem::compiler

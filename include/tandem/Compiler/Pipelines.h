@@ -54,6 +54,10 @@ struct TandemLowerOptions : public PassPipelineOptions<TandemLowerOptions> {
       *this, "tuned",
       llvm::cl::desc("measured choices: LOOP=CANDIDATE, a loop's signature and the text of a "
                      "candidate")};
+  ListOption<std::string> among{
+      *this, "among",
+      llvm::cl::desc("I/N=CANDIDATE: of N loops with reshards, loop I chooses by cost among these "
+                     "candidates and the plainest")};
   Option<bool> baseline{*this, "baseline",
                         llvm::cl::desc("all loops run unoverlapped, whatever their annotations"),
                         llvm::cl::init(false)};

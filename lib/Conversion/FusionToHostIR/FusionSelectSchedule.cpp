@@ -113,11 +113,28 @@ private:
       if (!pricer)
         return func.emitError() << error;
     }
-    for (StreamLoopOp loop : loops)
+    size_t numbered =
+        llvm::count_if(loops, [](StreamLoopOp loop) { return !loop.getReshards().empty(); });
+    size_t number = 0;
+    for (StreamLoopOp loop : loops) {
+      allowed =
+          loop.getReshards().empty() ? SmallVector<StringRef>() : getAllowed(number++, numbered);
       if (failed(select(loop, pricer.get())))
         return failure();
+    }
     return success();
   }
+
+  /// The candidates that option `among` leaves to a loop; none: all.
+  SmallVector<StringRef> getAllowed(size_t number, size_t numbered) const {
+    std::string prefix = llvm::formatv("{0}/{1}=", number, numbered);
+    SmallVector<StringRef> texts;
+    for (const std::string &text : among)
+      if (StringRef rest = text; rest.consume_front(prefix))
+        texts.push_back(rest);
+    return texts;
+  }
+  SmallVector<StringRef> allowed; ///< of the loop at hand
 
   LogicalResult select(StreamLoopOp op, Pricer *pricer) {
     auto emitError = [&] { return op.emitError(); };
@@ -331,6 +348,25 @@ private:
     return choices;
   }
 
+  /// Drops candidates that option `among` does not name, but for the plainest, if it names any.
+  void keepAllowed(SmallVector<Choice, 0> &choices) const {
+    auto isAllowed = [&](const Choice &choice, const Priced &candidate) {
+      return llvm::is_contained(allowed, getText(candidate.schedule, choice.slices));
+    };
+    if (llvm::none_of(choices, [&](const Choice &choice) {
+          return llvm::any_of(choice.schedules, [&](const Priced &candidate) {
+            return isAllowed(choice, candidate);
+          });
+        }))
+      return;
+    const Priced *plainest = choices.front().schedules.begin();
+    for (Choice &choice : choices)
+      llvm::erase_if(choice.schedules, [&](const Priced &candidate) {
+        return &candidate != plainest && !isAllowed(choice, candidate);
+      });
+    llvm::erase_if(choices, [](const Choice &choice) { return choice.schedules.empty(); });
+  }
+
   /// Prices the schedules of a loop whose slices are cut; those that cannot run it, or have no
   /// price, are dropped. The loop's own schedule is changed.
   void price(StreamLoopOp op, StreamLoop loop, SmallVector<Priced> &schedules,
@@ -424,6 +460,7 @@ private:
       return true;
     }
     SmallVector<Choice, 0> choices = getChoices(loop);
+    keepAllowed(choices);
     Choice &whole = choices.front();
     price(op, loop, whole.schedules, pricer);
     if (whole.schedules.empty())

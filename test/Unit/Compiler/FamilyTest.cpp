@@ -10,7 +10,9 @@
 #include "tandem-c/Compiler.h"
 #include "tandem/Program/Program.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -102,6 +104,56 @@ TEST(Family, ArgumentsOfAnExtent) {
   EXPECT_EQ(atExtent(*last, 13)->shards()[0].offset, 12 * 8);
   EXPECT_EQ(atExtent(*last, 5)->arguments()[0].localShape, (std::vector<int64_t>{0, 8}));
   EXPECT_EQ(atExtent(*last, 0)->shards()[0].numElements(), 0);
+}
+
+/// An MLP of which the quickest schedules change with the number of tokens.
+const char *const kMlp = R"mlir(
+#tp = #tandem.mesh<"tp", ["x" = 8]>
+#rows = #fusion.axes<#tp, [didx("x"), -]>
+#columns = #fusion.axes<#tp, [-, didx("x")]>
+#whole = #fusion.axes<#tp, [-, -]>
+func.func @mlp(%x: tensor<?x8192xbf16, #rows>, %a: tensor<8192x28672xbf16, #columns>, %b: tensor<28672x8192xbf16, #rows>)
+    -> tensor<?x8192xbf16, #rows> {
+  %g = fusion.reshard %x : tensor<?x8192xbf16, #rows> -> tensor<?x8192xbf16, #whole>
+  %h = fusion.matmul %g, %a : tensor<?x8192xbf16, #whole>, tensor<8192x28672xbf16, #columns> -> tensor<?x28672xbf16, #columns>
+  %y = fusion.matmul %h, %b : tensor<?x28672xbf16, #columns>, tensor<28672x8192xbf16, #rows> -> tensor<?x8192xbf16, #rows>
+  return %y : tensor<?x8192xbf16, #rows>
+}
+)mlir";
+
+TEST(Family, SearchesFewSteps) {
+  CompileOptions options;
+  options.target = "cuda-peer";
+  options.machine = TANDEM_MACHINES "/h200x8.json";
+  options.oracle = false;
+  const FamilySteps steps{2048, 64, 2};
+  const std::vector<int64_t> sizes = steps.list();
+  EXPECT_EQ(sizes, (std::vector<int64_t>{64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048}));
+  ModuleCompiler compiler(kMlp);
+  ProgramFamily family(compiler, options, steps);
+  std::vector<std::shared_ptr<const CompileResult>> programs;
+  for (int64_t size : sizes) {
+    programs.push_back(family.program(size));
+    ASSERT_TRUE(*programs.back()) << programs.back()->errorText();
+    ASSERT_EQ(programs.back()->loops.size(), 2u);
+    bool searches = size == 64 || size == 256 || size == 1024 || size == 2048;
+    for (const Certificate::Loop &loop : programs.back()->loops)
+      EXPECT_EQ(loop.candidates.size() > 3, searches) << size << ": " << loop.what;
+  }
+  EXPECT_NE(programs.front()->loops[0].what, programs.back()->loops[0].what);
+  EXPECT_EQ(compiler.statistics().compiled, sizes.size());
+  // A program depends neither on the calls before, nor on where the others come from.
+  std::string folder = std::filesystem::temp_directory_path() / "tandem-family-XXXXXX";
+  CompilerSettings settings;
+  settings.directory = ::mkdtemp(folder.data());
+  for (bool fromDisk : {false, true}) {
+    ModuleCompiler other(kMlp, settings);
+    ProgramFamily again(other, options, steps);
+    for (size_t i = sizes.size(); i-- > 0;)
+      EXPECT_EQ(again.program(sizes[i])->output, programs[i]->output) << sizes[i];
+    EXPECT_EQ(other.statistics().compiled, fromDisk ? 0 : sizes.size());
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Family, Errors) {

@@ -26,11 +26,11 @@ static ArrayRef<int64_t> getShape(Value buffer) {
   return cast<MemRefType>(buffer.getType()).getShape();
 }
 
-/// `buffer`, dense, with a new last dimension of `extent` that repeats it.
-static Value repeatLast(OpBuilder &builder, Location loc, Value buffer, int64_t extent) {
+/// `buffer`, dense, with new last dimensions of `extents` that repeat it.
+static Value repeatLast(OpBuilder &builder, Location loc, Value buffer, ArrayRef<int64_t> extents) {
   SmallVector<int64_t> shape(getShape(buffer)), strides = computeStrides(shape);
-  shape.push_back(extent);
-  strides.push_back(0);
+  shape.append(extents.begin(), extents.end());
+  strides.append(extents.size(), 0);
   return reinterpret(builder, loc, buffer, 0, shape, strides);
 }
 
@@ -98,7 +98,8 @@ public:
   /// rows read all keys. On the main stream.
   Value makeTokens();
   LogicalResult fold(OpDims dims, Softmax softmax, Value tokens);
-  /// The result of a softmax into the view `result`. All buffers have its dimensions.
+  /// The result of a softmax into the view `result`, whose dimensions `out` has, and `sum` those of
+  /// the rows.
   void finish(Value sum, Value out, Value result);
 
 private:
@@ -130,6 +131,8 @@ private:
     return hostir::ExpDifferenceOp::create(builder, loc, x, m, number(scale));
   }
 
+  /// A view of values, copied if their columns do not follow each other.
+  Value makeMatrices(Value values);
   SmallVector<LocalDigit> addDevices(unsigned operand, ArrayRef<LocalDigit> digits);
   Tokens getTokens(ArrayRef<LocalDigit> digits, int64_t extent);
   void cutByChunks(ArrayRef<SmallVector<LocalDigit> *> lists);
@@ -385,6 +388,17 @@ LogicalResult AttentionFold::foldBlock(const OpDims &dims, const Softmax &softma
       [] { return success(); });
 }
 
+Value AttentionFold::makeMatrices(Value values) {
+  ArrayRef<int64_t> shape = getShape(values);
+  if (shape.size() == static_cast<size_t>(rank))
+    return values;
+  Value copy = alloc(shape, cast<MemRefType>(values.getType()).getElementType());
+  hostir::CopyOp::create(builder, loc, values, copy, stream);
+  SmallVector<int64_t> merged(shape.take_front(rank - 1));
+  merged.push_back(computeProduct(shape.drop_front(rank - 1)));
+  return reinterpret(builder, loc, copy, 0, merged, computeStrides(merged));
+}
+
 LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softmax, Value order,
                                        const Tokens *rows, const Tokens *keys) {
   auto view = [&](unsigned operand) {
@@ -392,11 +406,12 @@ LogicalResult AttentionFold::emitBlock(const OpDims &dims, const Softmax &softma
     return makeView(builder, loc, loop.getSource(op->getOperand(operand), found),
                     dims.operands[operand], true);
   };
-  Value q = view(0), k = view(1), v = view(2);
+  Value q = view(0), k = view(1), v = makeMatrices(view(2));
   Value maximum = makeView(builder, loc, softmax.maximum, softmax.rows, true);
   Value sum = makeView(builder, loc, softmax.sum, softmax.rows, true);
+  // A slice has all columns of its buffer, whatever digits they are made of.
   LocalDims outDims = softmax.rows;
-  outDims.append(softmax.columns);
+  outDims.push_back({{getExtents(softmax.columns)[0], {}}});
   Value out = makeView(builder, loc, softmax.out, outDims, true);
   SmallVector<int64_t> rowShape(getShape(maximum)), shape(rowShape);
   shape.push_back(getShape(k).drop_back().back());
@@ -475,7 +490,8 @@ void AttentionFold::mask(Value scores, Value masked, Value order, const Tokens &
 }
 
 void AttentionFold::finish(Value sum, Value out, Value result) {
-  launch("finish", {out, repeatLast(builder, loc, sum, getShape(out).back())}, result,
+  ArrayRef<int64_t> columns = getShape(out).drop_front(getShape(sum).size());
+  launch("finish", {out, repeatLast(builder, loc, sum, columns)}, result,
          [&](ValueRange in) -> Value {
            Value mean = arith::DivFOp::create(builder, loc, in[0], in[1]);
            Type element = op.getType().getElementType();
@@ -525,11 +541,14 @@ LogicalResult AttentionLowering::emit(Operation *operation, const SliceIndex *in
   if (failed(attention.fold(std::move(dims), softmax, loop.getState(op)[0])))
     return failure();
   SmallVector<int64_t> viewShape(getShape(view));
+  // Digits that do not follow each other in memory are dimensions of their own.
+  ArrayRef<int64_t> viewRows = viewShape;
+  while (computeProduct(viewRows) != computeProduct(rows))
+    viewRows = viewRows.drop_back();
   auto like = [&](Value buffer, ArrayRef<int64_t> extents) {
     return reinterpret(builder, loc, buffer, 0, extents, computeStrides(extents));
   };
-  attention.finish(like(softmax.sum, ArrayRef(viewShape).drop_back()), like(softmax.out, viewShape),
-                   view);
+  attention.finish(like(softmax.sum, viewRows), like(softmax.out, viewShape), view);
   return success();
 }
 

@@ -241,11 +241,11 @@ private:
       return llvm::find(rule.results[0], factor) - rule.results[0].begin();
     });
     auto digits = llvm::map_to_vector(dims, [&](int64_t dim) { return axes.getDims()[dim]; });
-    OpBuilder builder(op->getContext());
-    builder.setInsertionPointAfter(op);
+    OpBuilder builder(op);
     auto biasAxes = AxesAttr::get(op->getContext(), axes.getMesh(), digits, {}, ReduceKind::Sum);
     if (!samePlacement(biasAxes, getAxes(bias)))
       bias = reshardTo(builder, op, bias, biasAxes);
+    builder.setInsertionPointAfter(op);
     auto wide = BroadcastOp::create(builder, op->getLoc(), type, bias, dims);
     auto sum = arith::AddFOp::create(builder, op->getLoc(), result, wide);
     result.replaceAllUsesExcept(sum.getResult(), sum);
