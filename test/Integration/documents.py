@@ -171,8 +171,8 @@ def nodes(shape, elements, dtype, layout, spread, channel="local", run=True):
 
 
 def chunks(p):
-    """Of 256 rows, in the shard of a rank."""
-    return 8192 // p // 256
+    """Of 256 rows, in the shard of a rank. With 64 ranks a shard has 128 rows: one chunk."""
+    return max(1, 8192 // p // 256)
 
 
 PROGRAMS = [
@@ -183,7 +183,7 @@ PROGRAMS = [
                                     lambda p: f'stream("x") * stream({chunks(p)})' if chunks(p) > 1 else 'stream("x")'),
             lambda p: {"put": (p - 1) * chunks(p), "signal": (p - 1) * chunks(p),
                        "wait_signal": (p - 1) * chunks(p), "matmul": p * chunks(p)},
-            (8,), checked=(2, 4, 8, 16, 32), gflop=lambda p: 2 * 8192 * 4096 * 11008 * 2e-9),
+            (8,), gflop=lambda p: 2 * 8192 * 4096 * 11008 * 2e-9),
     # The same chunks with fewer features, for every run of the tests.
     Program("chunks-reduced", gathered_rows(lambda p: 8192, 256, lambda p: 688, "f16", "push",
                                             lambda p: f'stream("x") * stream({chunks(p)})'),
