@@ -10,7 +10,7 @@
 #include "CheckImpl.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 namespace tandem::check {
 
@@ -22,18 +22,113 @@ namespace {
 /// portable thread block cluster needs: 8 * 7 + 1.
 constexpr unsigned kSpare = 57;
 
-/// The most SMs that kernels of a rank can hold while they wait.
-unsigned mostHeld(const World &world, const Rank &rank, const SmLimits &sms) {
-  std::set<uint32_t> channels, waits;
+/// Of the search for holders that overlap.
+constexpr unsigned kMostSteps = 10000;
+
+/// What holds SMs while it waits: a channel with messages or collectives, one kernel at a time, or
+/// the waits of a stream.
+struct Holder {
+  unsigned sms = 0;
+  /// Per stream: one more than the position of its last such command; 0: none yet.
+  std::vector<uint64_t> last;
+  uint64_t beside = 0; ///< holders of which a kernel may run at the same time, as bits
+};
+
+/// Which holders of a rank may hold SMs at the same time, by the order of its streams and events.
+class Overlaps {
+public:
+  Overlaps(const World &world, const Rank &rank, const SmLimits &sms);
+  /// The most SMs that pairwise overlapping holders have. All of them, if that is not found soon.
+  unsigned most();
+
+private:
+  void follow(const World &world, const Rank &rank);
+  void grow(unsigned held, uint64_t candidates);
+  unsigned total(uint64_t of) const;
+  size_t holderOf(uint64_t key, unsigned sms);
+
+  uint32_t numStreams;
+  SmLimits sms;
+  std::map<uint64_t, size_t> numbers; ///< holders by channel, or by stream
+  std::vector<Holder> holders;
+  /// Per stream: how many commands of each stream end before its next one begins.
+  std::vector<std::vector<uint64_t>> known;
+  unsigned best = 0, steps = 0;
+};
+
+Overlaps::Overlaps(const World &world, const Rank &rank, const SmLimits &sms)
+    : numStreams(0), sms(sms) {
+  for (CommandId c = rank.begin; c < rank.end; ++c)
+    numStreams = std::max(numStreams, world.commands[c].stream + 1U);
+  known.assign(numStreams, std::vector<uint64_t>(numStreams, 0));
+  // A kernel of one run may overlap with one of the next.
+  follow(world, rank);
+  follow(world, rank);
+}
+
+size_t Overlaps::holderOf(uint64_t key, unsigned sms) {
+  auto [found, isNew] = numbers.try_emplace(key, holders.size());
+  if (isNew)
+    holders.push_back({sms, std::vector<uint64_t>(numStreams, 0), 0});
+  return found->second;
+}
+
+void Overlaps::follow(const World &world, const Rank &rank) {
+  std::map<uint32_t, std::vector<uint64_t>> events;
   for (CommandId c = rank.begin; c < rank.end; ++c) {
     const Command &command = world.commands[c];
-    if (command.kind == Kind::Group || command.kind == Kind::Collective)
-      channels.insert(command.channel);
-    else if (command.kind == Kind::WaitSignal)
-      waits.insert(command.stream);
+    if (isMessage(command.kind))
+      continue; // of a group
+    std::vector<uint64_t> &mine = known[command.stream];
+    if (command.kind == Kind::Wait) {
+      const std::vector<uint64_t> &other = events[command.aux];
+      for (size_t s = 0; s < other.size(); ++s)
+        mine[s] = std::max(mine[s], other[s]);
+    }
+    bool isChannel = command.kind == Kind::Group || command.kind == Kind::Collective;
+    uint64_t position = mine[command.stream] + 1;
+    if (isChannel || command.kind == Kind::WaitSignal) {
+      size_t number = isChannel ? holderOf(command.channel, sms.perChannel)
+                                : holderOf((uint64_t(1) << 32) + command.stream, sms.perWait);
+      for (size_t other = 0; other < holders.size() && other < 64 && number < 64; ++other)
+        for (uint32_t s = 0; s < numStreams; ++s)
+          if (other != number && s != command.stream && holders[other].last[s] > mine[s]) {
+            holders[other].beside |= uint64_t(1) << number;
+            holders[number].beside |= uint64_t(1) << other;
+          }
+      holders[number].last[command.stream] = position;
+    }
+    mine[command.stream] = position;
+    if (command.kind == Kind::Record)
+      events[command.aux] = mine;
   }
-  return static_cast<unsigned>(channels.size()) * sms.perChannel +
-         static_cast<unsigned>(waits.size()) * sms.perWait;
+}
+
+unsigned Overlaps::total(uint64_t of) const {
+  unsigned sum = 0;
+  for (size_t i = 0; i < holders.size(); ++i)
+    if (i >= 64 || of >> i & 1)
+      sum += holders[i].sms;
+  return sum;
+}
+
+void Overlaps::grow(unsigned held, uint64_t candidates) {
+  best = std::max(best, held);
+  ++steps;
+  for (size_t i = 0; i < holders.size(); ++i) {
+    if (!(candidates >> i & 1))
+      continue;
+    if (held + total(candidates) <= best || steps > kMostSteps)
+      return;
+    grow(held + holders[i].sms, candidates & holders[i].beside);
+    candidates &= ~(uint64_t(1) << i);
+  }
+}
+
+unsigned Overlaps::most() {
+  if (holders.size() <= 64)
+    grow(0, ~uint64_t(0));
+  return holders.size() > 64 || steps > kMostSteps ? total(~uint64_t(0)) : best;
 }
 
 /// One line per command that is stuck on the rank.
@@ -67,7 +162,7 @@ void checkResidency(const World &world, const CheckOptions &options, Findings &f
     return;
   unsigned most = 0;
   for (const Rank &rank : world.ranks)
-    most = std::max(most, mostHeld(world, rank, sms));
+    most = std::max(most, Overlaps(world, rank, sms).most());
   // Nothing waits on SMs, or all that wait fit beside any other kernel.
   if (most == 0 || most + kSpare <= sms.total)
     return;

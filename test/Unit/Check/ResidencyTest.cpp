@@ -53,6 +53,27 @@ ProgramSpec collectives(bool turned) {
   return spec;
 }
 
+/// Collectives of four channels on four streams: `together` of them at a time, then the next.
+ProgramSpec rounds(uint16_t together) {
+  constexpr uint16_t channels = 4;
+  Basic spec(2, channels);
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    rank.numStreams = 1 + channels;
+    for (uint16_t c = 0; c < channels; ++c)
+      rank.channel({0, 1});
+    for (uint16_t first = 0; first < channels; first += together) {
+      for (uint16_t c = first; c < first + together; ++c) {
+        rank.sync(1 + c, 0);
+        rank.collective(1 + c, c, CollectiveKind::AllReduce, spec.row[r][c], spec.x[r]);
+      }
+      for (uint16_t c = first; c < first + together; ++c)
+        rank.sync(0, 1 + c);
+    }
+  }
+  return spec;
+}
+
 std::string limitsOf(const Report &report) {
   return report.limits.empty() ? "" : report.limits.front();
 }
@@ -95,6 +116,35 @@ TEST(Residency, CollectivesOfTwoChannels) {
   EXPECT_TRUE(report.findings.empty());
   EXPECT_EQ(limitsOf(report).rfind("SMs: kernels that wait may hold 64 of 63", 0), 0u)
       << limitsOf(report);
+}
+
+TEST(Residency, OnlyChannelsAtTheSameTimeCount) {
+  expectClean(rounds(1), sms(32 + 57));
+  EXPECT_NE(limitsOf(run(rounds(1), sms(32 + 56))), "");
+  expectClean(rounds(2), sms(132));
+  EXPECT_EQ(limitsOf(run(rounds(2), sms(64 + 56))).rfind("SMs: kernels that wait may hold 64", 0),
+            0u);
+  EXPECT_EQ(limitsOf(run(rounds(4), sms(132))).rfind("SMs: kernels that wait may hold 128", 0), 0u);
+}
+
+TEST(Residency, KernelsOfTheNextRunCount) {
+  // The second collective is not awaited, so that of the next run's first channel may run beside
+  // it.
+  Basic spec(2, 2);
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    rank.numStreams = 3;
+    for (int c = 0; c < 2; ++c)
+      rank.channel({0, 1});
+    rank.sync(1, 0);
+    rank.collective(1, 0, CollectiveKind::AllReduce, spec.row[r][0], spec.x[r]);
+    rank.sync(2, 1);
+    rank.collective(2, 1, CollectiveKind::AllReduce, spec.row[r][1], spec.x[r]);
+  }
+  EXPECT_EQ(limitsOf(run(spec, sms(64 + 56))).rfind("SMs: kernels that wait may hold 64", 0), 0u);
+  for (RankSpec &rank : spec.ranks)
+    rank.sync(0, 2);
+  expectClean(spec, sms(32 + 57));
 }
 
 TEST(Residency, CommandsOfOneChannelRunOneAfterAnother) {
