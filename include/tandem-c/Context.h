@@ -94,6 +94,9 @@ const char *tandem_last_error(const tandem_context *context);
 /* The device, the channels and the versions of their libraries: "NVIDIA H200 sm_90, cublasLt
  * 130100; peer, ccl (NCCL 2.27.3)". Valid as long as the context. "" if its creation failed. */
 const char *tandem_context_description(tandem_context *context);
+/* The device with its number: "cpu", "null", "cuda:1" (the number that CUDA uses in this process).
+ * Valid as long as the context. "" if its creation failed. */
+const char *tandem_context_device(tandem_context *context);
 /* TANDEM_OK, or the code of the failed run after which the context cannot be used. */
 tandem_code tandem_context_health(tandem_context *context);
 

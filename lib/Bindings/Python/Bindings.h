@@ -91,6 +91,7 @@ public:
   void check(tandem_code code);
   /// Raises if the context was closed.
   tandem_context *get() const;
+  bool isClosed() const { return !handle; }
   std::string description() const;
   /// The caller's stream as a handle, which lives as long as the context.
   tandem_stream *wrap(void *native);
@@ -99,6 +100,7 @@ public:
   std::string channels;
   uint32_t rank = 0, worldSize = 1;
   bool isHost = true; ///< its device computes on host memory
+  int32_t gpu = -1;   ///< the number of its GPU, as CUDA numbers them in this process; -1: none
   /// Equal for contexts with equal device, channels and world size.
   uint32_t kind = 0;
 
@@ -151,7 +153,9 @@ public:
 
   /// Reads `object` without a copy; `what` names it in errors. `stream`: for tensors of a device,
   /// the stream (a number, as in the array API) on which they will be used.
-  void read(nb::handle object, const std::string &what, bool onHost, nb::handle stream);
+  /// Raises if its memory is of another device than the context's.
+  void read(nb::handle object, const std::string &what, const RuntimeContext &context,
+            nb::handle stream);
   /// "f32[4, 8]".
   std::string str() const;
 
@@ -163,9 +167,10 @@ public:
   bool isReadOnly = false, isRead = false;
 
 private:
-  void readTorch(nb::handle object, const std::string &what, bool onHost);
+  void readTorch(nb::handle object, const std::string &what, const RuntimeContext &context);
   void readBuffer(nb::handle object, const std::string &what);
-  void readDlpack(nb::handle object, const std::string &what, bool onHost, nb::handle stream);
+  void readDlpack(nb::handle object, const std::string &what, const RuntimeContext &context,
+                  nb::handle stream);
   void finish(const std::string &what, const int64_t *strides, int64_t unit);
   void release();
 
@@ -184,13 +189,13 @@ nb::object makeTensor(const std::shared_ptr<RuntimeContext> &context, nb::handle
                       tandem_dtype dtype, const std::vector<int64_t> &shape);
 /// The tensor of the library of `like` for what makeTensor made, once it is filled.
 nb::object finishTensor(nb::handle like, nb::object made);
-bool isTorch(nb::handle object);
 
 //===-- The parts of the module -------------------------------------------===//
 
 void bindArrays(nb::module_ &module);
 void bindContexts(nb::module_ &module);
 void bindFusions(nb::module_ &module);
+void bindOperators(nb::module_ &module);
 void bindPrograms(nb::module_ &module);
 void bindCompiler(nb::module_ &module);
 

@@ -8,6 +8,7 @@
 #include "Bindings.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -189,8 +190,12 @@ RuntimeContext::RuntimeContext(const ContextOptions &given)
     nb::gil_scoped_release unlocked;
     code = tandem_context_create(&options, &handle);
   }
-  if (code == TANDEM_OK)
+  if (code == TANDEM_OK) {
+    std::string name = tandem_context_device(handle);
+    if (size_t colon = name.find(':'); !isHost && colon != std::string::npos)
+      gpu = static_cast<int32_t>(std::strtol(name.c_str() + colon + 1, nullptr, 10));
     return;
+  }
   std::string message = handle ? tandem_last_error(handle) : "out of memory";
   tandem_context_destroy(std::exchange(handle, nullptr));
   if (job && *tandem_job_error(job))

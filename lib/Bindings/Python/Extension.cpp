@@ -13,5 +13,6 @@ NB_MODULE(_tandem, module) {
   tandem::python::bindContexts(module);
   tandem::python::bindPrograms(module);
   tandem::python::bindFusions(module);
+  tandem::python::bindOperators(module);
   tandem::python::bindCompiler(module);
 }

@@ -7,6 +7,7 @@
 
 #include "Programs.h"
 
+#include <algorithm>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <string_view>
@@ -104,6 +105,21 @@ void Prepared::check(size_t index, const Tensor &tensor) const {
     raiseArgument(nameOf(index) + ": expected memory that can be written");
 }
 
+void Prepared::enqueue(void **data, const RunStream &stream) {
+  tandem_run_options options = {};
+  options.struct_size = sizeof options;
+  options.stream = stream.handle;
+  options.data = data;
+  tandem_code code = TANDEM_OK;
+  {
+    nb::gil_scoped_release unlocked;
+    code = tandem_enqueue(instance, &options);
+    if (code == TANDEM_OK && stream.isAwaited)
+      code = tandem_wait(instance);
+  }
+  context->check(code);
+}
+
 nb::object Prepared::run(Inputs &inputs, nb::handle out) {
   auto wrong = [&](const char *what, size_t expected, size_t found) {
     raiseArgument(name + ": " + what + "expected " + std::to_string(expected) + " tensors, found " +
@@ -134,7 +150,7 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
       isGiven = !object.is_none();
       PyTuple_SET_ITEM(results.ptr(), at, nb::object(object).release().ptr());
       if (isGiven)
-        tensor.read(object, name + ": result", context->isHost, inputs.stream.number);
+        tensor.read(object, name + ": result", *context, inputs.stream.number);
     }
     if (isGiven != argument.present)
       raiseArgument(nameOf(i) + (argument.present
@@ -146,18 +162,7 @@ nb::object Prepared::run(Inputs &inputs, nb::handle out) {
     data[i] = tensor.data;
   }
 
-  tandem_run_options options = {};
-  options.struct_size = sizeof options;
-  options.stream = inputs.stream.handle;
-  options.data = data.data();
-  tandem_code code = TANDEM_OK;
-  {
-    nb::gil_scoped_release unlocked;
-    code = tandem_enqueue(instance, &options);
-    if (code == TANDEM_OK && inputs.stream.isAwaited)
-      code = tandem_wait(instance);
-  }
-  context->check(code);
+  enqueue(data.data(), inputs.stream);
   if (out.is_none())
     for (size_t i = 0; i < numResults; ++i)
       if (PyObject *made = PyTuple_GET_ITEM(results.ptr(), static_cast<Py_ssize_t>(i));
@@ -183,6 +188,11 @@ std::shared_ptr<Prepared> Program::prepare(const std::shared_ptr<RuntimeContext>
   prepared.resize(kept);
   prepared.push_back(made);
   return made;
+}
+
+void Program::forget(const std::shared_ptr<Prepared> &one) {
+  prepared.erase(std::remove(prepared.begin(), prepared.end(), one), prepared.end());
+  one->close();
 }
 
 static nb::tuple toTuple(const int64_t *numbers, size_t count) {

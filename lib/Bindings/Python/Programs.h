@@ -28,7 +28,7 @@ public:
       : tensors(given.size()), stream(*options.context, options.stream, first(given)) {
     for (size_t i = 0; i < tensors.size(); ++i)
       if (!given[i].is_none())
-        tensors[i].read(given[i], name(i), options.context->isHost, stream.number);
+        tensors[i].read(given[i], name(i), *options.context, stream.number);
   }
 
   std::vector<Tensor> tensors; ///< without data where None was given
@@ -57,6 +57,8 @@ public:
 
   /// Runs with the inputs; returns the results.
   nb::object run(Inputs &inputs, nb::handle out);
+  /// Runs with the memory of all arguments, which was checked.
+  void enqueue(void **data, const RunStream &stream);
   std::string nameOf(size_t argument) const;
 
   const std::shared_ptr<RuntimeContext> context;
@@ -77,6 +79,9 @@ public:
 
   /// Collective when a context sees the program for the first time.
   std::shared_ptr<Prepared> prepare(const std::shared_ptr<RuntimeContext> &context);
+
+  /// Ends what `prepare` made; the next call in that context is collective again.
+  void forget(const std::shared_ptr<Prepared> &one);
 
   const nb::bytes bytes;
 

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Bindings.h"
+#include "Torch.h"
 
 #include <cstring>
 
@@ -28,13 +28,8 @@ nb::object numberOf(nb::handle stream) {
 
 /// The current stream of a tensor's library and device; None if the library has none.
 nb::object currentStream(nb::handle tensor) {
-  if (isTorch(tensor)) {
-    // The function that compiled code of torch calls, too: torch.cuda.current_stream makes an
-    // object.
-    static PyObject *raw = nullptr;
-    nb::object device = tensor.attr("get_device")();
-    return imported(raw, "torch._C", "_cuda_getCurrentRawStream")(device);
-  }
+  if (isTorch(tensor))
+    return currentTorchStream(nb::cast<int32_t>(tensor.attr("get_device")()));
   if (std::strncmp(Py_TYPE(tensor.ptr())->tp_name, "cupy", 4) == 0)
     return nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")().attr("ptr");
   return nb::none();

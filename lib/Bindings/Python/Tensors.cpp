@@ -4,13 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Libraries are recognised by what their tensors offer, and none is imported: torch.Tensor by its
-// own methods (quickest, and it may require a gradient), NumPy's arrays by the buffer protocol, all
-// others by DLPack.
+// own methods, NumPy's arrays by the buffer protocol, all others by DLPack.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Bindings.h"
+#include "Torch.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -23,54 +23,18 @@ struct TypeInfo {
   const char *name;
   uint32_t bytes;
   uint8_t code; ///< DLPack's
-  const char *torch;
 };
 
 /// By tandem_dtype.
-constexpr std::array<TypeInfo, 9> kTypes = {{{"f32", 4, dlpack::kFloat, "float32"},
-                                             {"f16", 2, dlpack::kFloat, "float16"},
-                                             {"bf16", 2, dlpack::kBfloat, "bfloat16"},
-                                             {"i32", 4, dlpack::kInt, "int32"},
-                                             {"f64", 8, dlpack::kFloat, "float64"},
-                                             {"i64", 8, dlpack::kInt, "int64"},
-                                             {"i8", 1, dlpack::kInt, "int8"},
-                                             {"i1", 1, dlpack::kBool, "bool"},
-                                             {"i16", 2, dlpack::kInt, "int16"}}};
-
-/// Interned names of attributes.
-struct Names {
-  nb::object dataPtr = make("data_ptr"), shape = make("shape"), dtype = make("dtype"),
-             isContiguous = make("is_contiguous"), isCpu = make("is_cpu"),
-             dlpack = make("__dlpack__"), stream = make("stream");
-
-  static nb::object make(const char *text) { return nb::steal(PyUnicode_InternFromString(text)); }
-  /// Lives as long as the process.
-  static const Names &get() {
-    static const Names *names = nullptr; // see imported()
-    return *(names ? names : names = new Names);
-  }
-};
-
-/// torch, once the program has imported it.
-struct Torch {
-  nb::object tensor;
-  std::array<nb::object, kTypes.size()> dtypes;
-
-  static const Torch *get() {
-    static const Torch *torch = nullptr;
-    if (torch)
-      return torch;
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *module = PyDict_GetItemString(modules, "torch");
-    if (!module || !PyObject_HasAttrString(module, "Tensor"))
-      return nullptr;
-    auto *made = new Torch;
-    made->tensor = nb::borrow(module).attr("Tensor");
-    for (size_t i = 0; i < kTypes.size(); ++i)
-      made->dtypes[i] = nb::borrow(module).attr(kTypes[i].torch);
-    return torch = made;
-  }
-};
+constexpr std::array<TypeInfo, 9> kTypes = {{{"f32", 4, dlpack::kFloat},
+                                             {"f16", 2, dlpack::kFloat},
+                                             {"bf16", 2, dlpack::kBfloat},
+                                             {"i32", 4, dlpack::kInt},
+                                             {"f64", 8, dlpack::kFloat},
+                                             {"i64", 8, dlpack::kInt},
+                                             {"i8", 1, dlpack::kInt},
+                                             {"i1", 1, dlpack::kBool},
+                                             {"i16", 2, dlpack::kInt}}};
 
 /// The type of a struct-module format of `bytes` bytes.
 std::optional<tandem_dtype> fromFormat(std::string_view format, Py_ssize_t bytes) {
@@ -98,11 +62,6 @@ const char *typeOf(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 }
 
 } // namespace
-
-bool tandem::python::isTorch(nb::handle object) {
-  const Torch *torch = Torch::get();
-  return torch && PyObject_TypeCheck(object.ptr(), (PyTypeObject *)torch->tensor.ptr());
-}
 
 const char *tandem::python::nameOf(tandem_dtype dtype) {
   return static_cast<size_t>(dtype) < kTypes.size() ? kTypes[static_cast<size_t>(dtype)].name : "";
@@ -144,14 +103,15 @@ void Tensor::release() {
   capsule.reset();
 }
 
-void Tensor::read(nb::handle object, const std::string &what, bool onHost, nb::handle stream) {
+void Tensor::read(nb::handle object, const std::string &what, const RuntimeContext &context,
+                  nb::handle stream) {
   release();
   if (isTorch(object))
-    readTorch(object, what, onHost);
-  else if (onHost && PyObject_CheckBuffer(object.ptr()))
+    readTorch(object, what, context);
+  else if (context.isHost && PyObject_CheckBuffer(object.ptr()))
     readBuffer(object, what);
-  else if (PyObject_HasAttr(object.ptr(), Names::get().dlpack.ptr()))
-    readDlpack(object, what, onHost, stream);
+  else if (PyObject_HasAttrString(object.ptr(), "__dlpack__"))
+    readDlpack(object, what, context, stream);
   else
     raiseArgument(what + ": expected a tensor (with __dlpack__ or the buffer protocol), found " +
                   typeOf(object));
@@ -174,34 +134,28 @@ void Tensor::finish(const std::string &what, const int64_t *strides, int64_t uni
   }
 }
 
-void Tensor::readTorch(nb::handle object, const std::string &what, bool onHost) {
-  const Names &names = Names::get();
-  const Torch &torch = *Torch::get();
-  nb::object type = nb::getattr(object, names.dtype);
-  size_t found = 0;
-  while (found < kTypes.size() && torch.dtypes[found].ptr() != type.ptr())
-    ++found;
-  if (found == kTypes.size())
-    wrongType(what, nb::cast<const char *>(nb::str(type)));
-  dtype = static_cast<tandem_dtype>(found);
-  nb::object extents = nb::getattr(object, names.shape); // a tuple
-  rank = static_cast<uint32_t>(PyTuple_GET_SIZE(extents.ptr()));
-  if (rank > kMaxDims)
-    raiseArgument(what + ": expected at most " + std::to_string(kMaxDims) + " dimensions");
-  for (uint32_t d = 0; d < rank; ++d)
-    shape[d] = PyLong_AsLongLong(PyTuple_GET_ITEM(extents.ptr(), d));
-  if (nb::getattr(object, names.isCpu).is(Py_True) != onHost)
-    raiseArgument(what + (onHost ? ": expected a tensor of the CPU, found one of a device"
-                                 : ": expected a tensor of the device, found one of the CPU"));
-  if (!nb::steal(PyObject_CallMethodNoArgs(object.ptr(), names.isContiguous.ptr())).is(Py_True))
+/// Memory of another device would be used under the same addresses, or fault.
+static void checkDevice(const std::string &what, const RuntimeContext &context, bool isHost,
+                        int32_t device) {
+  if (context.isHost != isHost)
+    raiseArgument(what + (context.isHost
+                              ? ": expected a tensor of the CPU, found one of a device"
+                              : ": expected a tensor of the device, found one of the CPU"));
+  if (!isHost && device != context.gpu)
+    raiseArgument(what + ": expected a tensor of GPU " + std::to_string(context.gpu) +
+                  ", which is the context's, found one of GPU " + std::to_string(device));
+}
+
+void Tensor::readTorch(nb::handle object, const std::string &what, const RuntimeContext &context) {
+  TorchTensor found = python::readTorch(object, [&]() -> const std::string & { return what; });
+  checkDevice(what, context, found.device < 0, found.device);
+  dtype = found.dtype;
+  rank = found.rank;
+  std::copy(found.shape, found.shape + rank, shape);
+  if (found.layout != Layout::Dense)
     raiseArgument(what + ": expected a contiguous tensor, found " + str() +
                   " with other strides; copy it first");
-  nb::object address = nb::steal(PyObject_CallMethodNoArgs(object.ptr(), names.dataPtr.ptr()));
-  if (!address.is_valid())
-    throw nb::python_error();
-  data = PyLong_AsVoidPtr(address.ptr());
-  if (PyErr_Occurred())
-    throw nb::python_error();
+  data = found.data;
   finish(what, nullptr, 1);
 }
 
@@ -236,14 +190,15 @@ void Tensor::readBuffer(nb::handle object, const std::string &what) {
   finish(what, strides, 1);
 }
 
-void Tensor::readDlpack(nb::handle object, const std::string &what, bool onHost,
+void Tensor::readDlpack(nb::handle object, const std::string &what, const RuntimeContext &context,
                         nb::handle stream) {
+  const bool onHost = context.isHost;
   // Asked first: libraries of the CPU reject a stream with errors of their own.
   if (!onHost && nb::hasattr(object, "__dlpack_device__"))
     if (auto place = nb::cast<int32_t>(nb::int_(object.attr("__dlpack_device__")()[0]));
         place == dlpack::kCpu || place == dlpack::kCudaHost)
-      raiseArgument(what + ": expected a tensor of the device, found one of the CPU");
-  nb::object method = nb::getattr(object, Names::get().dlpack);
+      checkDevice(what, context, true, -1);
+  nb::object method = object.attr("__dlpack__");
   nb::object given =
       onHost || stream.is_none() ? method() : method(nb::arg("stream") = nb::borrow(stream));
   auto *managed =
@@ -258,8 +213,9 @@ void Tensor::readDlpack(nb::handle object, const std::string &what, bool onHost,
   bool isDeviceMemory =
       place == dlpack::kCuda || place == dlpack::kRocm || place == dlpack::kCudaManaged;
   if (onHost ? !isHostMemory : !isDeviceMemory)
-    raiseArgument(what + (onHost ? ": expected a tensor of the CPU, found one of a device"
-                                 : ": expected a tensor of the device, found one of the CPU"));
+    checkDevice(what, context, !onHost, -1);
+  if (!onHost && place != dlpack::kCudaManaged)
+    checkDevice(what, context, false, tensor.device.id);
   size_t found = 0;
   while (found < kTypes.size() &&
          !(kTypes[found].code == tensor.dtype.code && kTypes[found].bytes * 8 == tensor.dtype.bits))

@@ -208,6 +208,15 @@ const char *tandem_context_description(tandem_context *context) {
   return context ? context->state->description.c_str() : "";
 }
 
+const char *tandem_context_device(tandem_context *context) {
+  (void)guardedBy(context, [&]() -> Status {
+    if (context->state->device.empty())
+      context->state->device = context->state->context->device().name();
+    return Status();
+  });
+  return context ? context->state->device.c_str() : "";
+}
+
 tandem_code tandem_context_health(tandem_context *context) {
   return guardedBy(context, [&] { return context->state->context->health(); });
 }

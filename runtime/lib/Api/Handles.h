@@ -26,7 +26,7 @@ namespace tandem::capi {
 
 struct ContextState {
   std::unique_ptr<Context> context; ///< null if its creation failed
-  std::string description;
+  std::string description, device;
   std::mutex errorMutex; ///< queries of programs may fail in any thread
   std::string lastError;
   bool requiresProof = false; ///< of programs

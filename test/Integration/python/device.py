@@ -8,6 +8,7 @@ import logging
 import sys
 
 import numpy as np
+import torch_like
 from conftest import error, rows
 
 import tandem
@@ -26,8 +27,8 @@ def check(code):
 class Device:
     """A tensor of a library that has DLPack only, in memory of the device."""
 
-    def __init__(self, array):
-        self.array, self.streams, self.address = array, [], ctypes.c_void_p()
+    def __init__(self, array, number=None):
+        self.array, self.streams, self.address, self.number = array, [], ctypes.c_void_p(), number
         check(driver.cuMemAlloc_v2(ctypes.byref(self.address), ctypes.c_size_t(array.nbytes)))
         ctypes.memmove(self.address, array.ctypes.data, array.nbytes)
 
@@ -37,10 +38,16 @@ class Device:
         tensor = pointer_of(capsule, b"dltensor")  # {void *data; int32 type, number; ...}
         ctypes.c_void_p.from_address(tensor).value = self.address.value
         ctypes.c_int32.from_address(tensor + 8).value = CUDA
+        ctypes.c_int32.from_address(tensor + 12).value = self.gpu
         return capsule
 
     def __dlpack_device__(self):
-        return CUDA, 0
+        return CUDA, self.gpu
+
+    @property
+    def gpu(self):
+        """Its number, that of the rank's device."""
+        return tandem.current_context().rank if self.number is None else self.number
 
     def host(self):
         copy = np.empty_like(self.array)
@@ -50,7 +57,7 @@ class Device:
 
 def host(array):
     """The elements of a result."""
-    assert array.__dlpack_device__() == (CUDA, 0)
+    assert array.__dlpack_device__() == (CUDA, tandem.current_context().rank)
     capsule = array.__dlpack__(stream=1)
     copy = np.empty(array.shape, np.float32)
     ctypes.memmove(copy.ctypes.data, ctypes.c_void_p.from_address(pointer_of(capsule, b"dltensor")).value, copy.nbytes)
@@ -100,7 +107,9 @@ def run(context):
         assert error(out.host(), x @ w) < 1e-5
         assert mine.streams[-1] == out.streams[-1] == own.value
 
-    for wrong, message in ((rows(x, context), "expected a tensor of the device"), ("x", "expected a tensor")):
+    other = 1 - context.rank
+    for wrong, message in ((rows(x, context), "expected a tensor of the device"), ("x", "expected a tensor"),
+                           (Device(rows(x, context), other), f"expected a tensor of GPU {context.rank}")):
         try:
             product(wrong, weight)
             raise AssertionError("accepted")
@@ -113,8 +122,26 @@ def run(context):
         assert "expected a number or an object with __cuda_stream__" in str(found), found
 
 
+def run_torch(context):
+    """As torch's tensors: on the rank's GPU, and on another one."""
+    primary = ctypes.c_void_p()
+    check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), context.rank))
+    check(driver.cuCtxPushCurrent_v2(primary))
+    weight = torch_like.Tensor(Device(w))
+    y = product(torch_like.Tensor(Device(rows(x, context))), weight)
+    check(driver.cuStreamSynchronize(None))
+    assert error(y.tensor.host(), x @ w) < 1e-5
+    try:
+        product(torch_like.Tensor(Device(rows(x, context), 1 - context.rank)), weight)
+        raise AssertionError("accepted")
+    except tandem.ArgumentError as found:
+        assert f"found one of GPU {1 - context.rank}" in str(found), found
+
+
 with tandem.local_world(2, device="cuda", timeout=20) as world:
     world.run(run)
+    sys.modules["torch"] = sys.modules["torch._C"] = torch_like
+    world.run(run_torch)
 
 
 def staged(context):

@@ -259,6 +259,53 @@ def errors(rank, ranks):
     close(tt.all_gather_matmul(x, w)[2 * rank:2 * rank + 2], x @ w)
 
 
+def dispatch(rank, ranks):
+    """Modes of torch see the operators; both ways agree; programs that are forgotten are prepared again."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seen(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.names = []
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.names.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    torch.manual_seed(5)
+    x, w, v = torch.randn(4, 8), torch.randn(8, 4 * ranks), torch.randn(4 * ranks, 8)
+    for parameter in (x, w, v):
+        parameter.requires_grad_()
+
+    def step():
+        y = torch.tanh(tt.all_gather_matmul(x, w[:, :4].contiguous()))
+        y = tt.matmul_reduce_scatter(y, v[:4]) + tt.matmul_all_reduce(y, v[:4])[:4]
+        return y, *torch.autograd.grad(y.sum(), (x, w, v))
+
+    expected = step()
+    with Seen() as seen:
+        found = step()
+    for one, other in zip(found, expected):
+        assert torch.equal(one, other)
+    for name in ("all_gather_matmul", "all_gather_matmul_backward", "matmul_reduce_scatter",
+                 "matmul_reduce_scatter_backward", "matmul_all_reduce"):
+        assert f"tandem.{name}.default" in seen.names, seen.names
+    y = tt.all_gather_matmul(x, w)
+    try:
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+    except RuntimeError as error:
+        assert "has no gradient" in str(error), error
+    else:
+        raise AssertionError("expected no double backward")
+
+    tt._ops._groups.most_programs = 2
+    with torch.no_grad():
+        for tokens in (2, 4, 2, 6, 4, 2):
+            whole = torch.randn(tokens * ranks, 8)
+            close(tt.all_gather_matmul(part(whole, rank, ranks), w), whole @ w)
+            close(tt.all_gather_matmul(part(whole, rank, ranks), w.t().contiguous().t()), whole @ w)
+
+
 def leaves(rank, ranks):
     """One rank fails before its call: the others' error says which rank did not come."""
     if rank == ranks - 1:
@@ -274,11 +321,14 @@ def leaves(rank, ranks):
     os._exit(0)  # gloo's destructors would wait for the other rank
 
 
-if __name__ == "__main__":
-    own_rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+def main(name, arguments):
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=own_rank,
-                            world_size=world_size)
-    globals()[sys.argv[1]](own_rank, world_size, *sys.argv[2:])
-    if sys.argv[1] != "leaves":
+    dist.init_process_group("gloo", init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
+    globals()[name](rank, ranks, *arguments)
+    if name != "leaves":
         dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -6,28 +6,62 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
+
+import layers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run(name, ranks, *arguments, seconds=240):
-    """Starts `ranks` processes that call layers.NAME(rank, ranks, *arguments); fails with what the first one to fail
-    printed. A rank that is left over is ended. They meet in a file, so no port is needed."""
+def fork(function, environment, log):
+    """The number of a process that calls `function`. torch is imported once, by this process."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        os.environ.update(environment)
+        function()
+        code = 0
+    except BaseException:  # noqa: B036 - the process ends
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(pid, deadline):
+    """The exit status of a process; -1 if it has none in time, and is ended then."""
+    while not (done := os.waitpid(pid, os.WNOHANG))[0]:
+        if time.monotonic() > deadline:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            return -1
+        time.sleep(0.01)
+    return os.waitstatus_to_exitcode(done[1])
+
+
+def run(name, ranks, *arguments, seconds=240, fresh=False):
+    """Calls layers.NAME(rank, ranks, *arguments) on each rank, in a process; fails with what the first one to fail
+    printed. `fresh`: each process starts and ends its own interpreter. They meet in a file, so no port is needed."""
     with tempfile.TemporaryDirectory() as folder:
-        base = {**os.environ, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
+        base = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
                 "TANDEM_TEST_STORE": os.path.join(folder, "store"), "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "cache")}
-        logs = [open(os.path.join(folder, f"rank{rank}"), "w+b") for rank in range(ranks)]
-        processes = [
-            subprocess.Popen([sys.executable, os.path.join(HERE, "layers.py"), name, *map(str, arguments)],
-                             env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdin=subprocess.DEVNULL,
-                             stdout=log, stderr=subprocess.STDOUT)
-            for rank, log in enumerate(logs)]
-        try:
-            codes = [process.wait(seconds) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
+        logs, pids = [open(os.path.join(folder, f"rank{rank}"), "w+b") for rank in range(ranks)], []
+        for rank, log in enumerate(logs):
+            environment = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            if fresh:
+                command = [sys.executable, os.path.join(HERE, "layers.py"), name, *map(str, arguments)]
+                pids.append(subprocess.Popen(command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                                             stdout=log, stderr=subprocess.STDOUT).pid)
+            else:
+                pids.append(fork(lambda: layers.main(name, arguments), environment, log))
+        deadline = time.monotonic() + seconds
+        codes = [wait(pid, deadline) for pid in pids]
         texts = []
         for log in logs:
             log.seek(0)

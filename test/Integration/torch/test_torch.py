@@ -6,7 +6,7 @@ from ranks import run
 
 
 def test_gather():
-    run("gather", 2, 8, 12)
+    run("gather", 2, 8, 12, fresh=True)
 
 
 def test_gather_any_number_of_tokens():
@@ -39,6 +39,10 @@ def test_compile_pass():
 
 def test_errors():
     run("errors", 2)
+
+
+def test_dispatch():
+    run("dispatch", 2)
 
 
 def test_missing_rank():

@@ -176,7 +176,7 @@ def compile(source, *, mesh=None, shapes=None, target=None, machine=None, name=N
 
 class Fusion(_tandem.Fusion):
     """A function on symbolic tensors; see `fuse`. A call compiles it for the shapes of the tensors, once, and runs
-    the program."""
+    the program. Each rank keeps the `most_programs` (512) that it used last."""
 
     def __init__(self, function, types, results, options):
         super().__init__()
@@ -261,7 +261,14 @@ class Fusion(_tandem.Fusion):
             key = context.device, context.channels, context.world_size, tensors
             if key not in self._programs:
                 self._programs[key] = self._compile_for(tensors, context)
+                while len(self._programs) > self.most_programs:
+                    del self._programs[next(iter(self._programs))]
             return self._programs[key]
+
+    @property
+    def num_programs(self):
+        """How many compiled programs it has."""
+        return len(self._programs)
 
     def _compile_for(self, tensors, context):
         if len(tensors) != len(self.types):

@@ -156,6 +156,7 @@ TEST_F(CApiErrors, Binding) {
   EXPECT_EQ(tandem_run(instance), TANDEM_OK) << tandem_last_error(context);
   // None of these errors has poisoned the context.
   EXPECT_EQ(tandem_context_health(context), TANDEM_OK);
+  EXPECT_STREQ(tandem_context_device(context), "cpu");
 }
 
 TEST(CApi, ContextErrors) {
@@ -200,6 +201,7 @@ TEST(CApi, NullHandles) {
   EXPECT_EQ(tandem_bind(nullptr, 0, nullptr, 0, TANDEM_F32, 0, nullptr), TANDEM_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_stream_synchronize(nullptr), TANDEM_INVALID_ARGUMENT);
   EXPECT_EQ(tandem_context_health(nullptr), TANDEM_INVALID_ARGUMENT);
+  EXPECT_STREQ(tandem_context_device(nullptr), "");
   EXPECT_EQ(tandem_program_num_arguments(nullptr), 0u);
   EXPECT_STREQ(tandem_program_name(nullptr), "");
   EXPECT_STREQ(tandem_last_error(nullptr), "no context");

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The layers as fusions, compiled for shapes and kept."""
 
-import collections
 import logging
 
 import torch
@@ -14,9 +13,6 @@ from . import _groups
 log = logging.getLogger("tandem.torch")
 
 _NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
-_MOST = 512  # programs kept of a group; each has memory for its temporary values
-# By group and device: all ranks of a group forget the same programs, since they make the same calls.
-_programs = collections.defaultdict(collections.OrderedDict)
 
 
 class Text:
@@ -180,28 +176,12 @@ def matmul_all_reduce(dtype, ranks, xs, weights, sliced):
     return text
 
 
-def run(make, group_name, tensors, *key):
-    """Runs the fusion make(dtype, ranks, ..., sliced) on this rank's tensors; returns the tuple of results."""
-    device = tensors[0].device
-    group, context = _groups._context(group_name, device)
-    programs, full = _programs[group, device], (make, key, tensors[0].dtype)
-    program = programs.get(full)
-    if program is None:
-        program = programs[full] = _compile(make, key, tensors[0], group, context)
-        while len(programs) > _MOST:
-            programs.popitem(last=False)
-    else:
-        programs.move_to_end(full)
-    stream = None if device.type == "cpu" else torch.cuda.current_stream(device).cuda_stream
-    results = program(*tensors, context=context, stream=stream)
-    return results if isinstance(results, tuple) else (results,)
-
-
-def _compile(make, key, like, group, context):
+def compiled(make, context, like, *key):
+    """The program of the fusion make(dtype, ranks, *shapes, sliced, *flags) for tensors like `like`; key: shapes, flags."""
     dtype = _NAMES.get(like.dtype)
     if dtype is None:
         raise tandem.ArgumentError(f"{make.__name__}: expected f32, f16, bf16 or f64, found {like.dtype}")
-    ranks = group.size()
+    ranks = context.world_size
     machine = _groups.machine(like.device, ranks)
     *shapes, flags = key
     text = make(dtype, ranks, *shapes, machine is None, *flags)

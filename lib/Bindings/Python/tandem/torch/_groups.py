@@ -53,17 +53,23 @@ class StoreBootstrap:
         self.all_gather(b"")
 
 
-def context(group=None, device=None):
+def context(group=None, device=None, channels=""):
     """The tandem.Context of a process group (None: the default one) on a device (None: the current GPU for groups with
-    NCCL, else the CPU). Collective over the group when it is first called."""
+    NCCL, else the CPU). Collective over the group when it is first called; then `channels` chooses how its ranks
+    communicate: "" for "peer,ccl" on GPUs and "ucx" on CPUs, "peer" for ranks that share a GPU, which NCCL rejects."""
     group = group or dist.group.WORLD
     if device is None:
         device = torch.device("cuda", torch.cuda.current_device()) if "nccl" in dist.get_backend(group) else "cpu"
     device = torch.device(device)
-    return _context(group.group_name, device)[1]
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    made = _context(group.group_name, device, channels)[1]
+    if channels and made.channels != channels:
+        raise tandem.ArgumentError(f"context: expected channels {made.channels}, which the group has, found {channels}")
+    return made
 
 
-def _context(name, device):
+def _context(name, device, channels=""):
     """(group, context) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)
@@ -72,18 +78,17 @@ def _context(name, device):
         if found[0] is group:
             return found
         found[1].close()  # of a group that is gone; its name is used again
-    _contexts[key] = made = group, _make_context(group, device)
+    _contexts[key] = made = group, _make_context(group, device, channels)
     return made
 
 
-def _make_context(group, device):
+def _make_context(group, device, channels):
     bootstrap = StoreBootstrap(group)
     if device.type == "cpu":
-        return tandem.Context("cpu", bootstrap=bootstrap, matmul_threads=torch.get_num_threads())
+        return tandem.Context("cpu", channels, bootstrap=bootstrap, matmul_threads=torch.get_num_threads())
     if device.type != "cuda":
         raise tandem.ArgumentError(f"expected tensors on a CPU or a GPU of NVIDIA, found {device}")
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return tandem.Context(f"cuda:{index}", bootstrap=bootstrap)
+    return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap)
 
 
 def machine(device, ranks):

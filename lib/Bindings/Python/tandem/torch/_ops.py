@@ -1,12 +1,20 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Operators of torch: torch.ops.tandem.*, with gradients and with shapes for torch.compile."""
+"""Operators of torch: torch.ops.tandem.*, with gradients and with shapes for torch.compile.
+
+What an operator does is a `_tandem.Operator`: C++ that finds the program of a call and runs it. The functions here that
+prepare programs are called once for each combination of shapes. Plain tensors in eager mode go to it directly; torch's
+dispatcher, which takes most of the time of a call then, sees the others: compiled code, modes, subclasses.
+"""
+
+import math
 
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 import tandem
+from tandem import _tandem
 
 from . import _fusions
 
@@ -46,30 +54,32 @@ def _check(op, x, weights, dim):
     return dim % x.dim()
 
 
-def _fold(x, dim):
-    """x as [rows, columns], or [outer, rows, columns] where dimensions in front of `dim` have more than one index."""
-    outer = 1
-    for extent in x.shape[:dim]:
-        outer *= extent
-    inner = 1
-    for extent in x.shape[dim + 1:-1]:
-        inner *= extent
+def _folded(shape, dim):
+    """shape as [rows, columns], or [outer, rows, columns] where dimensions in front of `dim` have more than one index."""
+    outer, inner = math.prod(shape[:dim]), math.prod(shape[dim + 1:-1])
     if inner != 1:
-        raise tandem.ArgumentError(f"expected one dimension between {dim} and the last one, found shape {tuple(x.shape)}")
-    x = x.contiguous()
-    return x.view(x.shape[dim], x.shape[-1]) if outer == 1 else x.view(outer, x.shape[dim], x.shape[-1])
+        raise tandem.ArgumentError(f"expected one dimension between {dim} and the last one, found shape {tuple(shape)}")
+    return (shape[dim], shape[-1]) if outer == 1 else (outer, shape[dim], shape[-1])
 
 
-def _stored(weight):
-    """(the memory of a weight as a dense tensor, is it the transpose?)"""
-    if not weight.is_contiguous() and weight.t().is_contiguous():
-        return weight.t(), True
-    return weight.contiguous(), False
+def _transposed(weight):
+    """Is it the transpose of a dense tensor? (`Operator` has made it dense if it is neither.)"""
+    return not weight.is_contiguous()
+
+
+def _global(weights, ranks, dim):
+    """((global shape [in, out], is it stored as [out, in]), ..) of weights that are split along dim."""
+    return tuple((_shape(weight, ranks, dim), _transposed(weight)) for weight in weights)
+
+
+def _stored(weights):
+    """The memory of new weights: [(shape, is the result its transpose)]."""
+    return [(tuple(weight.shape[::-1]), True) if _transposed(weight) else (tuple(weight.shape), False) for weight in weights]
 
 
 def _shape(tensor, ranks, dim):
-    """The global shape of a tensor that is split evenly along dim."""
-    shape = list(tensor.shape)
+    """The global shape of a tensor, or of a shape, that is split evenly along dim."""
+    shape = list(getattr(tensor, "shape", tensor))
     shape[dim] *= ranks
     return tuple(shape)
 
@@ -85,66 +95,90 @@ def _like(x, dim, rows, columns):
     return shape
 
 
-def _all_gather_matmul(x, weights, dim, group, tokens, gathered):
-    dim = _check("all_gather_matmul", x, weights, dim)
-    ranks, tokens = _ranks(group), _tokens_of(x, dim, group, tokens)
-    if tokens is not None and x.shape[dim] != _piece(tokens, group):
+# Each returns (program, numbers of its inputs among rows and weights, [(shape of a result, is the result its transpose)]).
+
+
+def _prepare_gather(group, context, numbers, rows, weights):
+    (x,), (dim, tokens, gathered) = rows, numbers
+    dim, ranks = _check("all_gather_matmul", x, weights, dim), context.world_size
+    tokens = _tokens_of(x, dim, group, tokens)
+    if x.shape[dim] != _piece(tokens, group):
         raise tandem.ArgumentError(f"all_gather_matmul: expected {_piece(tokens, group)} of {tokens} rows on rank "
                                    f"{_rank(group)}, found {x.shape[dim]}")
-    rows = _fold(x, dim)
-    shape = (*rows.shape[:-2], tokens, rows.shape[-1])
-    stored = [_stored(weight) for weight in weights]
-    results = _fusions.run(_fusions.all_gather_matmul, group, [rows, *(weight for weight, _ in stored)], shape,
-                           tuple((_shape(weight, ranks, 1), transposed)
-                                 for weight, (_, transposed) in zip(weights, stored)), (gathered,))
-    return [result.view(_like(x, dim, tokens, result.shape[-1])) for result in results]
+    folded = _folded(x.shape, dim)
+    program = _fusions.compiled(_fusions.all_gather_matmul, context, x, (*folded[:-2], tokens, folded[-1]),
+                                _global(weights, ranks, 1), (gathered,))
+    columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
+    return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns]
+
+
+def _prepare_gather_backward(group, context, numbers, rows, weights):
+    dim, need_x, need_weights = numbers
+    x, *grads = rows
+    dim, ranks = dim % x.dim(), context.world_size
+    folded = _folded(x.shape, dim)
+    program = _fusions.compiled(_fusions.all_gather_matmul_backward, context, x,
+                                (*folded[:-2], grads[0].shape[dim], folded[-1]), _global(weights, ranks, 1),
+                                (need_x, need_weights))
+    count = len(grads)
+    inputs = [*([0] if need_weights else []), *(range(1 + count, 1 + 2 * count) if need_x else []), *range(1, 1 + count)]
+    return program, inputs, [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weights else [])]
+
+
+def _prepare_scatter(group, context, numbers, rows, weights):
+    (x,), (dim,) = rows, numbers
+    dim, ranks = _check("matmul_reduce_scatter", x, weights, dim), context.world_size
+    program = _fusions.compiled(_fusions.matmul_reduce_scatter, context, x, _shape(_folded(x.shape, dim), ranks, -1),
+                                *_global(weights, ranks, 0), ())
+    return program, (0, 1), [(_like(x, dim, _piece(x.shape[dim], group), weights[0].shape[1]), False)]
+
+
+def _prepare_scatter_backward(group, context, numbers, rows, weights):
+    (x, _), (dim, need_x, need_weight) = rows, numbers
+    dim, ranks = dim % x.dim(), context.world_size
+    program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, context, x,
+                                _shape(_folded(x.shape, dim), ranks, -1), *_global(weights, ranks, 0),
+                                (need_x, need_weight))
+    inputs = [*([0] if need_weight else []), *([2] if need_x else []), 1]
+    return program, inputs, [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weight else [])]
+
+
+def _prepare_reduce(group, context, numbers, rows, weights):
+    shapes = []
+    for x, weight in zip(rows, weights):
+        _check("matmul_all_reduce", x, [weight], 0)
+        shapes.append((math.prod(x.shape[:-1]), x.shape[-1] * context.world_size))
+    program = _fusions.compiled(_fusions.matmul_all_reduce, context, rows[0], tuple(shapes),
+                                _global(weights, context.world_size, 0), ())
+    count = len(rows)
+    inputs = [index for one in range(count) for index in (one, count + one)]
+    return program, inputs, [((*rows[0].shape[:-1], weights[0].shape[1]), False)]
+
+
+_groups = _tandem.Groups()
+_gather, _gather_backward, _scatter, _scatter_backward, _reduce = (
+    _tandem.Operator(_groups, prepare) for prepare in (_prepare_gather, _prepare_gather_backward, _prepare_scatter,
+                                                      _prepare_scatter_backward, _prepare_reduce))
+
+
+def _all_gather_matmul(x, weights, dim, group, tokens, gathered):
+    return _gather(group, (dim, tokens, gathered), (x,), weights)
 
 
 def _all_gather_matmul_backward(x, weights, grads, dim, group, need_x, need_weights):
-    dim, ranks = dim % x.dim(), _ranks(group)
-    tokens = grads[0].shape[dim]
-    rows = _fold(x, dim)
-    shape = (*rows.shape[:-2], tokens, rows.shape[-1])
-    stored = [_stored(weight) for weight in weights]
-    tensors = [rows] if need_weights else []
-    if need_x:
-        tensors += [weight for weight, _ in stored]
-    tensors += [_fold(grad, dim) for grad in grads]
-    results = list(_fusions.run(_fusions.all_gather_matmul_backward, group, tensors, shape,
-                                tuple((_shape(weight, ranks, 1), transposed)
-                                      for weight, (_, transposed) in zip(weights, stored)), (need_x, need_weights)))
-    made = [results.pop(0).view(x.shape)] if need_x else []
-    return made + [grad.t() if transposed else grad for grad, (_, transposed) in zip(results, stored)]
+    return _gather_backward(group, (dim, need_x, need_weights), (x, *grads), weights)
 
 
 def _matmul_reduce_scatter(x, weight, dim, group):
-    dim, ranks = _check("matmul_reduce_scatter", x, [weight], dim), _ranks(group)
-    rows, (stored, transposed) = _fold(x, dim), _stored(weight)
-    (result,) = _fusions.run(_fusions.matmul_reduce_scatter, group, [rows, stored], _shape(rows, ranks, -1),
-                             (_shape(weight, ranks, 0), transposed), ())
-    return result.view(_like(x, dim, _piece(x.shape[dim], group), weight.shape[1]))
+    return _scatter(group, (dim,), (x,), (weight,))[0]
 
 
 def _matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
-    dim, ranks = dim % x.dim(), _ranks(group)
-    rows, (stored, transposed) = _fold(x, dim), _stored(weight)
-    tensors = [*([rows] if need_weight else []), *([stored] if need_x else []), _fold(grad, dim)]
-    results = list(_fusions.run(_fusions.matmul_reduce_scatter_backward, group, tensors, _shape(rows, ranks, -1),
-                                (_shape(weight, ranks, 0), transposed), (need_x, need_weight)))
-    made = [results.pop(0).view(x.shape)] if need_x else []
-    return made + [result.t() if transposed else result for result in results]
+    return _scatter_backward(group, (dim, need_x, need_weight), (x, grad), (weight,))
 
 
 def _matmul_all_reduce(xs, weights, group):
-    ranks, tensors, shapes, kept = _ranks(group), [], [], []
-    for x, weight in zip(xs, weights):
-        _check("matmul_all_reduce", x, [weight], 0)
-        rows, (stored, transposed) = x.reshape(-1, x.shape[-1]).contiguous(), _stored(weight)
-        tensors += [rows, stored]
-        shapes.append(_shape(rows, ranks, -1))
-        kept.append((_shape(weight, ranks, 0), transposed))
-    (result,) = _fusions.run(_fusions.matmul_all_reduce, group, tensors, tuple(shapes), tuple(kept), ())
-    return result.view(*xs[0].shape[:-1], weights[0].shape[1])
+    return _reduce(group, (), xs, weights)[0]
 
 
 for _name in ("all_gather_matmul", "all_gather_matmul_backward", "matmul_reduce_scatter",
@@ -189,27 +223,86 @@ def _empty_like_stored(weight):
     return weight.new_empty(weight.shape)
 
 
+_KINDS = {torch.Tensor, torch.nn.Parameter}
+
+
+def _is_direct(x, weights):
+    """Are these plain tensors in eager mode, with nothing that wants to see the operator?"""
+    if torch.compiler.is_compiling() or type(x) not in _KINDS:
+        return False
+    for weight in weights:
+        if type(weight) not in _KINDS:
+            return False
+    return not (torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack() or
+                torch._C._are_functorch_transforms_active() or torch._C._autograd._profiler_enabled())
+
+
+def _needs_grad(x, weights):
+    return torch.is_grad_enabled() and (x.requires_grad or any(weight.requires_grad for weight in weights))
+
+
+def _check_once(op):
+    if torch.is_grad_enabled():  # create_graph=True
+        raise RuntimeError(f"{op}: its gradient has no gradient")
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, dim, group, tokens, *weights):
+        ctx.dim, ctx.group = dim, group
+        ctx.save_for_backward(x, *weights)
+        return tuple(_gather(group, (dim, tokens, False), (x,), weights))
+
+    @staticmethod
+    def backward(ctx, *grads):
+        x, *weights = ctx.saved_tensors
+        dx, dw = _gradients_of_gather(x, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0],
+                                      any(ctx.needs_input_grad[4:]))
+        return (dx, None, None, None, *dw)
+
+
+def _gradients_of_gather(x, weights, grads, dim, group, need_x, need_weights):
+    """(dx or None, [dw or None])."""
+    if _is_direct(x, (*weights, *grads)):
+        _check_once("all_gather_matmul")
+        made = _gather_backward(group, (dim, need_x, need_weights), (x, *grads), weights)
+    else:
+        made = torch.ops.tandem.all_gather_matmul_backward(x, weights, grads, dim, group, need_x, need_weights)
+    return made[0] if need_x else None, list(made[int(need_x):]) if need_weights else [None] * len(weights)
+
+
 def _save_gather(ctx, inputs, output):
     x, weights, ctx.dim, ctx.group, _, ctx.gathered = inputs
     ctx.save_for_backward(x, *weights)
     ctx.outputs = [(one.shape, one.dtype, one.device) for one in output]
 
 
-def _gather_backward(ctx, grads):
+def _backward_of_gather(ctx, grads):
     if ctx.gathered:
         raise RuntimeError("all_gather_matmul: the gathered value has no gradient")
     x, *weights = ctx.saved_tensors
     grads = [torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
              for grad, (shape, dtype, device) in zip(grads, ctx.outputs)]
-    need_x = ctx.needs_input_grad[0]
     needed = ctx.needs_input_grad[1]
-    need_weights = any(needed) if isinstance(needed, (list, tuple)) else bool(needed)
-    made = torch.ops.tandem.all_gather_matmul_backward(x, weights, grads, ctx.dim, ctx.group, need_x, need_weights)
-    return (made[0] if need_x else None, list(made[int(need_x):]) if need_weights else [None] * len(weights), None,
-            None, None, None)
+    dx, dw = _gradients_of_gather(x, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0],
+                                  any(needed) if isinstance(needed, (list, tuple)) else bool(needed))
+    return dx, dw, None, None, None, None
 
 
-torch.library.register_autograd("tandem::all_gather_matmul", _gather_backward, setup_context=_save_gather, lib=_library)
+torch.library.register_autograd("tandem::all_gather_matmul", _backward_of_gather, setup_context=_save_gather,
+                                lib=_library)
+
+
+class _Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, dim, group):
+        ctx.dim, ctx.group = dim, group
+        ctx.save_for_backward(x, weight)
+        return _scatter(group, (dim,), (x,), (weight,))[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _backward_of_scatter(ctx, grad)
 
 
 def _save_scatter(ctx, inputs, output):
@@ -217,15 +310,33 @@ def _save_scatter(ctx, inputs, output):
     ctx.save_for_backward(x, weight)
 
 
-def _scatter_backward(ctx, grad):
+def _backward_of_scatter(ctx, grad):
     x, weight = ctx.saved_tensors
     need_x, need_weight = ctx.needs_input_grad[:2]
-    made = torch.ops.tandem.matmul_reduce_scatter_backward(x, weight, grad, ctx.dim, ctx.group, need_x, need_weight)
+    if _is_direct(x, (weight, grad)):
+        _check_once("matmul_reduce_scatter")
+        made = _scatter_backward(ctx.group, (ctx.dim, need_x, need_weight), (x, grad), (weight,))
+    else:
+        made = torch.ops.tandem.matmul_reduce_scatter_backward(x, weight, grad, ctx.dim, ctx.group, need_x, need_weight)
     return made[0] if need_x else None, made[-1] if need_weight else None, None, None
 
 
-torch.library.register_autograd("tandem::matmul_reduce_scatter", _scatter_backward, setup_context=_save_scatter,
+torch.library.register_autograd("tandem::matmul_reduce_scatter", _backward_of_scatter, setup_context=_save_scatter,
                                 lib=_library)
+
+
+class _Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, group):
+        ctx.save_for_backward(x, weight)
+        return _reduce(group, (), (x,), (weight,))[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        need_x, need_weight, _ = ctx.needs_input_grad
+        return (grad @ weight.t() if need_x else None,
+                x.reshape(-1, x.shape[-1]).t() @ grad.reshape(-1, grad.shape[-1]) if need_weight else None, None)
 
 
 def _save_reduce(ctx, inputs, output):
@@ -234,14 +345,15 @@ def _save_reduce(ctx, inputs, output):
     ctx.save_for_backward(*xs, *weights)
 
 
-def _reduce_backward(ctx, grad):
+def _backward_of_reduce(ctx, grad):
     xs, weights = ctx.saved_tensors[:ctx.count], ctx.saved_tensors[ctx.count:]
     rows = grad.reshape(-1, grad.shape[-1])
     return ([grad @ weight.t() for weight in weights],
             [x.reshape(-1, x.shape[-1]).t() @ rows for x in xs], None)
 
 
-torch.library.register_autograd("tandem::matmul_all_reduce", _reduce_backward, setup_context=_save_reduce, lib=_library)
+torch.library.register_autograd("tandem::matmul_all_reduce", _backward_of_reduce, setup_context=_save_reduce,
+                                lib=_library)
 
 
 class _Replicated(torch.autograd.Function):
@@ -259,14 +371,18 @@ class _Replicated(torch.autograd.Function):
         rows = x.reshape(-1, x.shape[-1])
         dx = None
         if ctx.needs_input_grad[1]:
-            dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in grads],
-                                                    [weight.t() for weight in weights], ctx.group)
+            transposes = [weight.t() for weight in weights]
+            if _is_direct(grads[0], (*grads, *transposes)):
+                _check_once("column_parallel")
+                dx = _reduce(ctx.group, (), grads, transposes)[0]
+            else:
+                dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in grads], transposes, ctx.group)
         return (None, dx, *(rows.t() @ grad.reshape(-1, grad.shape[-1]) if needed else None
                             for grad, needed in zip(grads, ctx.needs_input_grad[2:])))
 
 
 def _name(group):
-    return (group or dist.group.WORLD).group_name if not isinstance(group, str) else group
+    return group if isinstance(group, str) else (group or dist.group.WORLD).group_name
 
 
 def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
@@ -281,9 +397,15 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     Returns [.., tokens, out of this rank], or a list. Differentiable; the backward pass overlaps its reduce-scatter and
     its gather. Collective: all ranks of the group make the same calls.
     """
-    if isinstance(weights, torch.Tensor):
-        return torch.ops.tandem.all_gather_matmul(x, [weights], dim, _name(group), tokens, False)[0]
-    return list(torch.ops.tandem.all_gather_matmul(x, list(weights), dim, _name(group), tokens, False))
+    is_one = isinstance(weights, torch.Tensor)
+    weights, group = (weights,) if is_one else tuple(weights), _name(group)
+    if not _is_direct(x, weights):
+        made = torch.ops.tandem.all_gather_matmul(x, weights, dim, group, tokens, False)
+    elif _needs_grad(x, weights):
+        made = _Gather.apply(x, dim, group, tokens, *weights)
+    else:
+        made = _gather(group, (dim, tokens, False), (x,), weights)
+    return made[0] if is_one else list(made)
 
 
 def matmul_reduce_scatter(x, weight, dim=0, group=None):
@@ -292,7 +414,12 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     x: [.., tokens, in of this rank]; weight: [in of this rank, out], dense or the transpose of a dense one. Returns
     [.., tokens of this rank, out]: pieces of ceil(tokens / ranks) rows. Differentiable. Collective.
     """
-    return torch.ops.tandem.matmul_reduce_scatter(x, weight, dim, _name(group))
+    group = _name(group)
+    if not _is_direct(x, (weight,)):
+        return torch.ops.tandem.matmul_reduce_scatter(x, weight, dim, group)
+    if _needs_grad(x, (weight,)):
+        return _Scatter.apply(x, weight, dim, group)
+    return _scatter(group, (dim,), (x,), (weight,))[0]
 
 
 def matmul_all_reduce(x, weight, group=None):
@@ -301,7 +428,12 @@ def matmul_all_reduce(x, weight, group=None):
     x: [.., tokens, in of this rank]; weight: [in of this rank, out]. Returns [.., tokens, out], the same bits on all
     ranks. Differentiable: the gradient of the result is the same on all ranks. Collective.
     """
-    return torch.ops.tandem.matmul_all_reduce([x], [weight], _name(group))
+    group = _name(group)
+    if not _is_direct(x, (weight,)):
+        return torch.ops.tandem.matmul_all_reduce([x], [weight], group)
+    if _needs_grad(x, (weight,)):
+        return _Reduce.apply(x, weight, group)
+    return _reduce(group, (), (x,), (weight,))[0]
 
 
 def column_parallel(x, weights, group=None):

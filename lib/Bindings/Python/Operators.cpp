@@ -1,0 +1,245 @@
+//===- Operators.cpp - calls of the operators of tandem.torch ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// All that a call does when its program is known: it reads the tensors, finds the program, makes
+// the results in their final shapes and enqueues. Arguments are checked where a program is made,
+// by Python: what has an equal key is right, too.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Programs.h"
+#include "Recent.h"
+#include "Torch.h"
+
+#include <algorithm>
+#include <list>
+#include <nanobind/stl/shared_ptr.h>
+#include <string_view>
+
+using namespace tandem::python;
+
+namespace {
+
+/// A program and how it is called.
+struct Call {
+  nb::object program;
+  std::shared_ptr<Prepared> prepared;
+  std::vector<size_t> inputs; ///< numbers of tensors, in the program's order
+  struct Result {
+    nb::object shape; ///< a tuple
+    bool isTransposed = false;
+  };
+  std::vector<Result> results;
+};
+
+/// A group of ranks on one device.
+struct Group {
+  std::string name;
+  int32_t device = -1; ///< the GPU's number; -1: the CPU
+  nb::object group;    ///< torch's
+  std::shared_ptr<RuntimeContext> context;
+  Recent<Call> calls;
+};
+
+/// The groups that operators were called with, and their programs.
+class Groups {
+public:
+  Groups() = default;
+  Groups(const Groups &) = delete;
+  Groups &operator=(const Groups &) = delete;
+
+  /// That of a name, on the device of `tensor`. Lives until another group has its name.
+  Group &get(nb::handle name, int32_t device, nb::handle tensor);
+
+  size_t mostPrograms = kMostPrograms; ///< of a group on a device
+
+private:
+  std::list<Group> groups;
+};
+
+Group &Groups::get(nb::handle name, int32_t device, nb::handle tensor) {
+  static PyObject *resolve = nullptr, *find = nullptr;
+  Py_ssize_t size = 0;
+  const char *text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
+  if (!text)
+    throw nb::python_error();
+  std::string_view wanted(text, static_cast<size_t>(size));
+  nb::object current =
+      imported(resolve, "torch._C._distributed_c10d", "_resolve_process_group")(name);
+  auto found = std::find_if(groups.begin(), groups.end(), [&](const Group &one) {
+    return one.device == device && one.name == wanted;
+  });
+  if (found != groups.end() && found->group.is(current) && !found->context->isClosed())
+    return *found;
+  // Closes the context of a group that had the name.
+  auto context = nb::cast<std::shared_ptr<RuntimeContext>>(
+      imported(find, "tandem.torch._groups", "_context")(name, tensor.attr("device"))[1]);
+  std::list<Group> last; // destroyed at the end: that may give up the lock
+  if (found != groups.end())
+    last.splice(last.begin(), groups, found);
+  Group &group = groups.emplace_back();
+  group.name = wanted;
+  group.device = device;
+  group.group = std::move(current);
+  group.context = std::move(context);
+  return group;
+}
+
+/// An operator: finds or makes the program of a call, and runs it.
+class Operator {
+public:
+  /// `prepare(group name, context, numbers, rows, weights)` checks the arguments and compiles. It
+  /// returns (program, numbers of tensors in the order of its inputs, [(shape, is it the
+  /// transpose)]) where rows and weights are counted together, and shapes are those of memory.
+  Operator(std::shared_ptr<Groups> groups, nb::object prepare)
+      : groups(std::move(groups)), prepare(std::move(prepare)), number(next++) {}
+
+  nb::object call(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights);
+  /// Is there a program? Does what a call does until it has found it.
+  bool has(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights) {
+    Tensors tensors(rows, weights);
+    return find(groups->get(name, tensors.device(), tensors.objects[0]), numbers, tensors);
+  }
+
+private:
+  /// The tensors of a call. Dense copies are kept of those that are neither dense nor, as weights,
+  /// the transpose of a dense tensor.
+  struct Tensors {
+    Tensors(nb::handle rows, nb::handle weights) {
+      add(rows, false);
+      numRows = objects.size();
+      add(weights, true);
+      if (objects.empty())
+        raiseArgument("expected at least one tensor, found none");
+      for (const TorchTensor &one : read)
+        if (one.device != device())
+          raiseArgument("expected all tensors on one device, found " + nameOf(device()) + " and " +
+                        nameOf(one.device));
+    }
+    void add(nb::handle given, bool isWeight);
+    int32_t device() const { return read[0].device; }
+    static std::string nameOf(int32_t device) {
+      return device < 0 ? "cpu" : "cuda:" + std::to_string(device);
+    }
+
+    std::vector<nb::object> objects;
+    std::vector<TorchTensor> read;
+    size_t numRows = 0;
+  };
+
+  Call *find(Group &group, nb::handle numbers, const Tensors &tensors);
+  Call &make(Group &group, nb::handle name, nb::handle numbers, const Tensors &tensors);
+
+  const std::shared_ptr<Groups> groups;
+  const nb::object prepare;
+  const int64_t number;
+  std::vector<int64_t> key; ///< of the last `find`
+  static int64_t next;
+};
+
+int64_t Operator::next = 0;
+
+void Operator::Tensors::add(nb::handle given, bool isWeight) {
+  nb::object sequence = nb::steal(PySequence_Fast(given.ptr(), "expected a sequence of tensors"));
+  if (!sequence.is_valid())
+    throw nb::python_error();
+  Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence.ptr());
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    nb::object object = nb::borrow(PySequence_Fast_GET_ITEM(sequence.ptr(), i));
+    auto what = [&] { return (isWeight ? "weight " : "tensor ") + std::to_string(i); };
+    TorchTensor tensor = readTorch(object, what);
+    if (tensor.layout == Layout::Other || (tensor.layout == Layout::Transposed && !isWeight)) {
+      object = object.attr("contiguous")();
+      tensor = readTorch(object, what);
+    }
+    objects.push_back(std::move(object));
+    read.push_back(tensor);
+  }
+}
+
+Call *Operator::find(Group &group, nb::handle numbers, const Tensors &tensors) {
+  key.clear();
+  key.push_back(number);
+  Py_ssize_t count = PyTuple_GET_SIZE(numbers.ptr());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject *one = PyTuple_GET_ITEM(numbers.ptr(), i);
+    key.push_back(one == Py_None ? INT64_MIN : PyLong_AsLongLong(one));
+  }
+  if (PyErr_Occurred())
+    throw nb::python_error();
+  key.push_back(static_cast<int64_t>(tensors.numRows));
+  for (const TorchTensor &tensor : tensors.read) {
+    key.push_back(static_cast<int64_t>(tensor.dtype) | static_cast<int64_t>(tensor.layout) << 8 |
+                  static_cast<int64_t>(tensor.rank) << 16);
+    key.insert(key.end(), tensor.shape, tensor.shape + tensor.rank);
+  }
+  Call *call = group.calls.find(key);
+  return call && call->prepared->instance ? call : nullptr;
+}
+
+Call &Operator::make(Group &group, nb::handle name, nb::handle numbers, const Tensors &tensors) {
+  std::vector<int64_t> mine = key; // gradients may be computed in other threads meanwhile
+  nb::list rows, weights;
+  for (size_t i = 0; i < tensors.objects.size(); ++i)
+    (i < tensors.numRows ? rows : weights).append(tensors.objects[i]);
+  nb::object made = prepare(name, group.context, numbers, rows, weights);
+  Call call;
+  call.program = made[0];
+  for (nb::handle one : nb::borrow<nb::iterable>(made[1]))
+    call.inputs.push_back(nb::cast<size_t>(one));
+  for (nb::handle one : nb::borrow<nb::iterable>(made[2]))
+    call.results.push_back({nb::borrow(one[0]), nb::cast<bool>(one[1])});
+  call.prepared = nb::cast<Program &>(call.program).prepare(group.context);
+  if (call.inputs.size() != call.prepared->numInputs ||
+      call.results.size() != call.prepared->numResults)
+    raiseArgument("expected as many tensors as the program has");
+  return group.calls.add(std::move(mine), std::move(call), groups->mostPrograms);
+}
+
+nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
+                          nb::handle weights) {
+  Tensors tensors(rows, weights);
+  nb::handle like = tensors.objects[0];
+  Group &group = groups->get(name, tensors.device(), like);
+  Call *found = find(group, numbers, tensors);
+  Call &call = found ? *found : make(group, name, numbers, tensors);
+  // Kept, should another thread's call forget it.
+  std::shared_ptr<Prepared> prepared = call.prepared;
+  nb::object program = call.program;
+
+  static PyObject *newEmpty = PyUnicode_InternFromString("new_empty");
+  static PyObject *transpose = PyUnicode_InternFromString("t");
+  nb::list results;
+  std::vector<void *> data;
+  data.reserve(prepared->arguments.size());
+  for (size_t i = 0; i < call.inputs.size(); ++i)
+    data.push_back(prepared->arguments[i].present ? tensors.read[call.inputs[i]].data : nullptr);
+  for (size_t i = 0; i < call.results.size(); ++i) {
+    const Call::Result &one = call.results[i];
+    nb::object result = nb::steal(PyObject_CallMethodOneArg(like.ptr(), newEmpty, one.shape.ptr()));
+    if (!result.is_valid())
+      throw nb::python_error();
+    data.push_back(prepared->arguments[call.inputs.size() + i].present ? dataOfTorch(result)
+                                                                       : nullptr);
+    if (one.isTransposed)
+      result = nb::steal(PyObject_CallMethodNoArgs(result.ptr(), transpose));
+    results.append(std::move(result));
+  }
+  RunStream stream(*group.context, nb::none(), like);
+  prepared->enqueue(data.data(), stream);
+  return results;
+}
+
+} // namespace
+
+void tandem::python::bindOperators(nb::module_ &module) {
+  nb::class_<Groups>(module, "Groups")
+      .def(nb::init<>())
+      .def_rw("most_programs", &Groups::mostPrograms);
+  nb::class_<Operator>(module, "Operator")
+      .def(nb::init<std::shared_ptr<Groups>, nb::object>(), nb::arg("groups"), nb::arg("prepare"))
+      .def("__call__", &Operator::call)
+      .def("has", &Operator::has);
+}
