@@ -15,6 +15,10 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 import tandem
 import tandem.torch as tt
 
+# Set by gpu.py.
+KIND = os.environ.get("TANDEM_TEST_DEVICE", "cpu")
+SHARES_GPU = "TANDEM_TEST_SHARES_GPU" in os.environ
+
 
 def close(found, expected):
     # Sums of f32 in another order.
@@ -116,7 +120,7 @@ def _train(rank, ranks, make, shape, dim, steps=3, wrap=lambda model: model):
     whole = nn.Sequential(Block(**make), Block(**make))
     split = nn.Sequential(Block(**make), Block(**make))
     split.load_state_dict(whole.state_dict())
-    mesh = init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
+    mesh = init_device_mesh(KIND, (ranks,), mesh_dim_names=("tp",))
     assert tt.parallelize(split, mesh, sequence_dim=dim) is split
     step = wrap(split)
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (whole, split)]
@@ -148,7 +152,7 @@ def model(rank, ranks):
     for parameter in block.parameters():
         nn.init.normal_(parameter)
     expected = block(x).detach()
-    tt.parallelize(block, init_device_mesh("cpu", (ranks,)))
+    tt.parallelize(block, init_device_mesh(KIND, (ranks,)))
     with torch.inference_mode():
         close(block(part(x, rank, ranks)), part(expected, rank, ranks))
     _train(rank, ranks, {}, (4 * ranks, 16), 0)
@@ -163,7 +167,7 @@ def compiled(rank, ranks):
 
 def tensors(rank, ranks):
     """DTensors in and out, of tokens that the ranks do not divide."""
-    mesh = init_device_mesh("cpu", (ranks,), mesh_dim_names=("tp",))
+    mesh = init_device_mesh(KIND, (ranks,), mesh_dim_names=("tp",))
     torch.manual_seed(2)
     up, down = nn.Linear(8, 4 * ranks), nn.Linear(4 * ranks, 8)
     x = torch.randn(4 * ranks - 1, 8)
@@ -246,9 +250,9 @@ def errors(rank, ranks):
     for call in (lambda: tt.all_gather_matmul(x, torch.randn(7, 4)), lambda: tt.all_gather_matmul(x, w.half()),
                  lambda: tt.all_gather_matmul(x, w, dim=1), lambda: tt.all_gather_matmul(x, w, tokens=99),
                  lambda: tt.all_gather_matmul(x.int(), w.int()), lambda: tt.matmul_all_reduce(x, w[0]),
-                 lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh("cpu", (ranks,))),
+                 lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh(KIND, (ranks,))),
                  lambda: tt.RowwiseParallel(input_layouts=Replicate()),
-                 lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh("cpu", (ranks,)),
+                 lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh(KIND, (ranks,)),
                                         {"0": tt.ColwiseParallel()})):
         try:
             call()
@@ -324,7 +328,14 @@ def leaves(rank, ranks):
 def main(name, arguments):
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
+    if KIND == "cuda":
+        torch.cuda.set_device(0 if SHARES_GPU else int(os.environ["LOCAL_RANK"]))
+        torch.set_default_device(torch.device("cuda", torch.cuda.current_device()))
+    if SHARES_GPU:  # NCCL rejects ranks on one GPU
+        make = tt._groups._make_context
+        tt._groups._make_context = lambda group, device, channels: make(group, device, channels or "peer")
+    dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
+                            init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
     globals()[name](rank, ranks, *arguments)
     if name != "leaves":
         dist.destroy_process_group()

@@ -45,21 +45,14 @@ def wait(pid, deadline):
     return os.waitstatus_to_exitcode(done[1])
 
 
-def run(name, ranks, *arguments, seconds=240, fresh=False):
-    """Calls layers.NAME(rank, ranks, *arguments) on each rank, in a process; fails with what the first one to fail
-    printed. `fresh`: each process starts and ends its own interpreter. They meet in a file, so no port is needed."""
+def together(start, ranks, seconds):
+    """Calls start(environment, log), which returns the id of a process, for each rank. Returns the exit statuses
+    and what the ranks printed. They meet in a file, TANDEM_TEST_STORE, so no port is needed."""
     with tempfile.TemporaryDirectory() as folder:
         base = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
                 "TANDEM_TEST_STORE": os.path.join(folder, "store"), "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "cache")}
-        logs, pids = [open(os.path.join(folder, f"rank{rank}"), "w+b") for rank in range(ranks)], []
-        for rank, log in enumerate(logs):
-            environment = {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            if fresh:
-                command = [sys.executable, os.path.join(HERE, "layers.py"), name, *map(str, arguments)]
-                pids.append(subprocess.Popen(command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
-                                             stdout=log, stderr=subprocess.STDOUT).pid)
-            else:
-                pids.append(fork(lambda: layers.main(name, arguments), environment, log))
+        logs = [open(os.path.join(folder, f"rank{rank}"), "w+b") for rank in range(ranks)]
+        pids = [start({**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}, log) for rank, log in enumerate(logs)]
         deadline = time.monotonic() + seconds
         codes = [wait(pid, deadline) for pid in pids]
         texts = []
@@ -67,6 +60,20 @@ def run(name, ranks, *arguments, seconds=240, fresh=False):
             log.seek(0)
             texts.append(log.read().decode(errors="replace"))
             log.close()
-        for rank, code in enumerate(codes):
-            assert code == 0, f"rank {rank} of {ranks}:\n{texts[rank][-6000:]}"
-        return texts
+        return codes, texts
+
+
+def run(name, ranks, *arguments, seconds=240, fresh=False):
+    """Calls layers.NAME(rank, ranks, *arguments) on each rank, in a process; fails with what the first one to fail
+    printed. `fresh`: each process starts and ends its own interpreter."""
+    def start(environment, log):
+        if not fresh:
+            return fork(lambda: layers.main(name, arguments), environment, log)
+        command = [sys.executable, os.path.join(HERE, "layers.py"), name, *map(str, arguments)]
+        return subprocess.Popen(command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log,
+                                stderr=subprocess.STDOUT).pid
+
+    codes, texts = together(start, ranks, seconds)
+    for rank, code in enumerate(codes):
+        assert code == 0, f"rank {rank} of {ranks}:\n{texts[rank][-6000:]}"
+    return texts

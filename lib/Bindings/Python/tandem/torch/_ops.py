@@ -233,8 +233,8 @@ def _is_direct(x, weights):
     for weight in weights:
         if type(weight) not in _KINDS:
             return False
-    return not (torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack() or
-                torch._C._are_functorch_transforms_active() or torch._C._autograd._profiler_enabled())
+    return not (torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active() or
+                torch._C._autograd._profiler_enabled())
 
 
 def _needs_grad(x, weights):

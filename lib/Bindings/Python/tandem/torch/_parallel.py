@@ -47,7 +47,7 @@ class _Linear(ParallelStyle):
         for key, placement in (("weight", self.weight_placement), ("bias", self.bias_placement)):
             value = getattr(module, key)
             if value is not None and not isinstance(value, DTensor):
-                split = distribute_tensor(value, device_mesh, [placement])
+                split = distribute_tensor(value, device_mesh, [placement], src_data_rank=self.src_data_rank)
                 module.register_parameter(key, nn.Parameter(split, requires_grad=value.requires_grad))
         module._tandem_style, module._tandem_mesh = self, device_mesh
         module.forward = types.MethodType(_forward, module)
@@ -215,13 +215,14 @@ def plan(module, sequence_dim=0):
             if not isinstance(style, RowwiseParallel) or name.rpartition(".")[0] in parents}
 
 
-def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0):
+def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0, src_data_rank=0):
     """Makes a model tensor-parallel, with communication hidden behind its matmuls; returns it.
 
     mesh: a torch DeviceMesh of one dimension. parallelize_plan: as of torch's parallelize_module, with the styles of
     this package or of torch; None: `plan(module, sequence_dim)`. sequence_dim: the dimension of the activations along
     which tokens are split between the layers (sequence parallelism): each rank passes its own tokens to the model, and
-    gets its own back. None: every rank has all tokens.
+    gets its own back. None: every rank has all tokens. src_data_rank: the rank whose weights are split, as for torch;
+    None: each rank splits its own, which are the same on all ranks.
 
     Column-parallel layers of one module with one input (q, k, v; gate, up) share one gather.
     Raises tandem.ArgumentError if no layer is found.
@@ -232,7 +233,7 @@ def parallelize(module, mesh, parallelize_plan=None, *, sequence_dim=0):
                                    "found none: give a plan")
     if not any(isinstance(style, _Linear) for style in chosen.values()):
         raise tandem.ArgumentError("parallelize: expected a ColwiseParallel or RowwiseParallel of this package in the plan")
-    module = parallelize_module(module, mesh, chosen)
+    module = parallelize_module(module, mesh, chosen, src_data_rank=src_data_rank)
     parents = {}
     for name, part in module.named_modules():
         style = getattr(part, "_tandem_style", None)
