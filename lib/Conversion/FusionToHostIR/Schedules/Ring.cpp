@@ -446,7 +446,8 @@ class Ring : public Schedule {
 static constexpr int64_t kMostDevices = 16;
 
 /// Whole shards both ways suit gathers that feed compute: both arrivals of a step do. Split shards
-/// suit gathers alone. The price decides between them and the other schedules.
+/// suit gathers alone. The price decides between them and the other schedules. In a reduction both
+/// ways, each matmul may add to the sum that has arrived.
 void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &candidates) const {
   Builder builder(loop.place->getContext());
   auto getRing = [&](bool bothWays, bool splits) {
@@ -473,6 +474,20 @@ void Ring::getCandidates(const StreamLoop &loop, SmallVectorImpl<Candidate> &can
   addSliced(loop, getRing(/*bothWays=*/false, /*splits=*/false), getFactor(false), candidates);
   if (loop.ops.size() == loop.reshards().size())
     addSliced(loop, getRing(/*bothWays=*/true, /*splits=*/true), getFineOwnerFactors, candidates);
+  // Matmuls that add to what has arrived need halves that travel both ways, and sums in f32.
+  NamedAttrList adding;
+  adding.set("directions", builder.getI64IntegerAttr(2));
+  adding.set("adds", builder.getStringAttr("matmul"));
+  auto getHalves = [](fusion::ReshardOp op) {
+    SmallVector<fusion::StreamFactor> factors;
+    if (fusion::getAxes(op.getInput()).isPartial() && op.getType().getElementType().isF32())
+      factors = getFineOwnerFactors(op);
+    llvm::erase_if(factors, [](const fusion::StreamFactor &factor) { return !factor.toOwners; });
+    return factors;
+  };
+  if (reduces && !loop.streamSizes.empty())
+    candidates.push_back({getAttr(builder.getContext(), adding)});
+  addSliced(loop, getAttr(builder.getContext(), adding), getHalves, candidates);
 }
 
 FailureOr<SchedulePlan> Ring::match(const StreamLoop &loop,
