@@ -11,6 +11,7 @@
 #include "OrderAxes.h"
 #include "StructuredOp.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Support/ElementTypes.h"
 
@@ -108,16 +109,19 @@ static PlacementTable getAlikeTable(Operation *op, llvm::function_ref<bool(Reduc
   return table;
 }
 
-/// The outermost dimension of each group may be split.
+/// The outermost dimension of each group may be split, and others behind dimensions of extent 1.
 static PlacementTable getReshapeTable(Operation *op, ArrayRef<ReassociationIndices> groups,
                                       bool expands) {
   PlacementTable table = getAlikeTable(op, [](ReduceKind) { return true; });
   llvm::erase_if(table.rows, [](ArrayRef<Placement> row) { return row[0].isSplit(); });
   for (auto [i, group] : llvm::enumerate(groups)) {
-    if (group.empty())
-      continue;
-    auto merged = Placement::split(static_cast<int64_t>(i)), outer = Placement::split(group[0]);
-    table.rows.push_back({expands ? merged : outer, expands ? outer : merged});
+    auto merged = Placement::split(static_cast<int64_t>(i));
+    for (int64_t dim : group) {
+      auto outer = Placement::split(dim);
+      table.rows.push_back({expands ? merged : outer, expands ? outer : merged});
+      if (cast<RankedTensorType>(table.values[expands ? 1 : 0].getType()).getDimSize(dim) != 1)
+        break;
+    }
   }
   return table;
 }

@@ -8,6 +8,7 @@
 #include "Constants.h"
 #include "Lowering.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;

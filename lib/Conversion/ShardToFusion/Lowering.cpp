@@ -10,7 +10,9 @@
 #include "Constants.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
+#include "tandem/Support/ElementTypes.h"
 
 using namespace mlir;
 using namespace tandem;
@@ -30,6 +32,36 @@ Value Lowering::getConstant(Location loc, TypedAttr number, const Layout &layout
   return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, Attribute(number)));
 }
 
+/// A scalar of the fusion: a constant, an argument, or computed from them. Null, with an error, if
+/// it depends on the device.
+Value Lowering::getNumber(Operation *user, Value scalar) {
+  if (Value known = values.lookup(scalar))
+    return known;
+  Operation *op = scalar.getDefiningOp();
+  if (auto constant = dyn_cast_if_present<arith::ConstantOp>(op))
+    return values[scalar] = builder.clone(*constant)->getResult(0);
+  user->emitOpError() << "expected scalars that are constants, arguments of the function, or "
+                         "computed from these";
+  return {};
+}
+
+/// Elementwise ops on scalars of known values stay. Others compute indices of devices: an error
+/// where a tensor needs them.
+void Lowering::lowerScalar(Operation *op) {
+  auto isKnown = [&](Value operand) {
+    return isElementType(operand.getType()) &&
+           (values.contains(operand) ||
+            isa_and_present<arith::ConstantOp>(operand.getDefiningOp()));
+  };
+  if (!isa<fusion::FusionTensorOpInterface>(op) || isa<arith::ConstantOp>(op) ||
+      !isElementType(op->getResult(0).getType()) || !llvm::all_of(op->getOperands(), isKnown))
+    return;
+  IRMapping mapping;
+  for (Value operand : op->getOperands())
+    mapping.map(operand, getNumber(op, operand));
+  values[op->getResult(0)] = builder.clone(*op, mapping)->getResult(0);
+}
+
 /// A scalar in all elements of a tensor. Null, with an error, if it is none that is known.
 Value Lowering::getScalar(Operation *user, Value scalar, const Layout &layout, Type element) {
   if (std::optional<Splat> splat = getSplat(scalar)) {
@@ -38,11 +70,10 @@ Value Lowering::getScalar(Operation *user, Value scalar, const Layout &layout, T
     user->emitOpError() << "reads tensor.empty, which has no values; expected linalg.fill before";
     return {};
   }
-  if (auto it = values.find(scalar); it != values.end() && isa<BlockArgument>(scalar))
-    return tensor::SplatOp::create(builder, user->getLoc(), layouts.getType(layout, element),
-                                   it->second);
-  user->emitOpError() << "expected scalars that are constants or arguments of the function";
-  return {};
+  Value known = getNumber(user, scalar);
+  return known ? tensor::SplatOp::create(builder, user->getLoc(), layouts.getType(layout, element),
+                                         known)
+               : Value();
 }
 
 Value Lowering::permute(Location loc, Value value, Layout &layout, ArrayRef<int64_t> permutation) {
@@ -130,7 +161,10 @@ LogicalResult Lowering::lowerAlike(Operation *op) {
 }
 
 LogicalResult Lowering::lower(Operation *op) {
-  // Splats are made where they are used; scalars are parts of what uses them.
+  // Splats are made where they are used; initial values of partial sums are parts of what uses
+  // them.
+  if (op->getNumResults() == 1 && !isa<RankedTensorType>(op->getResult(0).getType()))
+    lowerScalar(op);
   if (op->getNumResults() != 1 || !layouts.has(op->getResult(0)) || getLeadInit(op))
     return success();
   if (auto structured = dyn_cast<linalg::LinalgOp>(op)) {
@@ -147,14 +181,8 @@ LogicalResult Lowering::lower(Operation *op) {
 }
 
 Value Lowering::getReturned(Operation *op, Value value) {
-  if (!isa<RankedTensorType>(value.getType())) {
-    if (auto it = values.find(value); it != values.end())
-      return it->second;
-    if (std::optional<Splat> splat = getSplat(value))
-      return arith::ConstantOp::create(builder, op->getLoc(), splat->number);
-    op->emitOpError() << "expected scalars that are constants or arguments of the function";
-    return {};
-  }
+  if (!isa<RankedTensorType>(value.getType()))
+    return getNumber(op, value);
   if (getSplat(value))
     return getScalar(op, value, layouts.getReturned(value), getElementTypeOrSelf(value));
   FailureOr<Value> logical = use(op, value);

@@ -43,6 +43,8 @@ private:
   LogicalResult addInit(StructuredOp &s, Value &result);
   Space makeSpace(StructuredOp &s, ArrayRef<unsigned> order) const;
   Value getInSpace(Location loc, StructuredOp &s, unsigned operand, const Space &space);
+  void lowerScalar(Operation *op);
+  Value getNumber(Operation *user, Value scalar);
   Value getScalar(Operation *user, Value scalar, const Layout &layout, Type element);
   Value getConstant(Location loc, TypedAttr number, const Layout &layout);
   Value permute(Location loc, Value value, Layout &layout, ArrayRef<int64_t> permutation);

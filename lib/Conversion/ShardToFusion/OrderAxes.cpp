@@ -108,9 +108,12 @@ void AxisOrders::addLinks(Operation *op) {
   }
   auto linkGroups = [&](ArrayRef<ReassociationIndices> groups, bool expands) {
     for (auto [i, group] : llvm::enumerate(groups))
-      if (!group.empty()) {
-        auto outer = static_cast<size_t>(group[0]);
-        link(op, {op->getOperand(0), expands ? i : outer}, {result, expands ? outer : i});
+      for (int64_t dim : group) {
+        // The one dimension of the group that is split.
+        auto outer = static_cast<size_t>(dim);
+        Place from{op->getOperand(0), expands ? i : outer}, to{result, expands ? outer : i};
+        if (layouts.contains(from.value) && axesOf(from).size() == axesOf(to).size())
+          link(op, from, to);
       }
   };
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))

@@ -8,6 +8,7 @@
 #include "Placement.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -101,10 +102,11 @@ Operation *PlacementSolver::propagate() {
                  ? "the initial value"
                  : "operand " + std::to_string(std::distance(operands.begin(), it));
     };
-    llvm::interleave(
-        llvm::zip_equal(constraint.table.values, before), os,
-        [&](auto pair) { os << name(std::get<0>(pair)) << " is " << std::get<1>(pair).str(); },
-        "; ");
+    for (auto [i, value] : llvm::enumerate(constraint.table.values)) {
+      ArrayRef<Value> earlier = ArrayRef<Value>(constraint.table.values).take_front(i);
+      if (!llvm::is_contained(earlier, value))
+        os << (i == 0 ? "" : "; ") << name(value) << " is " << before[i].str();
+    }
     return constraint.op;
   }
   worklist.clear();

@@ -9,6 +9,7 @@
 
 #include "Constants.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 
 using namespace mlir;

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Support/ElementTypes.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -108,6 +109,21 @@ static LogicalResult verifyElementwise(Operation *op) {
   return success();
 }
 
+static LogicalResult verifyStructured(linalg::LinalgOp op) {
+  if (op->getNumResults() == 1 && getSplat(op->getResult(0)))
+    return success();
+  FailureOr<StructuredOp> s = readStructuredOp(op);
+  if (failed(s))
+    return failure();
+  for (OpOperand &operand : op->getOpOperands()) {
+    std::optional<Splat> splat = getSplat(operand.get());
+    if (s->readsTensor(operand.getOperandNumber()) && splat && !splat->number)
+      return op->emitOpError() << "reads tensor.empty, which has no values, as operand "
+                               << operand.getOperandNumber() << "; expected linalg.fill before";
+  }
+  return success();
+}
+
 /// The init of partial sums, as shard-partition writes it.
 static LogicalResult verifyChoice(Operation *op) {
   std::optional<LeadInit> lead = getLeadInit(op);
@@ -139,8 +155,7 @@ LogicalResult shardfusion::verifyConvertible(Operation *op, shard::GridOp grid) 
   if (isa<scf::IfOp>(op))
     return verifyChoice(op);
   if (auto structured = dyn_cast<linalg::LinalgOp>(op))
-    return success(getSplat(op->getNumResults() == 1 ? op->getResult(0) : Value()) ||
-                   succeeded(readStructuredOp(structured)));
+    return verifyStructured(structured);
   if (isa<arith::ConstantOp>(op)) {
     if (isa<RankedTensorType>(op->getResult(0).getType()) && !getSplat(op->getResult(0)))
       return op->emitOpError() << "expected a constant with one value for all elements (pass "

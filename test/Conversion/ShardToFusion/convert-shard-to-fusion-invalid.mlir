@@ -177,6 +177,30 @@ func.func @reduction(%x: tensor<4x2xf32>) -> tensor<4xf32> {
 // -----
 
 shard.grid @tp(shape = 2)
+func.func @no_values(%x: tensor<4x2xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  // shard_c3
+  // expected-error @+1 {{reads tensor.empty, which has no values, as operand 1; expected linalg.fill before}}
+  %0 = linalg.reduce { arith.addf } ins(%x : tensor<4x2xf32>) outs(%e : tensor<4xf32>) dimensions = [1]
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
+func.func @index_of_device(%x: tensor<4xi64> {tandem.split_axes = [[0]]}) -> tensor<4xi64> {
+  %me = shard.process_multi_index on @tp axes = [0] : index
+  %i = arith.index_cast %me : index to i64
+  // shard_c3
+  // expected-error @+1 {{expected scalars that are constants, arguments of the function, or computed from these}}
+  %s = tensor.splat %i : tensor<4xi64>
+  %0 = arith.addi %x, %s : tensor<4xi64>
+  return %0 : tensor<4xi64>
+}
+
+// -----
+
+shard.grid @tp(shape = 2)
 func.func @sum_of_copies(%x: tensor<2xf32>) -> tensor<4xf32> {
   %0 = shard.all_gather %x on @tp grid_axes = [0] gather_axis = 0 : tensor<2xf32> -> tensor<4xf32>
   // shard_c4

@@ -129,3 +129,21 @@ func.func @merged(%x: tensor<2x3x6xf32> {tandem.split_axes = [[0]]}, %d: tensor<
   } -> tensor<2x3x2x7xf32>
   return %1, %2 : tensor<6x5xf32>, tensor<2x3x2x7xf32>
 }
+
+// Scalars stay scalars. A dimension of extent 1 may lie outside of one that is split.
+//
+// CHECK-LABEL: func.func @scalars(
+// CHECK-SAME: %[[X:[^ :]+]]: tensor<8xf32, {{.*}}>, %[[S:[^ :]+]]: f32) -> (tensor<1x8xf32, {{.*}}[-, didx("axis0")]>>, f32)
+// CHECK: %[[Q:.+]] = arith.mulf %[[S]], %[[S]] : f32
+// CHECK: %[[T:.+]] = tensor.splat %[[Q]] : tensor<8xf32, {{.*}}[didx("axis0")]>>
+// CHECK: %[[Y:.+]] = arith.mulf %[[X]], %[[T]]
+// CHECK: %[[R:.+]] = fusion.reshape %[[Y]]
+// CHECK: return %[[R]], %[[Q]]
+func.func @scalars(%x: tensor<4xf32>, %s: f32) -> (tensor<1x4xf32> {tandem.split_axes = [[], [0]]}, f32) {
+  %q = arith.mulf %s, %s : f32
+  %e = tensor.empty() : tensor<4xf32>
+  %f = linalg.fill ins(%q : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %y = arith.mulf %x, %f : tensor<4xf32>
+  %r = tensor.expand_shape %y [[0, 1]] output_shape [1, 4] : tensor<4xf32> into tensor<1x4xf32>
+  return %r, %q : tensor<1x4xf32>, f32
+}
