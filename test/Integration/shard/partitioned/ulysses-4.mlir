@@ -27,7 +27,7 @@ module {
     %3 = linalg.exp ins(%2 : tensor<2x16x16xf32>) outs(%0 : tensor<2x16x16xf32>) -> tensor<2x16x16xf32>
     %4 = tensor.empty() : tensor<2x16xf32>
     %5 = linalg.fill ins(%cst : f32) outs(%4 : tensor<2x16xf32>) -> tensor<2x16xf32>
-    %reduced = linalg.reduce { arith.addf } ins(%3 : tensor<2x16x16xf32>) outs(%5 : tensor<2x16xf32>) dimensions = [2] 
+    %reduced = linalg.reduce { arith.addf } ins(%3 : tensor<2x16x16xf32>) outs(%5 : tensor<2x16xf32>) dimensions = [2]
     %6 = tensor.empty() : tensor<16x2x6xf32>
     %7 = linalg.fill ins(%cst : f32) outs(%6 : tensor<16x2x6xf32>) -> tensor<16x2x6xf32>
     %8 = linalg.generic {indexing_maps = [#map3, #map4, #map5], iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%3, %cast : tensor<2x16x16xf32>, tensor<16x2x6xf32>) outs(%7 : tensor<16x2x6xf32>) {
