@@ -86,8 +86,7 @@ def main(rank, options):
     backend = "nccl" if is_gpu and not options.share_gpu else "gloo"
     dist.init_process_group(backend, init_method="file://" + options.store, rank=rank, world_size=ranks)
     if options.device == "null":
-        tt._groups._make_context = lambda group, device, channels: tandem.Context(
-            "null", bootstrap=tt._groups.StoreBootstrap(group))
+        tt._groups._make_context = lambda bootstrap, device, channels: tandem.Context("null", bootstrap=bootstrap)
     context = tt.context(device=device, channels="peer" if options.share_gpu else "")
     settle = (lambda: torch.cuda.synchronize()) if is_gpu else (lambda: None)
 

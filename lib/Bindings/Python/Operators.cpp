@@ -26,7 +26,8 @@ namespace {
 struct Call {
   nb::object program;
   std::shared_ptr<Prepared> prepared;
-  std::vector<size_t> inputs; ///< numbers of tensors, in the program's order
+  std::vector<size_t> inputs;    ///< numbers of tensors, in the program's order
+  std::optional<int64_t> extent; ///< of dimensions that vary from run to run
   struct Result {
     nb::object shape; ///< a tuple
     bool isTransposed = false;
@@ -40,6 +41,7 @@ struct Group {
   int32_t device = -1; ///< the GPU's number; -1: the CPU
   nb::object group;    ///< torch's
   std::shared_ptr<RuntimeContext> context;
+  nb::dict notes; ///< of Python
   Recent<Call> calls;
 };
 
@@ -90,9 +92,11 @@ Group &Groups::get(nb::handle name, int32_t device, nb::handle tensor) {
 /// An operator: finds or makes the program of a call, and runs it.
 class Operator {
 public:
-  /// `prepare(group name, context, numbers, rows, weights)` checks the arguments and compiles. It
-  /// returns (program, numbers of tensors in the order of its inputs, [(shape, is it the
-  /// transpose)]) where rows and weights are counted together, and shapes are those of memory.
+  /// `prepare(group, numbers, rows, weights)` checks the arguments and compiles; group: (its name,
+  /// context, a dict of its own). It returns (program, numbers of tensors in the order of its
+  /// inputs, [(shape, is it the transpose)], extent or None): rows and weights are counted
+  /// together, shapes are those of memory, and the extent is that of the dimensions of the program
+  /// that vary.
   Operator(std::shared_ptr<Groups> groups, nb::object prepare)
       : groups(std::move(groups)), prepare(std::move(prepare)), number(next++) {}
 
@@ -184,13 +188,16 @@ Call &Operator::make(Group &group, nb::handle name, nb::handle numbers, const Te
   nb::list rows, weights;
   for (size_t i = 0; i < tensors.objects.size(); ++i)
     (i < tensors.numRows ? rows : weights).append(tensors.objects[i]);
-  nb::object made = prepare(name, group.context, numbers, rows, weights);
+  nb::object made =
+      prepare(nb::make_tuple(name, group.context, group.notes), numbers, rows, weights);
   Call call;
   call.program = made[0];
   for (nb::handle one : nb::borrow<nb::iterable>(made[1]))
     call.inputs.push_back(nb::cast<size_t>(one));
   for (nb::handle one : nb::borrow<nb::iterable>(made[2]))
     call.results.push_back({nb::borrow(one[0]), nb::cast<bool>(one[1])});
+  if (nb::object extent = made[3]; !extent.is_none())
+    call.extent = nb::cast<int64_t>(extent);
   call.prepared = nb::cast<Program &>(call.program).prepare(group.context);
   if (call.inputs.size() != call.prepared->numInputs ||
       call.results.size() != call.prepared->numResults)
@@ -227,6 +234,8 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
       result = nb::steal(PyObject_CallMethodNoArgs(result.ptr(), transpose));
     results.append(std::move(result));
   }
+  if (call.extent)
+    prepared->setExtent(*call.extent);
   RunStream stream(*group.context, nb::none(), like);
   prepared->enqueue(data.data(), stream);
   return results;

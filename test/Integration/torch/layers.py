@@ -261,6 +261,14 @@ def errors(rank, ranks):
         else:
             raise AssertionError("expected an ArgumentError")
     close(tt.all_gather_matmul(x, w)[2 * rank:2 * rank + 2], x @ w)
+    # Ranks with other numbers of tokens see that, unless they say how many there are.
+    try:
+        tt.all_gather_matmul(torch.randn(3 + rank, 8), w)
+    except tandem.ArgumentError as error:
+        assert "expected the same global shapes" in str(error) and "pass tokens=" in str(error), error
+    else:
+        raise AssertionError("expected an ArgumentError")
+    close(tt.all_gather_matmul(x, w)[2 * rank:2 * rank + 2], x @ w)
 
 
 def dispatch(rank, ranks):
@@ -310,6 +318,36 @@ def dispatch(rank, ranks):
             close(tt.all_gather_matmul(part(whole, rank, ranks), w.t().contiguous().t()), whole @ w)
 
 
+def varies(rank, ranks):
+    """Many numbers of tokens of one layer share few programs."""
+    compile_, bounds = tt._fusions._compile, []
+
+    def counted(make, context, like, key, **options):
+        bounds.append(options.get("bound"))
+        return compile_(make, context, like, key, **options)
+
+    tt._fusions._compile, tt._fusions._EXACT, tt._fusions._UNIT = counted, 2, 4 * ranks
+    torch.manual_seed(6)
+    w, v = torch.randn(8, 6 * ranks), torch.randn(8 * ranks, 6)
+    mine, part_of_v = part(w, rank, ranks, 1), part(v, rank, ranks)
+    numbers = [5, 2, 1, 3, 4, 7, 6, 8, 9, 20, 5, 0, 17, 3]
+    for operator in ("gather", "scatter", "reduce"):
+        for rows in numbers:
+            x = torch.randn(rows * ranks, 8 * ranks)
+            if operator == "gather":
+                x = x[:, :8].contiguous()
+                found, expected = tt.all_gather_matmul(part(x, rank, ranks), mine), part(x @ w, rank, ranks, 1)
+            elif operator == "scatter":
+                found = tt.matmul_reduce_scatter(part(x, rank, ranks, 1), part_of_v)
+                expected = part(x @ v, rank, ranks)
+            else:
+                found, expected = tt.matmul_all_reduce(part(x, rank, ranks, 1), part_of_v), x @ v
+            close(found, expected)
+    # Of a gather or scatter 5, 2 and 0 rows have programs of their own; 1 to 9, 17 and 20 rows those of 4, 8, 12 and 20.
+    assert bounds[:7] == [None, None, 4, 8, 12, 20, None] == bounds[7:14], bounds
+    assert len(bounds[14:]) < len(numbers), bounds
+
+
 def leaves(rank, ranks):
     """One rank fails before its call: the others' error says which rank did not come."""
     if rank == ranks - 1:
@@ -333,7 +371,7 @@ def main(name, arguments):
         torch.set_default_device(torch.device("cuda", torch.cuda.current_device()))
     if SHARES_GPU:  # NCCL rejects ranks on one GPU
         make = tt._groups._make_context
-        tt._groups._make_context = lambda group, device, channels: make(group, device, channels or "peer")
+        tt._groups._make_context = lambda bootstrap, device, channels: make(bootstrap, device, channels or "peer")
     dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
     globals()[name](rank, ranks, *arguments)

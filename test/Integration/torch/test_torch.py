@@ -45,5 +45,9 @@ def test_dispatch():
     run("dispatch", 2)
 
 
+def test_varying_tokens():
+    run("varies", 2)
+
+
 def test_missing_rank():
     run("leaves", 2)

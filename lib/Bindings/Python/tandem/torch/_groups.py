@@ -12,7 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 import tandem
 
-_contexts = {}  # (name of the group, device) -> (group, context)
+_contexts = {}  # (name of the group, device) -> (group, context, bootstrap)
 _made = {}  # name of the group -> how many contexts it has had
 
 
@@ -70,7 +70,7 @@ def context(group=None, device=None, channels=""):
 
 
 def _context(name, device, channels=""):
-    """(group, context) of the group with this name."""
+    """(group, context, bootstrap) of the group with this name."""
     key = name, device
     group = c10d._resolve_process_group(name)
     found = _contexts.get(key)
@@ -78,12 +78,22 @@ def _context(name, device, channels=""):
         if found[0] is group:
             return found
         found[1].close()  # of a group that is gone; its name is used again
-    _contexts[key] = made = group, _make_context(group, device, channels)
+    bootstrap = StoreBootstrap(group)
+    _contexts[key] = made = group, _make_context(bootstrap, device, channels), bootstrap
     return made
 
 
-def _make_context(group, device, channels):
-    bootstrap = StoreBootstrap(group)
+def _agree(name, device, op, call):
+    """Raises unless all ranks of the group are about to make the same call: a text. Collective."""
+    bootstrap = _context(name, device)[2]
+    for rank, other in enumerate(bootstrap.all_gather(call.encode())):
+        if other != call.encode():
+            raise tandem.ArgumentError(
+                f"{op}: expected the same global shapes on all ranks of the group, found {call} on rank {bootstrap.rank} and "
+                f"{other.decode()} on rank {rank}; with other numbers of tokens on each rank, pass tokens=")
+
+
+def _make_context(bootstrap, device, channels):
     if device.type == "cpu":
         return tandem.Context("cpu", channels, bootstrap=bootstrap, matmul_threads=torch.get_num_threads())
     if device.type != "cuda":

@@ -95,64 +95,79 @@ def _like(x, dim, rows, columns):
     return shape
 
 
-# Each returns (program, numbers of its inputs among rows and weights, [(shape of a result, is the result its transpose)]).
+# Each returns what _tandem.Operator states. group: (name, context, notes).
 
 
-def _prepare_gather(group, context, numbers, rows, weights):
+def _prepare_gather(group, numbers, rows, weights):
     (x,), (dim, tokens, gathered) = rows, numbers
-    dim, ranks = _check("all_gather_matmul", x, weights, dim), context.world_size
-    tokens = _tokens_of(x, dim, group, tokens)
-    if x.shape[dim] != _piece(tokens, group):
-        raise tandem.ArgumentError(f"all_gather_matmul: expected {_piece(tokens, group)} of {tokens} rows on rank "
-                                   f"{_rank(group)}, found {x.shape[dim]}")
-    folded = _folded(x.shape, dim)
-    program = _fusions.compiled(_fusions.all_gather_matmul, context, x, (*folded[:-2], tokens, folded[-1]),
-                                _global(weights, ranks, 1), (gathered,))
+    dim, ranks = _check("all_gather_matmul", x, weights, dim), group[1].world_size
+    tokens = _tokens_of(x, dim, group[0], tokens)
+    if x.shape[dim] != _piece(tokens, group[0]):
+        raise tandem.ArgumentError(f"all_gather_matmul: expected {_piece(tokens, group[0])} of {tokens} rows on rank "
+                                   f"{_rank(group[0])}, found {x.shape[dim]}")
+    *outer, rows, columns = _folded(x.shape, dim)
+    kinds = _global(weights, ranks, 1)
+    exact = (*outer, tokens, columns), kinds, (gathered,)
+    if outer or rows * ranks != tokens:
+        program, extent = _fusions.compiled(_fusions.all_gather_matmul, group, x, *exact), None
+    else:
+        program, extent = _fusions.varying(_fusions.all_gather_matmul, group, x, rows, exact,
+                                           ((ranks, "?", columns), kinds, (gathered,)))
     columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
-    return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns]
+    return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns], extent
 
 
-def _prepare_gather_backward(group, context, numbers, rows, weights):
+def _prepare_gather_backward(group, numbers, rows, weights):
     dim, need_x, need_weights = numbers
     x, *grads = rows
-    dim, ranks = dim % x.dim(), context.world_size
+    dim, ranks = dim % x.dim(), group[1].world_size
     folded = _folded(x.shape, dim)
-    program = _fusions.compiled(_fusions.all_gather_matmul_backward, context, x,
+    program = _fusions.compiled(_fusions.all_gather_matmul_backward, group, x,
                                 (*folded[:-2], grads[0].shape[dim], folded[-1]), _global(weights, ranks, 1),
                                 (need_x, need_weights))
     count = len(grads)
     inputs = [*([0] if need_weights else []), *(range(1 + count, 1 + 2 * count) if need_x else []), *range(1, 1 + count)]
-    return program, inputs, [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weights else [])]
+    made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weights else [])]
+    return program, inputs, made, None
 
 
-def _prepare_scatter(group, context, numbers, rows, weights):
+def _prepare_scatter(group, numbers, rows, weights):
     (x,), (dim,) = rows, numbers
-    dim, ranks = _check("matmul_reduce_scatter", x, weights, dim), context.world_size
-    program = _fusions.compiled(_fusions.matmul_reduce_scatter, context, x, _shape(_folded(x.shape, dim), ranks, -1),
-                                *_global(weights, ranks, 0), ())
-    return program, (0, 1), [(_like(x, dim, _piece(x.shape[dim], group), weights[0].shape[1]), False)]
+    dim, ranks = _check("matmul_reduce_scatter", x, weights, dim), group[1].world_size
+    (kind,) = _global(weights, ranks, 0)
+    *outer, tokens, columns = _shape(_folded(x.shape, dim), ranks, -1)
+    exact = (*outer, tokens, columns), kind, ()
+    if outer or tokens % ranks:
+        program, extent = _fusions.compiled(_fusions.matmul_reduce_scatter, group, x, *exact), None
+    else:
+        program, extent = _fusions.varying(_fusions.matmul_reduce_scatter, group, x, tokens // ranks, exact,
+                                           ((ranks, "?", columns), kind, ()))
+    return program, (0, 1), [(_like(x, dim, _piece(x.shape[dim], group[0]), weights[0].shape[1]), False)], extent
 
 
-def _prepare_scatter_backward(group, context, numbers, rows, weights):
+def _prepare_scatter_backward(group, numbers, rows, weights):
     (x, _), (dim, need_x, need_weight) = rows, numbers
-    dim, ranks = dim % x.dim(), context.world_size
-    program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, context, x,
+    dim, ranks = dim % x.dim(), group[1].world_size
+    program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x,
                                 _shape(_folded(x.shape, dim), ranks, -1), *_global(weights, ranks, 0),
                                 (need_x, need_weight))
     inputs = [*([0] if need_weight else []), *([2] if need_x else []), 1]
-    return program, inputs, [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weight else [])]
+    made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weight else [])]
+    return program, inputs, made, None
 
 
-def _prepare_reduce(group, context, numbers, rows, weights):
-    shapes = []
+def _prepare_reduce(group, numbers, rows, weights):
+    ranks, tokens, columns = group[1].world_size, math.prod(rows[0].shape[:-1]), []
     for x, weight in zip(rows, weights):
         _check("matmul_all_reduce", x, [weight], 0)
-        shapes.append((math.prod(x.shape[:-1]), x.shape[-1] * context.world_size))
-    program = _fusions.compiled(_fusions.matmul_all_reduce, context, rows[0], tuple(shapes),
-                                _global(weights, context.world_size, 0), ())
+        columns.append(x.shape[-1] * ranks)
+    kinds = _global(weights, ranks, 0)
+    program, extent = _fusions.varying(
+        _fusions.matmul_all_reduce, group, rows[0], tokens, (tuple((tokens, one) for one in columns), kinds, ()),
+        (tuple(("?", one) for one in columns), kinds, ()))
     count = len(rows)
     inputs = [index for one in range(count) for index in (one, count + one)]
-    return program, inputs, [((*rows[0].shape[:-1], weights[0].shape[1]), False)]
+    return program, inputs, [((*rows[0].shape[:-1], weights[0].shape[1]), False)], extent
 
 
 _groups = _tandem.Groups()
