@@ -92,18 +92,15 @@ class Job:
         if how == "plain":
             return model, model, contextlib.nullcontext()
         kind, compiled = how.removesuffix("-compiled"), how.endswith("-compiled") or how == "async"
-        model = self.model.split(model, self.mesh, "torch" if kind == "async" else kind)
-        entered = contextlib.nullcontext()
+        model = self.model.split(model, self.mesh, "torch" if kind == "async" else kind, self.whole[1])
+        if not compiled:
+            return model, model, contextlib.nullcontext()
         if how == "async":
-            import torch._inductor.config
             from torch.distributed._symmetric_memory import enable_symm_mem_for_group
             enable_symm_mem_for_group(self.mesh.get_group().group_name)
-            entered = torch._inductor.config.patch(_micro_pipeline_tp=True)
-        elif kind == "tandem" and compiled:
-            entered = tandem.torch.overlap_compiled()
-        if compiled:
-            torch._dynamo.reset()
-        return model, torch.compile(model) if compiled else model, entered
+        # Options tell the variants apart in the cache of torch.compile, for which torch's two models look the same.
+        call = torch.compile(model, options={"_micro_pipeline_tp": how == "async"})
+        return model, call, tandem.torch.overlap_compiled() if kind == "tandem" else contextlib.nullcontext()
 
     def step(self, call, whole=False):
         """Forward and backward; this rank's part of the loss."""

@@ -29,7 +29,8 @@ class Shape:
 
 
 SHAPES = {"tiny": Shape(64, 160, 8, 4, 8), "8b": Shape(4096, 14336, 32, 8, 128), "70b": Shape(8192, 28672, 64, 8, 128)}
-COLUMNS, ROWS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"), ("o_proj", "down_proj")
+COLUMNS = ("attention.q_proj", "attention.k_proj", "attention.v_proj", "mlp.gate_proj", "mlp.up_proj")
+ROWS = ("attention.o_proj", "mlp.down_proj")
 
 
 def rope(tokens, head, device, dtype):
@@ -104,21 +105,22 @@ def make(shape, blocks, device, dtype):
     return model
 
 
-def split(model, mesh, how):
-    """Splits the model over the ranks of the mesh: by Tandem, by torch, or without any communication."""
+def split(model, mesh, how, whole):
+    """Splits the model over the ranks of the mesh: by Tandem, by torch, or without any communication; then `whole`,
+    [tokens, hidden], stands for what would come from other ranks."""
     if how == "tandem":
         plan = {name: tandem.torch.ColwiseParallel(input_layouts=Shard(0)) for name in COLUMNS}
         plan.update({name: tandem.torch.RowwiseParallel(output_layouts=Shard(0)) for name in ROWS})
-        return tandem.torch.parallelize(model, mesh, {f"blocks.*.*.{name}": style for name, style in plan.items()},
+        return tandem.torch.parallelize(model, mesh, {f"blocks.*.{name}": style for name, style in plan.items()},
                                         src_data_rank=None)
     if how == "torch":
         plan = {"blocks.*.attention": tp.PrepareModuleInput(input_layouts=(Shard(0), None),
                                                             desired_input_layouts=(Replicate(), None)),
                 "blocks.*.mlp": tp.PrepareModuleInput(input_layouts=(Shard(0),), desired_input_layouts=(Replicate(),))}
-        plan.update({f"blocks.*.*.{name}": tp.ColwiseParallel() for name in COLUMNS})
-        plan.update({f"blocks.*.*.{name}": tp.RowwiseParallel(output_layouts=Shard(0)) for name in ROWS})
+        plan.update({f"blocks.*.{name}": tp.ColwiseParallel() for name in COLUMNS})
+        plan.update({f"blocks.*.{name}": tp.RowwiseParallel(output_layouts=Shard(0)) for name in ROWS})
         return tp.parallelize_module(model, mesh, plan, src_data_rank=None)
-    return _without_communication(model, mesh.get_local_rank(), mesh.size())
+    return _without_communication(model, mesh.get_local_rank(), mesh.size(), whole)
 
 
 class _Gathered(torch.autograd.Function):
@@ -147,23 +149,15 @@ class _Scattered(torch.autograd.Function):
         return ctx.saved_tensors[0].detach(), None, None
 
 
-def _without_communication(model, rank, ranks):
+def _without_communication(model, rank, ranks, whole):
     """Each rank computes what it would compute, with wrong values: the time that is left if communication were free."""
-    whole = {}
-
-    def values(x, rows):
-        if rows not in whole:
-            whole[rows] = torch.randn(rows, x.shape[1], device=x.device, dtype=x.dtype)
-        return whole[rows]
-
-    for module in model.modules():
-        if isinstance(module, (Attention, MLP)):
-            module.register_forward_pre_hook(lambda _, inputs: (
-                _Gathered.apply(inputs[0], values(inputs[0], inputs[0].shape[0] * ranks)), *inputs[1:]))
     for name, module in model.named_modules():
-        last = name.rpartition(".")[2]
-        if last in COLUMNS + ROWS:
-            module.weight = nn.Parameter(module.weight.detach().chunk(ranks, 0 if last in COLUMNS else 1)[rank].clone())
-        if last in ROWS:
-            module.register_forward_hook(lambda _, inputs, y: _Scattered.apply(y, values(y, y.shape[0]), ranks))
+        if isinstance(module, (Attention, MLP)):
+            module.register_forward_pre_hook(
+                lambda _, inputs: (_Gathered.apply(inputs[0], whole), *inputs[1:]))
+        if name.endswith(COLUMNS + ROWS):
+            dim = 0 if name.endswith(COLUMNS) else 1
+            module.weight = nn.Parameter(module.weight.detach().chunk(ranks, dim)[rank].clone())
+        if name.endswith(ROWS):
+            module.register_forward_hook(lambda _, inputs, y: _Scattered.apply(y, whole, ranks))
     return model
