@@ -215,9 +215,9 @@ LogicalResult Layouts::inferAlong(int16_t axis) {
   auto explain = [&](Operation *at) {
     auto diag = at->emitOpError() << "does not fit its neighbours along " << describe(axis) << ": "
                                   << solver.getConflict();
-    if (!getCollective(at) && llvm::any_of(at->getResults(), [&](Value result) {
-          return llvm::is_contained(terminator->getOperands(), result);
-        }))
+    auto structured = dyn_cast<linalg::LinalgOp>(at);
+    if (structured && structured.getNumReductionLoops() != 0 &&
+        llvm::is_contained(terminator->getOperands(), at->getResult(0)))
       diag.attachNote(terminator->getLoc()) << "a returned value is not partial: reduce it first";
     return LogicalResult(diag);
   };
