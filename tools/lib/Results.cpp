@@ -10,6 +10,7 @@
 #include "Inputs.h"
 #include "tandem/Program/stream_program_generated.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -56,6 +57,34 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
   return placements;
 }
 
+/// The bytes of every rank, on rank 0; empty on others. In pieces: only rank 0 needs memory for
+/// what all ranks have.
+static Expected<std::vector<std::string>> gatherOnRoot(const Tensor &mine, Bootstrap &bootstrap) {
+  constexpr uint64_t piece = uint64_t(4) << 20;
+  uint64_t size = mine.data.size();
+  std::vector<uint64_t> sizes(bootstrap.worldSize());
+  TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&size, sizeof size, sizes.data()));
+  uint64_t most = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<std::string> parts(bootstrap.rank() == 0 ? sizes.size() : 0);
+  for (size_t rank = 0; rank < parts.size(); ++rank)
+    parts[rank].reserve(sizes[rank]);
+  std::string sent, all;
+  for (uint64_t begin = 0; begin < most; begin += piece) {
+    uint64_t length = std::min(piece, most - begin);
+    auto lengthOf = [&](uint64_t of) { return begin < of ? std::min(length, of - begin) : 0; };
+    if (uint64_t mineHere = lengthOf(size))
+      sent.assign(reinterpret_cast<const char *>(mine.data.data()) + begin, mineHere);
+    else
+      sent.clear();
+    sent.resize(length);
+    all.resize(length * sizes.size());
+    TANDEM_RETURN_IF_ERROR(bootstrap.allGather(sent.data(), length, all.data()));
+    for (size_t rank = 0; rank < parts.size(); ++rank)
+      parts[rank].append(all, rank * length, lengthOf(sizes[rank]));
+  }
+  return parts;
+}
+
 Expected<std::vector<Tensor>> run::gatherResults(const Program &program,
                                                  const std::vector<Placement> &placements,
                                                  const std::vector<Tensor> &buffers,
@@ -66,10 +95,7 @@ Expected<std::vector<Tensor>> run::gatherResults(const Program &program,
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].isResult)
       continue;
-    TANDEM_ASSIGN_OR_RETURN(
-        auto parts,
-        allGatherStrings(bootstrap, {reinterpret_cast<const char *>(buffers[i].data.data()),
-                                     buffers[i].data.size()}));
+    TANDEM_ASSIGN_OR_RETURN(auto parts, gatherOnRoot(buffers[i], bootstrap));
     if (bootstrap.rank() != 0 || !problem.ok())
       continue;
     auto whole = assemble(arguments[i], placements[i], parts);
