@@ -46,8 +46,8 @@ struct Graph {
   bool global = false; ///< captured in the default mode
 };
 
-/// Ends the captures of the default mode in all threads, unless the calling thread is in another mode
-/// (cuThreadExchangeStreamCaptureMode). Queries, waits and allocations call it, as in CUDA.
+/// Ends the captures of the default mode in all threads, unless the calling thread is in another
+/// mode (cuThreadExchangeStreamCaptureMode). Queries, waits and allocations call it, as in CUDA.
 void disturb();
 
 /// Does a copy.
