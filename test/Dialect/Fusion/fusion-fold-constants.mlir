@@ -133,3 +133,29 @@ func.func @constants(%0: !rows) -> !rows {
   %8 = arith.addf %0, %7 : !rows
   return %8 : !rows
 }
+
+// -----
+
+#tp = #tandem.mesh<"tp", ["x" = 2]>
+!none = tensor<8x0xf32, #fusion.axes<#tp, [-, -]>>
+!matrix = tensor<0x4xf32, #fusion.axes<#tp, [-, -]>>
+!product = tensor<8x4xf32, #fusion.axes<#tp, [-, -]>>
+!rows = tensor<8xf32, #fusion.axes<#tp, [-]>>
+
+// A minimum of equal elements is one of them, and so is a sum of zeros; a sum of ones is not.
+// CHECK-LABEL: @reduced
+// CHECK-DAG:     %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<8xf32,
+// CHECK-DAG:     %[[SUM:.*]] = fusion.reduce sum
+// CHECK:         return %[[ZERO]], %[[ZERO2:.*]], %[[SUM]]
+// expected-remark @+1 {{3 folded}}
+func.func @reduced(%0: !none, %1: !matrix) -> (!rows, !rows, !rows) {
+  // expected-remark @+1 {{its result is known}}
+  %2 = fusion.matmul %0, %1 : !none, !matrix -> !product
+  // expected-remark @+1 {{its result is known}}
+  %3 = fusion.reduce min %2 dims [1] : !product -> !rows
+  // expected-remark @+1 {{its result is known}}
+  %4 = fusion.reduce sum %2 dims [1] : !product -> !rows
+  %5 = arith.constant dense<1.0> : !product
+  %6 = fusion.reduce sum %5 dims [1] : !product -> !rows
+  return %3, %4, %6 : !rows, !rows, !rows
+}

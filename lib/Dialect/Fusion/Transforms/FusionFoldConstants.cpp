@@ -71,6 +71,15 @@ static Value foldResult(OpBuilder &builder, Operation *op) {
   return {};
 }
 
+/// Whether a reduction of equal elements gives this element, however many there are.
+static bool isKept(ReduceKind kind, Attribute element) {
+  if (kind != ReduceKind::Sum)
+    return true;
+  if (auto number = dyn_cast<FloatAttr>(element))
+    return number.getValue().isPosZero();
+  return cast<IntegerAttr>(element).getValue().isZero();
+}
+
 /// The folded result of an op on constants; null if it does not fold.
 static Value foldConstants(OpBuilder &builder, Operation *op) {
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
@@ -82,6 +91,11 @@ static Value foldConstants(OpBuilder &builder, Operation *op) {
     operands.push_back(elements);
   }
   // A constant is partial only if copies of it combine to itself.
+  if (auto reduce = dyn_cast<ReduceOp>(op)) {
+    auto element = cast<SplatElementsAttr>(operands.front()).getSplatValue<Attribute>();
+    return isKept(reduce.getKind(), element) ? makeConstant(builder, op->getLoc(), type, element)
+                                             : Value();
+  }
   SmallVector<OpFoldResult> results;
   if (op->hasTrait<SelectsElements>())
     results.push_back(operands.front());
