@@ -70,6 +70,7 @@ func.func private @kernel(tensor<8x4xf32>) -> tensor<8x4xf32>
 // CHECK-LABEL: @bias
 // CHECK: fusion.matmul {{.*}} bias {{.*}} -> tensor<8x16xf32, #fusion.axes<#m, [-, didx("y")]>>
 // LOCAL-LABEL: @bias
+// LOCAL-NEXT:    fusion.reshard %arg2
 // LOCAL-NEXT:    %[[M:.*]] = fusion.matmul %arg0, %arg1 : {{.*}} partial = ["x"]
 // LOCAL-NEXT:    %[[R:.*]] = fusion.reshard %[[M]] : {{.*}} -> tensor<8x16xf32, #fusion.axes<#m, [-, didx("y")]>>
 // LOCAL:         arith.addf %[[R]]
