@@ -73,6 +73,23 @@ class _Linear(ParallelStyle):
                                   stride=tuple(stride))
 
 
+class _Transpose(torch.autograd.Function):
+    """weight.to_local().t() of a DTensor, whose gradient is split as it is: much quicker than to_local's backward."""
+
+    @staticmethod
+    def forward(ctx, weight):
+        ctx.spec = weight._spec
+        return weight._local_tensor.t()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return DTensor(grad.t(), ctx.spec, requires_grad=False)
+
+
+def _transpose(weight):
+    return weight.to_local().t() if torch.compiler.is_compiling() else _Transpose.apply(weight)
+
+
 def _forward(module, x):
     return module._tandem_style._run(module, x)
 
@@ -109,7 +126,7 @@ class ColwiseParallel(_Linear):
         mesh = modules[0]._tandem_mesh
         group = mesh.get_group().group_name
         local, layout, shape = self._local(x, mesh)
-        weights = [module.weight.to_local().t() for module in modules]
+        weights = [_transpose(module.weight) for module in modules]
         if isinstance(layout, Shard):
             dim = _dim(layout, local)
             tokens = None if shape is None else shape[dim]
@@ -149,7 +166,7 @@ class RowwiseParallel(_Linear):
         mesh = module._tandem_mesh
         group = mesh.get_group().group_name
         local, _, _ = self._local(x, mesh)
-        weight = module.weight.to_local().t()
+        weight = _transpose(module.weight)
         if isinstance(self.output_layout, Shard):
             dim = _dim(self.output_layout, local)
             if self.use_local_output and local.shape[dim] % mesh.size():
