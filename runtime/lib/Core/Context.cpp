@@ -21,10 +21,10 @@ Watched::~Watched() = default;
 
 ContextImpl::~ContextImpl() {
   // A peer in a run that this rank never started may write until this rank's transports have left.
-  std::vector<std::unique_ptr<Memory>> written;
+  std::vector<std::shared_ptr<Memory>> written;
   for (auto &[number, instance] : retired) {
     instance->finishRuns(); // the watchdog still runs
-    written.push_back(instance->takeSymmetric());
+    written.push_back(instance->symmetricMemory());
   }
   retired.clear();
   {
@@ -92,6 +92,21 @@ Status ContextImpl::releaseRetired() {
   for (auto &[number, instance] : released)
     instance.reset();
   return Status();
+}
+
+std::vector<std::shared_ptr<SymmetricPool>>
+ContextImpl::symmetricPools(const std::vector<uint32_t> &members) {
+  std::vector<std::shared_ptr<SymmetricPool>> found;
+  for (const auto &known : pools[members])
+    if (auto pool = known.lock())
+      found.push_back(std::move(pool));
+  return found;
+}
+
+void ContextImpl::addSymmetricPool(const std::vector<uint32_t> &members,
+                                   const std::shared_ptr<SymmetricPool> &pool) {
+  if (!members.empty())
+    pools[members].push_back(pool);
 }
 
 Status ContextImpl::health() const {

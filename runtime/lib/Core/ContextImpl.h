@@ -9,6 +9,7 @@
 #define TANDEM_LIB_CORE_CONTEXTIMPL_H
 
 #include "SharedArena.h"
+#include "SymmetricPool.h"
 
 #include "tandem/Runtime/Context.h"
 
@@ -41,7 +42,7 @@ public:
   /// accesses. Called without the context's lock.
   virtual void finishRuns() = 0;
   /// What peers may write to as long as the transports live. Before the instance is destroyed.
-  virtual std::unique_ptr<Memory> takeSymmetric() = 0;
+  virtual std::shared_ptr<Memory> symmetricMemory() = 0;
 };
 
 class ContextImpl final : public Context {
@@ -93,6 +94,13 @@ public:
   /// Collective: destroys the retired instances that no rank uses any more.
   Status releaseRetired();
 
+  /// Pools of instances whose one-sided channels have these members, in the order in which they
+  /// were made.
+  std::vector<std::shared_ptr<SymmetricPool>> symmetricPools(const std::vector<uint32_t> &members);
+  /// No members: it is not shared.
+  void addSymmetricPool(const std::vector<uint32_t> &members,
+                        const std::shared_ptr<SymmetricPool> &pool);
+
   /// While it is held, the watchdog does not look at instances.
   std::unique_lock<std::mutex> lockWatched() { return std::unique_lock<std::mutex>(mutex); }
   void watch(Watched *instance);
@@ -108,6 +116,7 @@ private:
   const std::shared_ptr<SharedArena> sharedArena = std::make_shared<SharedArena>();
   std::map<std::pair<StreamPriority, uint32_t>, std::unique_ptr<Stream>> streams;
   std::map<std::string, std::shared_ptr<const ExternalKernel>, std::less<>> kernels;
+  std::map<std::vector<uint32_t>, std::vector<std::weak_ptr<SymmetricPool>>> pools; ///< by members
   std::vector<std::string> hosts; ///< by rank; empty until first needed
 
   std::mutex retiredMutex; ///< guards the three fields below; never held in a call of an instance

@@ -60,8 +60,8 @@ void InstanceImpl::releaseOwn() {
   dropGraphs();
   steps.clear();
   operations.clear();
-  for (Barrier &barrier : barriers)
-    barrier = Barrier();
+  for (Barrier *barrier : {&barriers[0], &barriers[1], &meeting})
+    *barrier = Barrier();
   graphStreams.clear();
   shared->leave(*this);
   arena.reset();
@@ -83,7 +83,7 @@ void *InstanceImpl::baseOf(const sp::Buffer &buffer, unsigned half) const {
   case sp::Space::argument:
     return bound[buffer.argument()];
   case sp::Space::symmetric:
-    return at(symmetricMemory.base) + half * symmetricMemory.halfBytes;
+    return at(symmetric->memory.base) + half * symmetric->memory.halfBytes;
   default:
     return at(arena->data());
   }
@@ -142,8 +142,10 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   Status status = shared->follow(*slot.main.load());
   if (status.ok() && slot.hasBegin)
     status = slot.main.load()->record(*slot.begin, kNoMarker);
+  if (status.ok())
+    status = takeTurn(slot);
   if (status.ok() && varying)
-    status = varying->before(slot.frame.half, *slot.main.load(), given, *this);
+    status = varying->before(slot.run % kRuns, *slot.main.load(), given, *this);
   if (status.ok()) {
     slot.replays = graphs && !tracing;
     if (slot.replays)
@@ -187,7 +189,7 @@ Status InstanceImpl::dispatch(Slot &slot) {
       (s == 0 ? main : streams[s])->timeEvents(slot.frame.times);
   TANDEM_RETURN_IF_ERROR(issue(slot, main, streams));
   if (varying)
-    TANDEM_RETURN_IF_ERROR(varying->after(slot.frame.half, *main));
+    TANDEM_RETURN_IF_ERROR(varying->after(slot.run % kRuns, *main));
   for (uint32_t s = 0; s < streams.size(); ++s)
     if (usesStream[s])
       TANDEM_RETURN_IF_ERROR((s == 0 ? main : streams[s])->record(*slot.ends[s], kNoMarker));
@@ -257,7 +259,7 @@ Status InstanceImpl::replay(Slot &slot) {
   }
   TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
   if (varying)
-    TANDEM_RETURN_IF_ERROR(varying->after(slot.frame.half, *slot.main));
+    TANDEM_RETURN_IF_ERROR(varying->after(slot.run % kRuns, *slot.main));
   return slot.main.load()->record(*slot.ends[0], kNoMarker);
 }
 

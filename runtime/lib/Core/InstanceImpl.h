@@ -11,6 +11,7 @@
 #include "ContextImpl.h"
 #include "GraphCache.h"
 #include "SharedArena.h"
+#include "SymmetricPool.h"
 #include "Varying.h"
 
 #include "tandem/Program/stream_program_generated.h"
@@ -19,6 +20,9 @@
 #include <deque>
 
 namespace tandem::core {
+
+/// The symmetric memory of a program, if it shares none; without an address.
+SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks);
 
 /// One thing to enqueue.
 struct Step {
@@ -62,13 +66,15 @@ public:
   void abortChannels(const Status &reason, bool oneSided) override;
   void dropGraphs() override;
   void finishRuns() override;
-  std::unique_ptr<Memory> takeSymmetric() override { return std::move(symmetric); }
+  std::shared_ptr<Memory> symmetricMemory() override {
+    return symmetric ? (**symmetric).memory() : nullptr;
+  }
   void retire() override;
 
 private:
   /// One of the runs that may be in flight: its addresses, its begin, and the ends of its streams.
   struct Slot {
-    Frame frame;
+    Frame frame, meetings[2];
     std::vector<void *> pointers;             ///< per view
     uint64_t bindings = 0;                    ///< the state of the bindings in `pointers`
     std::vector<std::unique_ptr<Event>> ends; ///< per stream
@@ -80,6 +86,11 @@ private:
     std::atomic<bool> hasBegin{false};  ///< `begin` is recorded, or will be
     std::atomic<uint64_t> run{0};       ///< its frame's epoch
     std::atomic<bool> replays{false};   ///< the run is a replay of a graph
+  };
+
+  /// All members of a one-sided channel signal to each other, and wait.
+  struct Barrier {
+    std::vector<std::unique_ptr<Operation>> signals, waits;
   };
 
   void report(const Status &error, Marker marker) override;
@@ -100,8 +111,19 @@ private:
   Status agree(const Status &mine, const char *what);
   Status agreeOnProgram();
   Status agreeOnCommands();
-  /// The two barriers of runs in the caller's graphs.
+  /// Collective: chooses or makes the symmetric memory.
+  Status makeSymmetric();
+  /// Whether the put is inside of what rank `to` needs; the memory there may be larger.
+  Status checkPut(const Put &put, uint32_t to) const;
+  /// From a pool of `members` (empty: none), the same one on all of them.
+  Status takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes, uint32_t signals);
+  /// How all ranks meet: in usual runs, and in the two barriers of runs in the caller's graphs.
+  Status prepareMeeting();
   Status prepareBarriers();
+  Status prepareMeeting(Barrier &barrier, uint32_t channel,
+                        const std::function<uint32_t(uint32_t)> &slotOf);
+  /// Which half the run uses; before it, the ranks meet if they must.
+  Status takeTurn(Slot &slot);
   /// Whether runs are replayed as graphs: on all ranks or on none.
   Status agreeOnGraphs();
   std::string whyNoGraph() const;
@@ -150,16 +172,17 @@ private:
 
   std::shared_ptr<SharedArena> shared; ///< gives `arena`, and orders runs
   std::shared_ptr<Memory> arena;
-  std::unique_ptr<Memory> symmetric;
-  SymmetricMemory symmetricMemory;
+  std::unique_ptr<SymmetricPool::Share> symmetric; ///< null: the program needs none
+  /// The ranks whose symmetric memory this rank shares with other instances, itself included.
+  std::vector<uint32_t> peers;
+  std::map<uint32_t, uint64_t> peerBytes; ///< by rank: of one half, as its program needs it
+  bool ordersRanks = false;               ///< each run: no rank ends before all peers have begun
   std::vector<std::unique_ptr<Channel>> channels; ///< null where this rank takes no part
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Operation>> operations;
-  /// All members of the one-sided channels meet; in the caller's graphs, before and after a run.
-  struct Barrier {
-    std::vector<std::unique_ptr<Operation>> signals, waits;
-  };
-  Barrier barriers[2];
+  Barrier barriers[2];   ///< of runs in the caller's graphs: before and after them
+  Barrier meeting;       ///< of usual runs behind those of other instances
+  uint64_t meetings = 0; ///< how often the ranks have met there
   std::vector<Step> steps;
   std::vector<Stream *> streams; ///< of the context; [0] is the default main stream
   std::vector<char> usesStream;

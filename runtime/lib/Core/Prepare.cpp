@@ -18,7 +18,6 @@ namespace tandem::core {
 
 namespace {
 template <typename V> uint32_t count(const V *vector) { return vector ? vector->size() : 0; }
-uint64_t roundUp(uint64_t n) { return (n + sp::kAlignment - 1) / sp::kAlignment * sp::kAlignment; }
 } // namespace
 
 std::string InstanceImpl::prefix() const {
@@ -38,8 +37,11 @@ Status InstanceImpl::prepare() {
     local = makeStreams();
   TANDEM_RETURN_IF_ERROR(agree(local, "load the program"));
   TANDEM_RETURN_IF_ERROR(agreeOnProgram());
+  TANDEM_RETURN_IF_ERROR(makeSymmetric());
   TANDEM_RETURN_IF_ERROR(makeChannels());
   Status operations = prepareOperations();
+  if (operations.ok())
+    operations = prepareMeeting();
   if (operations.ok() && context.device().hasGraphs())
     operations = prepareBarriers();
   TANDEM_RETURN_IF_ERROR(agree(operations, "prepare the program"));
@@ -62,65 +64,8 @@ Status InstanceImpl::checkWorld() const {
   return Status();
 }
 
-/// The signal by which `rank` enters a barrier of runs in the caller's graphs. The program's own
-/// signals are before it: those of usual runs, and those of runs in the caller's graphs.
-static uint32_t barrierSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel,
-                            uint32_t rank, bool atEnd) {
-  return 2 * count(data.signal_slots()) + (2 * channel + (atEnd ? 1 : 0)) * ranks + rank;
-}
-
-static SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
-  bool oneSided = false;
-  for (uint32_t c = 0; c < count(data.channels()); ++c)
-    oneSided |= (data.channels()->Get(c)->capabilities() & OneSided) != 0;
-  SymmetricMemory memory;
-  memory.halfBytes = roundUp(data.symmetric_bytes());
-  memory.signalOffset = 2 * memory.halfBytes;
-  memory.numSignals = oneSided ? barrierSlot(data, ranks, count(data.channels()), 0, false)
-                               : count(data.signal_slots());
-  memory.totalBytes = memory.signalOffset + roundUp(memory.numSignals * sizeof(uint64_t));
-  return memory;
-}
-
-Status InstanceImpl::prepareBarriers() {
-  for (bool atEnd : {false, true}) {
-    Barrier &barrier = barriers[atEnd ? 1 : 0];
-    for (uint32_t c = 0; c < channels.size(); ++c) {
-      const sp::Channel &channel = *data.channels()->Get(c);
-      if (!channels[c] || !(channel.capabilities() & OneSided))
-        continue;
-      auto add = [&](std::vector<std::unique_ptr<Operation>> &list, auto made) -> Status {
-        TANDEM_RETURN_IF_ERROR(made.status());
-        list.push_back(std::move(*made));
-        return Status();
-      };
-      for (uint32_t member = 0; member < channel.group()->size(); ++member) {
-        if (member == channel.self())
-          continue;
-        Signal signal;
-        signal.peer = member;
-        signal.slot = barrierSlot(data, context.worldSize(), c, context.rank(), atEnd);
-        signal.value = signal.perRun = 1;
-        TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal)));
-        TANDEM_RETURN_IF_ERROR(
-            add(barrier.waits,
-                channels[c]->prepareWaitSignal(
-                    {barrierSlot(data, context.worldSize(), c, channel.group()->Get(member), atEnd),
-                     1, 1})));
-      }
-    }
-  }
-  return Status();
-}
-
 Status InstanceImpl::allocate() {
   TANDEM_ASSIGN_OR_RETURN(arena, shared->join(context.device(), *this, data.arena_bytes()));
-  symmetricMemory = layoutSymmetric(data, context.worldSize());
-  if (symmetricMemory.totalBytes > 0) {
-    TANDEM_ASSIGN_OR_RETURN(
-        symmetric, context.device().allocate(symmetricMemory.totalBytes, MemoryKind::Symmetric));
-    symmetricMemory.base = symmetric->data();
-  }
   bound.assign(programHandle->arguments().size(), nullptr);
   isBound.assign(bound.size(), 0);
   given = bound;
@@ -196,8 +141,8 @@ Status InstanceImpl::makeChannels() {
     if (in.group())
       desc.group.assign(in.group()->begin(), in.group()->end());
     desc.self = in.self();
-    if (desc.capabilities & OneSided)
-      desc.symmetric = symmetricMemory;
+    if ((desc.capabilities & OneSided) && symmetric)
+      desc.symmetric = symmetric->memory;
     std::string where = fmt::format("channel c{} \"{}\": ", c, desc.name);
     // Equal capabilities were agreed upon, so all ranks choose the same transport, or fail alike.
     auto transport = context.transport(desc);
@@ -342,6 +287,8 @@ Expected<std::unique_ptr<Operation>> InstanceImpl::prepareCommunication(const sp
     put.offset = data.buffers()->Get(dst.buffer())->offset() + dst.offset();
     put.dst = view(0).layout;
     put.src = view(1);
+    TANDEM_RETURN_IF_ERROR(
+        checkPut(put, data.channels()->Get(command.channel())->group()->Get(put.peer)));
     return channel->preparePut(put);
   }
   case sp::CommandKind::signal: {

@@ -32,14 +32,14 @@ enum Capability : uint32_t { TwoSided = 1, OneSided = 2, Collectives = 4 };
 std::string capabilitiesToString(uint32_t capabilities);
 
 /// The memory of an instance that peers may access, like torch's symmetric memory: one allocation
-/// of MemoryKind::Symmetric with two halves of the symmetric arena, then the signals (uint64_t
-/// each, zero at start). Run n uses half n % 2. Sizes may differ by rank; ranks exchange them when
-/// the channel is created.
+/// of MemoryKind::Symmetric with two halves of the symmetric arena, then signals (uint64_t each,
+/// zero at start). Runs alternate between the halves. Other instances may use the halves, too, and
+/// have other signals. Sizes may differ by rank; ranks exchange them when the channel is created.
 struct SymmetricMemory {
   void *base = nullptr;
   uint64_t totalBytes = 0;   ///< of the allocation
   uint64_t halfBytes = 0;    ///< of one half; half h starts at h * halfBytes (a multiple of 64)
-  uint64_t signalOffset = 0; ///< of signal 0, in bytes; a multiple of 64
+  uint64_t signalOffset = 0; ///< of the instance's signal 0, in bytes; a multiple of 64
   uint32_t numSignals = 0;
   bool empty() const { return base == nullptr; }
 };

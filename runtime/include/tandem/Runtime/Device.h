@@ -49,7 +49,8 @@ struct Frame {
   void *const *pointers = nullptr;
   /// Runs of this instance before this one. Equal on all ranks.
   uint64_t epoch = 0;
-  /// Which half of the symmetric arena this run uses: epoch % 2.
+  /// Which half of the symmetric arena this run uses: runs of the instances that share it
+  /// alternate.
   unsigned half = 0;
   /// Added to the slots of signals: runs in a caller's capture have signals of their own.
   uint32_t firstSignal = 0;

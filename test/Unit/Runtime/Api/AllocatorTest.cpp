@@ -44,15 +44,15 @@ struct Pool {
   }
 };
 
-/// The signal of a rank to itself starts at zero; y = x through the arena.
-std::string program() {
+/// The signal of a rank to itself starts at zero; y = x through the arena, which has `bytes`.
+std::string program(uint64_t bytes) {
   ProgramSpec spec(1);
   spec.name = "arena";
   uint32_t x = spec.stacked("x", false, DType::F32, {16}),
            y = spec.stacked("y", true, DType::F32, {16});
   RankSpec &rank = spec.ranks[0];
   uint32_t from = rank.view(rank.argument(x, 64), DType::F32, {16}),
-           between = rank.view(rank.arena(64), DType::F32, {16}),
+           between = rank.view(rank.arena(bytes), DType::F32, {16}),
            space = rank.view(rank.symmetric(64), DType::F32, {16}),
            to = rank.view(rank.argument(y, 64), DType::F32, {16});
   uint16_t channel = rank.channel({0}, OneSided);
@@ -77,8 +77,8 @@ TEST(CAllocator, AllMemoryOfPrograms) {
   options.allocator = &allocator;
   tandem_context *context = nullptr;
   ASSERT_EQ(tandem_context_create(&options, &context), TANDEM_OK) << tandem_last_error(context);
-  std::string file = program();
-  tandem_program *loaded = nullptr;
+  std::string file = program(64), larger = program(128);
+  tandem_program *loaded = nullptr, *other = nullptr;
   tandem_instance *instance = nullptr;
   ASSERT_EQ(tandem_program_load_memory(context, file.data(), file.size(), &loaded), TANDEM_OK)
       << tandem_last_error(context);
@@ -96,13 +96,16 @@ TEST(CAllocator, AllMemoryOfPrograms) {
 
   pool.empty = true;
   tandem_instance *second = nullptr;
-  EXPECT_EQ(tandem_prepare(context, loaded, &second), TANDEM_OUT_OF_MEMORY);
-  EXPECT_NE(std::string(tandem_last_error(context)).find("cannot allocate "), std::string::npos)
+  ASSERT_EQ(tandem_program_load_memory(context, larger.data(), larger.size(), &other), TANDEM_OK);
+  EXPECT_EQ(tandem_prepare(context, other, &second), TANDEM_OUT_OF_MEMORY);
+  EXPECT_NE(std::string(tandem_last_error(context)).find("cannot allocate 128 bytes"),
+            std::string::npos)
       << tandem_last_error(context);
   EXPECT_EQ(tandem_run(instance), TANDEM_OK);
 
   tandem_instance_destroy(instance);
   tandem_program_destroy(loaded);
+  tandem_program_destroy(other);
   tandem_context_destroy(context);
   tandem_local_world_destroy(world);
   EXPECT_TRUE(pool.live.empty());

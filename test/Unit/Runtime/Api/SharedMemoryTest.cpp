@@ -25,6 +25,7 @@ using namespace tandem::test;
 namespace {
 
 constexpr size_t kLayers = 32;
+constexpr uint64_t kSignalBytes = uint64_t(32) << 10;
 
 /// Bytes that are allocated now.
 class Counter {
@@ -79,6 +80,38 @@ std::string layer(uint32_t ranks, int64_t count) {
     rank.signal(0, channel, previous, 1, 1);
     rank.copy(0, to, between);
     rank.waitSignal(0, channel, 1, 1);
+  }
+  return spec.encode();
+}
+
+/// Rank `to` of three gets x of rank `from`, reads it slowly, and writes y. In a run, `from` hears
+/// that `to` has begun; no other rank hears of another.
+std::string move(uint32_t from, uint32_t to) {
+  constexpr int64_t kCount = 16;
+  constexpr uint64_t kBytes = kCount * sizeof(float);
+  ProgramSpec spec(3);
+  spec.name = "move";
+  uint32_t x = spec.stacked("x", false, DType::F32, {kCount}),
+           y = spec.stacked("y", true, DType::F32, {kCount});
+  for (uint32_t r = 0; r < 3; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    auto view = [&](uint32_t buffer) { return rank.view(buffer, DType::F32, {kCount}); };
+    uint32_t in = view(rank.argument(x, kBytes)), out = view(rank.argument(y, kBytes)),
+             space = view(rank.symmetric(kBytes));
+    uint16_t channel = rank.channel({0, 1, 2}, OneSided);
+    rank.slots = {1, 1};
+    if (r == from) {
+      rank.put(0, channel, space, in, to);
+      rank.signal(0, channel, to, 0, 1);
+      rank.waitSignal(0, channel, 1, 1);
+    }
+    if (r == to) {
+      rank.signal(0, channel, from, 1, 1);
+      rank.waitSignal(0, channel, 0, 1);
+      for (int i = 0; i < 20000; ++i)
+        rank.copy(0, out, in);
+      rank.copy(0, out, space);
+    }
   }
   return spec.encode();
 }
@@ -195,17 +228,23 @@ public:
 std::vector<std::string> layersOf(uint32_t ranks) {
   std::vector<std::string> files;
   for (size_t i = 0; i < kLayers; ++i)
-    files.push_back(layer(ranks, static_cast<int64_t>(64 * (1 + (i + kLayers / 2) % kLayers))));
+    files.push_back(layer(ranks, static_cast<int64_t>(256 * (1 + (i + kLayers / 2) % kLayers))));
   return files;
 }
 
-TEST_P(CSharedMemory, LayersNeedTheArenaOfTheLargest) {
+TEST_P(CSharedMemory, LayersNeedTheMemoryOfTheLargest) {
   std::vector<std::string> files = layersOf(2);
+  // The largest one first: symmetric memory does not grow.
+  std::rotate(files.begin(), files.begin() + kLayers / 2 - 1, files.end());
   onRanks(2, [&](Stack &stack) {
     for (const std::string &file : files)
       if (!stack.add(file))
         return;
     EXPECT_EQ(stack.counter.bytes(TANDEM_MEMORY_ARENA), stack.largest.arena_bytes);
+    // And space for the signals of all.
+    EXPECT_LE(stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC),
+              stack.largest.symmetric_bytes + kSignalBytes);
+    EXPECT_GT(stack.sum.symmetric_bytes, 4 * (stack.largest.symmetric_bytes + kSignalBytes));
     for (bool streams : {false, true})
       stack.pass(2, 2, streams);
   });
@@ -239,6 +278,35 @@ TEST_P(CSharedMemory, InstancesEndInAnyOrder) {
   });
 }
 
+TEST_P(CSharedMemory, RanksMeetBetweenProgramsThatDoNotOrderThem) {
+  std::vector<std::string> files = {move(0, 1), move(1, 2), move(0, 1)};
+  onRanks(3, [&](Stack &stack) {
+    for (const std::string &file : files)
+      if (!stack.add(file))
+        return;
+    EXPECT_LT(stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC), 2 * kSignalBytes);
+    std::vector<std::vector<float>> x, y;
+    for (size_t step = 0; step < 9; ++step) {
+      x.emplace_back(stack.elements, static_cast<float>(100 * stack.rank + step));
+      y.emplace_back(stack.elements);
+      void *data[] = {x.back().data(), y.back().data()};
+      tandem_run_options run{};
+      run.struct_size = sizeof run;
+      run.data = data;
+      if (!stack.check(tandem_enqueue(stack.layers[step % 3], &run)))
+        return;
+    }
+    for (tandem_instance *instance : stack.layers)
+      stack.check(tandem_wait(instance));
+    for (size_t step = 0; step < 9; ++step) {
+      bool isMiddle = step % 3 == 1;
+      if (stack.rank == (isMiddle ? 2u : 1u)) {
+        EXPECT_EQ(y[step][0], static_cast<float>((isMiddle ? 100 : 0) + step)) << "step " << step;
+      }
+    }
+  });
+}
+
 TEST_P(CSharedMemory, SeparateMemory) {
   std::vector<std::string> files = layersOf(2);
   onRanks(
@@ -248,6 +316,7 @@ TEST_P(CSharedMemory, SeparateMemory) {
           if (!stack.add(file))
             return;
         EXPECT_EQ(stack.counter.bytes(TANDEM_MEMORY_ARENA), stack.sum.arena_bytes);
+        EXPECT_EQ(stack.counter.bytes(TANDEM_MEMORY_SYMMETRIC), stack.sum.symmetric_bytes);
         stack.pass(2, 2, false);
       },
       /*separate=*/true);

@@ -8,11 +8,14 @@
 #include "FakeGpu.h"
 
 #include "tandem/Program/stream_program_generated.h"
+#include "tandem/Runtime/Local.h"
+#include "tandem/Runtime/Registry.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <map>
 #include <mutex>
+#include <thread>
 
 using namespace tandem;
 using namespace tandem::test;
@@ -131,6 +134,76 @@ public:
   MemoryNeeds needs;
 };
 
+/// Two ranks put x to each other and copy what has arrived to y. `hears`: each one waits for what
+/// the other puts in a run, else only rank 0 puts and hears that rank 1 has begun.
+ProgramSpec exchange(int64_t count, bool hears) {
+  ProgramSpec spec(2);
+  uint32_t x = spec.stacked("x", false, DType::F32, {count});
+  uint32_t y = spec.stacked("y", true, DType::F32, {count});
+  auto bytes = static_cast<uint64_t>(count) * 4;
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    auto view = [&](uint32_t buffer) { return rank.view(buffer, DType::F32, {count}); };
+    uint32_t from = view(rank.argument(x, bytes)), to = view(rank.argument(y, bytes)),
+             space = view(rank.symmetric(bytes)), between = view(rank.arena(bytes));
+    uint16_t channel = rank.channel({0, 1}, OneSided);
+    rank.slots = {1, 1};
+    rank.copy(0, between, from);
+    if (hears || r == 0) {
+      rank.sync(1, 0);
+      rank.put(1, channel, space, between, 1 - r);
+      rank.signal(1, channel, 1 - r, 0, 1, true);
+      rank.sync(0, 1);
+    }
+    if (hears || r == 1) {
+      if (!hears)
+        rank.signal(0, channel, 0, 1, 1, true);
+      rank.waitSignal(0, channel, 0, 1);
+      rank.copy(0, to, space);
+    } else {
+      rank.waitSignal(0, channel, 1, 1);
+      rank.copy(0, to, between);
+    }
+  }
+  return spec;
+}
+
+/// Runs instances in turn, without a wait, each with numbers of its own, and checks all results.
+Status runInTurn(Context &context, const std::vector<InstancePtr> &instances,
+                 const std::vector<bool> &hears,
+                 const std::vector<std::shared_ptr<Stream>> &streams, size_t steps) {
+  std::vector<std::unique_ptr<Memory>> x, y;
+  auto numberOf = [](size_t step, uint32_t rank) { return static_cast<float>(10 * step + rank); };
+  for (size_t i = 0; i < steps; ++i) {
+    const InstancePtr &instance = instances[i % instances.size()];
+    uint64_t bytes = instance->program().arguments()[0].localBytes();
+    std::vector<float> numbers(bytes / 4, numberOf(i, context.rank()));
+    for (auto *list : {&x, &y}) {
+      TANDEM_ASSIGN_OR_RETURN(auto memory, context.device().allocate(bytes, MemoryKind::Plain));
+      list->push_back(std::move(memory));
+    }
+    TANDEM_RETURN_IF_ERROR(context.device().upload(x[i]->data(), numbers.data(), bytes));
+  }
+  for (size_t i = 0; i < steps; ++i) {
+    const InstancePtr &instance = instances[i % instances.size()];
+    void *data[] = {x[i]->data(), y[i]->data()};
+    TANDEM_RETURN_IF_ERROR(instance->bindAll(data, nullptr));
+    TANDEM_RETURN_IF_ERROR(instance->enqueue(streams[i % streams.size()]));
+  }
+  for (const InstancePtr &instance : instances)
+    TANDEM_RETURN_IF_ERROR(instance->wait());
+  for (size_t i = 0; i < steps; ++i) {
+    std::vector<float> found(y[i]->size() / 4);
+    TANDEM_RETURN_IF_ERROR(context.device().download(found.data(), y[i]->data(), found.size() * 4));
+    uint32_t from = hears[i % hears.size()] ? 1 - context.rank() : 0;
+    if (found != std::vector<float>(found.size(), numberOf(i, from)))
+      return Status(Code::Internal, "step " + std::to_string(i) + ": found " +
+                                        std::to_string(found[0]) + ", expected " +
+                                        std::to_string(numberOf(i, from)));
+  }
+  return Status();
+}
+
 void expectOk(const Status &status) { EXPECT_TRUE(status.ok()) << status.message(); }
 
 class GpuMemory : public testing::TestWithParam<bool> {};
@@ -172,6 +245,49 @@ TEST_P(GpuMemory, InstancesHaveTheirOwn) {
   expectOk(chain.pass(false));
   // The context's streams, and those of each graph.
   EXPECT_GE(counter.live[MemoryKind::Workspace], (GetParam() ? 8 : 2) * kWorkspace);
+}
+
+TEST_P(GpuMemory, InstancesOfTwoRanksShareSymmetricMemory) {
+  Variable graphs("TANDEM_GRAPH", GetParam() ? "1" : "0");
+  // Programs in which ranks hear of each other need no barrier; one in which they do not does.
+  for (const std::vector<bool> &hears :
+       {std::vector<bool>{true, true, true}, {true, false, true, false, false}}) {
+    auto world = LocalWorld::create(2, std::chrono::seconds(20));
+    Counter counters[2]; // ranks of a process share ownership of symmetric memory
+    auto rank = [&](uint32_t r) -> Status {
+      Counter &counter = counters[r];
+      ContextOptions options;
+      options.device = fakeDevice(r);
+      options.bootstrap = world->bootstrap(r);
+      options.allocator = counter.allocator();
+      TANDEM_ASSIGN_OR_RETURN(auto transport, createTransport("peer"));
+      options.transports.push_back(std::move(transport));
+      TANDEM_ASSIGN_OR_RETURN(auto context, Context::create(std::move(options)));
+      std::vector<InstancePtr> instances;
+      std::vector<std::shared_ptr<Stream>> streams(2); // the context's own, and another one
+      TANDEM_ASSIGN_OR_RETURN(streams[1], context->device().createStream(StreamPriority::Normal));
+      for (size_t i = 0; i < hears.size(); ++i) {
+        // The first one is the largest.
+        auto count = static_cast<int64_t>(4096 - 64 * i);
+        TANDEM_ASSIGN_OR_RETURN(auto file,
+                                ProgramFile::fromMemory(exchange(count, hears[i]).encode()));
+        TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(r));
+        TANDEM_ASSIGN_OR_RETURN(auto instance, Instance::create(*context, program));
+        instances.push_back(std::move(instance));
+      }
+      EXPECT_LE(counter.live[MemoryKind::Symmetric], uint64_t(2 * 4096 * 4 + (32 << 10)));
+      TANDEM_RETURN_IF_ERROR(runInTurn(*context, instances, hears, streams, 40));
+      streams.pop_back();
+      TANDEM_RETURN_IF_ERROR(runInTurn(*context, instances, hears, streams, 41));
+      instances.erase(instances.begin());
+      return runInTurn(*context, instances, {hears.begin() + 1, hears.end()}, streams, 20);
+    };
+    Status other;
+    std::thread second([&] { other = rank(1); });
+    expectOk(rank(0));
+    second.join();
+    expectOk(other);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, GpuMemory, testing::Bool(),

@@ -1,0 +1,276 @@
+//===- Symmetric.cpp - symmetric memory of an instance ----------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which block of symmetric memory an instance uses, and how all ranks meet. Ranks make the same
+// choices, since each one sees what all ranks of its channels need.
+//
+//===----------------------------------------------------------------------===//
+
+#include "InstanceImpl.h"
+
+#include "tandem/Program/Container.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <set>
+#include <sstream>
+
+namespace tandem::core {
+
+namespace {
+
+template <typename V> uint32_t count(const V *vector) { return vector ? vector->size() : 0; }
+uint64_t roundUp(uint64_t n) { return (n + sp::kAlignment - 1) / sp::kAlignment * sp::kAlignment; }
+
+bool isOneSided(const sp::Channel &channel) { return (channel.capabilities() & OneSided) != 0; }
+
+/// Where the signals by which ranks meet begin. The program's own signals are before them: those of
+/// usual runs, and those of runs in the caller's graphs.
+uint32_t firstMeeting(const sp::RankProgram &data) { return 2 * count(data.signal_slots()); }
+
+/// The signal by which `rank` enters a barrier of runs in the caller's graphs.
+uint32_t barrierSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t channel, uint32_t rank,
+                     bool atEnd) {
+  return firstMeeting(data) + (2 * channel + (atEnd ? 1 : 0)) * ranks + rank;
+}
+
+/// The signal by which `rank` says that it begins a run behind those of other instances.
+uint32_t meetingSlot(const sp::RankProgram &data, uint32_t ranks, uint32_t rank) {
+  return barrierSlot(data, ranks, count(data.channels()), rank, false);
+}
+
+/// Signals that a block has space for: those of some tens of programs.
+constexpr uint32_t kSignals = 4096;
+
+/// What one rank tells the others.
+struct Need {
+  std::string members; ///< "0,1,2": all ranks of each one-sided channel; else "-"
+  uint64_t halfBytes = 0;
+  /// (rank, slot) -> the largest value to which a signal of this rank raises it
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> raises;
+
+  std::string str() const {
+    std::string text = fmt::format("{} {}", members, halfBytes);
+    for (const auto &[slot, value] : raises)
+      text += fmt::format(" {} {} {}", slot.first, slot.second, value);
+    return text;
+  }
+  static Need parse(const std::string &text) {
+    Need need;
+    std::istringstream in(text);
+    in >> need.members >> need.halfBytes;
+    for (uint64_t rank = 0, slot = 0, value = 0; in >> rank >> slot >> value;)
+      need.raises[{static_cast<uint32_t>(rank), static_cast<uint32_t>(slot)}] = value;
+    return need;
+  }
+};
+
+/// The ranks of the one-sided channels if these connect the same ones; else none.
+std::vector<uint32_t> membersOf(const sp::RankProgram &data) {
+  std::vector<uint32_t> members;
+  for (uint32_t c = 0; c < count(data.channels()); ++c) {
+    const sp::Channel &channel = *data.channels()->Get(c);
+    if (!isOneSided(channel) || count(channel.group()) == 0)
+      continue;
+    std::vector<uint32_t> group(channel.group()->begin(), channel.group()->end());
+    std::sort(group.begin(), group.end());
+    if (!members.empty() && members != group)
+      return {};
+    members = group;
+  }
+  return members.empty() ? std::vector<uint32_t>{data.rank()} : members;
+}
+
+Need needOf(const sp::RankProgram &data, const std::vector<uint32_t> &members) {
+  Need need;
+  need.members = members.empty() ? "-" : fmt::format("{}", fmt::join(members, ","));
+  need.halfBytes = roundUp(data.symmetric_bytes());
+  for (const sp::Command *command : *data.commands())
+    if (command->kind() == sp::CommandKind::signal) {
+      uint32_t rank = data.channels()->Get(command->channel())->group()->Get(command->peer());
+      uint64_t &value = need.raises[{rank, command->aux()}];
+      value = std::max<uint64_t>(value, command->value());
+    }
+  return need;
+}
+
+/// Whether each run of the program on this rank ends after all members have begun it, because it
+/// waits for something that each of them does in the run. (It may be so for other reasons, too.)
+bool hearsAll(const sp::RankProgram &data, const std::vector<uint32_t> &members,
+              const std::vector<Need> &needs) {
+  std::set<uint32_t> heard{data.rank()};
+  for (const sp::Command *command : *data.commands()) {
+    auto group = [&] { return data.channels()->Get(command->channel())->group(); };
+    switch (command->kind()) {
+    case sp::CommandKind::recv:
+      heard.insert(group()->Get(command->peer()));
+      break;
+    case sp::CommandKind::wait_signal: {
+      std::vector<uint32_t> by; // who can release it
+      for (size_t m = 0; m < members.size(); ++m)
+        if (auto found = needs[m].raises.find({data.rank(), command->aux()});
+            found != needs[m].raises.end() && found->second >= command->value())
+          by.push_back(members[m]);
+      if (by.size() == 1)
+        heard.insert(by[0]);
+      break;
+    }
+    default:
+      break;
+    }
+  }
+  return std::includes(heard.begin(), heard.end(), members.begin(), members.end());
+}
+
+} // namespace
+
+SymmetricMemory layoutSymmetric(const sp::RankProgram &data, uint32_t ranks) {
+  bool oneSided = false;
+  for (uint32_t c = 0; c < count(data.channels()); ++c)
+    oneSided |= isOneSided(*data.channels()->Get(c));
+  SymmetricMemory memory;
+  memory.halfBytes = roundUp(data.symmetric_bytes());
+  memory.signalOffset = 2 * memory.halfBytes;
+  memory.numSignals = oneSided ? meetingSlot(data, ranks, ranks) : count(data.signal_slots());
+  memory.totalBytes = memory.signalOffset + roundUp(memory.numSignals * sizeof(uint64_t));
+  return memory;
+}
+
+Status InstanceImpl::takeMemory(const std::vector<uint32_t> &members, uint64_t halfBytes,
+                                uint32_t signals) {
+  for (const auto &pool : context.symmetricPools(members)) {
+    TANDEM_ASSIGN_OR_RETURN(symmetric, pool->take(context.device(), halfBytes, signals));
+    if (symmetric)
+      return Status();
+  }
+  uint32_t space = members.empty() ? signals : std::max(kSignals, 4 * signals);
+  TANDEM_ASSIGN_OR_RETURN(auto pool,
+                          SymmetricPool::create(context.device(), number, halfBytes, space));
+  TANDEM_ASSIGN_OR_RETURN(symmetric, pool->take(context.device(), halfBytes, signals));
+  context.addSymmetricPool(members, pool);
+  return Status();
+}
+
+Status InstanceImpl::makeSymmetric() {
+  SymmetricMemory alone = layoutSymmetric(data, context.worldSize());
+  std::vector<uint32_t> members =
+      context.sharesMemory() ? membersOf(data) : std::vector<uint32_t>();
+  Need mine = needOf(data, members);
+  TANDEM_ASSIGN_OR_RETURN(auto texts, allGatherStrings(context.bootstrap(), mine.str()));
+  std::vector<Need> needs;
+  uint64_t halfBytes = alone.halfBytes;
+  for (uint32_t rank : members) {
+    needs.push_back(Need::parse(texts[rank]));
+    halfBytes = std::max(halfBytes, needs.back().halfBytes);
+  }
+  if (std::any_of(needs.begin(), needs.end(),
+                  [&](const Need &need) { return need.members != mine.members; })) {
+    members.clear();
+    halfBytes = alone.halfBytes;
+  }
+  Status status;
+  if (alone.totalBytes > 0)
+    status = takeMemory(members, halfBytes, alone.numSignals);
+  // On the host, a put may arrive after it has ended, and nothing says that its target waits for
+  // it. On GPUs, it has arrived when its run ends.
+  bool orders = !context.device().hostMemory() && hearsAll(data, members, needs);
+  uint64_t choice[2] = {symmetric ? (**symmetric).number() : 0, orders ? 1u : 0u};
+  std::vector<uint64_t> all(2 * context.worldSize());
+  TANDEM_RETURN_IF_ERROR(
+      context.bootstrap().allGather(choice, sizeof choice, all.data()).withPrefix(prefix()));
+  for (uint32_t rank : members) {
+    orders &= all[2 * rank + 1] != 0;
+    if (uint64_t theirs = all[2 * rank]; status.ok() && theirs != 0 && theirs != choice[0])
+      status = Status(Code::Internal,
+                      fmt::format("expected the symmetric memory of instance {}, found that of {} "
+                                  "on rank {}",
+                                  choice[0], theirs, rank));
+  }
+  for (size_t m = 0; m < members.size(); ++m)
+    peerBytes[members[m]] = needs[m].halfBytes;
+  ordersRanks = orders;
+  peers = std::move(members);
+  return agree(status, "allocate symmetric memory");
+}
+
+Status InstanceImpl::checkPut(const Put &put, uint32_t to) const {
+  auto found = peerBytes.find(to);
+  uint64_t span = put.dst.spanBytes();
+  if (found == peerBytes.end() ||
+      (put.offset <= found->second && span <= found->second - put.offset))
+    return Status();
+  return Status(Code::InvalidProgram,
+                fmt::format("{} bytes at {} do not lie inside the {} symmetric bytes of rank {}",
+                            span, put.offset, found->second, to));
+}
+
+Status InstanceImpl::prepareMeeting() {
+  if (peers.size() < 2 || !symmetric)
+    return Status();
+  uint32_t c = 0; // all one-sided channels have the same members
+  while (!channels[c] || !isOneSided(*data.channels()->Get(c)))
+    ++c;
+  return prepareMeeting(
+      meeting, c, [&](uint32_t rank) { return meetingSlot(data, context.worldSize(), rank); });
+}
+
+Status InstanceImpl::prepareBarriers() {
+  for (bool atEnd : {false, true})
+    for (uint32_t c = 0; c < channels.size(); ++c)
+      if (channels[c] && isOneSided(*data.channels()->Get(c)))
+        TANDEM_RETURN_IF_ERROR(prepareMeeting(barriers[atEnd ? 1 : 0], c, [&](uint32_t rank) {
+          return barrierSlot(data, context.worldSize(), c, rank, atEnd);
+        }));
+  return Status();
+}
+
+Status InstanceImpl::prepareMeeting(Barrier &barrier, uint32_t c,
+                                    const std::function<uint32_t(uint32_t)> &slotOf) {
+  const sp::Channel &channel = *data.channels()->Get(c);
+  auto add = [&](std::vector<std::unique_ptr<Operation>> &list, auto made) -> Status {
+    TANDEM_RETURN_IF_ERROR(made.status());
+    list.push_back(std::move(*made));
+    return Status();
+  };
+  for (uint32_t member = 0; member < channel.group()->size(); ++member) {
+    if (member == channel.self())
+      continue;
+    Signal signal;
+    signal.peer = member;
+    signal.slot = slotOf(context.rank());
+    signal.value = signal.perRun = 1;
+    TANDEM_RETURN_IF_ERROR(add(barrier.signals, channels[c]->prepareSignal(signal)));
+    TANDEM_RETURN_IF_ERROR(add(barrier.waits, channels[c]->prepareWaitSignal(
+                                                  {slotOf(channel.group()->Get(member)), 1, 1})));
+  }
+  return Status();
+}
+
+Status InstanceImpl::takeTurn(Slot &slot) {
+  SymmetricPool::Turn turn{static_cast<unsigned>(slot.frame.epoch % 2)};
+  if (symmetric)
+    turn = (**symmetric).next(number, ordersRanks);
+  if (slot.frame.half != turn.half) {
+    slot.frame.half = turn.half;
+    slot.bindings = 0; // addresses of the other half
+  }
+  if (!turn.meets)
+    return Status();
+  // When a rank has heard from all others, these have ended their earlier runs. On the host, puts
+  // to a third rank may still be under way, but have arrived when that rank has heard from all.
+  size_t rounds = context.device().hostMemory() ? 2 : 1;
+  for (size_t i = 0; i < rounds; ++i) {
+    Frame &frame = slot.meetings[i];
+    frame.epoch = meetings++;
+    frame.errors = this;
+    for (const auto *list : {&meeting.signals, &meeting.waits})
+      for (const auto &operation : *list)
+        TANDEM_RETURN_IF_ERROR(operation->enqueue(*slot.main.load(), frame));
+  }
+  return Status();
+}
+
+} // namespace tandem::core
