@@ -133,6 +133,7 @@ Status DeviceStream::allocate() {
 }
 
 Expected<void *> DeviceStream::workspace() {
+  std::lock_guard<std::mutex> lock(scratchMutex);
   if (!scratch) {
     uint32_t number = workspaceNumber;
     if (number == kOwnWorkspace) {

@@ -119,6 +119,7 @@ private:
   bool foreign = false; ///< `handle` is the caller's
   static constexpr uint32_t kOwnWorkspace = ~uint32_t(0);
   std::atomic<uint32_t> workspaceNumber{kOwnWorkspace};
+  std::mutex scratchMutex;          ///< guards `scratch`: allocated by any thread, used by a worker
   std::shared_ptr<Scratch> scratch; ///< the workspace; null until it is needed
   StreamTimes times;
   CommandTime *eventTimes = nullptr; ///< set by the thread that enqueues

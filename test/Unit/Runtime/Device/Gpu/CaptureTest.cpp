@@ -177,6 +177,44 @@ TEST(GpuCapture, RunsBecomePartOfTheCallersGraph) {
     EXPECT_TRUE(status.ok()) << status.message();
 }
 
+/// Replays of one instance between runs of another one, which shares all memory with it.
+Status replayBetweenOthers(Context &context, Instance &instance) {
+  TANDEM_ASSIGN_OR_RETURN(auto file, ProgramFile::fromMemory(ring(2).encode()));
+  TANDEM_ASSIGN_OR_RETURN(auto program, file->rankProgram(context.rank()));
+  TANDEM_ASSIGN_OR_RETURN(auto other, Instance::create(context, program));
+  TANDEM_ASSIGN_OR_RETURN(auto memory, bindAll(context, instance));
+  TANDEM_ASSIGN_OR_RETURN(auto others, bindAll(context, *other));
+  TANDEM_ASSIGN_OR_RETURN(auto caller, Caller::make(context.rank() % 2));
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Stream> main,
+                          context.device().wrapStream(caller->stream));
+  TANDEM_RETURN_IF_ERROR(caller->capture([&] { return instance.enqueue(main); }));
+  for (int run = 1; run < 20; ++run) {
+    TANDEM_RETURN_IF_ERROR(setInput(context, *memory[0], 2 * run));
+    TANDEM_RETURN_IF_ERROR(setInput(context, *others[0], 2 * run + 1));
+    if ((context.rank() + static_cast<uint32_t>(run)) % 3 == 1)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    // Nothing waits between these.
+    if (run % 2)
+      TANDEM_RETURN_IF_ERROR(other->enqueue(main));
+    TANDEM_RETURN_IF_ERROR(caller->replay());
+    TANDEM_RETURN_IF_ERROR(other->enqueue(main));
+    if (run % 3 == 0)
+      TANDEM_RETURN_IF_ERROR(instance.enqueue(main));
+    TANDEM_RETURN_IF_ERROR(caller->replay());
+    TANDEM_RETURN_IF_ERROR(caller->finish());
+    TANDEM_RETURN_IF_ERROR(other->wait());
+    TANDEM_RETURN_IF_ERROR(instance.wait());
+    TANDEM_RETURN_IF_ERROR(checkResult(context, *memory[1], 2 * run, false));
+    TANDEM_RETURN_IF_ERROR(checkResult(context, *others[1], 2 * run + 1, false));
+  }
+  return Status();
+}
+
+TEST(GpuCapture, ReplaysBetweenRunsOfInstancesThatShareTheirMemory) {
+  for (const Status &status : runRanks(ring(2), "peer", replayBetweenOthers))
+    EXPECT_TRUE(status.ok()) << status.message();
+}
+
 TEST(GpuCapture, CollectivesToo) {
   if (auto transport = createTransport("ccl"); !transport)
     GTEST_SKIP() << transport.status().message();
