@@ -27,8 +27,8 @@ tensors of `local_shape`, or None where not `present`."""
 
 
 MemoryNeeds = namedtuple("MemoryNeeds", "arena symmetric workspace")
-MemoryNeeds.__doc__ = """Bytes of device memory that a program takes on this rank, apart from its arguments: intermediate
-values, memory that peers access, and scratch memory of matrix libraries, which programs of a context share."""
+MemoryNeeds.__doc__ = """Bytes of device memory that a program needs on this rank, apart from its arguments: intermediate
+values, memory that peers access, and scratch memory of matrix libraries. Programs of a context share them."""
 
 
 class Shard(namedtuple("Shard", "present term offset extents strides local_shape")):
