@@ -223,7 +223,7 @@ def _compile(make, context, like, key, **options):
     if dtype is None:
         raise tandem.ArgumentError(f"{make.__name__}: expected f32, f16, bf16 or f64, found {like.dtype}")
     ranks = context.world_size
-    machine = _groups.machine(like.device, ranks)
+    machine = _groups.machine(context, like.device, ranks)
     *shapes, flags = key
     text = make(dtype, ranks, *shapes, machine is None, *flags)
     program = tandem.compile(str(text), target=tandem._program._target(context), machine=machine, name=make.__name__,

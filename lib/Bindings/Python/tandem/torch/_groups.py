@@ -101,10 +101,13 @@ def _make_context(bootstrap, device, channels):
     return tandem.Context(f"cuda:{device.index}", channels, bootstrap=bootstrap)
 
 
-def machine(device, ranks):
-    """The machine file by which schedules are chosen: TANDEM_MACHINE, else by the name of the GPU; None: fixed rules."""
+def machine(context, device, ranks):
+    """The machine file by which schedules are chosen: TANDEM_MACHINE, else by the name of the GPU; None: fixed rules, also
+    without NCCL, which the unoverlapped baseline needs."""
     if "TANDEM_MACHINE" in os.environ:
         return os.environ["TANDEM_MACHINE"] or None
+    if device.type == "cuda" and ranks > 1 and "ccl" not in context.channels.split(","):
+        return None
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)
         for model, sizes in (("H200", (2, 4, 8)), ("H100", (8,))):
