@@ -277,6 +277,30 @@ TEST(Instance, TheTimeLimitStartsBehindTheCallersWork) {
           });
 }
 
+TEST(Instance, TheTimeLimitStartsBehindRunsOfOtherInstances) {
+  onRanks(identity(1, 100), std::chrono::milliseconds(300),
+          [](Context &context, const auto &program) {
+            auto first = Instance::create(context, program),
+                 second = Instance::create(context, program);
+            ASSERT_TRUE(first.ok() && second.ok());
+            std::vector<int32_t> x(100, 5), y(100), z(100);
+            void *one[] = {x.data(), y.data()}, *two[] = {y.data(), z.data()};
+            ASSERT_TRUE((*first)->bindAll(one, nullptr).ok());
+            ASSERT_TRUE((*second)->bindAll(two, nullptr).ok());
+            std::shared_ptr<Stream> stream =
+                std::move(*context.device().createStream(StreamPriority::Normal));
+            SlowOperation slow;
+            Frame frame;
+            ASSERT_TRUE(slow.enqueue(*stream, frame).ok());
+            ASSERT_TRUE((*first)->enqueue(stream).ok());
+            ASSERT_TRUE((*second)->enqueue().ok()); // on the context's stream
+            Status status = (*second)->wait();
+            EXPECT_TRUE(status.ok()) << status.message();
+            EXPECT_EQ(z[50], 5);
+            EXPECT_TRUE((*first)->wait().ok());
+          });
+}
+
 class FailingOperation final : public HostOperation {
 public:
   Status execute(const Frame &) override { return Status(Code::Internal, "does not work"); }
