@@ -27,7 +27,7 @@ def parse(arguments=None):
     add("--of", type=int, metavar="P", help="each rank has the shapes of a rank among P; default: of the ranks there are")
     add("--ranks", type=int, default=2)
     add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--ranks-share-gpu", action="store_true", help="all ranks on one GPU, over peer: to check results")
+    add("--ranks-share-gpu", action="store_true", help="all ranks on one GPU, over ucx: to check results")
     add("--dtype", choices=("float32", "bfloat16"), help="default: bfloat16 on GPUs")
     add("--variants", default="torch,tandem", help=f"of {', '.join(VARIANTS)}")
     add("--losses", type=int, default=0, metavar="STEPS", help="train so many steps, compare with the model on one rank")
@@ -70,7 +70,7 @@ class Job:
                                 init_method=os.environ.get("LLAMA_STORE", "env://"), rank=rank, world_size=ranks)
         self.mesh = init_device_mesh(options.device, (ranks,))
         if options.ranks_share_gpu:
-            tandem.torch.context(self.mesh.get_group(), self.device, channels="peer")
+            tandem.torch.context(self.mesh.get_group(), self.device, channels="ucx")
         self.shape = model.SHAPES[options.model]
         if options.of:
             self.shape = self.shape.of_a_rank(ranks, options.of)
@@ -116,7 +116,7 @@ class Job:
         """Trains; the losses of all steps."""
         torch, dist = self.torch, self.dist
         model, call, entered = self.make(how)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0, foreach=False)
         norms = [p for name, p in model.named_parameters() if "norm" in name]
         found = []
         with entered:

@@ -8,7 +8,7 @@ of several rounds; the calls are interleaved.
 --device null (default): nothing is computed or sent, so what is left is host time; torch's operators are not measured.
 --device cpu: gloo groups. Times contain the work, and a call waits for its run.
 --device cuda: a GPU per rank, NCCL. A call returns when all is launched, so its time is at least that to the first launch.
---share-gpu: all ranks use one GPU, over peer; torch's collectives (gloo) are not measured then.
+--share-gpu: all ranks use one GPU, over ucx (which stages in host memory); torch's collectives (gloo) are not measured then.
 
 Ends with status 1 if a target is missed: 15 us from a call to its launch, 2 us for a lookup (not checked on cpu)."""
 
@@ -87,7 +87,7 @@ def main(rank, options):
     dist.init_process_group(backend, init_method="file://" + options.store, rank=rank, world_size=ranks)
     if options.device == "null":
         tt._groups._make_context = lambda bootstrap, device, channels: tandem.Context("null", bootstrap=bootstrap)
-    context = tt.context(device=device, channels="peer" if options.share_gpu else "")
+    context = tt.context(device=device, channels="ucx" if options.share_gpu else "")
     settle = (lambda: torch.cuda.synchronize()) if is_gpu else (lambda: None)
 
     # Small, so that the host is what takes the time.

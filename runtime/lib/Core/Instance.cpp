@@ -156,6 +156,9 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   if (status.ok())
     shared->note(*this, *slot.main.load(), *slot.ends[0]);
   slot.enqueuing = false;
+  // The caller's next work on its stream must be behind the run.
+  if (status.ok() && slot.mainHeld)
+    status = slot.mainHeld->awaitIssue();
   if (!status.ok())
     context.poison(status.withPrefix(prefix()));
   return context.health();

@@ -4,7 +4,7 @@
 
     PYTHONPATH=BUILD/python python3 test/Integration/torch/gpu.py [-n RANKS] [--share-gpu] [NAME...]
 
-Each rank has a GPU, and groups use NCCL. --share-gpu: the ranks use one GPU, over peer, and torch's groups gloo; tests in
+Each rank has a GPU, and groups use NCCL. --share-gpu: the ranks use one GPU, over ucx, and torch's groups gloo; tests in
 which torch's own collectives have tensors of the GPU are left out."""
 
 import argparse

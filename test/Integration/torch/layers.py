@@ -123,7 +123,8 @@ def _train(rank, ranks, make, shape, dim, steps=3, wrap=lambda model: model):
     mesh = init_device_mesh(KIND, (ranks,), mesh_dim_names=("tp",))
     assert tt.parallelize(split, mesh, sequence_dim=dim) is split
     step = wrap(split)
-    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (whole, split)]
+    # On GPUs the default, foreach, takes no mixture of tensors and DTensors; norms stay tensors where dim is None.
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, foreach=False) for model in (whole, split)]
     for _ in range(steps):
         x = torch.randn(shape)
         target = torch.randn(shape)
@@ -371,7 +372,7 @@ def main(name, arguments):
         torch.set_default_device(torch.device("cuda", torch.cuda.current_device()))
     if SHARES_GPU:  # NCCL rejects ranks on one GPU
         make = tt._groups._make_context
-        tt._groups._make_context = lambda bootstrap, device, channels: make(bootstrap, device, channels or "peer")
+        tt._groups._make_context = lambda bootstrap, device, channels: make(bootstrap, device, channels or "ucx")
     dist.init_process_group("nccl" if KIND == "cuda" and not SHARES_GPU else "gloo",
                             init_method="file://" + os.environ["TANDEM_TEST_STORE"], rank=rank, world_size=ranks)
     globals()[name](rank, ranks, *arguments)

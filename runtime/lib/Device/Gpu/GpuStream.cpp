@@ -345,11 +345,14 @@ Status DeviceStream::drain() {
   return state->abortReason();
 }
 
+Status DeviceStream::awaitIssue() {
+  std::unique_lock<std::mutex> lock(mutex);
+  drained.wait(lock, [&] { return pending == 0; });
+  return state->aborted ? state->abortReason() : Status();
+}
+
 Status DeviceStream::synchronize() {
-  {
-    std::unique_lock<std::mutex> lock(mutex);
-    drained.wait(lock, [&] { return pending == 0; });
-  }
+  awaitIssue().ignore();
   Status status = drain();
   return state->aborted ? state->abortReason() : status;
 }

@@ -59,6 +59,7 @@ public:
   Status record(Event &event, Marker marker) override;
   Status wait(Event &event, Marker marker) override;
   Status synchronize() override;
+  Status awaitIssue() override;
   bool idle() override;
   Marker position() const override;
   std::vector<Marker> capturedWaits() const override;

@@ -103,10 +103,10 @@ def _make_context(bootstrap, device, channels):
 
 def machine(context, device, ranks):
     """The machine file by which schedules are chosen: TANDEM_MACHINE, else by the name of the GPU; None: fixed rules, also
-    without NCCL, which the unoverlapped baseline needs."""
+    over ucx, because the files of GPUs know no staging in host memory."""
     if "TANDEM_MACHINE" in os.environ:
         return os.environ["TANDEM_MACHINE"] or None
-    if device.type == "cuda" and ranks > 1 and "ccl" not in context.channels.split(","):
+    if not {"ccl", "peer"} & set(context.channels.split(",")):
         return None
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device)

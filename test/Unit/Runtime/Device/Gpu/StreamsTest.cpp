@@ -29,6 +29,23 @@ ProgramSpec copying() {
   return spec;
 }
 
+/// y = the x of the other rank, by a message that host threads move.
+ProgramSpec exchanging() {
+  ProgramSpec spec(2);
+  uint32_t x = spec.stacked("x", false, DType::F32, {kCount}),
+           y = spec.stacked("y", true, DType::F32, {kCount});
+  for (uint32_t r = 0; r < 2; ++r) {
+    RankSpec &rank = spec.ranks[r];
+    uint32_t from = rank.view(rank.argument(x, kCount * 4), DType::F32, {kCount}),
+             to = rank.view(rank.argument(y, kCount * 4), DType::F32, {kCount});
+    uint16_t channel = rank.channel({0, 1}, TwoSided);
+    rank.group(0, channel, 2);
+    rank.send(0, channel, from, 1 - r, 0);
+    rank.recv(0, channel, to, 1 - r, 0);
+  }
+  return spec;
+}
+
 /// On a wrapped stream `native`: what the caller copied there before the run is the run's input,
 /// and a copy there after the run sees its result, without a wait in between.
 Status runBetweenCopies(Context &context, Instance &instance, void *native) {
@@ -67,6 +84,17 @@ TEST(GpuCallersStreams, RunsAreOrderedWithTheCallersWork) {
          Status own = runBetweenCopies(context, instance, (*stream)->native());
          EXPECT_TRUE(own.ok()) << own.message();
          return runBetweenCopies(context, instance, nullptr); // the legacy default stream
+       }))
+    EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(GpuCallersStreams, RunsOfHostThreadsAreOrderedWithTheCallersWork) {
+  for (Status &status : runRanks(exchanging(), "local", [](Context &context, Instance &instance) {
+         auto stream = context.device().createStream(StreamPriority::Normal);
+         EXPECT_TRUE(stream.ok());
+         Status own = runBetweenCopies(context, instance, (*stream)->native());
+         EXPECT_TRUE(own.ok()) << own.message();
+         return runBetweenCopies(context, instance, nullptr);
        }))
     EXPECT_TRUE(status.ok()) << status.message();
 }
