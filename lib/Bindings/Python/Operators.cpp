@@ -42,7 +42,7 @@ struct Group {
   nb::object group;    ///< torch's
   std::shared_ptr<RuntimeContext> context;
   nb::dict notes; ///< of Python
-  Recent<Call> calls;
+  Recent<std::shared_ptr<const Call>> calls;
 };
 
 /// The groups that operators were called with, and their programs.
@@ -104,7 +104,8 @@ public:
   /// Is there a program? Does what a call does until it has found it.
   bool has(nb::handle name, nb::handle numbers, nb::handle rows, nb::handle weights) {
     Tensors tensors(rows, weights);
-    return find(groups->get(name, tensors.device(), tensors.objects[0]), numbers, tensors);
+    return find(groups->get(name, tensors.device(), tensors.objects[0]), numbers, tensors) !=
+           nullptr;
   }
 
 private:
@@ -133,8 +134,10 @@ private:
     size_t numRows = 0;
   };
 
-  Call *find(Group &group, nb::handle numbers, const Tensors &tensors);
-  Call &make(Group &group, nb::handle name, nb::handle numbers, const Tensors &tensors);
+  /// Null if there is none.
+  std::shared_ptr<const Call> find(Group &group, nb::handle numbers, const Tensors &tensors);
+  std::shared_ptr<const Call> make(Group &group, nb::handle name, nb::handle numbers,
+                                   const Tensors &tensors);
 
   const std::shared_ptr<Groups> groups;
   const nb::object prepare;
@@ -163,7 +166,8 @@ void Operator::Tensors::add(nb::handle given, bool isWeight) {
   }
 }
 
-Call *Operator::find(Group &group, nb::handle numbers, const Tensors &tensors) {
+std::shared_ptr<const Call> Operator::find(Group &group, nb::handle numbers,
+                                           const Tensors &tensors) {
   key.clear();
   key.push_back(number);
   Py_ssize_t count = PyTuple_GET_SIZE(numbers.ptr());
@@ -179,18 +183,20 @@ Call *Operator::find(Group &group, nb::handle numbers, const Tensors &tensors) {
                   static_cast<int64_t>(tensor.rank) << 16);
     key.insert(key.end(), tensor.shape, tensor.shape + tensor.rank);
   }
-  Call *call = group.calls.find(key);
-  return call && call->prepared->instance ? call : nullptr;
+  std::shared_ptr<const Call> *call = group.calls.find(key);
+  return call && (*call)->prepared->instance ? *call : nullptr;
 }
 
-Call &Operator::make(Group &group, nb::handle name, nb::handle numbers, const Tensors &tensors) {
+std::shared_ptr<const Call> Operator::make(Group &group, nb::handle name, nb::handle numbers,
+                                           const Tensors &tensors) {
   std::vector<int64_t> mine = key; // gradients may be computed in other threads meanwhile
   nb::list rows, weights;
   for (size_t i = 0; i < tensors.objects.size(); ++i)
     (i < tensors.numRows ? rows : weights).append(tensors.objects[i]);
   nb::object made =
       prepare(nb::make_tuple(name, group.context, group.notes), numbers, rows, weights);
-  Call call;
+  auto kept = std::make_shared<Call>();
+  Call &call = *kept;
   call.program = made[0];
   for (nb::handle one : nb::borrow<nb::iterable>(made[1]))
     call.inputs.push_back(nb::cast<size_t>(one));
@@ -202,7 +208,7 @@ Call &Operator::make(Group &group, nb::handle name, nb::handle numbers, const Te
   if (call.inputs.size() != call.prepared->numInputs ||
       call.results.size() != call.prepared->numResults)
     raiseArgument("expected as many tensors as the program has");
-  return group.calls.add(std::move(mine), std::move(call), groups->mostPrograms);
+  return group.calls.add(std::move(mine), std::move(kept), groups->mostPrograms);
 }
 
 nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
@@ -210,11 +216,13 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
   Tensors tensors(rows, weights);
   nb::handle like = tensors.objects[0];
   Group &group = groups->get(name, tensors.device(), like);
-  Call *found = find(group, numbers, tensors);
-  Call &call = found ? *found : make(group, name, numbers, tensors);
-  // Kept, should another thread's call forget it.
-  std::shared_ptr<Prepared> prepared = call.prepared;
-  nb::object program = call.program;
+  // Kept, should another thread's call forget them while this one makes results.
+  std::shared_ptr<RuntimeContext> context = group.context;
+  std::shared_ptr<const Call> kept = find(group, numbers, tensors);
+  if (!kept)
+    kept = make(group, name, numbers, tensors);
+  const Call &call = *kept;
+  const std::shared_ptr<Prepared> &prepared = call.prepared;
 
   static PyObject *newEmpty = PyUnicode_InternFromString("new_empty");
   static PyObject *transpose = PyUnicode_InternFromString("t");
@@ -236,7 +244,7 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
   }
   if (call.extent)
     prepared->setExtent(*call.extent);
-  RunStream stream(*group.context, nb::none(), like);
+  RunStream stream(*context, nb::none(), like);
   prepared->enqueue(data.data(), stream);
   return results;
 }

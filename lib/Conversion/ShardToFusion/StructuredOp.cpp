@@ -219,7 +219,8 @@ PlacementTable StructuredOp::getTable() {
     if (partialAlike.contains(partial))
       addRow([&](unsigned) { return partial; }, partial);
   }
-  if (kind == StructuredKind::Contraction)
+  // Of a product of a value with itself both factors would be partial: that is not linear.
+  if (kind == StructuredKind::Contraction && op->getOperand(lhs) != op->getOperand(rhs))
     for (unsigned factor : {lhs, rhs}) {
       auto partial = Placement::partial(ReduceKind::Sum);
       addRow([&](unsigned number) { return number == factor || number == init ? partial : none; },

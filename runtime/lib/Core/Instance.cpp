@@ -71,9 +71,18 @@ void InstanceImpl::releaseOwn() {
 void InstanceImpl::moveArena(const std::shared_ptr<Memory> &to) {
   if (captured)
     return;
+  nextArena = to;
+  // A thread that prepares another instance must not wait for runs that need the peers.
+  if (!oldest())
+    followArena();
+}
+
+void InstanceImpl::followArena() {
+  if (!nextArena)
+    return;
   wait().ignore();
   dropGraphs();
-  arena = to;
+  arena = std::move(nextArena);
   ++bindings; // addresses in the arena are computed again
 }
 
@@ -128,6 +137,7 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
                   prefix() + "a program with an extent that varies cannot be captured");
   if (main && main->isCapturing())
     return captureInto(*main).withPrefix(prefix());
+  followArena();
   Slot &slot = slots[epoch % depth()];
   TANDEM_RETURN_IF_ERROR(finish(slot));
   slot.frame.epoch = epoch;
@@ -139,11 +149,10 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
   slot.run = slot.frame.epoch;
   slot.enqueuing = true;
   slot.inFlight = true;
-  Status status = shared->follow(*slot.main.load());
+  Status status = shared->follow(*slot.main.load(), slot.followed);
   if (status.ok() && slot.hasBegin)
     status = slot.main.load()->record(*slot.begin, kNoMarker);
-  if (status.ok())
-    status = takeTurn(slot);
+  takeTurn(slot);
   if (status.ok() && varying)
     status = varying->before(slot.run % kRuns, *slot.main.load(), given, *this);
   if (status.ok()) {
@@ -154,7 +163,7 @@ Status InstanceImpl::enqueue(std::shared_ptr<Stream> main) {
       status = dispatch(slot);
   }
   if (status.ok())
-    shared->note(*this, *slot.main.load(), *slot.ends[0]);
+    shared->note(*this, *slot.main.load(), slot.ends[0]);
   slot.enqueuing = false;
   // The caller's next work on its stream must be behind the run.
   if (status.ok() && slot.mainHeld)
@@ -185,6 +194,7 @@ Status InstanceImpl::issue(Slot &slot, Stream *main, const std::vector<Stream *>
 }
 
 Status InstanceImpl::dispatch(Slot &slot) {
+  TANDEM_RETURN_IF_ERROR(meet(slot));
   resolve(slot);
   Stream *main = slot.main;
   for (uint32_t s = 0; s < streams.size(); ++s)
@@ -260,6 +270,7 @@ Status InstanceImpl::replay(Slot &slot) {
   if (!entry) {
     TANDEM_ASSIGN_OR_RETURN(entry, makeGraph(slot, lock));
   }
+  TANDEM_RETURN_IF_ERROR(meet(slot));
   TANDEM_RETURN_IF_ERROR(entry->graph->launch(*slot.main, slot.frame));
   if (varying)
     TANDEM_RETURN_IF_ERROR(varying->after(slot.run % kRuns, *slot.main));
@@ -296,6 +307,7 @@ Status InstanceImpl::captureInto(Stream &main) {
   // An abort must not drop graphs while NCCL is being captured.
   std::lock_guard<std::mutex> lock(graphMutex);
   captured = true;
+  nextArena.reset();
   return context.device().captureInto(main, used, parts);
 }
 

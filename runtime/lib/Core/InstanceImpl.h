@@ -77,7 +77,8 @@ private:
     Frame frame, meetings[2];
     std::vector<void *> pointers;             ///< per view
     uint64_t bindings = 0;                    ///< the state of the bindings in `pointers`
-    std::vector<std::unique_ptr<Event>> ends; ///< per stream
+    std::vector<std::shared_ptr<Event>> ends; ///< per stream
+    std::shared_ptr<Event> followed;          ///< end of another instance's run, before this one
     std::atomic<Stream *> main{nullptr};      ///< stream 0 of that run
     std::shared_ptr<Stream> mainHeld;         ///< keeps `main` alive, if it is the caller's
     std::atomic<bool> inFlight{false};
@@ -86,6 +87,7 @@ private:
     std::atomic<bool> hasBegin{false};  ///< `begin` is recorded, or will be
     std::atomic<uint64_t> run{0};       ///< its frame's epoch
     std::atomic<bool> replays{false};   ///< the run is a replay of a graph
+    bool meets = false;                 ///< the ranks must meet before the run
   };
 
   /// All members of a one-sided channel signal to each other, and wait.
@@ -122,8 +124,13 @@ private:
   Status prepareBarriers();
   Status prepareMeeting(Barrier &barrier, uint32_t channel,
                         const std::function<uint32_t(uint32_t)> &slotOf);
-  /// Which half the run uses; before it, the ranks meet if they must.
-  Status takeTurn(Slot &slot);
+  /// Which half the run uses, and whether the ranks must meet before it.
+  void takeTurn(Slot &slot);
+  /// Enqueues the meeting before the run, if there must be one. From then on, the stream may wait
+  /// for peers, so no driver call that waits for the device may follow: a graph is made before.
+  Status meet(Slot &slot);
+  /// Moves to the arena that moveArena() announced. Waits for this instance's runs in flight.
+  void followArena();
   /// Whether runs are replayed as graphs: on all ranks or on none.
   Status agreeOnGraphs();
   std::string whyNoGraph() const;
@@ -170,8 +177,8 @@ private:
   const sp::RankProgram &data;
   uint32_t number; ///< of this instance in its context
 
-  std::shared_ptr<SharedArena> shared; ///< gives `arena`, and orders runs
-  std::shared_ptr<Memory> arena;
+  std::shared_ptr<SharedArena> shared;             ///< gives `arena`, and orders runs
+  std::shared_ptr<Memory> arena, nextArena;        ///< next: from the next run on; null: the same
   std::unique_ptr<SymmetricPool::Share> symmetric; ///< null: the program needs none
   /// The ranks whose symmetric memory this rank shares with other instances, itself included.
   std::vector<uint32_t> peers;

@@ -38,11 +38,12 @@ void SharedArena::leave(const User &user) {
     last = Run();
 }
 
-Status SharedArena::follow(Stream &main) {
+Status SharedArena::follow(Stream &main, std::shared_ptr<Event> &followed) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!last.end || last.main == &main || last.end->reached())
     return Status();
-  return main.wait(*last.end, kNoMarker);
+  followed = last.end;
+  return main.wait(*followed, kNoMarker);
 }
 
 bool SharedArena::isBehindOthers(const User &user) {
@@ -50,9 +51,9 @@ bool SharedArena::isBehindOthers(const User &user) {
   return last.user && last.user != &user;
 }
 
-void SharedArena::note(const User &user, const Stream &main, Event &end) {
+void SharedArena::note(const User &user, const Stream &main, std::shared_ptr<Event> end) {
   std::lock_guard<std::mutex> lock(mutex);
-  last = {&user, &main, &end};
+  last = {&user, &main, std::move(end)};
 }
 
 } // namespace tandem::core

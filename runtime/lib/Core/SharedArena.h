@@ -24,7 +24,7 @@ public:
   class User {
   public:
     virtual ~User();
-    /// Waits for its runs in flight, then uses this memory. It may also keep what it has.
+    /// To use this memory from its next run on, or to keep what it has. Must not wait for runs.
     virtual void moveArena(const std::shared_ptr<Memory> &to) = 0;
   };
 
@@ -36,19 +36,20 @@ public:
   /// Also forgets the user's runs, which have ended.
   void leave(const User &user);
 
-  /// Makes the next work of `main`, a run, wait for the last run.
-  Status follow(Stream &main);
+  /// Makes the next work of `main`, a run, wait for the last run. The caller keeps `followed` until
+  /// its run has ended.
+  Status follow(Stream &main, std::shared_ptr<Event> &followed);
   /// Whether the last run is that of another user.
   bool isBehindOthers(const User &user);
-  /// A run of `user` was enqueued on `main`. Both live until the user's next run or leave(), and so
-  /// does `end`, which is recorded when the run has been enqueued.
-  void note(const User &user, const Stream &main, Event &end);
+  /// A run of `user` was enqueued on `main`. Both live until the user's next run or leave(). `end`
+  /// is recorded when the run has been enqueued.
+  void note(const User &user, const Stream &main, std::shared_ptr<Event> end);
 
 private:
   struct Run {
     const User *user = nullptr;
     const Stream *main = nullptr;
-    Event *end = nullptr;
+    std::shared_ptr<Event> end;
   };
 
   std::mutex mutex; ///< guards the fields below

@@ -87,9 +87,10 @@ public:
       : stage(std::move(stage)), inner(std::move(inner)) {}
 
   Status enqueue(Stream &stream, const Frame &frame) override {
-    // Two runs may be in flight, and each reads its own frame.
-    Frame &mine = frames[frame.half];
-    std::vector<void *> &at = pointers[frame.half];
+    // Two runs may be in flight, and each reads its own frame. Both may use the same half, if
+    // another instance shares the symmetric memory.
+    Frame &mine = frames[frame.epoch % 2];
+    std::vector<void *> &at = pointers[frame.epoch % 2];
     at.resize(stage.sources.size() * 2);
     for (size_t i = 0; i < stage.sources.size(); ++i) {
       at[2 * i] = frame.pointers[stage.sources[i]];

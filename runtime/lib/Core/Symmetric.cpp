@@ -249,7 +249,7 @@ Status InstanceImpl::prepareMeeting(Barrier &barrier, uint32_t c,
   return Status();
 }
 
-Status InstanceImpl::takeTurn(Slot &slot) {
+void InstanceImpl::takeTurn(Slot &slot) {
   SymmetricPool::Turn turn{static_cast<unsigned>(slot.frame.epoch % 2)};
   if (symmetric)
     turn = (**symmetric).next(number, ordersRanks);
@@ -257,7 +257,11 @@ Status InstanceImpl::takeTurn(Slot &slot) {
     slot.frame.half = turn.half;
     slot.bindings = 0; // addresses of the other half
   }
-  if (!turn.meets)
+  slot.meets = turn.meets;
+}
+
+Status InstanceImpl::meet(Slot &slot) {
+  if (!slot.meets)
     return Status();
   // When a rank has heard from all others, these have ended their earlier runs. On the host, puts
   // to a third rank may still be under way, but have arrived when that rank has heard from all.

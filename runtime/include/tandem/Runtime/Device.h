@@ -153,8 +153,9 @@ public:
   /// Blocks the calling thread until all work enqueued so far is done, or the device is aborted
   /// (then an error).
   virtual Status synchronize() = 0;
-  /// Blocks until host threads have passed everything enqueued so far to native(), so that work that
-  /// the caller enqueues there afterwards is behind it; or until an abort (then an error).
+  /// A stream of the caller: blocks until host threads have passed everything enqueued so far to
+  /// native(), so that work that the caller enqueues there afterwards is behind it; or until an
+  /// abort (then an error).
   virtual Status awaitIssue() { return Status(); }
   /// True if nothing enqueued so far is left to do.
   virtual bool idle() = 0;

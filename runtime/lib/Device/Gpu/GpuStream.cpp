@@ -346,13 +346,18 @@ Status DeviceStream::drain() {
 }
 
 Status DeviceStream::awaitIssue() {
+  if (!foreign)
+    return Status();
   std::unique_lock<std::mutex> lock(mutex);
   drained.wait(lock, [&] { return pending == 0; });
   return state->aborted ? state->abortReason() : Status();
 }
 
 Status DeviceStream::synchronize() {
-  awaitIssue().ignore();
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    drained.wait(lock, [&] { return pending == 0; });
+  }
   Status status = drain();
   return state->aborted ? state->abortReason() : status;
 }
