@@ -107,6 +107,8 @@ struct ConvertShardToFusionPass
       if (llvm::any_of(grid.getShape(), ShapedType::isDynamic)) {
         grid.emitOpError() << "expected a static shape: logical extents follow from it";
         return signalPassFailure();
+      } else if (!shardfusion::getMesh(grid)) {
+        return signalPassFailure();
       }
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
       if (function.isExternal() || isFusion(function))

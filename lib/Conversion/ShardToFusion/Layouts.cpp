@@ -23,13 +23,18 @@ static StringAttr getAxisName(MLIRContext *context, unsigned axis) {
   return StringAttr::get(context, "axis" + Twine(axis));
 }
 
-Layouts::Layouts(func::FuncOp function, shard::GridOp grid) : function(function), grid(grid) {
-  MLIRContext *context = function.getContext();
+MeshAttr shardfusion::getMesh(shard::GridOp grid) {
+  MLIRContext *context = grid.getContext();
   SmallVector<MeshAxis> axes;
   for (auto [i, size] : llvm::enumerate(grid.getShape()))
     axes.push_back({getAxisName(context, static_cast<unsigned>(i)), size});
-  mesh = MeshAttr::get(context, grid.getSymNameAttr(), axes, {});
+  if (failed(MeshAttr::verify([&] { return grid.emitOpError(); }, grid.getSymNameAttr(), axes, {})))
+    return {};
+  return MeshAttr::get(context, grid.getSymNameAttr(), axes, {});
 }
+
+Layouts::Layouts(func::FuncOp function, shard::GridOp grid)
+    : function(function), grid(grid), mesh(shardfusion::getMesh(grid)) {}
 
 std::string Layouts::describe(int16_t axis) const {
   return ("grid axis " + Twine(axis) + " of @" + mesh.getName().getValue()).str();
@@ -235,8 +240,10 @@ LogicalResult Layouts::inferAlong(int16_t axis) {
     Layout &layout = layouts[value];
     if (placement.isSplit()) {
       layout.axes[static_cast<size_t>(placement.getDim())].push_back(axis);
-      layout.shape[static_cast<size_t>(placement.getDim())] *=
-          mesh.getAxes()[static_cast<size_t>(axis)].size;
+      int64_t &extent = layout.shape[static_cast<size_t>(placement.getDim())];
+      if (llvm::MulOverflow(extent, mesh.getAxes()[static_cast<size_t>(axis)].size, extent))
+        return emitError(value.getLoc())
+               << "the logical extent of dimension " << placement.getDim() << " overflows";
     } else if (placement.isPartial()) {
       if (!layout.partial.empty() && layout.kind != placement.getKind())
         return emitError(value.getLoc())

@@ -43,6 +43,9 @@ struct Collective {
 /// `op` as a collective, if it is one that fusion expresses.
 std::optional<Collective> getCollective(Operation *op);
 
+/// The mesh of a grid. Null after an error at the grid.
+MeshAttr getMesh(mlir::shard::GridOp grid);
+
 /// Which tensors the values of a function are shards of: inferred from its collectives and from
 /// annotations.
 class Layouts {

@@ -211,6 +211,12 @@ PlacementTable StructuredOp::getTable() {
       addRow(splitBy, splitBy(init));
       continue;
     }
+    // Splits of constants say nothing about the extent of the loop.
+    if (llvm::none_of(numbers, [&](unsigned number) {
+          return number != init && llvm::is_contained(loops[number], loop) &&
+                 !getSplat(op->getOperand(number));
+        }))
+      continue;
     auto partial = Placement::partial(reduceKind);
     addRow([&](unsigned number) { return number == init ? partial : splitBy(number); }, partial);
   }

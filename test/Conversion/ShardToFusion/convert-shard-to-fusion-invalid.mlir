@@ -302,3 +302,66 @@ func.func @initial_value(%x: tensor<4x2xf32>, %w: tensor<2x4xf32>, %c: tensor<4x
   %2 = shard.all_reduce %1 on @tp grid_axes = [0] : tensor<4x4xf32> -> tensor<4x4xf32>
   return %2 : tensor<4x4xf32>
 }
+
+// -----
+
+// expected-error @+1 {{expected a positive size or '?' for mesh axis "axis0", found 0}}
+shard.grid @none(shape = 0)
+
+// -----
+
+// expected-error @+1 {{expected at most 2147483647 devices in mesh "huge", found more at axis "axis1"}}
+shard.grid @huge(shape = 4294967x4294967)
+
+// -----
+
+shard.grid @g(shape = 4)
+// expected-error @+1 {{the logical extent of dimension 0 overflows}}
+func.func @overflow(%x: tensor<4611686018427387904xi8> {tandem.split_axes = [[0]]}) {
+  return
+}
+
+// -----
+
+// The sum of the squares of partial sums is no partial result of the sum of squares.
+#elements = affine_map<(k) -> (k)>
+#scalar = affine_map<(k) -> ()>
+shard.grid @g(shape = 4)
+func.func @square_of_partial(%x: tensor<3x2xf32>, %w: tensor<2xf32> {tandem.split_axes = [[0]]}) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %e3 = tensor.empty() : tensor<3xf32>
+  %i3 = linalg.fill ins(%zero : f32) outs(%e3 : tensor<3xf32>) -> tensor<3xf32>
+  %p = linalg.matvec ins(%x, %w : tensor<3x2xf32>, tensor<2xf32>) outs(%i3 : tensor<3xf32>) -> tensor<3xf32>
+  %e = tensor.empty() : tensor<f32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<f32>) -> tensor<f32>
+  // expected-error @+1 {{does not fit its neighbours along grid axis 0 of @g: operand 0 is partial by sum}}
+  %q = linalg.generic {indexing_maps = [#elements, #scalar], iterator_types = ["reduction"]} ins(%p : tensor<3xf32>) outs(%i : tensor<f32>) {
+  ^bb0(%a: f32, %sum: f32):
+    %square = arith.mulf %a, %a : f32
+    %r = arith.addf %square, %sum : f32
+    linalg.yield %r : f32
+  } -> tensor<f32>
+  %y = shard.all_reduce %q on @g grid_axes = [0] : tensor<f32> -> tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+// Nothing says how many ones there are in all.
+#elements = affine_map<(k) -> (k)>
+#scalar = affine_map<(k) -> ()>
+shard.grid @g(shape = 4)
+func.func @count(%x: tensor<f32>) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %ones = arith.constant dense<1.0> : tensor<3xf32>
+  %e = tensor.empty() : tensor<f32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<f32>) -> tensor<f32>
+  %q = linalg.generic {indexing_maps = [#elements, #scalar], iterator_types = ["reduction"]} ins(%ones : tensor<3xf32>) outs(%i : tensor<f32>) {
+  ^bb0(%a: f32, %sum: f32):
+    %r = arith.addf %a, %sum : f32
+    linalg.yield %r : f32
+  } -> tensor<f32>
+  // expected-error @+1 {{does not fit its neighbours along grid axis 0 of @g: operand 0 is replicated}}
+  %y = shard.all_reduce %q on @g grid_axes = [0] : tensor<f32> -> tensor<f32>
+  return %y : tensor<f32>
+}

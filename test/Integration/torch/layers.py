@@ -250,7 +250,7 @@ def errors(rank, ranks):
     x, w = torch.randn(2, 8), torch.randn(8, 4)
     for call in (lambda: tt.all_gather_matmul(x, torch.randn(7, 4)), lambda: tt.all_gather_matmul(x, w.half()),
                  lambda: tt.all_gather_matmul(x, w, dim=1), lambda: tt.all_gather_matmul(x, w, tokens=99),
-                 lambda: tt.all_gather_matmul(x.int(), w.int()), lambda: tt.matmul_all_reduce(x, w[0]),
+                 lambda: tt.all_gather_matmul(x.int(), w.int()), lambda: tt.all_gather_matmul(x, []), lambda: tt.matmul_all_reduce(x, w[0]),
                  lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh(KIND, (ranks,))),
                  lambda: tt.RowwiseParallel(input_layouts=Replicate()),
                  lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh(KIND, (ranks,)),

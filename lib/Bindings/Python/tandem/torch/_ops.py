@@ -46,6 +46,8 @@ def _piece(extent, group):
 def _check(op, x, weights, dim):
     if x.dim() < 2 or not -x.dim() <= dim < x.dim() - 1 or dim == -1:
         raise tandem.ArgumentError(f"{op}: expected a dimension in front of the last one of {tuple(x.shape)}, found {dim}")
+    if not weights:
+        raise tandem.ArgumentError(f"{op}: expected at least one weight, found none")
     for weight in weights:
         if weight.dim() != 2 or weight.shape[0] != x.shape[-1] or weight.dtype != x.dtype or weight.device != x.device:
             raise tandem.ArgumentError(
