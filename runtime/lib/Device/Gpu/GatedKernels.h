@@ -1,0 +1,87 @@
+//===- GatedKernels.h - matmul kernels that wait for signals ----*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the GPU device asks of the kernels of gated matmuls (docs/gated.md). The kernels are built
+// apart from the device; a build may lack them.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_GATEDKERNELS_H
+#define TANDEM_LIB_DEVICE_GPU_GATEDKERNELS_H
+
+#include "ChannelInterface.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::gpu {
+
+/// out [M, N] = a [M, K] * w, accumulated in f32. Strides count elements.
+struct GatedShape {
+  DType type = DType::BF16; ///< of a and w
+  DType outType = DType::BF16;
+  int64_t m = 0, n = 0, k = 0;
+  int64_t strideA = 0, strideW = 0, strideOut = 0; ///< from row to row; rows are contiguous
+  bool transposeW = false; ///< w is [N, K], as weights of torch are; else [K, N]
+
+  /// Rows, or a slice of K of rows, in the order of computation. The blocks of the same rows follow
+  /// each other, from K = 0 to the end.
+  struct Block {
+    int64_t firstRow = 0, rows = 0, firstK = 0, k = 0;
+    uint32_t gates = 0; ///< so many of the gates must be open: the first ones; never decreases
+  };
+  std::vector<Block> blocks;
+  uint32_t numGates = 0;
+  /// SMs that the kernel's grid leaves to others.
+  uint32_t leftSms = 0;
+};
+
+/// Open when *signal >= (GatedCall::epoch ? *epoch : 0) * perRun + value.
+struct OpenWhen {
+  const uint64_t *signal = nullptr; ///< device memory that peers write
+  uint64_t perRun = 0, value = 0;
+};
+
+/// One launch.
+struct GatedCall {
+  const void *a = nullptr, *w = nullptr;
+  void *out = nullptr;
+  std::vector<OpenWhen> gates;     ///< GatedShape::numGates
+  const uint64_t *epoch = nullptr; ///< device memory; null outside a graph
+  /// Device memory: not 0 after an abort. The kernel then stops waiting and ends.
+  const uint64_t *letGo = nullptr;
+  /// Host memory: a waiting kernel writes `marker` there, and all ones when it goes on.
+  uint64_t *progress = nullptr;
+  uint64_t marker = 0;
+};
+
+/// A kernel chosen for a shape. Outlives its launches.
+class GatedPlan {
+public:
+  virtual ~GatedPlan();
+  /// Enqueues one kernel; also inside of a capture. One thread at a time per stream.
+  virtual Status launch(StreamHandle stream, const GatedCall &call) = 0;
+  /// For logs: "128x256, cluster 2x1, cooperative".
+  virtual std::string description() const = 0;
+};
+
+class GatedKernels {
+public:
+  virtual ~GatedKernels();
+  /// Why no kernel computes the shape; empty: one does.
+  virtual std::string whyNot(const GatedShape &shape) const = 0;
+  /// Only if whyNot() is empty. May run kernels without gates on scratch memory to choose a
+  /// configuration.
+  virtual Expected<std::unique_ptr<GatedPlan>> prepare(const GatedShape &shape) = 0;
+};
+
+/// The kernels of this build for the device; null: there are none, and `why` says so.
+std::unique_ptr<GatedKernels> createGatedKernels(Driver &driver, std::string &why);
+
+} // namespace tandem::gpu
+
+#endif // TANDEM_LIB_DEVICE_GPU_GATEDKERNELS_H
