@@ -16,6 +16,7 @@ import time
 import traceback
 
 VARIANTS = ("torch", "torch-compiled", "async", "tandem", "tandem-compiled")
+FREE = ("none", "none-compiled")  # without communication
 
 
 def parse(arguments=None):
@@ -32,6 +33,9 @@ def parse(arguments=None):
     add("--variants", default="torch,tandem", help=f"of {', '.join(VARIANTS)}")
     add("--losses", type=int, default=0, metavar="STEPS", help="train so many steps, compare with the model on one rank")
     add("--rounds", type=int, default=0, help="time so many steps of each variant, interleaved")
+    add("--profile", action="store_true", help="where the time of a step goes, in each variant (torch.profiler): by kind "
+        "of kernel, until the first launch, idle; then the kernels that differ most. One GPU: --ranks 1 --device cuda "
+        "--model 8b --blocks 2 --tokens 2048 --variants none-compiled,torch-compiled,tandem-compiled --profile")
     add("--tolerance", type=float, help="of losses, relative; default 1e-4, with bfloat16 1e-2")
     add("--json", metavar="FILE")
     add("--fail", default="", metavar="RANK:STEP,..", help="these ranks raise an error in that step: a test")
@@ -40,8 +44,9 @@ def parse(arguments=None):
     options.dtype = options.dtype or ("bfloat16" if options.device == "cuda" else "float32")
     options.fail = dict(map(int, one.split(":")) for one in filter(None, options.fail.split(",")))
     options.tolerance = options.tolerance or (1e-4 if options.dtype == "float32" else 1e-2)
-    if wrong := set(options.variants) - set(VARIANTS):
-        parser.error(f"--variants: expected {', '.join(VARIANTS)}, found {', '.join(sorted(wrong))}")
+    known = VARIANTS + (FREE if options.profile and not options.losses and not options.rounds else ())
+    if wrong := set(options.variants) - set(known):
+        parser.error(f"--variants: expected {', '.join(known)}, found {', '.join(sorted(wrong))}")
     if options.ranks_share_gpu and (options.device != "cuda" or not set(options.variants) <= {"tandem", "tandem-compiled"}):
         parser.error("--ranks-share-gpu: expected --device cuda and variants of tandem: NCCL needs a GPU per rank")
     if "async" in options.variants and options.device != "cuda":
@@ -207,6 +212,11 @@ def run(options, rank, ranks):
             report["times"][name] = {"seconds": seconds, "exposed": 1 - free / seconds, "bytes": memory}
             say(f"{name:16} {seconds * 1e3:9.3f} {100 * (1 - free / seconds):6.1f} % {seconds / first:16.3f} " +
                 (f"{memory / 1e9:6.2f}" if memory is not None else f"{'-':>6}"))
+    if options.profile:
+        import profiles
+        report["profile"] = profiles.profile(job, options.variants)
+        if rank == 0:
+            profiles.report(report["profile"], options.device == "cuda")
     if rank == 0 and options.json:
         with open(options.json, "w") as file:
             json.dump(report, file, indent=1)

@@ -16,7 +16,7 @@ def test_losses_and_times(tmp_path):
     """Losses are those of plain torch, by torch's layers and by Tandem's; steps are timed."""
     sys.path.insert(0, FOLDER)
     import llama
-    options = llama.parse(["--blocks=2", "--losses=3", "--rounds=2", f"--json={tmp_path}/report"])
+    options = llama.parse(["--blocks=2", "--losses=3", "--rounds=2", "--profile", f"--json={tmp_path}/report"])
 
     def start(environment, log):
         environment["LLAMA_STORE"] = "file://" + environment["TANDEM_TEST_STORE"]
@@ -31,6 +31,14 @@ def test_losses_and_times(tmp_path):
     assert losses["plain"][2] < losses["plain"][0]
     assert set(report["times"]) == {"none", "torch", "tandem"}
     assert all(one["seconds"] > 0 and one["exposed"] < 1 for one in report["times"].values())
+    profiled = report["profile"]
+    assert set(profiled) == {"torch", "tandem"}
+    # 2 blocks of 2 gathers and 2 scatters: calls in a step, of each direction.
+    counts = {name: round(count) for name, (_, count) in profiled["tandem"]["kernels"].items() if "tandem::" in name}
+    assert counts == {f"tandem::{name}": 4 for name in (
+        "all_gather_matmul", "all_gather_matmul_backward", "matmul_reduce_scatter", "matmul_reduce_scatter_backward")}, counts
+    assert "aten::mm" in profiled["torch"]["kernels"]
+    assert all(0 < one["wall"] and one["idle"] == one["wall"] - one["busy"] for one in profiled.values())
 
 
 def test_ranks_that_fail():
