@@ -165,8 +165,9 @@ def nodes(shape, elements, dtype, layout, spread, channel="local", run=True):
     return Program(f"nodes-{across}x{inside}-{elements}-{dtype}-{layout}-{spread}",
                    lambda p: over_nodes(shape, elements, dtype, layout, spread), lambda p: counts,
                    (ranks,) if run else (), checked=(ranks,), mesh=lambda p: f"node={across},gpu={inside}",
-                   # Both halves of the symmetric memory hold what is gathered, too. Rank 0 gathers the results of all.
-                   memory=lambda p: gathered * ((3 if puts else 1) + 2.5) * 1.25, channel=channel,
+                   # Both halves of the symmetric memory hold what is gathered, too. Rank 0 also has it as inputs, the
+                   # unsharded reference and the results of the ranks, two of these at a time.
+                   memory=lambda p: gathered * ((3 if puts else 1) + 3 / ranks) * 1.05 + (1 << 29), channel=channel,
                    exhaustive=gathered > 1 << 28, tolerance=0)
 
 

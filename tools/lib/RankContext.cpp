@@ -126,10 +126,10 @@ Status BoundMemory::write(const void *from, uint64_t offset, uint64_t count) {
   return Status::success();
 }
 
-Status BoundMemory::read(void *to) {
+Status BoundMemory::read(void *to, uint64_t offset, uint64_t count) {
   if (device)
-    return owner.check(tandem_memory_read(device, 0, to, bytes));
-  if (bytes)
-    std::memcpy(to, host.get(), bytes);
+    return owner.check(tandem_memory_read(device, offset, to, count));
+  if (count)
+    std::memcpy(to, host.get() + offset, count);
   return Status::success();
 }

@@ -86,7 +86,8 @@ public:
   Status write(const void *from);
   /// `count` bytes, from byte `offset` on.
   Status write(const void *from, uint64_t offset, uint64_t count);
-  Status read(void *to);
+  /// `count` bytes, from byte `offset` on.
+  Status read(void *to, uint64_t offset, uint64_t count);
 
 private:
   BoundMemory(RankContext &owner, uint64_t bytes) : owner(owner), bytes(bytes) {}

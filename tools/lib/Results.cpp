@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
+#include <xxhash.h>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -57,56 +58,110 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
   return placements;
 }
 
-/// The bytes of every rank, on rank 0; empty on others. In pieces: only rank 0 needs memory for
-/// what all ranks have.
-static Expected<std::vector<std::string>> gatherOnRoot(const Tensor &mine, Bootstrap &bootstrap) {
-  constexpr uint64_t piece = uint64_t(4) << 20;
-  uint64_t size = mine.data.size();
-  std::vector<uint64_t> sizes(bootstrap.worldSize());
-  TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&size, sizeof size, sizes.data()));
-  uint64_t most = *std::max_element(sizes.begin(), sizes.end());
-  std::vector<std::string> parts(bootstrap.rank() == 0 ? sizes.size() : 0);
-  for (size_t rank = 0; rank < parts.size(); ++rank)
-    parts[rank].reserve(sizes[rank]);
-  std::string sent, all;
-  for (uint64_t begin = 0; begin < most; begin += piece) {
-    uint64_t length = std::min(piece, most - begin);
-    auto lengthOf = [&](uint64_t of) { return begin < of ? std::min(length, of - begin) : 0; };
-    if (uint64_t mineHere = lengthOf(size))
-      sent.assign(reinterpret_cast<const char *>(mine.data.data()) + begin, mineHere);
-    else
-      sent.clear();
-    sent.resize(length);
-    all.resize(length * sizes.size());
-    TANDEM_RETURN_IF_ERROR(bootstrap.allGather(sent.data(), length, all.data()));
-    for (size_t rank = 0; rank < parts.size(); ++rank)
-      parts[rank].append(all, rank * length, lengthOf(sizes[rank]));
+namespace {
+
+/// Gathers one result on rank 0, in pieces.
+class Gathering {
+public:
+  Gathering(const ArgumentInfo &info, const Placement &placement, Bootstrap &bootstrap)
+      : placement(placement), bootstrap(bootstrap), bytes(sizeOf(info.dtype)),
+        ranks(bootstrap.worldSize()) {
+    for (const Shard &shard : placement)
+      most = std::max(most, shard.numElements());
+    auto isReplica = [&](const Shard &a, const Shard &b) {
+      return a.present == b.present && a.offset == b.offset && a.shape == b.shape &&
+             a.strides == b.strides && a.term == b.term;
+    };
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      for (uint32_t first = 0; first <= rank && firsts.size() == rank; ++first)
+        if (first == rank ||
+            (firsts[first] == first && isReplica(placement[first], placement[rank])))
+          firsts.push_back(first);
+    if (bootstrap.rank() == 0)
+      assembly.emplace(info, placement);
   }
-  return parts;
-}
+
+  Status run(const std::function<Status(uint64_t offset, uint64_t count, void *to)> &read) {
+    int64_t step = kPiece / bytes;
+    std::string mine, all;
+    std::vector<uint64_t> hashes(ranks);
+    for (int64_t begin = 0; begin < most; begin += step) {
+      int64_t length = std::min(step, most - begin);
+      mine.assign(length * bytes, '\0');
+      if (int64_t count = countOf(bootstrap.rank(), begin, length))
+        TANDEM_RETURN_IF_ERROR(read(begin * bytes, count * bytes, mine.data()));
+      uint64_t hash = XXH3_64bits(mine.data(), mine.size());
+      TANDEM_RETURN_IF_ERROR(bootstrap.allGather(&hash, sizeof hash, hashes.data()));
+      auto isSent = [&](uint32_t rank) {
+        return rank != 0 && countOf(rank, begin, length) != 0 &&
+               (firsts[rank] == rank || hashes[rank] != hashes[firsts[rank]]);
+      };
+      bool any = false;
+      for (uint32_t rank = 0; rank < ranks; ++rank)
+        any |= isSent(rank);
+      if (any) {
+        all.resize(mine.size() * ranks);
+        TANDEM_RETURN_IF_ERROR(bootstrap.allGather(mine.data(), mine.size(), all.data()));
+      }
+      for (uint32_t rank = 0; assembly && rank < ranks; ++rank)
+        if (rank == 0 || isSent(rank))
+          assembly->add(rank, begin, countOf(rank, begin, length),
+                        reinterpret_cast<const std::byte *>(
+                            rank == 0 ? mine.data() : all.data() + rank * mine.size()));
+    }
+    return Status::success();
+  }
+
+  std::optional<Assembly> assembly; ///< rank 0
+
+private:
+  static constexpr int64_t kPiece = int64_t(1) << 20; ///< bytes
+
+  int64_t countOf(uint32_t rank, int64_t begin, int64_t length) const {
+    return std::clamp<int64_t>(placement[rank].numElements() - begin, 0, length);
+  }
+
+  const Placement &placement;
+  Bootstrap &bootstrap;
+  int64_t bytes; ///< of an element
+  uint32_t ranks;
+  int64_t most = 0;             ///< elements of a rank
+  std::vector<uint32_t> firsts; ///< by rank: the first that holds the same elements
+};
+
+} // namespace
 
 Expected<std::vector<Tensor>> run::gatherResults(const Program &program,
                                                  const std::vector<Placement> &placements,
-                                                 const std::vector<Tensor> &buffers,
-                                                 Bootstrap &bootstrap) {
+                                                 const ReadResult &read, Bootstrap &bootstrap) {
   std::vector<Tensor> results;
   Status problem;
   const auto &arguments = program.arguments();
-  for (size_t i = 0; i < arguments.size(); ++i) {
+  for (uint32_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].isResult)
       continue;
-    TANDEM_ASSIGN_OR_RETURN(auto parts, gatherOnRoot(buffers[i], bootstrap));
+    Gathering gathering(arguments[i], placements[i], bootstrap);
+    TANDEM_RETURN_IF_ERROR(gathering.run(
+        [&](uint64_t offset, uint64_t count, void *to) { return read(i, offset, count, to); }));
     if (bootstrap.rank() != 0 || !problem.ok())
       continue;
-    auto whole = assemble(arguments[i], placements[i], parts);
+    auto whole = gathering.assembly->finish();
     if (whole)
       results.push_back(std::move(*whole));
     else
       problem = whole.status();
   }
-  if (!problem.ok())
-    return problem;
+  TANDEM_RETURN_IF_ERROR(problem);
   return results;
+}
+
+Status run::poison(BoundMemory &memory, DType type) {
+  Tensor block(type, {int64_t(1) << 16});
+  poison(block);
+  for (uint64_t at = 0; at < memory.size(); at += block.data.size())
+    TANDEM_RETURN_IF_ERROR(memory.write(block.data.data(), at,
+                                        std::min<uint64_t>(block.data.size(), memory.size() - at)));
+  return Status::success();
 }
 
 std::vector<Tensor> run::makeInputs(uint64_t seed, const Program &program) {

@@ -8,12 +8,13 @@
 #ifndef TANDEM_RUN_RESULTS_H
 #define TANDEM_RUN_RESULTS_H
 
+#include "RankContext.h"
 #include "Verify.h"
 #include "tandem/Runtime/Bootstrap.h"
 
 #include "KernelLibrary.h"
+#include <functional>
 #include <memory>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,12 +24,19 @@ namespace tandem::run {
 /// Who holds what of every argument. Collective.
 Expected<std::vector<Placement>> gatherPlacements(const Program &program, Bootstrap &bootstrap);
 
-/// The logical results, in order, from every rank's buffers (by argument). Collective; only rank 0
-/// gets them. An error of rank 0's is nobody else's.
+/// Reads `count` bytes of this rank's result number `argument`, from byte `offset` on.
+using ReadResult =
+    std::function<Status(uint32_t argument, uint64_t offset, uint64_t count, void *to)>;
+
+/// The logical results, in order, from every rank's memory. Collective; only rank 0 gets them, and
+/// only it needs memory for more than pieces. Replicas are sent only where a hash of 64 bits finds
+/// that they differ. An error of rank 0's is no other rank's.
 Expected<std::vector<Tensor>> gatherResults(const Program &program,
                                             const std::vector<Placement> &placements,
-                                            const std::vector<Tensor> &buffers,
-                                            Bootstrap &bootstrap);
+                                            const ReadResult &read, Bootstrap &bootstrap);
+
+/// Writes what `poison` writes to a tensor (Inputs.h).
+Status poison(BoundMemory &memory, DType type);
 
 /// The logical inputs, in order.
 std::vector<Tensor> makeInputs(uint64_t seed, const Program &program);

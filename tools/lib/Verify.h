@@ -19,11 +19,25 @@ namespace tandem::run {
 /// The shards of one argument on all ranks.
 using Placement = std::vector<Shard>;
 
-/// The logical tensor from what each rank holds. Copies must be equal to the last bit, the terms of
-/// a partial argument are reduced in f64 and rounded once, and every element (of every term) must
-/// be held by someone; an error names the argument, the rank and the first index.
-Expected<Tensor> assemble(const ArgumentInfo &info, const Placement &placement,
-                          const std::vector<std::string> &parts);
+/// The logical tensor, put together piece by piece from what each rank holds. Replicas must be
+/// equal to the last bit, the terms of a partial argument are reduced in f64 and rounded once, and
+/// every element (of every term) must be held by a rank. An error names the argument, the rank and
+/// the first index. Refers to the arguments of its constructor.
+class Assembly {
+public:
+  Assembly(const ArgumentInfo &info, const Placement &placement);
+  /// `count` elements of a rank, from its local element `begin` on. Once for each.
+  void add(uint32_t rank, int64_t begin, int64_t count, const std::byte *from);
+  /// The tensor, or the first error.
+  Expected<Tensor> finish();
+
+private:
+  const ArgumentInfo &info;
+  const Placement &placement;
+  std::vector<Tensor> terms;
+  std::vector<std::vector<uint8_t>> held; ///< by term and element: 0 or 1
+  Status problem;
+};
 
 /// How a result compares.
 struct Comparison {

@@ -36,22 +36,6 @@ static const Tensor &randomBlock(DType type) {
   return blocks[index];
 }
 
-/// `bytes` bytes, by repeating `block` from byte `begin` of it on.
-static std::string repeat(const std::byte *block, size_t size, size_t begin, uint64_t bytes) {
-  std::string text;
-  text.reserve(bytes);
-  for (size_t at = begin % size; text.size() < bytes; at = 0)
-    text.append(reinterpret_cast<const char *>(block) + at,
-                std::min<uint64_t>(size - at, bytes - text.size()));
-  return text;
-}
-
-std::string bench::poisonBytes(DType type, uint64_t bytes) {
-  Tensor block(type, {4096});
-  run::poison(block);
-  return repeat(block.data.data(), block.data.size(), 0, bytes);
-}
-
 uint64_t bench::seedOf(uint64_t seed, uint32_t set) {
   return set == 0 ? seed : run::randomBits(seed, 0, set);
 }

@@ -42,9 +42,6 @@ private:
 /// The seed of a set's inputs; of set 0 it is `seed`.
 uint64_t seedOf(uint64_t seed, uint32_t set);
 
-/// `bytes` bytes of what run::poison writes for a type.
-std::string poisonBytes(DType type, uint64_t bytes);
-
 } // namespace tandem::bench
 
 #endif // TANDEM_BENCH_POOL_H

@@ -112,8 +112,7 @@ public:
   Status poison() {
     for (size_t i = 0; i < results.size(); ++i)
       if (results[i])
-        TANDEM_RETURN_IF_ERROR(results[i]->write(
-            poisonBytes(program->arguments()[i].dtype, results[i]->size()).data()));
+        TANDEM_RETURN_IF_ERROR(run::poison(*results[i], program->arguments()[i].dtype));
     return Status();
   }
 
@@ -136,15 +135,12 @@ public:
   /// `error` is rank 0's.
   Expected<std::string> verify(Bootstrap &bootstrap, uint64_t seed, uint32_t set,
                                References &references, double &error) {
-    std::vector<Tensor> buffers(results.size());
-    for (size_t i = 0; i < results.size(); ++i)
-      if (results[i]) {
-        const ArgumentInfo &info = program->arguments()[i];
-        bool present = placements[i][rank].present;
-        buffers[i] = Tensor(info.dtype, present ? info.localShape : std::vector<int64_t>{0});
-        TANDEM_RETURN_IF_ERROR(results[i]->read(buffers[i].data.data()));
-      }
-    auto whole = gatherResults(*program, placements, buffers, bootstrap);
+    auto whole = gatherResults(
+        *program, placements,
+        [&](uint32_t argument, uint64_t offset, uint64_t count, void *to) {
+          return results[argument]->read(to, offset, count);
+        },
+        bootstrap);
     if (!whole && rank != 0)
       return whole.status();
     std::future<Status> verdict;

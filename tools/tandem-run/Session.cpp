@@ -207,8 +207,7 @@ public:
     TANDEM_RETURN_IF_ERROR(
         runFirst(options.extents.empty() ? std::nullopt : std::optional(options.extents.back()),
                  !options.dumpNpy.empty()));
-    if (options.verify)
-      firstBits = buffers;
+    TANDEM_RETURN_IF_ERROR(keepBits());
     for (uint32_t i = 0; i < options.warmup; ++i)
       TANDEM_RETURN_IF_ERROR(runOnce().status());
     TANDEM_RETURN_IF_ERROR(poisonResults());
@@ -241,7 +240,6 @@ private:
       return Status::success();
     TANDEM_RETURN_IF_ERROR(context->check(tandem_set_extent(prepared->instance(), *extent)));
     program = atExtent(whole, *extent);
-    logicalInputs.clear();
     reference.reset();
     report.results.clear();
     return Status::success();
@@ -341,36 +339,30 @@ private:
   Status bind() {
     TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, bootstrap));
     const auto &arguments = program->arguments();
-    buffers.clear();
     memories.clear();
-    buffers.reserve(arguments.size());
     for (uint32_t i = 0; i < arguments.size(); ++i) {
       const ArgumentInfo &info = arguments[i];
       const Shard &shard = placements[i][bootstrap.rank()];
-      if (info.isResult) {
-        buffers.emplace_back(info.dtype, shard.present ? info.localShape : std::vector<int64_t>{0});
-      } else {
-        buffers.push_back(makeShard(options.seed, i, info, shard));
-      }
-      Tensor &buffer = buffers.back();
-      TANDEM_ASSIGN_OR_RETURN(auto memory, BoundMemory::create(*context, buffer.data.size()));
+      // What a rank has of a result is only in the memory that is bound: it may be large.
+      uint64_t bytes = shard.numElements() * sizeOf(info.dtype);
+      TANDEM_ASSIGN_OR_RETURN(auto memory, BoundMemory::create(*context, bytes));
       memories.push_back(std::move(memory));
-      TANDEM_RETURN_IF_ERROR(memories[i]->write(buffer.data.data()));
+      if (!info.isResult)
+        TANDEM_RETURN_IF_ERROR(
+            memories[i]->write(makeShard(options.seed, i, info, shard).data.data()));
       if (shard.present && !info.isMask)
         TANDEM_RETURN_IF_ERROR(context->check(
-            tandem_bind(prepared->instance(), i, memories[i]->data(), buffer.data.size(),
+            tandem_bind(prepared->instance(), i, memories[i]->data(), bytes,
                         static_cast<tandem_dtype>(info.dtype),
-                        static_cast<uint32_t>(buffer.shape.size()), buffer.shape.data())));
+                        static_cast<uint32_t>(info.localShape.size()), info.localShape.data())));
     }
     return poisonResults();
   }
 
   Status poisonResults() {
-    for (uint32_t i = 0; i < buffers.size(); ++i)
-      if (program->arguments()[i].isResult) {
-        poison(buffers[i]);
-        TANDEM_RETURN_IF_ERROR(memories[i]->write(buffers[i].data.data()));
-      }
+    for (uint32_t i = 0; i < memories.size(); ++i)
+      if (program->arguments()[i].isResult)
+        TANDEM_RETURN_IF_ERROR(poison(*memories[i], program->arguments()[i].dtype));
     return Status::success();
   }
 
@@ -382,10 +374,12 @@ private:
 
   /// Gathers the results and compares them, on rank 0; all ranks learn whether that went well.
   Status examine(bool dump) {
-    for (uint32_t i = 0; i < buffers.size(); ++i)
-      if (program->arguments()[i].isResult)
-        TANDEM_RETURN_IF_ERROR(memories[i]->read(buffers[i].data.data()));
-    auto results = gatherResults(*program, placements, buffers, bootstrap);
+    auto results = gatherResults(
+        *program, placements,
+        [&](uint32_t argument, uint64_t offset, uint64_t count, void *to) {
+          return memories[argument]->read(to, offset, count);
+        },
+        bootstrap);
     // What is wrong with the results is for rank 0 to say, and for all to hear.
     if (!results && !root)
       return results.status();
@@ -397,18 +391,34 @@ private:
     return verdicts[0].empty() ? Status::success() : Status(Code::Aborted, verdicts[0]);
   }
 
+  bool mustRepeatBits() const {
+    return options.verify && file->index().deterministic() != sp::Determinism::none;
+  }
+
+  Expected<std::vector<std::byte>> bitsOf(uint32_t argument) {
+    std::vector<std::byte> bits(memories[argument]->size());
+    TANDEM_RETURN_IF_ERROR(memories[argument]->read(bits.data(), 0, bits.size()));
+    return bits;
+  }
+
+  /// This rank's results of the first run, if later ones must have the same bits.
+  Status keepBits() {
+    firstBits.resize(memories.size());
+    for (uint32_t i = 0; mustRepeatBits() && i < memories.size(); ++i)
+      if (program->arguments()[i].isResult) {
+        TANDEM_ASSIGN_OR_RETURN(firstBits[i], bitsOf(i));
+      }
+    return Status::success();
+  }
+
   /// Compares this rank's results with those of the first run, if they must have the same bits.
   Status compareBits(uint32_t run) {
-    if (!options.verify || file->index().deterministic() == sp::Determinism::none ||
-        !otherBits.empty())
-      return Status::success();
-    for (uint32_t i = 0; i < buffers.size() && otherBits.empty(); ++i) {
+    for (uint32_t i = 0; mustRepeatBits() && i < memories.size() && otherBits.empty(); ++i) {
       const ArgumentInfo &info = program->arguments()[i];
       if (!info.isResult)
         continue;
-      Tensor found = buffers[i];
-      TANDEM_RETURN_IF_ERROR(memories[i]->read(found.data.data()));
-      if (found.data != firstBits[i].data)
+      TANDEM_ASSIGN_OR_RETURN(auto found, bitsOf(i));
+      if (found != firstBits[i])
         otherBits = rankMessage(
             bootstrap.rank(),
             fmt::format("the program is deterministic, but run {} gave result \"{}\" other bits "
@@ -430,16 +440,14 @@ private:
   }
 
   Status examineWhole(const std::vector<Tensor> &results, bool dump) {
-    if (logicalInputs.empty())
-      logicalInputs = makeInputs(options.seed, *program);
     if (dump)
       TANDEM_RETURN_IF_ERROR(writeTensors(results));
     if (!options.verify)
       return Status::success();
     if (!reference) {
+      std::vector<Tensor> inputs = makeInputs(options.seed, *program);
       TANDEM_ASSIGN_OR_RETURN(KernelList kernels, loadKernels(options.kernels));
-      TANDEM_ASSIGN_OR_RETURN(Reference computed,
-                              computeReference(*file, logicalInputs, kernels, extent));
+      TANDEM_ASSIGN_OR_RETURN(Reference computed, computeReference(*file, inputs, kernels, extent));
       reference = std::move(computed);
     }
     return judge(*program, placements, results, *reference, report.results);
@@ -447,9 +455,10 @@ private:
 
   Status writeTensors(const std::vector<Tensor> &results) {
     TANDEM_ASSIGN_OR_RETURN(auto folder, NpyFolder::create(dumpFolder(options, path)));
+    std::vector<Tensor> inputs = makeInputs(options.seed, *program);
     size_t input = 0, result = 0;
     for (const ArgumentInfo &info : program->arguments()) {
-      const Tensor &tensor = info.isResult ? results[result++] : logicalInputs[input++];
+      const Tensor &tensor = info.isResult ? results[result++] : inputs[input++];
       if (!info.isMask)
         TANDEM_RETURN_IF_ERROR(folder.add(info.name, info.isResult, tensor));
     }
@@ -503,13 +512,11 @@ private:
   std::shared_ptr<const Program> whole;   ///< as compiled
   std::shared_ptr<const Program> program; ///< with the extent of the current runs
   std::optional<int64_t> extent;
-  std::vector<Placement> placements;  ///< by argument
-  std::vector<Tensor> buffers;        ///< by argument
-  std::vector<Tensor> firstBits;      ///< by argument: of the first run, if it was examined
-  std::string otherBits;              ///< what compareBits found on this rank
-  std::vector<double> times;          ///< ms
-  std::vector<Tensor> logicalInputs;  ///< rank 0
-  std::optional<Reference> reference; ///< rank 0
+  std::vector<Placement> placements;             ///< by argument
+  std::vector<std::vector<std::byte>> firstBits; ///< by argument: of the first run, see keepBits
+  std::string otherBits;                         ///< what compareBits found on this rank
+  std::vector<double> times;                     ///< ms
+  std::optional<Reference> reference;            ///< rank 0
   RankContext *context = nullptr;
   std::vector<std::unique_ptr<BoundMemory>> memories; ///< by argument; outlive the runs
   std::unique_ptr<PreparedProgram> prepared;

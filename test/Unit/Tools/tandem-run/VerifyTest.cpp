@@ -36,6 +36,18 @@ static std::string bytes(const Tensor &tensor) {
   return {reinterpret_cast<const char *>(tensor.data.data()), tensor.data.size()};
 }
 
+/// From pieces of at most 3 elements, as which runs of elements begin and end in some of them.
+static Expected<Tensor> assemble(const ArgumentInfo &info, const Placement &placement,
+                                 const std::vector<std::string> &parts) {
+  Assembly assembly(info, placement);
+  auto size = static_cast<int64_t>(sizeOf(info.dtype));
+  for (uint32_t rank = 0; rank < parts.size(); ++rank)
+    for (int64_t begin = 0, end = placement[rank].numElements(); begin < end; begin += 3)
+      assembly.add(rank, begin, std::min<int64_t>(3, end - begin),
+                   reinterpret_cast<const std::byte *>(parts[rank].data()) + begin * size);
+  return assembly.finish();
+}
+
 TEST(Assemble, PutsShardsInTheirPlaces) {
   Placement placement = {{true, 0, {2, 2}, {4, 1}}, {false, 0, {}, {}}, {true, 2, {2, 2}, {4, 1}}};
   Tensor left = filled(DType::I32, {4}, 0, 1), right = filled(DType::I32, {4}, 10, 1);
@@ -56,6 +68,23 @@ TEST(Assemble, CopiesMustBeEqualToTheLastBit) {
   ASSERT_FALSE(whole);
   EXPECT_THAT(whole.status().message(),
               HasSubstr("argument \"y\", index [1,0]: rank 1 holds another value than rank 0"));
+}
+
+TEST(Assemble, ReplicasOverlapInPart) {
+  // Rows 0 to 2, 1 to 3, and column 0 of all.
+  Placement placement = {{true, 0, {3, 2}, {2, 1}}, {true, 2, {3, 2}, {2, 1}}, {true, 0, {4}, {2}}};
+  Tensor all = filled(DType::F16, {8}, 1, 1), column = filled(DType::F16, {4}, 1, 2);
+  std::string whole = bytes(all);
+  auto right = assemble(argument(DType::F16, {4, 2}), placement,
+                        {whole.substr(0, 12), whole.substr(4), bytes(column)});
+  ASSERT_TRUE(right) << right.status().message();
+  EXPECT_EQ(bytes(*right), whole);
+  column.set(3, 1);
+  auto wrong = assemble(argument(DType::F16, {4, 2}), placement,
+                        {whole.substr(0, 12), whole.substr(4), bytes(column)});
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.status().message(),
+              HasSubstr("index [3,0]: rank 2 holds another value than rank 1"));
 }
 
 TEST(Assemble, EveryElementIsHeld) {
