@@ -14,8 +14,8 @@ import sys
 from ranks import run
 
 TESTS = {"gather": (8, 12), "scatter": (8, 5, 1), "dispatch": (), "errors": (), "model": (), "tensors": (), "compiled": (),
-         "passes": (), "groups": ()}
-SHARED = ("gather", "scatter", "dispatch", "errors")
+         "passes": (), "groups": (), "merges": (), "alone": ()}
+SHARED = ("gather", "scatter", "dispatch", "errors", "merges", "alone")
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -245,6 +245,88 @@ def passes(rank, ranks):
             close(one, other)
 
 
+def merges(rank, ranks):
+    """Operators with one input share their collectives in compiled code: forward, backward, and where nothing is split."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    torch.manual_seed(8)
+    x = torch.randn(2 * ranks, 8)
+    weights = [torch.randn(6, 8, requires_grad=True) for _ in range(3)]
+
+    def gathered(x, *weights):  # the second depends on nothing but x; the last one on the first: it cannot be merged
+        one, other = tt.all_gather_matmul(x, weights[0].t()), tt.all_gather_matmul(x, torch.tanh(weights[1]).t())
+        return one + other, tt.all_gather_matmul(x, (weights[2] * one.sum()).t())
+
+    def replicated(x, *weights):
+        return tuple(tt.column_parallel(x, weight.t()) for weight in weights)
+
+    def free(x, *weights):
+        return gathered(x.detach(), *weights)
+
+    for function, local, wanted in (
+            (gathered, part(x, rank, ranks), [["all-gathers", "2 of one value"], ["all-gathers and reduce-scatters", "2 of one sum"]]),
+            (free, part(x, rank, ranks), [["all-gathers", "2 of one value"], ["all-gathers", "2 of one value"]]),
+            (replicated, x, [["all-reduces", "3 of one sum"]])):
+        found, said = [], []
+        for compiling in (False, True):
+            used = tt.CollectiveMatmulPass()
+
+            def compile_(graph, _, used=used):
+                used(graph.graph)
+                graph.recompile()
+                return make_boxed_func(graph.forward)
+
+            torch._dynamo.reset()
+            call = torch.compile(function, backend=aot_autograd(fw_compiler=compile_, bw_compiler=compile_)) if compiling else function
+            inputs = [local.clone().requires_grad_(), *(weight.detach().clone().requires_grad_() for weight in weights)]
+            results = call(*inputs)
+            torch.autograd.backward(results, [torch.cos(result.detach()) for result in results])
+            found.append([*results, *(one.grad for one in inputs if one.grad is not None)])
+            said = used.replaced
+        assert len(found[0]) == len(found[1])
+        for one, other in zip(*found):
+            close(one, other)
+        assert [[text.split(" all_")[0].split(" matmul_")[0], text.split(": ")[1].removesuffix(" merged")] for text in said] == wanted, said
+
+
+def alone(rank, ranks):
+    """In a group of one rank, functions and layers are torch's own operators; their arguments are checked all the same."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            assert "tandem" not in str(function), function
+            return function(*args, **(kwargs or {}))
+
+    groups_ = [dist.new_group([one]) for one in range(ranks)]
+    group = groups_[rank]
+    x, w = torch.randn(2, 3, 8, requires_grad=True), torch.randn(8, 4, requires_grad=True)
+
+    def functions(x, w):
+        return (tt.all_gather_matmul(x, w, 1, group), *tt.all_gather_matmul(x, [w, w], 1, group, tokens=3),
+                tt.matmul_reduce_scatter(x, w, 1, group), tt.matmul_all_reduce(x, w, group), tt.column_parallel(x, w, group))
+
+    for call in (functions, torch.compile(functions, backend="aot_eager", fullgraph=True)):
+        with Seen():
+            made = call(x, w)
+            grads = torch.autograd.grad([y.sum() for y in made], (x, w))
+        for y in made:
+            close(y, (x @ w))
+        close(grads[0], 6 * (torch.ones(2, 3, 4) @ w.t()))
+        close(grads[1], 6 * (x.reshape(-1, 8).t() @ torch.ones(6, 4)))
+    for wrong in (lambda: tt.all_gather_matmul(x, w, 1, group, tokens=4), lambda: tt.all_gather_matmul(x, w, 2, group),
+                  lambda: tt.matmul_reduce_scatter(x, w.half(), 1, group), lambda: tt.matmul_all_reduce(x, w[0], group),
+                  lambda: tt.matmul_all_reduce(x.int(), w.int(), group)):
+        try:
+            wrong()
+        except tandem.ArgumentError as error:
+            assert "expected" in str(error) and "found" in str(error), error
+        else:
+            raise AssertionError("expected an ArgumentError")
+    assert not any(name == group.group_name for name, _ in tt._groups._contexts)
+
+
 def errors(rank, ranks):
     """Arguments that do not fit are refused on every rank, before anything is sent."""
     x, w = torch.randn(2, 8), torch.randn(8, 4)

@@ -37,6 +37,14 @@ def test_compile_pass():
     run("passes", 2)
 
 
+def test_merged_operators():
+    run("merges", 2)
+
+
+def test_groups_of_one_rank():
+    run("alone", 2)
+
+
 def test_errors():
     run("errors", 2)
 

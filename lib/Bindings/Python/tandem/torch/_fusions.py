@@ -13,7 +13,7 @@ from . import _groups
 
 log = logging.getLogger("tandem.torch")
 
-_NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
+NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
 
 
 class Text:
@@ -219,13 +219,10 @@ def _step(extent, unit):
 
 
 def _compile(make, context, like, key, **options):
-    dtype = _NAMES.get(like.dtype)
-    if dtype is None:
-        raise tandem.ArgumentError(f"{make.__name__}: expected f32, f16, bf16 or f64, found {like.dtype}")
     ranks = context.world_size
     machine = _groups.machine(context, like.device, ranks)
     *shapes, flags = key
-    text = make(dtype, ranks, *shapes, machine is None, *flags)
+    text = make(NAMES[like.dtype], ranks, *shapes, machine is None, *flags)
     program = tandem.compile(str(text), target=tandem._program._target(context), machine=machine, name=make.__name__,
                              **options)
     if log.isEnabledFor(logging.INFO):

@@ -9,12 +9,19 @@ import operator
 
 import torch
 import torch._inductor.config
+from torch.distributed import distributed_c10d as c10d
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
+from . import _merging
+
 log = logging.getLogger("tandem.torch")
-_c10d = torch.ops._c10d_functional
+_functional = torch.ops._c10d_functional
 _aten = torch.ops.aten
 _views = (_aten.view.default, _aten.reshape.default)
+
+
+def _is_alone(group):
+    return c10d._resolve_process_group(group).size() == 1
 
 
 class CollectiveMatmulPass(CustomGraphPass):
@@ -26,20 +33,24 @@ class CollectiveMatmulPass(CustomGraphPass):
         self.replaced, self.left = [], []  # what the last graphs had: texts
 
     def uuid(self):
-        with open(__file__, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        made = hashlib.sha256()
+        for name in (__file__, _merging.__file__):
+            with open(name, "rb") as file:
+                made.update(file.read())
+        return made.hexdigest()
 
     def __call__(self, graph):
         for node in list(graph.nodes):
-            if node.target is _c10d.all_gather_into_tensor.default:
+            if node.target is _functional.all_gather_into_tensor.default:
                 self._gather(graph, node)
-            elif node.target is _c10d.reduce_scatter_tensor.default:
+            elif node.target is _functional.reduce_scatter_tensor.default:
                 self._reduce(graph, node, node.args[3], "reduce-scatter", torch.ops.tandem.matmul_reduce_scatter.default,
                              lambda x, weight, group: (x, weight, 0, group))
-            elif node.target is _c10d.all_reduce.default:
+            elif node.target is _functional.all_reduce.default:
                 self._reduce(graph, node, node.args[2], "all-reduce", torch.ops.tandem.matmul_all_reduce.default,
                              lambda x, weight, group: ([x], [weight], group))
-        self._merge(graph)
+        for text in _merging.merge(graph):
+            self._say(False, *text)
         graph.eliminate_dead_code()
         graph.lint()
 
@@ -50,10 +61,12 @@ class CollectiveMatmulPass(CustomGraphPass):
 
     @staticmethod
     def _waits(node):
-        return [user for user in node.users if user.target is _c10d.wait_tensor.default]
+        return [user for user in node.users if user.target is _functional.wait_tensor.default]
 
     def _gather(self, graph, node):
         shard, _, group = node.args
+        if _is_alone(group):
+            return self._say(True, "all-gather", node, "a group of one rank")
         waits = self._waits(node)
         if len(waits) != 1 or len(node.users) != 1:
             return self._say(True, "all-gather", node, "expected one wait")
@@ -100,6 +113,8 @@ class CollectiveMatmulPass(CustomGraphPass):
 
     def _reduce(self, graph, node, group, what, op, arguments):
         product, kind = node.args[0], node.args[1]
+        if _is_alone(group):
+            return self._say(True, what, node, "a group of one rank")
         waits = self._waits(node)
         chain = []
         while product.target in _views and len(product.users) == 1:
@@ -132,30 +147,6 @@ class CollectiveMatmulPass(CustomGraphPass):
         for old in (wait, node, *chain, product):
             graph.erase_node(old)
         self._say(False, what, fused)
-
-    def _merge(self, graph):
-        """Operators that gather the same value become one: linear layers with one input."""
-        gathers = {}
-        for node in graph.nodes:
-            if node.target is torch.ops.tandem.all_gather_matmul.default and not node.args[-1]:
-                gathers.setdefault((node.args[0], *node.args[2:]), []).append(node)
-        order = {one: index for index, one in enumerate(graph.nodes)}
-        for (x, *rest), nodes in gathers.items():
-            weights = [weight for node in nodes for weight in node.args[1]]
-            uses = [order[user] for node in nodes for user in node.users]
-            if len(nodes) < 2 or not uses or max(order[weight] for weight in weights) > min(uses):
-                continue
-            with graph.inserting_after(max(nodes[:1] + weights, key=order.get)):
-                fused = graph.call_function(nodes[0].target, (x, weights, *rest))
-            fused.meta["val"] = [value for node in nodes for value in node.meta["val"]]
-            offset = 0
-            for node in nodes:
-                for user in list(node.users):
-                    user.args = (fused, user.args[1] + offset)
-                offset += len(node.args[1])
-                graph.erase_node(node)
-            self._say(False, "all-gathers", fused, f"{len(nodes)} of one value merged")
-
 
 @contextlib.contextmanager
 def overlap_compiled():

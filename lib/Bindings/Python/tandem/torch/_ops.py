@@ -43,7 +43,16 @@ def _piece(extent, group):
     return max(0, min(size, extent - size * rank))
 
 
+@torch.compiler.assume_constant_result
+def _is_alone(group):
+    """Has the group one rank? Then torch's own operators do all there is to do: torch.compile fuses them with others, and
+    nothing is copied."""
+    return _ranks(group) == 1
+
+
 def _check(op, x, weights, dim):
+    if x.dtype not in _fusions.NAMES:
+        raise tandem.ArgumentError(f"{op}: expected f32, f16, bf16 or f64, found {x.dtype}")
     if x.dim() < 2 or not -x.dim() <= dim < x.dim() - 1 or dim == -1:
         raise tandem.ArgumentError(f"{op}: expected a dimension in front of the last one of {tuple(x.shape)}, found {dim}")
     if not weights:
@@ -54,6 +63,12 @@ def _check(op, x, weights, dim):
                 f"{op}: expected weights of {x.shape[-1]} rows, {x.dtype} on {x.device}, found {weight.dtype} of shape "
                 f"{tuple(weight.shape)} on {weight.device}")
     return dim % x.dim()
+
+
+def _check_piece(x, dim, group, tokens):
+    if x.shape[dim] != _piece(tokens, group):
+        raise tandem.ArgumentError(f"all_gather_matmul: expected {_piece(tokens, group)} of {tokens} rows on rank "
+                                   f"{_rank(group)}, found {x.shape[dim]}")
 
 
 def _folded(shape, dim):
@@ -104,9 +119,7 @@ def _prepare_gather(group, numbers, rows, weights):
     (x,), (dim, tokens, gathered) = rows, numbers
     dim, ranks = _check("all_gather_matmul", x, weights, dim), group[1].world_size
     tokens = _tokens_of(x, dim, group[0], tokens)
-    if x.shape[dim] != _piece(tokens, group[0]):
-        raise tandem.ArgumentError(f"all_gather_matmul: expected {_piece(tokens, group[0])} of {tokens} rows on rank "
-                                   f"{_rank(group[0])}, found {x.shape[dim]}")
+    _check_piece(x, dim, group[0], tokens)
     *outer, rows, columns = _folded(x.shape, dim)
     kinds = _global(weights, ranks, 1)
     exact = (*outer, tokens, columns), kinds, (gathered,)
@@ -416,7 +429,12 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """
     is_one = isinstance(weights, torch.Tensor)
     weights, group = (weights,) if is_one else tuple(weights), _name(group)
-    if not _is_direct(x, weights):
+    if _is_alone(group):
+        _folded(x.shape, dim := _check("all_gather_matmul", x, weights, dim))
+        if tokens is not None:
+            _check_piece(x, dim, group, tokens)
+        made = [x @ weight for weight in weights]
+    elif not _is_direct(x, weights):
         made = torch.ops.tandem.all_gather_matmul(x, weights, dim, group, tokens, False)
     elif _needs_grad(x, weights):
         made = _Gather.apply(x, dim, group, tokens, *weights)
@@ -432,6 +450,9 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     [.., tokens of this rank, out]: pieces of ceil(tokens / ranks) rows. Differentiable. Collective.
     """
     group = _name(group)
+    if _is_alone(group):
+        _folded(x.shape, _check("matmul_reduce_scatter", x, [weight], dim))
+        return x @ weight
     if not _is_direct(x, (weight,)):
         return torch.ops.tandem.matmul_reduce_scatter(x, weight, dim, group)
     if _needs_grad(x, (weight,)):
@@ -446,6 +467,9 @@ def matmul_all_reduce(x, weight, group=None):
     ranks. Differentiable: the gradient of the result is the same on all ranks. Collective.
     """
     group = _name(group)
+    if _is_alone(group):
+        _check("matmul_all_reduce", x, [weight], 0)
+        return x @ weight
     if not _is_direct(x, (weight,)):
         return torch.ops.tandem.matmul_all_reduce([x], [weight], group)
     if _needs_grad(x, (weight,)):
@@ -456,6 +480,10 @@ def matmul_all_reduce(x, weight, group=None):
 def column_parallel(x, weights, group=None):
     """x @ weight where all ranks have the same x, and each has some columns of weight. The gradient of x is the sum over
     the ranks, hidden behind the product. weights: one, or a list that shares the sum."""
-    if isinstance(weights, torch.Tensor):
-        return _Replicated.apply(_name(group), x, weights)[0]
-    return list(_Replicated.apply(_name(group), x, *weights))
+    group, is_one = _name(group), isinstance(weights, torch.Tensor)
+    weights = (weights,) if is_one else tuple(weights)
+    if _is_alone(group):
+        made = [x @ weight for weight in weights]
+    else:
+        made = _Replicated.apply(group, x, *weights)
+    return made[0] if is_one else list(made)
