@@ -102,7 +102,7 @@ nb::object compile(const std::string &text, const std::string &name, const std::
                    const Sizes &mesh, const Shapes &shapes, const std::string &target,
                    uint32_t ranks, uint32_t workers, bool reference, const std::string &machine,
                    const std::string &gather, bool certify, const std::string &deterministic,
-                   const std::string &tuned, int64_t bound) {
+                   const std::string &tuned) {
   const Library &library = Library::get();
   std::vector<tandem_mesh_size> meshSizes;
   for (const auto &[axis, size] : mesh)
@@ -127,7 +127,6 @@ nb::object compile(const std::string &text, const std::string &name, const std::
   options.certify = certify ? 1 : 0;
   options.deterministic = given(deterministic);
   options.tuned = given(tuned);
-  options.bound = bound;
 
   tandem_compilation *compilation = nullptr;
   {
@@ -202,8 +201,7 @@ void tandem::python::bindCompiler(nb::module_ &module) {
              nb::arg("entry") = "", nb::arg("mesh") = Sizes(), nb::arg("shapes") = Shapes(),
              nb::arg("target") = "", nb::arg("ranks") = 0, nb::arg("workers") = 0,
              nb::arg("reference") = false, nb::arg("machine") = "", nb::arg("gather") = "",
-             nb::arg("certify") = false, nb::arg("deterministic") = "", nb::arg("tuned") = "",
-             nb::arg("bound") = 0);
+             nb::arg("certify") = false, nb::arg("deterministic") = "", nb::arg("tuned") = "");
   module.def("explain", &explain, nb::arg("bytes"));
   module.def("check", &check, nb::arg("bytes"), nb::arg("lint"));
   module.def("simulate", &simulate, nb::arg("bytes"), nb::arg("machine"), nb::arg("graph"));

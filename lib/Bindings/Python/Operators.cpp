@@ -24,10 +24,11 @@ namespace {
 
 /// A program and how it is called.
 struct Call {
+  /// A function (rows, weights) -> results that runs in place of a program; or null.
+  nb::object instead;
   nb::object program;
   std::shared_ptr<Prepared> prepared;
-  std::vector<size_t> inputs;    ///< numbers of tensors, in the program's order
-  std::optional<int64_t> extent; ///< of dimensions that vary from run to run
+  std::vector<size_t> inputs; ///< numbers of tensors, in the program's order
   struct Result {
     nb::object shape; ///< a tuple
     bool isTransposed = false;
@@ -94,9 +95,9 @@ class Operator {
 public:
   /// `prepare(group, numbers, rows, weights)` checks the arguments and compiles; group: (its name,
   /// context, a dict of its own). It returns (program, numbers of tensors in the order of its
-  /// inputs, [(shape, is it the transpose)], extent or None): rows and weights are counted
-  /// together, shapes are those of memory, and the extent is that of the dimensions of the program
-  /// that vary.
+  /// inputs, [(shape, is it the transpose)]): rows and weights are counted together, shapes are
+  /// those of memory. Or it returns a function (rows, weights) -> [result], which then is what a
+  /// call does.
   Operator(std::shared_ptr<Groups> groups, nb::object prepare)
       : groups(std::move(groups)), prepare(std::move(prepare)), number(next++) {}
 
@@ -124,6 +125,13 @@ private:
                         nameOf(one.device));
     }
     void add(nb::handle given, bool isWeight);
+    /// (rows, weights)
+    std::pair<nb::list, nb::list> lists() const {
+      std::pair<nb::list, nb::list> made;
+      for (size_t i = 0; i < objects.size(); ++i)
+        (i < numRows ? made.first : made.second).append(objects[i]);
+      return made;
+    }
     int32_t device() const { return read[0].device; }
     static std::string nameOf(int32_t device) {
       return device < 0 ? "cpu" : "cuda:" + std::to_string(device);
@@ -184,26 +192,26 @@ std::shared_ptr<const Call> Operator::find(Group &group, nb::handle numbers,
     key.insert(key.end(), tensor.shape, tensor.shape + tensor.rank);
   }
   std::shared_ptr<const Call> *call = group.calls.find(key);
-  return call && (*call)->prepared->instance ? *call : nullptr;
+  return call && ((*call)->instead.is_valid() || (*call)->prepared->instance) ? *call : nullptr;
 }
 
 std::shared_ptr<const Call> Operator::make(Group &group, nb::handle name, nb::handle numbers,
                                            const Tensors &tensors) {
   std::vector<int64_t> mine = key; // gradients may be computed in other threads meanwhile
-  nb::list rows, weights;
-  for (size_t i = 0; i < tensors.objects.size(); ++i)
-    (i < tensors.numRows ? rows : weights).append(tensors.objects[i]);
+  auto [rows, weights] = tensors.lists();
   nb::object made =
       prepare(nb::make_tuple(name, group.context, group.notes), numbers, rows, weights);
   auto kept = std::make_shared<Call>();
   Call &call = *kept;
+  if (PyCallable_Check(made.ptr())) {
+    call.instead = std::move(made);
+    return group.calls.add(std::move(mine), std::move(kept), groups->mostPrograms);
+  }
   call.program = made[0];
   for (nb::handle one : nb::borrow<nb::iterable>(made[1]))
     call.inputs.push_back(nb::cast<size_t>(one));
   for (nb::handle one : nb::borrow<nb::iterable>(made[2]))
     call.results.push_back({nb::borrow(one[0]), nb::cast<bool>(one[1])});
-  if (nb::object extent = made[3]; !extent.is_none())
-    call.extent = nb::cast<int64_t>(extent);
   call.prepared = nb::cast<Program &>(call.program).prepare(group.context);
   if (call.inputs.size() != call.prepared->numInputs ||
       call.results.size() != call.prepared->numResults)
@@ -222,6 +230,10 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
   if (!kept)
     kept = make(group, name, numbers, tensors);
   const Call &call = *kept;
+  if (call.instead.is_valid()) {
+    auto [rows, weights] = tensors.lists();
+    return call.instead(rows, weights);
+  }
   const std::shared_ptr<Prepared> &prepared = call.prepared;
 
   static PyObject *newEmpty = PyUnicode_InternFromString("new_empty");
@@ -242,8 +254,6 @@ nb::object Operator::call(nb::handle name, nb::handle numbers, nb::handle rows,
       result = nb::steal(PyObject_CallMethodNoArgs(result.ptr(), transpose));
     results.append(std::move(result));
   }
-  if (call.extent)
-    prepared->setExtent(*call.extent);
   RunStream stream(*context, nb::none(), like);
   prepared->enqueue(data.data(), stream);
   return results;

@@ -120,13 +120,6 @@ void Prepared::enqueue(void **data, const RunStream &stream) {
   context->check(code);
 }
 
-void Prepared::setExtent(int64_t to) {
-  if (extent == to)
-    return;
-  context->check(tandem_set_extent(instance, to));
-  extent = to;
-}
-
 nb::object Prepared::run(Inputs &inputs, nb::handle out) {
   auto wrong = [&](const char *what, size_t expected, size_t found) {
     raiseArgument(name + ": " + what + "expected " + std::to_string(expected) + " tensors, found " +

@@ -59,9 +59,6 @@ public:
   nb::object run(Inputs &inputs, nb::handle out);
   /// Runs with the memory of all arguments, which was checked.
   void enqueue(void **data, const RunStream &stream);
-  /// Of a program compiled with a bound: the extent in later runs. `arguments` stay those of the
-  /// bound.
-  void setExtent(int64_t to);
   std::string nameOf(size_t argument) const;
 
   const std::shared_ptr<RuntimeContext> context;
@@ -73,8 +70,6 @@ public:
 
 private:
   void check(size_t argument, const Tensor &tensor) const;
-
-  std::optional<int64_t> extent; ///< that was set
 };
 
 /// The base of tandem.Program.

@@ -402,33 +402,64 @@ def dispatch(rank, ranks):
 
 
 def varies(rank, ranks):
-    """Many numbers of tokens of one layer share few programs."""
-    compile_, bounds = tt._fusions._compile, []
+    """Many numbers of tokens of one layer share few programs: forward, backward, with and without batches, also numbers
+    that the ranks do not divide."""
+    compiled_, made = tt._fusions.compiled, []
 
-    def counted(make, context, like, key, **options):
-        bounds.append(options.get("bound"))
-        return compile_(make, context, like, key, **options)
+    def counted(make, group, like, *key):
+        made.append(make.__name__)
+        return compiled_(make, group, like, *key)
 
-    tt._fusions._compile, tt._fusions._EXACT, tt._fusions._UNIT = counted, 2, 4 * ranks
+    tt._fusions.compiled, tt._padding.EXACT, tt._padding.UNIT = counted, 2, 4 * ranks
     torch.manual_seed(6)
     w, v = torch.randn(8, 6 * ranks), torch.randn(8 * ranks, 6)
-    mine, part_of_v = part(w, rank, ranks, 1), part(v, rank, ranks)
-    numbers = [5, 2, 1, 3, 4, 7, 6, 8, 9, 20, 5, 0, 17, 3]
-    for operator in ("gather", "scatter", "reduce"):
-        for rows in numbers:
-            x = torch.randn(rows * ranks, 8 * ranks)
-            if operator == "gather":
-                x = x[:, :8].contiguous()
-                found, expected = tt.all_gather_matmul(part(x, rank, ranks), mine), part(x @ w, rank, ranks, 1)
-            elif operator == "scatter":
-                found = tt.matmul_reduce_scatter(part(x, rank, ranks, 1), part_of_v)
-                expected = part(x @ v, rank, ranks)
-            else:
-                found, expected = tt.matmul_all_reduce(part(x, rank, ranks, 1), part_of_v), x @ v
-            close(found, expected)
-    # Of a gather or scatter 5, 2 and 0 rows have programs of their own; 1 to 9, 17 and 20 rows those of 4, 8, 12 and 20.
-    assert bounds[:7] == [None, None, 4, 8, 12, 20, None] == bounds[7:14], bounds
-    assert len(bounds[14:]) < len(numbers), bounds
+    # 5 and 2 get programs of their own, 0 too; the others share those of 4, 8, 12 and 20 rows of a rank.
+    numbers = [5 * ranks, 2 * ranks, ranks, 3 * ranks - 1, 4 * ranks, 7 * ranks, 6 * ranks + 1, 8 * ranks, 1, 20 * ranks,
+               5 * ranks, 0, 17 * ranks - 2, 3 * ranks]
+    for outer, counts in (((), numbers), ((2,), numbers[:9])):
+        made.clear()
+        dim = len(outer)
+        for tokens in counts:
+            for kind in ("gather", "scatter", "reduce"):
+                x_all = torch.randn(*outer, tokens, 8 if kind == "gather" else 8 * ranks, requires_grad=True)
+                w_all = (w if kind == "gather" else v).clone().requires_grad_()
+                y_all = x_all @ w_all
+                grad = torch.randn_like(y_all)
+                y_all.backward(grad)
+                cut_x = dim if kind == "gather" else -1
+                x = part(x_all.detach(), rank, ranks, cut_x).requires_grad_()
+                weight = part(w_all.detach(), rank, ranks, 1 if kind == "gather" else 0).requires_grad_()
+                if kind == "gather":
+                    y, cut_y = tt.all_gather_matmul(x, weight, dim, tokens=tokens), -1
+                elif kind == "scatter":
+                    y, cut_y = tt.matmul_reduce_scatter(x, weight, dim), dim
+                else:
+                    y, cut_y = tt.matmul_all_reduce(x, weight), None
+                mine = [one if cut_y is None else part(one, rank, ranks, cut_y) for one in (y_all.detach(), grad)]
+                close(y, mine[0])
+                y.backward(mine[1])
+                close(x.grad, part(x_all.grad, rank, ranks, cut_x))
+                close(weight.grad, part(w_all.grad, rank, ranks, 1 if kind == "gather" else 0))
+        most = 7 if not outer else 4
+        for name in ("all_gather_matmul", "all_gather_matmul_backward", "matmul_reduce_scatter", "matmul_reduce_scatter_backward"):
+            assert 0 < made.count(name) <= most, (outer, name, made)
+    # Without a gradient of one of them.
+    for tokens in (9 * ranks, 11 * ranks):
+        for needs in ((True, False), (False, True)):
+            for kind in ("gather", "scatter"):
+                x = torch.randn(tokens // ranks if kind == "gather" else tokens, 8, requires_grad=needs[0])
+                weight = torch.randn(8, 6, requires_grad=needs[1])
+                y = tt.all_gather_matmul(x, weight) if kind == "gather" else tt.matmul_reduce_scatter(x, weight)
+                y.sum().backward()
+                found, xs = x.grad if needs[0] else weight.grad, [torch.empty_like(x.detach()) for _ in range(ranks)]
+                ws = [torch.empty_like(weight.detach()) for _ in range(ranks)]
+                dist.all_gather(xs, x.detach())
+                dist.all_gather(ws, weight.detach())
+                if kind == "gather":
+                    rows = torch.cat(xs)
+                    close(found, sum(ws).sum(1).expand_as(found) if needs[0] else rows.sum(0)[:, None].expand_as(found))
+                else:
+                    close(found, weight.detach().sum(1).expand_as(found) if needs[0] else x.detach().sum(0)[:, None].expand_as(found))
 
 
 def leaves(rank, ranks):

@@ -3,7 +3,6 @@
 """The layers as fusions, compiled for shapes and kept."""
 
 import logging
-import weakref
 
 import torch
 
@@ -77,12 +76,12 @@ class Text:
 def _pieces(extent, ranks, sliced):
     """The digits of rows that are split over the ranks. Two slices each, for fixed rules, where they divide evenly: else
     pieces would be larger than ceil(extent / ranks)."""
-    return 'didx("x") * stream(2)' if sliced and extent != "?" and extent % (2 * ranks) == 0 else 'didx("x")'
+    return 'didx("x") * stream(2)' if sliced and extent % (2 * ranks) == 0 else 'didx("x")'
 
 
 def _axes(shape, row, last):
-    """Those of [.., rows, columns]; or of [ranks, ?, columns], where the number of rows of a rank varies."""
-    return [row, "-", last] if len(shape) == 3 and shape[1] == "?" else ["-"] * (len(shape) - 2) + [row, last]
+    """Those of [.., rows, columns]."""
+    return ["-"] * (len(shape) - 2) + [row, last]
 
 
 def _weight(text, index, shape, transposed, split):
@@ -178,53 +177,13 @@ def matmul_all_reduce(dtype, ranks, xs, weights, sliced):
     return text
 
 
-_EXACT = 64  # numbers of tokens of a layer that get programs of their own
-_UNIT = 64  # the least bound of a program for several numbers
-
-
 def compiled(make, group, like, *key):
     """The program of the fusion make(dtype, ranks, *shapes, sliced, *flags) for tensors like `like`; key: shapes, flags."""
-    name, context, _ = group
-    call = f"{', '.join(map(str, key))}"
-    _groups._agree(name, like.device, make.__name__, call)
-    return _compile(make, context, like, key)
-
-
-def varying(make, group, like, rows, exact, key):
-    """(program, rows or None): as `compiled`, where rows, the number of rows of a rank, changes from call to call. The
-    first _EXACT numbers get programs of their own, `exact`. Others share those of a family: `key` has "?" for the number,
-    which is set before a run. exact and key: (shapes.., flags)."""
-    name, context, notes = group
-    kind = (make, like.dtype, key)
-    numbers = notes.setdefault(kind, set())
-    if rows == 0 or rows in numbers or len(numbers) < _EXACT:
-        program = compiled(make, group, like, *exact)
-        numbers.add(rows)
-        return program, None
-    bound = _step(rows, max(1, _UNIT // context.world_size))
-    _groups._agree(name, like.device, make.__name__, f"{', '.join(map(str, key))}, {rows} rows")
-    known = notes.get((kind, bound))
-    program = known and known()
-    if program is None:
-        program = _compile(make, context, like, key, bound=bound)
-        notes[kind, bound] = weakref.ref(program)  # it lives as long as calls use it
-    return program, rows
-
-
-def _step(extent, unit):
-    """The least step that is not below extent: multiples of unit up to 8 units, then 4 steps between n and 2 n."""
-    while extent > 8 * unit:
-        unit *= 2
-    return -(-extent // unit) * unit
-
-
-def _compile(make, context, like, key, **options):
-    ranks = context.world_size
+    context, ranks = group[1], group[1].world_size
     machine = _groups.machine(context, like.device, ranks)
     *shapes, flags = key
     text = make(NAMES[like.dtype], ranks, *shapes, machine is None, *flags)
-    program = tandem.compile(str(text), target=tandem._program._target(context), machine=machine, name=make.__name__,
-                             **options)
+    program = tandem.compile(str(text), target=tandem._program._target(context), machine=machine, name=make.__name__)
     if log.isEnabledFor(logging.INFO):
         log.info("%s %s\n%s", make.__name__, shapes, program.explain())
     return program

@@ -16,7 +16,7 @@ from torch.distributed import distributed_c10d as c10d
 import tandem
 from tandem import _tandem
 
-from . import _fusions
+from . import _fusions, _padding
 
 _library = torch.library.Library("tandem", "DEF")
 _library.define("all_gather_matmul(Tensor x, Tensor[] weights, int dim, str group, SymInt? tokens, bool gathered) "
@@ -120,30 +120,40 @@ def _prepare_gather(group, numbers, rows, weights):
     dim, ranks = _check("all_gather_matmul", x, weights, dim), group[1].world_size
     tokens = _tokens_of(x, dim, group[0], tokens)
     _check_piece(x, dim, group[0], tokens)
-    *outer, rows, columns = _folded(x.shape, dim)
-    kinds = _global(weights, ranks, 1)
-    exact = (*outer, tokens, columns), kinds, (gathered,)
-    if outer or rows * ranks != tokens:
-        program, extent = _fusions.compiled(_fusions.all_gather_matmul, group, x, *exact), None
-    else:
-        program, extent = _fusions.varying(_fusions.all_gather_matmul, group, x, rows, exact,
-                                           ((ranks, "?", columns), kinds, (gathered,)))
+    *outer, _, columns = _folded(x.shape, dim)
+    kinds, flags = _global(weights, ranks, 1), (gathered,)
+    bound = _padding.padded_rows(group, "all_gather_matmul", x, ranks, tokens, outer, columns, kinds, flags)
+    if bound is not None:
+        def padded(rows, weights):
+            mine = -(-tokens // ranks), bound
+            made = _gather(group[0], (dim, ranks * bound, gathered), (_padding.pad(rows[0], dim, 1, *mine),), weights)
+            return [_padding.cut(one, dim, ranks, *mine, tokens) for one in made]
+        return padded
+    program = _fusions.compiled(_fusions.all_gather_matmul, group, x, (*outer, tokens, columns), kinds, flags)
     columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
-    return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns], extent
+    return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns]
 
 
 def _prepare_gather_backward(group, numbers, rows, weights):
     dim, need_x, need_weights = numbers
     x, *grads = rows
-    dim, ranks = dim % x.dim(), group[1].world_size
-    folded = _folded(x.shape, dim)
-    program = _fusions.compiled(_fusions.all_gather_matmul_backward, group, x,
-                                (*folded[:-2], grads[0].shape[dim], folded[-1]), _global(weights, ranks, 1),
-                                (need_x, need_weights))
+    dim, ranks, tokens = dim % x.dim(), group[1].world_size, grads[0].shape[dim]
+    *outer, here, columns = _folded(x.shape, dim)
+    kinds, flags = _global(weights, ranks, 1), (need_x, need_weights)
+    bound = _padding.padded_rows(group, "all_gather_matmul_backward", x, ranks, tokens, outer, columns, kinds, flags)
+    if bound is not None:
+        def padded(rows, weights):
+            mine = -(-tokens // ranks), bound
+            x, *grads = rows
+            grads = [_padding.pad(grad, dim, ranks, *mine) for grad in grads]
+            made = _gather_backward(group[0], numbers, (_padding.pad(x, dim, 1, *mine), *grads), weights)
+            return [_padding.cut(made[0], dim, 1, *mine, here), *made[1:]] if need_x else made
+        return padded
+    program = _fusions.compiled(_fusions.all_gather_matmul_backward, group, x, (*outer, tokens, columns), kinds, flags)
     count = len(grads)
     inputs = [*([0] if need_weights else []), *(range(1 + count, 1 + 2 * count) if need_x else []), *range(1, 1 + count)]
     made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weights else [])]
-    return program, inputs, made, None
+    return program, inputs, made
 
 
 def _prepare_scatter(group, numbers, rows, weights):
@@ -151,38 +161,53 @@ def _prepare_scatter(group, numbers, rows, weights):
     dim, ranks = _check("matmul_reduce_scatter", x, weights, dim), group[1].world_size
     (kind,) = _global(weights, ranks, 0)
     *outer, tokens, columns = _shape(_folded(x.shape, dim), ranks, -1)
-    exact = (*outer, tokens, columns), kind, ()
-    if outer or tokens % ranks:
-        program, extent = _fusions.compiled(_fusions.matmul_reduce_scatter, group, x, *exact), None
-    else:
-        program, extent = _fusions.varying(_fusions.matmul_reduce_scatter, group, x, tokens // ranks, exact,
-                                           ((ranks, "?", columns), kind, ()))
-    return program, (0, 1), [(_like(x, dim, _piece(x.shape[dim], group[0]), weights[0].shape[1]), False)], extent
+    here = _piece(tokens, group[0])
+    bound = _padding.padded_rows(group, "matmul_reduce_scatter", x, ranks, tokens, outer, columns, kind)
+    if bound is not None:
+        def padded(rows, weights):
+            mine = -(-tokens // ranks), bound
+            made = _scatter(group[0], numbers, (_padding.pad(rows[0], dim, ranks, *mine),), weights)
+            return [_padding.cut(made[0], dim, 1, *mine, here)]
+        return padded
+    program = _fusions.compiled(_fusions.matmul_reduce_scatter, group, x, (*outer, tokens, columns), kind, ())
+    return program, (0, 1), [(_like(x, dim, here, weights[0].shape[1]), False)]
 
 
 def _prepare_scatter_backward(group, numbers, rows, weights):
     (x, _), (dim, need_x, need_weight) = rows, numbers
     dim, ranks = dim % x.dim(), group[1].world_size
-    program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x,
-                                _shape(_folded(x.shape, dim), ranks, -1), *_global(weights, ranks, 0),
-                                (need_x, need_weight))
+    (kind,), flags = _global(weights, ranks, 0), (need_x, need_weight)
+    *outer, tokens, columns = _shape(_folded(x.shape, dim), ranks, -1)
+    bound = _padding.padded_rows(group, "matmul_reduce_scatter_backward", x, ranks, tokens, outer, columns, kind, flags)
+    if bound is not None:
+        def padded(rows, weights):
+            (x, grad), mine = rows, (-(-tokens // ranks), bound)
+            rows = _padding.pad(x, dim, ranks, *mine), _padding.pad(grad, dim, 1, *mine)
+            made = _scatter_backward(group[0], numbers, rows, weights)
+            return [_padding.cut(made[0], dim, ranks, *mine, tokens), *made[1:]] if need_x else made
+        return padded
+    program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x, (*outer, tokens, columns), kind, flags)
     inputs = [*([0] if need_weight else []), *([2] if need_x else []), 1]
     made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weight else [])]
-    return program, inputs, made, None
+    return program, inputs, made
 
 
 def _prepare_reduce(group, numbers, rows, weights):
-    ranks, tokens, columns = group[1].world_size, math.prod(rows[0].shape[:-1]), []
+    ranks, shape, columns = group[1].world_size, rows[0].shape[:-1], []
     for x, weight in zip(rows, weights):
         _check("matmul_all_reduce", x, [weight], 0)
         columns.append(x.shape[-1] * ranks)
-    kinds = _global(weights, ranks, 0)
-    program, extent = _fusions.varying(
-        _fusions.matmul_all_reduce, group, rows[0], tokens, (tuple((tokens, one) for one in columns), kinds, ()),
-        (tuple(("?", one) for one in columns), kinds, ()))
+    kinds, tokens = _global(weights, ranks, 0), math.prod(shape)
+    bound = _padding.padded_rows(group, "matmul_all_reduce", rows[0], 1, tokens, [], tuple(columns), kinds)
+    if bound is not None:
+        def padded(rows, weights):
+            rows = [_padding.pad(x.reshape(tokens, -1), 0, 1, tokens, bound) for x in rows]
+            return [_reduce(group[0], numbers, rows, weights)[0][:tokens].unflatten(0, shape)]
+        return padded
+    program = _fusions.compiled(_fusions.matmul_all_reduce, group, rows[0], tuple((tokens, one) for one in columns), kinds, ())
     count = len(rows)
     inputs = [index for one in range(count) for index in (one, count + one)]
-    return program, inputs, [((*rows[0].shape[:-1], weights[0].shape[1]), False)], extent
+    return program, inputs, [((*shape, weights[0].shape[1]), False)]
 
 
 _groups = _tandem.Groups()
