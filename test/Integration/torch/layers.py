@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import tandem
@@ -166,38 +166,92 @@ def compiled(rank, ranks):
     _train(rank, ranks, {}, (4 * ranks, 16), 0, wrap=lambda split: torch.compile(split, backend="aot_eager"))
 
 
+def autocast(rank, ranks):
+    """Layers under torch.autocast: the dtypes of torch's own layers, and their values within the rounding of bf16; eager,
+    compiled, and in a group of one rank."""
+    meshes = [init_device_mesh(KIND, (ranks,))]
+    if not SHARES_GPU:
+        meshes += [init_device_mesh(KIND, (ranks, 1), mesh_dim_names=("dp", "tp"))["tp"]]
+    for mesh, dim in ((meshes[0], 0), (meshes[0], None), (meshes[-1], 0)):
+        torch.manual_seed(9)
+        whole, split = Block(bias=True), Block(bias=True)
+        split.load_state_dict(whole.state_dict())
+        tt.parallelize(split, mesh, sequence_dim=dim)
+        torch._dynamo.reset()
+        x = torch.randn(4 * ranks, 16)
+        mine = part(x, mesh.get_local_rank(), mesh.size()) if dim == 0 else x
+        for step in (split, torch.compile(split, backend="aot_eager")) if mesh is meshes[0] and dim == 0 else (split,):
+            for one in (whole, split):
+                one.zero_grad()
+            with torch.autocast(KIND, dtype=torch.bfloat16):
+                expected, y = whole(x), step(mine)
+                assert y.dtype == expected.dtype and split.o_proj(mine[:, :split.o_proj.weight.to_local().shape[1]]).dtype == torch.bfloat16
+            torch.testing.assert_close(y, part(expected, mesh.get_local_rank(), mesh.size()) if dim == 0 else expected,
+                                       rtol=3e-2, atol=3e-2)
+            expected.sum().backward()
+            y.sum().backward()
+            for name in ("q_proj", "gate_proj", "o_proj", "down_proj"):
+                found, wanted = (getattr(model, name).weight.grad for model in (split, whole))
+                assert found.dtype == torch.float32
+                torch.testing.assert_close(_full(found), wanted, rtol=5e-2, atol=1e-1)
+    with torch.autocast(KIND, dtype=torch.bfloat16):
+        assert tt.matmul_all_reduce(torch.ones(2, 4, dtype=torch.float64), torch.ones(4, 2, dtype=torch.float64)).dtype == torch.float64
+
+
 def tensors(rank, ranks):
-    """DTensors in and out, of tokens that the ranks do not divide."""
+    """DTensors in and out, forward and backward, of tokens that the ranks do not divide; layouts that are not the layer's."""
     mesh = init_device_mesh(KIND, (ranks,), mesh_dim_names=("tp",))
     torch.manual_seed(2)
-    up, down = nn.Linear(8, 4 * ranks), nn.Linear(4 * ranks, 8)
-    x = torch.randn(4 * ranks - 1, 8)
-    expected = down(torch.relu(up(x)))
-    layers = nn.Sequential(up, nn.ReLU(), down)
-    tt.parallelize(layers, mesh, {"0": tt.ColwiseParallel(input_layouts=Shard(0), use_local_output=False),
-                                  "2": tt.RowwiseParallel(output_layouts=Shard(0), use_local_output=False)})
-    y = layers(DTensor.from_local(part(x, rank, ranks), mesh, [Shard(0)], shape=x.shape, stride=x.stride()))
-    assert isinstance(y, DTensor) and y.placements == (Shard(0),) and y.shape == expected.shape, y
-    close(y.full_tensor().detach(), expected.detach())
-    whole = layers(DTensor.from_local(x, mesh, [Replicate()]))
-    close(whole.full_tensor().detach(), expected.detach())
+    whole = nn.Sequential(nn.Linear(8, 4 * ranks), nn.ReLU(), nn.Linear(4 * ranks, 8))
+    x_all = torch.randn(4 * ranks - 1, 8, requires_grad=True)
+    expected = whole(x_all)
+    grad = torch.randn_like(expected)
+    expected.backward(grad)
+
+    for tokens in (Shard(0), Replicate()):
+        layers = nn.Sequential(nn.Linear(8, 4 * ranks), nn.ReLU(), nn.Linear(4 * ranks, 8))
+        layers.load_state_dict(whole.state_dict())
+        tt.parallelize(layers, mesh, {"0": tt.ColwiseParallel(input_layouts=tokens, use_local_output=False),
+                                      "2": tt.RowwiseParallel(output_layouts=tokens, use_local_output=False)})
+        for given in (Shard(0), Replicate()):
+            layers.zero_grad()
+            local = part(x_all.detach(), rank, ranks) if given == Shard(0) else x_all.detach().clone()
+            x = DTensor.from_local(local, mesh, [given], shape=x_all.shape, stride=x_all.stride()).requires_grad_()
+            y = layers(x)
+            assert isinstance(y, DTensor) and y.placements == (tokens,) and y.shape == expected.shape, y
+            close(y.full_tensor().detach(), expected.detach())
+            mine = part(grad, rank, ranks) if tokens == Shard(0) else grad
+            y.backward(DTensor.from_local(mine, mesh, [tokens], shape=grad.shape, stride=grad.stride()))
+            close(_full(x.grad), x_all.grad)
+            for (name, found), wanted in zip(layers.named_parameters(), whole.parameters()):
+                close(_full(found.grad), wanted.grad)
 
 
 def groups(rank, ranks):
-    """Groups of some ranks, in another order, alive at the same time and made again."""
+    """Groups of some ranks, in any order, that overlap, alive at the same time and made again; a mesh in another order."""
     for _ in range(2):
-        pairs = [dist.new_group([first, first + 1]) for first in range(0, ranks, 2)]
+        pairs = [dist.new_group([first + 1, first]) for first in range(0, ranks, 2)]
+        some = dist.new_group([ranks - 1, 0, 1])
         everyone = dist.new_group(list(range(ranks)))
-        pair = pairs[rank // 2]
+        pair, first = pairs[rank // 2], rank - rank % 2
         torch.manual_seed(3)
         x, w = torch.randn(ranks, 2, 4), torch.randn(4, 4)
         for _ in range(2):
-            first = rank - rank % 2
             close(tt.all_gather_matmul(x[rank], w, group=pair), torch.cat([x[first], x[first + 1]]) @ w)
+            if rank in (0, 1, ranks - 1):
+                close(tt.all_gather_matmul(x[rank], w, group=some), torch.cat([x[0], x[1], x[ranks - 1]]) @ w)
+                close(tt.matmul_all_reduce(x[rank], w, group=some), (x[0] + x[1] + x[ranks - 1]) @ w)
             close(tt.all_gather_matmul(x[rank], w, group=everyone), x.reshape(-1, 4) @ w)
-        for group in [*pairs, everyone]:
+        for group in [*pairs, some, everyone]:
             if group is not dist.GroupMember.NON_GROUP_MEMBER:
                 dist.destroy_process_group(group)
+    mesh = DeviceMesh(KIND, list(range(ranks))[::-1])
+    torch.manual_seed(7)
+    block, whole = Block(), Block()
+    block.load_state_dict(whole.state_dict())
+    x = torch.randn(2 * ranks, 16)
+    tt.parallelize(block, mesh)
+    close(block(part(x, mesh.get_local_rank(), ranks)), part(whole(x), mesh.get_local_rank(), ranks))
 
 
 def passes(rank, ranks):
@@ -234,7 +288,8 @@ def passes(rank, ranks):
         expected = function(*inputs)
         torch._dynamo.reset()
         if function is scatters:
-            with tt.overlap_compiled() as used:
+            # simdlen: inductor does not try what the processor can do, by compiling programs.
+            with tt.overlap_compiled() as used, torch._inductor.config.patch("cpp.simdlen", 0):
                 found = torch.compile(function)(*inputs)
         else:  # the pass alone: inductor's C++ compiler takes its time
             used = tt.CollectiveMatmulPass()
@@ -335,8 +390,8 @@ def errors(rank, ranks):
                  lambda: tt.all_gather_matmul(x.int(), w.int()), lambda: tt.all_gather_matmul(x, []), lambda: tt.matmul_all_reduce(x, w[0]),
                  lambda: tt.parallelize(nn.Sequential(nn.Tanh()), init_device_mesh(KIND, (ranks,))),
                  lambda: tt.RowwiseParallel(input_layouts=Replicate()),
-                 lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh(KIND, (ranks,)),
-                                        {"0": tt.ColwiseParallel()})):
+                 *([lambda: tt.parallelize(nn.Sequential(nn.Linear(4, 2 * ranks + 1)), init_device_mesh(KIND, (ranks,)),
+                                           {"0": tt.ColwiseParallel()})] if ranks > 1 else [])):
         try:
             call()
         except tandem.ArgumentError as error:
@@ -344,6 +399,8 @@ def errors(rank, ranks):
         else:
             raise AssertionError("expected an ArgumentError")
     close(tt.all_gather_matmul(x, w)[2 * rank:2 * rank + 2], x @ w)
+    if ranks == 1:
+        return
     # Ranks with other numbers of tokens see that, unless they say how many there are.
     try:
         tt.all_gather_matmul(torch.randn(3 + rank, 8), w)
@@ -443,23 +500,18 @@ def varies(rank, ranks):
         most = 7 if not outer else 4
         for name in ("all_gather_matmul", "all_gather_matmul_backward", "matmul_reduce_scatter", "matmul_reduce_scatter_backward"):
             assert 0 < made.count(name) <= most, (outer, name, made)
-    # Without a gradient of one of them.
-    for tokens in (9 * ranks, 11 * ranks):
-        for needs in ((True, False), (False, True)):
-            for kind in ("gather", "scatter"):
-                x = torch.randn(tokens // ranks if kind == "gather" else tokens, 8, requires_grad=needs[0])
-                weight = torch.randn(8, 6, requires_grad=needs[1])
-                y = tt.all_gather_matmul(x, weight) if kind == "gather" else tt.matmul_reduce_scatter(x, weight)
-                y.sum().backward()
-                found, xs = x.grad if needs[0] else weight.grad, [torch.empty_like(x.detach()) for _ in range(ranks)]
-                ws = [torch.empty_like(weight.detach()) for _ in range(ranks)]
-                dist.all_gather(xs, x.detach())
-                dist.all_gather(ws, weight.detach())
-                if kind == "gather":
-                    rows = torch.cat(xs)
-                    close(found, sum(ws).sum(1).expand_as(found) if needs[0] else rows.sum(0)[:, None].expand_as(found))
-                else:
-                    close(found, weight.detach().sum(1).expand_as(found) if needs[0] else x.detach().sum(0)[:, None].expand_as(found))
+    # Without a gradient of one of them. Sums of results, so gradients are sums, too.
+    for tokens in (9, 11):
+        for needs_x in (True, False):
+            xs, ws = torch.randn(ranks, tokens, 8), torch.randn(ranks, 8, 6)
+            x, weight = xs[rank].clone().requires_grad_(needs_x), ws[rank].clone().requires_grad_(not needs_x)
+            tt.all_gather_matmul(x, weight).sum().backward()
+            close(x.grad if needs_x else weight.grad,
+                  ws.sum((0, 2)).expand(tokens, 8) if needs_x else xs.sum((0, 1))[:, None].expand(8, 6))
+            x, weight = xs.reshape(-1, 8).requires_grad_(needs_x), ws[rank].clone().requires_grad_(not needs_x)
+            tt.matmul_reduce_scatter(x, weight).sum().backward()
+            close(x.grad if needs_x else weight.grad,
+                  ws[rank].sum(1).expand(ranks * tokens, 8) if needs_x else xs.sum((0, 1))[:, None].expand(8, 6))
 
 
 def leaves(rank, ranks):
@@ -483,6 +535,8 @@ def main(name, arguments):
     if KIND == "cuda":
         torch.cuda.set_device(0 if SHARES_GPU else int(os.environ["LOCAL_RANK"]))
         torch.set_default_device(torch.device("cuda", torch.cuda.current_device()))
+    if ranks == 1 and name != "alone":
+        tt._ops._is_alone = lambda group: False  # to test programs with one GPU
     if SHARES_GPU:  # NCCL rejects ranks on one GPU
         make = tt._groups._make_context
         tt._groups._make_context = lambda bootstrap, device, channels: make(bootstrap, device, channels or "ucx")

@@ -25,6 +25,10 @@ def test_compiled_model():
     run("compiled", 2)
 
 
+def test_autocast():
+    run("autocast", 2)
+
+
 def test_dtensors():
     run("tensors", 2)
 

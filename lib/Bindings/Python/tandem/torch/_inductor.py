@@ -9,19 +9,14 @@ import operator
 
 import torch
 import torch._inductor.config
-from torch.distributed import distributed_c10d as c10d
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from . import _merging
+from . import _merging, _ops
 
 log = logging.getLogger("tandem.torch")
 _functional = torch.ops._c10d_functional
 _aten = torch.ops.aten
 _views = (_aten.view.default, _aten.reshape.default)
-
-
-def _is_alone(group):
-    return c10d._resolve_process_group(group).size() == 1
 
 
 class CollectiveMatmulPass(CustomGraphPass):
@@ -65,7 +60,7 @@ class CollectiveMatmulPass(CustomGraphPass):
 
     def _gather(self, graph, node):
         shard, _, group = node.args
-        if _is_alone(group):
+        if _ops._is_alone(group):
             return self._say(True, "all-gather", node, "a group of one rank")
         waits = self._waits(node)
         if len(waits) != 1 or len(node.users) != 1:
@@ -113,7 +108,7 @@ class CollectiveMatmulPass(CustomGraphPass):
 
     def _reduce(self, graph, node, group, what, op, arguments):
         product, kind = node.args[0], node.args[1]
-        if _is_alone(group):
+        if _ops._is_alone(group):
             return self._say(True, what, node, "a group of one rank")
         waits = self._waits(node)
         chain = []

@@ -440,6 +440,16 @@ def _name(group):
     return group if isinstance(group, str) else (group or dist.group.WORLD).group_name
 
 
+def _cast(x, weights):
+    """(x, weights) as torch.autocast casts what torch's matmuls multiply."""
+    kind = x.device.type
+    if not torch.is_autocast_enabled(kind):
+        return x, weights
+    dtype = torch.get_autocast_dtype(kind)
+    x, *weights = (one.to(dtype) if one.is_floating_point() and one.dtype != torch.float64 else one for one in (x, *weights))
+    return x, tuple(weights)
+
+
 def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     """all_gather(x, dim) @ weight, the gather hidden behind the product.
 
@@ -453,7 +463,7 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
     its gather. Collective: all ranks of the group make the same calls.
     """
     is_one = isinstance(weights, torch.Tensor)
-    weights, group = (weights,) if is_one else tuple(weights), _name(group)
+    group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
     if _is_alone(group):
         _folded(x.shape, dim := _check("all_gather_matmul", x, weights, dim))
         if tokens is not None:
@@ -474,7 +484,7 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
     x: [.., tokens, in of this rank]; weight: [in of this rank, out], dense or the transpose of a dense one. Returns
     [.., tokens of this rank, out]: pieces of ceil(tokens / ranks) rows. Differentiable. Collective.
     """
-    group = _name(group)
+    group, (x, (weight,)) = _name(group), _cast(x, (weight,))
     if _is_alone(group):
         _folded(x.shape, _check("matmul_reduce_scatter", x, [weight], dim))
         return x @ weight
@@ -491,7 +501,7 @@ def matmul_all_reduce(x, weight, group=None):
     x: [.., tokens, in of this rank]; weight: [in of this rank, out]. Returns [.., tokens, out], the same bits on all
     ranks. Differentiable: the gradient of the result is the same on all ranks. Collective.
     """
-    group = _name(group)
+    group, (x, (weight,)) = _name(group), _cast(x, (weight,))
     if _is_alone(group):
         _check("matmul_all_reduce", x, [weight], 0)
         return x @ weight
@@ -505,8 +515,8 @@ def matmul_all_reduce(x, weight, group=None):
 def column_parallel(x, weights, group=None):
     """x @ weight where all ranks have the same x, and each has some columns of weight. The gradient of x is the sum over
     the ranks, hidden behind the product. weights: one, or a list that shares the sum."""
-    group, is_one = _name(group), isinstance(weights, torch.Tensor)
-    weights = (weights,) if is_one else tuple(weights)
+    is_one = isinstance(weights, torch.Tensor)
+    group, (x, weights) = _name(group), _cast(x, (weights,) if is_one else tuple(weights))
     if _is_alone(group):
         made = [x @ weight for weight in weights]
     else:

@@ -136,7 +136,7 @@ class ColwiseParallel(_Linear):
         made = []
         for module, y in zip(modules, products):
             if module.bias is not None:
-                y = y + module.bias.to_local()
+                y = y + module.bias.to_local().to(y.dtype)  # they differ under autocast
             made.append(self._made(y, mesh, (*y.shape[:-1], module.out_features)))
         return made
 
@@ -179,7 +179,7 @@ class RowwiseParallel(_Linear):
         if module.bias is not None:
             # Each rank adds it to its own rows.
             partial = [Partial()] if isinstance(self.output_layout, Shard) else None
-            y = y + module.bias.to_local(grad_placements=partial)
+            y = y + module.bias.to_local(grad_placements=partial).to(y.dtype)
         return self._made(y, mesh, (*local.shape[:-1], module.out_features))
 
 
