@@ -10,6 +10,7 @@
 #include "FindLoops.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "tandem/Dialect/Fusion/IR/AxesInference.h"
 #include "tandem/Dialect/Fusion/IR/FusionOps.h"
 #include "tandem/Dialect/Fusion/IR/Reshard.h"
@@ -72,19 +73,21 @@ void FusionFormLoopsPass::form(const StreamLoop &group, Block &block) {
                                            ValueRange(yielded).getTypes(), inputs.getArrayRef(),
                                            group.schedule, source, ArrayAttr(), StringAttr());
   Block *body = builder.createBlock(&loop.getBody());
+  IRMapping local;
+  for (Value input : inputs)
+    local.map(input, body->addArgument(input.getType(), input.getLoc()));
+  IRMapping ofKernels = local;
+  for (Value constant : constants)
+    ofKernels.map(constant, builder.clone(*constant.getDefiningOp())->getResult(0));
   for (Operation *op : group.ops) {
     op->moveBefore(body, body->end());
     if (auto reshard = dyn_cast<fusion::ReshardOp>(op))
       reshard.removeScheduleAttr();
+    // Operand by operand: to search the uses of a value that all loops read would be quadratic.
+    const IRMapping &map = op->hasTrait<OpTrait::Elementwise>() ? ofKernels : local;
+    for (OpOperand &operand : op->getOpOperands())
+      operand.set(map.lookupOrDefault(operand.get()));
   }
-  for (Value input : inputs)
-    input.replaceUsesWithIf(body->addArgument(input.getType(), input.getLoc()), isInside);
-  builder.setInsertionPointToStart(body);
-  for (Value constant : constants)
-    constant.replaceUsesWithIf(
-        builder.clone(*constant.getDefiningOp())->getResult(0), [&](OpOperand &use) {
-          return isInside(use) && use.getOwner()->hasTrait<OpTrait::Elementwise>();
-        });
   for (auto [value, result] : llvm::zip_equal(yielded, loop.getResults()))
     value.replaceUsesWithIf(result, [&](OpOperand &use) { return !isInside(use); });
   builder.setInsertionPointToEnd(body);
