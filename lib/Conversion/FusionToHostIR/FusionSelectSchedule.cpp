@@ -149,7 +149,7 @@ private:
       return takeBaseline(op, *loop);
     if (op.getScheduleAttr())
       return keep(op, *loop);
-    std::string signature = getSignature(op);
+    std::string signature = pricer ? getSignature(op) : std::string();
     if (pricer || !tuned.empty()) {
       std::string hash = getHash(op);
       op.setSignature(hash);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AxesInferenceDetail.h"
 #include "DimAxesSyntax.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -232,8 +233,9 @@ bool AxesAttr::hasStream() const {
   return llvm::any_of(getDims(), [](DimAxesAttr dim) { return dim.hasStream(); });
 }
 
-/// Stream digits become serial; adjacent serial digits are merged, trailing ones dropped.
-static DimAxesAttr getDimPlacement(DimAxesAttr dim) {
+DimAxesAttr fusion::getDimPlacement(DimAxesAttr dim) {
+  if (llvm::all_of(dim.getDigits(), [](const Digit &digit) { return digit.isDevice(); }))
+    return dim;
   SmallVector<Digit> digits;
   for (const Digit &digit : dim.getDigits()) {
     if (digit.isRest())

@@ -94,10 +94,6 @@ DimAxesAttr fusion::dropDevices(DimAxesAttr dim, MeshAttr mesh, const AxisSet &a
 // Factors
 //===----------------------------------------------------------------------===//
 
-DimAxesAttr fusion::getDimPlacement(AxesAttr axes, int64_t dim) {
-  return axes.getPlacement().getDims()[dim];
-}
-
 namespace {
 /// The digits of a factor, and the operand with these digits (-1: none yet).
 struct FactorDigits {
@@ -142,11 +138,11 @@ static LogicalResult collectFactors(const AxesRule &rule, ArrayRef<AxesAttr> ope
       }
       if (!digits.hasDevice())
         continue;
-      DimAxesAttr mine = getDimPlacement(axes, dim);
+      DimAxesAttr mine = getDimPlacement(axes.getDims()[dim]);
       AxesAttr other = operandAxes[found.operand];
       int64_t otherDim =
           llvm::find(rule.operands[found.operand], factor) - rule.operands[found.operand].begin();
-      if (mine != getDimPlacement(other, otherDim)) {
+      if (mine != getDimPlacement(other.getDims()[otherDim])) {
         conflict = {"expected operands that are split alike, found " + formatDimAxes(found.digits) +
                         " and " + formatDimAxes(digits),
                     found.operand, static_cast<int64_t>(operand)};

@@ -13,9 +13,10 @@
 
 namespace tandem::fusion {
 
-/// The digits of one dimension without stream digits. Example: `stream(2) * didx("x") * stream(3)`
-/// is `serial(2) * didx("x")`.
-DimAxesAttr getDimPlacement(AxesAttr axes, int64_t dim);
+/// The digits of one dimension without stream digits, which become serial; adjacent serial digits
+/// are merged, trailing ones dropped. Example: `stream(2) * didx("x") * stream(3)` is `serial(2) *
+/// didx("x")`.
+DimAxesAttr getDimPlacement(DimAxesAttr dim);
 
 } // namespace tandem::fusion
 

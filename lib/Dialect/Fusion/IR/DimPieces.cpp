@@ -108,7 +108,7 @@ static SmallVector<DimAxesAttr> splitDim(DimAxesAttr dim, ArrayRef<int64_t> exte
     if (succeeded(distribute(context, digits, extents, parts, reason)))
       return parts;
     if (dim.hasStream()) {
-      dim = AxesAttr::get(context, mesh, dim, {}, ReduceKind::Sum).getPlacement().getDims()[0];
+      dim = getDimPlacement(dim);
       continue;
     }
     if (!dim.hasDevice())

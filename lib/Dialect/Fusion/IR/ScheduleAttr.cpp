@@ -92,6 +92,8 @@ Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
 }
 
 std::string ScheduleAttr::str() const {
+  if (getOptions().empty())
+    return getName().str();
   std::string text;
   llvm::raw_string_ostream(text) << *this;
   StringRef inner = text;

@@ -76,7 +76,7 @@ LogicalResult fusion::verifyLocal(Operation *op, function_ref<InFlightDiagnostic
     for (auto [dim, factor] : llvm::enumerate(dims)) {
       if (factor == AxesRule::kNone)
         continue;
-      DimAxesAttr digits = getDimPlacement(axes, dim);
+      DimAxesAttr digits = getDimPlacement(axes.getDims()[dim]);
       // The axis of a single device between two pieces of a dimension belongs to either.
       if (rule->regroups())
         digits = dropDevices(digits, axes.getMesh(), getSingleDeviceAxes(axes.getMesh()));

@@ -40,6 +40,8 @@ public:
 
   LogicalResult run();
   unsigned numMasked = 0;
+  /// Whether an extent varies; else `run` changes nothing.
+  bool isBounded() const { return bound != 0; }
 
 private:
   static RankedTensorType typeOf(Value value) {
@@ -349,6 +351,8 @@ struct FusionBoundExtentsPass
       return signalPassFailure();
     say.summary(function.getLoc(), {{"operands masked", bounder.numMasked}});
     numMasked += bounder.numMasked;
+    if (!bounder.isBounded())
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

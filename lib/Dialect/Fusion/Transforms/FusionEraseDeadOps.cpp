@@ -41,6 +41,8 @@ struct FusionEraseDeadOpsPass
       }
     say.summary(getOperation().getLoc(), {{"erased", erased}});
     numErased += erased;
+    if (!erased)
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

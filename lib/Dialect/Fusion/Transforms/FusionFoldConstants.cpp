@@ -150,6 +150,8 @@ struct FusionFoldConstantsPass
             op.erase();
     say.summary(getOperation().getLoc(), {{"folded", folded}});
     numFolded += folded;
+    if (!folded)
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

@@ -460,6 +460,8 @@ struct FusionPadExtentsPass : public fusion::impl::FusionPadExtentsBase<FusionPa
       return signalPassFailure();
     say.summary(function.getLoc(), {{"extents padded", padder.numPadded}});
     numPadded += padder.numPadded;
+    if (!padder.numPadded)
+      markAllAnalysesPreserved();
   }
 };
 } // namespace

@@ -93,7 +93,7 @@ struct FusionScalarsToTensorsPass
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     if (function.isExternal() || !computesOnTensors(function))
-      return;
+      return markAllAnalysesPreserved();
     PassLog say("fusion-scalars-to-tensors", log);
     for (BlockArgument argument : function.getArguments()) {
       if (!convertValue(argument))

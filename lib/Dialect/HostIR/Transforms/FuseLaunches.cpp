@@ -565,6 +565,8 @@ struct FuseLaunches : public hostir::impl::FuseLaunchesBase<FuseLaunches> {
       for (Block *block : blocks)
         fuse(*block, kernels);
     }
+    if (kernels.replaced.empty())
+      return markAllAnalysesPreserved();
     removeUnused(kernels);
   }
 

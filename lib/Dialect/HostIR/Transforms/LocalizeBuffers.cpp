@@ -387,6 +387,7 @@ struct LocalizeBuffers : public hostir::impl::LocalizeBuffersBase<LocalizeBuffer
       if (auto alloc = dyn_cast<AllocOp>(op))
         allocs.push_back(alloc);
     });
+    bool changed = false;
     for (AllocOp alloc : allocs) {
       Localizer localizer(alloc, places);
       std::string why = localizer.analyze();
@@ -400,7 +401,10 @@ struct LocalizeBuffers : public hostir::impl::LocalizeBuffersBase<LocalizeBuffer
       if (log)
         say(*this, alloc) << "replaced by a slice in " << localizer.numParts() << " places";
       localizer.rewrite();
+      changed = true;
     }
+    if (!changed)
+      markAllAnalysesPreserved();
   }
 };
 } // namespace
