@@ -14,7 +14,7 @@ import sys
 from ranks import run
 
 TESTS = {"gather": (8, 12), "scatter": (8, 5, 1), "dispatch": (), "errors": (), "varies": (), "merges": (), "alone": (),
-         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "groups": ()}
+         "autocast": (), "model": (), "tensors": (), "compiled": (), "passes": (), "torchs": (), "groups": ()}
 SHARED = ("gather", "scatter", "dispatch", "errors", "varies", "merges", "alone")
 
 if __name__ == "__main__":

@@ -257,13 +257,6 @@ def groups(rank, ranks):
 def passes(rank, ranks):
     """The pass over graphs of torch.compile, on what functional collectives write."""
     import torch.distributed._functional_collectives as functional
-    from functorch.compile import make_boxed_func
-    from torch._dynamo.backends.common import aot_autograd
-
-    def compiled(module, used):
-        used(module.graph)
-        module.recompile()
-        return make_boxed_func(module.forward)
 
     group = dist.group.WORLD
     torch.manual_seed(4)
@@ -280,31 +273,78 @@ def passes(rank, ranks):
     def reduces(x, w):
         return functional.all_reduce(x @ w, "sum", group) * 2
 
+    def sums(x, w, v):
+        y, z = x @ torch.tanh(w), (x + 1) @ w
+        return functional.reduce_scatter_tensor(y + z + x @ v, "sum", 0, group), functional.all_reduce(x @ w + x @ v, "sum", group)
+
+    def used_twice(x, w, v):
+        y, whole = x @ w, functional.all_gather_tensor(x @ v, 0, group)
+        return functional.all_reduce(y + x @ v, "sum", group) + y, whole @ (whole.sum() * w.t()), functional.all_reduce(x @ w, "max", group)
+
     def left(x):
         return functional.all_gather_tensor(x, 0, group) * 2, functional.all_reduce(x, "sum", group)
 
     for function, inputs, replaced, kept in ((gathers, (local, w, v), 1, 0), (scatters, (x, w), 1, 0),
-                                             (reduces, (local, w), 1, 0), (left, (local,), 0, 2)):
+                                             (reduces, (local, w), 1, 0), (left, (local,), 0, 2),
+                                             (sums, (x, w, w.flip(0)), 2, 0), (used_twice, (x, w, w.flip(0)), 0, 3)):
         expected = function(*inputs)
         torch._dynamo.reset()
         if function is scatters:
-            # simdlen: inductor does not try what the processor can do, by compiling programs.
-            with tt.overlap_compiled() as used, torch._inductor.config.patch("cpp.simdlen", 0):
+            # So inductor compiles less on the side: programs that try what the processor can do, headers.
+            with tt.overlap_compiled() as used, torch._inductor.config.patch({"cpp.simdlen": 0, "cpp_cache_precompile_headers": False}):
                 found = torch.compile(function)(*inputs)
         else:  # the pass alone: inductor's C++ compiler takes its time
             used = tt.CollectiveMatmulPass()
-            found = torch.compile(function, backend=aot_autograd(fw_compiler=lambda graph, _: compiled(graph, used)))(*inputs)
+            found = _compile(function, used)(*inputs)
         assert len(used.replaced) == replaced and len(used.left) == kept, (used.replaced, used.left)
         for one, other in zip(found if isinstance(found, tuple) else (found,),
                               expected if isinstance(expected, tuple) else (expected,)):
             close(one, other)
 
 
-def merges(rank, ranks):
-    """Operators with one input share their collectives in compiled code: forward, backward, and where nothing is split."""
+def _compile(function, used):
+    """Forward and backward graphs go through a pass, and run as they are then."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
+    def compile_(graph, _):
+        used(graph.graph)
+        graph.recompile()
+        return make_boxed_func(graph.forward)
+
+    torch._dynamo.reset()
+    return torch.compile(function, backend=aot_autograd(fw_compiler=compile_, bw_compiler=compile_))
+
+
+def torchs(rank, ranks):
+    """Layers that torch made parallel: the pass replaces all their collectives, forward and backward."""
+    from torch.distributed.tensor import parallel
+
+    mesh = init_device_mesh(KIND, (ranks,))
+    for rows, columns in ((Shard(0), "all-gather"), (Replicate(), None)):
+        torch.manual_seed(10)
+        whole, split = Block(), Block()
+        split.load_state_dict(whole.state_dict())
+        x_all = torch.randn(4 * ranks, 16, requires_grad=True)
+        expected = whole(x_all)
+        grad = torch.randn_like(expected)
+        expected.backward(grad)
+        plan = {name: parallel.ColwiseParallel(input_layouts=rows) for name in ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")}
+        plan.update({name: parallel.RowwiseParallel(output_layouts=rows) for name in ("o_proj", "down_proj")})
+        parallel.parallelize_module(split, mesh, plan)
+        used = tt.CollectiveMatmulPass()
+        x = (part(x_all.detach(), rank, ranks) if columns else x_all.detach().clone()).requires_grad_()
+        y = _compile(split, used)(x)
+        y.backward(part(grad, rank, ranks) if columns else grad)
+        close(y, part(expected.detach(), rank, ranks) if columns else expected.detach())
+        close(x.grad, part(x_all.grad, rank, ranks) if columns else x_all.grad)
+        for name in ("q_proj", "up_proj", "down_proj"):
+            close(_full(getattr(split, name).weight.grad), getattr(whole, name).weight.grad)
+        assert used.replaced and not used.left, (used.replaced, used.left)
+
+
+def merges(rank, ranks):
+    """Operators with one input share their collectives in compiled code: forward, backward, and where nothing is split."""
     torch.manual_seed(8)
     x = torch.randn(2 * ranks, 8)
     weights = [torch.randn(6, 8, requires_grad=True) for _ in range(3)]
@@ -326,14 +366,7 @@ def merges(rank, ranks):
         found, said = [], []
         for compiling in (False, True):
             used = tt.CollectiveMatmulPass()
-
-            def compile_(graph, _, used=used):
-                used(graph.graph)
-                graph.recompile()
-                return make_boxed_func(graph.forward)
-
-            torch._dynamo.reset()
-            call = torch.compile(function, backend=aot_autograd(fw_compiler=compile_, bw_compiler=compile_)) if compiling else function
+            call = _compile(function, used) if compiling else function
             inputs = [local.clone().requires_grad_(), *(weight.detach().clone().requires_grad_() for weight in weights)]
             results = call(*inputs)
             torch.autograd.backward(results, [torch.cos(result.detach()) for result in results])

@@ -41,6 +41,10 @@ def test_compile_pass():
     run("passes", 2)
 
 
+def test_layers_of_torch():
+    run("torchs", 2)
+
+
 def test_merged_operators():
     run("merges", 2)
 

@@ -133,15 +133,21 @@ def all_gather_matmul_backward(dtype, ranks, x, weights, sliced, need_x, need_we
     return text
 
 
-def matmul_reduce_scatter(dtype, ranks, x, weight, sliced):
-    """y = reduce_scatter(x @ w). x: [.., tokens, in], of which in is split; weight: (global shape, transposed)."""
-    text = Text("matmul_reduce_scatter", dtype, ranks)
-    shape, transposed = weight
-    text.argument("x", x, _axes(x, "-", 'didx("x")'))
-    _weight(text, 0, shape, transposed, 0)
-    axes = _axes(x, _pieces(x[-2], ranks, sliced), "-")
-    text.result(text.matmul("y", "x", "w0", (*x[:-1], shape[1]), axes, transpose_b=transposed))
+def _products(text, xs, weights, axes):
+    """The sum of x_i @ w_i, where each rank has some columns of x_i and the rows of w_i."""
+    for index, (x, (shape, transposed)) in enumerate(zip(xs, weights)):
+        text.argument(f"x{index}", x, _axes(x, "-", 'didx("x")'))
+        _weight(text, index, shape, transposed, 0)
+    terms = [(f"x{index}", f"w{index}", transposed) for index, (_, transposed) in enumerate(weights)]
+    text.result(text.sum("y", terms, (*xs[0][:-1], weights[0][0][1]), axes))
     return text
+
+
+def matmul_reduce_scatter(dtype, ranks, xs, weights, sliced):
+    """y = reduce_scatter(sum of x_i @ w_i). x_i: [.., tokens, in], of which in is split; weights: (global shape,
+    transposed)."""
+    axes = _axes(xs[0], _pieces(xs[0][-2], ranks, sliced), "-")
+    return _products(Text("matmul_reduce_scatter", dtype, ranks), xs, weights, axes)
 
 
 def matmul_reduce_scatter_backward(dtype, ranks, x, weight, sliced, need_x, need_weight):
@@ -166,15 +172,8 @@ def matmul_reduce_scatter_backward(dtype, ranks, x, weight, sliced, need_x, need
 
 
 def matmul_all_reduce(dtype, ranks, xs, weights, sliced):
-    """y = all_reduce(sum of x_i @ w_i), where each rank has some columns of x_i and the rows of w_i."""
-    text = Text("matmul_all_reduce", dtype, ranks)
-    for index, (x, (shape, transposed)) in enumerate(zip(xs, weights)):
-        text.argument(f"x{index}", x, _axes(x, "-", 'didx("x")'))
-        _weight(text, index, shape, transposed, 0)
-    out = (*xs[0][:-1], weights[0][0][1])
-    terms = [(f"x{index}", f"w{index}", transposed) for index, (_, transposed) in enumerate(weights)]
-    text.result(text.sum("y", terms, out, _axes(out, "-", "-")))
-    return text
+    """y = all_reduce(sum of x_i @ w_i)."""
+    return _products(Text("matmul_all_reduce", dtype, ranks), xs, weights, _axes(xs[0], "-", "-"))
 
 
 def compiled(make, group, like, *key):

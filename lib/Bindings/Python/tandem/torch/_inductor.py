@@ -10,6 +10,7 @@ import operator
 import torch
 import torch._inductor.config
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.pattern_matcher import stable_topological_sort
 
 from . import _merging, _ops
 
@@ -35,15 +36,15 @@ class CollectiveMatmulPass(CustomGraphPass):
         return made.hexdigest()
 
     def __call__(self, graph):
+        self._order = _merging.positions(graph)
         for node in list(graph.nodes):
             if node.target is _functional.all_gather_into_tensor.default:
                 self._gather(graph, node)
             elif node.target is _functional.reduce_scatter_tensor.default:
-                self._reduce(graph, node, node.args[3], "reduce-scatter", torch.ops.tandem.matmul_reduce_scatter.default,
-                             lambda x, weight, group: (x, weight, 0, group))
+                self._reduce(graph, node, node.args[3], "reduce-scatter", torch.ops.tandem.matmul_reduce_scatter.default, 0)
             elif node.target is _functional.all_reduce.default:
-                self._reduce(graph, node, node.args[2], "all-reduce", torch.ops.tandem.matmul_all_reduce.default,
-                             lambda x, weight, group: ([x], [weight], group))
+                self._reduce(graph, node, node.args[2], "all-reduce", torch.ops.tandem.matmul_all_reduce.default)
+        stable_topological_sort(graph)  # new nodes are in front of some of their inputs
         for text in _merging.merge(graph):
             self._say(False, *text)
         graph.eliminate_dead_code()
@@ -76,17 +77,13 @@ class CollectiveMatmulPass(CustomGraphPass):
             return self._say(True, "all-gather", node, f"feeds no matmul but {', '.join(kinds) or 'nothing'}")
         if shard.meta["val"].dim() != 2 or shard.meta["val"].dtype not in (torch.float32, torch.float16, torch.bfloat16):
             return self._say(True, "all-gather", node, f"gathers {shard.meta['val'].dtype}, {shard.meta['val'].dim()}-D")
-        # Behind all weights: a graph is in order.
         weights = [product.args[2 if product.target is _aten.addmm.default else 1] for product in products]
-        order = {one: index for index, one in enumerate(graph.nodes)}
-        first = min(order[user] for user in wait.users)
-        last = max(order[weight] for weight in weights)
-        if last > first:
-            return self._say(True, "all-gather", node, "a weight is computed after the first use of the gathered value")
-        position = max([shard, *weights], key=order.get)
-        with graph.inserting_after(max([position, node], key=order.get)):
+        if any(_merging.needs(weight, {wait}, self._order) for weight in weights):
+            return self._say(True, "all-gather", node, "a weight is computed from the gathered value")
+        with graph.inserting_before(node):
             fused = graph.call_function(torch.ops.tandem.all_gather_matmul.default,
                                         (shard, weights, 0, group, None, bool(others)))
+        self._order[fused] = self._order[node]
         values = [product.meta["val"].new_empty(product.meta["val"].shape) for product in products]
         fused.meta["val"] = values + ([wait.meta["val"]] if others else [])
         at = fused
@@ -94,10 +91,12 @@ class CollectiveMatmulPass(CustomGraphPass):
             with graph.inserting_after(at):
                 part = at = graph.call_function(operator.getitem, (fused, index))
             part.meta["val"] = fused.meta["val"][index]
+            self._order[part] = self._order[fused]
             if product.target is _aten.addmm.default:
                 with graph.inserting_before(product):
                     total = graph.call_function(_aten.add.Tensor, (part, product.args[0]))
                 total.meta["val"] = product.meta["val"]
+                self._order[total] = self._order[product]
                 part = total
             product.replace_all_uses_with(part)
         for product in products:
@@ -106,7 +105,23 @@ class CollectiveMatmulPass(CustomGraphPass):
         graph.erase_node(node)
         self._say(False, "all-gather", fused, f"{len(products)} matmuls" + (", and the gathered value" if others else ""))
 
-    def _reduce(self, graph, node, group, what, op, arguments):
+    @staticmethod
+    def _products(value):
+        """The matmuls whose sum is `value`; nothing else uses them. None if it is something else."""
+        found, stack = [], [value]
+        while stack:
+            one = stack.pop()
+            if not isinstance(one, torch.fx.Node) or len(one.users) != 1:
+                return None
+            if one.target is _aten.mm.default:
+                found.append(one)
+            elif one.target is _aten.add.Tensor and not one.kwargs:
+                stack.extend(reversed(one.args))
+            else:
+                return None
+        return found if len({one.meta["val"].shape for one in found}) == 1 else None
+
+    def _reduce(self, graph, node, group, what, op, *dim):
         product, kind = node.args[0], node.args[1]
         if _ops._is_alone(group):
             return self._say(True, what, node, "a group of one rank")
@@ -115,12 +130,13 @@ class CollectiveMatmulPass(CustomGraphPass):
         while product.target in _views and len(product.users) == 1:
             chain.append(product)
             product = product.args[0]
-        if product.target is not _aten.mm.default:
+        if product.target not in (_aten.mm.default, _aten.add.Tensor):
             return self._say(True, what, node, f"reduces {product.target}, not a matmul")
         if kind != "sum":
             return self._say(True, what, node, f"reduces by {kind}")
-        if len(product.users) != 1 or len(waits) != 1 or len(node.users) != 1:
-            return self._say(True, what, node, "the product or the reduction has other uses")
+        products = self._products(product)
+        if len(waits) != 1 or len(node.users) != 1 or products is None:
+            return self._say(True, what, node, "reduces more than matmuls, or their products have other uses")
         if chain and what == "reduce-scatter":
             shape = node.args[0].meta["val"].shape
             if shape[0] != product.meta["val"].shape[0]:
@@ -129,7 +145,8 @@ class CollectiveMatmulPass(CustomGraphPass):
             return self._say(True, what, node, f"reduces {product.meta['val'].dtype}")
         (wait,) = waits
         with graph.inserting_before(node):
-            fused = graph.call_function(op, arguments(*product.args, group))
+            fused = graph.call_function(op, ([one.args[0] for one in products], [one.args[1] for one in products], *dim, group))
+        self._order[fused] = self._order[node]
         shape = wait.meta["val"].shape
         fused.meta["val"] = product.meta["val"].new_empty((*shape[:1], *product.meta["val"].shape[1:])
                                                           if what == "reduce-scatter" else product.meta["val"].shape)
@@ -138,10 +155,12 @@ class CollectiveMatmulPass(CustomGraphPass):
             with graph.inserting_after(fused):
                 made = graph.call_function(_aten.view.default, (fused, list(shape)))
             made.meta["val"] = wait.meta["val"]
+            self._order[made] = self._order[fused]
         wait.replace_all_uses_with(made)
-        for old in (wait, node, *chain, product):
-            graph.erase_node(old)
-        self._say(False, what, fused)
+        for old in (wait, node, *chain):
+            graph.erase_node(old)  # the products are dead code now
+        self._say(False, what, fused, f"sum of {len(products)} matmuls" if len(products) > 1 else "")
+
 
 @contextlib.contextmanager
 def overlap_compiled():

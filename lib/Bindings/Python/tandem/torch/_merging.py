@@ -33,11 +33,11 @@ def merge(graph):
     return said
 
 
-def _positions(graph):
+def positions(graph):
     return {node: index for index, node in enumerate(graph.nodes)}
 
 
-def _needs(node, others, order):
+def needs(node, others, order):
     """Does a node use results of others, directly or not? No node in front of the first of `others` does."""
     first, seen, stack = min(order[one] for one in others), set(), list(node.all_input_nodes)
     while stack:
@@ -60,9 +60,9 @@ def _one_input(graph):
             kinds.setdefault((_backward, node.args[0], *node.args[3:]), []).append(node)
     said = []
     for (target, x, *rest), nodes in kinds.items():
-        order, members = _positions(graph), []
+        order, members = positions(graph), []
         for node in nodes:
-            if not members or not _needs(node, set(members), order):
+            if not members or not needs(node, set(members), order):
                 members.append(node)
         if len(members) < 2:
             continue
@@ -88,7 +88,7 @@ def _renumber(node, made, number):
 def _sums(graph):
     """Sums of two results that a collective has added up over the ranks: one collective of the sum."""
     said = {}
-    order = _positions(graph)
+    order = positions(graph)
     for total in list(graph.nodes):
         if total.target is not _add or total.kwargs or not all(isinstance(one, torch.fx.Node) for one in total.args):
             continue
@@ -136,7 +136,7 @@ def _sum_of_gradients(graph, total, left, right, order, said):
     one, other = nodes
     if one is other or one.args[0] is not other.args[0] or one.args[3:] != other.args[3:] or not one.args[5]:
         return None, 0
-    if _needs(one, {other}, order) or _needs(other, {one}, order):
+    if needs(one, {other}, order) or needs(other, {one}, order):
         return None, 0
     x, *_, dim, group, need_x, need_weights = one.args
     made = _insert(graph, nodes, _backward,

@@ -23,7 +23,7 @@ _library.define("all_gather_matmul(Tensor x, Tensor[] weights, int dim, str grou
                 "-> Tensor[]")
 _library.define("all_gather_matmul_backward(Tensor x, Tensor[] weights, Tensor[] grads, int dim, str group, "
                 "bool need_x, bool need_weights) -> Tensor[]")
-_library.define("matmul_reduce_scatter(Tensor x, Tensor weight, int dim, str group) -> Tensor")
+_library.define("matmul_reduce_scatter(Tensor[] xs, Tensor[] weights, int dim, str group) -> Tensor")
 _library.define("matmul_reduce_scatter_backward(Tensor x, Tensor weight, Tensor grad, int dim, str group, "
                 "bool need_x, bool need_weight) -> Tensor[]")
 _library.define("matmul_all_reduce(Tensor[] xs, Tensor[] weights, str group) -> Tensor")
@@ -156,21 +156,34 @@ def _prepare_gather_backward(group, numbers, rows, weights):
     return program, inputs, made
 
 
+def _check_sum(op, xs, weights, dim):
+    """The dimension; raises unless x_i @ weight_i can be added up."""
+    if len(xs) != len(weights) or not xs or len({(*x.shape[:-1], weight.shape[-1]) for x, weight in zip(xs, weights)}) != 1:
+        raise tandem.ArgumentError(f"{op}: expected products of one shape, found {[tuple(x.shape) for x in xs]} times "
+                                   f"{[tuple(weight.shape) for weight in weights]}")
+    return [_check(op, x, [weight], dim) for x, weight in zip(xs, weights)][0]
+
+
+def _interleaved(count):
+    """The numbers of x_0, w_0, x_1, w_1, .. among x_0, x_1, .., w_0, w_1, .."""
+    return [index for one in range(count) for index in (one, count + one)]
+
+
 def _prepare_scatter(group, numbers, rows, weights):
-    (x,), (dim,) = rows, numbers
-    dim, ranks = _check("matmul_reduce_scatter", x, weights, dim), group[1].world_size
-    (kind,) = _global(weights, ranks, 0)
-    *outer, tokens, columns = _shape(_folded(x.shape, dim), ranks, -1)
-    here = _piece(tokens, group[0])
-    bound = _padding.padded_rows(group, "matmul_reduce_scatter", x, ranks, tokens, outer, columns, kind)
+    (dim,), ranks = numbers, group[1].world_size
+    dim = _check_sum("matmul_reduce_scatter", rows, weights, dim)
+    kinds, shapes = _global(weights, ranks, 0), tuple(_shape(_folded(x.shape, dim), ranks, -1) for x in rows)
+    *outer, tokens, _ = shapes[0]
+    here, columns = _piece(tokens, group[0]), tuple(shape[-1] for shape in shapes)
+    bound = _padding.padded_rows(group, "matmul_reduce_scatter", rows[0], ranks, tokens, outer, columns, kinds)
     if bound is not None:
         def padded(rows, weights):
             mine = -(-tokens // ranks), bound
-            made = _scatter(group[0], numbers, (_padding.pad(rows[0], dim, ranks, *mine),), weights)
+            made = _scatter(group[0], numbers, [_padding.pad(x, dim, ranks, *mine) for x in rows], weights)
             return [_padding.cut(made[0], dim, 1, *mine, here)]
         return padded
-    program = _fusions.compiled(_fusions.matmul_reduce_scatter, group, x, (*outer, tokens, columns), kind, ())
-    return program, (0, 1), [(_like(x, dim, here, weights[0].shape[1]), False)]
+    program = _fusions.compiled(_fusions.matmul_reduce_scatter, group, rows[0], shapes, kinds, ())
+    return program, _interleaved(len(rows)), [(_like(rows[0], dim, here, weights[0].shape[1]), False)]
 
 
 def _prepare_scatter_backward(group, numbers, rows, weights):
@@ -193,21 +206,18 @@ def _prepare_scatter_backward(group, numbers, rows, weights):
 
 
 def _prepare_reduce(group, numbers, rows, weights):
-    ranks, shape, columns = group[1].world_size, rows[0].shape[:-1], []
-    for x, weight in zip(rows, weights):
-        _check("matmul_all_reduce", x, [weight], 0)
-        columns.append(x.shape[-1] * ranks)
+    ranks, shape = group[1].world_size, rows[0].shape[:-1]
+    _check_sum("matmul_all_reduce", rows, weights, 0)
+    columns = tuple(x.shape[-1] * ranks for x in rows)
     kinds, tokens = _global(weights, ranks, 0), math.prod(shape)
-    bound = _padding.padded_rows(group, "matmul_all_reduce", rows[0], 1, tokens, [], tuple(columns), kinds)
+    bound = _padding.padded_rows(group, "matmul_all_reduce", rows[0], 1, tokens, [], columns, kinds)
     if bound is not None:
         def padded(rows, weights):
             rows = [_padding.pad(x.reshape(tokens, -1), 0, 1, tokens, bound) for x in rows]
             return [_reduce(group[0], numbers, rows, weights)[0][:tokens].unflatten(0, shape)]
         return padded
     program = _fusions.compiled(_fusions.matmul_all_reduce, group, rows[0], tuple((tokens, one) for one in columns), kinds, ())
-    count = len(rows)
-    inputs = [index for one in range(count) for index in (one, count + one)]
-    return program, inputs, [((*shape, weights[0].shape[1]), False)]
+    return program, _interleaved(len(rows)), [((*shape, weights[0].shape[1]), False)]
 
 
 _groups = _tandem.Groups()
@@ -224,8 +234,8 @@ def _all_gather_matmul_backward(x, weights, grads, dim, group, need_x, need_weig
     return _gather_backward(group, (dim, need_x, need_weights), (x, *grads), weights)
 
 
-def _matmul_reduce_scatter(x, weight, dim, group):
-    return _scatter(group, (dim,), (x,), (weight,))[0]
+def _matmul_reduce_scatter(xs, weights, dim, group):
+    return _scatter(group, (dim,), xs, weights)[0]
 
 
 def _matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight):
@@ -257,9 +267,9 @@ def _(x, weights, grads, dim, group, need_x, need_weights):
 
 
 @torch.library.register_fake("tandem::matmul_reduce_scatter", lib=_library)
-def _(x, weight, dim, group):
-    dim = _check("matmul_reduce_scatter", x, [weight], dim)
-    return x.new_empty(_like(x, dim, _piece(x.shape[dim], group), weight.shape[1]))
+def _(xs, weights, dim, group):
+    dim = _check_sum("matmul_reduce_scatter", xs, weights, dim)
+    return xs[0].new_empty(_like(xs[0], dim, _piece(xs[0].shape[dim], group), weights[0].shape[1]))
 
 
 @torch.library.register_fake("tandem::matmul_reduce_scatter_backward", lib=_library)
@@ -269,6 +279,7 @@ def _(x, weight, grad, dim, group, need_x, need_weight):
 
 @torch.library.register_fake("tandem::matmul_all_reduce", lib=_library)
 def _(xs, weights, group):
+    _check_sum("matmul_all_reduce", xs, weights, 0)
     return xs[0].new_empty((*xs[0].shape[:-1], weights[0].shape[1]))
 
 
@@ -338,9 +349,8 @@ def _backward_of_gather(ctx, grads):
     x, *weights = ctx.saved_tensors
     grads = [torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
              for grad, (shape, dtype, device) in zip(grads, ctx.outputs)]
-    needed = ctx.needs_input_grad[1]
     dx, dw = _gradients_of_gather(x, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0],
-                                  any(needed) if isinstance(needed, (list, tuple)) else bool(needed))
+                                  any(_needed(ctx.needs_input_grad[1], len(weights))))
     return dx, dw, None, None, None, None
 
 
@@ -357,23 +367,36 @@ class _Scatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        return _backward_of_scatter(ctx, grad)
+        return (*_gradients_of_scatter(*ctx.saved_tensors, grad, ctx.dim, ctx.group, *ctx.needs_input_grad[:2]), None, None)
+
+
+def _gradients_of_scatter(x, weight, grad, dim, group, need_x, need_weight):
+    """(dx or None, dw or None)."""
+    if _is_direct(x, (weight, grad)):
+        _check_once("matmul_reduce_scatter")
+        made = _scatter_backward(group, (dim, need_x, need_weight), (x, grad), (weight,))
+    else:
+        made = torch.ops.tandem.matmul_reduce_scatter_backward(x, weight, grad, dim, group, need_x, need_weight)
+    return made[0] if need_x else None, made[-1] if need_weight else None
 
 
 def _save_scatter(ctx, inputs, output):
-    x, weight, ctx.dim, ctx.group = inputs
-    ctx.save_for_backward(x, weight)
+    xs, weights, ctx.dim, ctx.group = inputs
+    ctx.count = len(xs)
+    ctx.save_for_backward(*xs, *weights)
+
+
+def _needed(flags, count):
+    """Which tensors of a list need a gradient: autograd states it for each or for the list."""
+    return flags if isinstance(flags, (list, tuple)) else [bool(flags)] * count
 
 
 def _backward_of_scatter(ctx, grad):
-    x, weight = ctx.saved_tensors
-    need_x, need_weight = ctx.needs_input_grad[:2]
-    if _is_direct(x, (weight, grad)):
-        _check_once("matmul_reduce_scatter")
-        made = _scatter_backward(ctx.group, (ctx.dim, need_x, need_weight), (x, grad), (weight,))
-    else:
-        made = torch.ops.tandem.matmul_reduce_scatter_backward(x, weight, grad, ctx.dim, ctx.group, need_x, need_weight)
-    return made[0] if need_x else None, made[-1] if need_weight else None, None, None
+    xs, weights = ctx.saved_tensors[:ctx.count], ctx.saved_tensors[ctx.count:]
+    needs = zip(*(_needed(flags, ctx.count) for flags in ctx.needs_input_grad[:2]))
+    made = [_gradients_of_scatter(x, weight, grad, ctx.dim, ctx.group, *need) if any(need) else (None, None)
+            for x, weight, need in zip(xs, weights, needs)]
+    return [dx for dx, _ in made], [dw for _, dw in made], None, None
 
 
 torch.library.register_autograd("tandem::matmul_reduce_scatter", _backward_of_scatter, setup_context=_save_scatter,
@@ -489,7 +512,7 @@ def matmul_reduce_scatter(x, weight, dim=0, group=None):
         _folded(x.shape, _check("matmul_reduce_scatter", x, [weight], dim))
         return x @ weight
     if not _is_direct(x, (weight,)):
-        return torch.ops.tandem.matmul_reduce_scatter(x, weight, dim, group)
+        return torch.ops.tandem.matmul_reduce_scatter([x], [weight], dim, group)
     if _needs_grad(x, (weight,)):
         return _Scatter.apply(x, weight, dim, group)
     return _scatter(group, (dim,), (x,), (weight,))[0]
