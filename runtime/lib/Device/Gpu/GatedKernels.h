@@ -20,6 +20,8 @@
 
 namespace tandem::gpu {
 
+struct Toolbox;
+
 /// out [M, N] = a [M, K] * w, accumulated in f32. Strides count elements.
 struct GatedShape {
   DType type = DType::BF16; ///< of a and w
@@ -80,7 +82,8 @@ public:
 };
 
 /// The kernels of this build for the device; null: there are none, and `why` says so.
-std::unique_ptr<GatedKernels> createGatedKernels(Driver &driver, std::string &why);
+/// `tools` outlives them.
+std::unique_ptr<GatedKernels> createGatedKernels(Toolbox &tools, std::string &why);
 
 } // namespace tandem::gpu
 

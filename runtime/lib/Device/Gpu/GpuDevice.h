@@ -79,6 +79,8 @@ void selectAlgorithm(ProductPlan &plan, const std::string &algorithm, const Log 
 /// does, by running them on random numbers: then the rest give the same bits. An algorithm's order
 /// is that of every element, so part of the result is compared. Unsupported if none is left.
 Status keepOrdered(Toolbox &tools, Blas &blas, const Product &product, const Candidate &candidate);
+/// The algorithm of the plan that is fastest on scratch memory; the others have run there too.
+Expected<unsigned> fastest(Toolbox &tools, const Candidate &candidate);
 /// Runs each plan once on scratch memory to load its kernels: loading one later, while a kernel
 /// waits for a peer, would wait for that kernel.
 Status warmUp(Toolbox &tools, const Candidate &candidate);

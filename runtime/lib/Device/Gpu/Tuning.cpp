@@ -263,6 +263,11 @@ Expected<unsigned> measure(Bench &bench, const Candidate &candidate) {
 
 } // namespace
 
+Expected<unsigned> fastest(Toolbox &tools, const Candidate &candidate) {
+  Bench bench(tools);
+  return measure(bench, candidate);
+}
+
 Status warmUp(Toolbox &tools, const Candidate &candidate) {
   Bench bench(tools);
   TANDEM_RETURN_IF_ERROR(bench.open(candidate));

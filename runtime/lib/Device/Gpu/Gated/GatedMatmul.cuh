@@ -1,0 +1,349 @@
+//===- GatedMatmul.cuh - a persistent matmul whose tiles wait ---*- CUDA -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// CUTLASS's persistent kernel for Hopper with two changes. Before the loads of a tile, the warp
+// that issues them waits for the signals of the tile's rows. Tiles are taken in the order in which
+// rows arrive. A kernel on all SMs that waits must not wait for work that needs an SM itself.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
+#define TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH
+
+#include "KernelLibrary.h"
+
+#include <cutlass/cutlass.h>
+
+#include <cutlass/device_kernel.h>
+#include <cutlass/epilogue/collective/collective_builder.hpp>
+#include <cutlass/fast_math.h>
+#include <cutlass/gemm/collective/collective_builder.hpp>
+#include <cutlass/gemm/kernel/gemm_universal.hpp>
+
+namespace tandem::gpu::gated {
+
+using namespace cute;
+
+/// What waits need, as an argument of the kernel; see Matmul.
+struct Gates {
+  const uint16_t *needs = nullptr;
+  const uint64_t *epoch = nullptr, *letGo = nullptr;
+  uint64_t *progress = nullptr;
+  uint64_t marker = 0;
+  int slices = 1, sliceTiles = 0;
+  Gate gates[kMostGates] = {};
+};
+
+__device__ inline uint64_t acquire(const uint64_t *word) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+
+/// Waits for one gate.
+__device__ inline void await(const Gates &on, const Gate &gate) {
+  uint64_t target = (on.epoch ? *on.epoch : 0) * gate.perRun + gate.value;
+  if (acquire(gate.signal) >= target)
+    return;
+  bool reports = on.progress && blockIdx.x == 0 && blockIdx.y == 0;
+  if (reports)
+    *static_cast<volatile uint64_t *>(on.progress) = on.marker;
+  while (acquire(gate.signal) < target)
+    if (on.letGo && *static_cast<const volatile uint64_t *>(on.letGo))
+      break;
+  if (reports)
+    *static_cast<volatile uint64_t *>(on.progress) = ~uint64_t(0);
+}
+
+/// The stock main loop, which waits before it loads.
+template <class Base> struct GatedMainloop : Base {
+  struct Arguments : Base::Arguments {
+    Gates gates;
+  };
+  struct Params : Base::Params {
+    Gates gates;
+  };
+
+  template <class ProblemShape>
+  static Params to_underlying_arguments(const ProblemShape &shape, const Arguments &arguments,
+                                        void *workspace) {
+    Params params;
+    static_cast<typename Base::Params &>(params) =
+        Base::to_underlying_arguments(shape, arguments, workspace);
+    params.gates = arguments.gates;
+    return params;
+  }
+
+  template <class Inputs, class KTiles, class Coord>
+  CUTLASS_DEVICE void load(const Params &params, typename Base::MainloopPipeline pipeline,
+                           typename Base::PipelineState state, const Inputs &inputs,
+                           const Coord &coord, KTiles kTiles, int kTileCount, int thread,
+                           uint32_t blockInCluster, typename Base::TensorStorage &storage) {
+    const Gates &gates = params.gates;
+    const uint16_t *needs = gates.needs ? gates.needs + int(get<0>(coord)) * gates.slices : nullptr;
+    if (gates.slices == 1) {
+      if (needs)
+        pass(gates, needs[0]);
+      Base::load(params, pipeline, state, inputs, coord, kTiles, kTileCount, thread, blockInCluster,
+                 storage);
+      return;
+    }
+    for (int slice = 0, begin = 0; begin < kTileCount; ++slice, begin += gates.sliceTiles) {
+      int count = min(gates.sliceTiles, kTileCount - begin);
+      if (needs)
+        pass(gates, needs[slice]);
+      Base::load(params, pipeline, state, inputs, coord,
+                 make_coord_iterator(begin, shape<3>(get<0>(inputs))), count, thread,
+                 blockInCluster, storage);
+      state.advance(count);
+    }
+  }
+
+private:
+  /// Waits for the gates before number `end` that were not waited for. What they announce may then
+  /// be read by TMA, the asynchronous proxy.
+  CUTLASS_DEVICE void pass(const Gates &gates, int end) {
+    if (passed >= end)
+      return;
+    for (; passed < end; ++passed)
+      await(gates, gates.gates[passed]);
+    asm volatile("fence.proxy.async;" ::: "memory");
+  }
+
+  int passed = 0;
+};
+
+/// Takes clusters of tiles band by band, in a given order of their rows. The grid is a row
+/// of clusters: cluster c takes the c-th cluster of tiles, then the one a grid further.
+template <class ClusterShape>
+class BandScheduler : public cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<
+                          BandScheduler<ClusterShape>> {
+public:
+  static constexpr bool IsDynamicPersistent = false;
+  using Pipeline = cutlass::PipelineEmpty;
+  using PipelineStorage = typename Pipeline::SharedStorage;
+  using ThrottlePipeline = cutlass::PipelineEmpty;
+  using ThrottlePipelineStorage = typename ThrottlePipeline::SharedStorage;
+  struct CLCResponse {};
+  struct SharedStorage {
+    CUTLASS_DEVICE PipelineStorage pipeline() { return {}; }
+    CUTLASS_DEVICE ThrottlePipelineStorage throttle_pipeline() { return {}; }
+    CUTLASS_DEVICE CLCResponse *data() { return nullptr; }
+  };
+  using Base =
+      cutlass::gemm::kernel::detail::StaticPersistentTileScheduler<BandScheduler<ClusterShape>>;
+  using WorkTileInfo = typename Base::WorkTileInfo;
+
+  struct Arguments {
+    const uint16_t *order = nullptr;
+    int band = 1;
+  };
+  struct Params {
+    const uint16_t *order = nullptr;
+    int clustersM = 0, clustersN = 0, band = 1;
+    cutlass::FastDivmod perBand, bandRows, lastRows; ///< clusters of a band; rows of a band
+  };
+
+  template <class ProblemShape, class TileShape>
+  static Params to_underlying_arguments(ProblemShape shape, TileShape tile, ClusterShape cluster,
+                                        const cutlass::KernelHardwareInfo &,
+                                        const Arguments &arguments, void * = nullptr, uint32_t = 1,
+                                        uint32_t = 1) {
+    Params params;
+    params.order = arguments.order;
+    params.clustersM = ceil_div(int(get<0>(shape)), int(size<0>(tile) * size<0>(cluster)));
+    params.clustersN = ceil_div(int(get<1>(shape)), int(size<1>(tile) * size<1>(cluster)));
+    params.band = max(1, min(arguments.band, params.clustersM));
+    params.perBand = cutlass::FastDivmod(params.band * params.clustersN);
+    params.bandRows = cutlass::FastDivmod(params.band);
+    int last = params.clustersM % params.band;
+    params.lastRows = cutlass::FastDivmod(last ? last : params.band);
+    return params;
+  }
+
+  static bool can_implement(const Arguments &) { return true; }
+  template <class ProblemShape, class Accumulator>
+  static size_t get_workspace_size(const Arguments &, ProblemShape,
+                                   const cutlass::KernelHardwareInfo &, uint32_t, uint32_t = 1,
+                                   uint32_t = 1) {
+    return 0;
+  }
+
+  CUTLASS_DEVICE explicit BandScheduler(const Params &params) : params(params) {
+    constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
+    next = int(blockIdx.x) / m;
+    step = int(gridDim.x) / m;
+    total = params.clustersM * params.clustersN;
+    inM = int(blockIdx.x) % m;
+    inN = int(blockIdx.y) % n;
+  }
+
+  template <class Cluster> CUTLASS_DEVICE WorkTileInfo initial_work_tile_info(Cluster) {
+    return get_current_work();
+  }
+
+  CUTLASS_DEVICE WorkTileInfo get_current_work() const {
+    if (next >= total)
+      return WorkTileInfo::invalid_work_tile();
+    int band, rest, row, column;
+    params.perBand(band, rest, next);
+    bool isLast = (band + 1) * params.band >= params.clustersM;
+    (isLast ? params.lastRows : params.bandRows)(column, row, rest);
+    row += band * params.band;
+    if (params.order)
+      row = params.order[row];
+    constexpr int m = size<0>(ClusterShape{}), n = size<1>(ClusterShape{});
+    return {row * m + inM, column * n + inN, 0, true};
+  }
+
+  CUTLASS_DEVICE void advance_to_next_work(uint32_t count = 1) { next += step * int(count); }
+
+  CUTLASS_DEVICE bool is_last_tile(WorkTileInfo &, uint32_t count = 1) const {
+    return next + step * int(count) >= total;
+  }
+
+  CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo) {
+    advance_to_next_work();
+    return cute::make_tuple(get_current_work(), true);
+  }
+  template <class P, class S> CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo work, P &, S) {
+    return fetch_next_work(work);
+  }
+
+  CUTLASS_HOST_DEVICE static bool compute_epilogue(const WorkTileInfo &, const Params &) {
+    return true;
+  }
+  CUTLASS_HOST_DEVICE static bool requires_separate_reduction(const Params &) { return false; }
+  template <class Accumulators>
+  CUTLASS_DEVICE static void fixup(const Params &, const WorkTileInfo &, Accumulators &, uint32_t,
+                                   uint32_t) {}
+
+private:
+  const Params &params;
+  int next = 0, step = 1, total = 0, inM = 0, inN = 0;
+};
+
+struct BandSchedulerTag {};
+
+} // namespace tandem::gpu::gated
+
+namespace cutlass::gemm::kernel::detail {
+template <class TileShape, class ClusterShape, uint32_t Stages>
+struct TileSchedulerSelector<tandem::gpu::gated::BandSchedulerTag, arch::Sm90, TileShape,
+                             ClusterShape, Stages> {
+  using Scheduler = tandem::gpu::gated::BandScheduler<ClusterShape>;
+};
+} // namespace cutlass::gemm::kernel::detail
+
+namespace tandem::gpu::gated {
+
+template <class Type, class LayoutW, class Tile, class Cluster, bool pingpong> struct GatedMatmul {
+  using Schedule = cute::conditional_t<pingpong, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
+                                       cutlass::gemm::KernelTmaWarpSpecializedCooperative>;
+  using EpilogueSchedule = cute::conditional_t<pingpong, cutlass::epilogue::TmaWarpSpecialized,
+                                               cutlass::epilogue::TmaWarpSpecializedCooperative>;
+  using RowMajor = cutlass::layout::RowMajor;
+  using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
+      cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, RowMajor, 8, Type,
+      RowMajor, 8, EpilogueSchedule>::CollectiveOp;
+  using StockMainloop = typename cutlass::gemm::collective::CollectiveBuilder<
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Type, RowMajor, 8, Type, LayoutW, 8,
+      float, Tile, Cluster,
+      cutlass::gemm::collective::StageCountAutoCarveout<int(
+          sizeof(typename Epilogue::SharedStorage))>,
+      Schedule>::CollectiveOp;
+  using Mainloop = GatedMainloop<StockMainloop>;
+  using Gemm = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop,
+                                                    Epilogue, BandSchedulerTag>;
+
+  static constexpr int tileM = size<0>(Tile{}), tileN = size<1>(Tile{}), tileK = size<2>(Tile{});
+  static constexpr int clusterM = size<0>(Cluster{}), clusterN = size<1>(Cluster{});
+
+  static typename Gemm::Arguments arguments(const Matmul &matmul) {
+    typename Gemm::Arguments to;
+    to.mode = cutlass::gemm::GemmUniversalMode::kGemm;
+    to.problem_shape = {int(matmul.m), int(matmul.n), int(matmul.k), 1};
+    to.mainloop.ptr_A = static_cast<const Type *>(matmul.a);
+    to.mainloop.ptr_B = static_cast<const Type *>(matmul.w);
+    // The stride that is not 1.
+    get<0>(to.mainloop.dA) = matmul.strideA;
+    constexpr bool byColumns = cute::is_same_v<LayoutW, cutlass::layout::ColumnMajor>;
+    get<byColumns ? 0 : 1>(to.mainloop.dB) = matmul.strideW;
+    to.epilogue.ptr_C = nullptr;
+    to.epilogue.ptr_D = static_cast<Type *>(matmul.d);
+    get<0>(to.epilogue.dD) = matmul.strideD;
+    to.epilogue.thread.alpha = 1;
+    to.epilogue.thread.beta = 0;
+    Gates &gates = to.mainloop.gates;
+    gates.needs = matmul.needs;
+    gates.epoch = matmul.epoch;
+    gates.letGo = matmul.letGo;
+    gates.progress = matmul.progress;
+    gates.marker = matmul.marker;
+    gates.slices = matmul.slices;
+    gates.sliceTiles = matmul.sliceTiles;
+    for (uint32_t i = 0; i < matmul.numGates; ++i)
+      gates.gates[i] = matmul.gates[i];
+    to.scheduler.order = matmul.order;
+    to.scheduler.band = (matmul.band + clusterM - 1) / clusterM;
+    to.hw_info.sm_count = matmul.sms;
+    to.hw_info.max_active_clusters = 1; // else CUTLASS asks the driver; it is not used
+    return to;
+  }
+
+  static const char *whyNot(const Matmul &matmul) {
+    if (matmul.m < 1 || matmul.n < 1 || matmul.k < 1)
+      return "an extent is 0";
+    if (matmul.m > INT32_MAX / 2 || matmul.n > INT32_MAX / 2 || matmul.k > INT32_MAX / 2)
+      return "an extent is too large";
+    if (matmul.n % 8 != 0 || matmul.k % 8 != 0 || matmul.strideA % 8 != 0 ||
+        matmul.strideW % 8 != 0 || matmul.strideD % 8 != 0)
+      return "N, K and the strides of rows must be multiples of 8";
+    if (matmul.slices < 1 ||
+        (matmul.slices > 1 && (matmul.sliceTiles < 1 ||
+                               int64_t(matmul.slices - 1) * matmul.sliceTiles * tileK >= matmul.k ||
+                               int64_t(matmul.slices) * matmul.sliceTiles * tileK < matmul.k)))
+      return "slices of K do not cover it";
+    if (matmul.numGates > kMostGates)
+      return "it has too many gates";
+    if (matmul.sms < clusterM * clusterN)
+      return "there are fewer SMs than a cluster has blocks";
+    return nullptr;
+  }
+
+  static const char *run(const Matmul &matmul, void *stream) {
+    constexpr int shared = Gemm::SharedStorageSize;
+    // Per GPU and cheap, so it is not remembered.
+    cudaError_t error = cudaFuncSetAttribute(cutlass::device_kernel<Gemm>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    if (error != cudaSuccess)
+      return cudaGetErrorString(error);
+    typename Gemm::Arguments given = arguments(matmul);
+    typename Gemm::Params params = Gemm::to_underlying_arguments(given, nullptr);
+    constexpr int blocks = clusterM * clusterN;
+    int clusters = params.scheduler.clustersM * params.scheduler.clustersN;
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = clusterM;
+    cluster.val.clusterDim.y = clusterN;
+    cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(min(matmul.sms / blocks, clusters) * clusterM, clusterN);
+    config.blockDim = Gemm::get_block_shape();
+    config.dynamicSmemBytes = shared;
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    void *pointers[] = {&params};
+    error = cudaLaunchKernelExC(
+        &config, reinterpret_cast<const void *>(cutlass::device_kernel<Gemm>), pointers);
+    return error == cudaSuccess ? nullptr : cudaGetErrorString(error);
+  }
+};
+
+} // namespace tandem::gpu::gated
+
+#endif // TANDEM_LIB_DEVICE_GPU_GATED_GATEDMATMUL_CUH

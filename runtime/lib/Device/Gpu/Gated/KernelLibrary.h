@@ -1,0 +1,80 @@
+//===- KernelLibrary.h - what libtandem_gated.so exports ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matmul kernels for NVIDIA Hopper whose tiles wait for signals, made of CUTLASS templates
+// (docs/gated.md). They take minutes to compile, so they are a library of their own, which the GPU
+// device opens at run time (GatedKernels.cpp). Any thread may call its functions.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_GATED_KERNELLIBRARY_H
+#define TANDEM_LIB_DEVICE_GPU_GATED_KERNELLIBRARY_H
+
+#include <cstdint>
+
+namespace tandem::gpu::gated {
+
+/// Of what this header says.
+inline constexpr uint32_t kVersion = 1;
+
+/// Of one matmul. They are arguments of the kernel, of which there are 4 KiB.
+inline constexpr uint32_t kMostGates = 96;
+
+enum class Element : uint32_t { F16, BF16 };
+
+/// What a kernel computes, and with which tiles.
+struct KernelInfo {
+  const char *name; ///< "bf16 W[N,K] 128x256 cooperative, cluster 2x1"
+  Element element;  ///< of A, W and D
+  bool transposeW;  ///< W is stored [N, K], else [K, N]
+  int32_t tileM, tileN, tileK;
+  int32_t clusterM, clusterN; ///< tiles of a cluster of blocks
+};
+
+/// Open when *signal >= (epoch ? *epoch : 0) * perRun + value.
+struct Gate {
+  const uint64_t *signal; ///< device memory
+  uint64_t perRun, value;
+};
+
+/// D[M, N] = A[M, K] * W. Sums in f32 in the order of K, rounded once. Addresses are in device
+/// memory, and multiples of 16 bytes where they are matrices.
+struct Matmul {
+  const void *a, *w;
+  void *d;
+  int64_t m, n, k;
+  int64_t strideA, strideW, strideD; ///< elements between stored rows
+  int32_t sms;                       ///< most blocks of the grid
+  int32_t band;                      ///< rows of tiles that clusters finish before the next ones
+  /// The order in which clusters take their rows: a permutation of 0 ... ceil(M / (tileM *
+  /// clusterM)) - 1. Null: ascending.
+  const uint16_t *order;
+  int32_t slices, sliceTiles; ///< of K; the tiles of a slice, of which the last may have fewer
+  /// needs[row of tiles * slices + slice]: the first so many gates must be open. For all rows of
+  /// tiles that clusters have, so up to a multiple of clusterM. Null: no gates.
+  const uint16_t *needs;
+  uint32_t numGates;
+  Gate gates[kMostGates];
+  const uint64_t *epoch;
+  const uint64_t *letGo; ///< waits end when it is not 0, and D is garbage; null: never
+  uint64_t *progress;    ///< host memory: `marker` while the first block waits; null: none
+  uint64_t marker;
+};
+
+/// The library's one function, kEntryName: its table, or null if `version` is not the library's.
+struct Table {
+  uint32_t count;
+  const KernelInfo *(*info)(uint32_t kernel);
+  /// Why the kernel cannot run the matmul, whatever its addresses; null: it can.
+  const char *(*whyNot)(uint32_t kernel, const Matmul *matmul);
+  /// Enqueues it on a stream (cudaStream_t) of the current GPU. Null, or the error.
+  const char *(*run)(uint32_t kernel, const Matmul *matmul, void *stream);
+};
+using GetTable = const Table *(*)(uint32_t version);
+inline constexpr char kEntryName[] = "tandem_gated_kernels";
+
+} // namespace tandem::gpu::gated
+
+#endif // TANDEM_LIB_DEVICE_GPU_GATED_KERNELLIBRARY_H

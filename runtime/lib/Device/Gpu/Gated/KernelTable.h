@@ -1,0 +1,24 @@
+//===- KernelTable.h - the kernels of libtandem_gated.so ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_LIB_DEVICE_GPU_GATED_KERNELTABLE_H
+#define TANDEM_LIB_DEVICE_GPU_GATED_KERNELTABLE_H
+
+#include "KernelLibrary.h"
+
+namespace tandem::gpu::gated {
+
+/// Defined by each compilation of Kernel.cu; see Table.
+struct KernelEntry {
+  KernelInfo info;
+  const char *(*whyNot)(const Matmul &matmul);
+  const char *(*run)(const Matmul &matmul, void *stream);
+};
+
+} // namespace tandem::gpu::gated
+
+#endif // TANDEM_LIB_DEVICE_GPU_GATED_KERNELTABLE_H

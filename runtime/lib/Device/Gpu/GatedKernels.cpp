@@ -1,0 +1,330 @@
+//===- GatedKernels.cpp - kernels of gated matmuls from their library ---*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "GatedKernels.h"
+
+#include "../../Core/SharedLibrary.h"
+#include "Gated/KernelLibrary.h"
+#include "GpuDevice.h"
+
+#include <algorithm>
+#include <dlfcn.h>
+#include <filesystem>
+#include <fmt/format.h>
+#include <link.h>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <tuple>
+
+namespace tandem::gpu {
+
+GatedPlan::~GatedPlan() = default;
+GatedKernels::~GatedKernels() = default;
+
+namespace {
+
+using gated::KernelInfo, gated::Matmul, gated::Table;
+
+/// Rows that are worked on together: their part of A stays in the L2 cache while W streams through.
+constexpr int64_t kBandRows = 2048;
+
+/// The folder of the file with this code, and of libraries installed with it. Empty if unknown.
+std::string ownFolder() {
+  static const char anchor = 0;
+  Dl_info info;
+  void *map = nullptr;
+  std::error_code error;
+  // An executable's own name is empty here.
+  std::filesystem::path file;
+  if (::dladdr1(&anchor, &info, &map, RTLD_DL_LINKMAP) && map)
+    file = std::filesystem::canonical(static_cast<link_map *>(map)->l_name, error);
+  if (file.empty())
+    file = std::filesystem::read_symlink("/proc/self/exe", error);
+  return file.parent_path().string();
+}
+
+Expected<const Table *> openTable() {
+  std::string beside = ownFolder() + "/libtandem_gated.so",
+              inLib = ownFolder() + "/../lib/libtandem_gated.so";
+  TANDEM_ASSIGN_OR_RETURN(SharedLibrary library,
+                          SharedLibrary::open("TANDEM_GATED_LIBRARY",
+                                              {beside.c_str(), inLib.c_str(), "libtandem_gated.so"},
+                                              "gated matmuls: libtandem_gated.so"));
+  gated::GetTable get = nullptr;
+  TANDEM_RETURN_IF_ERROR(library.find(get, gated::kEntryName));
+  const Table *table = get(gated::kVersion);
+  if (!table)
+    return Status(Code::Unsupported,
+                  "gated matmuls: libtandem_gated.so is of another version of Tandem");
+  return table;
+}
+
+/// Where the slices of K end that blocks have; the last is K. Fails if rows differ in them, or
+/// slices are not of equal size.
+struct Slices {
+  int64_t columns = 0;
+  int32_t count = 1;
+  std::string whyNot;
+};
+
+Slices slicesOf(const GatedShape &shape) {
+  Slices slices{shape.k, 1, {}};
+  for (const GatedShape::Block &block : shape.blocks)
+    if (block.firstK > 0)
+      slices.columns = std::min(slices.columns, block.firstK);
+  if (slices.columns < 1)
+    return slices;
+  for (const GatedShape::Block &block : shape.blocks)
+    if (block.firstK % slices.columns != 0)
+      slices.whyNot = "its slices of K differ in size";
+  slices.count = static_cast<int32_t>((shape.k + slices.columns - 1) / slices.columns);
+  return slices;
+}
+
+/// Everything but addresses and tables in device memory.
+Matmul describe(const GatedShape &shape, const KernelInfo &kernel, unsigned processors) {
+  Matmul matmul{};
+  matmul.m = shape.m;
+  matmul.n = shape.n;
+  matmul.k = shape.k;
+  matmul.strideA = shape.strideA;
+  matmul.strideW = shape.strideW;
+  matmul.strideD = shape.strideOut;
+  matmul.sms = static_cast<int32_t>(processors) - static_cast<int32_t>(shape.leftSms);
+  matmul.band = static_cast<int32_t>(std::max<int64_t>(1, kBandRows / kernel.tileM));
+  Slices slices = slicesOf(shape);
+  matmul.slices = slices.count;
+  matmul.sliceTiles = static_cast<int32_t>((slices.columns + kernel.tileK - 1) / kernel.tileK);
+  matmul.numGates = shape.numGates;
+  return matmul;
+}
+
+std::string whyNotKernel(const GatedShape &shape, const Table &table, uint32_t number,
+                         unsigned processors) {
+  const KernelInfo &kernel = *table.info(number);
+  Slices slices = slicesOf(shape);
+  if (!slices.whyNot.empty())
+    return slices.whyNot;
+  if (slices.count > 1 && slices.columns % kernel.tileK != 0)
+    return fmt::format("slices of K are not multiples of {}", kernel.tileK);
+  Matmul matmul = describe(shape, kernel, processors);
+  const char *why = table.whyNot(number, &matmul);
+  return why ? why : "";
+}
+
+/// The kernels that can run a shape, without gates, as algorithms of one product.
+class Candidates final : public ProductPlan {
+public:
+  Candidates(Driver &driver, const Table &table, std::vector<uint32_t> kernels,
+             const GatedShape &shape)
+      : driver(driver), table(table), kernels(std::move(kernels)), shape(shape) {}
+
+  unsigned candidates() const override { return static_cast<unsigned>(kernels.size()); }
+  void select(unsigned candidate) override { selected = candidate; }
+  unsigned add(const ProductPlan &) override { return 0; }
+  void keep(const std::vector<unsigned> &) override {}
+  std::string algorithm(unsigned candidate) const override {
+    return table.info(kernels[candidate])->name;
+  }
+  uint64_t workspaceBytes() const override { return 0; }
+  uint32_t kernel(unsigned candidate) const { return kernels[candidate]; }
+
+  Status run(StreamHandle stream, void *, const void *a, const void *b, void *out,
+             const void *) override {
+    uint32_t number = kernels[selected];
+    Matmul matmul = describe(shape, *table.info(number), driver.info().processors);
+    matmul.numGates = 0;
+    matmul.a = a;
+    matmul.w = b;
+    matmul.d = out;
+    return driver.within([&] {
+      const char *error = table.run(number, &matmul, stream);
+      return error ? Status(Code::Io, fmt::format("gated matmul: {}", error)) : Status();
+    });
+  }
+
+private:
+  Driver &driver;
+  const Table &table;
+  std::vector<uint32_t> kernels;
+  const GatedShape &shape;
+  unsigned selected = 0;
+};
+
+class Plan final : public GatedPlan {
+public:
+  Plan(Driver &driver, const Table &table, uint32_t number)
+      : driver(driver), table(table), number(number) {}
+
+  /// Uploads what waits need.
+  Status prepare(const std::shared_ptr<DeviceState> &state, const GatedShape &shape) {
+    const KernelInfo &kernel = *table.info(number);
+    matmul = describe(shape, kernel, driver.info().processors);
+    int64_t slice = slicesOf(shape).columns;
+    int64_t perCluster = int64_t(kernel.tileM) * kernel.clusterM;
+    auto clusters = static_cast<size_t>((shape.m + perCluster - 1) / perCluster);
+    auto slices = static_cast<size_t>(matmul.slices);
+    size_t rows = clusters * static_cast<size_t>(kernel.clusterM);
+    std::vector<uint16_t> words(rows * slices + clusters);
+    std::vector<size_t> last(clusters); // the last block that a cluster needs
+    for (size_t number = 0; number < shape.blocks.size(); ++number) {
+      const GatedShape::Block &block = shape.blocks[number];
+      if (block.rows == 0 || block.k == 0)
+        continue;
+      auto first = static_cast<size_t>(block.firstRow / kernel.tileM);
+      auto end = static_cast<size_t>((block.firstRow + block.rows - 1) / kernel.tileM) + 1;
+      for (size_t row = first; row < end; ++row) {
+        for (int64_t k = block.firstK / slice; k * slice < block.firstK + block.k; ++k) {
+          uint16_t &needs = words[row * slices + static_cast<size_t>(k)];
+          needs = std::max(needs, static_cast<uint16_t>(block.gates));
+        }
+        size_t cluster = row / static_cast<size_t>(kernel.clusterM);
+        last[cluster] = std::max(last[cluster], number);
+      }
+    }
+    auto order = words.begin() + static_cast<std::ptrdiff_t>(rows * slices);
+    std::iota(order, words.end(), uint16_t(0));
+    std::sort(order, words.end(), [&](uint16_t a, uint16_t b) {
+      return std::pair(last[a], a) < std::pair(last[b], b);
+    });
+    TANDEM_ASSIGN_OR_RETURN(tables, Scratch::make(state, words.size() * sizeof words[0]));
+    TANDEM_RETURN_IF_ERROR(
+        driver.copy(tables.data(), words.data(), words.size() * sizeof words[0]));
+    auto *device = static_cast<const uint16_t *>(tables.data());
+    matmul.needs = shape.numGates > 0 ? device : nullptr;
+    matmul.order = device + rows * slices;
+    return Status();
+  }
+
+  Status launch(StreamHandle stream, const GatedCall &call) override {
+    Matmul now = matmul;
+    now.a = call.a;
+    now.w = call.w;
+    now.d = call.out;
+    for (const void *address : {call.a, call.w, static_cast<const void *>(call.out)})
+      if (reinterpret_cast<uintptr_t>(address) % 16 != 0)
+        return Status(Code::InvalidArgument,
+                      fmt::format("gated matmul: expected matrices at multiples of 16 bytes, found "
+                                  "one at {}",
+                                  address));
+    std::vector<const void *> addresses{call.a, call.w, call.out, call.epoch, call.letGo};
+    for (size_t i = 0; i < call.gates.size() && i < matmul.numGates; ++i) {
+      now.gates[i] = {call.gates[i].signal, call.gates[i].perRun, call.gates[i].value};
+      addresses.push_back(call.gates[i].signal);
+    }
+    now.epoch = call.epoch;
+    now.letGo = call.letGo;
+    now.progress = call.progress;
+    now.marker = call.marker;
+    return driver.library(stream, addresses.data(), addresses.size(), [&] {
+      return driver.within([&] {
+        const char *error = table.run(number, &now, stream);
+        return error ? Status(Code::Io, fmt::format("gated matmul: {}", error)) : Status();
+      });
+    });
+  }
+
+  std::string description() const override { return table.info(number)->name; }
+
+private:
+  Driver &driver;
+  const Table &table;
+  const uint32_t number;
+  Matmul matmul{};
+  Scratch tables;
+};
+
+class LibraryKernels final : public GatedKernels {
+public:
+  LibraryKernels(Toolbox &tools, const Table &table) : tools(tools), table(table) {}
+
+  std::string whyNot(const GatedShape &shape) const override {
+    std::string why;
+    return runnable(shape, why).empty() ? why : "";
+  }
+
+  Expected<std::unique_ptr<GatedPlan>> prepare(const GatedShape &shape) override {
+    std::string why;
+    std::vector<uint32_t> kernels = runnable(shape, why);
+    if (kernels.empty())
+      return Status(Code::Unsupported, "gated matmul: " + why);
+    TANDEM_ASSIGN_OR_RETURN(uint32_t kernel, fastestOf(kernels, shape));
+    auto plan = std::make_unique<Plan>(tools.driver(), table, kernel);
+    TANDEM_RETURN_IF_ERROR(plan->prepare(tools.state, shape));
+    return std::unique_ptr<GatedPlan>(std::move(plan));
+  }
+
+private:
+  using Key =
+      std::tuple<DType, bool, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, uint32_t>;
+
+  std::vector<uint32_t> runnable(const GatedShape &shape, std::string &why) const {
+    std::vector<uint32_t> kernels;
+    why = "only products of f16 and of bf16 have gated kernels";
+    for (uint32_t i = 0; i < table.count; ++i) {
+      const KernelInfo &kernel = *table.info(i);
+      DType type = kernel.element == gated::Element::F16 ? DType::F16 : DType::BF16;
+      if (shape.type != type || shape.outType != type || shape.transposeW != kernel.transposeW)
+        continue;
+      if (std::string reason = whyNotKernel(shape, table, i, tools.driver().info().processors);
+          reason.empty())
+        kernels.push_back(i);
+      else
+        why = std::move(reason);
+    }
+    return kernels;
+  }
+
+  /// All kernels add in the same order, so ranks may choose different ones.
+  Expected<uint32_t> fastestOf(const std::vector<uint32_t> &kernels, const GatedShape &shape) {
+    Key key{shape.type,    shape.transposeW, shape.m,         shape.n,      shape.k,
+            shape.strideA, shape.strideW,    shape.strideOut, shape.leftSms};
+    std::lock_guard lock(mutex);
+    auto [found, isNew] = choices.try_emplace(key, kernels.front());
+    if (!isNew)
+      return found->second;
+    Candidate candidate;
+    auto plan = std::make_shared<Candidates>(tools.driver(), table, kernels, shape);
+    candidate.plan = plan;
+    uint64_t bytes = sizeOf(shape.type);
+    candidate.bytes[0] = static_cast<uint64_t>(shape.m * shape.strideA) * bytes;
+    candidate.bytes[1] =
+        static_cast<uint64_t>((shape.transposeW ? shape.n : shape.k) * shape.strideW) * bytes;
+    candidate.bytes[2] = static_cast<uint64_t>(shape.m * shape.strideOut) * bytes;
+    Expected<unsigned> best = fastest(tools, candidate);
+    if (!best) {
+      choices.erase(found);
+      return best.status();
+    }
+    return found->second = plan->kernel(*best);
+  }
+
+  Toolbox &tools;
+  const Table &table;
+  std::mutex mutex; ///< guards choices
+  std::map<Key, uint32_t> choices;
+};
+
+} // namespace
+
+std::unique_ptr<GatedKernels> createGatedKernels(Toolbox &tools, std::string &why) {
+  unsigned architecture = tools.driver().info().architecture;
+  if (architecture != 90) {
+    why = fmt::format("gated matmuls: expected a GPU of compute capability 9.0, found {}.{}",
+                      architecture / 10, architecture % 10);
+    return nullptr;
+  }
+  Expected<const Table *> table = openTable();
+  if (!table) {
+    why = table.status().message();
+    return nullptr;
+  }
+  return std::make_unique<LibraryKernels>(tools, **table);
+}
+
+} // namespace tandem::gpu
