@@ -62,7 +62,13 @@ tandem_code tandem_program_argument(const tandem_program *program, uint32_t inde
 
 /* A rank's part of an argument. Element i of the rank's dense buffer, row-major in `extents`, is
  * element offset + sum(index[d] * strides[d]) of the row-major logical tensor. Example: rows 2 and
- * 3 of a 4x8 tensor are offset 16, extents {2, 8}, strides {8, 1}. */
+ * 3 of a 4x8 tensor are offset 16, extents {2, 8}, strides {8, 1}.
+ *
+ * If extents have more elements than local_shape, a device's last block is shorter than its others:
+ * the buffer is row-major in local_shape, and has the first local_shape[d] indices of each
+ * dimension d. Those are made by the innermost extents that no later dimension has and whose
+ * product is at least local_shape[d]. Example: rows 0, 1, 2, 6 and 7 of an 8x4 tensor are extents
+ * {2, 3, 4}, strides {24, 4, 1}, local_shape {5, 4}. */
 typedef struct tandem_shard {
   size_t struct_size;
   int present;    /* 0: the rank holds nothing, and the rest is 0 */
@@ -70,7 +76,7 @@ typedef struct tandem_shard {
   int64_t offset; /* elements */
   uint32_t num_extents;
   const int64_t *extents, *strides; /* elements */
-  uint32_t local_rank;              /* the shape that this rank binds, with as many elements */
+  uint32_t local_rank;              /* the shape that this rank binds */
   const int64_t *local_shape;
 } tandem_shard;
 

@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
+#include <numeric>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -226,6 +228,10 @@ uint64_t ArgumentInfo::localBytes() const {
       .numBytes();
 }
 
+static int64_t elementsOf(const std::vector<int64_t> &shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+}
+
 std::vector<Shard> program::ProgramImpl::shards() const {
   std::vector<Shard> result;
   for (uint32_t i = 0; i < args.size(); ++i) {
@@ -238,6 +244,8 @@ std::vector<Shard> program::ProgramImpl::shards() const {
       shard.shape.assign(stored.shape()->begin(), stored.shape()->end());
     if (stored.strides())
       shard.strides.assign(stored.strides()->begin(), stored.strides()->end());
+    if (stored.present() && shard.numElements() != elementsOf(args[i].localShape))
+      shard.local = args[i].localShape;
   }
   return result;
 }

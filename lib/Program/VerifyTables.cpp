@@ -181,12 +181,12 @@ private:
       TANDEM_RETURN_IF_ERROR(
           countBytes(shard.local_shape(), info.dtype, local).withPrefix("local_shape: "));
       TANDEM_RETURN_IF_ERROR(countBytes(shard.shape(), info.dtype, walked).withPrefix("shape: "));
-      if (walked != local)
-        return invalid("shape has {} elements, local_shape {}", walked, local);
       TANDEM_RETURN_IF_ERROR(reach(shard.shape(), shard.strides(), last).withPrefix("strides: "));
+      if (walked != local)
+        TANDEM_RETURN_IF_ERROR(cutReach(shard, local, walked, last));
       if (shard.offset() < 0 ||
-          (walked > 0 && (static_cast<uint64_t>(shard.offset()) >= logical ||
-                          last >= logical - static_cast<uint64_t>(shard.offset()))))
+          (local > 0 && (static_cast<uint64_t>(shard.offset()) >= logical ||
+                         last >= logical - static_cast<uint64_t>(shard.offset()))))
         return invalid("offset {} and strides reach outside the {} elements of the logical tensor",
                        shard.offset(), logical);
       if (shard.local_shape())
@@ -198,6 +198,20 @@ private:
     }
     info.isMask = argument.mask();
     program.args.push_back(std::move(info));
+    return Status();
+  }
+
+  /// The largest offset that a shard reaches whose loops have more elements than the buffer.
+  static Status cutReach(const sp::Shard &shard, uint64_t local, uint64_t walked, uint64_t &last) {
+    Shard cut;
+    cut.shape.assign(shard.shape()->begin(), shard.shape()->end());
+    cut.strides.assign(shard.strides()->begin(), shard.strides()->end());
+    if (shard.local_shape())
+      cut.local.assign(shard.local_shape()->begin(), shard.local_shape()->end());
+    std::vector<std::pair<size_t, size_t>> dims;
+    if (local == 0 || walked == 0 || !cut.loops(dims))
+      return invalid("shape has {} elements, local_shape {}", walked, local);
+    last = static_cast<uint64_t>(cut.last());
     return Status();
   }
 

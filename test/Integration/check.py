@@ -26,7 +26,7 @@ DEVICES = (1, 2, 3, 4, 5, 6, 7, 8)
 QUICK = ((1, 3, 4, 6), (2, 5, 7, 8))
 WAYS = ((), ("--workers=1",), ("--workers=2",), ("--gather=after",), ("--disable-pass=hostir-localize-buffers",))
 #: What a program says that is not for so many devices.
-DOES_NOT_FIT = re.compile(r"slices that leaves none empty|divide with 'zigzag'|digits outside of a device digit divide|slices of one size")
+DOES_NOT_FIT = re.compile(r"slices that leaves none empty|divide with 'zigzag'|slices of one size")
 
 
 @dataclasses.dataclass(frozen=True)

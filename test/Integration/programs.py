@@ -327,6 +327,8 @@ PROGRAMS = [
     layer("extents-shapes", "extents", "x 10 16, y 6 16", "cut 2 5 16, both 16 16, heads 10 4 4",
           lambda t: {"cut": t["x"].reshape(2, 5, 16), "both": np.concatenate([t["x"], t["y"]]),
                      "heads": t["x"].reshape(10, 4, 4)}, ranks=EXTENTS, exact=True, variant=True),
+    layer("extents-blocks", "extents", "x 10 16, w 16 14", "y 10 14, all 10 16, turned 10 14",
+          lambda t: {"y": (y := t["x"] @ t["w"]), "all": t["x"], "turned": y}, ranks=EXTENTS, variant=True),
     layer("extents-few", "extents", "x 2 16, w 16 14", "y 2 14", lambda t: {"y": t["x"] @ t["w"]}, ranks=EXTENTS,
           variant=True),
     layer("extents-attention", "extents", "q 10 8, k 14 8, v 14 12", "y 10 12", attention, ranks=EXTENTS,

@@ -1,6 +1,7 @@
 // RUN: tandem-compile %s --entry=extents_gather_ring --mesh x=4 -o %t.tsp && tandem-compile --dump %t.tsp --rank=0 | FileCheck %s --check-prefixes=INDEX,FULL
 // RUN: tandem-compile --dump %t.tsp --rank=3 | FileCheck %s --check-prefix=SHORT
 // RUN: tandem-compile %s --entry=extents_few --mesh x=4 --dump --rank=3 | FileCheck %s --check-prefix=EMPTY
+// RUN: tandem-compile %s --entry=extents_blocks --mesh x=2 --dump --rank=1 | FileCheck %s --check-prefix=BLOCKS
 
 // Extents that the devices do not divide. 10 rows on 4 devices are 3, 3, 3 and 1. The embedder's buffers have so many;
 // the program computes with 12.
@@ -17,6 +18,11 @@
 //
 // EMPTY: arg0 {{.*}} local [0,16]
 // EMPTY-NOT: <- arg0
+//
+// Two blocks of 10 rows per device, of 12 for 2 devices: rows 0, 1, 2, 6, 7 and 8, and 3, 4, 5 and 9.
+//
+// BLOCKS: arg0 {{.*}} local [4,16] shard 48+[2,3,16]:[96,16,1]
+// BLOCKS: copy buf{{[0-9]+}}:f32[4,16] <- arg0:f32[4,16]
 
 #tp = #tandem.mesh<"tp", ["x" = ?]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
@@ -117,4 +123,14 @@ func.func @extents_attention(%q: tensor<10x8xf32, #rows> {fusion.name = "q"}, %k
 func.func @extents_causal(%q: tensor<10x8xf32, #rows> {fusion.name = "q"}, %k: tensor<10x8xf32, #rows> {fusion.name = "k"}, %v: tensor<10x12xf32, #rows> {fusion.name = "v"}) -> (tensor<10x12xf32, #rows> {fusion.name = "y"}) {
   %y = fusion.attention %q, %k, %v {causal} : tensor<10x8xf32, #rows>, tensor<10x8xf32, #rows>, tensor<10x12xf32, #rows> -> tensor<10x12xf32, #rows>
   return %y : tensor<10x12xf32, #rows>
+}
+
+// Blocks, the last of which is shorter: of rows, then of columns.
+#block_rows = #fusion.axes<#tp, [serial(2) * didx("x"), -]>
+#block_cols = #fusion.axes<#tp, [-, serial(2) * didx("x")]>
+func.func @extents_blocks(%x: tensor<10x16xf32, #block_rows> {fusion.name = "x"}, %w: tensor<16x14xf32, #all> {fusion.name = "w"}) -> (tensor<10x14xf32, #block_rows> {fusion.name = "y"}, tensor<10x16xf32, #all> {fusion.name = "all"}, tensor<10x14xf32, #block_cols> {fusion.name = "turned"}) {
+  %y = fusion.matmul %x, %w : tensor<10x16xf32, #block_rows>, tensor<16x14xf32, #all> -> tensor<10x14xf32, #block_rows>
+  %all = fusion.reshard %x : tensor<10x16xf32, #block_rows> -> tensor<10x16xf32, #all>
+  %turned = fusion.reshard %y : tensor<10x14xf32, #block_rows> -> tensor<10x14xf32, #block_cols>
+  return %y, %all, %turned : tensor<10x14xf32, #block_rows>, tensor<10x16xf32, #all>, tensor<10x14xf32, #block_cols>
 }

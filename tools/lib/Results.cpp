@@ -27,6 +27,8 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
                                    static_cast<int64_t>(shard.shape.size())});
     numbers.insert(numbers.end(), shard.shape.begin(), shard.shape.end());
     numbers.insert(numbers.end(), shard.strides.begin(), shard.strides.end());
+    numbers.push_back(static_cast<int64_t>(shard.local.size()));
+    numbers.insert(numbers.end(), shard.local.begin(), shard.local.end());
   }
   std::string text(reinterpret_cast<const char *>(numbers.data()),
                    numbers.size() * sizeof(int64_t));
@@ -50,6 +52,8 @@ Expected<std::vector<Placement>> run::gatherPlacements(const Program &program,
       for (std::vector<int64_t> *part : {&shard.shape, &shard.strides})
         for (size_t d = 0; d < dims; ++d)
           part->push_back(next());
+      for (auto local = static_cast<size_t>(next()); local > 0; --local)
+        shard.local.push_back(next());
       placement.push_back(std::move(shard));
     }
     if (at != theirs.size())
@@ -70,7 +74,7 @@ public:
       most = std::max(most, shard.numElements());
     auto isReplica = [&](const Shard &a, const Shard &b) {
       return a.present == b.present && a.offset == b.offset && a.shape == b.shape &&
-             a.strides == b.strides && a.term == b.term;
+             a.strides == b.strides && a.local == b.local && a.term == b.term;
     };
     for (uint32_t rank = 0; rank < ranks; ++rank)
       for (uint32_t first = 0; first <= rank && firsts.size() == rank; ++first)

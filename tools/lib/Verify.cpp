@@ -39,20 +39,23 @@ Assembly::Assembly(const ArgumentInfo &info, const Placement &placement)
 /// How many local elements lie together in the logical tensor, from any multiple of this on.
 static int64_t runOf(const Shard &shard) {
   int64_t run = 1;
-  for (size_t d = shard.shape.size(); d-- > 0;) {
-    if (shard.strides[d] != run && shard.shape[d] != 1)
+  size_t first = 0;
+  // Only dimensions that the buffer has whole.
+  std::vector<std::pair<size_t, size_t>> dims;
+  shard.loops(dims);
+  for (size_t d = 0; d < dims.size(); ++d) {
+    int64_t product = 1;
+    for (size_t loop = dims[d].first; loop < dims[d].second; ++loop)
+      product *= shard.shape[loop];
+    if (product != shard.local[d])
+      first = dims[d].second;
+  }
+  for (size_t loop = shard.shape.size(); loop-- > first;) {
+    if (shard.strides[loop] != run && shard.shape[loop] != 1)
       break;
-    run *= shard.shape[d];
+    run *= shard.shape[loop];
   }
   return std::max<int64_t>(run, 1);
-}
-
-/// The logical element that a local one is.
-static int64_t logicalOf(const Shard &shard, int64_t local) {
-  int64_t logical = shard.offset;
-  for (size_t d = shard.shape.size(); d-- > 0; local /= shard.shape[d])
-    logical += local % shard.shape[d] * shard.strides[d];
-  return logical;
 }
 
 void Assembly::add(uint32_t rank, int64_t begin, int64_t count, const std::byte *from) {
@@ -62,7 +65,7 @@ void Assembly::add(uint32_t rank, int64_t begin, int64_t count, const std::byte 
   size_t bytes = sizeOf(info.dtype);
   int64_t run = runOf(shard), differs = -1;
   for (int64_t local = begin, end = begin + count; local < end;) {
-    int64_t length = std::min(run - local % run, end - local), logical = logicalOf(shard, local);
+    int64_t length = std::min(run - local % run, end - local), logical = shard.logicalOf(local);
     for (int64_t i = 0; i < length;) {
       // Those that are known, or are not, together.
       auto *first = known.data() + logical + i;

@@ -54,9 +54,10 @@ Status InputPool::fill(BoundMemory &memory, const ArgumentInfo &info, uint64_t b
 
 Expected<BoundMemory *> InputPool::get(uint32_t argument, const ArgumentInfo &info,
                                        const Shard &shard, uint32_t set) {
-  std::string key = fmt::format(
-      "{} {} {} {} {} {}+{}:{} {}", set, argument, info.name, toString(info.dtype), info.partial,
-      shard.offset, fmt::join(shard.shape, ","), fmt::join(shard.strides, ","), shard.term);
+  std::string key =
+      fmt::format("{} {} {} {} {} {}+{}:{} {} {}", set, argument, info.name, toString(info.dtype),
+                  info.partial, shard.offset, fmt::join(shard.shape, ","),
+                  fmt::join(shard.strides, ","), fmt::join(shard.local, ","), shard.term);
   std::unique_ptr<BoundMemory> &memory = memories[key];
   if (memory)
     return memory.get();

@@ -9,6 +9,7 @@
 #define TANDEM_PROGRAM_PROGRAM_H
 
 #include "tandem/Program/Certificate.h"
+#include "tandem/Program/Shard.h"
 #include "tandem/Program/Status.h"
 #include "tandem/Program/Types.h"
 
@@ -57,39 +58,6 @@ struct ArgumentInfo {
   uint64_t localBytes() const;
   /// The argument of a run with extent `extent` in the varying dimensions.
   ArgumentInfo at(int64_t extent) const;
-};
-
-/// Where a rank's piece of an argument lies in the logical tensor; see `Shard` of the schema. Local
-/// element i, row-major in `shape`, is the logical element offset + the sum of index * stride.
-struct Shard {
-  bool present = true;                 ///< false: the rank holds nothing
-  int64_t offset = 0;                  ///< elements
-  std::vector<int64_t> shape, strides; ///< elements; equal lengths
-  uint32_t term = 0;                   ///< of a partial argument
-
-  /// Held by the rank.
-  int64_t numElements() const {
-    int64_t count = present ? 1 : 0;
-    for (int64_t extent : shape)
-      count *= extent;
-    return count;
-  }
-
-  /// Calls f(local element, logical element), in the order of the local ones.
-  template <typename F> void forEach(F &&f) const {
-    int64_t count = numElements(), logical = offset;
-    std::vector<int64_t> index(shape.size(), 0);
-    for (int64_t local = 0; local < count; ++local) {
-      f(local, logical);
-      for (size_t d = shape.size(); d-- > 0;) {
-        logical += strides[d];
-        if (++index[d] < shape[d])
-          break;
-        logical -= shape[d] * strides[d];
-        index[d] = 0;
-      }
-    }
-  }
 };
 
 /// One rank's verified program, or the oracle (the unsharded reference). Immutable and thread-safe;

@@ -86,9 +86,10 @@ std::optional<uint64_t> localOf(const Shard &shard, DType dtype, uint64_t logica
   std::copy(shard.shape.begin(), shard.shape.end(), held.shape.begin());
   std::copy(shard.strides.begin(), shard.strides.end(), held.strides.begin());
   auto offset = static_cast<uint64_t>(shard.offset);
-  if (!shard.present || logical < offset || held.numElements() == 0)
+  if (!shard.present || logical < offset || shard.numElements() == 0)
     return std::nullopt;
-  return elementOf(held, logical - offset);
+  std::optional<uint64_t> element = elementOf(held, logical - offset);
+  return element ? shard.localOf(static_cast<int64_t>(*element)) : std::nullopt;
 }
 
 //===----------------------------------------------------------------------===//

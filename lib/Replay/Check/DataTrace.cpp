@@ -151,13 +151,8 @@ private:
       return "unwritten memory";
     const Argument &info = world.arguments[place.argument];
     const Shard &shard = world.ranks[place.rank].shards[place.argument];
-    uint64_t rest = place.address / sizeOf(info.dtype);
-    auto logical = static_cast<uint64_t>(shard.offset);
-    for (size_t d = shard.shape.size(); d-- > 0;) {
-      auto extent = static_cast<uint64_t>(shard.shape[d]);
-      logical += rest % extent * static_cast<uint64_t>(shard.strides[d]);
-      rest /= extent;
-    }
+    auto logical = static_cast<uint64_t>(
+        shard.logicalOf(static_cast<int64_t>(place.address / sizeOf(info.dtype))));
     return fmt::format("{} of input \"{}\" on rank {}", elementText(info.shape, logical), info.name,
                        place.rank);
   }

@@ -1,23 +1,5 @@
 // RUN: tandem-opt %s -split-input-file -verify-diagnostics -fusion-pad-extents
 
-// Device 1 would hold a block of 2 rows and one of 1.
-#tp = #tandem.mesh<"tp", ["x" = 4]>
-// expected-error @+1 {{argument 0 ("x"): expected an extent that digits outside of a device digit divide: of [serial(2) * didx("x")] on #tp the blocks of device 1 have different lengths}}
-func.func @blocks(%x: tensor<11xf32, #fusion.axes<#tp, [serial(2) * didx("x")]>> {fusion.name = "x"}) {
-  return
-}
-
-// -----
-
-#tp = #tandem.mesh<"tp", ["x" = 4]>
-func.func @result_blocks(%x: tensor<11xf32, #fusion.axes<#tp, [-]>>) -> tensor<11xf32, #fusion.axes<#tp, [serial(2) * didx("x")]>> {
-  // expected-error @+1 {{the blocks of device 1 have different lengths}}
-  %y = fusion.reshard %x : tensor<11xf32, #fusion.axes<#tp, [-]>> -> tensor<11xf32, #fusion.axes<#tp, [serial(2) * didx("x")]>>
-  return %y : tensor<11xf32, #fusion.axes<#tp, [serial(2) * didx("x")]>>
-}
-
-// -----
-
 #tp = #tandem.mesh<"tp", ["x" = 4]>
 #rows = #fusion.axes<#tp, [didx("x"), -]>
 func.func @zigzag(%q: tensor<18x4xf32, #rows>) -> tensor<18x4xf32, #rows> {

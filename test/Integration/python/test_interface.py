@@ -128,6 +128,26 @@ def test_shards(world, random):
     world.run(run)
 
 
+def test_shards_in_blocks(world, random):
+    program = tandem.compile("""
+#tp = #tandem.mesh<"tp", ["x" = 4]>
+!x = tensor<11x3xf32, #fusion.axes<#tp, [serial(2) * didx("x"), -]>>
+func.func @doubled(%x: !x {fusion.name = "x"}) -> (!x {fusion.name = "y"}) {
+  %y = arith.addf %x, %x : !x
+  return %y : !x
+}""")
+    x = random(11, 3)
+
+    def run(context):
+        part = program.shard("x")
+        # Blocks of 2 rows: 8 and 9 are device 0's second block, 10 is device 1's.
+        expected = x[[[0, 1, 8, 9], [2, 3, 10], [4, 5], [6, 7]][context.rank]]
+        np.testing.assert_array_equal(part.of(x), expected)
+        np.testing.assert_array_equal(program(expected), 2 * expected)
+
+    world.run(run)
+
+
 def test_documentation():
     """The first program of docs/python.md."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "python.md")

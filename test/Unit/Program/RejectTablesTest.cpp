@@ -68,6 +68,16 @@ std::vector<Reject> rejects() {
       [](P &, R &r) { r.shards[0].strides.pop_back(); });
   add("shard-elements", "shards[0] (argument \"x\"): shape has 16 elements, local_shape 32",
       [](P &, R &r) { r.shards[0].shape[1] = 4; });
+  add("shard-cut", "shards[0] (argument \"x\"): shape has 96 elements, local_shape 32",
+      [](P &, R &r) {
+        r.shards[0].shape = {2, 2, 3, 8};
+        r.shards[0].strides = {8, 8, 8, 1};
+      });
+  add("shard-cut-end", "offset 33 and strides reach outside the 64 elements", [](P &, R &r) {
+    r.shards[0].shape = {2, 3, 8};
+    r.shards[0].strides = {24, 8, 1};
+    r.shards[0].offset = 33;
+  });
   add("shard-extent", "local_shape: extent -1 of dimension 0 is negative",
       [](P &, R &r) { r.shards[0].local[0] = -1; });
   add("shard-local-rank", "local_shape: expected at most 16 dimensions, found 17",

@@ -176,6 +176,7 @@ class Shard(NamedTuple):
     extents: _Shape
     strides: _Shape
     local_shape: _Shape
+    def elements(self) -> List[int]: ...
     def of(self, tensor: Any) -> Any: ...
 
 class MemoryNeeds(NamedTuple):

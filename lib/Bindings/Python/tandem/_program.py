@@ -4,6 +4,7 @@
 
 import inspect
 import json
+import math
 import os
 import re
 import threading
@@ -33,15 +34,30 @@ values, memory that peers access, and scratch memory of matrix libraries. Progra
 
 class Shard(namedtuple("Shard", "present term offset extents strides local_shape")):
     """A rank's part of an argument: element i of the part, row-major in `extents`, is element
-    offset + sum(index[d] * strides[d]) of the row-major logical tensor. A program takes it in `local_shape`. `term`: of
-    a partial argument, which term. Not `present`: the rank holds nothing."""
+    offset + sum(index[d] * strides[d]) of the row-major logical tensor. A program takes it in `local_shape`; if that
+    has fewer elements (tandem-c/Program.h, `tandem_shard`), `elements()` are those that the rank holds. `term`: of a
+    partial argument, which term. Not `present`: the rank holds nothing."""
 
     __slots__ = ()
+
+    def elements(self):
+        """The elements of the row-major logical tensor that the part has, in its order: a list."""
+        elements, loop = [self.offset] if self.present else [], len(self.extents)
+        inner = [0]  # of the dimensions behind
+        for extent in reversed(self.local_shape):
+            indices = [0]
+            while len(indices) < extent and loop:
+                loop -= 1
+                indices = [i * self.strides[loop] + index for i in range(self.extents[loop]) for index in indices]
+            inner = [index + rest for index in indices[:extent] for rest in inner]
+        return [first + rest for first in elements for rest in inner]
 
     def of(self, tensor):
         """The part of a logical tensor of NumPy or torch, as a new tensor; None if there is none."""
         if not self.present:
             return None
+        if math.prod(self.extents) != math.prod(self.local_shape):
+            return tensor.reshape(-1)[self.elements()].reshape(self.local_shape)
         if hasattr(tensor, "as_strided"):
             part = tensor.contiguous().as_strided(self.extents, self.strides, self.offset)
             return part.reshape(self.local_shape).clone()

@@ -171,24 +171,19 @@ FailureOr<SmallVector<int64_t>> fusion::getValidShape(RankedTensorType type,
   return shape;
 }
 
-/// The first `count` elements of a walk over one dimension.
-static LogicalResult takeFirst(MutableArrayRef<int64_t> shape, int64_t count) {
+/// The smallest loops over one dimension that visit its first `count` indices first.
+static void takeFirst(MutableArrayRef<int64_t> shape, int64_t count) {
   int64_t inner = 1;
   for (int64_t extent : shape)
     inner *= extent;
   for (int64_t &extent : shape) {
     if (count == inner)
-      return success();
+      return;
     inner = extent ? inner / extent : 0;
-    if (inner == 0 || count % inner == 0) {
-      extent = inner ? count / inner : 0;
-      return success();
-    }
-    if (count > inner)
-      return failure();
-    extent = 1;
+    extent = inner ? llvm::divideCeil(count, inner) : 0;
+    if (extent != 1)
+      return;
   }
-  return success(count == inner);
 }
 
 FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, int64_t position) {
@@ -229,8 +224,7 @@ FailureOr<StridedWalk> fusion::getShard(RankedTensorType type, ArrayRef<int64_t>
       walk.shape.push_back(1);
       walk.strides.push_back(stride);
     }
-    if (failed(takeFirst(MutableArrayRef(walk.shape).drop_front(first), count)))
-      return failure();
+    takeFirst(MutableArrayRef(walk.shape).drop_front(first), count);
   }
   // A shard of padding only is nowhere in the tensor.
   if (llvm::is_contained(*valid, 0) && !llvm::is_contained(type.getShape(), 0))

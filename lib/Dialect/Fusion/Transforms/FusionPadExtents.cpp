@@ -383,23 +383,6 @@ void Padder::setExtents() {
         function.setResultAttr(returned.getOperandNumber(), kExtentsAttrName, extents);
 }
 
-/// Each device's buffer has elements at constant distances in the embedder's tensor.
-static LogicalResult verifyShards(Value value, Attribute attr) {
-  auto extents = dyn_cast_if_present<DenseI64ArrayAttr>(attr);
-  AxesAttr axes = getAxes(value);
-  if (!extents || !axes)
-    return success();
-  auto type = cast<RankedTensorType>(value.getType());
-  for (int64_t position = 0; position < axes.getMesh().numDevices(); ++position)
-    if (failed(getShard(type, extents, position)))
-      return emitErrorAt(value)
-             << "expected an extent that digits outside of a device digit divide: "
-                "of "
-             << formatAxes(axes) << " the blocks of device " << position
-             << " have different lengths";
-  return success();
-}
-
 LogicalResult Padder::run() {
   function.walk([&](Operation *op) { dims.group(op); });
   if (failed(choose()))
@@ -435,14 +418,6 @@ LogicalResult Padder::run() {
       retype(value, wanted);
   });
   updateSignature(function);
-  for (BlockArgument argument : function.getArguments())
-    if (failed(
-            verifyShards(argument, function.getArgAttr(argument.getArgNumber(), kExtentsAttrName))))
-      return failure();
-  for (OpOperand &returned : function.getBody().front().getTerminator()->getOpOperands())
-    if (failed(verifyShards(returned.get(),
-                            function.getResultAttr(returned.getOperandNumber(), kExtentsAttrName))))
-      return failure();
   return success();
 }
 

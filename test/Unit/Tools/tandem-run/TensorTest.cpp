@@ -73,14 +73,14 @@ TEST(Tensor, IndexText) {
 
 TEST(Shard, WalksInOrder) {
   // Columns 2 and 3 of rows 0 and 2 of a [3, 4].
-  Shard shard{true, 2, {2, 2}, {8, 1}};
+  Shard shard{true, 2, {2, 2}, {8, 1}, {}};
   std::vector<int64_t> seen;
   shard.forEach([&](int64_t local, int64_t logical) {
     EXPECT_EQ(local, int64_t(seen.size()));
     seen.push_back(logical);
   });
   EXPECT_EQ(seen, (std::vector<int64_t>{2, 3, 10, 11}));
-  Shard none{true, 0, {3, 0}, {1, 1}};
+  Shard none{true, 0, {3, 0}, {1, 1}, {}};
   none.forEach([](int64_t, int64_t) { FAIL(); });
 }
 
@@ -91,7 +91,7 @@ TEST(Inputs, ShardsAgreeWithTheWhole) {
   info.localShape = {4, 2};
   Tensor whole = makeInput(5, 1, info);
   for (int64_t rank = 0; rank < 3; ++rank) {
-    Shard shard{true, 2 * rank, {4, 2}, {6, 1}};
+    Shard shard{true, 2 * rank, {4, 2}, {6, 1}, {}};
     Tensor part = makeShard(5, 1, info, shard);
     shard.forEach(
         [&](int64_t local, int64_t logical) { EXPECT_EQ(part.bits(local), whole.bits(logical)); });
@@ -110,7 +110,7 @@ TEST(Inputs, TermsAddUpExactly) {
         info.partial = true;
         info.partialOp = op;
         Tensor whole = makeInput(3, 0, info);
-        Shard shard{true, 0, {100}, {1}};
+        Shard shard{true, 0, {100}, {1}, {}};
         std::vector<Tensor> parts;
         info.terms = terms;
         for (shard.term = 0; shard.term < terms; ++shard.term)

@@ -49,7 +49,8 @@ static Expected<Tensor> assemble(const ArgumentInfo &info, const Placement &plac
 }
 
 TEST(Assemble, PutsShardsInTheirPlaces) {
-  Placement placement = {{true, 0, {2, 2}, {4, 1}}, {false, 0, {}, {}}, {true, 2, {2, 2}, {4, 1}}};
+  Placement placement = {
+      {true, 0, {2, 2}, {4, 1}, {}}, {false, 0, {}, {}, {}}, {true, 2, {2, 2}, {4, 1}, {}}};
   Tensor left = filled(DType::I32, {4}, 0, 1), right = filled(DType::I32, {4}, 10, 1);
   auto whole = assemble(argument(DType::I32, {2, 4}), placement, {bytes(left), "", bytes(right)});
   ASSERT_TRUE(whole) << whole.status().message();
@@ -60,7 +61,7 @@ TEST(Assemble, PutsShardsInTheirPlaces) {
 }
 
 TEST(Assemble, CopiesMustBeEqualToTheLastBit) {
-  Placement placement(2, Shard{true, 0, {2, 2}, {2, 1}});
+  Placement placement(2, Shard{true, 0, {2, 2}, {2, 1}, {}});
   Tensor a = filled(DType::F32, {4}, 1, 1), b = a;
   EXPECT_TRUE(assemble(argument(DType::F32, {2, 2}), placement, {bytes(a), bytes(b)}));
   b.setBits(2, b.bits(2) + 1);
@@ -72,7 +73,8 @@ TEST(Assemble, CopiesMustBeEqualToTheLastBit) {
 
 TEST(Assemble, ReplicasOverlapInPart) {
   // Rows 0 to 2, 1 to 3, and column 0 of all.
-  Placement placement = {{true, 0, {3, 2}, {2, 1}}, {true, 2, {3, 2}, {2, 1}}, {true, 0, {4}, {2}}};
+  Placement placement = {
+      {true, 0, {3, 2}, {2, 1}, {}}, {true, 2, {3, 2}, {2, 1}, {}}, {true, 0, {4}, {2}, {}}};
   Tensor all = filled(DType::F16, {8}, 1, 1), column = filled(DType::F16, {4}, 1, 2);
   std::string whole = bytes(all);
   auto right = assemble(argument(DType::F16, {4, 2}), placement,
@@ -88,7 +90,7 @@ TEST(Assemble, ReplicasOverlapInPart) {
 }
 
 TEST(Assemble, EveryElementIsHeld) {
-  Placement placement = {{true, 1, {3}, {1}}};
+  Placement placement = {{true, 1, {3}, {1}, {}}};
   auto whole =
       assemble(argument(DType::F32, {4}), placement, {bytes(filled(DType::F32, {3}, 0, 1))});
   ASSERT_FALSE(whole);
@@ -100,7 +102,7 @@ TEST(Assemble, TermsAreReduced) {
   info.partial = true;
   info.terms = 2;
   // Each on two ranks.
-  Placement placement(4, Shard{true, 0, {3}, {1}});
+  Placement placement(4, Shard{true, 0, {3}, {1}, {}});
   placement[1].term = placement[3].term = 1;
   std::string one = bytes(filled(DType::F32, {3}, 1, 1)),
               two = bytes(filled(DType::F32, {3}, 5, -9));

@@ -79,9 +79,13 @@ struct StridedWalk {
 FailureOr<StridedWalk> getShard(RankedTensorType type, int64_t position);
 
 /// The same for a tensor of shape `extents` that was padded to `type` (see fusion-pad-extents): the
-/// walk is in the tensor that is not padded. Also fails if the walk has no constant strides, which
-/// takes serial digits outside of device digits. Example: 5x6 padded to 6x6 as `[didx("x"), -]`
-/// with "x" = 2, position 1, has offset 18, shape 2x6 and strides {6, 1}.
+/// walk is in the tensor that is not padded. Example: 5x6 padded to 6x6 as `[didx("x"), -]` with
+/// "x" = 2, position 1, has offset 18, shape 2x6 and strides {6, 1}.
+///
+/// Where serial digits are outside of device digits, the walk may visit more indices of a dimension
+/// than `getValidShape` says: the buffer has the first ones. Example: 11 padded to 12 as
+/// `[serial(2) * didx("x")]`, position 1, has 3, 4, 5, 9 and 10: offset 3, shape 2x3, strides
+/// {6, 1}, of which the first 5.
 FailureOr<StridedWalk> getShard(RankedTensorType type, ArrayRef<int64_t> extents, int64_t position);
 
 /// Extents of the part of the shard at `position` that is not padding: per dimension the number of
