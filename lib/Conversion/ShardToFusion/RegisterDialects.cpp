@@ -11,4 +11,9 @@
 
 void tandem::registerShardDialects(DialectRegistry &registry) {
   registry.insert<mlir::shard::ShardDialect, mlir::linalg::LinalgDialect>();
+  // Of modules with a grid alone, not as a dialect that the pass depends on: to load it, and what
+  // it loads, is a part of a small program's compile time.
+  registry.addExtension(+[](mlir::MLIRContext *context, mlir::shard::ShardDialect *) {
+    context->loadDialect<mlir::tensor::TensorDialect>();
+  });
 }

@@ -57,7 +57,7 @@ def ConvertShardToFusion : Pass<"convert-shard-to-fusion", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::tandem::fusion::FusionDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+                           "::mlir::math::MathDialect"];
   let statistics = [
     Statistic<"numFunctions", "functions", "number of functions converted">
   ];
