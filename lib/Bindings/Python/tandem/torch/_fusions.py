@@ -109,30 +109,6 @@ def all_gather_matmul(dtype, ranks, x, weights, sliced, gathered):
     return text
 
 
-def all_gather_matmul_backward(dtype, ranks, x, weights, sliced, need_x, need_weights):
-    """dx = reduce_scatter(sum of dy_i @ w_i^T), dw_i = all_gather(x)^T @ dy_i."""
-    text = Text("all_gather_matmul_backward", dtype, ranks)
-    if need_weights:
-        text.argument("x", x, _axes(x, 'didx("x")', "-"))
-    for index, (shape, transposed) in enumerate(weights):
-        if need_x:
-            _weight(text, index, shape, transposed, 1)
-    for index, (shape, _) in enumerate(weights):
-        text.argument(f"dy{index}", (*x[:-1], shape[1]), _axes(x, "-", 'didx("x")'))
-    if need_x:
-        axes = _axes(x, _pieces(x[-2], ranks, sliced), "-")
-        terms = [(f"dy{index}", f"w{index}", not transposed) for index, (_, transposed) in enumerate(weights)]
-        text.result(text.sum("dx", terms, x, axes))
-    if need_weights:
-        rows = text.rows("xr", "x", x)
-        for index, (shape, transposed) in enumerate(weights):
-            grads = text.rows(f"dyr{index}", f"dy{index}", (*x[:-1], shape[1]))
-            pair = (grads, rows) if transposed else (rows, grads)
-            axes = ['didx("x")', "-"] if transposed else ["-", 'didx("x")']
-            text.result(text.matmul(f"dw{index}", *pair, shape[::-1] if transposed else shape, axes, transpose_a=True))
-    return text
-
-
 def _products(text, xs, weights, axes):
     """The sum of x_i @ w_i, where each rank has some columns of x_i and the rows of w_i."""
     for index, (x, (shape, transposed)) in enumerate(zip(xs, weights)):

@@ -21,8 +21,6 @@ from . import _fusions, _padding
 _library = torch.library.Library("tandem", "DEF")
 _library.define("all_gather_matmul(Tensor x, Tensor[] weights, int dim, str group, SymInt? tokens, bool gathered) "
                 "-> Tensor[]")
-_library.define("all_gather_matmul_backward(Tensor x, Tensor[] weights, Tensor[] grads, int dim, str group, "
-                "bool need_x, bool need_weights) -> Tensor[]")
 _library.define("matmul_reduce_scatter(Tensor[] xs, Tensor[] weights, int dim, str group) -> Tensor")
 _library.define("matmul_reduce_scatter_backward(Tensor x, Tensor weight, Tensor grad, int dim, str group, "
                 "bool need_x, bool need_weight) -> Tensor[]")
@@ -134,28 +132,6 @@ def _prepare_gather(group, numbers, rows, weights):
     return program, range(1 + len(weights)), [(_like(x, dim, tokens, one), False) for one in columns]
 
 
-def _prepare_gather_backward(group, numbers, rows, weights):
-    dim, need_x, need_weights = numbers
-    x, *grads = rows
-    dim, ranks, tokens = dim % x.dim(), group[1].world_size, grads[0].shape[dim]
-    *outer, here, columns = _folded(x.shape, dim)
-    kinds, flags = _global(weights, ranks, 1), (need_x, need_weights)
-    bound = _padding.padded_rows(group, "all_gather_matmul_backward", x, ranks, tokens, outer, columns, kinds, flags)
-    if bound is not None:
-        def padded(rows, weights):
-            mine = -(-tokens // ranks), bound
-            x, *grads = rows
-            grads = [_padding.pad(grad, dim, ranks, *mine) for grad in grads]
-            made = _gather_backward(group[0], numbers, (_padding.pad(x, dim, 1, *mine), *grads), weights)
-            return [_padding.cut(made[0], dim, 1, *mine, here), *made[1:]] if need_x else made
-        return padded
-    program = _fusions.compiled(_fusions.all_gather_matmul_backward, group, x, (*outer, tokens, columns), kinds, flags)
-    count = len(grads)
-    inputs = [*([0] if need_weights else []), *(range(1 + count, 1 + 2 * count) if need_x else []), *range(1, 1 + count)]
-    made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weights else [])]
-    return program, inputs, made
-
-
 def _check_sum(op, xs, weights, dim):
     """The dimension; raises unless x_i @ weight_i can be added up."""
     if len(xs) != len(weights) or not xs or len({(*x.shape[:-1], weight.shape[-1]) for x, weight in zip(xs, weights)}) != 1:
@@ -186,6 +162,16 @@ def _prepare_scatter(group, numbers, rows, weights):
     return program, _interleaved(len(rows)), [(_like(rows[0], dim, here, weights[0].shape[1]), False)]
 
 
+def _is_quicker_apart(program, gather):
+    """Is one program for the gather and dx, and then torch's matmul for dw, predicted to be quicker than one for all? In
+    that one both products go by slices, and sums over slices of dw take time."""
+    both = program.explain()
+    if not both.seconds:
+        return False  # no prediction: fixed rules
+    first = gather().explain()
+    return first.seconds + both.baseline_seconds - first.baseline_seconds < both.seconds
+
+
 def _prepare_scatter_backward(group, numbers, rows, weights):
     (x, _), (dim, need_x, need_weight) = rows, numbers
     dim, ranks = dim % x.dim(), group[1].world_size
@@ -200,6 +186,14 @@ def _prepare_scatter_backward(group, numbers, rows, weights):
             return [_padding.cut(made[0], dim, ranks, *mine, tokens), *made[1:]] if need_x else made
         return padded
     program = _fusions.compiled(_fusions.matmul_reduce_scatter_backward, group, x, (*outer, tokens, columns), kind, flags)
+    if all(flags) and _is_quicker_apart(program, lambda: _fusions.compiled(
+            _fusions.all_gather_matmul, group, x, (*outer, tokens, weights[0].shape[1]), _global([weights[0].t()], ranks, 1),
+            (True,))):
+        def apart(rows, weights):
+            (x, grad), (weight,) = rows, weights
+            dx, whole = _gather(group[0], (dim, tokens, True), (grad,), (weight.t(),))
+            return [dx, _gradient_of_weight(weight, x, whole)]
+        return apart
     inputs = [*([0] if need_weight else []), *([2] if need_x else []), 1]
     made = [*([(tuple(x.shape), False)] if need_x else []), *(_stored(weights) if need_weight else [])]
     return program, inputs, made
@@ -221,17 +215,12 @@ def _prepare_reduce(group, numbers, rows, weights):
 
 
 _groups = _tandem.Groups()
-_gather, _gather_backward, _scatter, _scatter_backward, _reduce = (
-    _tandem.Operator(_groups, prepare) for prepare in (_prepare_gather, _prepare_gather_backward, _prepare_scatter,
-                                                      _prepare_scatter_backward, _prepare_reduce))
+_gather, _scatter, _scatter_backward, _reduce = (_tandem.Operator(_groups, prepare) for prepare in (
+    _prepare_gather, _prepare_scatter, _prepare_scatter_backward, _prepare_reduce))
 
 
 def _all_gather_matmul(x, weights, dim, group, tokens, gathered):
     return _gather(group, (dim, tokens, gathered), (x,), weights)
-
-
-def _all_gather_matmul_backward(x, weights, grads, dim, group, need_x, need_weights):
-    return _gather_backward(group, (dim, need_x, need_weights), (x, *grads), weights)
 
 
 def _matmul_reduce_scatter(xs, weights, dim, group):
@@ -246,8 +235,7 @@ def _matmul_all_reduce(xs, weights, group):
     return _reduce(group, (), xs, weights)[0]
 
 
-for _name in ("all_gather_matmul", "all_gather_matmul_backward", "matmul_reduce_scatter",
-              "matmul_reduce_scatter_backward", "matmul_all_reduce"):
+for _name in ("all_gather_matmul", "matmul_reduce_scatter", "matmul_reduce_scatter_backward", "matmul_all_reduce"):
     for _key in ("CPU", "CUDA"):
         _library.impl(_name, globals()["_" + _name], _key)
 
@@ -258,12 +246,6 @@ def _(x, weights, dim, group, tokens, gathered):
     tokens = _tokens_of(x, dim, group, tokens)
     columns = [weight.shape[1] for weight in weights] + ([x.shape[-1]] if gathered else [])
     return [x.new_empty(_like(x, dim, tokens, one)) for one in columns]
-
-
-@torch.library.register_fake("tandem::all_gather_matmul_backward", lib=_library)
-def _(x, weights, grads, dim, group, need_x, need_weights):
-    return ([x.new_empty(x.shape)] if need_x else []) + ([_empty_like_stored(weight) for weight in weights]
-                                                         if need_weights else [])
 
 
 @torch.library.register_fake("tandem::matmul_reduce_scatter", lib=_library)
@@ -312,45 +294,59 @@ def _check_once(op):
         raise RuntimeError(f"{op}: its gradient has no gradient")
 
 
+def _gradient_of_weight(weight, x, grad):
+    """x^T @ grad, in memory as the weight is: the transpose of a dense tensor, or dense."""
+    x, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
+    return (grad.t() @ x).t() if _transposed(weight) else x.t() @ grad
+
+
 class _Gather(torch.autograd.Function):
+    """Keeps the gathered x for the weights' gradients, as torch's layers do."""
+
     @staticmethod
     def forward(ctx, x, dim, group, tokens, *weights):
         ctx.dim, ctx.group = dim, group
-        ctx.save_for_backward(x, *weights)
-        return tuple(_gather(group, (dim, tokens, False), (x,), weights))
+        keeps = any(ctx.needs_input_grad[4:])
+        made = _gather(group, (dim, tokens, keeps), (x,), weights)
+        ctx.save_for_backward(made.pop() if keeps else None, *weights)
+        return tuple(made)
 
     @staticmethod
     def backward(ctx, *grads):
-        x, *weights = ctx.saved_tensors
-        dx, dw = _gradients_of_gather(x, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0],
-                                      any(ctx.needs_input_grad[4:]))
-        return (dx, None, None, None, *dw)
+        whole, *weights = ctx.saved_tensors
+        return (*_gradients_of_gather(whole, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0], ctx.needs_input_grad[4:]),)
 
 
-def _gradients_of_gather(x, weights, grads, dim, group, need_x, need_weights):
-    """(dx or None, [dw or None])."""
-    if _is_direct(x, (*weights, *grads)):
-        _check_once("all_gather_matmul")
-        made = _gather_backward(group, (dim, need_x, need_weights), (x, *grads), weights)
-    else:
-        made = torch.ops.tandem.all_gather_matmul_backward(x, weights, grads, dim, group, need_x, need_weights)
-    return made[0] if need_x else None, list(made[int(need_x):]) if need_weights else [None] * len(weights)
+def _gradients_of_gather(whole, weights, grads, dim, group, need_x, needs):
+    """(dx or None, None, None, None, dw or None, ..)."""
+    dx = None
+    if need_x:
+        transposes = [weight.t() for weight in weights]
+        if _is_direct(grads[0], (*grads, *transposes)):
+            _check_once("all_gather_matmul")
+            dx = _scatter(group, (dim,), grads, transposes)[0]
+        else:
+            dx = torch.ops.tandem.matmul_reduce_scatter(grads, transposes, dim, group)
+    return dx, None, None, None, *(_gradient_of_weight(weight, whole, grad) if need else None
+                                   for weight, grad, need in zip(weights, grads, needs))
 
 
 def _save_gather(ctx, inputs, output):
-    x, weights, ctx.dim, ctx.group, _, ctx.gathered = inputs
-    ctx.save_for_backward(x, *weights)
-    ctx.outputs = [(one.shape, one.dtype, one.device) for one in output]
+    x, weights, ctx.dim, ctx.group, ctx.tokens, ctx.gathered = inputs
+    ctx.save_for_backward(output[-1] if ctx.gathered else x, *weights)
+    if ctx.gathered:
+        ctx.mark_non_differentiable(output[-1])
+    ctx.outputs = [(one.shape, one.dtype, one.device) for one in output[:len(weights)]]
 
 
 def _backward_of_gather(ctx, grads):
-    if ctx.gathered:
-        raise RuntimeError("all_gather_matmul: the gathered value has no gradient")
-    x, *weights = ctx.saved_tensors
+    kept, *weights = ctx.saved_tensors
     grads = [torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
              for grad, (shape, dtype, device) in zip(grads, ctx.outputs)]
-    dx, dw = _gradients_of_gather(x, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0],
-                                  any(_needed(ctx.needs_input_grad[1], len(weights))))
+    needs = _needed(ctx.needs_input_grad[1], len(weights))
+    if any(needs) and not ctx.gathered:
+        kept = torch.ops.tandem.all_gather_matmul(kept, weights[:1], ctx.dim, ctx.group, ctx.tokens, True)[-1]
+    dx, _, _, _, *dw = _gradients_of_gather(kept, weights, grads, ctx.dim, ctx.group, ctx.needs_input_grad[0], needs)
     return dx, dw, None, None, None, None
 
 
@@ -413,8 +409,7 @@ class _Reduce(torch.autograd.Function):
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         need_x, need_weight, _ = ctx.needs_input_grad
-        return (grad @ weight.t() if need_x else None,
-                x.reshape(-1, x.shape[-1]).t() @ grad.reshape(-1, grad.shape[-1]) if need_weight else None, None)
+        return grad @ weight.t() if need_x else None, _gradient_of_weight(weight, x, grad) if need_weight else None, None
 
 
 def _save_reduce(ctx, inputs, output):
@@ -425,9 +420,8 @@ def _save_reduce(ctx, inputs, output):
 
 def _backward_of_reduce(ctx, grad):
     xs, weights = ctx.saved_tensors[:ctx.count], ctx.saved_tensors[ctx.count:]
-    rows = grad.reshape(-1, grad.shape[-1])
     return ([grad @ weight.t() for weight in weights],
-            [x.reshape(-1, x.shape[-1]).t() @ rows for x in xs], None)
+            [_gradient_of_weight(weight, x, grad) for x, weight in zip(xs, weights)], None)
 
 
 torch.library.register_autograd("tandem::matmul_all_reduce", _backward_of_reduce, setup_context=_save_reduce,
@@ -446,7 +440,6 @@ class _Replicated(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grads):
         x, *weights = ctx.saved_tensors
-        rows = x.reshape(-1, x.shape[-1])
         dx = None
         if ctx.needs_input_grad[1]:
             transposes = [weight.t() for weight in weights]
@@ -455,8 +448,8 @@ class _Replicated(torch.autograd.Function):
                 dx = _reduce(ctx.group, (), grads, transposes)[0]
             else:
                 dx = torch.ops.tandem.matmul_all_reduce([grad.contiguous() for grad in grads], transposes, ctx.group)
-        return (None, dx, *(rows.t() @ grad.reshape(-1, grad.shape[-1]) if needed else None
-                            for grad, needed in zip(grads, ctx.needs_input_grad[2:])))
+        return (None, dx, *(_gradient_of_weight(weight, x, grad) if needed else None
+                            for weight, grad, needed in zip(weights, grads, ctx.needs_input_grad[2:])))
 
 
 def _name(group):
@@ -493,7 +486,8 @@ def all_gather_matmul(x, weights, dim=0, group=None, tokens=None):
             _check_piece(x, dim, group, tokens)
         made = [x @ weight for weight in weights]
     elif not _is_direct(x, weights):
-        made = torch.ops.tandem.all_gather_matmul(x, weights, dim, group, tokens, False)
+        keeps = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)  # see _Gather
+        made = torch.ops.tandem.all_gather_matmul(x, weights, dim, group, tokens, keeps)[:len(weights)]
     elif _needs_grad(x, weights):
         made = _Gather.apply(x, dim, group, tokens, *weights)
     else:
