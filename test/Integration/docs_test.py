@@ -1,6 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What docs/ shows of compiled and simulated programs is what they are now: `tools/dev docs` writes it again."""
+"""What README.md and docs/ show of compiled and simulated programs is what they are now (`tools/dev docs` writes it
+again), and the snippets of README.md work."""
 
 import os
 import re
@@ -9,6 +10,15 @@ import sys
 import harness
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def page(*parts):
+    with open(os.path.join(ROOT, *parts), encoding="utf-8") as file:
+        return file.read()
+
+
+def blocks(text, language):
+    return re.findall(r"^```" + language + r"\n(.*?)^```$", text, re.M | re.S)
 
 
 class Docs(harness.Test):
@@ -23,6 +33,27 @@ class Docs(harness.Test):
             with self.subTest(name=name):
                 with open(os.path.join(drawn, name)) as new, open(os.path.join(ROOT, "docs", "images", name)) as old:
                     self.assertEqual(new.read(), old.read(), "stale: run tools/dev docs")
+
+    def test_pictures(self):
+        drawn = self.path("pictures")
+        done = harness.run([sys.executable, os.path.join(ROOT, "docs", "pictures.py"), harness.BIN, drawn])
+        self.assertEqual(done.code, 0, str(done))
+        shown = set(re.findall(r"\(docs/images/([\w.]+)\)", page("README.md")))
+        self.assertEqual(set(os.listdir(drawn)), shown)
+        for name in sorted(shown):
+            with self.subTest(name=name), open(os.path.join(drawn, name)) as new:
+                self.assertEqual(new.read(), page("docs", "images", name), "stale: run tools/dev docs")
+
+    def test_readme(self):
+        """The program in Python is that of docs/python.md, which test_interface.py runs."""
+        text = page("README.md")
+        self.assertLess(text.count("\n"), 120)
+        self.assertEqual(blocks(text, "python")[0], blocks(page("docs", "python.md"), "python")[0])
+        source, program = self.path("layer.mlir"), self.path("layer.tsp")
+        with open(source, "w") as file:
+            file.write(blocks(text, "mlir")[0])
+        done = harness.run([harness.tool("tandem-compile"), source, "--mesh=x=4", "--shape=arg0=512x64", "-o", program])
+        self.assertEqual(done.code, 0, str(done))
 
     def test_choices(self):
         written = self.path("choices.md")
