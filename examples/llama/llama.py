@@ -36,14 +36,15 @@ def parse(arguments=None):
     add("--profile", action="store_true", help="where the time of a step goes, in each variant (torch.profiler): by kind "
         "of kernel, until the first launch, idle; then the kernels that differ most. One GPU: --ranks 1 --device cuda "
         "--model 8b --blocks 2 --tokens 2048 --variants none-compiled,torch-compiled,tandem-compiled --profile")
-    add("--tolerance", type=float, help="of losses, relative; default 1e-4, with bfloat16 1e-2")
+    add("--tolerance", type=float, help="of losses, relative; default 1e-4, with bfloat16 1e-1: there torch's own "
+        "tensor parallelism differs by 6e-2 after 20 steps")
     add("--json", metavar="FILE")
     add("--fail", default="", metavar="RANK:STEP,..", help="these ranks raise an error in that step: a test")
     options = parser.parse_args(arguments)
     options.variants = options.variants.split(",")
     options.dtype = options.dtype or ("bfloat16" if options.device == "cuda" else "float32")
     options.fail = dict(map(int, one.split(":")) for one in filter(None, options.fail.split(",")))
-    options.tolerance = options.tolerance or (1e-4 if options.dtype == "float32" else 1e-2)
+    options.tolerance = options.tolerance or (1e-4 if options.dtype == "float32" else 1e-1)
     known = VARIANTS + (FREE if options.profile and not options.losses and not options.rounds else ())
     if wrong := set(options.variants) - set(known):
         parser.error(f"--variants: expected {', '.join(known)}, found {', '.join(sorted(wrong))}")
