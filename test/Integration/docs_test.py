@@ -1,7 +1,7 @@
 # Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What README.md and docs/ show of compiled and simulated programs is what they are now (`tools/dev docs` writes it
-again), and the snippets of README.md work."""
+again), and the snippets of README.md and docs/learn.md work."""
 
 import os
 import re
@@ -54,6 +54,28 @@ class Docs(harness.Test):
             file.write(blocks(text, "mlir")[0])
         done = harness.run([harness.tool("tandem-compile"), source, "--mesh=x=4", "--shape=arg0=512x64", "-o", program])
         self.assertEqual(done.code, 0, str(done))
+
+    def test_learn(self):
+        """Every command of docs/learn.md runs. The lines of a ```text block are in the output of the commands before it, in
+        that order; `...` stands for anything."""
+        clone = self.path("clone")
+        os.makedirs(os.path.join(clone, "build"))
+        os.symlink(os.path.abspath(harness.BIN), os.path.join(clone, "build", "bin"))
+        os.symlink(os.path.abspath(os.path.join(ROOT, "docs")), os.path.join(clone, "docs"))
+        out = ran = compared = 0
+        for language, block in re.findall(r"^```(sh|text)\n(.*?)^```$", page("docs", "learn.md"), re.M | re.S):
+            if language == "sh":
+                done = harness.run(["bash", "-euc", "cd \"$0\"\n" + block, clone])
+                self.assertEqual(done.code, 0, block + str(done))
+                out, ran = done.out, ran + 1
+                continue
+            at = 0
+            for line in block.splitlines():
+                found = re.compile("^" + ".*".join(map(re.escape, line.split("..."))) + "$", re.M).search(out, at)
+                self.assertTrue(found, f"not in the output, or not in this order: {line}\n{out}")
+                at, compared = found.end(), compared + 1
+        self.assertEqual(ran, page("docs", "learn.md").count("```sh\n"))
+        self.assertGreater(compared, 20)
 
     def test_choices(self):
         written = self.path("choices.md")
