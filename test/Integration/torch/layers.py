@@ -3,6 +3,7 @@
 """What each rank of a test does: layers of tandem.torch against the same layers on one rank with torch alone."""
 
 import os
+import re
 import sys
 
 import torch
@@ -303,6 +304,9 @@ def passes(rank, ranks):
             close(one, other)
 
 
+_torch_compile = torch.compile
+
+
 def _compile(function, used):
     """Forward and backward graphs go through a pass, and run as they are then."""
     from functorch.compile import make_boxed_func
@@ -314,7 +318,7 @@ def _compile(function, used):
         return make_boxed_func(graph.forward)
 
     torch._dynamo.reset()
-    return torch.compile(function, backend=aot_autograd(fw_compiler=compile_, bw_compiler=compile_))
+    return _torch_compile(function, backend=aot_autograd(fw_compiler=compile_, bw_compiler=compile_))
 
 
 def torchs(rank, ranks):
@@ -414,6 +418,57 @@ def alone(rank, ranks):
         else:
             raise AssertionError("expected an ArgumentError")
     assert not any(name == group.group_name for name, _ in tt._groups._contexts)
+
+
+class UpDown(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 24), nn.Linear(24, 16)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([UpDown(), UpDown()])
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x))
+
+
+def documentation(rank, ranks):
+    """The programs of docs/torch.md, one after another, each with a model for which it is meant."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "docs", "torch.md")
+    with open(page) as file:
+        programs = re.findall(r"^```python\n(.*?)^```$", file.read(), re.M | re.S)
+    assert len(programs) == 3, programs
+    said, x_all = [], torch.randn(2 * ranks, 16, generator=torch.Generator(KIND).manual_seed(11))
+    names = {"torch": torch, "x": part(x_all, rank, ranks), "Shard": Shard, "print": lambda *values: said.extend(values)}
+
+    def run_(program, model):
+        torch.manual_seed(12)
+        names["model"], whole = model(), model()
+        whole.load_state_dict(names["model"].state_dict())
+        exec(program.replace('"cuda", (8,)', f'"{KIND}", ({ranks},)'), names)
+        return whole
+
+    whole = run_(programs[0], Block)
+    close(names["y"], part(whole(x_all), rank, ranks))
+    whole = run_(programs[1], Layers)
+    close(names["model"](names["x"]), part(whole(x_all), rank, ranks))
+
+    def compile_(function):  # as inductor calls the pass, without its compiler of C++
+        return _compile(function, torch._inductor.config.post_grad_custom_post_pass)
+
+    torch.compile = compile_
+    try:
+        run_(f"{programs[0]}\n{programs[2]}", Block)
+    finally:
+        torch.compile = _torch_compile
+    replaced, left = said
+    assert len(replaced) == 4 and not left, said  # forward and backward of q, k, v and of gate, up
 
 
 def errors(rank, ranks):
@@ -562,6 +617,20 @@ def leaves(rank, ranks):
     else:
         raise AssertionError("expected a Timeout")
     os._exit(0)  # gloo's destructors would wait for the other rank
+
+
+def fails(rank, ranks):
+    """The last rank fails after its forward pass; the first one does other work and then fails by its own error, which says
+    which rank is gone. Neither hangs."""
+    x, w = torch.randn(4, 8), torch.randn(8, 4, requires_grad=True)
+    for step in range(3):
+        y = tt.all_gather_matmul(x, w)
+        if step == 1 and rank == ranks - 1:
+            print("fails on its own", flush=True)
+            os._exit(3)
+        z = tt.matmul_reduce_scatter(y, w[:4].t())
+        z.sum().backward()
+    raise AssertionError("expected an error")
 
 
 def main(name, arguments):

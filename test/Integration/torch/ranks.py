@@ -23,6 +23,7 @@ def fork(function, environment, log):
     try:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # pytest has its own
         os.environ.update(environment)
         function()
         code = 0

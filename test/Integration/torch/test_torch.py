@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """tandem.torch on processes with gloo groups, on the CPU (docs/torch.md)."""
 
-from ranks import run
+import time
+
+import layers
+from ranks import fork, run, together
 
 
 def test_gather():
@@ -67,3 +70,18 @@ def test_varying_tokens():
 
 def test_missing_rank():
     run("leaves", 2)
+
+
+def test_documentation():
+    run("documentation", 2)
+
+
+def test_ranks_that_fail_differently():
+    def start(environment, log):
+        return fork(lambda: layers.main("fails", ()), environment, log)
+
+    began = time.monotonic()
+    codes, texts = together(start, 2, 100)
+    assert codes == [1, 3], (codes, texts)
+    assert "fails on its own" in texts[1] and "rank 1" in texts[0] and "expected an error" not in texts[0], texts
+    assert time.monotonic() - began < 60, texts
