@@ -337,6 +337,8 @@ std::string dumpIndex(const ProgramFile &file) {
           ? ""
           : fmt::format(" deterministic {}", sp::EnumNameDeterminism(index.deterministic())),
       text(index.producer()));
+  if (index.id())
+    result += fmt::format("  id {:016x}\n", index.id());
   for (uint32_t i = 0, e = sizeOfVector(index.arguments()); i < e; ++i) {
     const sp::Argument &argument = *index.arguments()->Get(i);
     result += fmt::format("  argument arg{} {} \"{}\" {}{}", i,

@@ -221,6 +221,9 @@ Expected<std::shared_ptr<const ProgramFile>> openSource(std::unique_ptr<Source> 
 } // namespace program
 
 Program::~Program() = default;
+
+uint64_t Program::id() const { return index().id() ? index().id() : contentHash(); }
+
 ProgramFile::~ProgramFile() = default;
 
 uint64_t ArgumentInfo::localBytes() const {
@@ -254,7 +257,8 @@ Expected<std::shared_ptr<const ProgramFile>> ProgramFile::open(const std::string
                                                                const ProgramLimits &limits) {
   auto source = std::make_unique<program::Source>();
   source->name = path;
-  source->fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Opening a pipe must not wait for its writer.
+  source->fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info{};
   if (source->fd < 0 || ::fstat(source->fd, &info) != 0)
     return Status(Code::Io, fmt::format("{}: cannot open: {}", path, std::strerror(errno)));

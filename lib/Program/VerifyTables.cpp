@@ -102,6 +102,9 @@ private:
   }
 
   Status counts() {
+    // Without commands a program has an empty list.
+    if (!table.commands())
+      return invalid("field commands: missing");
     if (table.rank() != program.thisRank)
       return invalid("field rank: expected {}, found {}", program.thisRank, table.rank());
     if (table.num_streams() < 1 || table.num_streams() > limits.maxStreams)

@@ -8,6 +8,7 @@
 #include "ProgramSpec.h"
 
 #include <cstring>
+#include <set>
 #include <xxhash.h>
 
 namespace tandem::test {
@@ -323,6 +324,58 @@ bool rehash(std::string &file) {
   header.indexHash = XXH3_64bits(file.data() + header.indexOffset, header.indexSize);
   std::memcpy(file.data(), &header, sizeof header);
   return true;
+}
+
+namespace {
+
+/// Calls visit(name, table) for each table of a rank's program.
+template <typename Visit> void eachTable(const sp::RankProgram &program, Visit visit) {
+  auto each = [&](const auto *tables, const char *name) {
+    for (uint32_t i = 0; tables && i < tables->size(); ++i)
+      visit(name, tables->Get(i));
+  };
+  visit("RankProgram", &program);
+  each(program.shards(), "Shard");
+  each(program.layouts(), "Layout");
+  each(program.channels(), "Channel");
+  each(program.kernels(), "Kernel");
+  for (uint32_t i = 0; program.kernels() && i < program.kernels()->size(); ++i)
+    each(program.kernels()->Get(i)->native(), "NativeCode");
+  each(program.names(), "Name");
+}
+
+} // namespace
+
+std::vector<Dropped> withoutEachField(const std::string &file) {
+  sp::Header header;
+  std::memcpy(&header, file.data(), sizeof header);
+  // Tables are read in place, in aligned memory.
+  std::vector<uint64_t> copy(file.size() / 8 + 1);
+  auto *begin = reinterpret_cast<uint8_t *>(copy.data());
+  std::memcpy(begin, file.data(), file.size());
+  std::vector<Dropped> all;
+  std::set<size_t> seen;
+  auto visit = [&](const char *name, const void *table) {
+    const uint8_t *vtable = static_cast<const flatbuffers::Table *>(table)->GetVTable();
+    uint16_t size = flatbuffers::ReadScalar<uint16_t>(vtable);
+    for (uint16_t entry = 4; entry < size; entry += 2) {
+      auto at = static_cast<size_t>(vtable + entry - begin);
+      if (flatbuffers::ReadScalar<uint16_t>(vtable + entry) == 0 || !seen.insert(at).second)
+        continue;
+      std::string without = file;
+      without[at] = without[at + 1] = 0;
+      rehash(without);
+      all.push_back({std::string(name) + " field " + std::to_string(entry / 2 - 2), without});
+    }
+  };
+  const auto *index = flatbuffers::GetRoot<sp::Index>(begin + header.indexOffset);
+  visit("Index", index);
+  for (uint32_t i = 0; i < index->arguments()->size(); ++i)
+    visit("Argument", index->arguments()->Get(i));
+  for (const sp::Blob *blob : *index->ranks())
+    if (blob->size())
+      eachTable(*flatbuffers::GetRoot<sp::RankProgram>(begin + blob->offset()), visit);
+  return all;
 }
 
 } // namespace tandem::test

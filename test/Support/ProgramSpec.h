@@ -173,6 +173,15 @@ std::vector<uint8_t> encodeExpression(uint32_t inputs, uint32_t outputs,
 /// index cannot be read.
 bool rehash(std::string &file);
 
+/// A file without one of its fields.
+struct Dropped {
+  std::string field; ///< "Index field 2", "RankProgram field 13"
+  std::string bytes;
+};
+/// The file once without each field that one of its FlatBuffers tables has: tables that share a
+/// vtable lose it together. Hashes are right.
+std::vector<Dropped> withoutEachField(const std::string &file);
+
 /// Row-major strides.
 Shape denseStrides(const Shape &shape);
 int64_t product(const Shape &shape);

@@ -74,6 +74,9 @@ public:
   virtual bool isOracle() const = 0;
   /// Equal for all programs of one file.
   virtual uint64_t contentHash() const = 0;
+  /// Of the whole program: equal for ranks that may run together, also where each has a file of its
+  /// own (`--rank=r`).
+  uint64_t id() const;
   virtual const std::vector<ArgumentInfo> &arguments() const = 0;
   /// The rank's pieces, one per argument.
   virtual std::vector<Shard> shards() const = 0;

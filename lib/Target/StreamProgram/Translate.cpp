@@ -44,6 +44,8 @@ private:
   LogicalResult writeRanks();
   LogicalResult writeRank(Evaluator &evaluator, uint32_t rank);
   LogicalResult writeOracle();
+  /// Index.id.
+  uint64_t programId();
   void writeIndex();
   /// Appends a blob at the next aligned offset.
   sp::Blob append(ArrayRef<uint8_t> bytes);
@@ -187,6 +189,18 @@ LogicalResult Translation::writeOracle() {
   return success();
 }
 
+uint64_t Translation::programId() {
+  if (options.uniform) // never run
+    return 0;
+  std::string text = options.producer + " " + std::to_string(code->numRanks) + "\n";
+  llvm::raw_string_ostream stream(text);
+  OpPrintingFlags flags = OpPrintingFlags().assumeVerified().useLocalScope();
+  for (auto kernel : module.getOps<hostir::KernelOp>())
+    kernel->print(stream, flags);
+  program->print(stream, flags);
+  return XXH3_64bits(text.data(), text.size()) | 1; // 0 says that there is none
+}
+
 void Translation::writeIndex() {
   flatbuffers::FlatBufferBuilder b(4096);
   std::vector<flatbuffers::Offset<sp::Argument>> list;
@@ -211,7 +225,7 @@ void Translation::writeIndex() {
     determinism = *level == "batch" ? sp::Determinism::batch : sp::Determinism::bitwise;
   b.Finish(sp::CreateIndex(b, name, target, producer, code->numRanks, capabilities,
                            options.reducedWire || (code->receives && code->accumulatesRounded),
-                           argumentVector, rankVector, &oracleBlob, determinism));
+                           argumentVector, rankVector, &oracleBlob, determinism, programId()));
   sp::Blob blob = append({b.GetBufferPointer(), b.GetSize()});
   tandem::sp::Header header = {};
   std::copy(std::begin(tandem::sp::kMagic), std::end(tandem::sp::kMagic), header.magic);

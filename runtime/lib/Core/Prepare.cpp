@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <xxhash.h>
 
 namespace tandem::core {
 
@@ -336,25 +335,16 @@ Status InstanceImpl::agree(const Status &mine, const char *what) {
 
 Status InstanceImpl::agreeOnProgram() {
   // What must be equal on all ranks, also where each loaded a file of its own (`--rank=r`).
-  std::string text = fmt::format("@{} channels", programHandle->name());
-  for (uint32_t c = 0; c < count(data.channels()); ++c) {
-    const sp::Channel &channel = *data.channels()->Get(c);
-    text += fmt::format(" {}:{:x}", channel.name() ? channel.name()->string_view() : "",
-                        channel.capabilities());
-  }
-  text += " signals";
-  for (uint32_t s = 0; s < count(data.signal_slots()); ++s)
-    text += fmt::format(" {}", data.signal_slots()->Get(s));
-  uint64_t mine = XXH3_64bits(text.data(), text.size());
+  uint64_t mine = programHandle->id();
   std::vector<uint64_t> all(context.worldSize());
   TANDEM_RETURN_IF_ERROR(
       context.bootstrap().allGather(&mine, sizeof mine, all.data()).withPrefix(prefix()));
   for (uint32_t r = 0; r < all.size(); ++r)
     if (all[r] != mine)
-      return Status(
-          Code::InvalidArgument,
-          fmt::format("{}rank {} loaded another program (name, channels or signals differ)",
-                      prefix(), r));
+      return Status(Code::InvalidArgument,
+                    fmt::format("{}rank {} loaded another program: its id is {:016x}, expected "
+                                "{:016x}",
+                                prefix(), r, all[r], mine));
   return Status();
 }
 

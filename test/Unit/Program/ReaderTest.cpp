@@ -254,6 +254,36 @@ TEST(Reader, Misaligned) {
       "memory: rank 0: field signal_slots: not a valid FlatBuffer: the elements are not aligned");
 }
 
+/// FlatBuffers are valid without most of their fields.
+TEST(Reader, WithoutAField) {
+  std::vector<Dropped> all = withoutEachField(sampleProgram().encode());
+  EXPECT_GT(all.size(), 50u);
+  size_t rejected = 0;
+  for (const Dropped &dropped : all) {
+    auto file = ProgramFile::fromMemory(dropped.bytes);
+    if (!file.ok()) {
+      EXPECT_EQ(file.status().code(), Code::InvalidProgram) << dropped.field;
+      ++rejected;
+      continue;
+    }
+    EXPECT_FALSE(dumpIndex(**file).empty());
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      auto program = (*file)->rankProgram(rank);
+      if (!program.ok()) {
+        EXPECT_EQ(program.status().code(), Code::InvalidProgram) << dropped.field;
+        ++rejected;
+        continue;
+      }
+      EXPECT_EQ((*program)->shards().size(), (*program)->arguments().size());
+      EXPECT_FALSE(dumpProgram(**program).empty() || dumpKernels(**program).empty());
+    }
+  }
+  EXPECT_GT(rejected, 20u);
+  ProgramSpec spec = sampleProgram();
+  spec.ranks[1].commands.clear();
+  EXPECT_TRUE((*ProgramFile::fromMemory(spec.encode()))->rankProgram(1).ok());
+}
+
 TEST(Reader, Limits) {
   ProgramLimits limits;
   limits.maxArenaBytes = 700;
