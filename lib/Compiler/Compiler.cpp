@@ -24,6 +24,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/Threading.h"
@@ -451,12 +452,26 @@ CompileResult compileText(std::string_view text, const CompileOptions &options,
 }
 
 CompileResult compileFile(const std::string &path, const CompileOptions &options) {
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path);
+  // A pipe or a device may never end.
+  using llvm::sys::fs::file_type;
+  llvm::sys::fs::file_status status;
+  bool isEndless = path != "-" && !llvm::sys::fs::status(path, status) &&
+                   status.type() != file_type::regular_file &&
+                   status.type() != file_type::directory_file;
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> buffer =
+      std::make_error_code(std::errc::not_supported);
+  if (!isEndless)
+    buffer = llvm::MemoryBuffer::getFileOrSTDIN(path);
   if (buffer)
     return compileBuffer(std::move(*buffer), options);
   CompileResult result;
   result.diagnostics.push_back(
-      {Severity::Error, "cannot read: " + buffer.getError().message(), path, 0, 0, {}});
+      {Severity::Error,
+       "cannot read: " + (isEndless ? "not a regular file" : buffer.getError().message()),
+       path,
+       0,
+       0,
+       {}});
   return result;
 }
 

@@ -17,6 +17,7 @@
 //   wrong-push-2.tsp     as push, but rank 1 takes its own rows for rank 0's
 //   large-2.tsp          copies 8 MiB by way of the arena; large-wrong-2 does not copy all,
 //                        large-refused-2 has a channel as needs-all
+//   huge-2.tsp           copies a tensor that no memory has room for
 //   needs-all-3.tsp      as gather, but its channel is to have everything: ucx has no collectives
 //
 //===----------------------------------------------------------------------===//
@@ -254,6 +255,22 @@ ProgramSpec partial(uint32_t size, DType dtype) {
   return spec;
 }
 
+/// As partial, of one term, but more than fits into any memory.
+ProgramSpec huge() {
+  ProgramSpec spec(2);
+  spec.name = "huge";
+  int64_t elements = int64_t(1) << 46;
+  add(spec, "x", false, DType::F32, {elements});
+  add(spec, "out", true, DType::F32, {elements});
+  for (RankSpec &rank : spec.ranks) {
+    rank.shards = {whole({elements}), whole({elements})};
+    uint64_t bytes = uint64_t(elements) * 4;
+    uint32_t x = rank.view(rank.argument(0, bytes), DType::F32, {elements});
+    rank.copy(0, rank.view(rank.argument(1, bytes), DType::F32, {elements}), x);
+  }
+  return spec;
+}
+
 bool write(const std::string &folder, const std::string &name, const ProgramSpec &spec) {
   std::string bytes = spec.encode();
   std::ofstream file(folder + "/" + name + ".tsp", std::ios::binary | std::ios::trunc);
@@ -289,6 +306,7 @@ int main(int argc, char **argv) {
   good &= write(folder, "long-3", longRun());
   good &= write(folder, "partial-3", partial(3, DType::BF16));
   good &= write(folder, "partial-4", partial(4, DType::F32));
+  good &= write(folder, "huge-2", huge());
   if (!good)
     std::fprintf(stderr, "make-programs: cannot write to %s\n", argv[1]);
   return good ? 0 : 1;

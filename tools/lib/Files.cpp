@@ -22,12 +22,14 @@ using namespace tandem::run;
 namespace fs = std::filesystem;
 
 Expected<std::string> run::readFile(const std::string &path) {
+  std::error_code error;
+  fs::file_status status = fs::status(path, error);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    return Status(Code::Io, fmt::format("cannot read \"{}\": not a regular file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file)
     return Status(Code::Io, fmt::format("cannot open \"{}\": {}", path, std::strerror(errno)));
-  std::string bytes;
-  if (file.peek() != std::ifstream::traits_type::eof()) // a folder opens, too
-    bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (file.bad())
     return Status(Code::Io, fmt::format("cannot read \"{}\": {}", path, std::strerror(errno)));
   return bytes;
@@ -37,32 +39,48 @@ static Status cannotWrite(const std::string &path, const std::string &why) {
   return Status(Code::Io, fmt::format("cannot write \"{}\": {}", path, why));
 }
 
-static bool writeBytes(const fs::path &path, std::string_view bytes) {
+static Status writeBytes(const std::string &path, std::string_view bytes) {
+  errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
-  return bool(file);
+  return file ? Status() : cannotWrite(path, std::strerror(errno));
+}
+
+/// Whether a file of that name can be made; it is empty then.
+static bool make(const fs::path &path) {
+  return bool(std::ofstream(path, std::ios::binary | std::ios::trunc));
 }
 
 Status run::writeFile(const std::string &path, std::string_view bytes) {
+  return replaceFile(path, [&](const std::string &part) { return writeBytes(part, bytes); });
+}
+
+Status run::replaceFile(const std::string &path,
+                        const std::function<Status(const std::string &)> &write) {
   std::error_code error;
   fs::path target(path);
   fs::file_status status = fs::status(target, error);
-  if (fs::is_regular_file(status) || !fs::exists(status)) {
-    // What a link points to is replaced, not the link.
-    if (fs::path real = fs::canonical(target, error); !error)
-      target = real;
-    fs::path part(fmt::format("{}.{}.tmp", target.string(), ::getpid()));
-    if (writeBytes(part, bytes)) {
-      fs::rename(part, target, error);
-      if (!error)
-        return Status();
-    }
-    fs::remove(part, error);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    return write(path);
+  // What a link points to is replaced, not the link.
+  if (fs::path real = fs::canonical(target, error); !error)
+    target = real;
+  fs::path part(fmt::format("{}.{}.tmp", target.string(), ::getpid()));
+  if (!make(part)) // a folder where no other file can be made
+    return write(path);
+  Status written = write(part.string());
+  if (!written.ok()) {
+    std::string message = written.message();
+    if (size_t at = message.find(part.string()); at != std::string::npos)
+      message.replace(at, part.string().size(), path);
+    written = Status(written.code(), message);
+  } else if (fs::rename(part, target, error); error) {
+    written = cannotWrite(path, error.message());
   }
-  // Also files in folders where no other can be made.
-  errno = 0;
-  return writeBytes(target, bytes) ? Status() : cannotWrite(path, std::strerror(errno));
+  if (!written.ok())
+    fs::remove(part, error);
+  return written;
 }
 
 Status run::checkWritable(const std::string &path) {

@@ -11,6 +11,7 @@
 #include "Ranks.h"
 #include "Report.h"
 #include "Suite.h"
+#include "ToolMain.h"
 #include "tandem/Replay/Simulate.h"
 #include "tandem/Replay/Tuned.h"
 #include "tandem/Runtime/Bootstrap.h"
@@ -520,13 +521,14 @@ int start(const Options &options, const std::vector<std::string> &arguments) {
                                     });
     return code ? *code : fail(code.status());
   }
-  auto exits = run::spawnSelf("tandem-bench", *ranks, arguments, options.prefix, options.timeout);
+  auto exits =
+      run::spawnSelf("tandem-bench", *ranks, arguments, options.prefix, options.timeout, false);
   return exits ? exitCodeOf(*exits) : fail(exits.status());
 }
 
 } // namespace
 
-int main(int argc, char **argv) {
+static int benchMain(int argc, char **argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   auto options = parseOptions(arguments);
   if (!options)
@@ -555,4 +557,8 @@ int main(int argc, char **argv) {
   if (!bootstrap)
     return fail(bootstrap.status());
   return runBench(*options, **bootstrap, nullptr);
+}
+
+int main(int argc, char **argv) {
+  return run::runTool("tandem-bench", kUsageError, [&] { return benchMain(argc, argv); });
 }

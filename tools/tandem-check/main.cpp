@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "CommandLine.h"
+#include "ToolMain.h"
 
 #include "tandem/Program/Program.h"
 #include "tandem/Replay/Check.h"
@@ -37,7 +38,7 @@ int fail(const std::string &message) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+static int checkMain(int argc, char **argv) {
   check::CheckOptions options;
   std::string path, otherPath;
   bool json = false, time = false;
@@ -116,4 +117,8 @@ int main(int argc, char **argv) {
   if (report.hasErrors())
     return kErrors;
   return report.limits.empty() ? kOk : kUndecided;
+}
+
+int main(int argc, char **argv) {
+  return run::runTool("tandem-check", kBadInput, [&] { return checkMain(argc, argv); });
 }

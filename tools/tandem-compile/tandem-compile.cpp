@@ -192,8 +192,13 @@ int write(llvm::StringRef bytes) {
     return error ? fail("cannot write " + name + ": " + error.message()) : 0;
   }
   llvm::Error error = llvm::writeToOutput(path, [&](llvm::raw_ostream &os) {
-    os << bytes;
-    return llvm::Error::success();
+    // The new file must not take the name if it has not all bytes.
+    auto &file = static_cast<llvm::raw_fd_ostream &>(os);
+    file << bytes;
+    file.flush();
+    std::error_code failed = file.error();
+    file.clear_error();
+    return llvm::errorCodeToError(failed);
   });
   if (!error)
     return 0;
@@ -260,6 +265,8 @@ int certifyResult(compiler::CompileResult &result, const compiler::CompileOption
 }
 
 bool isStreamProgram(const std::string &path) {
+  if (!llvm::sys::fs::is_regular_file(path))
+    return false;
   auto buffer = llvm::MemoryBuffer::getFileSlice(path, 8, 0);
   return buffer && (*buffer)->getBuffer() == "TANDEMSP";
 }

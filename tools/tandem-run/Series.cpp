@@ -7,14 +7,60 @@
 
 #include "Session.h"
 
+#include "CommandLine.h"
+#include "Files.h"
 #include "Ranks.h"
 
+#include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 using namespace tandem;
 using namespace tandem::run;
 
 namespace {
+
+/// The options that must be equal on all ranks: name, value.
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+Texts commonOptions(const Options &o) {
+  auto isGiven = [](const std::string &path) { return path.empty() ? "not given" : "given"; };
+  return {{"programs", std::to_string(o.programs.size())},
+          {"--device", o.device},
+          {"--channel", o.channel},
+          {"--seed", std::to_string(o.seed)},
+          {"--extent", fmt::format("{}", fmt::join(o.extents, ","))},
+          {"--repeat", std::to_string(o.repeat)},
+          {"--warmup", std::to_string(o.warmup)},
+          {"--verify", o.verify ? "given" : "not given"},
+          {"--dump-npy", isGiven(o.dumpNpy)},
+          {"--trace", isGiven(o.trace)},
+          {"--svg", isGiven(o.svg)}};
+}
+
+/// Whether the ranks can run together with these options. Collective; the same error on all ranks.
+Status agreeOnOptions(const Options &options, Bootstrap &bootstrap) {
+  const Texts names = commonOptions(options);
+  std::string mine;
+  for (const auto &[name, value] : names)
+    mine += value + '\n';
+  // Last, because it may have any characters.
+  if (bootstrap.rank() == 0)
+    mine += checkOutputs(options).message();
+  TANDEM_ASSIGN_OR_RETURN(auto all, allGatherStrings(bootstrap, mine));
+  std::vector<std::vector<std::string>> values;
+  for (const std::string &text : all)
+    values.push_back(splitList(text, '\n'));
+  for (uint32_t rank = 1; rank < all.size(); ++rank)
+    for (size_t i = 0; i < names.size(); ++i)
+      if (i >= values[rank].size() || values[rank][i] != values[0][i])
+        return Status(Code::InvalidArgument,
+                      fmt::format("ranks have different options: {}: {} on rank 0, {} on rank {}",
+                                  names[i].first, values[0][i],
+                                  i < values[rank].size() ? values[rank][i] : "unknown", rank));
+  std::string problem = values[0].size() > names.size() ? values[0][names.size()] : "";
+  return problem.empty() ? Status() : Status(Code::Io, problem);
+}
 
 class Series {
 public:
@@ -22,6 +68,12 @@ public:
       : job(job), options(job.options), rank(job.bootstrap.rank()), note(note) {}
 
   int run(const ProgramSource &source) {
+    if (Status agreed = agreeOnOptions(options, job.bootstrap); !agreed.ok()) {
+      int code = rank == 0 || agreed.code() != Code::Io ? failed(agreed.message()) : 1;
+      // mpirun and torchrun kill the other ranks once one has failed.
+      job.bootstrap.barrier().ignore();
+      return code;
+    }
     int code = runAll(source);
     // mpirun and torchrun kill the other ranks once one has failed: rank 0 must have printed.
     if (together && !job.bootstrap.barrier().ok())
@@ -102,6 +154,17 @@ private:
 };
 
 } // namespace
+
+Status run::checkOutputs(const Options &options) {
+  for (const std::string *path : {&options.json, &options.trace, &options.svg})
+    if (!path->empty())
+      TANDEM_RETURN_IF_ERROR(checkWritable(*path));
+  std::error_code error;
+  if (!options.dumpNpy.empty() && std::filesystem::exists(options.dumpNpy, error) &&
+      !std::filesystem::is_directory(options.dumpNpy, error))
+    return Status(Code::Io, fmt::format("--dump-npy: \"{}\" is not a folder", options.dumpNpy));
+  return Status();
+}
 
 int run::failed(const std::string &message) {
   fmt::print(stderr, "tandem-run: {}\n", message);

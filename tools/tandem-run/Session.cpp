@@ -21,8 +21,10 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <limits>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 
 using namespace tandem;
 using namespace tandem::run;
@@ -170,8 +172,9 @@ Status draw(const ProgramFile &file, const std::vector<std::string> &all, const 
   TANDEM_ASSIGN_OR_RETURN(simulate::Result result, join(*world, all));
   timeline::Timeline timeline = simulate::makeTimeline(*world, result, origin, world->numRanks());
   if (!trace.empty())
-    TANDEM_RETURN_IF_ERROR(timeline::writeTrace(timeline, trace));
-  return svg.empty() ? Status() : timeline::writeSvg(timeline, svg);
+    TANDEM_RETURN_IF_ERROR(replaceFile(
+        trace, [&](const std::string &path) { return timeline::writeTrace(timeline, path); }));
+  return svg.empty() ? Status() : writeFile(svg, timeline::svg(timeline));
 }
 
 /// Gathers the ranks' runs; rank 0 writes `trace` and `svg` (empty: not wanted). Collective; an
@@ -185,6 +188,29 @@ Status drawRun(const ProgramFile &file, Bootstrap &bootstrap, const MeasuredRun 
     problem = draw(file, all, origin, trace, svg).message();
   TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
   return verdicts[0].empty() ? Status() : Status(Code::Io, verdicts[0]);
+}
+
+/// Calls `work`; that memory runs out in it is an error, which says how much the tensors alone
+/// need.
+template <typename Work> Status withMemory(const char *what, uint64_t bytes, Work work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc &) {
+  } catch (const std::length_error &) { // more than any address space
+  }
+  return Status(Code::OutOfMemory, fmt::format("no memory for {}: {} bytes", what, bytes));
+}
+
+/// Bytes of all arguments: of this rank's pieces, or of the logical tensors.
+uint64_t bytesOf(const Program &program, bool logical) {
+  uint64_t bytes = 0;
+  for (const ArgumentInfo &info : program.arguments()) {
+    const std::vector<int64_t> &shape = logical ? info.shape : info.localShape;
+    if (logical || info.present)
+      bytes +=
+          Layout::dense(info.dtype, shape.data(), static_cast<unsigned>(shape.size())).numBytes();
+  }
+  return bytes;
 }
 
 class Session {
@@ -229,7 +255,10 @@ private:
   /// the one before. So the first is looked at by itself, and the last for what comes with speed.
   Status runFirst(std::optional<int64_t> wanted, bool dump) {
     TANDEM_RETURN_IF_ERROR(agree(setExtent(wanted), Step::Own));
-    TANDEM_RETURN_IF_ERROR(agree(bind(), Step::Own));
+    TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, bootstrap));
+    TANDEM_RETURN_IF_ERROR(
+        agree(withMemory("this rank's tensors", bytesOf(*program, false), [&] { return bind(); }),
+              Step::Own));
     TANDEM_RETURN_IF_ERROR(runOnce().status());
     return options.verify || dump ? examine(dump) : Status::success();
   }
@@ -337,7 +366,6 @@ private:
   }
 
   Status bind() {
-    TANDEM_ASSIGN_OR_RETURN(placements, gatherPlacements(*program, bootstrap));
     const auto &arguments = program->arguments();
     memories.clear();
     for (uint32_t i = 0; i < arguments.size(); ++i) {
@@ -374,18 +402,26 @@ private:
 
   /// Gathers the results and compares them, on rank 0; all ranks learn whether that went well.
   Status examine(bool dump) {
-    auto results = gatherResults(
-        *program, placements,
-        [&](uint32_t argument, uint64_t offset, uint64_t count, void *to) {
-          return memories[argument]->read(to, offset, count);
-        },
-        bootstrap);
+    Expected<std::vector<Tensor>> results = Status(Code::Internal, "not gathered");
+    Status gathered = withMemory("the results of all ranks", bytesOf(*program, true), [&] {
+      results = gatherResults(
+          *program, placements,
+          [&](uint32_t argument, uint64_t offset, uint64_t count, void *to) {
+            return memories[argument]->read(to, offset, count);
+          },
+          bootstrap);
+      return results.status();
+    });
+    if (!gathered.ok())
+      results = gathered;
     // What is wrong with the results is for rank 0 to say, and for all to hear.
     if (!results && !root)
       return results.status();
     std::string problem = results ? "" : results.status().message();
     if (root && problem.empty())
-      problem = examineWhole(*results, dump).message();
+      problem = withMemory("the unsharded reference's tensors", 2 * bytesOf(*program, true), [&] {
+                  return examineWhole(*results, dump);
+                }).message();
     TANDEM_ASSIGN_OR_RETURN(auto verdicts, allGatherStrings(bootstrap, problem));
     report.failure = verdicts[0];
     return verdicts[0].empty() ? Status::success() : Status(Code::Aborted, verdicts[0]);

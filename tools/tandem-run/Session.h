@@ -54,6 +54,9 @@ using ProgramSource = std::function<Expected<ProgramBytes>(size_t index)>;
 int runSeries(RankJob &job, const ProgramSource &source,
               const std::function<void(const Tally &)> &note = {});
 
+/// Whether the files and folders that rank 0 will write can be made. Changes nothing.
+Status checkOutputs(const Options &options);
+
 /// Ends with 1; says why.
 int failed(const std::string &message);
 

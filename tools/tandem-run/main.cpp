@@ -14,6 +14,7 @@
 #include "Ranks.h"
 #include "Session.h"
 #include "SharedPrograms.h"
+#include "ToolMain.h"
 #include "tandem/Runtime/Environment.h"
 
 #include <algorithm>
@@ -173,7 +174,7 @@ int runProcesses(const Options &options, const std::vector<std::string> &argumen
     return failed(shared.status().message());
   programs.clear();
   ::setenv(kProgramsVariable, std::to_string((*shared)->fd()).c_str(), 1);
-  auto exits = spawnSelf("tandem-run", ranks, arguments, options.prefix, options.timeout);
+  auto exits = spawnSelf("tandem-run", ranks, arguments, options.prefix, options.timeout, true);
   if (!exits)
     return failed(exits.status().message());
   // Rank 0 writes the last line, unless it could not.
@@ -257,7 +258,7 @@ Status calibrate(char **argv) {
 
 } // namespace
 
-int main(int argc, char **argv) {
+static int runMain(int argc, char **argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (std::any_of(arguments.begin(), arguments.end(), [](const std::string &argument) {
         return argument.rfind("--calibrate", 0) == 0;
@@ -278,6 +279,13 @@ int main(int argc, char **argv) {
   if (!launches)
     return fail(launches.status());
   if (*launches)
+    if (Status outputs = checkOutputs(*options); !outputs.ok())
+      return fail(outputs);
+  if (*launches)
     return options->threads ? runThreads(*options) : runProcesses(*options, arguments);
   return runAsRank(*options, *environment);
+}
+
+int main(int argc, char **argv) {
+  return runTool("tandem-run", 1, [&] { return runMain(argc, argv); });
 }

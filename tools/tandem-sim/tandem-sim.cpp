@@ -7,6 +7,7 @@
 
 #include "CommandLine.h"
 #include "Files.h"
+#include "ToolMain.h"
 
 #include "tandem/Replay/Simulate.h"
 
@@ -93,6 +94,9 @@ Status compareWith(const Options &options, const timeline::Timeline &simulated) 
 }
 
 Status simulateProgram(const Options &options) {
+  for (const std::string *path : {&options.json, &options.trace, &options.svg})
+    if (!path->empty() && *path != "-")
+      TANDEM_RETURN_IF_ERROR(run::checkWritable(*path));
   TANDEM_ASSIGN_OR_RETURN(machine::Machine machine,
                           machine::Machine::load(machine::pathOf(options.machine)));
   std::string origin = "simulated on " + machine.name;
@@ -118,24 +122,28 @@ Status simulateProgram(const Options &options) {
   uint32_t ranks = all ? world->numRanks() : options.traceRanks;
   timeline::Timeline timeline = simulate::makeTimeline(*world, *result, origin, ranks);
   if (!options.trace.empty())
-    TANDEM_RETURN_IF_ERROR(timeline::writeTrace(timeline, options.trace, options.traceRanks));
+    TANDEM_RETURN_IF_ERROR(run::replaceFile(options.trace, [&](const std::string &path) {
+      return timeline::writeTrace(timeline, path, options.traceRanks);
+    }));
   if (!options.svg.empty())
-    TANDEM_RETURN_IF_ERROR(timeline::writeSvg(timeline, options.svg));
+    TANDEM_RETURN_IF_ERROR(run::writeFile(options.svg, timeline::svg(timeline)));
   return options.compare.empty() ? Status() : compareWith(options, timeline);
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
-  Options options;
-  auto text = parse(argc, argv, options);
-  Status status = text.status();
-  if (status.ok()) {
-    fmt::print("{}", *text);
-    status = text->empty() ? simulateProgram(options) : Status();
-  }
-  if (status.ok())
-    return 0;
-  fmt::print(stderr, "tandem-sim: {}\n", status.message());
-  return 2;
+  return run::runTool("tandem-sim", 2, [&] {
+    Options options;
+    auto text = parse(argc, argv, options);
+    Status status = text.status();
+    if (status.ok()) {
+      fmt::print("{}", *text);
+      status = text->empty() ? simulateProgram(options) : Status();
+    }
+    if (status.ok())
+      return 0;
+    fmt::print(stderr, "tandem-sim: {}\n", status.message());
+    return 2;
+  });
 }

@@ -89,7 +89,6 @@ Expected<Timeline> readTrace(const std::string &path);
 /// ranks show one line of computation and one of communication each; above 64, 64 evenly chosen
 /// ranks.
 std::string svg(const Timeline &timeline);
-Status writeSvg(const Timeline &timeline, const std::string &path);
 
 } // namespace tandem::timeline
 

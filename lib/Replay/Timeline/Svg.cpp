@@ -335,13 +335,4 @@ private:
 
 std::string svg(const Timeline &timeline) { return Picture(timeline).draw(); }
 
-Status writeSvg(const Timeline &timeline, const std::string &path) {
-  std::string text = svg(timeline);
-  std::FILE *file = std::fopen(path.c_str(), "wb");
-  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file)
-    good &= std::fclose(file) == 0;
-  return good ? Status() : Status(Code::Io, fmt::format("cannot write \"{}\"", path));
-}
-
 } // namespace tandem::timeline

@@ -13,7 +13,9 @@
 #include "tandem/Program/stream_program_generated.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fmt/format.h>
 #include <iterator>
 #include <memory>
@@ -153,12 +155,15 @@ private:
 
 Status writeTrace(const Timeline &timeline, const std::string &path, uint32_t maxRanks) {
   std::FILE *file = std::fopen(path.c_str(), "wb");
+  auto failed = [&] {
+    return Status(Code::Io, fmt::format("cannot write \"{}\": {}", path, std::strerror(errno)));
+  };
   if (!file)
-    return Status(Code::Io, fmt::format("cannot write \"{}\"", path));
+    return failed();
   auto ranks = static_cast<uint32_t>(std::min<size_t>(timeline.ranks.size(), maxRanks));
   bool good = Writer(timeline, file, ranks).run();
   good &= std::fclose(file) == 0;
-  return good ? Status() : Status(Code::Io, fmt::format("cannot write \"{}\"", path));
+  return good ? Status() : failed();
 }
 
 } // namespace tandem::timeline

@@ -1,0 +1,23 @@
+//===- ToolMain.h - what every tool does around its work --------*- C++ -*-===//
+//
+// Part of Tandem, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef TANDEM_TOOLS_TOOLMAIN_H
+#define TANDEM_TOOLS_TOOLMAIN_H
+
+#include <functional>
+
+namespace tandem::run {
+
+/// Calls `body` and returns its exit code, or `failure` with a message on the standard error if
+/// memory runs out, another exception reaches here, or the standard output could not be written.
+/// Opens closed standard streams first, so that no file or socket takes their numbers: a closed
+/// output then fails like a full one.
+int runTool(const char *tool, int failure, const std::function<int()> &body);
+
+} // namespace tandem::run
+
+#endif // TANDEM_TOOLS_TOOLMAIN_H
